@@ -11,7 +11,8 @@ violated or missed, it is printed with the command that repeats the faults, and 
 
 Times to recover, from the beginning of a fault (of a broker outage: from its end): until the
 creation of the last query that was not answered in time, or 0; and until the pipeline was whole:
-every role back and all queries of a second answered in time.
+every role back and all queries of a second answered in time. The return of a node of three is an
+event of its own, as it takes processor time from the others: later queries count from it.
 """
 
 import argparse
@@ -60,13 +61,19 @@ DESCRIPTION = {
 
 @dataclass(frozen=True, slots=True)
 class Suffered:
-    """A fault that happened. Epoch seconds: the pipeline was whole before it, the fault began, the
-    pipeline was whole again."""
+    """A fault that happened. Epoch seconds: the pipeline was whole before it, the fault began, a
+    lost node began to return, the pipeline was whole again."""
 
     fault: Fault
     before_s: float
     began_s: float
     whole_s: float
+    returns_s: tuple[float, ...] = ()
+
+    def after_s(self, at_s: float) -> float:
+        """Return how long after the last event before it a time is, 0 if it is before the fault."""
+        events = (self.began_s, *self.returns_s)
+        return max(0.0, at_s - max((e for e in events if e <= at_s), default=at_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +132,7 @@ def run(
 
 def _suffer(rig: Rig, scene: Scene, fault: Fault) -> Suffered:
     before_s, heard = time.time(), len(rig.answers)
+    scene.returns_s.clear()
     rig.pass_time(fault.quiet_s)
     say(f"{fault.kind} {' '.join(fault.targets)} {fault.seconds:g} s".strip())
     try:
@@ -137,7 +145,7 @@ def _suffer(rig: Rig, scene: Scene, fault: Fault) -> Suffered:
         raise Stuck(f"after {fault}: {stuck}") from None
     whole_s = time.time()
     say(f"    whole after {whole_s - began_s:.1f} s; {ends(rig.answers[heard:])}")
-    return Suffered(fault, before_s, began_s, whole_s)
+    return Suffered(fault, before_s, began_s, whole_s, tuple(scene.returns_s))
 
 
 def settle(rig: Rig) -> None:
@@ -186,8 +194,8 @@ def recoveries(suffered: Sequence[Suffered], rig: Rig) -> dict[str, Recovery]:
     times: dict[str, list[tuple[float, float, int]]] = {}
     for one in suffered:
         hurt = [at_s for at_s in ill_s if one.before_s < at_s <= one.whole_s]
-        recovered_s = max((at_s - one.began_s for at_s in hurt), default=0.0)
-        row = (max(0.0, recovered_s), one.whole_s - one.began_s, len(hurt))
+        recovered_s = max(map(one.after_s, hurt), default=0.0)
+        row = (recovered_s, one.whole_s - one.began_s, len(hurt))
         times.setdefault(one.fault.kind, []).append(row)
     found = {kind: _recovery(times[kind]) for kind in sorted(times)}
     every = [row for rows in times.values() for row in rows]

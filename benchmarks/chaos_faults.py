@@ -95,6 +95,7 @@ def node_killed(scene: Scene, fault: Fault) -> float:
     began_s = time.time()
     os.kill(_node(scene, fault), signal.SIGKILL)
     scene.rig.pass_time(fault.seconds)
+    scene.returns_s.append(time.time())
     _nodes_started(scene)
     return began_s
 
@@ -103,6 +104,7 @@ def node_frozen(scene: Scene, fault: Fault) -> float:
     began_s, pid = time.time(), _node(scene, fault)
     os.kill(pid, signal.SIGSTOP)
     scene.rig.pass_time(fault.seconds)
+    scene.returns_s.append(time.time())
     os.kill(pid, signal.SIGCONT)
     _in_sync(scene)
     return began_s
@@ -112,6 +114,7 @@ def node_restarted(scene: Scene, fault: Fault) -> float:
     began_s, pid = time.time(), _node(scene, fault)
     os.kill(pid, signal.SIGTERM)
     scene.rig.until(lambda: not psutil.pid_exists(pid) or _gone(pid), "a node to stop", 60.0)
+    scene.returns_s.append(time.time())
     _nodes_started(scene)
     return began_s
 

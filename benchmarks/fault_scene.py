@@ -30,6 +30,7 @@ class Scene:
     proxies: Proxies | None = None  # between the roles and the broker
     garbage: list[Asked] = field(default_factory=list)  # garbage sent so far
     hits: Counter[str] = field(default_factory=Counter)  # faults of nodes so far, by kind
+    returns_s: list[float] = field(default_factory=list)  # when lost nodes began to return
 
 
 Perform = Callable[[Scene, Fault], float]

@@ -364,7 +364,8 @@ class Rig:
         self.answers.append(answer)
         self._open.discard(answer.id)
         asked = self.asked.get(answer.id)
-        if asked is not None and asked.acknowledged and asked.origin is None:
+        if asked is not None and asked.origin is None:
+            # A request that was repeated is confirmed late, and without its offset.
             asked.origin = answer.origin
         self._made_in.setdefault(int(answer.created_s), []).append(answer)
 

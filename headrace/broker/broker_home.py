@@ -212,9 +212,12 @@ def format_command(java: JavaRuntime, home: Home, identity: Identity) -> list[st
     return [*java.command(*heap, *_both(home)), *tool, "-c", str(home.server_properties)]
 
 
-def serve_command(java: JavaRuntime, home: Home) -> list[str]:
-    """Return the command that runs the broker."""
+def serve_command(java: JavaRuntime, home: Home, nodes: int = 1) -> list[str]:
+    """Return the command that runs a broker of this many nodes, or one of them."""
     heap = ["-Xms128m", "-Xmx512m", "-XX:+ExitOnOutOfMemoryError"]
+    if nodes > 1:
+        # The optimising compilers of several nodes would take the cores when one is restarted.
+        heap.append("-XX:TieredStopAtLevel=1")
     return [*java.command(*heap, *_both(home)), "kafka.Kafka", str(home.server_properties)]
 
 

@@ -158,7 +158,7 @@ def _spawned(place: Home, identity: Identity, number: int, java: JavaRuntime) ->
     node.log4j_properties.write_text(log4j_properties(node))
     with java.recorded():
         format_if_new(node, format_command(java, node, identity))
-    pid = spawn(node, serve_command(java, node))
+    pid = spawn(node, serve_command(java, node, len(identity.nodes)))
     port = identity.nodes[number - 1][0]
     state = {"pid": pid, "port": port, "bootstrap": identity.bootstrap}
     write_whole(node.state, json.dumps(state) + "\n")

@@ -17,13 +17,17 @@ from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.topic_admin import readable_partitions
-from streams.kafka.topic_contents import committed, offset_since, watermarks
+from streams.kafka.topic_contents import (
+    committed,
+    offset_since,
+    records_between,
+    watermarks,
+)
 
 WAIT_S = 30.0
 # Answers carry egress's clock, the records behind them those of ingress and workers: an answer may
 # have an earlier time stamp than its query's records, by milliseconds even on one machine.
 CLOCK_SKEW_S = 8.0
-_RECORDS_AT_ONCE = 1000
 
 OriginsOf = Callable[[bytes], list[tuple[int, int]]]
 
@@ -88,7 +92,8 @@ def _committed(reader: Consumer, place: TopicPartition) -> Committed:
     low, high = watermarks(reader, place, WAIT_S)
     start = TopicPartition(place.topic, place.partition, max(place.offset, low))
     since_s = min(
-        (s for message in _read(reader, start, high) for s in _times_s(message)), default=None
+        (s for message in records_between(reader, start, high) for s in _times_s(message)),
+        default=None,
     )
     return Committed(place.partition, start.offset, place.metadata or "", since_s)
 
@@ -130,18 +135,4 @@ def answered_since(
 
 def _values(reader: Consumer, start: TopicPartition) -> Iterator[bytes]:
     _, high = watermarks(reader, start, WAIT_S)
-    return (message.value() or b"" for message in _read(reader, start, high))
-
-
-def _read(reader: Consumer, start: TopicPartition, high: int) -> Iterator[Message]:
-    """Yield the records from ``start`` up to the offset ``high``."""
-    if start.offset >= high:
-        return
-    reader.assign([start])
-    at = start.offset
-    while at < high:
-        for message in reader.consume(_RECORDS_AT_ONCE, timeout=0.1):
-            if message.error() is None:
-                yield message
-                at = message.offset() + 1
-    reader.unassign()
+    return (message.value() or b"" for message in records_between(reader, start, high))

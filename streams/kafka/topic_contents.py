@@ -1,7 +1,7 @@
 """Read partitions: first, end and committed offsets, and the records of a small topic."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -19,6 +19,8 @@ from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.topic_admin import readable_partitions
 
 Found = TypeVar("Found")
+
+_RECORDS_AT_ONCE = 1000
 
 # A group's coordinator moves when a broker comes back, and first loads the committed offsets.
 UNCOORDINATED = (
@@ -60,6 +62,20 @@ def _read_partition(reader: Consumer, topic: str, partition: int, timeout_s: flo
             raise BrokerError(f"topic {topic!r} could not be read within {timeout_s:g} s")
         found += [m for m in reader.consume(500, timeout=0.05) if not m.error()]
     return found
+
+
+def records_between(reader: Consumer, start: TopicPartition, high: int) -> Iterator[Message]:
+    """Yield a partition's records from ``start`` up to ``high``, however long it takes."""
+    if start.offset >= high:
+        return
+    reader.assign([start])
+    at = start.offset
+    while at < high:
+        for message in reader.consume(_RECORDS_AT_ONCE, timeout=0.1):
+            if message.error() is None:
+                yield message
+                at = message.offset() + 1
+    reader.unassign()
 
 
 def watermarks(client: Consumer, place: TopicPartition, timeout_s: float = 30.0) -> tuple[int, int]:

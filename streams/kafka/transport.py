@@ -17,6 +17,7 @@ slot's next reader repeats the work.
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
@@ -35,6 +36,7 @@ from streams.kafka.kafka_client import consumer, fatal_errors, producer, report_
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
 from streams.kafka.offset_ledger import HOPELESS, OffsetLedger
+from streams.kafka.refused_records import RefusedRecords, find_written
 from streams.topics import physical
 
 COMMIT_S = 0.2
@@ -58,10 +60,11 @@ Place = tuple[str, int]  # topic on the broker, slot
 class _Turn:
     """The unconfirmed sends of one driver turn, and the offsets that it reported done."""
 
-    __slots__ = ("absent", "done", "ended_s", "error", "refused", "topic", "waiting")
+    __slots__ = ("absent", "done", "ended_s", "error", "refused", "stamp_ms", "topic", "waiting")
 
     def __init__(self) -> None:
         self.refused: list[Any] = []  # messages that the broker refused as too old
+        self.stamp_ms = 0  # of the first stamped record; a delivery does not have its record's
         self.ended_s = 0.0
         self.waiting = 0
         self.absent = False  # sent while the broker counted as away
@@ -115,7 +118,8 @@ class KafkaTransport:
     never waits for the broker.
 
     With a ``lease`` the records of its topic bear its stamps. One that reaches the broker
-    too late for its stamp is refused, and sent again once the lease is renewed.
+    too late for its stamp is refused, and sent again under the renewed lease if it is not on the
+    topic (``streams/kafka/refused_records.py``).
     """
 
     _reported_s = float("inf")  # when a report was last confirmed
@@ -127,7 +131,7 @@ class KafkaTransport:
     ) -> None:
         self._config, self._group = config, group
         self._lease, self._leased = lease, "" if lease is None else lease.stamped
-        self._abandoned = False
+        self._refusals, self._abandoned = RefusedRecords(partial(find_written, config)), False
         self._connectivity = Connectivity(config)
         on_error = fatal_errors(config, self._connectivity.failed_request)
         self._reader = consumer(config, group, error_cb=on_error)
@@ -283,6 +287,7 @@ class KafkaTransport:
         stamp_ms, delivered = 0, turn.delivered  # 0: the present time
         if self._lease is not None and topic == self._leased:
             stamp_ms, delivered = self._lease.stamp_ms, turn.stamped
+            turn.stamp_ms = turn.stamp_ms or stamp_ms
         while True:
             try:
                 self._producer.produce(
@@ -346,16 +351,20 @@ class KafkaTransport:
             self._commit()
 
     def _send_again(self, lease: PartitionLease) -> None:
-        """Send refused records with the stamp of the renewed lease; raise ``LeaseLost``."""
+        """Send refused records that are not on the topic with the stamp of the renewed lease; raise
+        ``LeaseLost``."""
         lease.check()
+        for turn in self._turns:
+            if turn.refused:
+                self._refusals.add(turn, turn.refused, turn.stamp_ms / 1e3, self._now)
+                turn.refused = []
         if not lease.fresh:
             return
-        for turn in self._turns:
-            refused, turn.refused = turn.refused, []
-            for message in refused:
-                turn.waiting -= 1
-                key, value = message.key(), message.value()
-                self._produce(turn, message.topic(), value, message.partition(), key)
+        for one, written in self._refusals.decided(self._now):
+            one.turn.waiting -= 1
+            if not written:
+                m = one.message
+                self._produce(one.turn, m.topic() or "", m.value(), m.partition(), m.key())
 
     def _close_turn(self, now: float) -> None:
         if self._turn.waiting or self._turn.done:

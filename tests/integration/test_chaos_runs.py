@@ -1,4 +1,4 @@
-"""benchmarks/chaos: a few seconds of it, so that it works when it is wanted."""
+"""benchmarks/chaos: a few seconds of it, and node after node of three."""
 
 import json
 from pathlib import Path
@@ -16,3 +16,11 @@ def test_a_few_faults_and_the_account_of_every_query(tmp_path: Path) -> None:
     assert account.broken == []
     assert account.recoveries[ALL].faults > 0
     assert json.loads(json.dumps(as_json(account)))["ok"]
+
+
+def test_each_of_three_brokers_is_killed_frozen_and_restarted_under_load(tmp_path: Path) -> None:
+    names = ("kill node", "freeze node", "restart node")
+    account = measure(tmp_path, seed=4, minutes=3.0, rate=20.0, nodes=3, slo_s=2.0, names=names)
+    print(report(account))
+    assert account.broken == []
+    assert {*names} <= account.recoveries.keys()

@@ -9,6 +9,7 @@ from confluent_kafka.admin import NewTopic
 
 from schemas.effects import RESULTS
 from streams.fencing import LeaseLost
+from streams.kafka import refused_records
 from streams.kafka.egress_lease import EgressLease
 from streams.kafka.kafka_client import admin, producer
 from streams.kafka.kafka_config import KafkaConfig
@@ -92,9 +93,27 @@ class HandLease:
         self.confirmed = confirmed
 
 
+def refused(transport: KafkaTransport, count: int) -> None:
+    """Take turns until the broker has refused so many records."""
+    until_s = time.monotonic() + 30
+    while len(transport._refusals._waiting) < count:
+        transport.end_turn(time.time())
+        assert time.monotonic() < until_s
+
+
+def settled(transport: KafkaTransport) -> None:
+    """Take turns until every record is confirmed."""
+    until_s = time.monotonic() + 30
+    transport.end_turn(time.time())
+    while transport.unsettled:
+        transport.end_turn(time.time())
+        assert time.monotonic() < until_s
+
+
 def test_an_answer_that_came_too_late_is_sent_again_with_the_renewed_lease(
-    broker: str, name: str
+    broker: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(refused_records, "SETTLED_S", 0.0)
     kafka, results = KafkaConfig(broker), physical(name, RESULTS)
     lease = HandLease(results, int((time.time() - 60) * 1e3))
     transport = KafkaTransport(kafka, "lease", lease)
@@ -102,22 +121,35 @@ def test_an_answer_that_came_too_late_is_sent_again_with_the_renewed_lease(
         if number == 3:
             lease.stamp_ms = int(time.time() * 1e3)
         transport.send(results, b"answer", 0, f"q{number}")
-    until_s = time.monotonic() + 30
-
-    def turn() -> None:
-        transport.end_turn(time.time())
-        assert time.monotonic() < until_s
-
-    while sum(len(turn.refused) for turn in transport._turns) < 3:
-        turn()
+    refused(transport, 3)
     assert transport.unsettled
     lease.stamp_ms, lease.fresh = int(time.time() * 1e3), True
-    while transport.unsettled:
-        turn()
+    settled(transport)
     transport.close()
     assert lease.confirmed
     keys = sorted(m.key() for m in read_to_end(kafka, results))
     assert keys == [b"q%d" % number for number in range(6)]
+
+
+def test_an_answer_that_was_written_before_its_repetition_was_refused_is_not_sent_again(
+    broker: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer repeats a request whose confirmation a dying leader did not send."""
+    monkeypatch.setattr(refused_records, "SETTLED_S", 0.0)
+    kafka, results = KafkaConfig(broker), physical(name, RESULTS)
+    lease = HandLease(results, int(time.time() * 1e3))
+    transport = KafkaTransport(kafka, "lease", lease)
+    transport.send(results, b"written", 0, "q0")
+    settled(transport)
+    lease.stamp_ms = int((time.time() - 60) * 1e3)
+    transport.send(results, b"written", 0, "q0")
+    transport.send(results, b"never written", 0, "q1")
+    refused(transport, 2)
+    lease.stamp_ms, lease.fresh = int(time.time() * 1e3), True
+    settled(transport)
+    transport.close()
+    found = [(m.key(), m.value()) for m in read_to_end(kafka, results)]
+    assert found == [(b"q0", b"written"), (b"q1", b"never written")]
 
 
 def test_a_results_topic_from_before_there_were_leases_is_limited(broker: str) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from benchmarks.chaos import Suffered
 from benchmarks.chaos_account import Record, broken
 from benchmarks.chaos_kinds import chosen, drawn
 from benchmarks.rig import Asked
@@ -139,3 +140,9 @@ def test_every_round_has_every_kind_of_fault_with_a_target_that_exists() -> None
 def test_plans_of_a_control_app_that_was_cut_off_break_nothing_once_they_are_outbid() -> None:
     epochs = (3, 4, 4, 3, 5)
     assert broken(replace(WHOLE, plans=[a_plan([], epoch=epoch) for epoch in epochs])) == []
+
+
+def test_a_query_counts_from_the_loss_of_a_node_or_from_its_return() -> None:
+    fault = next(drawn(np.random.default_rng(1), ROLES, chosen(3, names=("kill node",))))
+    one = Suffered(fault, before_s=8.0, began_s=10.0, whole_s=30.0, returns_s=(17.0,))
+    assert [one.after_s(at_s) for at_s in (9.0, 13.0, 17.0, 18.5)] == [0.0, 3.0, 0.0, 1.5]

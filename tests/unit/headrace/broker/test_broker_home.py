@@ -90,6 +90,12 @@ def test_the_command_names_the_home_by_which_a_process_is_known_again() -> None:
     assert command[-2:] == ["kafka.Kafka", "/srv/one/server.properties"]
 
 
+def test_nodes_that_share_a_machine_start_without_the_optimising_compiler() -> None:
+    java = JavaRuntime(Path("/opt/java"), "a.jar:b.jar", Path("/srv/none.jsa"))
+    quick = "-XX:TieredStopAtLevel=1"
+    assert [quick in serve_command(java, HERE, nodes) for nodes in (1, 3)] == [False, True]
+
+
 def write_half(java: JavaRuntime) -> None:
     with java.recorded():
         java.draft.write_bytes(b"half")

@@ -1,0 +1,125 @@
+"""Records that the broker refused as too old for their lease: were they written all the same?
+
+A producer repeats a request that was not confirmed, for instance when the partition's leader dies.
+The broker looks at a record's time stamp before it looks for a duplicate, so it refuses the
+repetition of a record that it has already written, as it refuses one that it has never seen. Only
+the topic tells: it is read back, and what is not on it may be sent again.
+
+From the refusal on no earlier attempt can be written any more, as it bears the same stamp. But a
+record that was written may be readable later, once every replica in sync has it: hence
+``SETTLED_S``, after which the cluster has dropped a replica that answers nothing.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from streams.kafka.kafka_client import consumer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.topic_contents import offset_since, records_between, watermarks
+
+SETTLED_S = 10.0  # the brokers' default session timeout is 9 s
+WAIT_S = 10.0
+
+Written = tuple[int | None, bytes | None, bytes | None]  # partition, key, value
+Find = Callable[[Collection[Message], float], frozenset[Written]]
+
+
+class Refused(NamedTuple):
+    """A refused record, the turn that sent it, its time stamp (of the first attempt, if it is not
+    the first one), and when it was refused."""
+
+    turn: Any
+    message: Message
+    stamp_s: float
+    at_s: float
+
+
+class _Search:
+    """A look on the topic, on a thread of its own; ``found`` is None if the broker was away."""
+
+    def __init__(self, find: Find, refused: list[Refused]) -> None:
+        self.refused, self._find = refused, find
+        self.found: frozenset[Written] | None = None
+        self._thread = threading.Thread(target=self._run, name="refused", daemon=True)
+        self._thread.start()
+
+    @property
+    def ended(self) -> bool:
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            since_s = min(each.stamp_s for each in self.refused)
+            self.found = self._find([each.message for each in self.refused], since_s)
+        except (BrokerError, KafkaException):
+            self.found = None
+
+
+class RefusedRecords:
+    """Refused records until it is known whether they were written. ``find`` returns those of the
+    given ones that are on the topic since a time; it may raise ``BrokerError``, and is then asked
+    again."""
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._waiting: list[Refused] = []
+        self._search: _Search | None = None
+
+    def add(self, turn: Any, messages: Iterable[Message], stamp_s: float, now: float) -> None:
+        """Take refused records of a turn, whose first attempt had the stamp ``stamp_s``."""
+        self._waiting += [Refused(turn, message, stamp_s, now) for message in messages]
+
+    def decided(self, now: float) -> list[tuple[Refused, bool]]:
+        """Remove and return the records of which it is known by now whether they were written."""
+        if self._search is None:
+            self._begin(now)
+        if self._search is None or not self._search.ended:
+            return []
+        search, self._search = self._search, None
+        if search.found is None:
+            self._waiting = search.refused + self._waiting
+            return []
+        return [(each, identity(each.message) in search.found) for each in search.refused]
+
+    def _begin(self, now: float) -> None:
+        ripe = [each for each in self._waiting if now - each.at_s >= SETTLED_S]
+        if ripe:
+            self._waiting = self._waiting[len(ripe) :]
+            self._search = _Search(self._find, ripe)
+
+
+def identity(message: Message) -> Written:
+    """Return what distinguishes a record: an answer bears its query's place and its own time."""
+    return message.partition(), message.key(), message.value()
+
+
+def find_written(
+    config: KafkaConfig, messages: Collection[Message], since_s: float
+) -> frozenset[Written]:
+    """Return those records that are on their topic with a time stamp from ``since_s`` on.
+
+    Raise ``BrokerError`` if the broker does not answer.
+    """
+    places = {(message.topic() or "", message.partition() or 0) for message in messages}
+    reader = consumer(config, "headrace.reader")
+    try:
+        found = {
+            identity(record)
+            for topic, partition in places
+            for record in _since(reader, TopicPartition(topic, partition), since_s)
+        }
+    finally:
+        reader.close()
+    return frozenset(map(identity, messages)) & found
+
+
+def _since(reader: Consumer, place: TopicPartition, since_s: float) -> Iterable[Message]:
+    start = offset_since(reader, place, since_s, WAIT_S)
+    if start is None:
+        return ()
+    _, end = watermarks(reader, place, WAIT_S)
+    return records_between(reader, TopicPartition(place.topic, place.partition, start), end)
