@@ -1,8 +1,8 @@
 """Check whether the pipelines on this machine reserve more of its devices than it has.
 
 A worker on ``cpu`` reserves its pipeline's share of a core. On ``cuda:N`` a pipeline reserves its
-share of the device for any number of workers, since profiles are measured with all of them busy.
-An emulated device reserves nothing.
+share of the device for any number of workers, since profiles are measured with all of them busy;
+workers that divide a device have each a part of that share. An emulated device reserves nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,7 +40,7 @@ def outnumbered(mine: RunState, cores: int) -> list[str]:
 
 def _wanted(run: RunState, device: str) -> float:
     """Return the cores, or the fraction of a device, that a run reserves."""
-    return run.share * (run.devices[device] if device == "cpu" else 1)
+    return run.share * (run.devices[device] if device == "cpu" else run.tasks_per_device)
 
 
 def _there(device: str, cores: int) -> int:

@@ -123,6 +123,7 @@ class LocalRun:
             broker_started=broker_started,
             devices=dict(file.cluster.devices),
             share=file.cluster.share,
+            tasks_per_device=file.cluster.tasks_per_device,
         )
 
     @property

@@ -19,7 +19,8 @@ FILE_NAME = "running.json"
 class RunState:
     """One run of `headrace up`. ``broker_started``: the run started the local broker and stops it.
 
-    ``devices`` has its workers by device, ``share`` is the fraction of their time that it reserves.
+    ``devices`` has its workers by device, ``share`` is the fraction of the device's time that each
+    reserves, ``tasks_per_device`` how many of them divide a device.
     """
 
     pipeline: str
@@ -31,6 +32,7 @@ class RunState:
     ready: bool = False
     devices: Mapping[str, int] = field(default_factory=dict)
     share: float = 1.0
+    tasks_per_device: int = 1
 
     @property
     def left(self) -> tuple[Process, ...]:

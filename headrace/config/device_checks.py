@@ -79,20 +79,13 @@ def check_sizes(file: FileSection, source: Source) -> None:
 
 
 def check_sharing(file: FileSection, source: Source) -> None:
-    """Check that only CPU and emulated workers of ``cluster.devices`` share a device."""
+    """Check that only workers of ``cluster.devices`` share a device."""
     cluster = file.cluster
     if cluster.tasks_per_device == 1:
         return
     place = ("cluster", "tasks_per_device")
     if cluster.types or cluster.tiers:
         raise source.error(place, "{} divides cluster.devices, not types or tiers; remove it")
-    gpu = next((each for each in cluster.devices or {} if each.startswith("cuda")), None)
-    if gpu is not None:
-        raise source.error(
-            place,
-            f"{{}} divides cpu and emulated devices; for several workers on one GPU write "
-            f"{gpu}: NUMBER, and profile again: their profile is measured with all of them busy",
-        )
 
 
 def check_shares(file: FileSection, source: Source) -> None:

@@ -101,7 +101,10 @@ def cluster_workers(cluster: Cluster, device: str, count: int) -> list[Role]:
         return [rented_worker(device, number) for number in range(count)]
     if parts == 1 or host == "emulated":
         return workers(device, count, host)
-    return [_shared_device(role, parts) for role in workers(device, count // parts, host)]
+    whole = workers(device, count // parts, host)
+    if host.startswith("cuda"):
+        return [part for role in whole for part in _shared_gpu(role, parts)]
+    return [_shared_device(role, parts) for role in whole]
 
 
 def rented_worker(type_: str, number: int) -> Role:
@@ -124,6 +127,17 @@ def _shared_device(role: Role, parts: int) -> Role:
     """Return the process of a device that ``parts`` workers share."""
     nodes = tuple(f"{role.name}-{part}" for part in range(parts))
     return replace(role, arguments=(*role.arguments, "--count", str(parts)), nodes=nodes)
+
+
+def _shared_gpu(role: Role, parts: int) -> list[Role]:
+    """Return the processes of a GPU that ``parts`` workers share.
+
+    A GPU divides its time equally among processes. Kernels of one process run in their order, so a
+    light task's batch would wait for the whole batch of a heavy one.
+    """
+    device = role.arguments[role.arguments.index("--device") + 1]
+    names = [f"{role.name}-{part}" for part in range(parts)]
+    return [Role(each, "worker", ("--name", each, "--device", device), (each,)) for each in names]
 
 
 def workers(device: str, count: int, host: str = "") -> list[Role]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,12 @@ def test_a_worker_counts_for_its_share_of_a_core() -> None:
         "the pipelines on this machine count on more than its 2 cores: a on 2 and b on 1, 3 cores "
         "together; lower cluster.share or cluster.devices, or plans promise what cannot be kept"
     ]
+
+
+def test_workers_that_divide_a_gpu_count_for_all_of_it() -> None:
+    parts = replace(a_run("a", {"cuda:0": 4}, 0.25), tasks_per_device=4)
+    (warning,) = overbooked(parts, [a_run("b", {"cuda:0": 1}, 0.5)], cores=2)
+    assert "its one cuda:0: a on 1 and b on 0.5, 1.5 of cuda:0 together;" in warning
 
 
 def test_a_pipeline_counts_for_its_share_of_a_gpu() -> None:

@@ -11,6 +11,7 @@ from headrace.config.pipeline_file import read_pipeline_file
 from headrace.config.profile_files import load_profile, planning_profile
 from headrace.config.topology import Role, cluster_workers
 from headrace.errors import PipelineError
+from headrace.profiling.device_profiling import companions
 from headrace.simulation.experiments import plannable_demand, simulate
 from headrace.simulation.overrides import changed
 from headrace.simulation.run_input import devices
@@ -54,6 +55,20 @@ def test_the_workers_of_a_shared_device_are_one_process_and_report_one_by_one() 
     ]  # fmt: skip
 
 
+def test_the_workers_of_a_shared_gpu_are_processes_since_a_gpu_is_fair_to_processes_only() -> None:
+    cluster = Cluster((("cuda:0", 4),), tasks_per_device=2)
+    assert cluster_workers(cluster, "cuda:0", 4) == [
+        Role(name, "worker", ("--name", name, "--device", "cuda:0"), (name,))
+        for name in ("cuda0-0-0", "cuda0-0-1", "cuda0-1-0", "cuda0-1-1")
+    ]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_a_shared_device_is_profiled_alone(tmp_path: Path, device: str) -> None:
+    file = read_pipeline_file(a_tree(tmp_path, devices={device: 1}, tasks_per_device=4))
+    assert companions(device, [device], file.cluster, cpus=8, busy=None) == []
+
+
 def test_a_simulation_has_the_workers_of_a_live_run(tmp_path: Path) -> None:
     file = read_pipeline_file(a_tree(tmp_path, devices={"cpu": 1}, tasks_per_device=4))
     assert list(devices(file)) == ["cpu-0-0", "cpu-0-1", "cpu-0-2", "cpu-0-3"]
@@ -61,16 +76,17 @@ def test_a_simulation_has_the_workers_of_a_live_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cluster", "says"),
+    "cluster",
     [
-        ({"devices": {"cuda:0": 1}}, r"divides cpu and emulated devices; .* write cuda:0: NUMBER"),
-        ({"types": {"a": {"device": "cpu"}}, "budget": 1}, "divides cluster.devices, not types"),
+        {"types": {"a": {"device": "cpu"}}, "budget": 1},
+        {"tiers": {"edge": {"device": "cpu", "count": 1}}},
     ],
+    ids=["types", "tiers"],
 )
 def test_what_the_rule_does_not_cover_is_refused(
-    tmp_path: Path, cluster: dict[str, object], says: str
+    tmp_path: Path, cluster: dict[str, object]
 ) -> None:
-    with pytest.raises(PipelineError, match=says):
+    with pytest.raises(PipelineError, match=r"divides cluster\.devices, not types or tiers"):
         read_pipeline_file(a_tree(tmp_path, **cluster, tasks_per_device=2))
 
 
