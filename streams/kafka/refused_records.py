@@ -12,7 +12,7 @@ record that was written may be readable later, once every replica in sync has it
 
 import threading
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
@@ -20,6 +20,7 @@ from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.topic_contents import offset_since, records_between, watermarks
+from streams.kafka.turn import Turn
 
 SETTLED_S = 10.0  # the brokers' default session timeout is 9 s
 WAIT_S = 10.0
@@ -32,7 +33,7 @@ class Refused(NamedTuple):
     """A refused record, the turn that sent it, its time stamp (of the first attempt, if it is not
     the first one), and when it was refused."""
 
-    turn: Any
+    turn: Turn
     message: Message
     stamp_s: float
     at_s: float
@@ -69,7 +70,7 @@ class RefusedRecords:
         self._waiting: list[Refused] = []
         self._search: _Search | None = None
 
-    def add(self, turn: Any, messages: Iterable[Message], stamp_s: float, now: float) -> None:
+    def add(self, turn: Turn, messages: Iterable[Message], stamp_s: float, now: float) -> None:
         """Take refused records of a turn, whose first attempt had the stamp ``stamp_s``."""
         self._waiting += [Refused(turn, message, stamp_s, now) for message in messages]
 

@@ -37,6 +37,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
 from streams.kafka.offset_ledger import HOPELESS, OffsetLedger
 from streams.kafka.refused_records import RefusedRecords, find_written
+from streams.kafka.turn import Place, Turn
 from streams.topics import physical
 
 COMMIT_S = 0.2
@@ -47,42 +48,7 @@ STALLED_S = 20.0  # the role ends if the broker delivers but confirms nothing fo
 ORDERS_WAIT_S = 0.02  # a new lease waits at most this long for the reading thread
 MOST_PER_FETCH = 500
 WARM_WITHIN_S = 5.0
-# The whole batch is refused with a record that is too old, its other records under their own code.
-TOO_OLD = (
-    KafkaError.INVALID_TIMESTAMP,
-    KafkaError.INVALID_RECORD,
-    KafkaError._INVALID_DIFFERENT_RECORD,
-)
 _REPORTS = physical("", REPORTS)
-Place = tuple[str, int]  # topic on the broker, slot
-
-
-class _Turn:
-    """The unconfirmed sends of one driver turn, and the offsets that it reported done."""
-
-    __slots__ = ("absent", "done", "ended_s", "error", "refused", "stamp_ms", "topic", "waiting")
-
-    def __init__(self) -> None:
-        self.refused: list[Any] = []  # messages that the broker refused as too old
-        self.stamp_ms = 0  # of the first stamped record; a delivery does not have its record's
-        self.ended_s = 0.0
-        self.waiting = 0
-        self.absent = False  # sent while the broker counted as away
-        self.done: dict[Place, tuple[int, str]] = {}
-        self.error: KafkaError | None = None
-        self.topic = ""  # topic of the refused send
-
-    def delivered(self, error: KafkaError | None, message: Any) -> None:
-        self.waiting -= 1
-        if error is not None:
-            self.error, self.topic = error, message.topic()
-
-    def stamped(self, error: KafkaError | None, message: Any) -> None:
-        """Take the delivery of a stamped record; one that is too old waits for the next lease."""
-        if error is not None and error.code() in TOO_OLD:
-            self.refused.append(message)
-        else:
-            self.delivered(error, message)
 
 
 class PartitionLease(Protocol):
@@ -143,7 +109,7 @@ class KafkaTransport:
         self._reporter = report_producer(config, error_cb=fatal_errors(config))
         self._refused: KafkaError | None = None  # the permanent error of a report
         self._now = 0.0  # at the end of the last turn
-        self._turn, self._turns = _Turn(), deque[_Turn]()
+        self._turn, self._turns = Turn(), deque[Turn]()
         self._ended = self._confirmed = 0  # turns
         self._hand_overs: deque[_HandOver] = deque()
         self._ends: dict[Place, int] = {}
@@ -282,7 +248,7 @@ class KafkaTransport:
         self._produce(self._turn, topic, value, slot, key or None)
 
     def _produce(
-        self, turn: _Turn, topic: str, value: bytes, slot: int, key: str | bytes | None
+        self, turn: Turn, topic: str, value: bytes, slot: int, key: str | bytes | None
     ) -> None:
         stamp_ms, delivered = 0, turn.delivered  # 0: the present time
         if self._lease is not None and topic == self._leased:
@@ -372,7 +338,7 @@ class KafkaTransport:
             self._turn.ended_s = now
             self._turns.append(self._turn)
             self._ended += 1
-            self._turn = _Turn()
+            self._turn = Turn()
 
     def _commit(self) -> None:
         ready, self._ready = self._ready, {}
@@ -462,7 +428,7 @@ class KafkaTransport:
         self._producer.purge()
         self._abandoned = True
         self._turns.clear()
-        self._turn, self._ready = _Turn(), {}
+        self._turn, self._ready = Turn(), {}
 
     def close(self) -> None:
         """Flush the sends, commit, and close the clients."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.refused_records import SETTLED_S, RefusedRecords, Written, identity
+from streams.kafka.turn import Turn
 
 LATER_S = 100.0 + SETTLED_S
 
@@ -44,7 +45,7 @@ def decided(records: RefusedRecords, now: float) -> dict[str, bool]:
 def test_what_is_on_the_topic_counts_as_written_and_the_rest_does_not() -> None:
     topic = Topic("b", "c")
     records = RefusedRecords(topic.find)
-    records.add("turn", [a_message("a"), a_message("b"), a_message("c", b"another")], 98.0, 100.0)
+    records.add(Turn(), [a_message("a"), a_message("b"), a_message("c", b"another")], 98.0, 100.0)
     assert decided(records, LATER_S) == {"a": False, "b": True, "c": False}
     assert decided(records, LATER_S) == {}
 
@@ -52,8 +53,8 @@ def test_what_is_on_the_topic_counts_as_written_and_the_rest_does_not() -> None:
 def test_the_topic_is_read_from_the_oldest_stamp_on() -> None:
     topic = Topic()
     records = RefusedRecords(topic.find)
-    records.add("turn", [a_message("a")], 98.0, 100.0)
-    records.add("turn", [a_message("b")], 97.0, 100.0)
+    records.add(Turn(), [a_message("a")], 98.0, 100.0)
+    records.add(Turn(), [a_message("b")], 97.0, 100.0)
     assert decided(records, LATER_S) == {"a": False, "b": False}
     assert topic.since_s == 97.0
 
@@ -61,8 +62,8 @@ def test_the_topic_is_read_from_the_oldest_stamp_on() -> None:
 def test_the_topic_is_looked_at_only_when_a_lost_replica_has_been_dropped() -> None:
     topic = Topic()
     records = RefusedRecords(topic.find)
-    records.add("turn", [a_message("a")], 98.0, 100.0)
-    records.add("turn", [a_message("b")], 99.0, 101.0)
+    records.add(Turn(), [a_message("a")], 98.0, 100.0)
+    records.add(Turn(), [a_message("b")], 99.0, 101.0)
     assert decided(records, LATER_S - 0.1) == {}
     assert decided(records, LATER_S) == {"a": False}
     assert decided(records, LATER_S + 1.0) == {"b": False}
@@ -72,7 +73,7 @@ def test_the_topic_is_looked_at_only_when_a_lost_replica_has_been_dropped() -> N
 def test_a_look_that_the_broker_does_not_answer_is_repeated() -> None:
     topic = Topic("a", away=1)
     records = RefusedRecords(topic.find)
-    records.add("turn", [a_message("a")], 98.0, 100.0)
+    records.add(Turn(), [a_message("a")], 98.0, 100.0)
     found: dict[str, bool] = {}
     while not found:
         found = decided(records, LATER_S)
@@ -88,7 +89,7 @@ def test_the_deciding_thread_does_not_wait_for_the_broker() -> None:
         return frozenset()
 
     records = RefusedRecords(find)
-    records.add("turn", [a_message("a")], 98.0, 100.0)
+    records.add(Turn(), [a_message("a")], 98.0, 100.0)
     began_s = time.monotonic()
     assert records.decided(LATER_S) == []
     assert records.decided(LATER_S) == []

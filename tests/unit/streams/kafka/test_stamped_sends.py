@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from streams.kafka.transport import _Turn
+from streams.kafka.turn import Turn
 
 
 class AMessage:
@@ -20,13 +20,13 @@ class AMessage:
     ],
 )
 def test_every_record_of_a_batch_with_one_too_old_waits(code: int) -> None:
-    turn, message = _Turn(), AMessage()
+    turn, message = Turn(), AMessage()
     turn.stamped(KafkaError(code), message)
     assert (turn.refused, turn.error) == ([message], None)
 
 
 def test_another_refusal_is_an_error_of_its_topic() -> None:
-    turn = _Turn()
+    turn = Turn()
     turn.stamped(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), AMessage())
     assert turn.refused == []
     assert (turn.error is not None, turn.topic) == (True, "p.results")

@@ -1,0 +1,41 @@
+"""The sends of one driver turn until the broker has confirmed them all."""
+
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+# The whole batch is refused with a record that is too old, its other records under their own code.
+TOO_OLD = (
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError.INVALID_RECORD,
+    KafkaError._INVALID_DIFFERENT_RECORD,
+)
+Place = tuple[str, int]  # topic on the broker, slot
+
+
+class Turn:
+    """The unconfirmed sends of one driver turn, and the offsets that it reported done."""
+
+    __slots__ = ("absent", "done", "ended_s", "error", "refused", "stamp_ms", "topic", "waiting")
+
+    def __init__(self) -> None:
+        self.refused: list[Any] = []  # messages that the broker refused as too old
+        self.stamp_ms = 0  # of the first stamped record; a delivery does not have its record's
+        self.ended_s = 0.0
+        self.waiting = 0
+        self.absent = False  # sent while the broker counted as away
+        self.done: dict[Place, tuple[int, str]] = {}
+        self.error: KafkaError | None = None
+        self.topic = ""  # topic of the refused send
+
+    def delivered(self, error: KafkaError | None, message: Any) -> None:
+        self.waiting -= 1
+        if error is not None:
+            self.error, self.topic = error, message.topic()
+
+    def stamped(self, error: KafkaError | None, message: Any) -> None:
+        """Take the delivery of a stamped record; one that is too old waits for the next lease."""
+        if error is not None and error.code() in TOO_OLD:
+            self.refused.append(message)
+        else:
+            self.delivered(error, message)
