@@ -16,6 +16,7 @@ from headrace.cli.shared_options import (
     phases_option,
     pipeline_argument,
     read_deployed,
+    read_file,
 )
 from headrace.terminal import print_json, print_text, say
 
@@ -131,9 +132,22 @@ def requested(
 @click.option(
     "--seconds-out", type=click.Path(path_type=Path), help="Every second: .csv, .jsonl or .parquet."
 )
+@click.option(
+    "--sessions",
+    type=click.Path(path_type=Path),
+    help="Sessions that come and go, as YAML, instead of arrivals; with --recorded, --seconds.",
+)
+@click.option(
+    "--recorded",
+    type=click.Path(path_type=Path),
+    help="With --sessions: profiles of every configuration, which profilers answer from.",
+)
 @bootstrap_option
 @json_option
-def simulate(file: Path, as_json: bool, trace_out: Path | None, **asked: Any) -> int:
+def simulate(
+    file: Path, as_json: bool, trace_out: Path | None, sessions: Path | None,
+    recorded: Path | None, **asked: Any,
+) -> int:  # fmt: skip
     """Play arrivals through the pipeline in virtual time.
 
     The nodes, policies and controller are those that run live; devices, hops and solves take
@@ -147,9 +161,12 @@ def simulate(file: Path, as_json: bool, trace_out: Path | None, **asked: Any) ->
       headrace simulate pipeline.yaml --arrivals trace.txt --policy static loki --seed 1 2 3
       headrace simulate pipeline.yaml --rate 200 --seconds 60 --burst 5 --json
       headrace simulate pipeline.yaml --rate 50 100 200 --seconds 60 --devices 4 8 --slo 100ms 250ms
+      headrace simulate planned.yaml --sessions sessions.yaml --recorded truth.json --seconds 600
     """
     # Model selection tables are small matrix products, as in ``headrace plan``.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if sessions is not None or recorded is not None:
+        return _simulate_sessions(file, sessions, recorded, asked, as_json=as_json)
     from headrace.simulation.batch_runs import rows, table_text
     from headrace.simulation.run_details import exported
     from headrace.simulation.sweep import labelled, swept
@@ -162,6 +179,29 @@ def simulate(file: Path, as_json: bool, trace_out: Path | None, **asked: Any) ->
     played = exported(wanted, labels, *outs) if any(outs) else rows(wanted, trace_out)
     found = labelled(labels, played)
     print_json(found) if as_json else print_text(table_text(found))
+    return 0
+
+
+def _simulate_sessions(
+    file: Path, sessions: Path | None, recorded: Path | None, asked: Mapping[str, Any], *,
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Play sessions that come and go; of the other options only --seconds and --seed count."""
+    if sessions is None or recorded is None or not asked["seconds"]:
+        raise click.UsageError("give --sessions, --recorded and --seconds together")
+    taken = {"seconds", "seed", "world", "cv", "bootstrap"}
+    others = sorted(name for name, value in asked.items() if value and name not in taken)
+    if others or len(asked["seed"]) > 1:
+        named = others[0].replace("_", "-") if others else "seed"
+        raise click.UsageError(
+            f"--{named} is not for --sessions: give --recorded, --seconds and one --seed only"
+        )
+    from headrace.simulation.session_results import as_row, as_text
+    from headrace.simulation.session_run import played
+
+    seed = asked["seed"][0] if asked["seed"] else 0
+    found = played(read_file(file), sessions, recorded, asked["seconds"], seed)
+    print_json(as_row(found)) if as_json else print_text(as_text(found))
     return 0
 
 

@@ -1,8 +1,11 @@
 """Sessions in a YAML file, and the schedule of their plans on the tiers of a pipeline file.
 
-    cam: {slo: 200ms, accuracy: 0.9, cost: 0.1, weight: 2, count: 20}
+    cam: {slo: 200ms, accuracy: 0.9, cost: 0.1, weight: 2, count: 20,
+          opens: 10s, every: 5s, lasts: 60s, qps: 5}
 
 What a session leaves out is the pipeline file's; ``count`` makes several, named cam-1 to cam-20.
+A simulation (headrace/simulation/session_run.py) opens the first one after ``opens``, the others
+``every`` so often behind it; a session ends after ``lasts`` and sends ``qps`` queries/s.
 Their plans are searched over a recording, once for equal objectives.
 """
 
@@ -37,15 +40,23 @@ class _Session(msgspec.Struct, forbid_unknown_fields=True):
     cost: float | None = None
     weight: float | None = None
     count: int = 1
+    opens: str = "0s"
+    every: str = "0s"
+    lasts: str | None = None
+    qps: float = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A session of the file; None: the pipeline file's objective."""
+    """A session of the file; an objective that is None is the pipeline file's, a life that is None
+    has no end."""
 
     id: str
     objectives: Objectives
     weight: float
+    opens_s: float = 0.0
+    lasts_s: float | None = None
+    qps: float = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,14 +90,30 @@ def _listed(path: Path, name: str, given: _Session, usual: SessionSpace) -> list
         raise PipelineError(
             f"{path}: session {name!r} has the count {given.count}; write 1 or more"
         )
-    try:
-        slo_s = None if given.slo is None else duration(given.slo)
-    except ValueError as error:
-        raise PipelineError(f"{path}: {str(error).replace('{}', f'slo of {name!r}', 1)}") from error
+    if given.qps < 0:
+        raise PipelineError(f"{path}: session {name!r} has the qps {given.qps:g}; write 0 or more")
+    texts = {n: getattr(given, n) for n in ("slo", "opens", "every", "lasts")}
+    times = {n: _seconds(path, name, n, text) for n, text in texts.items() if text is not None}
     names = [name] if given.count == 1 else [f"{name}-{n}" for n in range(1, given.count + 1)]
-    weight = usual.weight if given.weight is None else given.weight
-    wanted = (slo_s, given.accuracy, given.cost)
-    return [Listed(id=each, objectives=wanted, weight=weight) for each in names]
+    return [
+        Listed(
+            id=each,
+            objectives=(times.get("slo"), given.accuracy, given.cost),
+            weight=usual.weight if given.weight is None else given.weight,
+            opens_s=times["opens"] + number * times["every"],
+            lasts_s=times.get("lasts"),
+            qps=given.qps,
+        )
+        for number, each in enumerate(names)
+    ]
+
+
+def _seconds(path: Path, session: str, what: str, text: str) -> float:
+    try:
+        return duration(text)
+    except ValueError as error:
+        named = str(error).replace("{}", f"{what} of {session!r}", 1)
+        raise PipelineError(f"{path}: {named}") from error
 
 
 def planned(
