@@ -5,6 +5,8 @@ from functools import wraps
 from inspect import signature
 from typing import Any
 
+import numpy as np
+
 from control.problem.lazy_references import parts
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import PipelineError
@@ -30,6 +32,16 @@ def load_workload(file: PipelineFile) -> Any:
             f"a workload class has {', '.join(WORKLOAD_METHODS)}"
         )
     return kind()
+
+
+def sized_inputs(file: PipelineFile, task: str, size: int, rng: np.random.Generator) -> list[Any]:
+    """Return some items of a task that have this size; [] where the workload makes none.
+
+    A workload has the method ``sized_inputs(task, size, rng)`` where one item of size n costs what
+    n items of size 1 do not: tokens that are written one after another, say.
+    """
+    made = getattr(load_workload(file), "sized_inputs", None)
+    return list(made(task, size, rng)) if made is not None else []
 
 
 def load_combine(pipeline: Pipeline) -> Callable[..., Any] | None:

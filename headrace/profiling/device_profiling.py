@@ -18,13 +18,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from headrace.config.cluster import Cluster
 from headrace.config.pipeline_file import PipelineFile
-from headrace.config.user_functions import load_workload
+from headrace.config.user_functions import load_workload, sized_inputs
 from headrace.errors import PipelineError
 from headrace.machine import cores, cpu_model
 from headrace.profiling.device_check import check_devices, check_place
@@ -33,7 +34,7 @@ from profiles.measure import Repeats, default_batches, time_left_s
 from profiles.measurements import EMULATED, ProfileError
 from profiles.profile_json import profile_text
 from profiles.profile_table import ProfileTable
-from schemas.pipeline import Pipeline, Variant
+from schemas.pipeline import Variant
 
 LIBRARIES = ("lightgbm", "numpy", "onnxruntime", "scipy", "torch", "torchvision", "transformers")
 NOTE = (
@@ -148,7 +149,7 @@ def jobs(file: PipelineFile, devices: Sequence[str], settings: ProfilingOptions)
             task=task,
             variant=variant,
             device=device,
-            batches=settings.batches or default_batches(largest_batch(file.pipeline, variant)),
+            batches=settings.batches or default_batches(largest_batch(file, variant)),
             repeats=settings.repeats,
             samples=settings.samples,
             seed=settings.seed,
@@ -159,9 +160,17 @@ def jobs(file: PipelineFile, devices: Sequence[str], settings: ProfilingOptions)
     ]
 
 
-def largest_batch(pipeline: Pipeline, variant: Variant) -> int:
-    """Return the largest batch that the variant or a policy specifies."""
-    return max(variant.batch, *(policy.batch.get(variant.key, 0) for policy in pipeline.policies))
+def largest_batch(file: PipelineFile, variant: Variant) -> int:
+    """Return the largest batch that the variant or a policy specifies.
+
+    Where items have sizes, that is the largest size, of a task whose items the workload makes of
+    any size.
+    """
+    size = file.pipeline.size
+    if size is not None and sized_inputs(file, variant.task, 1, np.random.default_rng(0)):
+        return size.most
+    policies = file.pipeline.policies
+    return max(variant.batch, *(policy.batch.get(variant.key, 0) for policy in policies))
 
 
 def companions(

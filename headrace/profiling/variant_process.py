@@ -24,7 +24,7 @@ import psutil
 
 from headrace.config.pipeline_file import PipelineFile, make_importable
 from headrace.config.profile_files import weights_sha256
-from headrace.config.user_functions import load_workload
+from headrace.config.user_functions import load_workload, sized_inputs
 from headrace.errors import PipelineError
 from operators.models.loading import load_operator
 from operators.models.model_errors import ModelError
@@ -178,7 +178,7 @@ def _accompany(job: Job, pace: Any, device: str, mouth: Mouth) -> None:
     """Run the variant at the batch size in ``pace`` until killed or orphaned."""
     operator = loaded(job.variant, device)
     inputs, _ = sample(job, 2 * max(job.batches))
-    run = runner(operator, inputs)
+    run = runner(job, operator, inputs)
     run(1)
     mouth.say(_Ready())
     parent = os.getppid()
@@ -195,7 +195,7 @@ def _measure(job: Job, pace: Any, mouth: Mouth) -> None:
     mouth.doing(f"{job.name}, load and accuracy")
     operator, load_bytes = grown(lambda: loaded(job.variant, device))
     inputs, truths = sample(job, job.samples)
-    _, batch_bytes = grown(lambda: runner(operator, inputs)(max(job.batches)))
+    _, batch_bytes = grown(lambda: runner(job, operator, inputs)(max(job.batches)))
     load_s = _load_s(job.variant, device)
     outputs = predicted(operator, inputs, min(job.variant.batch, max(job.batches)))
     judge = load_workload(job.file).task_score
@@ -205,7 +205,7 @@ def _measure(job: Job, pace: Any, mouth: Mouth) -> None:
         pace.value = batch
         mouth.doing(f"{job.name}, batch {batch}")
 
-    run = runner(operator, inputs)
+    run = runner(job, operator, inputs)
     entry = Entry(
         task=job.task.name,
         variant=job.variant.name,
@@ -258,14 +258,28 @@ def sample(job: Job, count: int) -> tuple[list[Any], list[Any]]:
     return inputs, truths
 
 
-def runner(operator: Any, inputs: Sequence[Any]) -> Callable[[int], None]:
-    """Return a function that runs the next ``batch`` inputs, cyclically."""
+def runner(job: Job, operator: Any, inputs: Sequence[Any]) -> Callable[[int], None]:
+    """Return a function that runs the next ``batch`` inputs, cyclically.
+
+    Where the workload makes items of any size, it runs one item of the size ``batch``.
+    """
     following = itertools.cycle(inputs)
+    of_size = _sized_items(job)
 
     def run(batch: int) -> None:
-        _outputs(operator, list(itertools.islice(following, batch)))
+        items = of_size.get(batch)
+        _outputs(operator, [next(items)] if items else list(itertools.islice(following, batch)))
 
     return run
+
+
+def _sized_items(job: Job) -> dict[int, Iterator[Any]]:
+    """Return endless items of each size to measure; {} for a task whose items have none."""
+    if job.file.pipeline.size is None:
+        return {}
+    rng = np.random.default_rng(job.seed)
+    made = {size: sized_inputs(job.file, job.task.name, size, rng) for size in job.batches}
+    return {size: itertools.cycle(items) for size, items in made.items() if items}
 
 
 def predicted(operator: Any, inputs: Sequence[Any], batch: int) -> list[Any]:

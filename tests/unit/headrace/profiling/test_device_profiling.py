@@ -23,6 +23,7 @@ from headrace.profiling.device_profiling import (
     real_devices,
     shown,
 )
+from headrace.profiling.variant_process import runner
 from profiles.measure import Repeats
 from profiles.measurements import FanOut, ProfileError
 
@@ -71,6 +72,10 @@ class Words:
         texts = ["a b", "a b c"] if task == "split" else ["a", "1"]
         return [texts[i % 2] for i in range(n)], [i % 2 for i in range(n)]
     def task_score(self, task, output, truth): return float(task == "split" or truth == 0)
+"""
+SIZED = """
+    def sized_inputs(self, task, size, rng):
+        return ["a" * size] if task == "shout" else []
 """
 QUICK = ProfilingOptions(
     repeats=Repeats(least=3, most=5, budget_s=0.0), samples=10, busy=1, batches=(1, 2)
@@ -260,3 +265,31 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_is_measured(
         check_place(tmp_path / "nodir" / "x.json")
     with pytest.raises(PipelineError, match="cannot be written"):
         check_place(tmp_path)
+
+
+class Heard:
+    """An operator that keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+
+    def predict(self, batch: list[str]) -> list[str]:
+        self.batches.append(batch)
+        return batch
+
+
+def test_items_of_each_size_are_run_alone_where_the_workload_makes_them(tmp_path: Path) -> None:
+    sized = PIPELINE.replace(", batch: 2", "").replace(", batch: 3", "")
+    sized = sized.replace("policies:\n  wide: {batch: {shout/plain: 6}}\n", "size: {most: 5}\n")
+    (tmp_path / "words_sized.py").write_text(MODULE + SIZED)
+    (tmp_path / "weights.txt").write_text("none")
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(sized.replace("SHOUT", "Shout").replace("MODULE", "words_sized"))
+    file = read_pipeline_file(path)
+    split, shout = jobs(file, ["cpu"], ProfilingOptions(samples=4))
+    assert (split.batches, shout.batches) == ((1,), (1, 2, 4, 5))
+    heard = Heard()
+    run = runner(shout, heard, ["x", "y"])
+    for size in (4, 1):
+        run(size)
+    assert heard.batches == [["aaaa"], ["a"]]
