@@ -1,0 +1,1 @@
+"""Questions about Headrace, answered from its own pages: retrieve, rerank, generate."""

@@ -1,0 +1,6 @@
+"""The answer from the leaf's output."""
+
+
+def only(leaves: list[str]) -> str:
+    """The text that generate wrote."""
+    return leaves[0]
