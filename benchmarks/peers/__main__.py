@@ -13,7 +13,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -27,23 +27,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, record, print and write the page."""
     asked = _parser().parse_args(arguments)
     rows = _recorded(asked.record)
-    first = 1 + max((row.round for row in rows), default=0)
-    rows += _measured(asked, range(first, first + asked.rounds))
+    first = 1 + max((row.round for row in rows if row.workload in asked.workloads), default=0)
+    for row in _measured(asked, range(first, first + asked.rounds)):
+        rows.append(row)
+        if asked.record:  # at once: a run may be ended early
+            with asked.record.open("a") as record:
+                record.write(json.dumps(asdict(row)) + "\n")
     lines = {
         workload: {name: lines_of(system.code(workload)) for name, system in SYSTEMS.items()}
         for workload in WORKLOADS
     }
-    if asked.record:
-        asked.record.parent.mkdir(parents=True, exist_ok=True)
-        asked.record.write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows))
     text = page(rows, lines)
     if asked.page:
         asked.page.write_text(text)
     print(json.dumps({"rows": [*map(asdict, rows)], "lines": lines}) if asked.json else text)
 
 
-def _measured(asked: argparse.Namespace, rounds: range) -> list[Row]:
-    rows = []
+def _measured(asked: argparse.Namespace, rounds: range) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as logs:
         for workload in [WORKLOADS[name]() for name in asked.workloads]:
             for number in rounds:
@@ -52,8 +52,7 @@ def _measured(asked: argparse.Namespace, rounds: range) -> list[Row]:
                 turn = number % len(asked.systems)
                 for name in (*asked.systems[turn:], *asked.systems[:turn]):
                     print(f"{workload.name}, round {number}: {name}", file=sys.stderr, flush=True)
-                    rows += measure(name, workload, plan, Path(logs))
-    return rows
+                    yield from measure(name, workload, plan, Path(logs))
 
 
 def _recorded(record: Path | None) -> list[Row]:

@@ -16,7 +16,6 @@ import numpy as np
 from benchmarks.peers.connections import Call
 from benchmarks.peers.open_loop import (
     SERVED,
-    SETTLE_S,
     Ask,
     Ended,
     OpenLoop,
@@ -32,6 +31,8 @@ CAPACITY = "capacity"
 SHARES = (0.5, 1.0, 1.5)  # of the system's own capacity
 IN_FLIGHT = 32  # of the closed loop
 READY_WITHIN_S = 120.0
+WARM_S = 4.0  # flat out, for the first protocol of a system: imports, caches, JIT
+SETTLE_S = 0.5  # before each measurement, at its rate; afterwards, without load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,16 +70,17 @@ class Plan:
 def measure(name: str, workload: Workload, plan: Plan, logs: Path) -> list[Row]:
     """Start a system, measure it with each of its protocols, and end it."""
     with SYSTEMS[name].start(workload, logs) as running:
-        return [
-            row
-            for protocol in running.calls
-            if not plan.protocols or protocol in plan.protocols
-            for row in asyncio.run(_measure_protocol(name, protocol, workload, plan, running))
-        ]
+        rows: list[Row] = []
+        for protocol in running.calls:
+            if not plan.protocols or protocol in plan.protocols:
+                warm_s = SETTLE_S if rows else WARM_S
+                measuring = _measure_protocol(name, protocol, workload, plan, running, warm_s)
+                rows += asyncio.run(measuring)
+        return rows
 
 
 async def _measure_protocol(
-    name: str, protocol: str, workload: Workload, plan: Plan, running: Running
+    name: str, protocol: str, workload: Workload, plan: Plan, running: Running, warm_s: float
 ) -> list[Row]:
     rows: list[Row] = []
 
@@ -94,15 +96,17 @@ async def _measure_protocol(
     await _until_right(running, protocol, workload)
     async with running.calls[protocol]() as call:
         ask = asking(call, workload)
-        await closed_loop(ask, IN_FLIGHT, 2 * SETTLE_S)
-        flat_out = await _watched(running.tree, closed_loop(ask, IN_FLIGHT, plan.seconds))
+        await closed_loop(ask, IN_FLIGHT, warm_s)
+        looping = closed_loop(ask, IN_FLIGHT, plan.seconds)
+        flat_out = await _watched(running.tree, looping, plan.seconds)
         capacity = add(CAPACITY, None, flat_out).served_per_s
         loads = {f"{rate:g}/s": rate for rate in workload.rates}
         loads |= {f"{share:.0%}".replace("%", " %"): share * capacity for share in SHARES}
         for load, rate in loads.items():
             loop = OpenLoop(ask, workload.slo_s, np.random.default_rng(plan.round))
             await loop.offer(rate, SETTLE_S)
-            add(load, rate, await _watched(running.tree, loop.offer(rate, plan.seconds)))
+            offering = loop.offer(rate, plan.seconds)
+            add(load, rate, await _watched(running.tree, offering, plan.seconds))
             await asyncio.sleep(SETTLE_S)  # what an overload left behind belongs to no other load
     return rows
 
@@ -147,8 +151,8 @@ async def _check(call: Call, workload: Workload) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a load brought: the queries, the seconds that it took, CPU seconds of the system and of
-    the load itself."""
+    """What a load brought: the queries, the seconds for which they were sent, CPU seconds of the
+    system and of the load itself."""
 
     ended: Sequence[Ended]
     seconds: float
@@ -156,11 +160,10 @@ class Seen:
     client_cpu_s: float
 
 
-async def _watched(tree: Tree, load: Coroutine[Any, Any, list[Ended]]) -> Seen:
-    cpu, client, began_s = tree.cpu_s(), _own_cpu_s(), time.perf_counter()
+async def _watched(tree: Tree, load: Coroutine[Any, Any, list[Ended]], seconds: float) -> Seen:
+    cpu, client = tree.cpu_s(), _own_cpu_s()
     ended = await load
-    took_s = time.perf_counter() - began_s
-    return Seen(ended, took_s, spent_s(cpu, tree.cpu_s()), _own_cpu_s() - client)
+    return Seen(ended, seconds, spent_s(cpu, tree.cpu_s()), _own_cpu_s() - client)
 
 
 def _own_cpu_s() -> float:

@@ -11,7 +11,6 @@ Ask = Callable[[float], Awaitable[str]]  # sends a query that may take so many s
 
 SERVED = "served"
 LATE = "no answer in time"
-SETTLE_S = 1.0  # at the offered rate, before the measurement
 PATIENCE_S = 10.0  # of the closed loop, for a query
 
 
@@ -24,7 +23,8 @@ class Ended:
 
 
 class OpenLoop:
-    """Poisson arrivals; each query is given up after ``slo_s``, as a client with a deadline does.
+    """Poisson arrivals of a given number; each query is given up after ``slo_s``, as a client with
+    a deadline does.
 
     Latency counts from the moment a query is due, so that a load generator that falls behind hides
     nothing.
@@ -38,11 +38,12 @@ class OpenLoop:
 
     async def offer(self, rate: float, seconds: float) -> list[Ended]:
         """Offer ``rate`` queries/s for ``seconds``; return how each has ended."""
-        gaps_s = self._rng.exponential(1 / rate, size=max(1, round(rate * seconds)))
+        count = max(1, round(rate * seconds))  # as many in every round
+        after_s = np.sort(self._rng.uniform(0.0, seconds, size=count))
         began_s = time.perf_counter()
         self._ended = []
         async with asyncio.TaskGroup() as group:
-            for due_s in began_s + np.cumsum(gaps_s):
+            for due_s in began_s + after_s:
                 ahead_s = due_s - time.perf_counter()
                 if ahead_s > 0:
                     await asyncio.sleep(ahead_s)
@@ -67,14 +68,17 @@ async def answer_within(ask: Ask, seconds: float) -> str:
 
 
 async def closed_loop(ask: Ask, in_flight: int, seconds: float) -> list[Ended]:
-    """Keep ``in_flight`` queries in flight for ``seconds``; return how each has ended."""
+    """Keep ``in_flight`` queries in flight; return how those ended that did within ``seconds``."""
     ended: list[Ended] = []
     until_s = time.perf_counter() + seconds
 
     async def one_after_the_other() -> None:
-        while (sent_s := time.perf_counter()) < until_s:
-            ending = await answer_within(ask, PATIENCE_S)
-            ended.append(Ended(time.perf_counter() - sent_s, ending))
+        now = time.perf_counter()
+        while now < until_s:
+            sent_s, ending = now, await answer_within(ask, PATIENCE_S)
+            now = time.perf_counter()
+            if now <= until_s:
+                ended.append(Ended(now - sent_s, ending))
 
     await asyncio.gather(*(one_after_the_other() for _ in range(in_flight)))
     return ended

@@ -48,20 +48,24 @@ def server(
     command: Sequence[str], variables: Mapping[str, str], folder: Path, log: Path
 ) -> Iterator[int]:
     """Run a server in ``folder`` during the block, then end it and everything below it; yield its
-    process id."""
+    process id. A ``TimeoutError`` in the block gets the end of the server's log as a note."""
     with log.open("wb") as out:
         process = subprocess.Popen(
             [*command], cwd=folder, stdout=out, stderr=out, env={**os.environ, **variables}
         )
     try:
         yield process.pid
+    except TimeoutError as error:
+        error.add_note(f"the end of {log.name}:\n{log.read_text(errors='replace')[-2000:]}")
+        raise
     finally:
         below = Tree(process.pid).processes()
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(END_WITHIN_S)
-        _, left = psutil.wait_procs(below, 5.0)
-        for each in left:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                each.kill()
-        process.wait(END_WITHIN_S)
+        left = below
+        for end in (psutil.Process.terminate, psutil.Process.kill):
+            for each in left:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    end(each)
+            _, left = psutil.wait_procs(left, END_WITHIN_S)

@@ -122,7 +122,7 @@ def ray_serve(workload: Workload, logs: Path) -> Iterator[Running]:
         "RAY_SERVE_DIRECT_INGRESS_MAX_GRPC_PORT": str(RAY_GRPC + 50),
     }  # fmt: skip
     command = [str(serve), "run", str(APPS / "ray_serve" / f"{workload.name}.yaml")]
-    with server(command, variables, POSTCODE, logs / "ray.log") as pid:
+    with server(command, variables, with_weights(logs), logs / "ray.log") as pid:
         yield Running(
             Tree(pid),
             {
@@ -161,7 +161,7 @@ def _mlserver(kind: str, workload: Workload, logs: Path) -> Iterator[Tree]:
     path = os.pathsep.join((str(app), PYTHONPATH))
     command = [str(environment("mlserver") / "mlserver"), "start", str(app)]
     variables = {**THREADS, "PYTHONPATH": path, "PROMETHEUS_MULTIPROC_DIR": str(logs)}
-    with server(command, variables, POSTCODE, logs / f"{kind}.log") as pid:
+    with server(command, variables, with_weights(logs), logs / f"{kind}.log") as pid:
         yield Tree(pid)
 
 
@@ -221,6 +221,14 @@ def _rpc_request(model: str, data: bytes) -> bytes:
     return bytes(M.ModelInferRequest(model_name=model, inputs=[tensor]).SerializeToString())
 
 
+def with_weights(folder: Path) -> Path:
+    """Return the folder, in which ``weights`` is that of the postcode example."""
+    link = folder / "weights"
+    if not link.is_symlink():
+        link.symlink_to(POSTCODE / "weights")
+    return folder
+
+
 def _files(kind: str, *patterns: str) -> Callable[[str], Sequence[Path]]:
     def files(workload: str) -> Sequence[Path]:
         names = [pattern.format(workload) for pattern in patterns]
@@ -238,10 +246,12 @@ SYSTEMS = {
         code=_files("ray_serve", "{}.yaml", "{}.py", "rpc.py"),
     ),
     "mlserver": System(
-        title="MLServer, two models", start=mlserver_two, code=_files("mlserver_two", "{}/**/*.*")
+        title="MLServer, two models", start=mlserver_two,
+        code=_files("mlserver_two", "{}/**/*.py", "{}/**/*.json"),
     ),
     "mlserver-one": System(
-        title="MLServer, one model", start=mlserver_one, code=_files("mlserver_one", "{}/**/*.*")
+        title="MLServer, one model", start=mlserver_one,
+        code=_files("mlserver_one", "{}/**/*.py", "{}/**/*.json"),
     ),
 }  # fmt: skip
 

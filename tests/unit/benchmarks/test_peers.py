@@ -1,17 +1,20 @@
 """The load, the figures and the page of ``python -m benchmarks.peers``."""
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from aiohttp import web
+from psutil import Process
 
 from benchmarks.peers.connections import HttpPool, http, is_whole
 from benchmarks.peers.measure import CAPACITY, Row, Seen, figures
 from benchmarks.peers.open_loop import LATE, SERVED, Ended, OpenLoop, closed_loop
 from benchmarks.peers.page import best, compared, is_met, median, page
+from benchmarks.peers.processes import Tree, server, spent_s
 from benchmarks.peers.systems import APPS, SYSTEMS, lines_of
 from headrace.machine import free_port
 
@@ -108,6 +111,28 @@ def test_connections_are_kept_and_replaced() -> None:
             assert await call(b"", 1.0) == ("connection lost", b"")
 
     asyncio.run(story())
+
+
+def test_a_server_ends_with_all_below_it_and_leaves_its_log(tmp_path: Path) -> None:
+    child = "import subprocess, sys; print('up', flush=True); subprocess.run(['sleep', '60'])"
+    log = tmp_path / "server.log"
+    found: list[Process] = []
+
+    def served() -> None:
+        with server([sys.executable, "-c", child], {}, tmp_path, log) as pid:
+            while len(found) < 2:
+                found[:] = Tree(pid).processes()
+            raise TimeoutError("no answer")
+
+    with pytest.raises(TimeoutError) as raised:
+        served()
+    assert raised.value.__notes__ == ["the end of server.log:\nup\n"]
+    assert not any(process.is_running() for process in found)
+
+
+def test_cpu_is_that_of_processes_old_and_new() -> None:
+    one, two = Process(), Process(1)
+    assert spent_s({one: 2.0}, {one: 3.5, two: 0.25}) == 1.75
 
 
 # ---------------------------------------------------------------------- the page
