@@ -1,5 +1,6 @@
 """The gateway on real Kafka: one that `up` starts, one beside it with TLS, tokens and limits."""
 
+import asyncio
 import gzip
 import json
 import os
@@ -377,6 +378,39 @@ def test_connections_beyond_the_limit_are_told_and_the_others_served(
     while said.status == 503:  # it has not seen yet that the others have left
         said = asked("/v2/models/worded/infer", words("after all"))
     assert result_of(said) == ["AFTER", "ALL"]
+
+
+class Held(asyncio.Protocol):
+    """A connection with half of a request's head; ``ended`` is resolved once it is closed."""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: Any) -> None:
+        transport.write(b"POST /v2/models/worded/infer HTTP/1.1\r\nHost:")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.ended.set_result(error)
+
+
+def test_ten_thousand_half_requests_hold_up_no_whole_one(file: Path, env: dict[str, str]) -> None:
+    limits = ("--most-connections", "10001", "--idle", "2s")
+
+    async def story(running: Running) -> None:
+        host, port = running.http.removeprefix("http://").split(":")
+        loop = asyncio.get_running_loop()
+        served = []
+        held: list[Held] = []
+        for _ in range(100):
+            opening = [loop.create_connection(Held, host, int(port)) for _ in range(100)]
+            held += [protocol for _, protocol in await asyncio.gather(*opening)]
+            served.append(await asyncio.to_thread(infer, running, "all the same"))
+        await asyncio.wait_for(asyncio.gather(*(each.ended for each in held)), 60)
+        served.append(await asyncio.to_thread(infer, running, "all the same"))
+        assert [result_of(said) for said in served] == [["ALL", "THE", "SAME"]] * 101
+
+    with a_gateway(file, env, *limits) as running:
+        asyncio.run(story(running))
 
 
 # ---------------------------------------------------------------------- end
