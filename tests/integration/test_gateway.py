@@ -401,13 +401,13 @@ def test_ten_thousand_half_requests_hold_up_no_whole_one(file: Path, env: dict[s
         loop = asyncio.get_running_loop()
         served = []
         held: list[Held] = []
-        for _ in range(100):
-            opening = [loop.create_connection(Held, host, int(port)) for _ in range(100)]
+        for _ in range(20):
+            opening = [loop.create_connection(Held, host, int(port)) for _ in range(500)]
             held += [protocol for _, protocol in await asyncio.gather(*opening)]
             served.append(await asyncio.to_thread(infer, running, "all the same"))
         await asyncio.wait_for(asyncio.gather(*(each.ended for each in held)), 60)
         served.append(await asyncio.to_thread(infer, running, "all the same"))
-        assert [result_of(said) for said in served] == [["ALL", "THE", "SAME"]] * 101
+        assert [result_of(said) for said in served] == [["ALL", "THE", "SAME"]] * 21
 
     with a_gateway(file, env, *limits) as running:
         asyncio.run(story(running))
