@@ -29,6 +29,8 @@ UNCOORDINATED = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
 
+UNLED = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+
 
 def read_to_end(config: KafkaConfig, topic: str, timeout_s: float = 30.0) -> list[Message]:
     """Return every record of a small topic, oldest first within each partition."""
@@ -138,11 +140,15 @@ def log_offsets(
 
     Like ``done_offsets``, it uses a consumer, which reads nothing and joins no group: librdkafka's
     admin client aborts the process if a broker goes away during a request for a group's offsets
-    (librdkafka issues 3663 and 4605, seen with 2.16). Raise ``KafkaException``.
+    (librdkafka issues 3663 and 4605, seen with 2.16). Raise ``KafkaException``, and ``BrokerError``
+    if partitions have no leader for ``timeout_s``.
     """
     # The protocol encodes a log's beginning and end as two special times.
     asked = [TopicPartition(place.topic, place.partition, end) for place in places]
-    found = _at_times(client, asked, timeout_s)
+    if not asked:
+        return {}
+    topics = ", ".join(dict.fromkeys(place.topic for place in asked))
+    found = _once_led(topics, lambda: _at_times(client, asked, timeout_s), timeout_s, UNLED)
     return {(place.topic, place.partition): place.offset for place in found}
 
 

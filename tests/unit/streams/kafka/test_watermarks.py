@@ -4,10 +4,10 @@ no coordinator, found all the same."""
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.topic_contents import committed, offset_since, watermarks
+from streams.kafka.topic_contents import committed, log_offsets, offset_since, watermarks
 
 PLACE = TopicPartition("plans", 0)
 
@@ -15,13 +15,14 @@ PLACE = TopicPartition("plans", 0)
 class Leaderless:
     """A consumer that finds no leader so many times."""
 
-    def __init__(self, times: int) -> None:
+    def __init__(self, times: int, code: int = KafkaError._UNKNOWN_PARTITION) -> None:
         self._answers: Iterator[bool] = iter([False] * times)
+        self._code = code
 
     def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int]:
         if next(self._answers, True):
             return 3, 7
-        raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION, f"no {place.topic}"))
+        raise KafkaException(KafkaError(self._code, f"no {place.topic}"))
 
     def offsets_for_times(
         self, places: list[TopicPartition], timeout: float
@@ -45,6 +46,19 @@ def test_the_first_record_from_a_time_on_is_found_once_there_is_a_leader(
     since_s: float, offset: int | None
 ) -> None:
     assert offset_since(Leaderless(2), PLACE, since_s) == offset  # type: ignore[arg-type]
+
+
+def test_the_end_of_a_log_is_asked_for_until_there_is_a_leader() -> None:
+    """A new topic has none for a moment, and `headrace status` ended there."""
+    new = Leaderless(2, KafkaError.NOT_LEADER_FOR_PARTITION)
+    found = log_offsets(new, [PLACE], OFFSET_END, timeout_s=5.0)  # type: ignore[arg-type]
+    assert found == {("plans", 0): 5}
+
+
+def test_an_error_of_a_log_that_waiting_does_not_mend_is_raised_at_once() -> None:
+    reader = Leaderless(1, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(KafkaException, match="no plans"):
+        log_offsets(reader, [PLACE], OFFSET_END, timeout_s=5.0)  # type: ignore[arg-type]
 
 
 class Uncoordinated:
