@@ -52,7 +52,7 @@ class TcpProxy:
             raise OSError(f"no proxy on port {port}: it is in use")
 
     def break_half_open(self) -> None:
-        """Close every connection at the broker; clients are not told, and wait for answers."""
+        """Close every connection to the broker; clients keep theirs, and wait for answers."""
         self._loop.call_soon_threadsafe(self._drop_brokers)
 
     def close(self) -> None:

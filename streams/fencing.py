@@ -10,7 +10,7 @@ class Fenced(HeadraceError):
 
 
 class StoodStill(Fenced):
-    """The process stalled for so long that another may have taken its place."""
+    """The process stalled long enough for another to take its place."""
 
 
 class Replaced(Fenced):

@@ -20,8 +20,8 @@ VARIANT = "variant"  # the knob of a task's variants
 class SessionSpace:
     """The space of query plans, and a session's defaults. ``origin`` is the tier of its inputs;
     ``values`` maps "task.knob" to the value of each option, ``counts`` tiers to their devices.
-    ``truth`` says what profiles are judged by, ``cache_bytes`` limits a profiler's cache,
-    and so many ``profilers`` run (0: the file has no workload)."""
+    ``truth`` says what profiles are judged by, ``cache_bytes`` limits a profiler's cache, and
+    ``profilers`` is the number of profilers that run (0: the file has no workload)."""
 
     space: Space
     tiers: Mapping[str, SessionTier]

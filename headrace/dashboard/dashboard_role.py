@@ -89,7 +89,7 @@ async def _listen(runner: web.AppRunner, options: DashboardOptions) -> int:
 
 
 def address(host: str, port: int, access: PageAccess, token_file: Path | None) -> str:
-    """Return the page's address; the token is part of it where nobody chose it."""
+    """Return the page's address, with the token unless it was read from a file."""
     shown = f"http://{f'[{host}]' if ':' in host else host}:{port}/?token="
     return f"{shown}... with the token in {token_file}" if token_file else shown + access.token
 

@@ -68,7 +68,7 @@ class Status:
 
 
 class Unserved(Exception):
-    """A request that gets no answer; ``status`` tells why."""
+    """A request that gets no answer, for the reason in ``status``."""
 
     def __init__(self, ending: Ending, text: str) -> None:
         super().__init__(text)

@@ -133,6 +133,6 @@ def _sent(
 
 
 def after(seconds: float | None) -> Callable[[], bool]:
-    """Return a function that tells whether ``seconds`` have passed since this call; None: never."""
+    """Return a function: have ``seconds`` passed since this call? With None they never have."""
     end_s = None if seconds is None else time.monotonic() + seconds
     return lambda: end_s is not None and time.monotonic() > end_s
