@@ -65,6 +65,7 @@ STALL_S = 3.0  # after a stall this long another app may have been in charge
 PUBLISH_S = 5.0  # a record not accepted by then is not sent any more
 LISTEN_S = 0.25  # between two checks that reports arrive
 AGAIN_S = 1.0  # between two attempts to start while the broker is away
+LED_WITHIN_S = 20.0  # brokers that answer have a leader for every partition within this time
 NODE = "control"  # the controller's name for observers
 LEVELS = {
     "control.ready": logging.INFO,
@@ -315,8 +316,9 @@ class ControlDriver:
 
     async def _past(self) -> tuple[list[Arrived], Mapping[str, int]]:
         """Return the control topics' history, and the offsets from which to read the reports, plans
-        and profiles; wait for a broker that is away."""
+        and profiles; wait for a broker that is away, and for a partition's new leader."""
         loop = asyncio.get_running_loop()
+        until_s = loop.time() + LED_WITHIN_S
         while True:
             try:
                 before = await loop.run_in_executor(None, self._input.shared_ends)
@@ -324,7 +326,9 @@ class ControlDriver:
                 reports = (await loop.run_in_executor(None, self._input.shared_ends))[REPORTS]
                 return past, {**before, REPORTS: reports}
             except BrokerError:
-                if await asyncio.to_thread(reachable, self._kafka):
+                if not await asyncio.to_thread(reachable, self._kafka):
+                    until_s = loop.time() + LED_WITHIN_S
+                elif loop.time() > until_s:
                     raise
                 await asyncio.sleep(AGAIN_S)
 

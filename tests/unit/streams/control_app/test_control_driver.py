@@ -4,13 +4,17 @@ import asyncio
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
+import pytest
+
 from schemas.codec.single_object import encode
 from schemas.effects import PLANS, REPORTS, Arrived, Effect, Event, Heartbeats, Woke
 from schemas.enumerations import NodeState
 from schemas.records import Plan, Report, Settings
 from streams.codecs.wire import Fetched
-from streams.control_app.control_driver import READ, ControlDriver
+from streams.control_app import control_driver
+from streams.control_app.control_driver import LED_WITHIN_S, READ, ControlDriver
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from streams.topics import physical
 from tests.control_world import a_pipeline
 from tests.virtual_loop import VirtualLoop
@@ -31,6 +35,19 @@ class Inputs:
         return {REPORTS: 0, PLANS: 3}
 
 
+class Leaderless(Inputs):
+    """The reports topic has no leader for the first looks."""
+
+    def __init__(self, looks: float) -> None:
+        self._looks = looks
+
+    def shared_ends(self) -> dict[str, int]:
+        self._looks -= 1
+        if self._looks >= 0:
+            raise BrokerError("Local: Unknown partition")
+        return super().shared_ends()
+
+
 class Planners:
     def close(self) -> None:
         """Nothing to end."""
@@ -47,8 +64,10 @@ class Recorder:
         return []
 
 
-def told(feed: Callable[[ControlDriver, float], None]) -> list[Event]:
-    """The events of a controller whose driver is fed while it begins."""
+def told(
+    feed: Callable[[ControlDriver, float], None], inputs: Inputs | None = None, seconds: float = 1.0
+) -> list[Event]:
+    """The events of a controller whose driver is fed while it begins; raise what ends it."""
     loop, controller = VirtualLoop(), Recorder()
 
     async def write(*_: object) -> None:
@@ -57,16 +76,20 @@ def told(feed: Callable[[ControlDriver, float], None]) -> list[Event]:
     async def play() -> None:
         driver = ControlDriver(
             PIPELINE, lambda: controller, KafkaConfig("127.0.0.1:1"), clock=loop.time,  # type: ignore[arg-type,return-value]
-            planners=Planners(), inputs=Inputs(), past=list,  # type: ignore[arg-type]
+            planners=Planners(), inputs=inputs or Inputs(), past=list,  # type: ignore[arg-type]
         )  # fmt: skip
         driver.assigned([physical(PIPELINE.name, logical) for logical in READ])
         feed(driver, loop.time())
         served = asyncio.create_task(driver.run(write))
-        await asyncio.sleep(1.0)
+        await asyncio.wait([served], timeout=seconds)
+        if served.done():
+            served.result()
         served.cancel()
 
-    loop.run_until_complete(play())
-    loop.close()
+    try:
+        loop.run_until_complete(play())
+    finally:
+        loop.close()
     return controller.events
 
 
@@ -117,3 +140,21 @@ def test_repeated_reports_of_many_workers_arrive_as_one_event() -> None:
     names = [f"w{number}" for number in range(500)]
     assert arrived == names
     assert [(beat.worker, beat.sent_s) for beat in beats] == [(name, 100.2) for name in names]
+
+
+def nothing(driver: ControlDriver, now: float) -> None:
+    """Feed nothing."""
+
+
+def test_an_app_that_takes_charge_waits_for_a_partitions_new_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after the loss of one of three brokers: the others answer."""
+    monkeypatch.setattr(control_driver, "reachable", lambda kafka: True)
+    assert any(isinstance(e, Woke) for e in told(nothing, Leaderless(looks=5), seconds=10.0))
+
+
+def test_an_app_ends_if_no_leader_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_driver, "reachable", lambda kafka: True)
+    with pytest.raises(BrokerError, match="Unknown partition"):
+        told(nothing, Leaderless(looks=float("inf")), seconds=2 * LED_WITHIN_S)
