@@ -143,6 +143,7 @@ class DataProcess:
         self._transport = FaultyTransport(
             self._agenda, self._broker, self.link, f"{making.pipeline.name}.{group}", self.life,
             self._clock, self._deliver, lease=self._lease, eager=making.eager,
+            trusting=making.trusting,
         )  # fmt: skip
         node = NODES[group](making, self._broker, self.name, self._incarnation)
         self._live = Live(

@@ -94,7 +94,7 @@ class Broker:
     def append(self, place: Place, key: bytes | None, value: bytes | None, at_s: float) -> bool:
         """Append a record with its producer's time stamp; return False if that is of an expired
         lease."""
-        if place[0] == self.leased and self.agenda.now - at_s > LEASE_S:
+        if self.expired(place, at_s):
             return False
         log = self.log(place)
         fetched = Fetched(place[0], place[1], len(log), at_s, key, value, None)
@@ -103,6 +103,10 @@ class Broker:
         for wake in self.subscribers.get(place, ()):
             wake()
         return True
+
+    def expired(self, place: Place, at_s: float) -> bool:
+        """Return whether a time stamp is that of an expired lease, where leases count."""
+        return place[0] == self.leased and self.agenda.now - at_s > LEASE_S
 
     def commit(self, group: str, offsets: dict[Place, tuple[int, str]], life: str) -> None:
         """Commit offsets; the last commit wins, as without group membership in Kafka."""

@@ -57,7 +57,8 @@ class HandOver:
 class FaultyTransport:
     """Implements the live driver's ``Transport``; ``deliver`` takes fetched records.
 
-    ``eager`` commits before the sends are confirmed: a deliberate error, for tests of the checker.
+    Deliberate errors, for tests of the checker: ``eager`` commits before the sends are confirmed;
+    ``trusting`` sends refused records again without a look whether they were written.
     """
 
     def __init__(
@@ -72,10 +73,11 @@ class FaultyTransport:
         *,
         lease: FaultyLease | None = None,
         eager: bool = False,
+        trusting: bool = False,
     ) -> None:
         self._agenda, self._broker, self._link = agenda, broker, link
         self._group, self._life, self._clock, self._deliver = group, life, clock, deliver
-        self._eager, self._lease = eager, lease
+        self._eager, self._trusting, self._lease = eager, trusting, lease
         self.assigned = self._asked = 0
         self.alive = True
         self.frozen = False
@@ -143,9 +145,17 @@ class FaultyTransport:
         for turn in self._turns:
             refused, turn.refused = turn.refused, []
             for out in refused:
+                if not self._trusting and self._written(out):
+                    turn.waiting -= 1
+                    continue
                 out.at_s = self._stamp(out.place[0])
                 self._outbox.append(out)
         self._send_soon(0.0)
+
+    def _written(self, out: Outgoing) -> bool:
+        """Return whether an earlier attempt was written (``streams/kafka/refused_records.py``)."""
+        identity = (out.key, out.value)
+        return any((each.key, each.value) == identity for each in self._broker.log(out.place))
 
     def assign(self, new: Iterable[Place], gone: Iterable[Place], commits: bool) -> int:
         gone = tuple(gone)
@@ -253,13 +263,21 @@ class FaultyTransport:
         if self._broker.up and self._link.out:
             self._append(out)
 
-    def _acknowledge(self, request: list[Outgoing], taken: list[bool]) -> None:
+    def _acknowledge(
+        self, request: list[Outgoing], taken: list[bool], *, again: bool = False
+    ) -> None:
         if not self.alive:
             return
         if not (self._broker.reaches(self._link) and self._runs):
-            # An idempotent producer repeats the request and is told that the broker has it.
-            self._agenda.after(RETRY_S, lambda: self._acknowledge(request, taken))
+            # A producer repeats the request. The broker says that it has the records already, but
+            # refuses those whose stamps have expired meanwhile: it looks at them first.
+            self._agenda.after(RETRY_S, lambda: self._acknowledge(request, taken, again=True))
             return
+        if again:
+            taken = [
+                is_taken and not self._broker.expired(out.place, out.at_s)
+                for out, is_taken in zip(request, taken, strict=True)
+            ]
         for out, is_taken in zip(request, taken, strict=True):
             if is_taken:
                 out.turn.waiting -= 1

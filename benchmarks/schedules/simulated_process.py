@@ -32,6 +32,7 @@ class Making:
     careless: bool = False  # egress writes without a lease
     eager: bool = False  # commit before sends are confirmed
     forgetful: bool = False  # egress does not read its answers back
+    trusting: bool = False  # a refused answer counts as never written
 
 
 class Process(Protocol):

@@ -78,6 +78,16 @@ def test_the_checker_sees_an_egress_that_writes_without_a_lease(how: str) -> Non
     assert play(schedule).queries == 100
 
 
+def test_the_checker_sees_an_egress_that_takes_a_refused_answer_for_one_never_written() -> None:
+    """Its answers arrive, the confirmations do not, and the repetition comes after the lease."""
+    slow = a_fault("slow", "egress-0", 2.0, for_s=3.0, amount=0.2)
+    deaf = a_fault("deaf", "egress-0", 3.0, for_s=4.0)
+    schedule = replace(QUIET, queries=100, fan_out=0, faults=(slow, deaf))
+    with pytest.raises(Violated, match="has two answers"):
+        play(schedule, trusting=True)
+    assert play(schedule).queries == 100
+
+
 def test_a_failing_schedule_is_reduced_to_what_makes_it_fail() -> None:
     faults = tuple(a_fault(kind, "w1") for kind in sorted(KINDS))
     schedule = replace(QUIET, faults=faults)
