@@ -19,6 +19,7 @@ from control.controller.session_commands import (
 )
 from control.controller.session_schedules import SessionSchedules
 from control.policies import plans_sessions, policy_named, spec_of
+from control.policies.compass.session_options import IDLE
 from control.problem.lazy_references import load
 from control.problem.plan_reasons import SESSIONS, causes, sentence
 from control.problem.sample_sets import WORKLOAD, recent_set
@@ -107,6 +108,11 @@ class SessionDesk:
             return []
         book, searches = self._book, self._searches
         self._watch(book, self._health, now)
+        idle_s = IDLE.of(named)
+        for name in self._health.idle(idle_s, now) if idle_s else ():
+            book.close(name, now)
+            self._health.forget(name)
+            self.changed = True
         waiting = book.unplanned()
         searches.begin(waiting, self._health.links, named, now)
         effects = searches.advance(waiting, now)

@@ -57,6 +57,7 @@ class _Seen:
 
     number: int
     from_s: float  # since then all answers are by this plan
+    asked_s: float  # the last time that queries of it ended
     scores: ScoreDrift = field(default_factory=ScoreDrift)
     outcomes: deque[tuple[float, float, float]] = field(default_factory=deque)  # in time, of
     hops: dict[Hop, LinkDrift] = field(default_factory=dict)
@@ -99,24 +100,19 @@ class SessionHealth:
         return count - before if incarnation == report.incarnation else count
 
     def _add(self, seen: _Seen, counts: Mapping[str, float], at_s: float) -> None:
-        hops: dict[Hop, dict[str, float]] = {}
-        for name, count in counts.items():
-            what, rest = count_name(name)
-            if what == "hop":
-                between, of = count_name(rest)
-                origin, _, to = between.partition(">")
-                hops.setdefault((origin, to), {})[of] = count
-        for hop, sums in hops.items():
+        for hop, sums in _hops(counts).items():
             transfers = Transfers(
                 at_s, int(sums.get("records", 0)), sums.get("bytes", 0.0), sums.get("busy_s", 0.0)
             )
             seen.hops.setdefault(hop, LinkDrift()).add(transfers)
+        ended = sum(counts.get(f"session/{each}", 0.0) for each in ENDS)
+        if ended:
+            seen.asked_s = at_s
         if at_s < seen.from_s:
             return
         if labels := int(counts.get("session/labels", 0)):
             scores, squares = (counts.get(f"session/{n}", 0.0) for n in ("score", "squares"))
             seen.scores.add(Scores(at_s, labels, scores, squares))
-        ended = sum(counts.get(f"session/{each}", 0.0) for each in ENDS)
         if ended:
             seen.outcomes.append((at_s, counts.get(f"session/{ANSWERED}", 0.0), ended))
             while seen.outcomes[0][0] < at_s - WINDOW_S:
@@ -130,7 +126,12 @@ class SessionHealth:
             seen = self._seen.get(name)
             if seen is None or seen.number != plan.number:
                 first = seen is None and plan.number == 1
-                self._seen[name] = _Seen(plan.number, now if first else now + self._drain_s)
+                from_s = now if first else now + self._drain_s
+                self._seen[name] = _Seen(plan.number, from_s, now if seen is None else seen.asked_s)
+
+    def idle(self, within_s: float, now: float) -> tuple[str, ...]:
+        """Return the sessions that serve and had no queries for so many seconds."""
+        return tuple(n for n, seen in self._seen.items() if now - seen.asked_s >= within_s)
 
     def forget(self, session: str) -> None:
         """Forget a session's links and pauses: it has closed, or a person plans it anew."""
@@ -197,3 +198,15 @@ class SessionHealth:
         reason = f"{100 * share:.0f} % of its queries were answered in time in {WINDOW_S:g} s"
         since_s = seen.outcomes[0][0]
         return Alarm(session=session.id, drift=Drift.ATTAINMENT, since_s=since_s, reason=reason)
+
+
+def _hops(counts: Mapping[str, float]) -> dict[Hop, dict[str, float]]:
+    """Return the counts of transfers by hop."""
+    hops: dict[Hop, dict[str, float]] = {}
+    for name, count in counts.items():
+        what, rest = count_name(name)
+        if what == "hop":
+            between, of = count_name(rest)
+            origin, _, to = between.partition(">")
+            hops.setdefault((origin, to), {})[of] = count
+    return hops

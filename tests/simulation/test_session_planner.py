@@ -8,6 +8,7 @@ import pytest
 
 from schemas.effects import COMMAND_RESULTS, PLANS, PROFILE_RESULTS, SESSIONS, Arrived, Event
 from schemas.enumerations import SessionState
+from schemas.pipeline import Policy
 from schemas.records import Session
 from tests.session_world import Profilers
 from tests.simulation.session_system import World
@@ -21,8 +22,10 @@ def scores(options: Mapping[str, str]) -> float:
 class Planned(World):
     """A system with a profiler; ``profilers.run`` are the blocks that it ran."""
 
-    def __init__(self, counts: Mapping[str, int] | None = None, seconds: float = 0.002) -> None:
-        super().__init__(counts)
+    def __init__(
+        self, counts: Mapping[str, int] | None = None, seconds: float = 0.002, **changes: Any
+    ) -> None:
+        super().__init__(counts, **changes)
         self.profilers = Profilers(scores, seconds)
         self.system.start("profiler", self.profilers)
 
@@ -212,3 +215,17 @@ def test_a_thousand_sessions_opened_at_once_lose_nothing_and_make_no_storm_of_pl
     assert len(served) == 4
     assert all(int(name[1:]) % 2 for name in served)  # the even ones are closed
     assert len(world.records(PLANS)) < 40
+
+
+def test_a_session_without_queries_is_closed_where_the_file_says_so() -> None:
+    world = Planned(policies=(Policy(name="compass", kind="compass", options={"idle": 5.0}),))
+    for at_s, name in ((1.0, "idle"), (1.1, "busy")):
+        world.command(at_s, "open-session", session=name, slo="500ms")
+    world.ask("busy", 3.0, 18.0, qps=1.0)
+    world.system.run(6.0)
+    assert {each.session for each in world.plan().sessions} == {"idle", "busy"}
+    world.system.run(18.0)
+    assert {each.session for each in world.plan().sessions} == {"busy"}
+    assert world.session("idle").state is SessionState.CLOSING
+    world.system.run(30.0)  # the queries of the other one have ended, too
+    assert world.session("busy").state is SessionState.CLOSING

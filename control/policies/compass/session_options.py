@@ -58,8 +58,13 @@ OBJECTIVE = Option(
     default="goodput",
     meaning="what the schedule of many sessions is for",
 )
+IDLE = Option(
+    name="idle",
+    type=OptionType.SECONDS_OR_AUTO,
+    meaning="a session that serves and has no queries for so long is closed; auto: none is",
+)
 SESSIONS: tuple[Option, ...] = (
-    DEADLINE, SPEND, CONFIDENCE, SAMPLES, HISTORY, MEMBERS, TEST, OBJECTIVE,
+    DEADLINE, SPEND, CONFIDENCE, SAMPLES, HISTORY, MEMBERS, TEST, OBJECTIVE, IDLE,
 )  # fmt: skip
 
 
