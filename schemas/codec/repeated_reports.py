@@ -17,6 +17,8 @@ from schemas.records import Report
 READ_PER_S = 1000.0  # reports, of all workers
 SOONER_S = 0.1  # half a report's interval
 SILENT_S = 0.5  # the first report after such a pause is read: the worker may count as lost
+FORGET_S = 60.0  # a worker without a report for this long is gone
+FEW = 200  # workers; no more are searched for gone ones before they have doubled
 
 _STEADY = (NodeState.READY, NodeState.IDLE)  # how far others are with their slots is news
 _PREFIX = CURRENT[Report.__name__].prefix
@@ -37,9 +39,10 @@ class _Known(NamedTuple):
 class RepeatedReports:
     """The last reports of workers. All times are their senders'."""
 
-    __slots__ = ("_known", "_sent_s")
+    __slots__ = ("_known", "_most", "_sent_s")
 
     def __init__(self) -> None:
+        self._most = FEW
         self._known: dict[bytes, _Known] = {}
         self._sent_s: dict[bytes, float] = {}
 
@@ -56,7 +59,10 @@ class RepeatedReports:
             return
         if report.state not in _STEADY:
             self._known.pop(names, None)
+            self._sent_s.pop(names, None)
             return
+        if len(self._known) >= self._most:
+            self._forget(report.sent_s)
         self._sent_s[names] = report.sent_s
         self._known[names] = _Known(
             report,
@@ -64,6 +70,14 @@ class RepeatedReports:
             b"".join(map(avro_text, (report.state, report.device, report.task, report.variant))),
             b"".join((avro_text(report.error), avro_text(report.file), _held(report.held))),
         )
+
+    def _forget(self, now: float) -> None:
+        """Forget workers that are gone: fewer reports of the others would be read for them."""
+        for names, sent_s in list(self._sent_s.items()):
+            if now - sent_s > FORGET_S:
+                self._sent_s.pop(names)
+                self._known.pop(names, None)
+        self._most = max(FEW, 2 * len(self._known))
 
     def _repeated(self, names: bytes, known: _Known, data: bytes) -> Heartbeat | None:
         report, head, middle, tail = known

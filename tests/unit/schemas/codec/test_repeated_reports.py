@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from schemas.codec.repeated_reports import READ_PER_S, SILENT_S, SOONER_S, RepeatedReports
+from schemas.codec.repeated_reports import (
+    FORGET_S,
+    READ_PER_S,
+    SILENT_S,
+    SOONER_S,
+    RepeatedReports,
+)
 from schemas.codec.single_object import decode, encode
 from schemas.effects import Heartbeat
 from schemas.enumerations import NodeState
@@ -109,6 +115,21 @@ def test_every_report_of_a_hundred_workers_is_read_and_a_thousand_a_second_of_mo
     assert times_read(100, sent_s) == 100 * len(sent_s)
     every_s = MANY / READ_PER_S - SOONER_S
     assert times_read(MANY, sent_s) <= MANY * (seconds / every_s + 1)
+
+
+def test_workers_that_are_gone_do_not_make_the_reports_of_others_rarer() -> None:
+    known, read = RepeatedReports(), 0
+    for generation in range(30):
+        for number in range(100):
+            name = f"pod-{generation}-{number}"
+            learn(known, a_report(node=name, sent_s=100.0 + 2 * FORGET_S * generation))
+    began_s = 100.0 + 2 * FORGET_S * 29
+    for at_s in (began_s + 0.2 * tick for tick in range(1, 11)):
+        report = a_report(node="pod-29-0", sent_s=at_s)
+        if known.beat(encode(report)) is None:
+            learn(known, report)
+            read += 1
+    assert read >= 5
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc3\x01", encode(a_report())[:12], b"\xff" * 40])
