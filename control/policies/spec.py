@@ -147,9 +147,9 @@ def _loaded(entry: EntryPoint) -> PolicySpec:
     try:
         spec = entry.load()
     except (ImportError, AttributeError, ValueError, TypeError) as error:
-        raise PlanError(f"{where} cannot be loaded: {error}; reinstall or mend its package") from (
-            error
-        )
+        raise PlanError(
+            f"{where} cannot be loaded: {error}; reinstall or correct its package"
+        ) from (error)
     if not isinstance(spec, PolicySpec):
         raise PlanError(f"{where} is a {type(spec).__name__}; it must be a PolicySpec")
     if spec.name != entry.name:

@@ -172,7 +172,7 @@ def _from_json_form(value: Mapping[str, Any]) -> np.ndarray:
 
 
 def _misfit(what: str) -> Unserved:
-    return Unserved(Ending.FAILED, f"{what}; mend the pipeline's combine or its signature")
+    return Unserved(Ending.FAILED, f"{what}; correct the pipeline's combine or its signature")
 
 
 # ---------------------------------------------------------------------- metadata

@@ -19,7 +19,7 @@ def over_time(named: Named, axis: str = SECONDS) -> Iterator[str]:
     width = f"{named[0][1].width_s:g} s"
     yield section(
         "Demand and capacity",
-        f"Queries that were made (the line in ink) and what the plan in force serves at most, "
+        f"Queries that were made (the thin line) and what the plan in force serves at most, "
         f"in stretches of {width}. {_off_the_chart(named)}".strip(),
         _demand(named, axis),
     )

@@ -139,7 +139,7 @@ def _until(child: _Child, doing: Callable[[str], None]) -> Any:
             child.process.join()
             raise PipelineError(
                 f"profiling {child.name}: the process ended with code {child.process.exitcode}; "
-                "its own words are above, mend the operator"
+                "its own words are above, correct the operator"
             ) from None
         if isinstance(said, _Trouble):
             raise PipelineError(f"profiling {child.name}: {said.sentence}")

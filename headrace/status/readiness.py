@@ -50,7 +50,7 @@ class Readiness:
         if not fresh:
             return
         if report.state == NodeState.FAILED:
-            raise Unsuccessful(f"worker {report.node} failed: {report.error}; mend the variant")
+            raise Unsuccessful(f"worker {report.node} failed: {report.error}; correct the variant")
         self._reports[report.node] = report
 
     @property

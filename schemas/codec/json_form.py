@@ -105,7 +105,7 @@ def _text(record: Record) -> str:
     except ValueError:
         raise CodecError(
             f"the {type(record).__name__} record holds NaN or an infinity, which JSON cannot say; "
-            "choose Avro for the topic or mend the operator"
+            "choose Avro for the topic or correct the operator"
         ) from None
 
 
