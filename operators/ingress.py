@@ -29,6 +29,7 @@ from operators.input_place import InputPlaces
 from operators.plan_follower import PlanFollower
 from operators.record_size import brief, excess
 from operators.reporter import Reporter
+from operators.shadow_sampler import ShadowSampler
 from schemas.effects import (
     COMPLETIONS,
     OUTPUTS,
@@ -60,6 +61,7 @@ from schemas.records import (
 )
 
 NOTICE_S = 0.01  # delay of the notice and of the offset commit
+UNKNOWN: Mapping[str, float] = {}
 TASK = "ingress"  # the name under which ingress ends a query
 
 
@@ -73,6 +75,7 @@ class Ingress:
 
     With a ``dispatcher`` and a plan that dispatches, queries wait there until a device is free.
     Where the policy plans sessions, a query goes by the query plan of the session that it names.
+    ``accuracies``, by "task/variant", lead shadows along the most accurate path.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class Ingress:
         regressed: int = 0,
         dispatcher: Dispatcher | None = None,
         number: int = 0,
+        accuracies: Mapping[str, float] = UNKNOWN,
     ) -> None:
         self._pipeline = pipeline
         self._partitions = tuple(partitions)
@@ -103,6 +107,7 @@ class Ingress:
         self._slo_s = pipeline.slo_s
         self._most_s = max(pipeline.longest_deadline_s, pipeline.slo_s)
         self._places = InputPlaces(upto or {}, topic_id, regressed)
+        self._shadows = ShadowSampler(pipeline, accuracies)
         self._dispatcher = dispatcher
         self._number = number
         self._decide_s = float("inf")  # time of the pending wake for the dispatcher
@@ -161,7 +166,8 @@ class Ingress:
         work = self._work(event, noticed, Item(value=query.payload), size=query.size)
         if plan is not None:
             work = replace(work, session=plan)
-        return [*self._onward(work, now), *self._notice(event, noticed, now)]
+        shadows = self._shadows.shadows(work, now)
+        return [*self._onward(work, now), *self._notice(event, noticed, now), *shadows]
 
     def _onward(self, work: Work, now: float) -> list[Effect]:
         """Send the work to the next worker, or queue it in the dispatcher."""
@@ -211,6 +217,7 @@ class Ingress:
         if not self._served:
             return no_worker(self._root)
         if not self._admission.admit(now, noticed.slo_class):
+            self._shadows.refused(now)
             return OVER_CAPACITY
         return None
 
@@ -325,6 +332,7 @@ class Ingress:
         slos_s = [each.slo_s for each in plan.sessions]
         self._most_s = max(self._pipeline.longest_deadline_s, self._slo_s, *slos_s)
         self._runs.change(plan, now)
+        self._shadows.change(plan)
         self._has_worker = bool(self._runs)
         self._by_session = plans_sessions(self._pipeline, plan.settings.policy)
         self._sessions = {each.session: each for each in plan.sessions if each.admits}

@@ -1,6 +1,6 @@
 """Heartbeats: the report that a node sends to the control plane every 200 ms."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from operators.serving.outbox import Onward
 from schemas.effects import REPORTS, Effect, Send, Wake
@@ -30,7 +30,8 @@ class Reporter:
 
     __slots__ = (
         "_arrived", "_epoch", "_file", "_incarnation", "_next", "_pipeline", "_ran", "_role",
-        "counts", "device", "error", "held", "name", "slots", "state", "task", "variant", "warning",
+        "counts", "device", "error", "held", "measured", "name", "slots", "state", "task",
+        "variant", "warning",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +46,7 @@ class Reporter:
         self.variant = ""
         self.counts: dict[str, float] = {READS: float(RELEASE)}
         self.held: tuple[str, ...] = ()
+        self.measured: Mapping[str, float] = {}  # accuracies by path, of a scorer
         self.slots: Callable[[], tuple[SlotState, ...]] = tuple
         # By variant; counts of single items and batches get their names when they are reported.
         self._arrived: dict[str, int] = {}
@@ -114,5 +116,5 @@ class Reporter:
             incarnation=self._incarnation, sent_s=now, state=self.state, device=self.device,
             task=self.task, variant=self.variant, slots=self.slots(), counts=dict(self.counts),
             error=self.error if self.state in FAULTS else self.warning, held=self.held,
-            file=self._file,
+            file=self._file, measured=self.measured,
         )  # fmt: skip

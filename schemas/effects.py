@@ -31,6 +31,7 @@ PROFILE_REQUESTS = "profile-requests"
 PROFILE_RESULTS = "profile-results"
 LABELS = "labels"
 ACCURACY = "accuracy"
+SHADOWS = "shadows"
 
 
 @cache

@@ -48,6 +48,7 @@ class PlanCause(StrEnum):
     ROUTES = "routes"
     HANDOVER = "handover"
     SESSIONS = "sessions"
+    ACCURACY = "accuracy"
     OTHER = "other"
 
 

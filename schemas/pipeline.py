@@ -85,11 +85,16 @@ class Labels:
 
     ``scorer`` is "package.module:function" of a result and its truth; "": exact match. An answer
     waits for its label, and a label for its answer, for ``within_s`` and in ``memory_bytes``.
+    ``shadow_share`` of the queries runs a second time along the most accurate path; 0: none.
+    ``plan_by`` "measured": where a measured accuracy has left the interval of its profile, plans
+    are made by what is measured.
     """
 
     scorer: str = ""
     within_s: float = 3600.0
     memory_bytes: int = 64_000_000
+    shadow_share: float = 0.0
+    plan_by: str = "profile"  # or "measured"
 
     @property
     def most_truth_bytes(self) -> int:

@@ -302,7 +302,8 @@ class Report(Struct, frozen=True, gc=False, kw_only=True):
     cannot load a setting; ``held`` are the settings of sessions that a worker has loaded. ``file``
     is the fingerprint of the node's pipeline file (``schemas/pipeline_fingerprint.py``).
     ``reads_release`` among the counts is the newest schema release that the node reads
-    (``schemas/release.py``).
+    (``schemas/release.py``). ``measured`` are the scorer's accuracies by path, while one has left
+    the interval of its profile.
     """
 
     node: str
@@ -320,6 +321,7 @@ class Report(Struct, frozen=True, gc=False, kw_only=True):
     error: str = ""
     file: str = ""
     held: tuple[str, ...] = ()
+    measured: Mapping[str, float] = field(default_factory=dict)
 
 
 class Lease(Struct, frozen=True, gc=False, kw_only=True):
@@ -572,7 +574,10 @@ class AccuracyRow(Struct, frozen=True, gc=False, kw_only=True):
     ``path`` names the distinct variant paths of the query's branches, sorted, with " + " between
     them; so every query is in one row. ``right`` and ``of`` are sums over the queries,
     ``right_right``, ``right_of`` and ``of_of`` sums of products. ``low`` and ``high`` bound
-    ``accuracy`` with 95 % confidence (control/estimation/accuracy_sums.py).
+    ``accuracy`` with 95 % confidence (control/estimation/accuracy_sums.py). Where answers are
+    compared with their shadows, ``reference`` is the shadows' path, ``reference_accuracy`` the
+    profile's for it, and "right" means: equal to the shadow. ``expected`` is the profile's
+    accuracy of ``path``, with its 95 % interval; None: unknown.
     """
 
     path: str
@@ -587,14 +592,21 @@ class AccuracyRow(Struct, frozen=True, gc=False, kw_only=True):
     accuracy: float
     low: float
     high: float
+    reference: str = ""
+    reference_accuracy: float | None = None
+    expected: float | None = None
+    expected_low: float | None = None
+    expected_high: float | None = None
 
 
 class MeasuredAccuracy(Struct, frozen=True, gc=False, kw_only=True):
     """The accuracy of a pipeline's answers by their labels, so far.
 
-    ``counts`` are labels by what became of them (operators/scorer.py). The maps hold, by partition,
-    the offset below which answers and labels are counted here; ``trouble`` is the newest error of
-    the scorer.
+    ``counts`` are labels by what became of them (operators/scoring/scorer.py), ``shadow_counts``
+    likewise shadows. ``shadows`` are the rows of answers compared with their shadows. ``recent``
+    has a row for the newest labels of each path, and one for its newest shadows; their ``hour_s``
+    is the time of the oldest answer in them. The maps hold, by partition, the offset below which
+    answers, labels and shadows are counted here; ``trouble`` is the newest error of the scorer.
     """
 
     pipeline: str
@@ -603,6 +615,10 @@ class MeasuredAccuracy(Struct, frozen=True, gc=False, kw_only=True):
     counts: Mapping[str, int] = field(default_factory=dict)
     answers_upto: Mapping[str, int] = field(default_factory=dict)
     labels_upto: Mapping[str, int] = field(default_factory=dict)
+    shadows: tuple[AccuracyRow, ...] = ()
+    shadow_counts: Mapping[str, int] = field(default_factory=dict)
+    shadows_upto: Mapping[str, int] = field(default_factory=dict)
+    recent: tuple[AccuracyRow, ...] = ()
     trouble: str = ""
 
 

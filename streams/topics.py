@@ -25,6 +25,7 @@ from schemas.effects import (
     REPORTS,
     RESULTS,
     SESSIONS,
+    SHADOWS,
     work_topic,
 )
 from schemas.pipeline import Pipeline, Task
@@ -120,6 +121,8 @@ TABLE = (
     TopicRule(logical=DEAD_LETTERS, partitions=1, kept_ms=7 * DAY_MS),
     # In one partition the first label of an id is the first also when a restart reads again.
     TopicRule(logical=LABELS, partitions=1, kept_ms=DAY_MS, labels=True),
+    # Scored within seconds or not at all.
+    TopicRule(logical=SHADOWS, partitions=1, kept_ms=10 * MINUTE_MS, labels=True),
     TopicRule(logical=ACCURACY, partitions=1, kept_ms=None, compacted=True, labels=True),
     TopicRule(logical=SESSIONS, partitions=1, kept_ms=None, compacted=True, sessions=True),
     TopicRule(logical=PROFILE_REQUESTS, partitions=8, kept_ms=HOUR_MS, sessions=True),

@@ -47,7 +47,6 @@ class ControlState:
         self.contested = False  # another controller's plan is newer, or ours was lost
         self.started_s: float | None = None
         self.replan_s = 0.0  # the next solve is due
-        self._path_accuracy = profile.path_accuracy if profile else {}
         self._neighbours: dict[str, float] = {}  # other pipelines -> time of their last report
 
     # ------------------------------------------------------------------ what planning asks for
@@ -64,19 +63,20 @@ class ControlState:
         """Return the problem of a solve that begins now."""
         members = self.members.members(settings.drained, now)
         policy = self.policy(settings)
+        profile = self.estimates.keep_pace(policy)
         return Problem(
             pipeline=self.estimates.planned(policy),
             policy=policy,
             slo_s=settings.slo_s,
             demand_qps=self.demand_qps(settings, now),
             devices=tuple(member.device for member in members if member.usable),
-            profile=self.estimates.keep_pace(policy),
+            profile=profile,
             memory=self.memory,
             multiplicity=self.estimates.multiplicity,
             arriving=self.estimates.arriving(now),
             queued=self.estimates.queued(now),
             running=running(self.plan.leases if self.plan else ()),
-            path_accuracy=self._path_accuracy,
+            path_accuracy=profile.path_accuracy if profile else {},
         )
 
     def context(self, settings: Settings, now: float) -> PlanningContext:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from control.estimation.demand import Demand
 from control.estimation.estimators import ESTIMATORS, Horizon, fell, jumped, rose
+from control.estimation.measured_paths import corrected, moved
 from control.estimation.multiplicative_factors import Edge, Factors
 from control.estimation.report_deltas import ReportDeltas
 from control.estimation.seen_capacity import SeenCapacity
@@ -13,7 +14,7 @@ from control.estimation.task_demand import TaskDemand
 from control.policies import spec_of
 from control.problem.forecast import ExpectedTraffic
 from control.problem.lazy_references import chosen
-from control.problem.plan_reasons import PlanReason
+from control.problem.plan_reasons import PlanReason, measured_anew
 from control.problem.problem import Problem
 from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
@@ -27,8 +28,8 @@ class Estimates:
     """The estimates of one pipeline, updated by its nodes' reports."""
 
     __slots__ = (
-        "_at_tasks", "_capacity", "_demand", "_factors", "_pipeline", "_profile", "_readings",
-        "_slowdown", "_stretches", "profile",
+        "_at_tasks", "_by_measured", "_capacity", "_demand", "_factors", "_measured", "_pipeline",
+        "_planned_by", "_profile", "_readings", "_slowdown", "_stretches", "profile",
     )  # fmt: skip
 
     def __init__(self, pipeline: Pipeline, profile: ProfileTable | None) -> None:
@@ -38,6 +39,10 @@ class Estimates:
         self._readings = ReportDeltas()
         self._slowdown = Slowdown(profile)
         self._stretches: dict[str, float] = {}
+        labels = pipeline.labels
+        self._by_measured = labels is not None and labels.plan_by == "measured"
+        self._measured: Mapping[str, float] = {}  # accuracies by path
+        self._planned_by: Mapping[str, float] = {}  # those that ``profile`` has
         self._demand = Demand()
         self._at_tasks = TaskDemand()
         self._capacity = SeenCapacity()
@@ -52,6 +57,8 @@ class Estimates:
         self._demand = self._demand.observe(report)
         self._at_tasks.observe(report)
         self._capacity.observe(report)
+        if self._by_measured and report.role == "scorer":
+            self._measured = report.measured
         news = self._readings.take(report)
         if news is not None:
             self._factors = self._factors.observe(news)
@@ -66,11 +73,16 @@ class Estimates:
         self._factors = self._factors.recall(plan.factors)
 
     def keep_pace(self, policy: Policy) -> ProfileTable | None:
-        """Refresh ``profile`` with observed slowdowns if the policy is paced; return it."""
+        """Refresh ``profile`` with measured accuracies, and with observed slowdowns if the policy
+        is paced; return it."""
         seen = self._slowdown.stretches() if _goes_by_pace(policy) else {}
-        if drifted(self._stretches, seen) is not None:
-            self._stretches = seen
-            self.profile = self._profile.stretched(seen) if self._profile else None
+        slower = drifted(self._stretches, seen) is not None
+        if self._profile is None or not (slower or moved(self._planned_by, self._measured)):
+            return self.profile
+        self._stretches = seen if slower else self._stretches
+        self._planned_by = self._measured
+        measured = corrected(self._profile, self._pipeline, self._measured)
+        self.profile = measured.stretched(self._stretches)
         return self.profile
 
     def capacity_share(self, policy: Policy) -> float:
@@ -153,6 +165,13 @@ class Estimates:
             if slow is not None:
                 text = f"batches on {slow[0]} take {slow[1]:.2g} times as long as profiled"
                 return PlanReason(PlanCause.SLOWDOWN, text)
+        path = moved(self._planned_by, self._measured)
+        if path is not None:
+            return measured_anew(path, self._measured.get(path))
+        return self._strayed(problem)
+
+    def _strayed(self, problem: Problem) -> PlanReason | None:
+        """Return the reason for a fan-out other than planned for, if there is one."""
         strayed = self._factors.drifted(self._planned(problem.multiplicity))
         if not strayed:
             return None

@@ -54,6 +54,13 @@ def about_worker(name: str, cause: PlanCause, task: str = "") -> PlanReason:
     return PlanReason(cause, " ".join(filter(None, ("worker", name, _WORKER[cause], task))))
 
 
+def measured_anew(path: str, accuracy: float | None) -> PlanReason:
+    """Return the reason for a path whose measured accuracy (0 to 1) is not what was planned with;
+    None: it is the profile's again."""
+    text = "is as profiled" if accuracy is None else f"measures {100 * accuracy:.1f} %"
+    return PlanReason(PlanCause.ACCURACY, f"the accuracy of {path} {text}")
+
+
 def workers_lost(workers: Iterable[str]) -> PlanReason:
     """Return the reason for workers that have stopped reporting."""
     return PlanReason(PlanCause.WORKER_LOST, f"lost {', '.join(workers)}")

@@ -145,7 +145,11 @@ def _pipeline(file: FileSection, folder: Path, models: Mapping[str, LockedModel]
 
 
 def _labels(section: LabelsSection) -> Labels:
-    return Labels(scorer=section.scorer or "", within_s=section.within, memory_bytes=section.memory)
+    shadow = section.shadow
+    return Labels(
+        scorer=section.scorer or "", within_s=section.within, memory_bytes=section.memory,
+        shadow_share=shadow.share if shadow is not None else 0.0, plan_by=section.plan_by,
+    )  # fmt: skip
 
 
 def _beside(folder: Path, name: str | None) -> str:

@@ -87,12 +87,20 @@ class LinkSection(Section):
     delay: Latency = 0.0
 
 
+class ShadowSection(Section):
+    """``labels.shadow``."""
+
+    share: Annotated[float, Field(gt=0, le=1)] = 0.01
+
+
 class LabelsSection(Section):
     """``labels``."""
 
     scorer: Spec | None = None
     within: Duration = 3600.0
     memory: Size = 64_000_000
+    shadow: ShadowSection | None = None
+    plan_by: Literal["profile", "measured"] = "profile"
 
 
 class ProfilingSection(Section):
@@ -364,6 +372,7 @@ SECTIONS: dict[tuple[int, str | int], type[Section]] = {
     (1, "size"): QuerySizeSection,
     (1, "deadline"): DeadlineSection,
     (1, "labels"): LabelsSection,
+    (2, "labels"): ShadowSection,
     (2, "cluster"): GatewaySection,
     (1, "signature"): SignatureSection,
     (3, "signature"): TensorSection,

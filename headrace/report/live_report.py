@@ -25,7 +25,7 @@ from headrace.results.phase_outcomes import InForce, policies_in_force
 from headrace.results.time_series import Recorder, TimeSeries, width_s
 from headrace.results.variant_outcomes import VariantOutcomes, by_variant
 from headrace.roles.profile_lookups import accuracies
-from operators.scorer import exact_match
+from operators.scoring.scorer import exact_match
 from schemas.codec.single_object import CodecError
 from schemas.records import Answer, Plan
 from streams.observers.run_metrics import RunMetrics, given_up

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from control.estimation.accuracy_drift import sums_of
 from control.estimation.accuracy_sums import AccuracySums, total
 from operators.outcomes import outcome_of
-from operators.scorer import HOUR_S, Judge, RowKey, path_of, score, sums_of
+from operators.scoring.measurements import RowKey, hour
+from operators.scoring.scorer import Judge, path_of, score
 from schemas.records import ANSWERED, AccuracyRow, Answer, Label
 
 NO_CLASS = "(none)"
@@ -65,7 +67,7 @@ def scored(
             right, of = score(answer.result, label, judge)
         except (Exception, SystemExit):  # noqa: BLE001 - a user's function; the scorer reports it
             continue
-        key = (path_of(answer), answer.slo_class, answer.answered_s // HOUR_S * HOUR_S)
+        key = (path_of(answer), answer.slo_class, hour(answer.answered_s))
         rows[key] = rows.get(key, AccuracySums()).plus(right, of)
     return rows
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from confluent_kafka import TopicPartition
 
+from control.estimation.accuracy_drift import expected_of
 from headrace.client.accuracy_topic import newest_accuracy
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import load_profile, planning_profile
@@ -45,7 +46,7 @@ from operators.input_place import InputStart, note_of_base, start_of_input
 from operators.join import as_list
 from operators.models.loading import preload
 from operators.models.user_modules import forget_code
-from operators.scorer import Scorer, exact_match
+from operators.scoring.scorer import Scorer, exact_match
 from operators.serving.worker import Worker
 from profiles.measurements import EMULATED
 from profiles.profile_table import ProfileTable
@@ -111,7 +112,7 @@ def run_ingress(
     node = Ingress(
         name, pipeline, mine, incarnation=incarnation, share=1.0 / share.of, upto=start.upto,
         topic_id=topic_id, regressed=start.regressed, dispatcher=dispatching,
-        number=share.index,
+        number=share.index, accuracies=_for_shadows(file),
     )  # fmt: skip
     with _driver(
         pipeline, {name: node}, kafka, group, logs, fence_s=FENCE_S, namesakes=namesakes
@@ -120,6 +121,12 @@ def run_ingress(
         watch_partitions(kafka, queries, count, live.fail)
         watch_topic_id(kafka, queries, topic_id, live.fail)
         _run_until_signal(live, live.stop)
+
+
+def _for_shadows(file: PipelineFile) -> dict[str, float]:
+    """Return the profiled accuracies, where queries are to have shadows."""
+    labels = file.pipeline.labels
+    return accuracies(load_profile(file)) if labels is not None and labels.shadow_share else {}
 
 
 def _stamp_input(kafka: KafkaConfig, pipeline: Pipeline) -> None:
@@ -198,7 +205,7 @@ def run_scorer(file: PipelineFile, kafka: KafkaConfig, logs: LogOptions = SILENT
             "labels: {scorer: package.module:function}"
         )
     prepare(kafka, pipeline, "scorer")
-    name, incarnation = "scorer", _now()
+    name, incarnation, profile = "scorer", _now(), load_profile(file)
     namesakes = _namesakes(kafka, pipeline, (name,))
     namesakes.check()
     node = Scorer(
@@ -210,6 +217,10 @@ def run_scorer(file: PipelineFile, kafka: KafkaConfig, logs: LogOptions = SILENT
         answer_slots=range(partitions_of(kafka, physical(pipeline.name, RESULTS))),
         label_slots=range(partitions_of(kafka, physical(pipeline.name, LABELS))),
         earlier=newest_accuracy(kafka, pipeline.name),
+        shadow_slots=(0,) if labels.shadow_share else (),
+        combine=load_combine(pipeline) or as_list,
+        accuracies=accuracies(profile),
+        expected=partial(expected_of, profile),
     )
     with _driver(
         pipeline, {name: node}, kafka, f"{pipeline.name}.scorer", logs, namesakes=namesakes

@@ -149,6 +149,7 @@ class SimulatedNodes:
             return Ingress(
                 name, pipeline, mine, incarnation=now, share=1.0 / cluster.ingress,
                 dispatcher=dispatcher(self.run.file, int(index), self.profile), number=int(index),
+                accuracies=self.accuracies,
             )  # fmt: skip
         if role == "egress":
             # No combine function: it could not handle the placeholder outputs of a simulation.

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from control.estimation.accuracy_drift import Measured, drifted
 from headrace.config.cluster_cost import cost_of, per_thousand
 from headrace.results.label_accuracy import LabelAccuracy, label_accuracy, of_rows
+from headrace.results.shadow_figures import ShadowFigure, shadow_figures
 from operators.latency_histogram import quantile_s
 from schemas.count_names import count_name
 from schemas.enumerations import NodeState
@@ -113,6 +115,8 @@ class Snapshot:
     measured: LabelAccuracy | None = None  # None: no answer has a label
     labels: Mapping[str, int] = field(default_factory=dict)  # by what became of them
     label_trouble: str = ""  # the newest error of the scorer
+    shadows: tuple[ShadowFigure, ...] = ()  # without labels: agreement with the best path
+    drifted: tuple[Measured, ...] = ()  # measured accuracies that left their profile's interval
 
     def as_json(self) -> dict[str, Any]:
         """Return the snapshot as a JSON object."""
@@ -204,6 +208,8 @@ class Board:
             measured=label_accuracy(of_rows(self.measured.rows)) if self.measured else None,
             labels=dict(self.measured.counts) if self.measured else {},
             label_trouble=self.measured.trouble if self.measured else "",
+            shadows=shadow_figures(self.measured.shadows) if self.measured else (),
+            drifted=drifted(self.measured.recent) if self.measured else (),
         )
 
     def _rows(

@@ -6,8 +6,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from control.estimation.accuracy_drift import drift_text
 from headrace.cells import decimal, percent
 from headrace.results.label_accuracy import NO_CLASS, AccuracyFigure
+from headrace.results.shadow_figures import shadow_text
 from headrace.status.snapshot import Snapshot, VariantRow
 from schemas.enumerations import NodeState
 
@@ -79,7 +81,7 @@ def _classes(snapshot: Snapshot) -> list[str]:
 
 
 def _measured(snapshot: Snapshot) -> list[str]:
-    """Return lines with the measured accuracy, if answers have labels, and unused labels."""
+    """Return lines with the accuracy by labels and by shadows, if any, and unused labels."""
     lines = []
     if snapshot.measured is not None:
         classes = snapshot.measured.classes if len(snapshot.measured.classes) > 1 else ()
@@ -87,6 +89,7 @@ def _measured(snapshot: Snapshot) -> list[str]:
         lines = [f"measured accuracy: {'; '.join(map(figure_text, figures))}"]
     unused = [f"{count:,} {name}" for name, count in snapshot.labels.items()
               if count and name in ("repeated", "unreadable", "failed", "unmatched")]  # fmt: skip
+    lines += [f"by shadows: {shadow_text(each)}" for each in snapshot.shadows]
     return [*lines, *([f"labels not counted: {', '.join(unused)}"] if unused else [])]
 
 
@@ -109,6 +112,7 @@ def troubles(snapshot: Snapshot) -> list[str]:
         found.append(f"the plan is not feasible: {snapshot.binding}")
     if snapshot.label_trouble:
         found.append(f"labels cannot all be scored: {snapshot.label_trouble}")
+    found += [f"accuracy has drifted: {drift_text(each)}" for each in snapshot.drifted]
     found += [
         f"{node.name} is {node.state}{f': {node.error}' if node.error else ''}"
         for node in snapshot.nodes

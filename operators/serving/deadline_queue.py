@@ -12,7 +12,9 @@ MOST_CRASHES = 2  # crashes of a worker's process with one item before the item 
 class Ticket:
     """An item that the worker holds, with the record it arrived in."""
 
-    __slots__ = ("alone", "item", "offset", "progress", "received_s", "slot", "work")
+    __slots__ = (
+        "alone", "item", "offset", "progress", "received_s", "shadow", "slot", "work",
+    )  # fmt: skip
 
     def __init__(
         self, item: Item, work: Work, slot: int, offset: int, progress: Progress, received_s: float
@@ -24,6 +26,7 @@ class Ticket:
         self.progress = progress
         self.received_s = received_s
         self.alone = False  # runs in a batch alone: an earlier batch with it failed or crashed
+        self.shadow = False  # its result is compared only; nobody waits for it
 
     @property
     def key(self) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 
 from control.per_query.routing import WeightedRoundRobin
+from control.per_query.shadowing import is_shadow
 from operators.drop_reasons import dropped, no_worker
 from operators.record_size import MOST_BYTES, record_size
-from schemas.effects import OUTPUTS, Effect, Send, work_topic
+from schemas.effects import OUTPUTS, SHADOWS, Effect, Send, work_topic
 from schemas.records import Item, Work
 
 # (the work an item came with, the task it goes to or "" for egress, the item)
@@ -78,6 +79,8 @@ def _send(work: Work, task: str, slot: int, items: list[Item], epoch: int) -> Se
         deadline_s=work.deadline_s, epoch=epoch, attempt=work.attempt, items=tuple(items),
         slo_class=work.slo_class, size=work.size, session=work.session,
     )  # fmt: skip
+    if not task and is_shadow(work):
+        return Send(SHADOWS, parcel, 0)
     return Send(work_topic(task) if task else OUTPUTS, parcel, slot)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from math import inf
 
 from control.per_query.local_slowdown import LocalSlowdown
+from control.per_query.shadowing import is_shadow
 from operators.dead_letter import dead_letter
 from operators.drop_reasons import dropped
 from operators.plan_follower import PlanFollower
@@ -25,6 +26,7 @@ from operators.serving.leased_slots import LeasedSlots
 from operators.serving.outbox import Onward
 from operators.serving.running_batch import BatchState, NextBatch, RunningBatch
 from operators.serving.session_serving import SessionServing
+from operators.serving.shadow_queue import ShadowQueue
 from operators.serving.sized_items import sized_onward
 from operators.serving.table_batching import TableBatching
 from operators.serving.transfers import SessionLinks, Transfers
@@ -92,6 +94,7 @@ class Worker:
         self._sessions = SessionServing(pipeline, latency)
         self._serving: VariantServing | SessionServing = self._variants  # by the policy in force
         self._queue: deque[Ticket] = deque()
+        self._shadows = ShadowQueue(latency)
         self._batch = RunningBatch(name, pipeline.ingress)
         self._leaving = self._due = False  # due: a wake-up for the next batch is pending
         self._hold_s = inf  # the next batch waits until then
@@ -131,6 +134,8 @@ class Worker:
         return []
 
     def _enqueue(self, event: Arrived, work: Work, now: float) -> list[Effect]:
+        if is_shadow(work):
+            return self._shadow(event, work, now)
         slot, offset, items = event.slot, event.offset, len(work.items)
         progress = self._slots.begin(slot, offset, items)
         if progress is None:
@@ -154,6 +159,13 @@ class Worker:
         effects += self._backpressure(now)
         return effects
 
+    def _shadow(self, event: Arrived, work: Work, now: float) -> list[Effect]:
+        progress = self._slots.begin(event.slot, event.offset, 0)
+        if progress is None:
+            return []
+        self._shadows.add(work, event.slot, event.offset, now)
+        return [*self._slots.commit({event.slot: progress}), *self._soon(now)]
+
     def _fail_crashing(
         self, tickets: list[Ticket], crashes: Mapping[str, int], now: float
     ) -> list[Effect]:
@@ -174,7 +186,7 @@ class Worker:
 
     def _soon(self, now: float) -> list[Effect]:
         # Woke follows the records that have already arrived, so that a burst makes one batch.
-        if self._due or not self._queue or self._busy:
+        if self._due or self._busy or not (self._queue or self._shadows):
             return []
         begin_s = self._serving.begin_s(len(self._queue), now)
         if begin_s <= now:
@@ -224,6 +236,9 @@ class Worker:
         if type(found) is Wake:
             return self._wait(found.at_s)
         effects = self._begin(found, now) if type(found) is NextBatch else []
+        if self._shadows and not (self._queue or self._busy or self._sessions.active):
+            found = self._shadows.take(self._variants.serving, self._rules, now)
+            effects += self._begin(found, now) if found is not None else []
         if self._sessions.active:
             effects += self._load_settings()
         effects += self._backpressure(now)
@@ -242,6 +257,7 @@ class Worker:
     def _drop(self, late: list[Ticket], variant: str, ends_s: float, now: float) -> list[Effect]:
         task = variant_id(variant).task
         self._reporter.count(f"dropped/{variant}", len(late))
+        self._shadows.saw(late, ends_s, self._rules, now)
         gone: list[Onward] = []
         for ticket in late:
             item = ticket.item
@@ -275,12 +291,21 @@ class Worker:
             for to, item in made:
                 onward.append((work, to, item))
         took_s = event.finished_s - event.started_s
-        self._pace.ran(variant, batch.cost, took_s)
-        self._reporter.ran(variant, len(tickets), took_s, onward)
+        self._count_ran(onward, took_s, event.finished_s, now)
         batch.end()
         effects = self._end(tickets, onward, ANSWERED, event.started_s, took_s, now)
         effects += self._next(now)
         return effects
+
+    def _count_ran(
+        self, onward: list[Onward], took_s: float, finished_s: float, now: float
+    ) -> None:
+        batch = self._batch
+        self._pace.ran(batch.variant, batch.cost, took_s)
+        if batch.tickets[0].shadow:  # no part of the load that is planned for
+            return
+        self._reporter.ran(batch.variant, len(batch.tickets), took_s, onward)
+        self._shadows.saw(batch.tickets, finished_s, self._rules, now)
 
     def _end(
         self,
@@ -360,7 +385,8 @@ class Worker:
         self, tickets: list[Ticket], variant: str, reason: str, now: float
     ) -> list[Effect]:
         task, began_s = variant_id(variant).task, self._batch.began_s
-        self._reporter.count(f"failed/{variant}", len(tickets))
+        if not tickets[0].shadow:
+            self._reporter.count(f"failed/{variant}", len(tickets))
         gone = [(t.work, "", failed(task, t.item, t.item.path, reason)) for t in tickets]
         return self._end(tickets, gone, FAILED, began_s, now - began_s, now)
 
@@ -475,7 +501,7 @@ class Worker:
                 effects += self._queued(tickets, tickets[0].work, now)
         if self._batch.state is BatchState.RUNNING:
             effects += self._give_up_hanging(now)
-        if self._due or now >= self._hold_s:
+        if self._due or now >= self._hold_s or (self._shadows and not self._queue):
             self._due, self._hold_s = False, inf
             effects += self._start(now)
         return [*effects, *self._reporter.due(now)]

@@ -96,6 +96,11 @@ class WorkerRules:
             last,
         )
 
+    @property
+    def behind_s(self) -> float:
+        """The least time from the end of the lease's task to the answer, in seconds."""
+        return self._behind_s
+
     def overrun_s(self, work: Work, item: Item, ends_s: float) -> float:
         """Return by how many seconds a batch ending at ``ends_s`` is too late for an item (0 or
         less: in time)."""
@@ -147,7 +152,7 @@ class WorkerRules:
             work, task, item = piece
             junction = self._junctions.get(task)
             slot = turn = BY_TURN
-            if junction is not None and junction.spread:
+            if junction is not None and junction.spread and work.session is None:
                 hop = item.path[-1]
                 entered_s = item.path[-2].finished_s if len(item.path) > 1 else work.created_s
                 late_s = hop.finished_s - entered_s - self._stage.budget_s

@@ -1,6 +1,6 @@
 """Conversion of records to and from Avro's rows: dicts of fields, nested records included."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -282,12 +282,24 @@ def _label(row: Row) -> Label:
     return Label(**row)
 
 
+_ROWS = ("rows", "shadows", "recent")
+_UNKNOWN = ("reference_accuracy", "expected", "expected_low", "expected_high")
+
+
 def _measured_row(measured: MeasuredAccuracy) -> Row:
-    return {**asdict(measured), "rows": [asdict(row) for row in measured.rows]}
+    return {**asdict(measured), **{name: _accuracy_rows(getattr(measured, name)) for name in _ROWS}}
+
+
+def _accuracy_rows(rows: Sequence[AccuracyRow]) -> list[Row]:
+    return [
+        {**asdict(row), **{name: _optional(getattr(row, name)) for name in _UNKNOWN}}
+        for row in rows
+    ]
 
 
 def _measured(row: Row) -> MeasuredAccuracy:
-    row["rows"] = tuple([AccuracyRow(**each) for each in row["rows"]])
+    for name in _ROWS:
+        row[name] = tuple([AccuracyRow(**each) for each in row[name]])
     return MeasuredAccuracy(**row)
 
 

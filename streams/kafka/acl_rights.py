@@ -24,6 +24,7 @@ from schemas.effects import (
     REPORTS,
     RESULTS,
     SESSIONS,
+    SHADOWS,
     work_topic,
 )
 from schemas.pipeline import Pipeline
@@ -70,8 +71,9 @@ def _ingress(pipeline: Pipeline) -> _Uses:
 def _worker(pipeline: Pipeline) -> _Uses:
     tasks = pipeline.tasks
     children = (work_topic(t.name) for t in tasks if t.name != pipeline.root.name)
+    shadows = (SHADOWS,) if pipeline.labels else ()
     return _Uses(
-        writes=(*children, OUTPUTS, REPORTS, DEAD_LETTERS, COMPLETIONS),
+        writes=(*children, OUTPUTS, REPORTS, DEAD_LETTERS, COMPLETIONS, *shadows),
         reads=(*(work_topic(t.name) for t in tasks), PLANS, REPORTS),
         commits=("workers",),
     )
@@ -137,7 +139,7 @@ def _scorer(pipeline: Pipeline) -> _Uses:
     # It reads back what it counted, so that a restart counts nothing twice.
     return _Uses(
         writes=(ACCURACY, REPORTS, DEAD_LETTERS),
-        reads=(RESULTS, LABELS, ACCURACY, PLANS, REPORTS),
+        reads=(RESULTS, LABELS, SHADOWS, ACCURACY, PLANS, REPORTS),
         commits=("scorer",),
     )
 

@@ -13,10 +13,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from control.controller.command_queue import COMMAND_VALID_S
+from control.estimation.accuracy_drift import drifted
 from operators.outcomes import outcome_of
 from schemas.effects import Arrived, Effect, Event, Infer, Inferred, Send, Solve, Solved
-from schemas.records import ANSWERED, Answer, Command, Lease, Plan, Query, Report, Work
-from streams.observers.log_lines import EFFECT_LINES, EVENT_LINES, LEVELS, LogLine, followed
+from schemas.records import (
+    ANSWERED,
+    Answer,
+    Command,
+    Lease,
+    MeasuredAccuracy,
+    Plan,
+    Query,
+    Report,
+    Work,
+)
+from streams.observers.log_lines import (
+    EFFECT_LINES,
+    EVENT_LINES,
+    LEVELS,
+    LogLine,
+    accuracy_drifted,
+    accuracy_returned,
+    followed,
+)
 
 log = logging.getLogger("headrace.node")
 
@@ -49,11 +68,13 @@ class Journal:
         self._epochs: dict[str, int] = {}
         self._leases: dict[str, Lease | None] = {}
         self._regressions: dict[str, float] = {}
+        self._drifted: frozenset[tuple[str, str]] = frozenset()  # path and shadows' path
         self._windows: dict[tuple[str, str, str], _Window] = {}
         # Most events have no line and cost one look-up.
         self._by_event = self._writers(EVENT_LINES) | {Plan: self._plan, Command: self._command}
         self._by_effect = self._writers(EFFECT_LINES) | {
-            Answer: self._answer, Plan: self._made, Report: self._counts,
+            Answer: self._answer, MeasuredAccuracy: self._accuracy, Plan: self._made,
+            Report: self._counts,
         }  # fmt: skip
 
     def _writers(
@@ -97,6 +118,15 @@ class Journal:
         assert isinstance(plan, Plan)
         self._epochs[node] = plan.epoch  # not logged again when it returns on the topic
         self._tell(node, EFFECT_LINES[Plan](effect), now)
+
+    def _accuracy(self, node: str, effect: Send, now: float) -> None:
+        assert isinstance(effect.record, MeasuredAccuracy)
+        found = {(each.path, each.reference): each for each in drifted(effect.record.recent)}
+        for key in sorted(found.keys() - self._drifted):
+            self._tell(node, accuracy_drifted(found[key]), now)
+        for path, reference in sorted(self._drifted - found.keys()):
+            self._tell(node, accuracy_returned(path, reference), now)
+        self._drifted = frozenset(found)
 
     def _command(self, node: str, event: Arrived, now: float) -> None:
         command = event.record

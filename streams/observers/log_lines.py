@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from control.estimation.accuracy_drift import Measured, drift_text
 from operators.outcomes import LATE, cause_of, outcome_of
 from schemas.effects import (
     Arrived,
@@ -39,6 +40,8 @@ DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logg
 
 # The level of every line that nodes cause.
 LEVELS = {
+    "accuracy.drifted": WARNING,
+    "accuracy.returned": INFO,
     "batch.began": DEBUG,
     "batch.ended": DEBUG,
     "command.done": INFO,
@@ -110,6 +113,25 @@ def plan_rejected(effect: Reject) -> LogLine:
         f"a plan is not put in force: {effect.reason}",
         {"constraints": list(effect.constraints), "reason": effect.reason},
     )
+
+
+def accuracy_drifted(found: Measured) -> LogLine:
+    """Return the line for a measured accuracy that has left the interval of its profile."""
+    return LogLine(
+        "accuracy.drifted",
+        f"accuracy has drifted: {drift_text(found)}",
+        {
+            "path": found.path, "reference": found.reference, "queries": found.queries,
+            "accuracy": found.accuracy, "expected": found.expected,
+        },
+    )  # fmt: skip
+
+
+def accuracy_returned(path: str, reference: str) -> LogLine:
+    """Return the line for a measured accuracy that is as profiled again, or no longer measured."""
+    by = f" by shadows along {reference}" if reference else ""
+    text = f"the accuracy of {path}{by} no longer differs from its profile"
+    return LogLine("accuracy.returned", text, {"path": path, "reference": reference})
 
 
 def selection_made(effect: Send) -> LogLine:

@@ -111,6 +111,27 @@ METRICS: dict[str, tuple[Metric, ...]] = {
             "measured_accuracy_high_ratio", "Upper end of its 95 % interval.", "path", "class"
         ),
         _gauge("measured_accuracy_labels", "Labels that it is measured by.", "path", "class"),
+        _gauge(
+            "recent_accuracy_ratio", "Accuracy by the newest labels, or shadows.", "path",
+            "reference",
+        ),
+        _gauge(
+            "accuracy_drifted", "1 where it has left the interval of the profile, else 0.", "path",
+            "reference",
+        ),
+        _counter(
+            "shadows_total", "Shadows by what became of them: compared, same_path, failed.",
+            "outcome",
+        ),
+        _gauge(
+            "shadow_agreement_ratio", "Answers that equal their shadows.", "path", "reference"
+        ),
+        _gauge(
+            "shadow_agreement_low_ratio", "Lower end of its 95 % interval.", "path", "reference"
+        ),
+        _gauge(
+            "shadow_agreement_high_ratio", "Upper end of its 95 % interval.", "path", "reference"
+        ),
     ),
     "control": (
         _gauge("clock_skew_seconds", "By how much a node's clock differs from control's, at most."),

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from control.estimation.accuracy_drift import all_measured, sums_of
 from control.estimation.accuracy_sums import AccuracySums, total
 from operators.drop_reasons import EGRESS_TASK
 from operators.outcomes import cause_of, missed_at, outcome_of
-from operators.scorer import sums_of
 from schemas.count_names import count_name
 from schemas.effects import Arrived, Effect, Event, Failed, Inferred, Loaded, Send, Solve, Solved
 from schemas.enumerations import NodeState
@@ -273,6 +273,26 @@ def _labelled(measured: MeasuredAccuracy) -> Iterator[Sample]:
         yield "measured_accuracy_low_ratio", labels, low
         yield "measured_accuracy_high_ratio", labels, high
         yield "measured_accuracy_labels", labels, float(sums.queries)
+    yield from _shadowed(measured)
+
+
+def _shadowed(measured: MeasuredAccuracy) -> Iterator[Sample]:
+    """Yield the newest accuracies and, over all classes and hours, agreement with shadows."""
+    for found in all_measured(measured.recent):
+        newest = (found.path, found.reference)
+        yield "recent_accuracy_ratio", newest, found.accuracy
+        yield "accuracy_drifted", newest, float(found.drifted)
+    for outcome, count in measured.shadow_counts.items():
+        yield "shadows_total", (outcome,), float(count)
+    groups: dict[Labels, list[AccuracySums]] = {}
+    for row in measured.shadows:
+        groups.setdefault((row.path, row.reference), []).append(sums_of(row))
+    for labels, parts in groups.items():
+        sums = total(parts)
+        low, high = sums.interval()
+        yield "shadow_agreement_ratio", labels, sums.accuracy or 0.0
+        yield "shadow_agreement_low_ratio", labels, low
+        yield "shadow_agreement_high_ratio", labels, high
 
 
 def _plan(plan: Plan) -> Iterator[Sample]:

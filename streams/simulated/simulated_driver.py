@@ -24,6 +24,7 @@ from schemas.effects import (
     QUERIES,
     REPORTS,
     RESULTS,
+    SHADOWS,
     Arrived,
     Assign,
     Count,
@@ -55,7 +56,7 @@ from streams.simulated.topic_log import Log, Place, SlotReader
 from streams.topics import logical, topics
 
 _LANDING = float("-inf")  # records precede every timer of the same instant
-_UNREAD = (RESULTS, COMMAND_RESULTS, DEAD_LETTERS, ACCURACY)  # until a node does
+_UNREAD = (RESULTS, COMMAND_RESULTS, DEAD_LETTERS, ACCURACY, SHADOWS)  # until a node does
 _UNCOMMITTED = (PLANS, REPORTS, COMMANDS, COMPLETIONS, *_UNREAD)
 
 

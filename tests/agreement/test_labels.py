@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from operators.scorer import Scorer, exact_match
+from operators.scoring.scorer import Scorer, exact_match
 from schemas.codec.single_object import decode
 from schemas.effects import ACCURACY, LABELS, Node
 from schemas.pipeline import Labels, Pipeline

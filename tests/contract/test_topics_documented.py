@@ -38,7 +38,7 @@ def test_every_topic_is_made_as_its_rule_says() -> None:
         *(f"headrace.{name}" for name in ("plans", "reports", "commands", "command-results")),
         *(f"p.{name}" for name in ("queries", "work.first", "work.second", "completions")),
         *(f"p.{name}" for name in ("outputs", "leases", "results", "dead-letters")),
-        *(f"p.{name}" for name in ("labels", "accuracy")),
+        *(f"p.{name}" for name in ("labels", "shadows", "accuracy")),
         *(f"p.{name}" for name in ("sessions", "profile-requests", "profile-results")),
     ]
     assert made["p.work.second"].partitions == CHILD.slots

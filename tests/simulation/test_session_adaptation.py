@@ -6,7 +6,7 @@ import numpy as np
 
 from control.problem.session_space import SessionSpace
 from control.problem.tiers import Link
-from operators.scorer import Scorer, exact_match
+from operators.scoring.scorer import Scorer, exact_match
 from schemas.effects import LABELS, RESULTS, Arrived, Assign, Effect, Event, Send, Woke
 from schemas.enumerations import SessionState
 from schemas.pipeline import Labels

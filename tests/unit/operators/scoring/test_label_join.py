@@ -1,4 +1,4 @@
-from operators.label_join import ENTRY_BYTES, Place, WaitingRoom
+from operators.scoring.label_join import ENTRY_BYTES, Place, WaitingRoom
 
 
 def place(offset: int, partition: int = 0, at_s: float = 0.0) -> Place:

@@ -1,4 +1,7 @@
-"""Scorer: join answers with labels and measure the accuracy by path, class and hour.
+"""Scorer: join answers with labels, and with the results of their queries' shadows.
+
+It measures the accuracy by path, class and hour, and how often answers equal the results of the
+most accurate path.
 
 Everything that the scorer knows follows from two topics: results and labels. It writes what it has
 counted, and up to which offsets, as one record that a restart begins with; it commits the offsets
@@ -11,21 +14,31 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from control.estimation.accuracy_sums import AccuracySums
+from control.estimation.accuracy_drift import (
+    BRANCHES,
+    STEPS,
+    accuracies_to_plan_by,
+    all_measured,
+)
 from operators.dead_letter import dead_letter
-from operators.label_join import Place, WaitingRoom
+from operators.join import Accuracies, Combine, as_list
 from operators.outcomes import outcome_of
 from operators.plan_follower import PlanFollower
 from operators.record_size import brief, record_size
 from operators.reporter import Reporter
+from operators.scoring.label_join import Place, WaitingRoom
+from operators.scoring.measurements import ExpectedOf, Measurements, unknown
+from operators.scoring.shadow_pairs import COUNTS as SHADOW_COUNTS
+from operators.scoring.shadow_pairs import Pair, ShadowPairs
 from operators.user_frames import sentence
 from schemas.codec.json_form import json_value
 from schemas.effects import (
     ACCURACY,
     LABELS,
     RESULTS,
+    SHADOWS,
     Arrived,
     Assign,
     Done,
@@ -39,36 +52,33 @@ from schemas.enumerations import NodeState
 from schemas.pipeline import Labels, Pipeline
 from schemas.records import (
     ANSWERED,
-    AccuracyRow,
     Answer,
     Garbled,
     Label,
     MeasuredAccuracy,
+    Origin,
     Plan,
     Value,
+    Work,
 )
 
 # A judge of (result, truth): (parts right, parts), a share from 0 to 1, or right or wrong.
 Judge = Callable[[Value, Value], Any]
-RowKey = tuple[str, str, float]  # path, class, start of the hour
-
 WRITE_S = 2.0  # between two records of what was counted
-HOUR_S = 3600.0
-MOST_PATHS = 50  # more count together under ``OTHER``
-MOST_ROWS = 1000
-OTHER = "other"
 SESSION_COUNTS = ("labels", "score", "squares")  # of every session's scores from 0 to 1
+UNKNOWN: Accuracies = {}
 COUNTS = ("labels", "scored", "repeated", "unreadable", "failed", "unmatched")
 
 
 class Answered(Struct, frozen=True, gc=False):
     """The scorer's part of an answer. ``counted``: it was read before the last restart."""
 
+    origin: Origin
     result: Value
     session: str
     path: str
     slo_class: str
-    hour_s: float
+    answered_s: float
     counted: bool
 
 
@@ -81,7 +91,10 @@ class Labelled(Struct, frozen=True, gc=False):
 
 class Scorer:
     """The scorer node. ``judge`` compares a result with a truth; ``earlier`` is what an earlier
-    incarnation wrote last."""
+    incarnation wrote last. It reads shadows from ``shadow_slots``, joins their branches with
+    ``combine``, and expects of their paths what ``accuracies`` say. ``expected`` gives the
+    profile's accuracy of a path's text. Its reports bear the measured accuracies while one of them
+    has left the interval of its profile."""
 
     def __init__(
         self,
@@ -94,19 +107,25 @@ class Scorer:
         answer_slots: Sequence[int],
         label_slots: Sequence[int],
         earlier: MeasuredAccuracy | None = None,
+        shadow_slots: Sequence[int] = (),
+        combine: Combine = as_list,
+        accuracies: Accuracies = UNKNOWN,
+        expected: ExpectedOf = unknown,
     ) -> None:
         self._pipeline = pipeline
         self._judge = judge
         self._most_truth = labels.most_truth_bytes
         self._slots = {RESULTS: tuple(answer_slots), LABELS: tuple(label_slots)}
+        if shadow_slots:
+            self._slots[SHADOWS] = tuple(shadow_slots)
+        self._pairs = ShadowPairs(pipeline, labels, combine, accuracies)
+        self._measured = Measurements(expected)
         self._plans = PlanFollower(pipeline.name)
         self._answers = WaitingRoom[Answered](labels.memory_bytes // 2, labels.within_s)
         self._labels = WaitingRoom[Labelled](labels.memory_bytes // 2, labels.within_s)
-        self._rows: dict[RowKey, AccuracySums] = {}
-        self._paths: set[str] = set()
         self._sessions: frozenset[str] = frozenset()  # with counts
         self._trouble = ""
-        self._counted = {RESULTS: dict[int, int](), LABELS: dict[int, int]()}
+        self._counted = {topic: dict[int, int]() for topic in (RESULTS, LABELS, SHADOWS)}
         self._reporter = Reporter(name, "scorer", pipeline, incarnation)
         self._counts = self._reporter.counts
         self._counts.update(dict.fromkeys(COUNTS, 0))
@@ -117,14 +136,17 @@ class Scorer:
         self._write_s = float("-inf")
 
     def _resume(self, earlier: MeasuredAccuracy) -> None:
-        self._rows = {(r.path, r.slo_class, r.hour_s): sums_of(r) for r in earlier.rows}
-        self._paths = {path for path, _, _ in self._rows}
+        self._measured.resume(earlier)
         self._counts.update({name: earlier.counts.get(name, 0) for name in COUNTS})
         self._trouble = earlier.trouble
         self._counted = {
             RESULTS: {int(slot): upto for slot, upto in earlier.answers_upto.items()},
             LABELS: {int(slot): upto for slot, upto in earlier.labels_upto.items()},
+            SHADOWS: {int(slot): upto for slot, upto in earlier.shadows_upto.items()},
         }
+        self._pairs.counts.update(
+            {name: earlier.shadow_counts.get(name, 0) for name in SHADOW_COUNTS}
+        )
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if type(event) is Arrived:
@@ -133,6 +155,8 @@ class Scorer:
                 self._answer(event, record, now)
             elif type(record) is Label:
                 self._label(event, record, now)
+            elif type(record) is Work:
+                self._shadow(event, record, now)
             elif type(record) is Garbled:
                 return self._garbled(event, record, now)
             elif type(record) is Plan and self._plans.accept(record):
@@ -150,12 +174,19 @@ class Scorer:
         if outcome_of(answer) != ANSWERED:
             return
         kept = Answered(
-            answer.result, answer.session, path_of(answer), answer.slo_class,
-            answer.answered_s // HOUR_S * HOUR_S, counted,
+            answer.origin, answer.result, answer.session, path_of(answer), answer.slo_class,
+            answer.answered_s, counted,
         )  # fmt: skip
         self._answers.add(answer.id, kept, record_size(answer.result), _place(event, now))
         self._answers.expire(now)
-        self._join(answer.id)
+        self._join(answer.id, _place(event, now), now)
+        if not counted:
+            self._compare(self._pairs.answered(answer, kept.path, _place(event, now), now))
+
+    def _shadow(self, event: Arrived, work: Work, now: float) -> None:
+        if not self._pass(event):
+            self._compare(self._pairs.take(work, _place(event, now), now))
+            self._judge_shadow(work.origin)
 
     def _label(self, event: Arrived, label: Label, now: float) -> None:
         counted = self._pass(event)
@@ -170,7 +201,7 @@ class Scorer:
             return
         self._labels.add(label.id, Labelled(label, counted), size, _place(event, now))
         self._expire(now)
-        self._join(label.id)
+        self._join(label.id, _place(event, now), now)
 
     def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
         if self._pass(event) or event.topic != LABELS:
@@ -190,7 +221,7 @@ class Scorer:
 
     # ------------------------------------------------------------------ scores
 
-    def _join(self, name: str) -> None:
+    def _join(self, name: str, place: Place, now: float) -> None:
         if not (self._answers.waits(name) and self._labels.waits(name)):
             return
         answered, labelled = self._answers.take(name), self._labels.take(name)
@@ -204,10 +235,40 @@ class Scorer:
         self._counts["scored"] += 1
         if answered.session:
             self._count_session(answered.session, right / of)
-        path = answered.path if self._is_known(answered.path) else OTHER
-        key = (path, answered.slo_class, answered.hour_s)
-        self._rows[key] = self._rows.get(key, AccuracySums()).plus(right, of)
-        self._forget_hours()
+        self._measured.labelled(answered.path, answered.slo_class, answered.answered_s, right, of)
+        # A truth judges the result of the query's shadow as well.
+        if labelled.label.of is None:
+            self._pairs.labelled(answered.origin, labelled.label, place, now)
+            self._judge_shadow(answered.origin)
+
+    def _judge_shadow(self, origin: Origin) -> None:
+        """Count the result of a query's shadow by the query's label, among the newest only."""
+        found = self._pairs.judged(origin)
+        if found is None:
+            return
+        shadow, label = found
+        try:
+            right, of = score(shadow.result, label, self._judge)
+        except (Exception, SystemExit):  # noqa: BLE001 - a user's function; the answer's was said
+            return
+        self._measured.note(shadow.path, "", shadow.answered_s, right, of)
+
+    def _compare(self, pair: Pair | None) -> None:
+        """Count whether an answer equals the result of its query's shadow."""
+        if pair is None:
+            return
+        ours, reference = pair
+        truth = Label(id=ours.id, truth=reference.result)
+        try:
+            right, of = score(ours.result, truth, self._judge)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's function
+            self._pairs.counts["failed"] += 1
+            self._trouble = brief(f"the shadow of {ours.id!r}: {sentence(error)}")
+            return
+        self._measured.compared(
+            ours.path, ours.slo_class, ours.answered_s, right, of, reference.path,
+            reference.accuracy,
+        )  # fmt: skip
 
     def _count_session(self, session: str, score: float) -> None:
         """Count a score by its session, for the control app (control/sessions/score_drift.py)."""
@@ -222,23 +283,10 @@ class Scorer:
                 self._counts.pop(f"session/{session}/{what}", None)
         self._sessions &= open_ones
 
-    def _is_known(self, path: str) -> bool:
-        """Return whether the path has rows of its own; the first ``MOST_PATHS`` have."""
-        if len(self._paths) < MOST_PATHS:
-            self._paths.add(path)
-        return path in self._paths
-
     def _complain(self, trouble: str, counted: bool) -> None:
         if not counted:
             self._counts["failed"] += 1
             self._trouble = brief(trouble)
-
-    def _forget_hours(self) -> None:
-        """Forget the oldest hours beyond ``MOST_ROWS``."""
-        while len(self._rows) > MOST_ROWS:
-            oldest = min(hour for _, _, hour in self._rows)
-            for key in [each for each in self._rows if each[2] == oldest]:
-                del self._rows[key]
 
     # ------------------------------------------------------------------ time
 
@@ -258,27 +306,34 @@ class Scorer:
         """Return the record of what was counted and, behind it, the commits; [] without news."""
         self._answers.expire(now)
         self._expire(now)
-        found = self._measured(now)
+        found = self._record(now)
         if self._written is not None and _same(found, self._written):
             return []
         self._written = found
+        self._reporter.measured = accuracies_to_plan_by(all_measured(found.recent))
         commits = [self._done(RESULTS, self._answers), self._done(LABELS, self._labels)]
+        if SHADOWS in self._slots:
+            commits.append(self._done(SHADOWS))
         return [Send(ACCURACY, found, 0, self._pipeline.name), *commits]
 
-    def _done(self, topic: str, room: "WaitingRoom[Any]") -> Effect:
+    def _done(self, topic: str, room: "WaitingRoom[Any] | None" = None) -> Effect:
         upto = self._upto[topic]
-        kept = room.oldest(upto)
+        kept = room.oldest(upto) if room is not None else {}
         done = tuple(Done(slot, kept.get(slot, upto[slot])) for slot in sorted(upto))
         return Assign(topic, done=done)
 
-    def _measured(self, now: float) -> MeasuredAccuracy:
+    def _record(self, now: float) -> MeasuredAccuracy:
         return MeasuredAccuracy(
             pipeline=self._pipeline.name,
             at_s=now,
-            rows=tuple([row_of(key, self._rows[key]) for key in sorted(self._rows)]),
+            rows=self._measured.rows(),
             counts={name: int(self._counts[name]) for name in COUNTS},
             answers_upto={str(slot): upto for slot, upto in sorted(self._upto[RESULTS].items())},
             labels_upto={str(slot): upto for slot, upto in sorted(self._upto[LABELS].items())},
+            shadows=self._measured.shadows(),
+            shadow_counts=dict(self._pairs.counts),
+            shadows_upto={str(slot): upto for slot, upto in sorted(self._upto[SHADOWS].items())},
+            recent=self._measured.recent(now),
             trouble=self._trouble,
         )
 
@@ -305,26 +360,8 @@ def exact_match(result: Value, truth: Value) -> bool:
 
 def path_of(answer: Answer) -> str:
     """Return the distinct variant paths of an answer's branches, sorted, as one text."""
-    paths = {" > ".join([hop.key for hop in path]) for path in answer.paths}
-    return " + ".join(sorted(paths))
-
-
-def sums_of(row: AccuracyRow) -> AccuracySums:
-    """Return the sums of a row."""
-    return AccuracySums(
-        queries=row.queries, right=row.right, of=row.of, right_right=row.right_right,
-        right_of=row.right_of, of_of=row.of_of,
-    )  # fmt: skip
-
-
-def row_of(key: RowKey, sums: AccuracySums) -> AccuracyRow:
-    """Return the row of a path, class and hour."""
-    low, high = sums.interval()
-    return AccuracyRow(
-        path=key[0], slo_class=key[1], hour_s=key[2], queries=sums.queries, right=sums.right,
-        of=sums.of, right_right=sums.right_right, right_of=sums.right_of, of_of=sums.of_of,
-        accuracy=sums.accuracy or 0.0, low=low, high=high,
-    )  # fmt: skip
+    paths = {STEPS.join([hop.key for hop in path]) for path in answer.paths}
+    return BRANCHES.join(sorted(paths))
 
 
 def _place(event: Arrived, now: float) -> Place:
@@ -333,6 +370,6 @@ def _place(event: Arrived, now: float) -> Place:
 
 
 def _same(one: MeasuredAccuracy, other: MeasuredAccuracy) -> bool:
-    return (one.rows, one.counts, one.answers_upto, one.labels_upto) == (
-        other.rows, other.counts, other.answers_upto, other.labels_upto
-    )  # fmt: skip
+    return structs.replace(one, at_s=0.0, trouble="") == structs.replace(
+        other, at_s=0.0, trouble=""
+    )

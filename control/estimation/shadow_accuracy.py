@@ -1,0 +1,65 @@
+"""Accuracy without labels: from how often answers equal those of the most accurate path.
+
+With the agreement g (share of equal parts) and the accuracy a of the reference path, the estimate
+is
+
+    accuracy = g a
+
+An answer that differs from the reference counts as wrong, and one that equals it as right as often
+as the reference is. Of two answers that are equal both are right or both wrong, and of two that
+differ at most one is right. So, whatever the errors have in common, the accuracy lies within
+
+    g + a - 1   and   1 - |g - a|
+
+at most 1 - a from g: the bias that no number of shadows takes away. The interval of g a is that of
+g times a. All of it supposes that the reference is as accurate as its profile says.
+"""
+
+from dataclasses import dataclass
+
+from control.estimation.accuracy_sums import Z_95, AccuracySums
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowAccuracy:
+    """Agreement with a reference path, and the accuracy that follows; all 0 to 1.
+
+    ``low`` and ``high`` are the 95 % interval of the agreement, ``accuracy_low`` and
+    ``accuracy_high`` that of the accuracy, ``least`` and ``most`` the bounds of its bias. The
+    accuracies are None where that of the reference is not known.
+    """
+
+    agreement: float
+    low: float
+    high: float
+    accuracy: float | None
+    accuracy_low: float | None
+    accuracy_high: float | None
+    least: float | None
+    most: float | None
+
+
+def shadow_accuracy(
+    sums: AccuracySums, reference: float | None, z: float = Z_95
+) -> ShadowAccuracy | None:
+    """Return the estimate; ``reference`` is the accuracy of the reference path. None: no shadow."""
+    agreement = sums.accuracy
+    if agreement is None:
+        return None
+    low, high = sums.interval(z)
+    if reference is None:
+        return ShadowAccuracy(
+            agreement=agreement, low=low, high=high, accuracy=None, accuracy_low=None,
+            accuracy_high=None, least=None, most=None,
+        )  # fmt: skip
+    least, most = bounds(agreement, reference)
+    return ShadowAccuracy(
+        agreement=agreement, low=low, high=high, accuracy=agreement * reference,
+        accuracy_low=low * reference, accuracy_high=high * reference,
+        least=least, most=most,
+    )  # fmt: skip
+
+
+def bounds(agreement: float, reference: float) -> tuple[float, float]:
+    """Return the least and the greatest accuracy at this agreement with the reference path."""
+    return max(0.0, agreement + reference - 1.0), 1.0 - abs(agreement - reference)

@@ -1,0 +1,1 @@
+"""Accuracy measured: answers joined with labels, and with the answers of their shadows."""

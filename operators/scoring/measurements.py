@@ -1,0 +1,143 @@
+"""What a scorer has measured: sums by path, class and hour, and the newest of each path."""
+
+from collections.abc import Callable
+from functools import cache
+
+from msgspec import structs
+
+from control.estimation.accuracy_drift import Expected, sums_of
+from control.estimation.accuracy_sums import AccuracySums
+from control.estimation.recent_accuracy import RecentAccuracy
+from schemas.records import AccuracyRow, MeasuredAccuracy
+
+RowKey = tuple[str, str, float]  # path, class, start of the hour
+ShadowKey = tuple[str, str, float, str]  # and the path of the shadows
+RecentKey = tuple[str, str]  # path, and that of the shadows ("": labels)
+# A path's text -> what the profile expects of it.
+ExpectedOf = Callable[[str], Expected | None]
+
+HOUR_S = 3600.0
+MOST_PATHS = 50  # more count together under ``OTHER``
+MOST_ROWS = 1000
+OTHER = "other"
+
+
+def unknown(path: str) -> Expected | None:
+    """Expect nothing, where there is no profile."""
+    return None
+
+
+class Measurements:
+    """Sums over labelled answers, and over answers compared with their shadows; in bounded memory.
+
+    ``expected`` gives the profile's accuracy of a path's text.
+    """
+
+    def __init__(self, expected: ExpectedOf = unknown) -> None:
+        self._expected = cache(expected)
+        self._rows: dict[RowKey, AccuracySums] = {}
+        self._agreed: dict[ShadowKey, AccuracySums] = {}
+        self._references: dict[str, float | None] = {}  # the profile's accuracy of shadows' paths
+        self._recent: dict[RecentKey, RecentAccuracy] = {}
+        self._paths: set[str] = set()
+
+    def resume(self, earlier: MeasuredAccuracy) -> None:
+        """Continue with the sums of an earlier incarnation."""
+        for row in earlier.rows:
+            self._rows[row.path, row.slo_class, row.hour_s] = sums_of(row)
+        for row in earlier.shadows:
+            self._agreed[row.path, row.slo_class, row.hour_s, row.reference] = sums_of(row)
+            self._references[row.reference] = row.reference_accuracy
+        self._paths = {path for path, _, _ in self._rows}
+
+    def labelled(
+        self, path: str, slo_class: str, answered_s: float, right: float, of: float
+    ) -> None:
+        """Count an answer, ``right`` of ``of`` parts of which are right by its label."""
+        path = self._known(path)
+        key = (path, slo_class, hour(answered_s))
+        self._rows[key] = self._rows.get(key, AccuracySums()).plus(right, of)
+        if len(self._rows) > MOST_ROWS:
+            oldest = min(at_s for _, _, at_s in self._rows)
+            self._rows = {key: sums for key, sums in self._rows.items() if key[2] > oldest}
+        self.note(path, "", answered_s, right, of)
+
+    def compared(
+        self,
+        path: str,
+        slo_class: str,
+        answered_s: float,
+        right: float,
+        of: float,
+        reference: str,
+        accuracy: float | None,
+    ) -> None:
+        """Count an answer, ``right`` of ``of`` parts of which equal those of its shadow along
+        ``reference``, a path of that ``accuracy`` by its profile."""
+        path, reference = self._known(path), self._known(reference)
+        key = (path, slo_class, hour(answered_s), reference)
+        self._agreed[key] = self._agreed.get(key, AccuracySums()).plus(right, of)
+        self._references[reference] = accuracy
+        if len(self._agreed) > MOST_ROWS:
+            oldest = min(key[2] for key in self._agreed)
+            self._agreed = {key: sums for key, sums in self._agreed.items() if key[2] > oldest}
+        self.note(path, reference, answered_s, right, of)
+
+    def note(self, path: str, reference: str, answered_s: float, right: float, of: float) -> None:
+        """Count a query among the newest of its path only."""
+        self._recent.setdefault((path, reference), RecentAccuracy()).add(right, of, answered_s)
+
+    def _known(self, path: str) -> str:
+        """Return the path if it has rows of its own, as the first ``MOST_PATHS`` have."""
+        if len(self._paths) < MOST_PATHS:
+            self._paths.add(path)
+        return path if path in self._paths else OTHER
+
+    # ------------------------------------------------------------------ rows
+
+    def rows(self) -> tuple[AccuracyRow, ...]:
+        """Return the rows of labelled answers."""
+        return tuple([row_of(key, self._rows[key]) for key in sorted(self._rows)])
+
+    def shadows(self) -> tuple[AccuracyRow, ...]:
+        """Return the rows of answers compared with their shadows."""
+        return tuple([
+            row_of(key[:3], self._agreed[key], key[3], self._references.get(key[3]))
+            for key in sorted(self._agreed)
+        ])  # fmt: skip
+
+    def recent(self, now: float) -> tuple[AccuracyRow, ...]:
+        """Return the newest measurements of each path that has any, with what was expected."""
+        for recent in self._recent.values():
+            recent.forget(now)
+        rows = [self._recent_row(key) for key in sorted(self._recent)]
+        return tuple([row for row in rows if row.queries])
+
+    def _recent_row(self, key: RecentKey) -> AccuracyRow:
+        recent, (path, reference) = self._recent[key], key
+        since_s, accuracy = recent.since_s, self._references.get(reference)
+        row = row_of((path, "", since_s), recent.sums(), reference, accuracy)
+        found = self._expected(path)
+        if found is None:
+            return row
+        return structs.replace(
+            row, expected=found.accuracy, expected_low=found.low, expected_high=found.high
+        )
+
+
+def hour(at_s: float) -> float:
+    """Return the start of the hour of a time, in seconds since the epoch."""
+    return at_s // HOUR_S * HOUR_S
+
+
+def row_of(
+    key: RowKey, sums: AccuracySums, reference: str = "", expected: float | None = None
+) -> AccuracyRow:
+    """Return the row of a path, class and hour; ``expected`` is of the path ``reference``."""
+    low, high = sums.interval()
+    return AccuracyRow(
+        path=key[0], slo_class=key[1], hour_s=key[2], queries=sums.queries, right=sums.right,
+        of=sums.of, right_right=sums.right_right, right_of=sums.right_of, of_of=sums.of_of,
+        accuracy=sums.accuracy or 0.0, low=low, high=high, reference=reference,
+        reference_accuracy=expected,
+    )  # fmt: skip

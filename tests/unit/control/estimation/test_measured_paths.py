@@ -1,0 +1,69 @@
+import json
+
+import pytest
+
+from benchmarks.small_cluster import LINES, an_entry
+from control.estimation.measured_paths import MOVED, corrected, moved
+from profiles.profile_json import parsed_profile
+from profiles.profile_table import ProfileTable
+from schemas.pipeline import Pipeline, Task, Variant
+from tests.builders import a_pipeline
+
+SMALL = ("detect/small", "read/small")
+
+
+def a_table() -> ProfileTable:
+    entries = [
+        an_entry(task, name, below, 2, 0.01, 0.1)
+        for task, below in LINES.items()
+        for name in ("small", "large")
+    ]
+    return parsed_profile(json.dumps({"pipeline": "lines", "provenance": {}, "entries": entries}))
+
+
+def lines() -> Pipeline:
+    tasks = tuple(
+        Task(
+            name=name, children=tuple(below),
+            variants=tuple(
+                Variant(task=name, name=each, operator="m:C") for each in ("small", "large")
+            ),
+        )
+        for name, below in LINES.items()
+    )  # fmt: skip
+    return a_pipeline(tasks=tasks)
+
+
+def test_without_measurements_of_its_paths_the_profile_stands() -> None:
+    table = a_table()
+    assert corrected(table, lines(), {}) is table
+    assert corrected(table, lines(), {"detect/other > read/small": 0.5}) is table
+
+
+def test_what_is_measured_counts_and_the_rest_drifts_alike() -> None:
+    table = a_table()
+    found = corrected(table, lines(), {" > ".join(SMALL): 0.32}).path_accuracy  # half of 0.64
+    assert found[SMALL] == 0.32
+    for path, accuracy in found.items():
+        ratio = accuracy / table.along(path)
+        assert ratio == pytest.approx(0.5, abs=0.02), path
+
+
+def test_a_variant_that_drifts_alone_is_found_by_paths_that_do_not() -> None:
+    table = a_table()
+    measured = {
+        "detect/small > read/small": 0.64 * 0.6,
+        "detect/large > read/small": 0.76 * 0.6,
+        "detect/large > read/large": 0.9025,
+    }
+    found = corrected(table, lines(), measured).path_accuracy
+    follows = found["detect/small", "read/large"]
+    assert follows == pytest.approx(0.76, abs=0.06)  # as profiled: neither variant has drifted
+
+
+def test_plans_are_made_anew_where_a_measured_accuracy_has_moved() -> None:
+    assert moved({}, {}) is None
+    assert moved({}, {"a/v": 0.5}) == "a/v"
+    assert moved({"a/v": 0.5}, {}) == "a/v"
+    assert moved({"a/v": 0.5}, {"a/v": 0.5 + MOVED / 2}) is None
+    assert moved({"a/v": 0.5}, {"a/v": 0.5 + 2 * MOVED}) == "a/v"

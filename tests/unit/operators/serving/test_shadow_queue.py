@@ -1,0 +1,114 @@
+"""A worker with shadows: they wait for room, and leave no trace in counts and commits."""
+
+from msgspec.structs import replace
+
+from control.per_query.shadowing import VALID_S, Ways, shadow_of
+from operators.serving.worker import Worker
+from schemas.effects import OUTPUTS, SHADOWS, Arrived, Assign, Done, Effect, Send, Woke
+from schemas.records import Work
+from tests.builders import (
+    SLO_S,
+    a_lease,
+    a_pipeline,
+    a_plan,
+    a_work,
+    arrived,
+    inferred,
+    inferring,
+    loaded,
+    reports,
+    sent,
+)
+
+TAKES_S = 0.1
+LEASE = a_lease("w0", batch=4)
+WAYS: Ways = (("read/v", (LEASE,)),)
+
+
+def a_worker() -> Worker:
+    node = Worker("w0", a_pipeline(), "d", incarnation=0.0, latency=lambda v, n: TAKES_S)
+    node.handle(Woke(), 0.0)
+    node.handle(arrived(a_plan([LEASE])), 0.0)
+    node.handle(loaded("read/v"), 0.0)
+    return node
+
+
+def a_shadow(offset: int, now: float = 0.0) -> Arrived:
+    event = arrived(shadow_of(a_work(offset), WAYS, 0, now), offset)
+    assert isinstance(event, Arrived)
+    return event
+
+
+def woken(node: Worker, now: float) -> list[Effect]:
+    return list(node.handle(Woke(), now))
+
+
+def test_an_idle_worker_runs_a_shadow_whose_offset_was_committed_as_it_came() -> None:
+    node = a_worker()
+    effects = node.handle(a_shadow(0), 0.0)
+    assert Assign("work.read", done=(Done(0, 1),)) in effects
+    (batch,) = inferring(woken(node, 0.0))
+    ended = node.handle(inferred(batch.job, b"y", finished_s=0.1), 0.1)
+    (record,) = sent(ended, SHADOWS)
+    assert isinstance(record, Work)
+    assert record.items[0].value == b"y"
+    assert sent(ended, OUTPUTS) == []
+    assert not any(isinstance(effect, Assign) for effect in ended)
+
+
+def test_shadows_are_in_no_count_of_the_worker() -> None:
+    node = a_worker()
+    node.handle(a_shadow(0), 0.0)
+    (batch,) = inferring(woken(node, 0.0))
+    node.handle(inferred(batch.job, b"y", finished_s=0.1), 0.1)
+    (report,) = reports(woken(node, 1.0))
+    assert [name for name in report.counts if "/" in name] == ["load_s/read/v"]
+    assert report.slots[0].queued == 0
+
+
+def test_items_of_queries_go_first() -> None:
+    node = a_worker()
+    node.handle(a_shadow(0), 0.0)
+    node.handle(arrived(a_work(1), 1), 0.0)
+    (batch,) = inferring(woken(node, 0.0))
+    ended = node.handle(inferred(batch.job, b"y", finished_s=0.1), 0.1)
+    assert len(sent(ended, OUTPUTS)) == 1
+    assert len(inferring(ended)) == 1  # now the shadow
+
+
+def test_a_worker_whose_items_have_no_slack_runs_none_until_they_have() -> None:
+    node = a_worker()
+    node.handle(arrived(a_work(0, deadline_s=0.15), 0), 0.0)
+    (batch,) = inferring(woken(node, 0.0))
+    node.handle(a_shadow(1, now=1.0), 0.0)
+    ended = node.handle(inferred(batch.job, b"y", finished_s=0.1), 0.1)
+    assert inferring(ended) == []  # it ended 0.05 s early, and a shadow takes 0.1 s
+    assert inferring(woken(node, 1.0)) == []
+    assert len(inferring(woken(node, 10.5))) == 1  # two windows later
+
+
+def test_a_shadow_is_given_up_in_time_and_where_the_variant_is_another() -> None:
+    node = a_worker()
+    node.handle(a_shadow(0), 0.0)
+    assert inferring(woken(node, VALID_S + 0.1)) == []
+    late = a_shadow(1, now=20.0)
+    assert isinstance(late.record, Work)
+    assert late.record.session is not None
+    stage = replace(late.record.session.stages[0], setting="read/w")
+    other = replace(late.record, session=replace(late.record.session, stages=(stage,)))
+    node.handle(replace(late, record=other), 20.0)
+    assert inferring(woken(node, 20.0)) == []
+
+
+def test_a_shadow_that_fails_ends_as_a_shadow() -> None:
+    node = a_worker()
+    node.handle(a_shadow(0), 0.0)
+    (batch,) = inferring(woken(node, 0.0))
+    ended = node.handle(inferred(batch.job, ValueError("no"), finished_s=0.1), 0.1)
+    (record,) = sent(ended, SHADOWS)
+    assert isinstance(record, Work)
+    end = record.items[0].end
+    assert end is not None
+    assert end.outcome == "failed"
+    assert [e for e in ended if isinstance(e, Send) and e.topic == OUTPUTS] == []
+    assert SLO_S < VALID_S
