@@ -35,6 +35,11 @@ class RolloutTarget:
         """Resume from the plan of an earlier life."""
         self._target = Target.of(plan)
 
+    @property
+    def allocation(self) -> Allocation | None:
+        """The allocation that is rolled out; None before the first."""
+        return None if self._target is None else self._target.allocation
+
     def pause(self, *, paused: bool) -> None:
         """Pause or resume the target, and with it every plan on the way."""
         if self._target is not None:

@@ -253,3 +253,32 @@ def test_the_interval_is_the_policys() -> None:
     world.solving = False
     world.flow(2.4, 0.0)
     assert len(world.solves) == 1
+
+
+@pytest.mark.parametrize("policy", ["loki-paper", "inferline", "proteus"])
+def test_commands_do_not_wait_for_the_solve_of_a_policy_without_quick_plans(policy: str) -> None:
+    world = a_world(policy)
+    world.solving = False  # whatever is asked now stays in flight
+    world.flow(12.0, 50.0)
+    assert world.solves
+    before = running(world.plan)
+    drained = next(lease.worker for lease in world.plan.leases if lease.task == "read")
+
+    paused = world.command("pause")
+    assert paused is not None
+    assert paused.ok
+    assert world.command("resume") is not None
+
+    result = world.command("drain", target=drained)
+    assert result is not None
+    assert result.ok, result.message
+    assert all(lease.open_slot < 0 for lease in world.plan.leases if lease.worker == drained)
+    assert {key.partition("/")[0] for key in running(world.plan)} == {"locate", "read"}
+    assert "a quick plan" in world.plan.reason
+    assert sum(running(world.plan).values()) <= sum(before.values())
+
+    assert world.command("set-slo", slo="400ms") is not None
+    result = world.command("apply-policy", policy="static")
+    assert result is not None
+    assert result.ok
+    assert world.plan.settings.policy == "static"

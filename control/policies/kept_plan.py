@@ -1,0 +1,44 @@
+"""The quick plan of policies that have none: what runs, on the workers that may still be used.
+
+It answers a command that concerns workers or settings, not the policy, until the policy's own solve
+has ended. Not from a paper.
+"""
+
+from dataclasses import replace
+
+from control.problem.problem import Allocation, Problem, Replicas
+
+
+def kept_plan(running: Allocation, problem: Problem) -> Allocation | None:
+    """Return the allocation with as many replicas as there are devices; None where a task would
+    lose its last one, or its least number.
+
+    One after the other is taken from the variant with most replicas of each kind of device.
+    """
+    if not running.replicas:
+        return None
+    least = {task.name: max(1, task.least) for task in problem.pipeline.tasks}
+    counts = [each.count for each in running.replicas]
+    for kind in dict.fromkeys(each.on for each in running.replicas):
+        own = [at for at, each in enumerate(running.replicas) if each.on == kind]
+        there = sum(running.replicas[own[0]].may_run_on(name) for name in problem.devices)
+        while sum(counts[at] for at in own) > there:
+            able = [at for at in own if _spare(running.replicas, counts, least, at)]
+            if not able:
+                return None
+            counts[max(able, key=lambda at: (counts[at], -at))] -= 1
+    replicas = tuple(
+        replace(each, count=count)
+        for each, count in zip(running.replicas, counts, strict=True)
+        if count > 0
+    )
+    return Allocation(replicas)
+
+
+def _spare(
+    replicas: tuple[Replicas, ...], counts: list[int], least: dict[str, int], at: int
+) -> bool:
+    """Return whether a task has one more replica than it needs at least, and one here."""
+    task = replicas[at].task
+    of_task = sum(n for each, n in zip(replicas, counts, strict=True) if each.task == task)
+    return counts[at] > 0 and of_task > least.get(task, 1)
