@@ -13,6 +13,7 @@ not flee from a measured path to one that is only unmeasured. Not from a paper.
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -32,7 +33,8 @@ Path = tuple[str, ...]
 def corrected(
     table: ProfileTable, pipeline: Pipeline, measured: Mapping[str, float]
 ) -> ProfileTable:
-    """Return the profile with every path's accuracy as measured, or as it follows from those.
+    """Return the profile with every path's accuracy as measured, or as it follows from those, and
+    the accuracies of variants likewise.
 
     ``measured`` is by path text; without any, the profile stands. Raises ``ProfileError`` for a
     variant without a profile.
@@ -48,7 +50,11 @@ def corrected(
         follows = table.along(path) * math.exp(sum(drift(key) for key in path))
         accuracy = known.get(path, min(1.0, follows))
         paths.append(PathAccuracy(path, accuracy, 1))
-    return ProfileTable(table.pipeline, table.entries, table.provenance, tuple(paths))
+    entries = tuple(
+        replace(each, accuracy=min(1.0, each.accuracy * math.exp(drift(each.key))))
+        for each in table.entries
+    )
+    return ProfileTable(table.pipeline, entries, table.provenance, tuple(paths))
 
 
 def moved(before: Mapping[str, float], now: Mapping[str, float]) -> str | None:

@@ -15,7 +15,7 @@ from operators.outcomes import outcome_of
 from schemas.effects import RESULTS, SHADOWS, Effect, Event, Send
 from schemas.records import ANSWERED, Answer, Origin, Work
 
-SECONDS = 12.0
+SECONDS = 8.0
 SERVED_QPS = 888.0  # batches of eight in 22.5 ms on two workers, in 45 ms on the third
 REPLICAS = {"read/small": 2, "read/large": 1}
 
@@ -68,7 +68,7 @@ def test_at_full_load_shadows_cost_no_answer_its_deadline(tmp_path: Path, admiss
     for load in (1.0, 1.1):
         without = played(tmp_path, load, 0.0, admission=admission)
         beside = played(tmp_path, load, 0.05, admission=admission)
-        assert len(without.outcomes) == len(beside.outcomes) > 10_000
+        assert len(without.outcomes) == len(beside.outcomes) > 6000
         assert missed(beside) <= missed(without)
     assert missed(without)
 
