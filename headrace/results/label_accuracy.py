@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from control.estimation.accuracy_drift import sums_of
 from control.estimation.accuracy_sums import AccuracySums, total
 from operators.outcomes import outcome_of
-from operators.scoring.measurements import RowKey, hour
+from operators.scoring.score_sums import RowKey, hour
 from operators.scoring.scorer import Judge, path_of, score
 from schemas.records import ANSWERED, AccuracyRow, Answer, Label
 

@@ -29,7 +29,7 @@ from operators.plan_follower import PlanFollower
 from operators.record_size import brief, record_size
 from operators.reporter import Reporter
 from operators.scoring.label_join import Place, WaitingRoom
-from operators.scoring.measurements import ExpectedOf, Measurements, unknown
+from operators.scoring.score_sums import ExpectedOf, Measurements, unknown
 from operators.scoring.shadow_pairs import COUNTS as SHADOW_COUNTS
 from operators.scoring.shadow_pairs import Pair, ShadowPairs
 from operators.user_frames import sentence

@@ -23,6 +23,7 @@ FEW = 200  # workers; no more are searched for gone ones before they have double
 _STEADY = (NodeState.READY, NodeState.IDLE)  # how far others are with their slots is news
 _PREFIX = CURRENT[Report.__name__].prefix
 _NODE_AT = len(_PREFIX)
+_NOTHING = b"\0"  # a map without entries: a worker measures no accuracy
 _LONG = 0x80  # the length of a name takes a second byte
 _double = struct.Struct("<d")
 
@@ -57,7 +58,7 @@ class RepeatedReports:
         names = _names(data)
         if not names or report.role != "worker":
             return
-        if report.state not in _STEADY:
+        if report.state not in _STEADY or report.measured:
             self._known.pop(names, None)
             self._sent_s.pop(names, None)
             return
@@ -68,7 +69,9 @@ class RepeatedReports:
             report,
             b"".join((_PREFIX, names, avro_long(report.epoch), _double.pack(report.incarnation))),
             b"".join(map(avro_text, (report.state, report.device, report.task, report.variant))),
-            b"".join((avro_text(report.error), avro_text(report.file), _held(report.held))),
+            b"".join(
+                (avro_text(report.error), avro_text(report.file), _held(report.held), _NOTHING)
+            ),
         )
 
     def _forget(self, now: float) -> None:

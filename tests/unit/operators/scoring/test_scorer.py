@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from operators.scoring import measurements
-from operators.scoring.measurements import MOST_PATHS, OTHER
+from operators.scoring import score_sums
+from operators.scoring.score_sums import MOST_PATHS, OTHER
 from operators.scoring.scorer import WRITE_S, Scorer, exact_match, score
 from schemas.effects import (
     ACCURACY,
@@ -192,7 +192,7 @@ def test_an_exact_match_goes_by_the_json_form() -> None:
 
 
 def test_paths_and_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measurements, "MOST_ROWS", 60)
+    monkeypatch.setattr(score_sums, "MOST_ROWS", 60)
     told = Told()
     for number in range(100):
         path = ((a_hop(variant=f"v{number}"),),)
