@@ -134,7 +134,7 @@ class Worker:
         return []
 
     def _enqueue(self, event: Arrived, work: Work, now: float) -> list[Effect]:
-        if is_shadow(work):
+        if work.session is not None and is_shadow(work):
             return self._shadow(event, work, now)
         slot, offset, items = event.slot, event.offset, len(work.items)
         progress = self._slots.begin(slot, offset, items)
