@@ -13,6 +13,7 @@ from control.problem.tiers import Link
 LEAST = 3  # records; the newest ones are looked at
 WINDOW_S = 1.0  # older ones are forgotten
 FACTOR = 1.5  # between the seconds seen and those planned
+FINER = 1.2  # the same once a link was estimated: its change may have fallen between two records
 LEAST_S = 0.01  # a record: less is the broker's own time
 
 
@@ -42,9 +43,9 @@ class LinkDrift:
         """Forget everything: another link is used, or it is believed to be another one."""
         self._newest.clear()
 
-    def seen(self, planned: Link) -> tuple[Link, float] | None:
+    def seen(self, planned: Link, factor: float = FACTOR) -> tuple[Link, float] | None:
         """Return the link as it is and the time of the first transfer that says so; None: as
-        planned, or too little is known."""
+        planned but for ``factor``, or too little is known."""
         count, sent, busy_s, since_s = 0, 0.0, 0.0, 0.0
         for each in reversed(self._newest):
             count, sent, busy_s = count + each.count, sent + each.bytes, busy_s + each.busy_s
@@ -54,8 +55,8 @@ class LinkDrift:
         else:
             return None
         expected_s = sent / planned.bytes_per_s + count * planned.delay_s
-        slower = busy_s > expected_s * FACTOR and busy_s - expected_s > count * LEAST_S
-        faster = busy_s * FACTOR < expected_s and expected_s - busy_s > count * LEAST_S
+        slower = busy_s > expected_s * factor and busy_s - expected_s > count * LEAST_S
+        faster = busy_s * factor < expected_s and expected_s - busy_s > count * LEAST_S
         if not (slower or faster):
             return None
         sending_s = max(busy_s - count * planned.delay_s, sent / planned.bytes_per_s / 100)

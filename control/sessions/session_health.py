@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from control.problem.session_space import SessionSpace
 from control.problem.tiers import Link
-from control.sessions.link_drift import LinkDrift, Transfers
+from control.sessions.link_drift import FACTOR, FINER, LinkDrift, Transfers
 from control.sessions.score_drift import ScoreDrift, Scores
 from schemas.count_names import count_name
 from schemas.records import ANSWERED, DROPPED, FAILED, Report, Session, SessionPlan
@@ -160,7 +160,8 @@ class SessionHealth:
     def _link(self, session: str, seen: _Seen) -> Alarm | None:
         for between, drift in seen.hops.items():
             link = self.link(session, between)
-            found = None if link is None else drift.seen(link)
+            factor = FINER if between in self.links.get(session, {}) else FACTOR
+            found = None if link is None else drift.seen(link, factor)
             if link is None or found is None:
                 continue
             drift.forget()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
+import pytest
 
 from control.problem.session_space import SessionSpace
 from control.problem.tiers import Link
@@ -103,21 +104,25 @@ def opened(world: Adapting) -> Adapting:
     return world
 
 
-def test_a_link_ten_times_slower_is_left_within_a_second_and_nothing_is_profiled() -> None:
+@pytest.mark.parametrize("later_s", [0.0, 0.037, 0.074, 0.15])  # the first estimate may be partial
+def test_a_link_ten_times_slower_is_left_within_a_second_and_nothing_is_profiled(
+    later_s: float,
+) -> None:
     world = opened(Adapting(STEADY, STEADY))
-    world.system.run(CHANGE_S)
+    world.system.run(CHANGE_S + later_s)
     assert world.links is not None
     between = ("handheld", "depot")
     world.links.changed["a", between] = Link(FAST.bytes_per_s / 10, FAST.delay_s)
     run, others = len(world.profilers.run), world.session("b")
     world.system.run(32.0)
     session = world.session("a")
-    assert session.cause == "its link handheld>depot is 10.0 times slower than planned"
-    assert (session.replans, session.stopped) == (1, "priced")
+    assert session.cause.startswith("its link handheld>depot is ")
+    assert session.replans <= 2
+    assert session.stopped == "priced"
     assert len(world.profilers.run) == run
     assert world.on_time("a", 8.0, CHANGE_S) > 0.95
     assert world.on_time("a", CHANGE_S + 1.0, 30.0) > 0.95
-    back_s = world.served("a")[-1].changed_s - CHANGE_S
+    back_s = world.served("a")[-1].changed_s - CHANGE_S - later_s
     assert back_s < 1.0
     assert world.session("b") == others  # the other session's plan stays as it is
 
