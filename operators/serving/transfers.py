@@ -2,8 +2,8 @@
 
 A link takes ``bytes / rate + delay`` for a record, and carries those of one session one after
 another. Where all tiers are processes of one machine, a record of another tier is held for that
-long; a real link needs no emulation. Either way the seconds that the link was busy with a record
-are counted, so that the control app sees how fast links are.
+long, and those seconds are counted; a real link needs no emulation, and the seconds from sending to
+arrival are counted. So the control app sees how fast links are.
 """
 
 from collections.abc import Mapping
@@ -64,15 +64,17 @@ class Transfers(Generic[T]):
             return now
         size = sum(record_size(item.value) for item in work.items)
         key = session.session, hop
-        begins_s = max(sent_s, self._free_s.get(key, sent_s))
         link = self._links.link(session.session, hop)
-        ends_s = now
-        if link is not None:
-            ends_s = max(now, begins_s + size / link.bytes_per_s + link.delay_s)
+        if link is None:
+            begins_s, ends_s = sent_s, now
+        else:
+            # The broker's own time, which is long on a busy machine, is no part of the link's.
+            begins_s = max(sent_s, self._free_s.get(key, sent_s))
+            ends_s = begins_s + size / link.bytes_per_s + link.delay_s
         self._free_s[key] = ends_s if link is None else ends_s - link.delay_s
         for what, amount in zip(COUNTS, (1, size, ends_s - begins_s), strict=True):
             self._reporter.count(count_of(*key, what), amount)
-        return ends_s
+        return max(now, ends_s)
 
     def hold(self, held: T, until_s: float) -> None:
         """Hold something until its transfer has ended."""

@@ -45,7 +45,14 @@ def test_nothing_is_held_within_a_tier_and_without_emulation() -> None:
     assert found.end_s(a_work(scan="cloud"), 1.0, 1.01) == 1.01
     real, reporter = transfers(SessionLinks("handheld"))
     assert real.end_s(a_work(), 1.0, 1.25) == 1.25
-    assert reporter.counts["hop/a/handheld>cloud/busy_s"] == 0.25
+    assert real.end_s(a_work(), 1.1, 1.25) == 1.25  # two that arrive together
+    assert round(reporter.counts["hop/a/handheld>cloud/busy_s"], 3) == 0.4
+
+
+def test_the_time_of_a_busy_broker_is_no_part_of_an_emulated_link() -> None:
+    found, reporter = transfers(SessionLinks("handheld", {HOP: LINK}))
+    assert [found.end_s(a_work(), sent_s, 5.0) for sent_s in (1.0, 1.1)] == [5.0, 5.0]
+    assert round(reporter.counts["hop/a/handheld>cloud/busy_s"], 3) == 0.4
 
 
 def test_a_changed_link_is_that_of_one_session() -> None:
