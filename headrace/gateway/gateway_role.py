@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ from streams.kafka.preflight import prepare
 Closing = Callable[[], Awaitable[None]]
 
 LOOK_EVERY_S = 0.5  # at the models, for the health service, the supervisor and a broken client
+# How long the loop may keep the thread that reads answers waiting, and the other way round:
+# Python's 5 ms cost throughput (docs/results/overhead.md).
+SWITCH_S = 0.0005
 NOTICED_S = 0.5  # from "not ready" until the port closes, for load balancers that probe
 
 
@@ -69,6 +73,7 @@ async def _serve(
         where = _metrics(front, logs) | await _listen(stack, front, options)
         started("gateway", ", ".join(front.models), where, os.environ)
         collect_seldom()
+        sys.setswitchinterval(SWITCH_S)
         await _until_signal(front)
         front.draining = True
         await asyncio.sleep(NOTICED_S)
