@@ -13,6 +13,7 @@ from headrace.machine import machine
 
 Lines = Mapping[str, Mapping[str, int]]  # of user code, by workload and system
 OURS, HTTP = "headrace", "HTTP"
+NOTES = ROOT / "benchmarks" / "peers" / "notes.md"  # what to make of the last run
 WITHIN = 1.5  # of the best: p50 at low load
 
 HEAD = """\
@@ -65,7 +66,7 @@ class Figure:
 
 
 def page(rows: Sequence[Row], lines: Lines) -> str:
-    """Return the page."""
+    """Return the page, which ends with the notes that were written by hand."""
     if not rows:
         return "nothing is measured\n"
     rounds = max(row.round for row in rows)
@@ -83,6 +84,7 @@ def page(rows: Sequence[Row], lines: Lines) -> str:
             + "\n"
             + "\n".join(_verdict(of, lines[workload])),
         ]
+    parts.append(NOTES.read_text())
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 

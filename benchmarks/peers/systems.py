@@ -68,23 +68,25 @@ class System:
 def headrace(workload: Workload, logs: Path) -> Iterator[Running]:
     """Run broker, roles and gateway, as ``headrace up`` does."""
     file = APPS / "headrace" / f"{workload.name}.yaml"
-    name = f"peers-{workload.name}"
     with tempfile.TemporaryDirectory() as home, borrow(Path(home)) as broker:
         command = [sys.executable, "-m", "headrace", "up", str(file)]
         variables = {"HEADRACE_HOME": home, "HEADRACE_BOOTSTRAP": broker.bootstrap}
         path = {"PYTHONPATH": PYTHONPATH}
         with server(command, variables | path, ROOT, logs / "headrace.log") as pid:
-            infer = f"/v2/models/{name}/infer"
+            infer = f"/v2/models/{workload.name}/infer"
             raw = {"Inference-Header-Content-Length": "0"}
             yield Running(
                 Tree(broker.pid, pid),
                 {
-                    "Kafka": lambda: kafka(broker.bootstrap, name),
+                    "Kafka": lambda: kafka(broker.bootstrap, workload.name),
                     "HTTP": lambda: http(
                         GATEWAY_HTTP, infer, raw, "headrace-timeout-ms: {ms:.1f}\r\n"
                     ),
                     "gRPC": lambda: rpc(
-                        GATEWAY_GRPC, f"/{SERVICE}/ModelInfer", _to_gateway(name), _raw_output
+                        GATEWAY_GRPC,
+                        f"/{SERVICE}/ModelInfer",
+                        _to_gateway(workload.name),
+                        _raw_output,
                     ),
                 },
             )
