@@ -79,11 +79,16 @@ def _artifacts(
 ) -> Callable[[str], BinaryIO]:
     """Return the function that opens a file of the artifacts at ``source``."""
     parts = urllib.parse.urlsplit(source)
-    if parts.scheme == "mlflow-artifacts":
-        folder = urllib.parse.quote(parts.path.strip("/"))
-        at = f"{parts.scheme and 'http'}://{parts.netloc}" if parts.netloc else server
-        return lambda name: _opened(f"{at}/{ARTIFACTS}/{folder}/{urllib.parse.quote(name)}", env)
-    return _files(reference, source)
+    if parts.scheme != "mlflow-artifacts":
+        return _files(reference, source)
+    # Credentials go to the server that was named, to no other.
+    if parts.netloc not in ("", urllib.parse.urlsplit(server).netloc):
+        raise Unsuccessful(
+            f"the files of {reference.text} are passed on by {parts.netloc}, not by {server}; name "
+            "that one in MLFLOW_TRACKING_URI"
+        )
+    folder = urllib.parse.quote(parts.path.strip("/"))
+    return lambda name: _opened(f"{server}/{ARTIFACTS}/{folder}/{urllib.parse.quote(name)}", env)
 
 
 def _opened(url: str, env: Mapping[str, str]) -> BinaryIO:

@@ -52,7 +52,9 @@ def hub_cache(home: Path, commit: str, files: Mapping[str, bytes]) -> Path:
 
 
 @contextmanager
-def mlflow_server(model: Path, token: str) -> Iterator[str]:
+def mlflow_server(
+    model: Path, token: str, artifacts: str = "mlflow-artifacts:/1/a model"
+) -> Iterator[str]:
     """MLflow's REST interface before one model, `reader` version 3, for callers with the token."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -75,7 +77,7 @@ def mlflow_server(model: Path, token: str) -> Iterator[str]:
             }:  # fmt: skip
                 return json.dumps({"model_version": {"version": "3"}}).encode()
             if path == "mlflow/model-versions/get-download-uri" and query["name"] == "reader":
-                return json.dumps({"artifact_uri": "mlflow-artifacts:/1/a model"}).encode()
+                return json.dumps({"artifact_uri": artifacts}).encode()
             start = "mlflow-artifacts/artifacts/1/a%20model/"
             file = model / path.removeprefix(start)
             return file.read_bytes() if path.startswith(start) and file.is_file() else None

@@ -61,6 +61,14 @@ def test_a_server_gives_what_the_file_store_does(tmp_path: Path) -> None:
         versions([parsed(CHAMPION)], env)
 
 
+def test_credentials_go_to_no_other_server(tmp_path: Path) -> None:
+    model, elsewhere = model_folder(tmp_path / "model"), "mlflow-artifacts://other:5000/1/m"
+    with mlflow_server(model, token="t", artifacts=elsewhere) as server:
+        env = {"MLFLOW_TRACKING_URI": server, "MLFLOW_TRACKING_TOKEN": "t"}
+        with pytest.raises(Unsuccessful, match="passed on by other:5000, not by http://127"):
+            versions([parsed(CHAMPION)], env)
+
+
 @pytest.mark.parametrize(
     ("env", "text", "sentence"),
     [
