@@ -10,6 +10,7 @@ import pytest
 
 from headrace import Sized
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.config.profile_files import load_profile
 from operators.models.loading import load_operator
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "answers"
@@ -65,6 +66,20 @@ def test_every_passage_fits_the_writer(file: PipelineFile) -> None:
     assert max(len(text.split()) for _, text in passages()) <= LONGEST
     assert file.pipeline.size is not None
     assert file.pipeline.size.most == LONGEST
+
+
+def test_the_committed_profile_is_of_these_weights_and_grows_with_the_words(
+    file: PipelineFile,
+) -> None:
+    entries = {entry.key: entry for entry in load_profile(file).entries}
+    assert set(entries) == {v.key for task in file.pipeline.tasks for v in task.variants}
+    judged = json.loads((EXAMPLE / "weights" / "accuracy.json").read_text())
+    rows = {row.batch: row.p50_s for row in entries["generate/llama"].latency}
+    assert list(rows) == [1, 2, 4, 8, 16, 31]
+    assert rows[31] > 4 * rows[1]  # word by word
+    for key, right in judged.items():
+        assert entries[key].accuracy == pytest.approx(right, abs=0.05), key
+    assert {row.batch for row in entries["rerank/trees"].latency} == {1}
 
 
 @pytest.mark.models
