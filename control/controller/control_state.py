@@ -4,6 +4,7 @@ The parts of the controller share one ``ControlState``. It decides nothing; it d
 known what planning asks for: a solve's problem, and the context of the next plan.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from control.problem.problem import Problem
 from control.rollout.history import History
 from control.rollout.leases import running
 from control.rollout.next_plan import PlanningContext
+from control.rollout.placement import Member
 from control.rollout.plan_builder import assemble, throttled
 from control.rollout.target import RolloutTarget
 from profiles.profile_table import ProfileTable
@@ -85,10 +87,19 @@ class ControlState:
             pipeline=self.pipeline,
             profile=self.estimates.profile,
             history=self.history,
-            members=self.members.members(settings.drained, now),
+            members=self._paced(settings, now),
             in_force=self.plan,
             expected=self.estimates.expected(self.policy(settings), settings, now),
             capacity_share=self.estimates.capacity_share(self.policy(settings)),
+        )
+
+    def _paced(self, settings: Settings, now: float) -> tuple[Member, ...]:
+        """Return the live workers with their paces."""
+        paces = self.estimates.paces()
+        members = self.members.members(settings.drained, now)
+        return tuple(
+            dataclasses.replace(each, pace=paces[each.name]) if each.name in paces else each
+            for each in members
         )
 
     def held(self) -> dict[str, Lease]:

@@ -294,6 +294,7 @@ class Controller:
             self._quiet = quiet
         moved(self._intake.ready(now))
         state = self._state
+        state.target.keeps_pace(state.estimates.paces())
         state.target.sees(state.estimates.capacity_share(state.policy(state.settings)))
 
     def _expire(self, now: float) -> list[Effect]:

@@ -9,6 +9,7 @@ from control.estimation.measured_paths import corrected, moved
 from control.estimation.multiplicative_factors import Edge, Factors
 from control.estimation.report_deltas import ReportDeltas
 from control.estimation.seen_capacity import SeenCapacity
+from control.estimation.slow_workers import SlowWorkers
 from control.estimation.slowdown import Slowdown, drifted
 from control.estimation.task_demand import TaskDemand
 from control.policies import spec_of
@@ -29,7 +30,8 @@ class Estimates:
 
     __slots__ = (
         "_at_tasks", "_by_measured", "_capacity", "_demand", "_factors", "_measured", "_pipeline",
-        "_planned_by", "_profile", "_readings", "_slowdown", "_stretches", "profile",
+        "_planned_by", "_profile", "_readings", "_slow_workers", "_slowdown",
+        "_stretches", "profile",
     )  # fmt: skip
 
     def __init__(self, pipeline: Pipeline, profile: ProfileTable | None) -> None:
@@ -38,6 +40,7 @@ class Estimates:
         self.profile = profile  # with slowdowns, as of ``keep_pace``
         self._readings = ReportDeltas()
         self._slowdown = Slowdown(profile)
+        self._slow_workers = SlowWorkers(profile)
         self._stretches: dict[str, float] = {}
         labels = pipeline.labels
         self._by_measured = labels is not None and labels.plan_by == "measured"
@@ -63,6 +66,7 @@ class Estimates:
         if news is not None:
             self._factors = self._factors.observe(news)
             self._slowdown = self._slowdown.observe(news)
+            self._slow_workers.observe(news)
 
     def count(self, event: Counted) -> None:
         """Update the demand with a count of the input topic."""
@@ -90,6 +94,10 @@ class Estimates:
         devices, unless the policy plans with it, and by how queries end."""
         pace = 1.0 if _goes_by_pace(policy) else self._slowdown.overall()
         return self._capacity.share / pace
+
+    def paces(self) -> dict[str, float]:
+        """Return, by slow worker, how many times as long as others of its kind it takes."""
+        return self._slow_workers.paces()
 
     @property
     def factors(self) -> tuple[Factor, ...]:

@@ -27,12 +27,26 @@ _BATCHES = "batches"
 
 
 @dataclass(frozen=True, slots=True)
-class _Ran:
-    """Batches of a kind of device, with decaying weights."""
+class Ran:
+    """Batches with decaying weights: the seconds that they were planned for, and those taken."""
 
     batches: float = 0.0
     planned_s: float = 0.0
     took_s: float = 0.0
+
+    def followed_by(self, new: "Ran", memory: float) -> "Ran":
+        """Return these and newer batches; about ``memory`` batches count."""
+        kept = max(0.0, 1.0 - new.batches / memory)
+        return Ran(
+            self.batches * kept + new.batches,
+            self.planned_s * kept + new.planned_s,
+            self.took_s * kept + new.took_s,
+        )
+
+    @property
+    def stretch(self) -> float:
+        """Seconds taken for a planned second."""
+        return self.took_s / self.planned_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,48 +54,17 @@ class Slowdown:
     """The batches seen so far; ``observe`` returns the next state."""
 
     profile: ProfileTable | None
-    _ran: Mapping[str, _Ran] = field(default_factory=dict)  # by kind of device
+    _ran: Mapping[str, Ran] = field(default_factory=dict)  # by kind of device
 
     def observe(self, news: News) -> "Slowdown":
         """Return the state after a worker's report."""
         # The counts of a worker's first report cover an unknown interval.
-        new = self._new(news) if news.seconds is not None else _Ran()
+        new = ran_since(news, self.profile) if news.seconds is not None else Ran()
         if new.batches <= 0:
             return self
         device = news.report.device
-        old = self._ran.get(device, _Ran())
-        kept = max(0.0, 1.0 - new.batches / MEMORY)
-        ran = _Ran(
-            old.batches * kept + new.batches,
-            old.planned_s * kept + new.planned_s,
-            old.took_s * kept + new.took_s,
-        )
+        ran = self._ran.get(device, Ran()).followed_by(new, MEMORY)
         return Slowdown(self.profile, {**self._ran, device: ran})
-
-    def _new(self, news: News) -> _Ran:
-        """Return a worker's batches since its previous report."""
-        batches = planned_s = took_s = 0.0
-        for name, count in news.report.counts.items():
-            what, variant = count_name(name)
-            more = news.since(name) if what == _BATCHES else 0.0
-            # The first batch of a variant includes loading.
-            if count > more > 0:
-                items = news.since(f"finished/{variant}")
-                each_s = self._planned_s(variant, news.report.device, items / more)
-                if each_s > 0:
-                    batches += more
-                    planned_s += more * each_s
-                    took_s += news.since(f"busy_s/{variant}")
-        return _Ran(batches, planned_s, took_s)
-
-    def _planned_s(self, variant: str, device: str, size: float) -> float:
-        if self.profile is None:
-            return 0.0
-        task, name = variant_id(variant)
-        try:
-            return self.profile.latency_s(task, name, device, max(1, round(size)), "mean")
-        except ProfileError:
-            return 0.0  # never profiled, so no plan relies on it
 
     def stretches(self) -> dict[str, float]:
         """Return, by kind of slower device, the seconds that a planned second takes."""
@@ -99,6 +82,33 @@ class Slowdown:
         if batches < FEWEST or took_s <= NOISE * planned_s:
             return 1.0
         return took_s / planned_s
+
+
+def ran_since(news: News, profile: ProfileTable | None) -> Ran:
+    """Return a worker's batches since its previous report."""
+    batches = planned_s = took_s = 0.0
+    for name, count in news.report.counts.items():
+        what, variant = count_name(name)
+        more = news.since(name) if what == _BATCHES else 0.0
+        # The first batch of a variant includes loading.
+        if count > more > 0:
+            items = news.since(f"finished/{variant}")
+            each_s = _planned_s(profile, variant, news.report.device, items / more)
+            if each_s > 0:
+                batches += more
+                planned_s += more * each_s
+                took_s += news.since(f"busy_s/{variant}")
+    return Ran(batches, planned_s, took_s)
+
+
+def _planned_s(profile: ProfileTable | None, variant: str, device: str, size: float) -> float:
+    if profile is None:
+        return 0.0
+    task, name = variant_id(variant)
+    try:
+        return profile.latency_s(task, name, device, max(1, round(size)), "mean")
+    except ProfileError:
+        return 0.0  # never profiled, so no plan relies on it
 
 
 def drifted(

@@ -35,6 +35,9 @@ INTERVAL = PlanReason(PlanCause.INTERVAL, "planned anew")
 STAGED = PlanReason(PlanCause.STAGED, "more workers may change")
 ROUTES = PlanReason(PlanCause.ROUTES, "routes for what arrives now")
 ADMISSION = PlanReason(PlanCause.ROUTES, "admission by the capacity that is seen")
+PACE = PlanReason(
+    PlanCause.ROUTES, "a worker takes longer than others of its kind, or no longer does"
+)
 HANDOVER = PlanReason(PlanCause.HANDOVER, "slots handed on")
 AT_ONCE = PlanReason(PlanCause.STAGED, "a quick plan, until the exact one is solved")
 SESSIONS = PlanReason(PlanCause.SESSIONS, "query plans of sessions")

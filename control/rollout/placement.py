@@ -14,7 +14,7 @@ class Member:
     ``loaded`` ("task/variant") is the variant that it reports on its device, ``serves`` the task
     that it serves now ("" while it loads its first variant of the task). A worker that is not
     ``usable`` was drained by a command or is leaving. ``quiet`` means drained: nothing left in its
-    slots.
+    slots. Its batches take ``pace`` times as long as those of others of its kind.
     """
 
     name: str
@@ -23,6 +23,7 @@ class Member:
     serves: str = ""
     usable: bool = True
     quiet: bool = False
+    pace: float = 1.0
 
 
 Posts = Mapping[str, Replicas]  # worker -> the variant it is to run

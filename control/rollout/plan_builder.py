@@ -61,11 +61,14 @@ def assemble(
     busy = _receivers(leases, crew)
     policy = policy_named(pipeline, base.settings.policy) or Policy(name="")
     devices = {name: member.device for name, member in crew.items()}
+    paces = {name: member.pace for name, member in crew.items()}
     rates = throughputs(busy, devices, profile, policy.rate)
+    if rates is not None:
+        rates = {name: rate / paces[name] for name, rate in rates.items()}
     traffic = TRAFFIC.of(policy)
     shares = routes(pipeline, busy, rates, traffic)
     if chosen(ROUTINGS, policy.routing) is not None and profile is not None and rates is not None:
-        ways = _Ways(pipeline, profile, policy, base.settings.slo_s, devices, rates)
+        ways = _Ways(pipeline, profile, policy, base.settings.slo_s, devices, rates, paces)
         with suppress(ProfileError):  # an unmeasured fan-out: routes by throughput
             shares = _tables(ways, busy, expected)
     variants = mix(busy, shares)
@@ -146,6 +149,7 @@ class _Ways:
     slo_s: float
     devices: Mapping[str, str]  # by worker
     rates: Mapping[str, float]  # by worker
+    paces: Mapping[str, float]  # by worker
 
     def receiver(self, lease: Lease) -> Receiver:
         """Return a worker as a receiver; raise ``ProfileError`` where it was not measured."""
@@ -157,7 +161,7 @@ class _Ways:
             slot=lease.open_slot,
             accuracy=self.profile.accuracy(lease.task, lease.variant),
             capacity_qps=self.rates[lease.worker],
-            latency_s=latency_s,
+            latency_s=latency_s * self.paces[lease.worker],
         )
 
 

@@ -1,12 +1,12 @@
 """The target allocation of a rollout, and the next step towards it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from msgspec import structs
 
 from control.problem.candidates import device_kinds
-from control.problem.plan_reasons import ADMISSION, ROUTES, STAGED, PlanReason
+from control.problem.plan_reasons import ADMISSION, PACE, ROUTES, STAGED, PlanReason
 from control.problem.problem import Allocation, Problem
 from control.rollout.hysteresis import worth_a_change
 from control.rollout.next_plan import PlanningContext, Target, next_plan, scales
@@ -14,18 +14,29 @@ from control.rollout.plan_builder import same
 from schemas.records import Plan, Settings
 
 STEP = 0.02  # of the capacity; a smaller change of what is admitted needs no plan of its own
+PACED = 1.15  # ratio of a worker's paces, either way, for which routes are made anew
 ROUTES_S = 2.0  # interval between updates of routes to demand
 
 
 class RolloutTarget:
     """The chosen allocation, and the reasons for a next step towards it."""
 
-    __slots__ = ("_moves", "_provisional", "_routes_s", "_share", "_since_s", "_staging", "_target")
+    __slots__ = (
+        "_moves",
+        "_paces",
+        "_provisional",
+        "_routes_s",
+        "_share",
+        "_since_s",
+        "_staging",
+        "_target",
+    )
 
     def __init__(self) -> None:
         self._target: Target | None = None
         self._provisional = False  # the target is a quick plan's
         self._share = 1.0  # of the capacity, in the newest plan
+        self._paces: Mapping[str, float] = {}  # of slow workers, as routes were made
         self._staging = False  # another step follows the last one
         self._moves: list[PlanReason] = []
         self._routes_s = 0.0
@@ -80,6 +91,12 @@ class RolloutTarget:
         if abs(share - self._share) >= STEP or (share == 1.0) != (self._share == 1.0):
             self._moves.append(ADMISSION)
 
+    def keeps_pace(self, paces: Mapping[str, float]) -> None:
+        """Ask for new routes where a worker has become slow, or is no longer."""
+        if _moved(self._paces, paces):
+            self._paces = paces
+            self._moves.append(PACE)
+
     def take(self, target: Target, now: float, *, provisional: bool = False) -> None:
         """Adopt a target whose first step has passed the checks."""
         before, self._target = self._target, target
@@ -110,3 +127,11 @@ class RolloutTarget:
         if before != self._share and context.in_force and plan.capacity_qps is not None:
             return plan
         return None if context.in_force and same(plan, context.in_force) else plan
+
+
+def _moved(before: Mapping[str, float], now: Mapping[str, float]) -> bool:
+    """Return whether a worker's pace differs much from the one that routes were made by."""
+    return any(
+        not 1 / PACED <= now.get(name, 1.0) / before.get(name, 1.0) <= PACED
+        for name in {*before, *now}
+    )

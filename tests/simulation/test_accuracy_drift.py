@@ -26,6 +26,8 @@ from schemas.effects import LABELS, RESULTS, Effect, Event, Send
 from schemas.enumerations import PlanCause
 from schemas.records import ANSWERED, Answer, Label, MeasuredAccuracy, Plan
 
+pytestmark = pytest.mark.thorough
+
 SECONDS, HALF_S, LABEL_S = 36.0, 12.0, 1.0
 RATE_QPS = 150.0  # one large variant serves 177 in batches of eight, a small one twice that
 

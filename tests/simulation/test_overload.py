@@ -84,7 +84,9 @@ def goodput(tmp_path: Path, policy: str, rate_qps: float) -> float:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("policy", "capacity_qps"), [("static", 51.0), ("loki", 95.0)])
+@pytest.mark.parametrize(
+    ("policy", "capacity_qps"), [("static", 51.0), ("loki", 95.0), ("proteus", 95.0)]
+)
 def test_goodput_lasts_beyond_the_capacity_of_a_profile_that_is_too_fast(
     tmp_path: Path, policy: str, capacity_qps: float
 ) -> None:

@@ -15,6 +15,8 @@ from operators.outcomes import outcome_of
 from schemas.effects import RESULTS, SHADOWS, Effect, Event, Send
 from schemas.records import ANSWERED, Answer, Origin, Work
 
+pytestmark = pytest.mark.thorough
+
 SECONDS = 8.0
 SERVED_QPS = 888.0  # batches of eight in 22.5 ms on two workers, in 45 ms on the third
 REPLICAS = {"read/small": 2, "read/large": 1}
