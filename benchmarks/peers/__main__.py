@@ -11,6 +11,7 @@ that a long measurement can be made in pieces; the page is written of all of the
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from benchmarks.peers.measure import Plan, Row, measure
 from benchmarks.peers.page import page
 from benchmarks.peers.systems import SYSTEMS, lines_of
 from benchmarks.peers.workloads import WORKLOADS
+from benchmarks.rig import ROOT
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -44,10 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _measured(asked: argparse.Namespace, rounds: range) -> Iterator[Row]:
+    git = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
     with tempfile.TemporaryDirectory() as logs:
         for workload in [WORKLOADS[name]() for name in asked.workloads]:
             for number in rounds:
-                plan = Plan(round=number, seconds=asked.seconds, protocols=asked.protocols)
+                plan = Plan(
+                    commit=commit, round=number, seconds=asked.seconds, protocols=asked.protocols
+                )
                 # Each round begins with another system.
                 turn = number % len(asked.systems)
                 for name in (*asked.systems[turn:], *asked.systems[:turn]):

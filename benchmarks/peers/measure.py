@@ -44,6 +44,7 @@ class Row:
     served query.
     """
 
+    commit: str
     workload: str
     system: str
     protocol: str
@@ -60,8 +61,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How long to measure, and with which seed."""
+    """How long to measure, and with which seed; ``commit`` is noted in the rows."""
 
+    commit: str
     round: int
     seconds: float
     protocols: Sequence[str]  # empty: all
@@ -87,8 +89,8 @@ async def _measure_protocol(
     def add(load: str, offered: float | None, seen: "Seen") -> Row:
         rows.append(
             Row(
-                workload=workload.name, system=name, protocol=protocol, round=plan.round,
-                load=load, offered_per_s=offered, **figures(seen),
+                commit=plan.commit, workload=workload.name, system=name, protocol=protocol,
+                round=plan.round, load=load, offered_per_s=offered, **figures(seen),
             )
         )  # fmt: skip
         return rows[-1]

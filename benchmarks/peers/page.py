@@ -1,7 +1,6 @@
 """Write docs/results/peers.md from the rows of all rounds."""
 
 import statistics
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,10 +18,10 @@ WITHIN = 1.5  # of the best: p50 at low load
 HEAD = """\
 # Beside Ray Serve and MLServer
 
-Made by `python -m benchmarks.peers --record FILE --page docs/results/peers.md` at commit {commit}
-on {date}, on {machine}; clients, systems and broker share these cores. Figures are medians over
-{rounds}, in brackets the least and the largest. The systems ran one after the other, each round
-began with another one.
+Made by `python -m benchmarks.peers --record FILE --page docs/results/peers.md` of rows
+measured at {commit}, on {date}, on {machine}; clients, systems and broker share these cores.
+Figures are medians over {rounds}, in brackets the least and the largest. The systems ran one after
+the other, each round began with another one.
 
 **What runs.** Two stages: `noop` passes 500 bytes on; `postcode` finds the digits of an envelope
 by connected components and reads them with an ONNX network, the models of `examples/postcode`.
@@ -71,7 +70,8 @@ def page(rows: Sequence[Row], lines: Lines) -> str:
         return "nothing is measured\n"
     rounds = max(row.round for row in rows)
     text = HEAD.format(
-        commit=_commit(), date=datetime.now(UTC).date(), machine=machine(),
+        commit=" and ".join(dict.fromkeys(row.commit for row in rows)),
+        date=datetime.now(UTC).date(), machine=machine(),
         rounds=f"{rounds} rounds" if rounds > 1 else "1 round",
         ray=_version("ray", "ray"), mlserver=_version("mlserver", "mlserver"),
     )  # fmt: skip
@@ -86,11 +86,6 @@ def page(rows: Sequence[Row], lines: Lines) -> str:
         ]
     parts.append(NOTES.read_text())
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
-
-
-def _commit() -> str:
-    git = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _version(file: str, package: str) -> str:

@@ -140,9 +140,10 @@ def test_cpu_is_that_of_processes_old_and_new() -> None:
 
 def a_row(system: str, protocol: str = "HTTP", round: int = 1, **more: Any) -> Row:
     row: dict[str, Any] = {
-        "workload": "noop", "system": system, "protocol": protocol, "round": round,
-        "load": CAPACITY, "offered_per_s": None, "served_per_s": 100.0, "p50_ms": 5.0,
-        "p99_ms": None, "cpu_ms": 2.0, "client_cpu_ms": 0.1, "endings": {SERVED: 100},
+        "commit": "0123abc", "workload": "noop", "system": system, "protocol": protocol,
+        "round": round, "load": CAPACITY, "offered_per_s": None, "served_per_s": 100.0,
+        "p50_ms": 5.0, "p99_ms": None, "cpu_ms": 2.0, "client_cpu_ms": 0.1,
+        "endings": {SERVED: 100},
     }  # fmt: skip
     return Row(**(row | more))
 
