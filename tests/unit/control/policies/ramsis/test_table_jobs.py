@@ -301,3 +301,18 @@ def test_loads_are_halved_until_queries_go_one_by_one() -> None:
     assert made.complete
     assert max(table.run for table in made.tables) > 1
     assert made.tables[0].run == 1
+
+
+def test_drain_and_static_do_not_wait_for_a_solve_or_for_tables() -> None:
+    world = started()
+    world.solving = False
+    world.run(12.0)
+    assert world.solves
+    drained = world.command("drain", target=WORKERS[0])
+    assert drained is not None
+    assert drained.ok, drained.message
+    assert all(x.open_slot < 0 for x in world.plan.leases if x.worker == WORKERS[0])
+    fixed = world.command("apply-policy", policy="static")
+    assert fixed is not None
+    assert fixed.ok
+    assert world.plan.settings.policy == "static"
