@@ -1,0 +1,39 @@
+"""A collector of OpenTelemetry, built from the Go module proxy, which takes minutes once."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.interop.environments import FOLDER
+
+# The newest release found of which a public proxy had every module.
+BUILDER = "go.opentelemetry.io/collector/cmd/builder@v0.120.0"
+# A collector that takes OTLP over HTTP and writes what it took into a file.
+COLLECTOR = """\
+dist: {{name: collector, output_path: {folder}}}
+receivers: [{{gomod: go.opentelemetry.io/collector/receiver/otlpreceiver v0.120.0}}]
+exporters:
+  - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter v0.120.0
+"""
+
+
+def collector() -> Path:
+    """Return a collector of OpenTelemetry."""
+    folder = FOLDER / "collector"
+    program = folder / "collector"
+    if not program.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        config = folder / "builder.yaml"
+        config.write_text(COLLECTOR.format(folder=folder))
+        _go(folder, "run", BUILDER, "--config", str(config))
+    return program
+
+
+def _go(folder: Path, *arguments: str) -> None:
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("needs go, which builds the program")
+    done = subprocess.run([go, *arguments], capture_output=True, text=True, cwd=folder, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
