@@ -97,7 +97,8 @@ def _send(
     types: list[str],
     running: list[tuple[float, int, Work, int]],
 ) -> None:
-    for work, slot in dispatcher.decide(now)[0]:
+    for waiting, slot in dispatcher.decide(now)[0]:
+        work = waiting.work
         seconds = SECONDS_PER_ITEM[types[slot]] * work.size
         heappush(running, (now + seconds, work.origin.offset, work, slot))
 

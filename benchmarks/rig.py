@@ -27,7 +27,7 @@ from headrace.client.formats import read_answer
 from headrace.client.topic_clients import decoded, new_id
 from headrace.cluster.supervisor import last_word
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.config.topology import Role, roles
+from headrace.config.topology import Role, file_roles
 from headrace.processes import end_session, environment
 from operators.outcomes import outcome_of
 from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER
@@ -125,8 +125,7 @@ class Rig:
             lines = [f"{name}={value}\n" for name, value in self.properties.items()]
             written.write_text("".join(lines))
             self.variables[KAFKA_CONFIG] = str(written)
-        scored = self.file.pipeline.labels is not None
-        self.roles = {role.name: role for role in roles(self.file.cluster, scored=scored)}
+        self.roles = {role.name: role for role in file_roles(self.file)}
         ensure_topics(self.kafka, topics(self.file.pipeline))
         # Outages are deliberate: the client library logs them to a file only.
         self._library = logging.FileHandler(self.log("rig"))

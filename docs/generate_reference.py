@@ -19,13 +19,11 @@ from control.policies.spec import PolicySpec
 from headrace.cli.main import headrace
 from headrace.config.json_schema import json_schema
 from operators.drop_reasons import CLASSES
-from schemas.effects import work_topic
 from schemas.pipeline import Labels, Pipeline, Policy, Task, Variant
 from streams.kafka.acl_rights import READ, ROLES, WRITE, rights
 from streams.observers.metric_table import METRICS, PREFIX
 from streams.topics import (
     DAY_MS,
-    EVERY_TASK,
     HOUR_MS,
     MINUTE_MS,
     SHARED,
@@ -111,8 +109,13 @@ def fields_of(record: str) -> str:
 
 _UNITS = ((DAY_MS, "day"), (HOUR_MS, "h"), (MINUTE_MS, "min"))
 _ROOT, _CHILD = (
-    Task(name=name, variants=(Variant(task=name, name="v", operator="m:C"),), children=children)
-    for name, children in (("first", ("second",)), ("second", ()))
+    Task(
+        name=name,
+        variants=(Variant(task=name, name="v", operator="m:C"),),
+        children=children,
+        dispatch=dispatch,
+    )
+    for name, children, dispatch in (("first", ("second",), ""), ("second", (), "kairos"))
 )
 _PIPELINE = Pipeline(
     name="p",
@@ -152,7 +155,7 @@ def _duration(milliseconds: int) -> str:
 
 def _who(logical: str, operation: str) -> list[str]:
     tasks = (_ROOT.name, _CHILD.name)
-    names = [work_topic(t) for t in tasks] if logical == EVERY_TASK else [logical]
+    names = [logical.replace("<task>", task) for task in tasks]
     wanted = {physical(_PIPELINE.name, name) for name in names}
     return [
         role

@@ -22,7 +22,8 @@ class DispatchProfile:
     """The devices' profile: mean and 95th percentile latency by type and size, in seconds.
 
     ``largest`` is the largest profiled size, ``base`` the base type ("": the type that is fastest
-    at the largest size), ``sizes`` the expected sizes, None if unknown.
+    at the largest size), ``sizes`` the expected sizes, None if unknown. ``by_variant``: devices
+    of a type run variants of unlike speed, and ``types`` are pairs of both (``kind_of``).
     """
 
     mean_s: Seconds
@@ -31,6 +32,11 @@ class DispatchProfile:
     largest: int = 1
     base: str = ""
     sizes: SizeDistribution | None = None
+    by_variant: bool = False
+
+    def kind_of(self, type_: str, variant: str) -> str:
+        """Return the entry of ``types`` of a device that runs a variant."""
+        return device_kind(type_, variant) if self.by_variant else type_
 
     def bounded(self, size: int) -> int:
         """Return a query's size within what is profiled."""
@@ -84,12 +90,18 @@ class Predictions:
         return known[1], known[2]
 
 
+def device_kind(type_: str, variant: str) -> str:
+    """Return the name of a device type that runs a variant."""
+    return f"{type_} with {variant}"
+
+
 def dispatch_profile(
     types: tuple[str, ...],
     seconds: Callable[[str, int, str], float],
     largest: int,
     base: str = "",
     sizes: SizeDistribution | None = None,
+    by_variant: bool = False,
 ) -> DispatchProfile:
     """Return a ``DispatchProfile`` over ``seconds(type, size, quantile)``, with a cache."""
     known: dict[tuple[str, int, str], float] = {}
@@ -104,5 +116,6 @@ def dispatch_profile(
         return looked_up
 
     return DispatchProfile(
-        mean_s=of("mean"), worst_s=of("p95"), types=types, largest=largest, base=base, sizes=sizes
-    )
+        mean_s=of("mean"), worst_s=of("p95"), types=types, largest=largest, base=base, sizes=sizes,
+        by_variant=by_variant,
+    )  # fmt: skip

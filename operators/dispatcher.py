@@ -1,12 +1,13 @@
 """The dispatcher: hold queries in a central queue and send each to a free device.
 
-The dispatcher is a component of ingress: ingress is the only sender to the root task, and its input
-offsets persist the queue (an unsent query is uncommitted and read again after a restart). The rule
+The root task's dispatcher is a component of ingress: ingress is the only sender to the root task,
+and its input offsets persist the queue (an unsent query is uncommitted and read again after a
+restart). That of an inner task is a component of a node of its own (task_dispatcher.py). The rule
 (control/policies/kairos/dispatch_rules.py) runs once per drain of arrivals. A device that is
 predicted to be free within the lead gets its next query ahead, at most one, so that it does not
 idle for the two hops between its completion and the next query.
 
-Several ingress processes divide the devices of each type among themselves.
+Several dispatchers of a task divide the devices of each type among themselves.
 """
 
 from collections import deque
@@ -39,8 +40,9 @@ from control.policies.kairos.matching import MatchingWeights, Vector, device_cos
 from control.policies.kairos.query_sizes import SizeDistribution, observed
 from control.problem.lazy_references import load
 from operators.dispatch_profile import DispatchProfile, Predictions
-from schemas.pipeline import Pipeline, Policy
-from schemas.records import ANSWERED, Completion, Lease, Plan, Work
+from schemas.pipeline import Pipeline, Policy, Task
+from schemas.records import ANSWERED, Completion, Lease, Origin, Plan, Work
+from schemas.variant_id import variant_id
 
 AHEAD = 2  # queries at a device at most: the one that runs and one ahead
 
@@ -75,12 +77,6 @@ SERVE = "serve"
 SKIPS_LATE = ("kairos",)  # policies that withhold a query from a device on which it would be late
 
 
-Pick = tuple[Work, int]  # a query and its slot
-
-
-Dropped = tuple[Work, float]  # a query and the seconds by which the best device would be late
-
-
 _FOREVER = float("inf")
 
 
@@ -95,25 +91,35 @@ class Part:
 ALONE = Part()
 
 
-class _Waiting:
+class Waiting:
     """A queued query, not yet sent."""
 
-    __slots__ = ("give_up_s", "held", "latency_s", "work", "worst_s")
+    __slots__ = ("give_up_s", "held", "latency_s", "place", "work", "worst_s")
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Work, place: int) -> None:
         self.work = work
+        self.place = place  # the offset of its record on the topic that it was read from
         self.held = -1  # the device that a rule chose ahead of time
         self.latency_s: tuple[float, ...] = ()  # by type
         self.worst_s: tuple[float, ...] = ()
         self.give_up_s = _FOREVER  # the latest start at which a device meets the deadline
 
 
+Pick = tuple[Waiting, int]  # a query and its slot
+
+
+Dropped = tuple[Waiting, float]  # a query and the seconds by which the best device would be late
+
+
 class _Sent:
     """A query in flight at a device."""
 
-    __slots__ = ("ahead", "deadline_s", "predicted_s", "sent_s")
+    __slots__ = ("ahead", "deadline_s", "origin", "predicted_s", "sent_s")
 
-    def __init__(self, predicted_s: float, sent_s: float, deadline_s: float, ahead: bool) -> None:
+    def __init__(
+        self, origin: Origin, predicted_s: float, sent_s: float, deadline_s: float, ahead: bool
+    ) -> None:
+        self.origin = origin
         self.predicted_s = predicted_s
         self.sent_s = sent_s
         self.deadline_s = deadline_s
@@ -130,12 +136,22 @@ class _Device:
         self.slot = lease.open_slot
         self.slots = lease.slots
         self.kind = kind  # index of its type among the profile's types
-        self.sent: dict[tuple[int, int], _Sent] = {}  # by origin, in order of sending
+        self.sent: list[_Sent] = []  # in order of sending
         self.free_s = 0.0  # predicted time at which all of them are finished
+
+    def ended(self, origin: Origin) -> _Sent | None:
+        """Return the first query in flight of an origin, which has ended; None if there is none."""
+        for at, each in enumerate(self.sent):
+            if each.origin == origin:
+                return self.sent.pop(at)
+        return None
 
 
 class Dispatcher:
-    """Central queue of a pipeline's queries.
+    """Central queue of a task's queries.
+
+    Without ``task`` it is the root task's, and active under policies that dispatch. A dispatcher of
+    an inner task is always active, under the policy that its task names.
 
     Invariant: a device has at most ``AHEAD`` queries of this dispatcher in flight, plus those
     adopted from a lost device.
@@ -147,8 +163,10 @@ class Dispatcher:
         profile: DispatchProfile,
         part: Part = ALONE,
         round_trip_s: float = 0.0,
+        task: Task | None = None,
     ) -> None:
         self._pipeline = pipeline
+        self._task = task or pipeline.root
         self._profile = profile
         self._part = part
         self._policy: Policy | None = None
@@ -156,7 +174,7 @@ class Dispatcher:
         self._options = DispatchOptions(MatchingWeights(pipeline.slo_s))
         self._serves_late = False
         self._asked_lead_s: float | None = None
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[Waiting] = []
         self._devices: list[_Device] = []
         self._by_slot: dict[int, _Device] = {}
         self._table: DeviceTable | None = None
@@ -190,7 +208,7 @@ class Dispatcher:
 
     def change(self, plan: Plan, now: float) -> list[Work]:
         """Follow a plan; return the queued queries if the plan no longer dispatches."""
-        policy = policy_named(self._pipeline, plan.settings.policy)
+        policy = policy_named(self._pipeline, self._task.dispatch or plan.settings.policy)
         rule = spec_of(policy.kind).dispatch if policy is not None else ""
         if policy is None or not rule:
             self._policy = None
@@ -219,16 +237,17 @@ class Dispatcher:
         by_type: dict[str, int] = {}
         devices: list[_Device] = []
         for lease in plan.leases:
-            if lease.task != self._pipeline.root.name or lease.open_slot < 0:
+            if lease.task != self._task.name or lease.open_slot < 0:
                 continue
-            count = by_type[lease.type] = by_type.get(lease.type, -1) + 1
-            if count % self._part.of == self._part.index and lease.type in self._profile.types:
-                devices.append(_Device(lease, self._profile.types.index(lease.type)))
+            kind = self._profile.kind_of(lease.type, lease.variant)
+            count = by_type[kind] = by_type.get(kind, -1) + 1
+            if count % self._part.of == self._part.index and kind in self._profile.types:
+                devices.append(_Device(lease, self._profile.types.index(kind)))
         for device in devices:
             for slot in device.slots:
                 before = sent.get(slot)
                 if before is not None:
-                    device.sent.update(before.sent)
+                    device.sent += [each for each in before.sent if each not in device.sent]
                     device.free_s = max(device.free_s, before.free_s)
         self._devices = devices
         self._by_slot = {slot: device for device in devices for slot in device.slots}
@@ -283,10 +302,10 @@ class Dispatcher:
 
     # ------------------------------------------------------------------ queries
 
-    def add(self, work: Work) -> None:
-        """Queue a query."""
+    def add(self, work: Work, place: int = -1) -> None:
+        """Queue a query, read from a record at offset ``place``."""
         self._sizes.append(self._profile.bounded(work.size))
-        waiting = _Waiting(work)
+        waiting = Waiting(work, place)
         self._predict(waiting)
         self._waiting.append(waiting)
 
@@ -306,15 +325,13 @@ class Dispatcher:
         """
         ran = completion.outcome == ANSWERED
         policy = self._policy
-        if ran and completion.type in self._profile.types and (policy is None or LEARN.of(policy)):
-            self._learned.observe(
-                completion.type, completion.size, completion.run_s, completion.worker
-            )
+        kind = self._profile.kind_of(completion.type, variant_id(completion.setting).variant)
+        if ran and kind in self._profile.types and (policy is None or LEARN.of(policy)):
+            self._learned.observe(kind, completion.size, completion.run_s, completion.worker)
         device = self._by_slot.get(completion.slot)
         if device is None:
             return
-        key = (completion.origin.partition, completion.origin.offset)
-        sent = device.sent.pop(key, None)
+        sent = device.ended(completion.origin)
         if sent is None:
             return
         if ran and not sent.ahead:
@@ -322,7 +339,7 @@ class Dispatcher:
             self._round_trip_s += FOLLOWS * (trip_s - self._round_trip_s)
         # The next query began when this one ended, a hop ago.
         begun_s = now - self._round_trip_s / 2
-        device.free_s = begun_s + sum([each.predicted_s for each in device.sent.values()])
+        device.free_s = begun_s + sum([each.predicted_s for each in device.sent])
         at = self._devices.index(device)
         self._factors[at] = self._learned.factor(device.worker)
 
@@ -345,7 +362,7 @@ class Dispatcher:
                 continue
             taken.add(i)
             self._send(waiting, device, now)
-            picks.append((waiting.work, device.slot))
+            picks.append((waiting, device.slot))
         for i, held in enumerate(round_.held):
             self._waiting[i].held = held
         if taken:
@@ -404,28 +421,22 @@ class Dispatcher:
 
     def _overdue(self, device: _Device, now: float) -> bool:
         """Return whether the device exceeds its prediction so far that it may be lost."""
-        first = next(iter(device.sent.values()))
+        first = device.sent[0]
         return now > device.free_s + (OVERDUE - 1) * first.predicted_s
 
     def _forget_lost(self, device: _Device, now: float) -> None:
         """Forget a device's queries whose deadline and grace have passed."""
         grace_s = self._pipeline.grace_s
-        if now <= next(iter(device.sent.values())).deadline_s + grace_s:
-            return
-        for key, sent in list(device.sent.items()):
-            if now > sent.deadline_s + grace_s:
-                del device.sent[key]
+        device.sent = [each for each in device.sent if now <= each.deadline_s + grace_s]
 
-    def _send(self, waiting: _Waiting, device: _Device, now: float) -> None:
+    def _send(self, waiting: Waiting, device: _Device, now: float) -> None:
         predicted_s = waiting.latency_s[device.kind] * self._learned.factor(device.worker)
         origin, ahead = waiting.work.origin, bool(device.sent)
         begins_s = device.free_s if ahead else now + self._round_trip_s / 2
         device.free_s = max(begins_s, now) + predicted_s
-        device.sent[origin.partition, origin.offset] = _Sent(
-            predicted_s, now, waiting.work.deadline_s, ahead
-        )
+        device.sent.append(_Sent(origin, predicted_s, now, waiting.work.deadline_s, ahead))
 
-    def _misses(self, waiting: _Waiting, device: _Device, remaining_s: float, now: float) -> bool:
+    def _misses(self, waiting: Waiting, device: _Device, remaining_s: float, now: float) -> bool:
         policy = self._policy
         assert policy is not None
         if self._serves_late or policy.kind not in SKIPS_LATE:
@@ -437,12 +448,12 @@ class Dispatcher:
         assert self._policy is not None
         if self._serves_late:
             return []
-        late = [(w.work, now - w.give_up_s) for w in self._waiting if w.give_up_s < now]
+        late = [(w, now - w.give_up_s) for w in self._waiting if w.give_up_s < now]
         if late:
             self._waiting = [w for w in self._waiting if w.give_up_s >= now]
         return late
 
-    def _predict(self, waiting: _Waiting) -> None:
+    def _predict(self, waiting: Waiting) -> None:
         """Predict a query's latency on every type, and its latest start on the plan's types."""
         waiting.latency_s, waiting.worst_s = self._predictions.of(waiting.work.size)
         if self._kinds:

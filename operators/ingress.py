@@ -380,11 +380,11 @@ class Ingress:
     def _dispatch(self, dispatcher: Dispatcher, now: float) -> list[Effect]:
         self._decide_s = float("inf")
         picks, dropped = dispatcher.decide(now)
-        effects: list[Effect] = [Send(self._topic, work, slot) for work, slot in picks]
-        effects += [self._given_up(work, short_s) for work, short_s in dropped]
+        effects: list[Effect] = [Send(self._topic, each.work, slot) for each, slot in picks]
+        effects += [self._given_up(each.work, short_s) for each, short_s in dropped]
         # Their offsets can be committed with the next notices.
-        for work, _ in (*picks, *dropped):
-            self._pending.setdefault(work.origin.partition, [])
+        for each, _ in (*picks, *dropped):
+            self._pending.setdefault(each.work.origin.partition, [])
         next_s = dispatcher.next_s(now)
         if next_s < float("inf"):
             self._decide_s = next_s

@@ -40,6 +40,12 @@ def work_topic(task: str) -> str:
     return f"work.{task}"
 
 
+@cache
+def waiting_topic(task: str) -> str:
+    """Return the topic of the items that wait at a task's dispatcher."""
+    return f"waiting.{task}"
+
+
 class Arrived(Struct, frozen=True, gc=False):
     """A record arrived on a topic that the node reads. ``at_s`` is the broker's time stamp."""
 
@@ -240,5 +246,5 @@ __all__ = [
     "QUERIES", "REPORTS", "RESULTS", "SESSIONS", "Arrived", "Assign", "ControlEffect", "Count",
     "Counted", "Done", "Effect", "Event", "Failed", "Forget", "Heartbeat", "Heartbeats", "Infer",
     "Inferred", "Load", "Loaded", "Node", "Observer", "OperatorEffect", "Origin", "Reject", "Send",
-    "Solve", "Solved", "Unload", "Wake", "Woke", "work_topic",
+    "Solve", "Solved", "Unload", "Wake", "Woke", "waiting_topic", "work_topic",
 ]  # fmt: skip

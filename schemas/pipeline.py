@@ -42,7 +42,9 @@ class Task:
     ``share`` bounds the share of the queries that go to the task, where branches are untied and
     accuracy is scaled. ``weight`` is that of a leaf task in the accuracy of an answer.
     ``selection`` names the tables by which its workers choose a variant per batch; "": they run the
-    plan's variant. ``least`` and ``most`` bound its replicas under every policy.
+    plan's variant. ``least`` and ``most`` bound its replicas under every policy. ``dispatch`` names
+    the policy by which a dispatcher sends the items of an inner task to its workers, one by one;
+    "": senders spread them by the plan's shares.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Task:
     selection: str = ""
     least: int = 1
     most: int | None = None  # None: as many as slots
+    dispatch: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +164,7 @@ class Pipeline:
     compute_share: float = 0.5  # of the SLO without hops; the rest is for queues
     branches: str = "tied"  # every query visits all of them; "untied": one of them
     ingress: int = 1  # processes that share the input topic
+    dispatchers: int = 1  # processes that share the items of each task with a dispatcher
     size: QuerySize | None = None  # None: every query has size 1
     labels: Labels | None = None  # None: answers are not scored
     sessions: bool = False  # query plans of sessions are searched: there are tiers
@@ -169,6 +173,16 @@ class Pipeline:
     def root(self) -> Task:
         """The task by which every query enters."""
         return self.tasks[0]
+
+    @property
+    def dispatched(self) -> tuple[Task, ...]:
+        """The inner tasks with a dispatcher."""
+        return tuple(task for task in self.tasks if task.dispatch)
+
+    @property
+    def completion_slots(self) -> int:
+        """The partitions of the completions topic: one for each dispatcher."""
+        return self.ingress + self.dispatchers * len(self.dispatched)
 
     @property
     def longest_deadline_s(self) -> float:

@@ -26,6 +26,7 @@ from schemas.effects import (
     RESULTS,
     SESSIONS,
     SHADOWS,
+    waiting_topic,
     work_topic,
 )
 from schemas.pipeline import Pipeline, Task
@@ -101,6 +102,7 @@ class TopicRule:
 
 
 EVERY_TASK = work_topic("<task>")
+DISPATCHED = waiting_topic("<task>")
 
 # In order of creation. Work is retained for minutes only: an outage must not replay dead queries.
 # Results and dead letters are read by people and other systems, so they are retained longer.
@@ -112,7 +114,8 @@ TABLE = (
     TopicRule(logical=COMMAND_RESULTS, partitions=1, kept_ms=DAY_MS, compacted=True),
     TopicRule(logical=QUERIES, partitions=4, kept_ms=HOUR_MS),
     TopicRule(logical=EVERY_TASK, partitions="slots", kept_ms=10 * MINUTE_MS),
-    TopicRule(logical=COMPLETIONS, partitions="ingress", kept_ms=10 * MINUTE_MS),
+    TopicRule(logical=DISPATCHED, partitions="dispatchers", kept_ms=10 * MINUTE_MS),
+    TopicRule(logical=COMPLETIONS, partitions="completion_slots", kept_ms=10 * MINUTE_MS),
     TopicRule(
         logical=OUTPUTS, partitions="egress_partitions", kept_ms=HOUR_MS, stamps=Stamps.BROKER
     ),
@@ -186,6 +189,11 @@ def _topics(rule: TopicRule, pipeline: Pipeline) -> Iterator[Topic]:
         for task in pipeline.tasks:
             name = physical(pipeline.name, work_topic(task.name))
             yield Topic(name, _partitions(rule, task), rule.settings)
+        return
+    if rule.logical == DISPATCHED:
+        for task in pipeline.dispatched:
+            name = physical(pipeline.name, waiting_topic(task.name))
+            yield Topic(name, _partitions(rule, pipeline), rule.settings)
         return
     name = physical(pipeline.name, rule.logical)
     yield Topic(name, _partitions(rule, pipeline), rule.settings)

@@ -77,7 +77,7 @@ def assemble(
     unserved = [name for name in pipeline.task_names if name not in variants]
     return structs.replace(
         base,
-        leases=_typed(leases, devices, policy),
+        leases=_typed(leases, devices, policy, pipeline),
         routes=shares,
         capacity_qps=_admitted(base, pipeline, policy, capacity),
         expected_accuracy=_accuracy(pipeline, profile, busy, shares, variants),
@@ -94,12 +94,19 @@ def throttled(plan: Plan, share: float) -> Plan:
 
 
 def _typed(
-    leases: Sequence[Lease], devices: Mapping[str, str], policy: Policy
+    leases: Sequence[Lease], devices: Mapping[str, str], policy: Policy, pipeline: Pipeline
 ) -> tuple[Lease, ...]:
-    """Return leases with the type of each worker's device, where ingress dispatches by it."""
-    if not _dispatches(policy):
-        return tuple([structs.replace(lease, type="") if lease.type else lease for lease in leases])
-    return tuple([structs.replace(x, type=devices.get(x.worker, x.type)) for x in leases])
+    """Return leases with the type of each worker's device, where a dispatcher sends by it."""
+    tasks = {task.name for task in pipeline.dispatched}
+    if _dispatches(policy):
+        tasks.add(pipeline.root.name)
+    types = [devices.get(x.worker, x.type) if x.task in tasks else "" for x in leases]
+    return tuple(
+        [
+            lease if lease.type == type_ else structs.replace(lease, type=type_)
+            for lease, type_ in zip(leases, types, strict=True)
+        ]
+    )
 
 
 def _dispatches(policy: Policy) -> bool:

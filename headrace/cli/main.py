@@ -23,7 +23,7 @@ from headrace.cli.gateway import gateway
 from headrace.cli.observe import explain, logs, report, status, traces
 from headrace.cli.plan import capacity, plan
 from headrace.cli.profile import profile
-from headrace.cli.roles import control, egress, ingress, profiler, scorer, worker
+from headrace.cli.roles import control, dispatcher, egress, ingress, profiler, scorer, worker
 from headrace.cli.run import doctor, down, kubernetes, up, validate
 from headrace.cli.send import load, send
 from headrace.cli.session import session
@@ -43,7 +43,9 @@ SECTIONS = {
     "Use": ("send", "load", "session", "gateway"),
     "Look": ("status", "dashboard", "logs", "explain", "report", "traces", "dead-letters"),
     "Steer": ("policy", "drain", "restore", "pause", "resume", "replan", "reload", "command"),
-    "Roles, one process each": ("control", "ingress", "worker", "egress", "scorer", "profiler"),
+    "Roles, one process each": (
+        "control", "ingress", "dispatcher", "worker", "egress", "scorer", "profiler",
+    ),
 }  # fmt: skip
 
 
@@ -78,7 +80,8 @@ class Grouped(click.Group):
 
 COMMANDS = (
     acls, broker, calibrate, capacity, command, compare, completion, control, dashboard,
-    dead_letters, demo, doctor, down, drain, egress, explain, fidelity, gateway, ingress, init,
+    dead_letters, demo, dispatcher, doctor, down, drain, egress, explain, fidelity, gateway,
+    ingress, init,
     kubernetes, load, logs, pause, plan, policy, profile, profiler, reload, replan, report,
     resolve, restore, resume, schedule, schema, scorer, search, send, session, simulate, status,
     traces, up, validate, worker,

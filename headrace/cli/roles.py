@@ -69,6 +69,26 @@ def ingress(file: Path, bootstrap: str | None, share: "Share", logs: LogOptions)
 @click.command()
 @pipeline_argument
 @bootstrap_option
+@click.option("--task", required=True, help="The task whose items it dispatches.")
+@share_option
+@role_options
+def dispatcher(
+    file: Path, bootstrap: str | None, task: str, share: "Share", logs: LogOptions
+) -> None:
+    """Run a dispatcher: hold items of a task until a worker is free.
+
+    \b
+    Example:
+      headrace dispatcher pipeline.yaml --task read --share 0/2
+    """
+    from headrace.roles.wiring import run_dispatcher
+
+    run_dispatcher(read_deployed(file), _kafka(bootstrap), task, share, logs)
+
+
+@click.command()
+@pipeline_argument
+@bootstrap_option
 @share_option
 @role_options
 def egress(file: Path, bootstrap: str | None, share: "Share", logs: LogOptions) -> None:

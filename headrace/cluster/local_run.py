@@ -18,7 +18,7 @@ from headrace.cluster.run_state import RunState, clear_state, neighbours, read_s
 from headrace.cluster.supervisor import Supervisor
 from headrace.config.cluster import SUPERVISOR
 from headrace.config.pipeline_file import PipelineFile
-from headrace.config.topology import roles
+from headrace.config.topology import file_roles
 from headrace.errors import Interrupted, Unsuccessful
 from headrace.machine import cores
 from headrace.processes import Process, end_session
@@ -112,7 +112,7 @@ class LocalRun:
         self._kafka = kafka
         self._rental: DeviceRental | None = None
         self.page = page_address(file.cluster.dashboard_port)
-        every = roles(file.cluster, scored=file.pipeline.labels is not None)
+        every = file_roles(file)
         self.roles = with_address(every, self.page, directory)
         self.supervisor = Supervisor(file.path, kafka.bootstrap, directory, said)
         self._state = RunState(

@@ -203,7 +203,7 @@ class Supervisor:
         until = self.clock() + drain_s
         while self.clock() < until and self._serving() and not drained():
             time.sleep(0.1)
-        for kind in ("control", "worker", "egress", "scorer", "dashboard"):
+        for kind in ("control", "dispatcher", "worker", "egress", "scorer", "dashboard"):
             self.stop_all(kind)
 
     def _serving(self) -> bool:

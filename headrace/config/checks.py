@@ -17,6 +17,7 @@ from headrace.config.device_checks import (
     check_types,
 )
 from headrace.config.policy_checks import (
+    check_dispatch,
     check_policies,
     check_replicas,
     check_traffic,
@@ -35,6 +36,7 @@ def check(file: FileSection, source: Source) -> None:
     check_children(file.tasks, source)
     check_tree(file.tasks, source)
     check_policies(file, source)
+    check_dispatch(file, source)
     check_workers(file, source)
     check_egress(file, source)
     check_sharing(file, source)

@@ -138,6 +138,7 @@ def _pipeline(file: FileSection, folder: Path, models: Mapping[str, LockedModel]
         compute_share=file.compute_share,
         branches=file.branches,
         ingress=file.cluster.ingress,
+        dispatchers=file.cluster.dispatchers,
         size=_size(file),
         sessions=bool(file.cluster.tiers),
         labels=_labels(file.labels) if file.labels else None,
@@ -187,6 +188,7 @@ def _task(name: str, section: TaskSection, folder: Path, models: Mapping[str, Lo
         share=(section.share[0], section.share[1]),
         weight=section.weight,
         selection=section.selection,
+        dispatch=section.dispatch or "",
         least=section.replicas.least,
         most=section.replicas.most,
     )

@@ -152,3 +152,49 @@ def check_workers(file: FileSection, source: Source) -> None:
             "{} has no workers; name them, as in cluster: {devices: {cpu: 2}}, or name types with "
             "a budget",
         )
+
+
+def check_dispatch(file: FileSection, source: Source) -> None:
+    """Check the tasks with a dispatcher: inner ones, a policy that dispatches, no batches."""
+    root = next(iter(file.topological()))
+    for name, task in file.tasks.items():
+        if task.dispatch is not None:
+            _check_task(name, task, root, file, source)
+
+
+def _check_task(name: str, task: TaskSection, root: str, file: FileSection, source: Source) -> None:
+    place = ("tasks", name, "dispatch")
+    if name == root:
+        raise source.error(
+            place,
+            f"queries of the first task are dispatched by ingress, under a policy that dispatches; "
+            f"write `policy: {task.dispatch}` instead",
+        )
+    known = dispatching(file)
+    if task.dispatch not in known:
+        raise source.error(
+            place,
+            f"{{}} is {task.dispatch!r}, which is no policy that dispatches; "
+            f"{nearest(str(task.dispatch), known)}",
+        )
+    if file.cluster.tiers or task.selection:
+        other = "cluster.tiers" if file.cluster.tiers else f"tasks.{name}.selection"
+        raise source.error(
+            place, f"a dispatcher and {other} both choose where an item runs; remove one of them"
+        )
+    for variant, section in task.variants.items():
+        if section.batch > 1:
+            raise source.error(
+                ("tasks", name, "variants", variant, "batch"),
+                f"{{}} is {section.batch}, but the dispatcher of task {name!r} sends items one by "
+                "one; remove it",
+            )
+
+
+def dispatching(file: FileSection) -> list[str]:
+    """Return the names of the policies of a file that dispatch."""
+    kinds = {name: section.get(KIND, DEFAULT_KIND) for name, section in policies(file)}
+    named = [name for name, kind in kinds.items() if spec_of(kind).dispatch]
+    return list(
+        dict.fromkeys([*named, *(kind for kind in known_kinds() if spec_of(kind).dispatch)])
+    )

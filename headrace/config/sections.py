@@ -126,6 +126,7 @@ class TaskSection(Section):
     share: Bounds = [0.0, 1.0]
     weight: Positive = 1.0
     selection: Tables = ""
+    dispatch: str | None = None
     replicas: ReplicasSection = ReplicasSection()
     knobs: dict[Name, Annotated[list[str | int | float | bool], Field(min_length=1)]] = {}
     tiers: Annotated[list[str], Field(min_length=1)] | None = None
@@ -164,6 +165,7 @@ class ClusterSection(Section):
     devices: Annotated[dict[Device, Count], Field(min_length=1)] | None = None
     ingress: Count = 1
     egress: Count = 1
+    dispatchers: Count = 1
     share: DeviceShare = 1.0
     tasks_per_device: Count = 1
     metrics_port: Port | None = None

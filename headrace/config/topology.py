@@ -1,9 +1,11 @@
 """The processes of a pipeline's cluster section, and their shares of the partitions."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 
 from headrace.config.cluster import SUPERVISOR, Cluster, Gateways, TierDevices
+from headrace.config.pipeline_file import PipelineFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,20 @@ class Share:
         return tuple(p for p in range(count) if p % self.of == self.index)
 
 
-def roles(cluster: Cluster, *, scored: bool = False) -> tuple[Role, ...]:
+def file_roles(file: PipelineFile) -> tuple[Role, ...]:
+    """Return every role of a pipeline file, in start order."""
+    pipeline = file.pipeline
+    waiting = [
+        dispatcher
+        for task in pipeline.dispatched
+        for dispatcher in dispatchers(task.name, pipeline.dispatchers)
+    ]
+    return roles(file.cluster, scored=pipeline.labels is not None, dispatchers=waiting)
+
+
+def roles(
+    cluster: Cluster, *, scored: bool = False, dispatchers: Sequence[Role] = ()
+) -> tuple[Role, ...]:
     """Return every role of a cluster section, in start order; ``scored``: with a scorer.
 
     With ``metrics_port`` the roles but the dashboard have ascending ports from that one.
@@ -50,6 +65,7 @@ def roles(cluster: Cluster, *, scored: bool = False) -> tuple[Role, ...]:
         *((Role("scorer", "scorer", (), ("scorer",)),) if scored else ()),
         *(role for tier in cluster.tiers for role in tier_devices(tier)),
         *(profilers(cluster.profilers) if cluster.tiers else ()),
+        *dispatchers,
         *_shared("ingress", cluster.ingress),
         *_gateways(cluster.gateway),
     )
@@ -66,6 +82,20 @@ def _with_ports(every: tuple[Role, ...], first: int | None) -> tuple[Role, ...]:
 def _dashboards(port: int | None) -> list[Role]:
     # It reads metrics off no port: what it shows comes from the topics.
     return [] if port is None else [Role("dashboard", "dashboard", ("--port", str(port)))]
+
+
+def dispatchers(task: str, of: int) -> list[Role]:
+    """Return the processes that share the items of an inner task with a dispatcher."""
+    return [
+        Role(name, "dispatcher", ("--task", task, "--share", f"{i}/{of}"), (name,))
+        for i in range(of)
+        for name in [dispatcher_name(task, i)]
+    ]
+
+
+def dispatcher_name(task: str, number: int) -> str:
+    """Return the name of dispatcher ``number`` of a task in reports."""
+    return f"dispatcher-{task}-{number}"
 
 
 def profilers(count: int, prefix: str = "profiler") -> list[Role]:

@@ -23,7 +23,7 @@ from headrace.broker.jar_lock import ROOTS
 from headrace.broker.java import find_java, java_major
 from headrace.cluster.run_state import read_state
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
-from headrace.config.topology import roles
+from headrace.config.topology import file_roles
 from headrace.doctor.findings import (
     BROKER,
     FILE,
@@ -143,8 +143,7 @@ def _file(path: Path | None) -> tuple[PipelineFile | None, Finding | None]:
 
 def _ports(file: PipelineFile) -> Finding:
     state = read_state(run_directory(file.pipeline.name))
-    scored = file.pipeline.labels is not None
-    ports = {role.name: role.metrics_port or 0 for role in roles(file.cluster, scored=scored)}
+    ports = {role.name: role.metrics_port or 0 for role in file_roles(file)}
     taken = [role for role, port in ports.items() if not _is_free(port)]
     return ports_found(ports, taken, is_up=state is not None and state.supervisor.alive)
 

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from headrace.config.pipeline_file import PipelineFile
-from headrace.config.topology import Role, cluster_workers, roles
+from headrace.config.topology import Role, cluster_workers, file_roles
 from headrace.errors import PipelineError
 from headrace.kubernetes import strimzi
 from headrace.kubernetes.folder import config_data
@@ -74,7 +74,7 @@ def _folder(
 def _processes(
     file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
 ) -> Iterator[dict[str, Any]]:
-    every = roles(file.cluster, scored=file.pipeline.labels is not None)
+    every = file_roles(file)
     for role in every:
         if role.kind not in ("worker", "gateway", "dashboard"):
             command = _command(file, role, *_without_port(role))

@@ -7,7 +7,8 @@ from control.policies.kairos.query_sizes import SizeDistribution
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
 from headrace.config.sizes_file import sizes_of
-from operators.dispatch_profile import dispatch_profile
+from headrace.errors import PipelineError
+from operators.dispatch_profile import device_kind, dispatch_profile
 from operators.dispatcher import Dispatcher, Part
 from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
@@ -64,6 +65,49 @@ def dispatcher(
         dispatch_profile(types, seconds, largest, file.cluster.base, sizes_of(file)),
         Part(number, file.cluster.ingress),
         round_trip_s=2 * file.pipeline.comm_s,
+    )
+
+
+def task_dispatcher(
+    file: PipelineFile, task: str, number: int, known: ProfileTable | None = None
+) -> Dispatcher:
+    """Return dispatcher ``number`` of an inner task.
+
+    Raises ``PipelineError`` if the task has no dispatcher, or no variant with a profile.
+    """
+    found = next((each for each in file.pipeline.dispatched if each.name == task), None)
+    if found is None:
+        raise PipelineError(
+            f"{file.path}: task {task!r} has no dispatcher; add `dispatch: kairos` to it, or name "
+            "one that has"
+        )
+    profile = planning_profile(file) if known is None else known
+    names = dict.fromkeys(
+        [*dict(file.cluster.devices), *(each.name for each in file.cluster.types)]
+    )
+    kinds = {
+        device_kind(name, variant.name): (variant, name)
+        for variant in found.variants
+        for name in names
+        if _measured(profile, variant, name)
+    }
+    if not kinds:
+        raise PipelineError(
+            f"{file.path}: the dispatcher of task {task!r} needs the latencies of its variants, "
+            "and none is profiled on the cluster's devices; run `headrace profile`"
+        )
+
+    def seconds(kind: str, size: int, quantile: str) -> float:
+        variant, device = kinds[kind]
+        return profile.latency_s(task, variant.name, device, size, quantile)
+
+    size = file.pipeline.size
+    return Dispatcher(
+        file.pipeline,
+        dispatch_profile(tuple(kinds), seconds, size.most if size else 1, by_variant=True),
+        Part(number, file.pipeline.dispatchers),
+        round_trip_s=2 * file.pipeline.comm_s,
+        task=found,
     )
 
 

@@ -14,11 +14,11 @@ from control.estimation.accuracy_drift import expected_of
 from headrace.client.accuracy_topic import newest_accuracy
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import load_profile, planning_profile
-from headrace.config.topology import Share
+from headrace.config.topology import Share, dispatcher_name
 from headrace.config.user_functions import load_combine, load_scorer
 from headrace.errors import NameTaken, PipelineError
 from headrace.processes import run_directory
-from headrace.roles.dispatching import dispatcher, per_query
+from headrace.roles.dispatching import dispatcher, per_query, task_dispatcher
 from headrace.roles.link_file import follow_links, link_file, session_links
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.namesakes import LISTEN_S, Namesakes
@@ -48,6 +48,7 @@ from operators.models.loading import preload
 from operators.models.user_modules import forget_code
 from operators.scoring.scorer import Scorer, exact_match
 from operators.serving.worker import Worker
+from operators.task_dispatcher import TaskDispatcher
 from profiles.measurements import EMULATED
 from profiles.profile_table import ProfileTable
 from schemas.effects import LABELS, OUTPUTS, QUERIES, RESULTS, Node
@@ -127,6 +128,30 @@ def _for_shadows(file: PipelineFile) -> dict[str, float]:
     """Return the profiled accuracies, where queries are to have shadows."""
     labels = file.pipeline.labels
     return accuracies(load_profile(file)) if labels is not None and labels.shadow_share else {}
+
+
+def run_dispatcher(
+    file: PipelineFile, kafka: KafkaConfig, task: str, share: Share, logs: LogOptions = SILENT
+) -> None:
+    """Serve as a dispatcher of an inner task until SIGTERM or SIGINT.
+
+    Raises ``PipelineError`` for a task without a dispatcher or a profile.
+    """
+    pipeline = file.pipeline
+    dispatching = task_dispatcher(file, task, share.index)
+    prepare(kafka, pipeline, "dispatcher")
+    name, incarnation = dispatcher_name(task, share.index), _now()
+    namesakes = _namesakes(kafka, pipeline, (name,))
+    namesakes.check()
+    node = TaskDispatcher(
+        name, pipeline, task, dispatching, incarnation=incarnation, number=share.index
+    )
+    group = f"{pipeline.name}.dispatchers"
+    with _driver(
+        pipeline, {name: node}, kafka, group, logs, fence_s=FENCE_S, namesakes=namesakes
+    ) as live:
+        namesakes.watch(incarnation, live.fail)
+        _run_until_signal(live, live.stop)
 
 
 def _stamp_input(kafka: KafkaConfig, pipeline: Pipeline) -> None:

@@ -17,14 +17,15 @@ from control.controller.controller import Controller
 from control.policies.solvers import TABLE, cut, solve, virtual_s, within_s
 from control.problem.problem import PlanError
 from headrace.config.profile_files import load_profile, planning_profile
-from headrace.config.topology import Share
-from headrace.roles.dispatching import dispatcher, per_query
+from headrace.config.topology import Share, dispatchers
+from headrace.roles.dispatching import dispatcher, per_query, task_dispatcher
 from headrace.roles.profile_lookups import accuracies, latency_of, variant_of
 from headrace.simulation.run_input import Run, check_profiled, devices
 from operators.egress import Egress
 from operators.ingress import Ingress
 from operators.models.emulated import Emulated, Stretched
 from operators.serving.worker import Worker
+from operators.task_dispatcher import TaskDispatcher
 from profiles.measurements import EMULATED
 from profiles.profile_table import ProfileTable
 from schemas.effects import QUERIES, Failed, Solve, Solved
@@ -134,6 +135,11 @@ class SimulatedNodes:
         self.names = (
             *self.devices,
             *(f"{role}-{i}" for role, count in shared for i in range(count)),
+            *(
+                role.name
+                for task in self.pipeline.dispatched
+                for role in dispatchers(task.name, self.pipeline.dispatchers)
+            ),
         )
 
     def node(self, name: str, now: float) -> Any:
@@ -151,6 +157,10 @@ class SimulatedNodes:
                 dispatcher=dispatcher(self.run.file, int(index), self.profile), number=int(index),
                 accuracies=self.accuracies,
             )  # fmt: skip
+        if role == "dispatcher":
+            task, _, number = index.rpartition("-")
+            inner = task_dispatcher(self.run.file, task, int(number), self.profile)
+            return TaskDispatcher(name, pipeline, task, inner, incarnation=now, number=int(number))
         if role == "egress":
             # No combine function: it could not handle the placeholder outputs of a simulation.
             mine = Share(int(index), cluster.egress).mine(pipeline.egress_partitions)

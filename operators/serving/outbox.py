@@ -8,14 +8,16 @@ from itertools import repeat
 
 from control.per_query.routing import WeightedRoundRobin
 from control.per_query.shadowing import is_shadow
+from control.per_query.waiting_slots import waiting_slot
 from operators.drop_reasons import dropped, no_worker
 from operators.record_size import MOST_BYTES, record_size
-from schemas.effects import OUTPUTS, SHADOWS, Effect, Send, work_topic
+from schemas.effects import OUTPUTS, SHADOWS, Effect, Send, waiting_topic, work_topic
 from schemas.records import Item, Work
 
 # (the work an item came with, the task it goes to or "" for egress, the item)
 Onward = tuple[Work, str, Item]
 
+NO_DISPATCHERS: Mapping[str, int] = {}
 BY_TURN = -2  # in place of a slot: the next slot by the plan's shares
 
 
@@ -25,12 +27,14 @@ def packed(
     epoch: int,
     egress_partitions: int,
     chosen: Sequence[int] = (),
+    dispatchers: Mapping[str, int] = NO_DISPATCHERS,
 ) -> list[Effect]:
     """Return the sends of ``onward``, in the order of the first item for each slot.
 
     ``chosen`` gives each item's slot; empty or ``BY_TURN``: the session's query plan chooses, else
-    the plan's shares. An item whose task has no open slot is dropped and sent to egress with the
-    reason.
+    the plan's shares. An item of a task in ``dispatchers`` waits at one of that number of
+    dispatchers, unless its session's query plan chooses. An item whose task has no open slot is
+    dropped and sent to egress with the reason.
     """
     # Numbers instead of the query's origin: they hash much faster.
     parcels: dict[tuple[int, int, str, int, int], tuple[Work, list[Item]]] = {}
@@ -39,6 +43,8 @@ def packed(
             spread = spreads.get(task)
             if work.session is not None:
                 slot = work.session.stage(task).slot
+            elif spread is not None and task in dispatchers:
+                slot = waiting_slot(work.origin, dispatchers[task])
             elif spread is not None:
                 slot = spread.pick()
             else:
@@ -53,7 +59,7 @@ def packed(
         else:
             parcel[1].append(item)
     return [
-        _send(work, task, slot, part, epoch)
+        _send(work, _topic(work, task, dispatchers), task, slot, part, epoch)
         for (_, _, task, slot, _), (work, items) in parcels.items()
         for part in (_records(items) if len(items) > 1 else (items,))
     ]
@@ -73,7 +79,15 @@ def _records(items: list[Item]) -> list[list[Item]]:
     return groups
 
 
-def _send(work: Work, task: str, slot: int, items: list[Item], epoch: int) -> Send:
+def _topic(work: Work, task: str, dispatchers: Mapping[str, int]) -> str:
+    if not task:
+        return OUTPUTS
+    if task in dispatchers and work.session is None:
+        return waiting_topic(task)
+    return work_topic(task)
+
+
+def _send(work: Work, topic: str, task: str, slot: int, items: list[Item], epoch: int) -> Send:
     parcel = Work(
         query_id=work.query_id, origin=work.origin, task=task, created_s=work.created_s,
         deadline_s=work.deadline_s, epoch=epoch, attempt=work.attempt, items=tuple(items),
@@ -81,7 +95,7 @@ def _send(work: Work, task: str, slot: int, items: list[Item], epoch: int) -> Se
     )  # fmt: skip
     if not task and is_shadow(work):
         return Send(SHADOWS, parcel, 0)
-    return Send(work_topic(task) if task else OUTPUTS, parcel, slot)
+    return Send(topic, parcel, slot)
 
 
 def _unserved(task: str, item: Item) -> Item:

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from control.per_query.waiting_slots import completion_slot
 from control.state_machine import ImpossibleTransition
 from operators.serving.deadline_queue import Ticket
 from schemas.effects import COMPLETIONS, Effect, Infer, Inferred, Send
+from schemas.pipeline import Pipeline
 from schemas.records import Completion, Hop, Lease
 from schemas.variant_id import variant_id
 
@@ -43,19 +45,18 @@ class RunningBatch:
     """The batch of one worker; ``tickets`` and ``variant`` stay those of the last one."""
 
     __slots__ = (
-        "_ingress", "_released", "_worker", "began_s", "cost", "error", "job", "state", "tickets",
+        "_pipeline", "_released", "_worker", "began_s", "cost", "error", "job", "state", "tickets",
         "variant",
     )  # fmt: skip
 
-    def __init__(self, worker: str, ingress: int) -> None:
-        """``ingress`` is the number of ingress processes, which receive the completions."""
+    def __init__(self, worker: str, pipeline: Pipeline) -> None:
         self.tickets: list[Ticket] = []
         self.variant = ""
         self.cost = 0  # the size under which its latency is profiled
         self.job = 0
         self.error = ""  # why it was given up
         self.began_s = 0.0
-        self._worker, self._ingress = worker, ingress
+        self._worker, self._pipeline = worker, pipeline
         self._released = ""  # the rule that released it
         self.state = BatchState.IDLE
 
@@ -124,4 +125,4 @@ class RunningBatch:
             type=lease.type, setting=self.variant or lease.key, size=work.size,
             queued_s=max(started_s - ticket.received_s, 0.0), run_s=took_s, outcome=outcome,
         )  # fmt: skip
-        return Send(COMPLETIONS, done, work.origin.partition % self._ingress)
+        return Send(COMPLETIONS, done, completion_slot(self._pipeline, lease.task, work.origin))

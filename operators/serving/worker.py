@@ -95,7 +95,7 @@ class Worker:
         self._serving: VariantServing | SessionServing = self._variants  # by the policy in force
         self._queue: deque[Ticket] = deque()
         self._shadows = ShadowQueue(latency)
-        self._batch = RunningBatch(name, pipeline.ingress)
+        self._batch = RunningBatch(name, pipeline)
         self._leaving = self._due = False  # due: a wake-up for the next batch is pending
         self._hold_s = inf  # the next batch waits until then
         self._reporter = Reporter(name, "worker", pipeline, incarnation, device)
@@ -321,7 +321,7 @@ class Worker:
         effects, counts = self._rules.onward(onward, now)
         for name, count in counts.items():
             self._reporter.count(f"{name}/{self._batch.variant}", count)
-        if lease is not None and lease.type:  # ingress dispatches to it
+        if lease is not None and lease.type:  # a dispatcher sends to it
             done = self._batch.completions(lease, tickets, outcome, started_s, took_s)
             effects = [*done, *effects]
         effects += self._slots.finish(tickets)

@@ -48,11 +48,11 @@ class WorkerRules:
         self._rule = chosen(RULES, policy.dropping)
         self.batching = batcher_of(policy)
         self._delay_s = inf if policy.batch_delay_s is None else policy.batch_delay_s
-        self.capped = policy.capped
-        self.paced = policy.paced
+        self.capped, self.paced = policy.capped, policy.paced
         self._begin_s = chosen(BATCHERS, self.batching)
         self._epoch = plan.epoch
         self._partitions = pipeline.egress_partitions
+        self._dispatchers = {task.name: pipeline.dispatchers for task in pipeline.dispatched}
         self._variant = lease.key if lease else ""
         self._spreads = spreads(plan.routes, self._variant)
         self._stage = TaskTiming(0.0, 0.0, last=True)
@@ -141,7 +141,10 @@ class WorkerRules:
         chosen: Sequence[int] = ()
         if self._junctions and self._way is not None:
             pieces, chosen = self._steered(pieces, self._way, counts, now)
-        return packed(pieces, self._spreads, self._epoch, self._partitions, chosen), counts
+        sends = packed(
+            pieces, self._spreads, self._epoch, self._partitions, chosen, self._dispatchers
+        )
+        return sends, counts
 
     def _steered(
         self, pieces: Sequence[Onward], way: Way, counts: Counts, now: float
@@ -150,7 +153,7 @@ class WorkerRules:
         chosen: list[int] = []
         for piece in pieces:
             work, task, item = piece
-            junction = self._junctions.get(task)
+            junction = None if task in self._dispatchers else self._junctions.get(task)
             slot = turn = BY_TURN
             if junction is not None and junction.spread and work.session is None:
                 hop = item.path[-1]

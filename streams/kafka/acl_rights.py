@@ -25,6 +25,7 @@ from schemas.effects import (
     RESULTS,
     SESSIONS,
     SHADOWS,
+    waiting_topic,
     work_topic,
 )
 from schemas.pipeline import Pipeline
@@ -68,12 +69,24 @@ def _ingress(pipeline: Pipeline) -> _Uses:
     )
 
 
+def _dispatcher(pipeline: Pipeline) -> _Uses:
+    tasks = [task.name for task in pipeline.dispatched]
+    if not tasks:
+        return _Uses()
+    return _Uses(
+        writes=(*map(work_topic, tasks), OUTPUTS, REPORTS, DEAD_LETTERS),
+        reads=(*map(waiting_topic, tasks), PLANS, COMPLETIONS, REPORTS),
+        commits=("dispatchers",),
+    )
+
+
 def _worker(pipeline: Pipeline) -> _Uses:
     tasks = pipeline.tasks
     children = (work_topic(t.name) for t in tasks if t.name != pipeline.root.name)
     shadows = (SHADOWS,) if pipeline.labels else ()
+    waiting = (waiting_topic(task.name) for task in pipeline.dispatched)
     return _Uses(
-        writes=(*children, OUTPUTS, REPORTS, DEAD_LETTERS, COMPLETIONS, *shadows),
+        writes=(*children, *waiting, OUTPUTS, REPORTS, DEAD_LETTERS, COMPLETIONS, *shadows),
         reads=(*(work_topic(t.name) for t in tasks), PLANS, REPORTS),
         commits=("workers",),
     )
@@ -168,6 +181,7 @@ def _purger(_: Pipeline) -> _Uses:
 
 ROLES: dict[str, Callable[[Pipeline], _Uses]] = {
     "ingress": _ingress,
+    "dispatcher": _dispatcher,
     "worker": _worker,
     "egress": _egress,
     "control": _control,

@@ -8,18 +8,24 @@ import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from headrace.client.topic_clients import Asker
 from headrace.cluster.run_state import read_state
 from headrace.cluster.supervisor import environment
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.roles.recent_sizes import recent_sizes
+from schemas.effects import waiting_topic
 from schemas.records import Query
+from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_admin import ensure_topics
-from streams.topics import topics
+from streams.topics import physical, topics
+from tests.inner_files import TWO_TASKS, a_two_task_file
 from tests.integration.brought_up import brought_up
 from tests.typed_files import RANK, a_typed_file
+
+ENDS = ("answered", "late", "dropped", "failed", "refused", "lost")
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -40,23 +46,42 @@ def test_queries_are_dispatched_and_none_is_lost_when_ingress_is_killed(
         "HEADRACE_HOME": str(tmp_path), "HEADRACE_BOOTSTRAP": broker,
     }  # fmt: skip
     with brought_up(path, env):
-        load = subprocess.Popen(
-            [
-                sys.executable, "-m", "headrace", "load", str(path), "--rate", "15", "--seconds",
-                "8", "--input", str(payload), "--json",
-            ],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
-        )  # fmt: skip
-        assert load.stderr is not None
-        load.stderr.readline()  # the first word of what was sent
-        state = read_state(tmp_path / "run" / "rank")
-        assert state is not None
-        ingress = next(role for role in state.roles if role.name == "ingress-0")
-        os.kill(ingress.pid, signal.SIGKILL)
-        out, err = load.communicate(timeout=120)
-    row = json.loads(out)
+        row, err = loaded_while_killed(path, payload, env, "rank", "ingress-0")
     assert row["lost"] == 0, err
     assert row["answered"] > 0.5 * row["queries"]
+
+
+def loaded_while_killed(
+    path: Path, payload: Path, env: dict[str, str], pipeline: str, role: str
+) -> tuple[dict[str, float], str]:
+    """Return what ``headrace load`` says of 8 s in whose beginning a role is killed."""
+    load = subprocess.Popen(
+        [
+            sys.executable, "-m", "headrace", "load", str(path), "--rate", "15", "--seconds",
+            "8", "--input", str(payload), "--json",
+        ],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
+    )  # fmt: skip
+    assert load.stderr is not None
+    load.stderr.readline()  # the first word of what was sent
+    state = read_state(Path(env["HEADRACE_HOME"]) / "run" / pipeline)
+    assert state is not None
+    os.kill(next(each for each in state.roles if each.name == role).pid, signal.SIGKILL)
+    out, err = load.communicate(timeout=120)
+    return json.loads(out), err
+
+
+def waiting(broker: str, path: Path) -> int:
+    """Return the records of the waiting topic that no dispatcher has committed."""
+    pipeline = read_pipeline_file(path).pipeline
+    topic, group = physical(pipeline.name, waiting_topic("read")), f"{pipeline.name}.dispatchers"
+    reader = consumer(KafkaConfig(broker), group)
+    try:
+        place = TopicPartition(topic, 0)
+        (committed,) = reader.committed([place], timeout=10)
+        return reader.get_watermark_offsets(place, timeout=10)[1] - max(committed.offset, 0)
+    finally:
+        reader.close()
 
 
 def test_the_sizes_of_the_last_queries_are_read_back(tmp_path: Path, broker: str) -> None:
@@ -73,3 +98,20 @@ def test_the_sizes_of_the_last_queries_are_read_back(tmp_path: Path, broker: str
     newest = recent_sizes(kafka, pipeline, 10)
     assert len(newest) == 10
     assert set(newest) <= set(range(1, 41))
+
+
+def test_no_item_is_lost_or_doubled_when_the_dispatcher_of_an_inner_task_is_killed(
+    tmp_path: Path, broker: str
+) -> None:
+    path = a_two_task_file(tmp_path, TWO_TASKS.replace("slo: 250ms", "slo: 3s"))
+    payload = tmp_path / "payload"
+    payload.write_bytes(b"x")
+    env = environment(os.environ, None) | {
+        "HEADRACE_HOME": str(tmp_path), "HEADRACE_BOOTSTRAP": broker,
+    }  # fmt: skip
+    with brought_up(path, env):
+        row, err = loaded_while_killed(path, payload, env, "letters", "dispatcher-read-0")
+    assert row["lost"] == 0, err
+    assert sum(row[each] for each in ENDS) == row["queries"]
+    assert row["answered"] > 0.5 * row["queries"]
+    assert waiting(broker, path) == 0

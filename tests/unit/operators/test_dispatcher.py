@@ -72,7 +72,7 @@ def completion(of: Work, slot: int, run_s: float, worker: str, type_: str = "gpu
 
 def sent(dispatcher: Dispatcher, now: float) -> list[tuple[int, int]]:
     picks, _ = dispatcher.decide(now)
-    return sorted((w.origin.offset, slot) for w, slot in picks)
+    return sorted((each.work.origin.offset, slot) for each, slot in picks)
 
 
 def test_a_device_gets_the_next_query_when_it_has_done_the_last() -> None:
@@ -94,7 +94,7 @@ def test_a_query_that_no_device_can_finish_in_time_is_given_up() -> None:
     dispatcher.add(work(0, 50))
     picks, dropped = dispatcher.decide(0.06)  # 50 ms on the gpu: done at 0.11
     assert picks == []
-    assert [(w.origin.offset, round(short_s, 6)) for w, short_s in dropped] == [(0, 0.01)]
+    assert [(each.work.origin.offset, round(s, 6)) for each, s in dropped] == [(0, 0.01)]
 
 
 def test_a_query_is_kept_back_from_a_device_on_which_it_would_be_late() -> None:
@@ -224,7 +224,7 @@ def test_a_mix_that_shrinks_keeps_what_waits_and_what_cannot_run_any_more_is_giv
     assert dispatcher.waiting == 2
     # 50 needs 200 ms on the slow device and has 100 ms; 20 waits for its turn.
     picks, dropped = dispatcher.decide(0.001)
-    assert (picks, [w.origin.offset for w, _ in dropped]) == ([], [3])
+    assert (picks, [each.work.origin.offset for each, _ in dropped]) == ([], [3])
     assert dispatcher.oldest(0) == 4
     for offset, _ in first:
         dispatcher.completed(completion(work(offset, 10), 2, 0.01, "slow-2", "slow"), 0.015)

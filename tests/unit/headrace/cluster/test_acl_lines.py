@@ -112,7 +112,10 @@ def test_a_line_gives_one_principal_the_same_operations_on_several_resources() -
 
 
 def test_rows_say_the_same_as_the_rights() -> None:
-    pipeline = replace(a_pipeline(), sessions=True, labels=Labels())
+    tasks = tuple(
+        replace(t, dispatch="fcfs" if at else "") for at, t in enumerate(a_pipeline().tasks)
+    )
+    pipeline = replace(a_pipeline(), sessions=True, labels=Labels(), tasks=tasks)
     rows = acl_rows(pipeline, principals(pipeline, None))
     assert {row["principal"] for row in rows} == {f"User:{pipeline.name}-{r}" for r in ROLES}
     for role in ROLES:
@@ -123,9 +126,9 @@ def test_rows_say_the_same_as_the_rights() -> None:
         ) == rights(pipeline, role)
 
 
-def test_a_pipeline_without_sessions_and_labels_has_no_profiler_and_no_scorer() -> None:
+def test_a_pipeline_has_only_the_roles_that_it_runs() -> None:
     pipeline = a_pipeline()
-    assert set(principals(pipeline, None)) == set(ROLES) - {"profiler", "scorer"}
+    assert set(principals(pipeline, None)) == set(ROLES) - {"profiler", "scorer", "dispatcher"}
     assert "# profiler" not in acl_lines(pipeline, principals(pipeline, None))
 
 

@@ -10,6 +10,7 @@ from operators.serving.leased_slots import LeasedSlots, Reading, ReadingChange
 from operators.serving.running_batch import BatchState, RunningBatch
 from schemas.effects import Assign
 from schemas.records import Item, Lease, Origin, Work
+from tests.builders import a_pipeline
 
 
 def ticket(deadline_s: float = 1.0) -> Ticket:
@@ -22,7 +23,7 @@ def ticket(deadline_s: float = 1.0) -> Ticket:
 
 
 def running() -> RunningBatch:
-    batch = RunningBatch("w0", 1)
+    batch = RunningBatch("w0", a_pipeline())
     batch.start([ticket()], "t/a", 1, "full", 0.5)
     return batch
 
