@@ -15,6 +15,7 @@ import numpy as np
 from control.policies.kairos.device_mixes import Floats
 
 ENDS = 1e-11  # of the cost of a pattern
+AGREE = 1e-9  # throughput and bound, relative
 PIVOT = 1e-12  # least pivot element, of a column of size 1
 MOST_PIVOTS = 200  # per row of the basis
 MOST_DUAL_PIVOTS = 20  # per row of the basis
@@ -52,7 +53,17 @@ class PatternSimplex:
     def solve(self, mix: Floats) -> tuple[float, float, Floats]:
         """Return the throughput of a mix [types], its bound by the prices found, both in queries/s,
         and the prices. The two values are equal but for rounding."""
-        inverse, amounts = self._start(mix)
+        throughput, bound, prices = self._simplex(mix, *self._start(mix))
+        if (
+            not abs(throughput - bound) <= AGREE * throughput
+        ):  # near-singular bases lost their digits
+            throughput, bound, prices = self._simplex(mix, *self._unused(mix))
+        return throughput / self._unit_s, bound / self._unit_s, prices
+
+    def _simplex(
+        self, mix: Floats, inverse: Floats, amounts: Floats
+    ) -> tuple[float, float, Floats]:
+        """Return what ``solve`` does, in units of its own; change the basis given in place."""
         prices: Floats = np.zeros(self._types)
         least = 0.0
         for _ in range(MOST_PIVOTS * (self._types + 1)):
@@ -69,7 +80,7 @@ class PatternSimplex:
             self._pivot(entering, inverse, amounts)
         throughput = float(self._gains[self._basis] @ amounts)
         bound = float(mix @ prices) / least if least > 0 else np.inf
-        return throughput / self._unit_s, bound / self._unit_s, prices
+        return throughput, bound, prices
 
     def _start(self, mix: Floats) -> tuple[Floats, Floats]:
         """Return the inverse and the amounts of a feasible basis of the mix.
@@ -88,6 +99,10 @@ class PatternSimplex:
                 break
             change = inverse @ self._columns[entering]
             self._exchange(entering, leaving, change, inverse, amounts)
+        return self._unused(mix)
+
+    def _unused(self, mix: Floats) -> tuple[Floats, Floats]:
+        """Return the inverse and the amounts of the basis of unused devices."""
         self._basis = list(range(self._types))
         return np.eye(self._types), mix.astype(float)
 

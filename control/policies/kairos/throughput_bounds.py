@@ -216,7 +216,7 @@ class FluidBound:
         """Return the bound of a mix and the prices [types] that prove it."""
         program = self._program(mix, present)
         throughput, bound, found = program.solve(mix[present])
-        if not abs(throughput - bound) <= GAP * bound:
+        if not abs(throughput - bound) <= GAP * throughput:
             raise PlanError(
                 f"the bound of the mix {mix.tolist()} is between {throughput:g} and {bound:g} "
                 "queries/s, not closer; the latencies of its types differ too much"

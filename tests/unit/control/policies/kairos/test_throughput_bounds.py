@@ -1,3 +1,5 @@
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -108,6 +110,21 @@ def test_bounds_do_not_depend_on_the_mixes_solved_before(
     for mix in mixes:
         alone = FluidBound(times).exact(np.array(mix, dtype=float))
         assert fluid.exact(np.array(mix, dtype=float)) == pytest.approx(alone, rel=1e-9)
+
+
+def test_sizes_that_hardly_occur_cost_no_digits() -> None:
+    # A normal distribution gives some classes 1e-15: bases of such patterns are near-singular.
+    sizes = np.arange(10, 1001, 10)
+    weights = np.exp(-((sizes - 256) ** 2) / (2 * 32.0**2))
+    lines = ((0.012, 3.0e-5), (0.002, 7.0e-5), (0.003, 8.0e-5), (0.004, 16.0e-5))
+    noise = np.random.default_rng(0).uniform(0.97, 1.03, (len(lines), len(sizes)))
+    latency = noise * np.array([a + b * sizes for a, b in lines])
+    times = ServiceTimes(latency, weights / weights.sum(), 0.05, 0)
+    fluid = FluidBound(times)
+    for mix in product(range(4), range(5), range(8), range(8)):
+        if any(mix):
+            alone = FluidBound(times).exact(np.array(mix, dtype=float))
+            assert fluid.exact(np.array(mix, dtype=float)) == pytest.approx(alone, rel=1e-7)
 
 
 def test_only_the_newest_prices_are_tried_where_asked() -> None:
