@@ -6,7 +6,7 @@ import click
 
 from headrace.cli.shared_options import bootstrap_option, json_option
 from headrace.errors import UNSUCCESSFUL
-from headrace.terminal import print_json, print_text
+from headrace.terminal import print_json, print_text, say
 
 
 @click.command()
@@ -18,6 +18,7 @@ from headrace.terminal import print_json, print_text
 )
 @click.option("--seed", default=0, show_default=True, help="Of arrivals and inputs.")
 @click.option("--compare", is_flag=True, help="The same load under each fixed plan too: minutes.")
+@click.option("--sessions", is_flag=True, help="Six sessions through changes of data and links.")
 @json_option
 def demo(
     file: Path | None,
@@ -26,6 +27,7 @@ def demo(
     rate: float | None,
     seed: int,
     compare: bool,
+    sessions: bool,
     as_json: bool,
 ) -> int:
     """Show a pipeline at work, then report and clean up.
@@ -37,9 +39,13 @@ def demo(
     such a policy gets a steady load, and a command changes the plan half-way. Exit code 0 only
     if no query was lost and every started process has ended.
 
+    With --sessions six sessions are opened on the postcode pipeline with knobs and tiers, on a
+    temporary broker: their plans are searched, two change their data, one its link.
+
     \b
     Example:
       headrace demo
+      headrace demo --sessions
       headrace demo --seconds 30 --json
       headrace demo --compare
     """
@@ -53,6 +59,14 @@ def demo(
         shipped_pipeline,
     )
 
+    if sessions:
+        from headrace.demo.session_demo import run_session_demo
+
+        path = file or shipped_pipeline().with_name("sessions.yaml")
+        result = run_session_demo(path, seconds, say if as_json else print_text)
+        if as_json:
+            print_json(result)
+        return UNSUCCESSFUL if result["lost"] else 0
     options = DemoOptions(
         file=read_pipeline_file(file or shipped_pipeline()), bootstrap=bootstrap, seconds=seconds,
         rate_qps=rate, seed=seed, as_json=as_json,
