@@ -1,6 +1,6 @@
 """Measure, live, how soon inputs that fade are noticed, and what the plan for them gains.
 
-    python -m benchmarks.drift [--rate 52] [--seconds 120] [--json]
+    python -m benchmarks.drift [--rate 82] [--seconds 120] [--json]
 
 The postcode pipeline with real models: two locators (``components``, ``net``) and one reader on
 three CPU workers, at a rate at which ``loki`` needs both locators. Half-way the envelopes fade:
@@ -89,7 +89,7 @@ def description(plan_by: str) -> dict[str, Any]:
         variants = file["tasks"][task]["variants"]
         file["tasks"][task]["variants"] = {name: variants[name] for name in names}
     loki = {"kind": "loki", "interval": "5s", "headroom": 1.2}
-    cluster = {"devices": {"cpu": 3}, "share": 0.05, "ingress": 1, "egress": 1}
+    cluster = {"devices": {"cpu": 3}, "share": 0.035, "ingress": 1, "egress": 1}
     labels = {"scorer": "judged_postcodes:judge", "shadow": {"share": 0.1}, "plan_by": plan_by}
     kept = {key: file[key] for key in ("slo", "input", "combine", "incomplete", "tasks")}
     return {
@@ -196,7 +196,7 @@ def _variants(plan: Any) -> tuple[str, ...]:
 def main() -> int:
     """Run the benchmark; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rate", type=float, default=52.0, help="queries/s")
+    parser.add_argument("--rate", type=float, default=82.0, help="queries/s")
     parser.add_argument("--seconds", type=float, default=120.0, help="of each run")
     parser.add_argument("--json", action="store_true", help="print JSON alone")
     asked = parser.parse_args()
