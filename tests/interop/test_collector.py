@@ -20,7 +20,7 @@ from headrace.traces.trace_context import TraceContext
 from schemas.enumerations import ReasonCode
 from schemas.records import DROPPED
 from tests.builders import a_hop, an_answer
-from tests.interop.collector import collector
+from tests.interop.go_programs import collector
 
 WITHIN_S = 30.0
 TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

@@ -1,4 +1,4 @@
-"""A collector of OpenTelemetry, built from the Go module proxy, which takes minutes once."""
+"""Programs in Go for interop tests, built from the Go module proxy, which takes minutes once."""
 
 import shutil
 import subprocess
@@ -8,7 +8,8 @@ import pytest
 
 from tests.interop.environments import FOLDER
 
-# The newest release found of which a public proxy had every module.
+# The newest releases of which a public proxy had every module when the tests were written.
+PROMTOOL, PROMETHEUS = "github.com/prometheus/prometheus/cmd/promtool", "v0.315.0"
 BUILDER = "go.opentelemetry.io/collector/cmd/builder@v0.120.0"
 # A collector that takes OTLP over HTTP and writes what it took into a file.
 COLLECTOR = """\
@@ -17,6 +18,19 @@ receivers: [{{gomod: go.opentelemetry.io/collector/receiver/otlpreceiver v0.120.
 exporters:
   - gomod: github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter v0.120.0
 """
+
+
+def promtool() -> Path:
+    """Return Prometheus' own checker of rules."""
+    folder = FOLDER / "promtool"
+    program = folder / "promtool"
+    if not program.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "go.mod").write_text("module promtool\n")
+        # `go install` refuses a module with replace directives, as this one has.
+        _go(folder, "get", f"{PROMTOOL}@{PROMETHEUS}")
+        _go(folder, "build", "-o", str(program), PROMTOOL)
+    return program
 
 
 def collector() -> Path:

@@ -1,0 +1,68 @@
+"""The alert rules before promtool, Prometheus' own checker."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.interop.go_programs import promtool
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "deploy" / "monitoring" / "alerts.yaml"
+# A series, promtool's way: a counter that misses one query in five, and one that misses none.
+MISSES = {
+    "rule_files": [str(RULES)],
+    "evaluation_interval": "1m",
+    "tests": [{
+        "interval": "1m",
+        "input_series": [
+            {"series": 'headrace_queries_total{pipeline="ill",outcome="answered"}',
+             "values": "0+80x20"},
+            {"series": 'headrace_queries_total{pipeline="ill",outcome="late"}',
+             "values": "0+20x20"},
+            {"series": 'headrace_queries_total{pipeline="well",outcome="answered"}',
+             "values": "0+80x20"},
+            {"series": 'headrace_broker_up{pipeline="ill",instance="a:9400"}',
+             "values": "1x10 0x10"},
+        ],
+        "alert_rule_test": [
+            {"alertname": "HeadraceMisses", "eval_time": "15m", "exp_alerts": [{
+                "exp_labels": {"pipeline": "ill", "severity": "page"},
+                "exp_annotations": {"summary": "ill misses 20% of its queries",
+                                    "runbook": "drops rise"},
+            }]},
+            {"alertname": "HeadraceBrokerAway", "eval_time": "9m", "exp_alerts": []},
+            {"alertname": "HeadraceBrokerAway", "eval_time": "15m", "exp_alerts": [{
+                "exp_labels": {"pipeline": "ill", "instance": "a:9400", "severity": "page"},
+                "exp_annotations": {"summary": "no broker answers a:9400 of ill",
+                                    "runbook": "the broker is away"},
+            }]},
+            {"alertname": "HeadraceFailures", "eval_time": "15m", "exp_alerts": []},
+        ],
+    }],
+}  # fmt: skip
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+
+def checked(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [promtool(), *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_promtool_takes_the_rules_and_refuses_a_broken_one(tmp_path: Path) -> None:
+    done = checked("check", "rules", RULES)
+    count = len(yaml.safe_load(RULES.read_text())["groups"][0]["rules"])
+    assert (done.returncode, f"{count} rules found" in done.stdout) == (0, True), done.stderr
+    broken = tmp_path / "broken.yaml"
+    broken.write_text(RULES.read_text().replace("sum by (pipeline) (rate(", "sum by (rate(", 1))
+    assert checked("check", "rules", broken).returncode != 0
+
+
+def test_alerts_fire_where_they_should(tmp_path: Path) -> None:
+    tests = tmp_path / "tests.yaml"
+    tests.write_text(yaml.safe_dump(MISSES))
+    done = checked("test", "rules", tests)
+    assert done.returncode == 0, done.stdout + done.stderr
