@@ -1,6 +1,6 @@
 """Write the Kairos artifact's models and devices in Headrace's formats.
 
-    python -m benchmarks.papers.kairos DATA_DIR OUT_DIR [--compare [PAGE]]
+    python -m benchmarks.papers.kairos DATA_DIR OUT_DIR [--compare [PAGE] | --picks [PAGE]]
 
 Writes for each of the five models (rm2, ncf, wnd, mtwnd, dien) a pipeline file, ``MODEL.yaml``:
 four EC2 types with their prices, the QoS as SLO, 2.5 $ per hour. ``MODEL.sizes.csv`` has
@@ -8,7 +8,8 @@ the exact probability of each class of query sizes, and ``MODEL.profile.json`` t
 each class on each type, without spread, so that a simulation has the paper's service times.
 ``MODEL.noisy.profile.json`` has the quantiles of the measured repeats instead. ``--compare`` then
 searches the capacity of every rule (``kairos_compare``, minutes to hours) and writes the page;
-``--again`` writes the page from earlier searches in OUT_DIR.
+``--again`` writes the page from earlier searches in OUT_DIR. ``--picks`` compares the pick of mixes
+with the best mix (``kairos_picks``) and writes that section of the page.
 """
 
 import argparse
@@ -187,6 +188,8 @@ def main() -> None:
     parser.add_argument("data", type=Path, metavar="DATA_DIR")
     parser.add_argument("out", type=Path, metavar="OUT_DIR")
     parser.add_argument("--compare", nargs="?", type=Path, const=PAGE, metavar="PAGE")
+    parser.add_argument("--picks", nargs="?", type=Path, const=PAGE, metavar="PAGE")
+    parser.add_argument("--cases", type=int, default=20, help="of --picks to run now (20)")
     parser.add_argument("--again", action="store_true", help="only write the page once more")
     parser.add_argument("--seeds", type=int, default=3, help="(3)")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
@@ -198,12 +201,16 @@ def main() -> None:
         if options.compare is not None:
             options.compare.write_text(_compared(options), encoding="utf-8")
             print(options.compare)
+        if options.picks is not None:
+            options.picks.write_text(_with_picks(options), encoding="utf-8")
+            print(options.picks)
     except DataError as error:
         parser.exit(2, f"{error}\n")
 
 
 def _compared(options: argparse.Namespace) -> str:
     from benchmarks.papers import kairos_compare as comparison
+    from benchmarks.papers import kairos_picks
     from benchmarks.papers.kairos_page import page
 
     if options.again:
@@ -212,7 +219,19 @@ def _compared(options: argparse.Namespace) -> str:
         asked = comparison.searches(options.data, options.models, options.seeds)
         found = list(comparison.searched(options.out, asked, options.processes))
     found += comparison.oracles(options.out, options.models)
-    return page(found, comparison.ranking_rows(options.data, options.out))
+    text = page(found, comparison.ranking_rows(options.data, options.out))
+    rows = kairos_picks.read(options.out)
+    return kairos_picks.with_section(text, kairos_picks.section(rows)) if rows else text
+
+
+def _with_picks(options: argparse.Namespace) -> str:
+    from benchmarks.papers import kairos_picks
+
+    cases = 0 if options.again else options.cases
+    for row in kairos_picks.picked(options.out, options.models, cases, options.processes):
+        print(row, flush=True)
+    page = options.picks.read_text(encoding="utf-8") if options.picks.exists() else ""
+    return kairos_picks.with_section(page, kairos_picks.section(kairos_picks.read(options.out)))
 
 
 if __name__ == "__main__":
