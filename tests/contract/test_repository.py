@@ -192,7 +192,7 @@ def test_the_command_line_takes_what_compose_gives_it(role: click.Command) -> No
     named = ["--name", "a1b2c3"] if "--name" in str(service.get("entrypoint")) else []
     example = str(ROOT / "examples" / "postcode" / "pipeline.yaml")
     words = [example if word == MOUNTED else word for word in (*service["command"][1:], *named)]
-    context = role.make_context(role.name, words)
+    context = role.make_context(role.name, words, **headrace.context_settings)
     file = context.params.get("file") or context.params["files"][0]
     assert file.is_file()
 
