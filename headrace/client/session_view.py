@@ -16,7 +16,7 @@ from operators.outcomes import OUTCOMES
 from schemas.count_names import count_name
 from schemas.effects import REPORTS, SESSIONS
 from schemas.enumerations import SessionState
-from schemas.records import ANSWERED, CommandResult, Report, Session
+from schemas.records import ANSWERED, CommandResult, Report, Session, SessionChoice
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_contents import read_kept
 from streams.topics import physical
@@ -139,22 +139,10 @@ def row(session: Session, counts: Mapping[str, float]) -> dict[str, Any]:
             "usd_per_h": session.usd_per_h,
         },
         "weight": session.weight,
-        "plan": None if chosen is None else {
-            "settings": dict(chosen.settings),
-            "tiers": dict(chosen.tiers),
-            "shares": {t: quarters / QUARTERS for t, quarters in chosen.quarters.items()},
-            "latency_ms": chosen.latency_s * 1e3 or None,
-            "accuracy": chosen.accuracy,
-        },
+        "plan": None if chosen is None else _chosen(chosen),
         "usd_per_h": None if chosen is None else chosen.usd_per_h,
         "plans": len(session.plans),
-        "search": None if not session.samples else {
-            "samples": session.samples,
-            "steps": session.steps,
-            "seconds": session.search_s,
-            "profile_seconds": session.profile_s,
-            "stopped": session.stopped,
-        },
+        "search": _search(session) if session.samples else None,
         "schedule_seconds": session.schedule_s,
         "queries": ended,
         "attainment": ended.get(ANSWERED, 0.0) / total if total else None,
@@ -171,6 +159,26 @@ def row(session: Session, counts: Mapping[str, float]) -> dict[str, Any]:
         "opened_s": session.opened_s,
         "changed_s": session.changed_s,
     }  # fmt: skip
+
+
+def _chosen(chosen: SessionChoice) -> dict[str, Any]:
+    return {
+        "settings": dict(chosen.settings),
+        "tiers": dict(chosen.tiers),
+        "shares": {task: quarters / QUARTERS for task, quarters in chosen.quarters.items()},
+        "latency_ms": chosen.latency_s * 1e3 or None,
+        "accuracy": chosen.accuracy,
+    }
+
+
+def _search(session: Session) -> dict[str, Any]:
+    return {
+        "samples": session.samples,
+        "steps": session.steps,
+        "seconds": session.search_s,
+        "profile_seconds": session.profile_s,
+        "stopped": session.stopped,
+    }
 
 
 def text(rows: Sequence[Mapping[str, Any]]) -> str:
