@@ -88,11 +88,14 @@ class ProfileTable:
         """Return the profile of a query whose size is drawn from ``shares`` (size -> probability).
 
         For planners without query sizes: every entry has batches of one query, with the mean over
-        the sizes and the quantiles of the mixture of sizes at the same quantile. Raises
+        the sizes and the quantiles of the mixture of sizes at the same quantile. An entry that was
+        measured for single items only stays as it is: the items of its task have no sizes. Raises
         ``ProfileError`` for a size above the largest measured one.
         """
         entries = tuple(
             replace(entry, latency=(self._mixed(entry, sorted(shares.items())),))
+            if entry.latency[-1].batch > 1
+            else entry
             for entry in self.entries
         )
         return ProfileTable(self.pipeline, entries, self.provenance, self.paths)

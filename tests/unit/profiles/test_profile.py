@@ -21,6 +21,7 @@ from profiles.measurements import (
 )
 from profiles.profile_json import parsed_profile, profile_text
 from profiles.profile_table import ProfileTable
+from tests import allocation_world
 
 
 def a_row(batch: int, base_s: float = 0.010) -> Latency:
@@ -390,3 +391,11 @@ def test_a_query_of_drawn_size_takes_the_mean_and_quantiles_over_the_sizes() -> 
     assert found == pytest.approx([0.06 + 0.185 + 0.06, 0.1, 0.5, 0.5, 2.0])
     with pytest.raises(ProfileError, match="not 2"):
         table.latency_s("t", "v", "cpu", 2)
+
+
+def test_items_of_a_task_that_was_measured_for_single_ones_have_no_sizes() -> None:
+    alone = allocation_world.an_entry("retrieve", "words", {1: 4.0})
+    sized = allocation_world.an_entry("generate", "llama", {1: 2.0, 31: 60.0})
+    table = ProfileTable("p", (alone, sized)).per_query({31: 1.0})
+    assert table.latency_s("retrieve", "words", "cpu", 1, "mean") == 0.004
+    assert table.latency_s("generate", "llama", "cpu", 1, "mean") == pytest.approx(0.06)
