@@ -130,7 +130,7 @@ class SessionHealth:
                 self._seen[name] = _Seen(plan.number, from_s, now if seen is None else seen.asked_s)
 
     def idle(self, within_s: float, now: float) -> tuple[str, ...]:
-        """Return the sessions that serve and had no queries for so many seconds."""
+        """Return the sessions that serve and have had no queries for ``within_s`` seconds."""
         return tuple(n for n, seen in self._seen.items() if now - seen.asked_s >= within_s)
 
     def forget(self, session: str) -> None:

@@ -26,7 +26,7 @@ class Ticket:
         self.progress = progress
         self.received_s = received_s
         self.alone = False  # runs in a batch alone: an earlier batch with it failed or crashed
-        self.shadow = False  # its result is compared only; nobody waits for it
+        self.shadow = False  # its result is only compared with an answer
 
     @property
     def key(self) -> str:

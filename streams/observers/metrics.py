@@ -9,7 +9,7 @@ reasons, and durations, are folded from each event.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import (
     ANSWERED,
+    AccuracyRow,
     Answer,
     CommandResult,
     DeadLetter,
@@ -263,11 +264,7 @@ def _labelled(measured: MeasuredAccuracy) -> Iterator[Sample]:
     for outcome, count in measured.counts.items():
         if outcome != "labels":
             yield "labels_total", (outcome,), float(count)
-    groups: dict[Labels, list[AccuracySums]] = {}
-    for row in measured.rows:
-        groups.setdefault((row.path, row.slo_class), []).append(sums_of(row))
-    for labels, parts in groups.items():
-        sums = total(parts)
+    for labels, sums in _summed(((row.path, row.slo_class), row) for row in measured.rows):
         low, high = sums.interval()
         yield "measured_accuracy_ratio", labels, sums.accuracy or 0.0
         yield "measured_accuracy_low_ratio", labels, low
@@ -284,15 +281,20 @@ def _shadowed(measured: MeasuredAccuracy) -> Iterator[Sample]:
         yield "accuracy_drifted", newest, float(found.drifted)
     for outcome, count in measured.shadow_counts.items():
         yield "shadows_total", (outcome,), float(count)
-    groups: dict[Labels, list[AccuracySums]] = {}
-    for row in measured.shadows:
-        groups.setdefault((row.path, row.reference), []).append(sums_of(row))
-    for labels, parts in groups.items():
-        sums = total(parts)
+    for labels, sums in _summed(((row.path, row.reference), row) for row in measured.shadows):
         low, high = sums.interval()
         yield "shadow_agreement_ratio", labels, sums.accuracy or 0.0
         yield "shadow_agreement_low_ratio", labels, low
         yield "shadow_agreement_high_ratio", labels, high
+
+
+def _summed(rows: Iterable[tuple[Labels, AccuracyRow]]) -> Iterator[tuple[Labels, AccuracySums]]:
+    """Yield the sums of the rows of each label."""
+    groups: dict[Labels, list[AccuracySums]] = {}
+    for labels, row in rows:
+        groups.setdefault(labels, []).append(sums_of(row))
+    for labels, parts in groups.items():
+        yield labels, total(parts)
 
 
 def _plan(plan: Plan) -> Iterator[Sample]:

@@ -1,13 +1,9 @@
 """References to models in a registry that MLflow itself wrote: a file store, and its server."""
 
-import itertools
 import os
 import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +16,7 @@ from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import PipelineError
 from operators.models.loading import load_operator
 from tests.interop.environments import python_of
+from tests.interop.servers import wait_until_up
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -50,23 +47,11 @@ def a_server(folder: Path) -> Iterator[str]:
     with (folder / "log").open("w") as log:
         running = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=environment(""))
     try:
-        _wait_until_up(f"http://127.0.0.1:{port}/health", running, folder / "log")
+        wait_until_up(f"http://127.0.0.1:{port}/health", running, folder / "log", UP_WITHIN_S)
         yield f"http://127.0.0.1:{port}"
     finally:
         running.terminate()
         running.wait(timeout=30)
-
-
-def _wait_until_up(url: str, running: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + UP_WITHIN_S
-    for attempt in itertools.count():
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except (urllib.error.URLError, ConnectionError):
-            assert running.poll() is None, log.read_text()[-2000:]
-            assert time.monotonic() < until, log.read_text()[-2000:]
-            time.sleep(min(0.1 * 2**attempt, 1.0))
 
 
 def registered(uri: str, folder: Path) -> str:

