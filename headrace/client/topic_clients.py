@@ -52,7 +52,8 @@ class Tail:
         self._consumer = consumer(kafka, "headrace.reader")
         places = [TopicPartition(topic, p) for p in range(count)]
         try:
-            self._consumer.assign([self._start(place, since_s) for place in places])
+            self._starts = [self._start(place, since_s) for place in places]
+            self._consumer.assign(self._starts)
         except BrokerError:
             self._consumer.close()
             raise
@@ -77,6 +78,23 @@ class Tail:
         if first is None:
             return []
         return [m for m in (first, *self._consumer.consume(MOST_AT_ONCE, 0)) if usable(m)]
+
+    def written(self, within_s: float) -> list[Message]:
+        """Return the unread records that are on the topic now, those that came in ``within_s``."""
+        ends = {p.partition: watermarks(self._consumer, p)[1] for p in self._starts}
+        until = time.monotonic() + within_s
+        found: list[Message] = []
+        while self._unread(ends) and (left_s := until - time.monotonic()) > 0:
+            found += self.messages(left_s)
+        return found
+
+    def _unread(self, ends: Mapping[int, int]) -> bool:
+        """Return whether a partition has unread records before its end."""
+        positions = zip(self._consumer.position(self._starts), self._starts, strict=True)
+        return any(
+            (at.offset if at.offset >= 0 else start.offset) < ends[start.partition]
+            for at, start in positions
+        )
 
     def close(self) -> None:
         """Close the consumer."""

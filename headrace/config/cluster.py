@@ -30,7 +30,8 @@ class DeviceType:
 class TierDevices:
     """The devices of a tier that run here: ``count`` processes with a worker for each of ``tasks``.
 
-    ``stretch`` is by task: an emulated device takes that multiple of this machine's seconds.
+    ``device`` is what the workers run on. ``stretch`` is by task: an ``emulated`` device takes that
+    multiple of this machine's seconds.
     """
 
     name: str
@@ -38,6 +39,7 @@ class TierDevices:
     count: int
     tasks: tuple[str, ...]
     stretch: Mapping[str, float]
+    emulated: bool = False
 
     def seats(self, device: str) -> dict[str, str]:
         """Return the workers of one device ("depot-0"), with the device that each reports."""
@@ -167,6 +169,7 @@ def _tiers(file: FileSection) -> Iterator[TierDevices]:
                 task: 1.0 / (tier.cpu_speed if section.cpu else tier.speed) if emulated else 1.0
                 for task, section in tasks.items()
             },
+            emulated=emulated,
         )
 
 

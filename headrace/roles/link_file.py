@@ -13,6 +13,7 @@ from pathlib import Path
 from control.problem.session_space import SessionSpace
 from control.problem.tiers import Link
 from headrace.atomic_file import write_whole
+from headrace.config.pipeline_file import PipelineFile
 from headrace.processes import run_directory
 from operators.serving.transfers import Hop, SessionLinks
 
@@ -48,11 +49,17 @@ def write_links(path: Path, changed: Mapping[tuple[str, Hop], Link]) -> None:
     write_whole(path, json.dumps(rows, indent=1))
 
 
-def session_links(space: SessionSpace | None, *, emulated: bool) -> SessionLinks | None:
+def worker_links(file: PipelineFile) -> SessionLinks | None:
     """Return the links of a worker; None if the pipeline has no tiers.
 
-    Where a tier is emulated so are its links.
+    Links are emulated where a tier is.
     """
+    emulated = any(tier.emulated for tier in file.cluster.tiers)
+    return session_links(file.sessions, emulated=emulated)
+
+
+def session_links(space: SessionSpace | None, *, emulated: bool) -> SessionLinks | None:
+    """Return the links between a space's tiers; None if there is none."""
     if space is None:
         return None
     return SessionLinks(space.origin, space.links if emulated else {})

@@ -5,8 +5,7 @@ set grows while labels arrive; a profiler waits a little for those that it is as
 """
 
 import time
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import OrderedDict, deque
 from contextlib import closing
 
 from headrace.client.topic_clients import Tail
@@ -23,6 +22,42 @@ MOST = 1000  # samples of a set
 MOST_UNLABELLED = 4000  # inputs of a session that wait for their labels, the newest
 WAITS_S = 5.0  # for the labels of samples that are asked for
 POLL_S = 0.1
+LATE_S = 0.5  # an input may reach the broker after its label
+
+
+class InputJoin:
+    """Joins a session's inputs with their labels; ``samples`` grow in the order of the labels."""
+
+    def __init__(self) -> None:
+        self._inputs: OrderedDict[str, Value] = OrderedDict()
+        self._labels: deque[tuple[Label, float]] = deque()
+        self.samples: list[Sample] = []
+
+    def add_input(self, name: str, payload: Value) -> None:
+        """Add an input of the session; of those without a label the newest are kept."""
+        self._inputs[name] = payload
+        if len(self._inputs) > MOST_UNLABELLED:
+            self._inputs.popitem(last=False)
+
+    def add_label(self, label: Label, at_s: float) -> None:
+        """Add a label that was written at ``at_s``; one without a truth makes no sample."""
+        if label.truth is not None:
+            self._labels.append((label, at_s))
+
+    def join(self, read_s: float) -> None:
+        """Make samples; every input that was written before ``read_s`` has been added.
+
+        A label without an input is another session's, or its input is not among those read. It
+        holds up the labels after it while its input may still come.
+        """
+        while self._labels:
+            label, at_s = self._labels[0]
+            if label.id in self._inputs:
+                payload = self._inputs.pop(label.id)
+                self.samples.append(Sample(len(self.samples), payload, label.truth))
+            elif at_s > read_s - LATE_S:
+                return
+            self._labels.popleft()
 
 
 class RecentInputs:
@@ -35,35 +70,30 @@ class RecentInputs:
         self._query, self._label = decoder(pipeline, QUERIES), decoder(pipeline, LABELS)
         self._queries = Tail(kafka, physical(pipeline.name, QUERIES), since_s)
         self._labels = Tail(kafka, physical(pipeline.name, LABELS), since_s)
-        self._inputs: OrderedDict[str, Value] = OrderedDict()
-        self._samples: list[Sample] = []
+        self._join = InputJoin()
 
     def of(self, first: int, upto: int) -> list[Sample]:
         """Return samples ``first`` to ``upto - 1``, fewer if their labels do not come in time."""
         until = time.monotonic() + WAITS_S
-        while len(self._samples) < min(upto, MOST) and time.monotonic() < until:
-            self._read()
-        return self._samples[first:upto]
+        while len(self._join.samples) < min(upto, MOST) and time.monotonic() < until:
+            self._read(until)
+        return self._join.samples[first:upto]
 
     def close(self) -> None:
         """Close the consumers."""
         with closing(self._queries), closing(self._labels):
             pass
 
-    def _read(self) -> None:
+    def _read(self, until: float) -> None:
         """Take the new labels, and the inputs that were sent before them."""
-        labels = [self._label(fetched(each)) for each in self._labels.messages(POLL_S)]
-        for query in self._new_inputs():
-            self._inputs[query.id] = query.payload
-            if len(self._inputs) > MOST_UNLABELLED:
-                self._inputs.popitem(last=False)
-        for label in labels:
-            if isinstance(label, Label) and label.truth is not None and label.id in self._inputs:
-                payload = self._inputs.pop(label.id)
-                self._samples.append(Sample(len(self._samples), payload, label.truth))
-
-    def _new_inputs(self) -> Iterator[Query]:
-        while messages := self._queries.messages(POLL_S):
-            for record in (self._query(fetched(each)) for each in messages):
-                if isinstance(record, Query) and record.session == self._session and record.id:
-                    yield record
+        for message in self._labels.messages(POLL_S):
+            label = self._label(fetched(message))
+            if isinstance(label, Label):
+                # A producer may stamp its record with any time.
+                self._join.add_label(label, min(message.timestamp()[1] / 1e3, time.time()))
+        read_s = time.time()
+        for message in self._queries.written(max(until - time.monotonic(), POLL_S)):
+            query = self._query(fetched(message))
+            if isinstance(query, Query) and query.session == self._session and query.id:
+                self._join.add_input(query.id, query.payload)
+        self._join.join(read_s)

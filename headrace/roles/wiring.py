@@ -19,7 +19,7 @@ from headrace.config.user_functions import load_combine, load_scorer
 from headrace.errors import NameTaken, PipelineError
 from headrace.processes import run_directory
 from headrace.roles.dispatching import dispatcher, per_query, task_dispatcher
-from headrace.roles.link_file import follow_links, link_file, session_links
+from headrace.roles.link_file import follow_links, link_file, worker_links
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.namesakes import LISTEN_S, Namesakes
 from headrace.roles.observability import LEVELS, observed
@@ -304,8 +304,7 @@ def run_worker(
     if host != EMULATED:
         preload(v for task in pipeline.tasks for v in task.variants if not limited(v))
     journals = {} if host == EMULATED else {each: _journal(pipeline, each) for each in names}
-    emulated = any(tier.device == EMULATED for tier in file.cluster.tiers)
-    links = session_links(file.sessions, emulated=emulated)
+    links = worker_links(file)
     nodes: dict[str, Node] = {
         each: Worker(
             each,

@@ -1,0 +1,59 @@
+"""A session's inputs are joined with their labels, in the order of the labels."""
+
+from headrace.roles.recent_inputs import MOST_UNLABELLED, InputJoin
+from schemas.records import Label
+
+
+def joined(join: InputJoin) -> list[tuple[int, object, object]]:
+    return [(each.number, each.payload, each.truth) for each in join.samples]
+
+
+def test_samples_are_in_the_order_of_their_labels() -> None:
+    join = InputJoin()
+    for name in ("a", "b", "c"):
+        join.add_input(name, name.upper())
+    for name in ("c", "a"):
+        join.add_label(Label(id=name, truth=f"true {name}"), 1.0)
+    join.join(10.0)
+    assert joined(join) == [(0, "C", "true c"), (1, "A", "true a")]
+
+
+def test_an_input_that_comes_after_its_label_keeps_its_place() -> None:
+    join = InputJoin()
+    join.add_input("b", "B")
+    join.add_label(Label(id="a", truth=1), 9.8)
+    join.add_label(Label(id="b", truth=2), 9.9)
+    join.join(10.0)
+    assert joined(join) == []
+    join.add_input("a", "A")
+    join.join(10.1)
+    assert joined(join) == [(0, "A", 1), (1, "B", 2)]
+
+
+def test_labels_of_other_inputs_hold_up_the_others_for_half_a_second() -> None:
+    join = InputJoin()
+    join.add_input("b", "B")
+    join.add_label(Label(id="another session's", truth=1), 9.8)
+    join.add_label(Label(id="b", truth=2), 9.9)
+    join.join(10.2)
+    assert joined(join) == []
+    join.join(10.4)
+    assert joined(join) == [(0, "B", 2)]
+
+
+def test_a_label_without_a_truth_makes_no_sample() -> None:
+    join = InputJoin()
+    join.add_input("a", "A")
+    join.add_label(Label(id="a", right=1.0, of=1.0), 1.0)
+    join.join(10.0)
+    assert joined(join) == []
+
+
+def test_of_too_many_inputs_without_a_label_the_newest_are_kept() -> None:
+    join = InputJoin()
+    for number in range(MOST_UNLABELLED + 1):
+        join.add_input(str(number), number)
+    for name in ("0", "1"):
+        join.add_label(Label(id=name, truth=0), 1.0)
+    join.join(10.0)
+    assert joined(join) == [(0, 1, 0)]
