@@ -1,11 +1,14 @@
 """The profiler's process: take requests, run configurations on samples, write results.
 
+It takes requests once it has loaded an operator of each variant, since the clock of a search runs
+from its first block on.
 A request is committed once its result is delivered. A restarted profiler knows the finished blocks
 from the results topic and writes such a result again instead of running it. A request that ended
 the process twice (a segmentation fault, out of memory), or whose operator takes longer than
 ``HANGS_S``, gets a result with that error.
 """
 
+import contextlib
 import logging
 import os
 import signal
@@ -13,6 +16,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -23,7 +27,7 @@ from msgspec.structs import replace
 
 from control.policies.compass.search.prefix_cache import PrefixCache
 from control.problem.sample_sets import WORKLOAD, recent_of
-from control.problem.session_space import SessionSpace
+from control.problem.session_space import VARIANT, SessionSpace
 from headrace.config.pipeline_file import PipelineFile, search_space
 from headrace.config.user_functions import load_combine, load_workload
 from headrace.errors import PipelineError
@@ -113,8 +117,19 @@ class Operators:
         self.running_since = 0.0
         return outputs, time.monotonic() - began
 
+    def warm(self) -> None:
+        """Load an operator of each variant: no search waits for libraries and weights then.
+
+        What cannot be loaded is the error of the requests for it.
+        """
+        for setting in one_of_each_variant(self._sessions):
+            with contextlib.suppress(Exception):
+                self._loaded_operator(setting)
+
     def _operator(self, task: str, configuration: int) -> Any:
-        setting = self._sessions.setting(task, configuration)
+        return self._loaded_operator(self._sessions.setting(task, configuration))
+
+    def _loaded_operator(self, setting: str) -> Any:
         if setting not in self._loaded:
             operator: Any = load_operator(self._sessions.variant(self._file.pipeline, setting))
             operator.load(self._device)
@@ -123,6 +138,18 @@ class Operators:
                 self._loaded.popitem(last=False)
         self._loaded.move_to_end(setting)
         return self._loaded[setting]
+
+
+def one_of_each_variant(sessions: SessionSpace) -> list[str]:
+    """Return a setting of each variant of each task: the first option of every other knob."""
+    knobs = sessions.space.knobs
+    usual = {f"{knob.stage}.{knob.name}": knob.options[0] for knob in knobs}
+    by_task = {knob.stage: knob.options for knob in knobs if knob.name == VARIANT}
+    return [
+        sessions.setting_of(stage.name, usual | {f"{stage.name}.{VARIANT}": variant})
+        for stage in sessions.space.stages
+        for variant in by_task.get(stage.name, (sessions.variants.get(stage.name, ""),))
+    ]
 
 
 @dataclass(slots=True)
@@ -248,22 +275,32 @@ def run_profiler(
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    waiting, writer = WaitingRequests(), producer(kafka)
     reader = consumer(kafka, f"{pipeline.name}.profilers", **{"session.timeout.ms": SESSION_MS})
+    writer = producer(kafka)
     threading.Thread(target=_watch, args=(role, writer, results), name="hangs", daemon=True).start()
-    with observed(name, pipeline, logs):
-        reader.subscribe([requests], on_revoke=lambda _, gone: waiting.drop(gone))
-        while not stopped.is_set():
-            _take(reader, waiting, POLL_S if not waiting.requests else 0.0)
-            if (found := waiting.next(time.time())) is None:
-                continue
-            place, request = found
-            if request is not None:
-                key, value = role.answered(request, time.time())
-                writer.produce(results, value, key)
-                writer.flush(WRITTEN_WITHIN_S)
-            reader.commit(offsets=[place], asynchronous=True)
-        reader.close()
+    with observed(name, pipeline, logs), closing(reader):
+        role.operators.warm()
+        log.info("%s takes requests", name)
+        _serve(role, reader, writer, (requests, results), stopped)
+
+
+def _serve(
+    role: ProfilerRole, reader: Consumer, writer: Producer, topics: tuple[str, str],
+    stopped: threading.Event,
+) -> None:  # fmt: skip
+    """Answer requests until ``stopped``; ``topics`` are those of requests and of results."""
+    waiting, (requests, results) = WaitingRequests(), topics
+    reader.subscribe([requests], on_revoke=lambda _, gone: waiting.drop(gone))
+    while not stopped.is_set():
+        _take(reader, waiting, POLL_S if not waiting.requests else 0.0)
+        if (found := waiting.next(time.time())) is None:
+            continue
+        place, request = found
+        if request is not None:
+            key, value = role.answered(request, time.time())
+            writer.produce(results, value, key)
+            writer.flush(WRITTEN_WITHIN_S)
+        reader.commit(offsets=[place], asynchronous=True)
 
 
 def _take(reader: Consumer, waiting: WaitingRequests, timeout_s: float) -> None:

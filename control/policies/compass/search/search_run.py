@@ -2,7 +2,8 @@
 
 It holds what has been learnt, tests the proposed configuration block by block, and stops at its
 deadline, when its money is spent, or when no other configuration could be better. The deadline
-begins with the first block that is known: until then no profiler has answered. A search that began
+begins with the first block that a profiler has run for it: blocks that were known before do not
+say that one serves. A search that began
 in an earlier life of its process keeps its deadline and what it has spent: both follow from the
 times at which its blocks were finished.
 """
@@ -119,9 +120,9 @@ class SearchRun:
         return ()
 
     def _take(self, first: int, block: ProfileResult, now: float) -> None:
-        if self.first_s is None:
-            self.first_s = min(now, max(self.began_s, block.finished_s)) if self._resumed else now
         ours = first in self._asked or (self._resumed and block.finished_s >= self.began_s)
+        if self.first_s is None and ours:
+            self.first_s = min(now, max(self.began_s, block.finished_s)) if self._resumed else now
         self.profile_s += block.spent_s if ours else 0.0
         self._taken.append(block)
         self._test.add(first, block.scores)

@@ -7,9 +7,15 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from headrace.errors import PipelineError
-from headrace.roles.profiling_role import Samples, WaitingRequests, result_key
+from headrace.roles.profiling_role import (
+    Samples,
+    WaitingRequests,
+    one_of_each_variant,
+    result_key,
+)
 from headrace.roles.recent_inputs import RecentInputs
 from schemas.records import ProfileRequest
+from tests.session_world import a_space
 
 
 def a_request(step: int = 1, first: int = 0, expires_s: float = 10.0) -> ProfileRequest:
@@ -70,3 +76,7 @@ def test_samples_are_drawn_once_in_order_and_may_end() -> None:
     assert samples.of("workload@7", 9, 12) == []
     with pytest.raises(PipelineError, match="no sample set 'mine'; name one as workload@7"):
         samples.of("mine", 0, 1)
+
+
+def test_an_operator_of_each_variant_is_loaded_before_requests_are_taken() -> None:
+    assert one_of_each_variant(a_space()) == ["scan/v@scale=1", "read/v@votes=1", "read/w@votes=1"]
