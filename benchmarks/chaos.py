@@ -49,7 +49,11 @@ ENDED_WITHIN_S = 10.0
 PROXIED = 7  # roles: three workers, ingress, egress, two control apps
 ALL = "all"
 # A frozen node or a cut network answers no request: clients try again after this time.
-PROPERTIES = {"socket.timeout.ms": "2000", "request.timeout.ms": "2000"}
+PROPERTIES = {
+    "socket.timeout.ms": "2000",
+    "request.timeout.ms": "2000",
+    "topic.metadata.refresh.interval.ms": "500",
+}
 DESCRIPTION = {
     **PIPELINE,
     "policy": "static",

@@ -65,9 +65,9 @@ auto.leader.rebalance.enable=false
 # A lost or frozen node is replaced within 4 s: where it leads the quorum, the others elect another
 # leader after the fetch timeout, and that one waits for the session timeout.
 _SEVERAL = """\
-broker.session.timeout.ms=2000
-broker.heartbeat.interval.ms=300
-controller.quorum.fetch.timeout.ms=1000
+broker.session.timeout.ms=1500
+broker.heartbeat.interval.ms=250
+controller.quorum.fetch.timeout.ms=800
 controller.quorum.election.timeout.ms=300
 controller.quorum.request.timeout.ms=1000
 replica.lag.time.max.ms=3000

@@ -92,6 +92,7 @@ def consumer(config: KafkaConfig, group: str, **more: Any) -> Consumer:
             # With the default of 500 a newly assigned slot waits half a second.
             "fetch.wait.max.ms": 50,
             "fetch.queue.backoff.ms": 5,
+            "fetch.error.backoff.ms": 100,
             "queued.max.messages.kbytes": 16_384,
             "message.max.bytes": MAX_RECORD_BYTES,
             "fetch.message.max.bytes": MAX_RECORD_BYTES,
