@@ -127,7 +127,8 @@ class DataProcess:
             self._run()
 
     def _leased(self) -> bool:
-        """Return whether the lease is acquired, as far as the role has one; end for a rival."""
+        """Return whether the lease is acquired and every answer can be read, as far as the role has
+        one; end for a rival."""
         lease = self._lease
         if lease is None:
             return True
@@ -135,7 +136,9 @@ class DataProcess:
             self._fail(NamesakeHeard(f"{lease.rival} holds the lease"))
         elif lease.lost is not None:
             self._fail(lease.lost)
-        return lease.acquired
+        results = self._broker.places(self._broker.leased)
+        settled = self._making.hasty or all(map(self._broker.settled, results))
+        return lease.acquired and settled
 
     def _run(self) -> None:
         making, group = self._making, self._group
@@ -143,7 +146,7 @@ class DataProcess:
         self._transport = FaultyTransport(
             self._agenda, self._broker, self.link, f"{making.pipeline.name}.{group}", self.life,
             self._clock, self._deliver, lease=self._lease, eager=making.eager,
-            trusting=making.trusting,
+            trusting=making.trusting, hasty=making.hasty,
         )  # fmt: skip
         node = NODES[group](making, self._broker, self.name, self._incarnation)
         self._live = Live(

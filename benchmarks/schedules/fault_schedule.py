@@ -12,6 +12,7 @@ DATA = ("ingress-0", "egress-0", *WORKERS)
 ROLES = (*DATA, *CONTROLS)
 NONE = ("",)
 POLICIES = ("static", "other", "loki")
+TOPICS = ("queries", "work.locate", "work.read", "outputs", "results", "leases")
 
 FIRST_S, LAST_S = 1.0, 7.0  # faults begin within this time
 STEP_S = 4.0  # clocks are off by at most this; egress's recovery allows for 5 s
@@ -64,7 +65,9 @@ class FaultKind:
 # ``amount`` later. freeze, cut, deaf and mute (both directions, from the broker, to the broker)
 # last for ``for_s``. replaced: cut off for ``for_s``; another process of its name starts ``amount``
 # after the beginning. second: another process of a living name starts. slow: each hop takes
-# ``amount`` more. step: the wall clock is off by ``amount``. policy (its target), drain: a command.
+# ``amount`` more. replica: one of a topic freezes, so that what is written is neither read nor
+# confirmed for ``for_s``. step: the wall clock is off by ``amount``. policy (its target), drain: a
+# command.
 KINDS: Mapping[str, FaultKind] = {
     "kill": FaultKind(ROLES, (0.05, 3.0)),
     "late kill": FaultKind(DATA, (0.05, 2.0), (0.1, 4.0)),
@@ -76,6 +79,7 @@ KINDS: Mapping[str, FaultKind] = {
     "cut and replaced": FaultKind(ROLES, (2.0, 10.0), (0.5, 3.0)),
     "second": FaultKind(DATA, (0.0, 0.0)),
     "slow": FaultKind(ROLES, (0.5, 5.0), (0.01, 0.5)),
+    "replica": FaultKind(TOPICS, (0.2, 8.0)),
     "broker away": FaultKind(NONE, (0.2, 8.0)),
     "step": FaultKind(ROLES, (0.5, 8.0), (-STEP_S, STEP_S)),
     "policy": FaultKind(POLICIES, (0.0, 0.0)),

@@ -74,6 +74,8 @@ class Broker:
     logs: dict[Place, list[Fetched]] = field(default_factory=dict)
     offsets: dict[tuple[str, Place], tuple[int, str]] = field(default_factory=dict)
     subscribers: dict[Place, list[Do]] = field(default_factory=dict)
+    stuck: dict[str, int] = field(default_factory=dict)  # topic -> faults that hold it
+    ends: dict[Place, int] = field(default_factory=dict)  # readable offsets of stuck places
 
     def __post_init__(self) -> None:
         self.leased = physical(self.pipeline.name, RESULTS)
@@ -88,8 +90,33 @@ class Broker:
         return self.logs.setdefault(place, [])
 
     def end(self, place: Place) -> int:
-        """Return the end offset of a slot."""
-        return len(self.logs.get(place, ()))
+        """Return the offset up to which a slot can be read."""
+        return self.ends.get(place, len(self.logs.get(place, ())))
+
+    def readable(self, place: Place, start: int = 0, most: int | None = None) -> list[Fetched]:
+        """Return the records of a slot that can be read, from an offset on."""
+        end = self.end(place)
+        return self.log(place)[start : end if most is None else min(end, start + most)]
+
+    def settled(self, place: Place) -> bool:
+        """Return whether every record of a slot can be read, and is confirmed."""
+        return self.end(place) == len(self.log(place))
+
+    def hold(self, topic: str) -> None:
+        """Freeze a replica of a topic: what is written from now on is neither read nor confirmed
+        before its release."""
+        self.stuck[topic] = self.stuck.get(topic, 0) + 1
+        for place in self.places(topic):
+            self.ends.setdefault(place, len(self.log(place)))
+
+    def release(self, topic: str) -> None:
+        """The replica is back, or dropped: every record can be read."""
+        self.stuck[topic] -= 1
+        if self.stuck[topic]:
+            return
+        for place in self.places(topic):
+            del self.ends[place]
+            self._wake(place)
 
     def append(self, place: Place, key: bytes | None, value: bytes | None, at_s: float) -> bool:
         """Append a record with its producer's time stamp; return False if that is of an expired
@@ -100,9 +127,12 @@ class Broker:
         fetched = Fetched(place[0], place[1], len(log), at_s, key, value, None)
         log.append(fetched)
         self.watcher.appended(fetched)
-        for wake in self.subscribers.get(place, ()):
-            wake()
+        self._wake(place)
         return True
+
+    def _wake(self, place: Place) -> None:
+        for wake in tuple(self.subscribers.get(place, ())):
+            wake()
 
     def expired(self, place: Place, at_s: float) -> bool:
         """Return whether a time stamp is that of an expired lease, where leases count."""

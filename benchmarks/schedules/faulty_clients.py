@@ -19,6 +19,7 @@ from streams.kafka.transport import COMMIT_S, HAND_OVER_S, MOST_PER_FETCH
 from streams.topics import physical
 
 _REPORTS = physical("", REPORTS)
+REQUEST_S = 2.0  # a producer repeats a request that was not confirmed within this time
 Offsets = dict[Place, tuple[int, str]]
 
 
@@ -58,7 +59,8 @@ class FaultyTransport:
     """Implements the live driver's ``Transport``; ``deliver`` takes fetched records.
 
     Deliberate errors, for tests of the checker: ``eager`` commits before the sends are confirmed;
-    ``trusting`` sends refused records again without a look whether they were written.
+    ``trusting`` sends refused records again without a look whether they were written; ``hasty``
+    looks before every record that is written can be read.
     """
 
     def __init__(
@@ -74,10 +76,11 @@ class FaultyTransport:
         lease: FaultyLease | None = None,
         eager: bool = False,
         trusting: bool = False,
+        hasty: bool = False,
     ) -> None:
         self._agenda, self._broker, self._link = agenda, broker, link
         self._group, self._life, self._clock, self._deliver = group, life, clock, deliver
-        self._eager, self._trusting, self._lease = eager, trusting, lease
+        self._eager, self._trusting, self._hasty, self._lease = eager, trusting, hasty, lease
         self.assigned = self._asked = 0
         self.alive = True
         self.frozen = False
@@ -86,6 +89,7 @@ class FaultyTransport:
         self._turns: deque[Turn] = deque()
         self._ended = self._confirmed = 0
         self._outbox: deque[Outgoing] = deque()
+        self._unstamped: deque[Outgoing] = deque()  # they wait for a fresh lease
         self._sending = False
         self._ready: Offsets = {}
         self._commit_at = 0.0
@@ -109,19 +113,27 @@ class FaultyTransport:
 
     def send(self, topic: str, value: bytes, slot: int, key: str) -> None:
         at = slot if slot >= 0 else crc32(key.encode()) % self._broker.slots[topic]
-        out = Outgoing((topic, at), key.encode(), value, self._stamp(topic), self._turn)
+        out = Outgoing((topic, at), key.encode(), value, self._clock(), self._turn)
         if topic == _REPORTS:
             # Reports are sent once, without a place in the turn.
             if self._broker.up and self._link.out:
                 self._agenda.after(self._hop_s, lambda: self._land_report(out))
             return
         self._turn.waiting += 1
-        self._outbox.append(out)
-        self._send_soon(0.0)
+        if self._lease is not None and topic == self._broker.leased:
+            self._unstamped.append(out)
+            self._stamp_and_send(self._lease)
+        else:
+            self._outbox.append(out)
+            self._send_soon(0.0)
 
-    def _stamp(self, topic: str) -> float:
-        stamped = self._lease is not None and topic == self._broker.leased
-        return self._lease.stamp_s if stamped else self._clock()  # type: ignore[union-attr]
+    def _stamp_and_send(self, lease: FaultyLease) -> None:
+        """Send the records that wait for a stamp, if the lease has a fresh one."""
+        while self._unstamped and lease.fresh:
+            out = self._unstamped.popleft()
+            out.at_s = lease.stamp_s
+            self._outbox.append(out)
+        self._send_soon(0.0)
 
     def done(self, place: Place, offset: int, note: str) -> None:
         self._turn.done[place] = (offset, note)
@@ -137,25 +149,25 @@ class FaultyTransport:
             self._commit()
 
     def _send_again(self, lease: FaultyLease) -> None:
-        """Send refused records with the stamp of the renewed lease; raise ``LeaseLost``."""
+        """Send what waits for a stamp, and refused records that are not on the topic; raise
+        ``LeaseLost``."""
         if lease.lost is not None:
             raise lease.lost
-        if not lease.fresh:
-            return
         for turn in self._turns:
             refused, turn.refused = turn.refused, []
             for out in refused:
-                if not self._trusting and self._written(out):
+                if not (self._trusting or self._hasty or self._broker.settled(out.place)):
+                    turn.refused.append(out)
+                elif not self._trusting and self._written(out):
                     turn.waiting -= 1
-                    continue
-                out.at_s = self._stamp(out.place[0])
-                self._outbox.append(out)
-        self._send_soon(0.0)
+                else:
+                    self._unstamped.append(out)
+        self._stamp_and_send(lease)
 
     def _written(self, out: Outgoing) -> bool:
         """Return whether an earlier attempt was written (``streams/kafka/refused_records.py``)."""
         identity = (out.key, out.value)
-        return any((each.key, each.value) == identity for each in self._broker.log(out.place))
+        return any((each.key, each.value) == identity for each in self._broker.readable(out.place))
 
     def assign(self, new: Iterable[Place], gone: Iterable[Place], commits: bool) -> int:
         gone = tuple(gone)
@@ -181,6 +193,7 @@ class FaultyTransport:
 
     def abandon(self) -> None:
         self._outbox.clear()
+        self._unstamped.clear()
         self._turns.clear()
         self._turn, self._ready = Turn(), {}
 
@@ -245,8 +258,8 @@ class FaultyTransport:
                 self._outbox.extendleft(reversed(request))
                 self._send_soon(RETRY_S)
             return
-        taken = [self._append(out) for out in request]
-        self._agenda.after(self._hop_s, lambda: self._acknowledge(request, taken))
+        taken, repeats_s = [self._append(out) for out in request], self._agenda.now + REQUEST_S
+        self._agenda.after(self._hop_s, lambda: self._acknowledge(request, taken, repeats_s))
         self._send_soon(0.0)
 
     def _arrive_late(self, request: list[Outgoing]) -> None:
@@ -263,21 +276,24 @@ class FaultyTransport:
         if self._broker.up and self._link.out:
             self._append(out)
 
-    def _acknowledge(
-        self, request: list[Outgoing], taken: list[bool], *, again: bool = False
-    ) -> None:
+    def _acknowledge(self, request: list[Outgoing], taken: list[bool], repeats_s: float) -> None:
+        """Confirm a request once its records can be read. From ``repeats_s`` on, and where its
+        confirmation was lost, the producer repeats it. The broker says that it has the records
+        already, but refuses those whose stamps have expired meanwhile: it looks at them first."""
         if not self.alive:
             return
-        if not (self._broker.reaches(self._link) and self._runs):
-            # A producer repeats the request. The broker says that it has the records already, but
-            # refuses those whose stamps have expired meanwhile: it looks at them first.
-            self._agenda.after(RETRY_S, lambda: self._acknowledge(request, taken, again=True))
-            return
-        if again:
+        reached = self._broker.reaches(self._link) and self._runs
+        if not reached:
+            repeats_s = self._agenda.now
+        elif self._agenda.now > repeats_s:
             taken = [
                 is_taken and not self._broker.expired(out.place, out.at_s)
                 for out, is_taken in zip(request, taken, strict=True)
             ]
+        written = {out.place for out, is_taken in zip(request, taken, strict=True) if is_taken}
+        if not (reached and all(map(self._broker.settled, written))):
+            self._agenda.after(RETRY_S, lambda: self._acknowledge(request, taken, repeats_s))
+            return
         for out, is_taken in zip(request, taken, strict=True):
             if is_taken:
                 out.turn.waiting -= 1
@@ -373,7 +389,7 @@ class FaultyTransport:
         found: list[Fetched] = []
         for place, position in self._positions.items():
             if place not in self._paused:
-                new = self._broker.log(place)[position : position + MOST_PER_FETCH]
+                new = self._broker.readable(place, position, MOST_PER_FETCH)
                 self._positions[place] = position + len(new)
                 found += new
         if found:

@@ -54,7 +54,7 @@ class FaultyLease:
     @property
     def fresh(self) -> bool:
         """Whether the broker would take an answer with the present stamp."""
-        return self._agenda.now < self._holder.fresh_until_s
+        return self._careless or self._agenda.now < self._holder.fresh_until_s
 
     @property
     def quiet(self) -> bool:
@@ -81,7 +81,7 @@ class FaultyLease:
         self._agenda.after(POLL_S, self._poll)
 
     def _read(self) -> None:
-        log = self._broker.log(self._place)
+        log = self._broker.readable(self._place)
         if self._history is None:
             self._history = len(log)
         while self._next < len(log) and self.lost is None:

@@ -47,7 +47,7 @@ def egress(making: Making, broker: Broker, name: str, incarnation: float) -> Nod
         offset, note = notes.get(slot, (0, ""))
         times = [
             at_s
-            for each in broker.log((topic, slot))[offset:]
+            for each in broker.readable((topic, slot), offset)
             for at_s in (each.at_s, *made_s(decode(each.value or b"")))
         ]
         places.append(Committed(slot, offset, note, min(times, default=None)))
@@ -56,7 +56,7 @@ def egress(making: Making, broker: Broker, name: str, incarnation: float) -> Nod
     answered = [
         origin
         for place in broker.places(physical(pipeline.name, RESULTS))
-        for each in broker.log(place)
+        for each in broker.readable(place)
         if since_s is not None and each.at_s >= since_s
         for origin in read(each.value or b"")
     ]

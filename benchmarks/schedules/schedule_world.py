@@ -296,6 +296,12 @@ def _broker_away(world: World, fault: ScheduledFault) -> None:
     world.agenda.after(fault.for_s, lambda: setattr(world.broker, "up", True))
 
 
+def _replica(world: World, fault: ScheduledFault) -> None:
+    topic = physical(world.making.pipeline.name, fault.target)
+    world.broker.hold(topic)
+    world.agenda.after(fault.for_s, lambda: world.broker.release(topic))
+
+
 def _step(world: World, fault: ScheduledFault) -> None:
     def off(process: Process, seconds: float) -> None:
         process.wall.off_s = seconds
@@ -323,6 +329,7 @@ _BEGIN: Mapping[str, Callable[[World, ScheduledFault], None]] = {
     "cut and replaced": _replaced(_isolate),
     "second": _second,
     "slow": _slow,
+    "replica": _replica,
     "broker away": _broker_away,
     "step": _step,
     "policy": _policy,

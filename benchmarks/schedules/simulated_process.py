@@ -33,6 +33,7 @@ class Making:
     eager: bool = False  # commit before sends are confirmed
     forgetful: bool = False  # egress does not read its answers back
     trusting: bool = False  # a refused answer counts as never written
+    hasty: bool = False  # egress reads answers back before all that are written can be read
 
 
 class Process(Protocol):

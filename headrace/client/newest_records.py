@@ -3,13 +3,13 @@
 import time
 from collections.abc import Iterator
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.topic_admin import readable_partitions
-from streams.kafka.topic_contents import watermarks
+from streams.kafka.topic_contents import TELLS_ENDS, watermarks
 
 STRETCH = 2_000  # records of a partition per read
 WAIT_S = 10.0
@@ -24,7 +24,7 @@ def newest_first(kafka: KafkaConfig, topic: str, stretch: int = STRETCH) -> Iter
     count = readable_partitions(kafka, topic, WAIT_S)
     if not count:
         raise BrokerError(f"topic {topic!r} is not on the broker; run `headrace up FILE` first")
-    reader = consumer(kafka, "headrace.reader")
+    reader = consumer(kafka, "headrace.reader", **TELLS_ENDS)
     try:
         left = {p: watermarks(reader, TopicPartition(topic, p)) for p in range(count)}
         while any(low < high for low, high in left.values()):
@@ -43,7 +43,7 @@ def one_record(kafka: KafkaConfig, topic: str, partition: int, offset: int) -> M
     count = readable_partitions(kafka, topic, WAIT_S)
     if not 0 <= partition < count:
         return None
-    reader = consumer(kafka, "headrace.reader")
+    reader = consumer(kafka, "headrace.reader", **TELLS_ENDS)
     try:
         low, high = watermarks(reader, TopicPartition(topic, partition))
         if not low <= offset < high:
@@ -61,10 +61,17 @@ def _between(reader: Consumer, start: TopicPartition, end: int) -> list[Message]
     reader.assign([start])
     found: list[Message] = []
     until = time.monotonic() + WAIT_S
-    while reader.position([start])[0].offset < end:
+    at = start.offset
+    while at < end:
         if time.monotonic() > until:
             raise BrokerError(
                 f"topic {start.topic!r} could not be read within {WAIT_S:g} s; try again"
             )
-        found += [m for m in reader.consume(500, timeout=0.05) if not m.error()]
+        for message in reader.consume(500, timeout=0.05):
+            error = message.error()
+            if error is None:
+                found.append(message)
+                at = message.offset() + 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                at = max(at, message.offset())
     return [m for m in found if m.offset() < end]

@@ -13,6 +13,7 @@ from streams.topics import SHARED, Topic, physical, topics
 
 API = "kafka.strimzi.io/v1"
 CLUSTER = "strimzi.io/cluster"
+_TYPES = {"transactional-id": "transactionalId"}  # of resources, where Strimzi's name differs
 _REFUSED = re.compile(r"[^a-z0-9.-]+")
 
 
@@ -57,7 +58,10 @@ def _acls(found: tuple[Right, ...]) -> list[dict[str, Any]]:
         if right.operation not in of_it:
             of_it.append(right.operation)
     return [
-        {"resource": {"type": kind, "name": name, "patternType": pattern}, "operations": of_it}
+        {
+            "resource": {"type": _TYPES.get(kind, kind), "name": name, "patternType": pattern},
+            "operations": of_it,
+        }
         for (kind, name, pattern), of_it in operations.items()
     ]
 

@@ -203,6 +203,7 @@ def run_egress(
     lease = _egress_lease(kafka, pipeline, name, mine)
     namesakes.check()
     lease.acquire()  # so an earlier egress of these partitions answers nothing more
+    lease.settle()  # and all that it has answered can be read back
     places = committed_notes(kafka, group, outputs, mine)
     node = Egress(
         name,
@@ -267,7 +268,8 @@ def _egress_lease(
             "would answer every query twice: end the other, or give this one a share of its own "
             "(--share)"
         )
-    if not set_stamps(kafka, physical(pipeline.name, RESULTS), Stamps.LEASE):
+    lease.fenced = set_stamps(kafka, physical(pipeline.name, RESULTS), Stamps.LEASE)
+    if not lease.fenced:
         _warn_unfenced(pipeline)
     return lease
 

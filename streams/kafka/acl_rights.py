@@ -32,12 +32,13 @@ from schemas.pipeline import Pipeline
 from streams.topics import own_topics, physical, topics
 
 READ, WRITE, DESCRIBE, CREATE, DELETE = "Read", "Write", "Describe", "Create", "Delete"
-TOPIC, GROUP = "topic", "group"
+TOPIC, GROUP, TRANSACTION = "topic", "group", "transactional-id"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Right:
-    """One operation on a topic or group; ``prefixed``: on all whose names begin with ``name``."""
+    """One operation on a topic, group or transactional id; ``prefixed``: on all whose names begin
+    with ``name``."""
 
     operation: str
     resource: str
@@ -57,6 +58,7 @@ class _Uses:
     commits: tuple[str, ...] = ()  # groups whose offsets it reads and commits
     watches: tuple[str, ...] = ()  # groups whose offsets it only reads
     joins: tuple[str, ...] = ()  # prefixes of the groups that it may choose
+    transacts: tuple[str, ...] = ()  # prefixes of its transactional ids
 
 
 def _ingress(pipeline: Pipeline) -> _Uses:
@@ -98,6 +100,7 @@ def _egress(_: Pipeline) -> _Uses:
         writes=(RESULTS, LEASES, REPORTS, DEAD_LETTERS),
         reads=(OUTPUTS, RESULTS, LEASES, PLANS, REPORTS),
         commits=("egress",),
+        transacts=("egress.",),  # streams/kafka/write_barrier.py
     )
 
 
@@ -214,6 +217,7 @@ def rights(pipeline: Pipeline, role: str) -> tuple[Right, ...]:
         *(Right(READ, GROUP, f"{name}.{g}") for g in uses.commits),
         *(Right(DESCRIBE, GROUP, f"{name}.{g}") for g in uses.watches),
         *(Right(READ, GROUP, f"{name}.{g}", prefixed=True) for g in uses.joins),
+        *(Right(WRITE, TRANSACTION, f"{name}.{t}", prefixed=True) for t in uses.transacts),
     )
 
 

@@ -24,6 +24,7 @@ from streams.kafka.lease_table import (
     read_lease,
 )
 from streams.kafka.topic_contents import watermarks
+from streams.kafka.write_barrier import pass_barrier
 from streams.topics import physical
 
 RENEW_S = 0.4
@@ -38,8 +39,10 @@ class EgressLease:
     """The lease of ``partitions`` of the outputs topic, held by one process.
 
     The thread listens from the construction on. ``stamp_ms`` is the time stamp of answers on the
-    topic ``stamped``, on the broker's clock.
+    topic ``stamped``, on the broker's clock. ``fenced``: the topic refuses old stamps.
     """
+
+    fenced = True
 
     def __init__(
         self, config: KafkaConfig, pipeline: str, partitions: Sequence[int], name: str
@@ -49,6 +52,7 @@ class EgressLease:
         self._lease = LeaseHolder(
             f"{name} on {socket.gethostname()}, process {os.getpid()}, {_random()}", partitions
         )
+        self._barrier = f"{pipeline}.egress.{min(partitions, default=0)}"
         self._next = 0  # the offset after the last record folded
         self._other = ""  # a living holder of one of these partitions
         self._quiet = threading.Event()  # listened for ``LISTEN_S``
@@ -88,6 +92,11 @@ class EgressLease:
         """Raise the error that ended the lease: ``LeaseLost`` or a ``BrokerError``."""
         if self._error is not None:
             raise self._error
+
+    def settle(self) -> None:
+        """Return once every answer written so far can be read; raise ``BrokerError``."""
+        if self.fenced:
+            pass_barrier(self._config, self._barrier, self.stamped)
 
     @property
     def holder(self) -> str:

@@ -18,6 +18,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.topic_admin import readable_partitions
 from streams.kafka.topic_contents import (
+    TELLS_ENDS,
     committed,
     offset_since,
     records_between,
@@ -53,7 +54,7 @@ def committed_notes(
 
     Raise ``BrokerError`` if the broker does not answer.
     """
-    reader = consumer(config, group)
+    reader = consumer(config, group, **TELLS_ENDS)
     try:
         return tuple(_committed(reader, place) for place in committed(reader, topic, slots, WAIT_S))
     finally:
@@ -122,7 +123,7 @@ def answered_since(
     """
     if since_s is None:
         return frozenset()
-    reader = consumer(config, "headrace.reader")
+    reader = consumer(config, "headrace.reader", **TELLS_ENDS)
     try:
         count = readable_partitions(config, topic, WAIT_S)
         found = ((p, offset_since(reader, TopicPartition(topic, p), since_s)) for p in range(count))

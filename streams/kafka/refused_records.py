@@ -6,8 +6,8 @@ repetition of a record that it has already written, as it refuses one that it ha
 the topic tells: it is read back, and what is not on it may be sent again.
 
 From the refusal on no earlier attempt can be written any more, as it bears the same stamp. But a
-record that was written may be readable later, once every replica in sync has it: hence
-``SETTLED_S``, after which the cluster has dropped a replica that answers nothing.
+record that was written may be readable later, once every replica in sync has it, so the topic is
+read behind a barrier (``streams/kafka/write_barrier.py``).
 """
 
 import threading
@@ -19,10 +19,14 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.topic_contents import offset_since, records_between, watermarks
+from streams.kafka.topic_contents import (
+    TELLS_ENDS,
+    offset_since,
+    records_between,
+    watermarks,
+)
 from streams.kafka.turn import Turn
 
-SETTLED_S = 10.0  # the brokers' default session timeout is 9 s
 WAIT_S = 10.0
 
 Written = tuple[int | None, bytes | None, bytes | None]  # partition, key, value
@@ -30,13 +34,12 @@ Find = Callable[[Collection[Message], float], frozenset[Written]]
 
 
 class Refused(NamedTuple):
-    """A refused record, the turn that sent it, its time stamp (of the first attempt, if it is not
-    the first one), and when it was refused."""
+    """A refused record, the turn that sent it, and its time stamp (of the first attempt, if it is
+    not the first one)."""
 
     turn: Turn
     message: Message
     stamp_s: float
-    at_s: float
 
 
 class _Search:
@@ -70,14 +73,14 @@ class RefusedRecords:
         self._waiting: list[Refused] = []
         self._search: _Search | None = None
 
-    def add(self, turn: Turn, messages: Iterable[Message], stamp_s: float, now: float) -> None:
+    def add(self, turn: Turn, messages: Iterable[Message], stamp_s: float) -> None:
         """Take refused records of a turn, whose first attempt had the stamp ``stamp_s``."""
-        self._waiting += [Refused(turn, message, stamp_s, now) for message in messages]
+        self._waiting += [Refused(turn, message, stamp_s) for message in messages]
 
-    def decided(self, now: float) -> list[tuple[Refused, bool]]:
+    def decided(self) -> list[tuple[Refused, bool]]:
         """Remove and return the records of which it is known by now whether they were written."""
-        if self._search is None:
-            self._begin(now)
+        if self._search is None and self._waiting:
+            self._search, self._waiting = _Search(self._find, self._waiting), []
         if self._search is None or not self._search.ended:
             return []
         search, self._search = self._search, None
@@ -86,12 +89,6 @@ class RefusedRecords:
             return []
         return [(each, identity(each.message) in search.found) for each in search.refused]
 
-    def _begin(self, now: float) -> None:
-        ripe = [each for each in self._waiting if now - each.at_s >= SETTLED_S]
-        if ripe:
-            self._waiting = self._waiting[len(ripe) :]
-            self._search = _Search(self._find, ripe)
-
 
 def identity(message: Message) -> Written:
     """Return what distinguishes a record: an answer bears its query's place and its own time."""
@@ -99,14 +96,20 @@ def identity(message: Message) -> Written:
 
 
 def find_written(
-    config: KafkaConfig, messages: Collection[Message], since_s: float
+    config: KafkaConfig,
+    settle: Callable[[], None] | None,
+    messages: Collection[Message],
+    since_s: float,
 ) -> frozenset[Written]:
     """Return those records that are on their topic with a time stamp from ``since_s`` on.
 
-    Raise ``BrokerError`` if the broker does not answer.
+    ``settle`` returns once every record written so far can be read. Raise ``BrokerError`` if the
+    broker does not answer.
     """
+    if settle is not None:
+        settle()
     places = {(message.topic() or "", message.partition() or 0) for message in messages}
-    reader = consumer(config, "headrace.reader")
+    reader = consumer(config, "headrace.reader", **TELLS_ENDS)
     try:
         found = {
             identity(record)

@@ -22,6 +22,10 @@ Found = TypeVar("Found")
 
 _RECORDS_AT_ONCE = 1000
 
+# Settings of a consumer that reads to the end: the last offsets may hold no record that it gets
+# (those of transactions, and those that compaction removed).
+TELLS_ENDS = {"enable.partition.eof": True}
+
 # A group's coordinator moves when a broker comes back, and first loads the committed offsets.
 UNCOORDINATED = (
     KafkaError.NOT_COORDINATOR,
@@ -34,7 +38,7 @@ UNLED = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 def read_to_end(config: KafkaConfig, topic: str, timeout_s: float = 30.0) -> list[Message]:
     """Return every record of a small topic, oldest first within each partition."""
-    reader = consumer(config, "headrace.reader")
+    reader = consumer(config, "headrace.reader", **TELLS_ENDS)
     try:
         count = readable_partitions(config, topic, timeout_s)
         return [m for p in range(count) for m in _read_partition(reader, topic, p, timeout_s)]
@@ -57,26 +61,37 @@ def _read_partition(reader: Consumer, topic: str, partition: int, timeout_s: flo
     found: list[Any] = []
     if low == high:
         return found
-    reader.assign([place])
     until = time.monotonic() + timeout_s
-    while reader.position([place])[0].offset < high:
-        if time.monotonic() > until:
+    for message in _until(reader, place, high):
+        if message is not None:
+            found.append(message)
+        elif time.monotonic() > until:
             raise BrokerError(f"topic {topic!r} could not be read within {timeout_s:g} s")
-        found += [m for m in reader.consume(500, timeout=0.05) if not m.error()]
     return found
 
 
 def records_between(reader: Consumer, start: TopicPartition, high: int) -> Iterator[Message]:
-    """Yield a partition's records from ``start`` up to ``high``, however long it takes."""
-    if start.offset >= high:
-        return
+    """Yield a partition's records from ``start`` up to ``high``, however long it takes.
+
+    The consumer was made with ``TELLS_ENDS``.
+    """
+    if start.offset < high:
+        yield from (message for message in _until(reader, start, high) if message is not None)
+
+
+def _until(reader: Consumer, start: TopicPartition, high: int) -> Iterator[Message | None]:
+    """Yield a partition's records up to ``high``, and None after each request."""
     reader.assign([start])
     at = start.offset
     while at < high:
         for message in reader.consume(_RECORDS_AT_ONCE, timeout=0.1):
-            if message.error() is None:
+            error = message.error()
+            if error is None:
                 yield message
                 at = message.offset() + 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                at = max(at, message.offset())
+        yield None
     reader.unassign()
 
 

@@ -61,6 +61,7 @@ class PartitionLease(Protocol):
     @property
     def fresh(self) -> bool: ...
     def check(self) -> None: ...
+    def settle(self) -> None: ...
     def end(self, *, confirmed: bool) -> None: ...
 
 
@@ -75,6 +76,16 @@ class _HandOver(NamedTuple):
     by_s: float  # the latest time of the change
 
 
+class _Waiting(NamedTuple):
+    """A record to be stamped that waits for the renewal of the lease."""
+
+    turn: Turn
+    topic: str
+    value: bytes
+    slot: int
+    key: str | bytes | None
+
+
 class KafkaTransport:
     """One consumer and one producer for all nodes of a process, and a producer for reports.
 
@@ -83,28 +94,33 @@ class KafkaTransport:
     queue; a second consumer on its own thread looks up and commits offsets. The driver's thread
     never waits for the broker.
 
-    With a ``lease`` the records of its topic bear its stamps. One that reaches the broker
-    too late for its stamp is refused, and sent again under the renewed lease if it is not on the
-    topic (``streams/kafka/refused_records.py``).
+    With a ``lease`` the records of its topic bear its stamps, and wait while it is not fresh, as
+    after an absence of the broker. One that reaches the broker too late for its stamp is refused,
+    and sent again under the renewed lease if it is not on the topic
+    (``streams/kafka/refused_records.py``).
     """
 
     _reported_s = float("inf")  # when a report was last confirmed
     _silent_s = float("inf")
     _on_return: Callable[[], None] | None = None
+    assigned = 0  # assignments carried out, by the reading thread
+    _abandoned = False
 
     def __init__(
         self, config: KafkaConfig, group: str, lease: PartitionLease | None = None
     ) -> None:
         self._config, self._group = config, group
         self._lease, self._leased = lease, "" if lease is None else lease.stamped
-        self._refusals, self._abandoned = RefusedRecords(partial(find_written, config)), False
+        self._refusals = RefusedRecords(
+            partial(find_written, config, lease.settle if lease else None)
+        )
+        self._unstamped = deque[_Waiting]()
         self._connectivity = Connectivity(config)
         on_error = fatal_errors(config, self._connectivity.failed_request)
         self._reader = consumer(config, group, error_cb=on_error)
         self._ledger = OffsetLedger(config, group, consumer(config, group))
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._asked = 0  # assignments ordered
-        self.assigned = 0  # assignments carried out, by the reading thread
         self._producer = producer(config, error_cb=on_error)
         self._reporter = report_producer(config, error_cb=fatal_errors(config))
         self._refused: KafkaError | None = None  # the permanent error of a report
@@ -245,15 +261,26 @@ class KafkaTransport:
         if topic == _REPORTS:
             self._report(value, slot, key)
             return
-        self._produce(self._turn, topic, value, slot, key or None)
+        self._turn.waiting += 1
+        if topic == self._leased and self._lease is not None:
+            self._unstamped.append(_Waiting(self._turn, topic, value, slot, key or None))
+            self._stamp_and_send(self._lease)
+        else:
+            self._produce(topic, value, slot, key or None, 0, self._turn.delivered)
+
+    def _stamp_and_send(self, lease: PartitionLease) -> None:
+        """Send the records that wait for a stamp, if the lease has a fresh one."""
+        while self._unstamped and lease.fresh:
+            turn, topic, value, slot, key = self._unstamped.popleft()
+            stamp_ms = lease.stamp_ms
+            turn.stamp_ms = turn.stamp_ms or stamp_ms
+            self._produce(topic, value, slot, key, stamp_ms, turn.stamped)
 
     def _produce(
-        self, turn: Turn, topic: str, value: bytes, slot: int, key: str | bytes | None
-    ) -> None:
-        stamp_ms, delivered = 0, turn.delivered  # 0: the present time
-        if self._lease is not None and topic == self._leased:
-            stamp_ms, delivered = self._lease.stamp_ms, turn.stamped
-            turn.stamp_ms = turn.stamp_ms or stamp_ms
+        self, topic: str, value: bytes, slot: int, key: str | bytes | None, stamp_ms: int,
+        delivered: Callable[[KafkaError | None, Any], None],
+    ) -> None:  # fmt: skip
+        """Hand a record to the producer; ``stamp_ms`` 0 is the present time."""
         while True:
             try:
                 self._producer.produce(
@@ -264,7 +291,6 @@ class KafkaTransport:
                 continue
             except KafkaException as error:
                 raise BrokerError(f"cannot send to {topic!r}: {error.args[0].str()}") from error
-            turn.waiting += 1
             return
 
     def _report(self, value: bytes, slot: int, key: str) -> None:
@@ -317,20 +343,21 @@ class KafkaTransport:
             self._commit()
 
     def _send_again(self, lease: PartitionLease) -> None:
-        """Send refused records that are not on the topic with the stamp of the renewed lease; raise
+        """Send what waits for a stamp, and refused records that are not on the topic; raise
         ``LeaseLost``."""
         lease.check()
         for turn in self._turns:
             if turn.refused:
-                self._refusals.add(turn, turn.refused, turn.stamp_ms / 1e3, self._now)
+                self._refusals.add(turn, turn.refused, turn.stamp_ms / 1e3)
                 turn.refused = []
-        if not lease.fresh:
-            return
-        for one, written in self._refusals.decided(self._now):
-            one.turn.waiting -= 1
-            if not written:
-                m = one.message
-                self._produce(one.turn, m.topic() or "", m.value(), m.partition(), m.key())
+        for one, written in self._refusals.decided():
+            if written:
+                one.turn.waiting -= 1
+                continue
+            m = one.message
+            place = (m.topic() or "", m.value() or b"", m.partition() or 0)
+            self._unstamped.append(_Waiting(one.turn, *place, m.key()))
+        self._stamp_and_send(lease)
 
     def _close_turn(self, now: float) -> None:
         if self._turn.waiting or self._turn.done:
@@ -428,6 +455,7 @@ class KafkaTransport:
         self._producer.purge()
         self._abandoned = True
         self._turns.clear()
+        self._unstamped.clear()
         self._turn, self._ready = Turn(), {}
 
     def close(self) -> None:

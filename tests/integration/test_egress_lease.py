@@ -9,7 +9,6 @@ from confluent_kafka.admin import NewTopic
 
 from schemas.effects import RESULTS
 from streams.fencing import LeaseLost
-from streams.kafka import refused_records
 from streams.kafka.egress_lease import EgressLease
 from streams.kafka.kafka_client import admin, producer
 from streams.kafka.kafka_config import KafkaConfig
@@ -86,17 +85,18 @@ class HandLease:
     """A lease that a test renews."""
 
     def __init__(self, stamped: str, stamp_ms: int) -> None:
-        self.stamped, self.stamp_ms, self.fresh = stamped, stamp_ms, False
+        self.stamped, self.stamp_ms, self.fresh = stamped, stamp_ms, True
 
     def check(self) -> None: ...
+    def settle(self) -> None: ...
     def end(self, *, confirmed: bool) -> None:
         self.confirmed = confirmed
 
 
-def refused(transport: KafkaTransport, count: int) -> None:
-    """Take turns until the broker has refused so many records."""
-    until_s = time.monotonic() + 30
-    while len(transport._refusals._waiting) < count:
+def held(transport: KafkaTransport, lease: HandLease, count: int) -> None:
+    """Take turns until so many records wait for the lease, which is not renewed meanwhile."""
+    lease.fresh, until_s = False, time.monotonic() + 30
+    while len(transport._unstamped) < count:
         transport.end_turn(time.time())
         assert time.monotonic() < until_s
 
@@ -111,9 +111,8 @@ def settled(transport: KafkaTransport) -> None:
 
 
 def test_an_answer_that_came_too_late_is_sent_again_with_the_renewed_lease(
-    broker: str, name: str, monkeypatch: pytest.MonkeyPatch
+    broker: str, name: str
 ) -> None:
-    monkeypatch.setattr(refused_records, "SETTLED_S", 0.0)
     kafka, results = KafkaConfig(broker), physical(name, RESULTS)
     lease = HandLease(results, int((time.time() - 60) * 1e3))
     transport = KafkaTransport(kafka, "lease", lease)
@@ -121,7 +120,7 @@ def test_an_answer_that_came_too_late_is_sent_again_with_the_renewed_lease(
         if number == 3:
             lease.stamp_ms = int(time.time() * 1e3)
         transport.send(results, b"answer", 0, f"q{number}")
-    refused(transport, 3)
+    held(transport, lease, 3)
     assert transport.unsettled
     lease.stamp_ms, lease.fresh = int(time.time() * 1e3), True
     settled(transport)
@@ -132,10 +131,9 @@ def test_an_answer_that_came_too_late_is_sent_again_with_the_renewed_lease(
 
 
 def test_an_answer_that_was_written_before_its_repetition_was_refused_is_not_sent_again(
-    broker: str, name: str, monkeypatch: pytest.MonkeyPatch
+    broker: str, name: str
 ) -> None:
     """A producer repeats a request whose confirmation a dying leader did not send."""
-    monkeypatch.setattr(refused_records, "SETTLED_S", 0.0)
     kafka, results = KafkaConfig(broker), physical(name, RESULTS)
     lease = HandLease(results, int(time.time() * 1e3))
     transport = KafkaTransport(kafka, "lease", lease)
@@ -144,12 +142,28 @@ def test_an_answer_that_was_written_before_its_repetition_was_refused_is_not_sen
     lease.stamp_ms = int((time.time() - 60) * 1e3)
     transport.send(results, b"written", 0, "q0")
     transport.send(results, b"never written", 0, "q1")
-    refused(transport, 2)
+    held(transport, lease, 1)
     lease.stamp_ms, lease.fresh = int(time.time() * 1e3), True
     settled(transport)
     transport.close()
     found = [(m.key(), m.value()) for m in read_to_end(kafka, results)]
     assert found == [(b"q0", b"written"), (b"q1", b"never written")]
+
+
+def test_an_answer_waits_while_the_lease_is_not_fresh(broker: str, name: str) -> None:
+    """It would bear a stamp that the broker may refuse by the time it arrives."""
+    kafka, results = KafkaConfig(broker), physical(name, RESULTS)
+    lease = HandLease(results, int((time.time() - 60) * 1e3))
+    lease.fresh = False
+    transport = KafkaTransport(kafka, "lease", lease)
+    transport.send(results, b"answer", 0, "q0")
+    for _ in range(3):
+        transport.end_turn(time.time())
+    assert transport.unsettled
+    lease.stamp_ms, lease.fresh = int(time.time() * 1e3), True
+    settled(transport)
+    transport.close()
+    assert [m.timestamp()[1] for m in read_to_end(kafka, results)] == [lease.stamp_ms]
 
 
 def test_a_results_topic_from_before_there_were_leases_is_limited(broker: str) -> None:

@@ -134,6 +134,7 @@ def give_rights(broker: Secured, lines: list[str]) -> None:
         for resource, names in (
             (ResourceType.TOPIC, words.topic),
             (ResourceType.GROUP, words.group),
+            (ResourceType.TRANSACTIONAL_ID, words.transactional_id),
         )
         for name in names
         for operation in (AclOperation[each.upper()] for each in words.operation)
@@ -160,6 +161,7 @@ def kafka_acls() -> argparse.ArgumentParser:
     parser.add_argument("--operation", action="append", required=True)
     parser.add_argument("--topic", action="append", default=[])
     parser.add_argument("--group", action="append", default=[])
+    parser.add_argument("--transactional-id", action="append", default=[])
     parser.add_argument("--resource-pattern-type", default="literal")
     return parser
 

@@ -88,6 +88,24 @@ def test_the_checker_sees_an_egress_that_takes_a_refused_answer_for_one_never_wr
     assert play(schedule).queries == 100
 
 
+FROZEN = {
+    "egress dies": (
+        a_fault("replica", "results", 3.0, for_s=6.0),
+        a_fault("kill", "egress-0", 4.0, for_s=0.1),
+    ),
+    "egress lives": (a_fault("replica", "results", 3.0, for_s=6.0),),
+}
+
+
+@pytest.mark.parametrize("how", FROZEN)
+def test_the_checker_sees_an_egress_that_reads_back_what_a_frozen_replica_hides(how: str) -> None:
+    """Answers are written, but neither confirmed nor read until the replica is dropped."""
+    schedule = replace(QUIET, queries=100, fan_out=0, faults=FROZEN[how])
+    with pytest.raises(Violated, match="has two answers"):
+        play(schedule, hasty=True)
+    assert play(schedule).queries == 100
+
+
 def test_a_failing_schedule_is_reduced_to_what_makes_it_fail() -> None:
     faults = tuple(a_fault(kind, "w1") for kind in sorted(KINDS))
     schedule = replace(QUIET, faults=faults)

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 from headrace.cli.main import run
 from headrace.cluster.acl_lines import acl_lines, acl_rows, principals
 from schemas.pipeline import Labels, Pipeline
-from streams.kafka.acl_rights import CREATE, DELETE, GROUP, READ, ROLES, TOPIC, WRITE, Right, rights
+from streams.kafka.acl_rights import (
+    CREATE,
+    DELETE,
+    GROUP,
+    READ,
+    ROLES,
+    TOPIC,
+    TRANSACTION,
+    WRITE,
+    Right,
+    rights,
+)
 from streams.topics import topics
 from tests.control_world import a_pipeline
 
@@ -81,7 +92,7 @@ def test_a_pipeline_called_headrace_does_not_give_away_the_control_topics() -> N
 
 
 @given(st.sampled_from(sorted(ROLES)), st.from_regex(r"[a-z][a-z0-9-]{0,20}", fullmatch=True))
-def test_every_right_is_on_a_topic_of_the_table_or_a_group_of_the_pipeline(
+def test_every_right_is_on_a_topic_of_the_table_or_belongs_to_the_pipeline(
     role: str, name: str
 ) -> None:
     pipeline = replace(a_pipeline(), name=name)
@@ -92,7 +103,7 @@ def test_every_right_is_on_a_topic_of_the_table_or_a_group_of_the_pipeline(
         if right.resource == TOPIC:
             assert (right.name in every, right.prefixed) == (True, False)
         else:
-            assert right.resource == GROUP
+            assert right.resource in (GROUP, TRANSACTION)
             assert right.name.startswith(f"{name}.")
 
 

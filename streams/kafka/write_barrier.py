@@ -1,0 +1,100 @@
+"""A barrier in a topic: once it is passed, every record written before it can be read.
+
+Consumers read up to the high watermark: what every replica in sync has. While a replica is frozen,
+records that the leader has written are neither confirmed nor readable, for up to
+``replica.lag.time.max.ms``; a reader cannot know of them. A producer can: a record that is written
+after them is confirmed only once they all can be read.
+
+The barrier is the end of a transaction without records: the coordinator writes a marker to each of
+its partitions, which consumers never see, and takes the id's next transaction when every marker has
+been confirmed. A client adds a partition to a transaction when it writes to it, so it writes a
+record that the broker refuses, as its time stamp is too old for a topic whose records are leased
+(``streams/topics.py``). Nothing is ever written.
+"""
+
+import logging
+import time
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from streams.kafka.kafka_client import consumer, producer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, unadorned
+from streams.observers.journal import tell
+
+log = logging.getLogger("headrace.broker")
+LEVELS = {"results.unsettled": logging.WARNING}
+
+TOO_OLD_MS = 1  # a time stamp of 1970
+CALL_S = 10.0  # one request; a frozen coordinator is replaced by then
+# A lost replica is dropped within the brokers' default session timeout of 9 s.
+DROPPED_S = 10.0
+
+
+def pass_barrier(config: KafkaConfig, name: str, topic: str, within_s: float = 60.0) -> None:
+    """Return once every record written to a topic so far can be read.
+
+    ``name`` is the transactional id, of one process at a time. The topic must refuse old time
+    stamps. A user without the right to the id waits ``DROPPED_S`` instead. Raise ``BrokerError``
+    if the brokers do not pass the barrier within ``within_s``.
+    """
+    until_s = time.monotonic() + within_s
+    while True:
+        try:
+            copies = _copies(config, topic)
+            if max(copies) > 1:  # what a single copy holds can be read
+                _barrier(config, name, topic, len(copies))
+            return
+        except KafkaException as error:
+            cause: KafkaError = error.args[0]
+            if cause.code() in FORBIDDEN:
+                _wait(config, name, topic)
+                return
+            if time.monotonic() > until_s:
+                raise BrokerError(
+                    f"it is not known which answers topic {topic!r} holds: {unadorned(cause)}; "
+                    "check that every broker is well, then try again"
+                ) from error
+
+
+def _copies(config: KafkaConfig, topic: str) -> list[int]:
+    """Return the number of copies of each partition."""
+    client = consumer(config, "headrace.reader")
+    try:
+        found = client.list_topics(topic, timeout=CALL_S).topics[topic].partitions.values()
+        return [len(partition.replicas) for partition in found]
+    finally:
+        client.close()
+
+
+def _wait(config: KafkaConfig, name: str, topic: str) -> None:
+    text = (
+        f"{config.who} has no right to Write on transactional-id {name!r}, so it waits "
+        f"{DROPPED_S:g} s until it reads back which answers there are; `headrace acls FILE` prints "
+        "the ACLs that each role needs"
+    )
+    tell(log, LEVELS["results.unsettled"], "results.unsettled", text, topic=topic)
+    time.sleep(DROPPED_S)
+
+
+def _barrier(config: KafkaConfig, name: str, topic: str, partitions: int) -> None:
+    first = _transactional(config, name)
+    first.begin_transaction()
+    for partition in range(partitions):
+        first.produce(topic, b"", partition=partition, timestamp=TOO_OLD_MS, on_delivery=_refused)
+    first.flush(CALL_S)
+    first.abort_transaction(CALL_S)
+    # Its id is taken again only when the markers of the last transaction have been confirmed.
+    _transactional(config, name)
+
+
+def _transactional(config: KafkaConfig, name: str) -> Producer:
+    timeouts = {"transaction.timeout.ms": 10_000, "delivery.timeout.ms": 10_000}
+    made = producer(config, **timeouts, **{"transactional.id": name})
+    made.init_transactions(CALL_S)
+    return made
+
+
+def _refused(error: KafkaError | None, _: object) -> None:
+    if error is None:
+        raise BrokerError("a results topic took a record of 1970; it does not refuse old stamps")
