@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from control.per_query.class_admission import ClassAdmission
 from control.policies import plans_sessions
+from control.policies.kairos.size_watch import size_count
 from operators.bursts import Runs
 from operators.dead_letter import dead_letter
 from operators.dispatcher import Dispatcher
@@ -163,6 +164,8 @@ class Ingress:
         if refusal is not None:
             return self._refuse(event, noticed, refusal, now)
         self._counts["admitted"] += 1
+        if self._pipeline.size is not None:
+            self._count_size(query.size)
         work = self._work(event, noticed, Item(value=query.payload), size=query.size)
         if plan is not None:
             work = replace(work, session=plan)
@@ -178,6 +181,11 @@ class Ingress:
             return self._soon(now)
         slot, follow = self._runs.pick(now)
         return [Send(self._topic, replace(work, follow=follow) if follow else work, slot)]
+
+    def _count_size(self, size: int) -> None:
+        """Count a query by its size, for the mix of rented devices."""
+        name = size_count(size)
+        self._counts[name] = self._counts.get(name, 0) + 1
 
     def _oversize(self, query: Query) -> str:
         limit = self._pipeline.size

@@ -223,9 +223,17 @@ class Reject(Struct, frozen=True, gc=False):
     reason: str
 
 
+class Scale(Struct, frozen=True, gc=False):
+    """Rent or release devices until ``count`` of a type run. The plan in force says so too
+    (``Plan.mix``); ``headrace up`` acts on the plan, the simulated driver on the effect."""
+
+    type: str
+    count: int
+
+
 # Effects of operators, and of the controller and its host; each driver performs all of one set.
 OperatorEffect = Send | Infer | Load | Unload | Assign | Wake
-ControlEffect = Send | Forget | Solve | Count | Assign | Wake | Reject
+ControlEffect = Send | Forget | Solve | Count | Assign | Wake | Reject | Scale
 Effect = OperatorEffect | ControlEffect
 
 
@@ -245,6 +253,7 @@ __all__ = [
     "COMMANDS", "COMMAND_RESULTS", "COMPLETIONS", "DEAD_LETTERS", "LEASES", "OUTPUTS", "PLANS",
     "QUERIES", "REPORTS", "RESULTS", "SESSIONS", "Arrived", "Assign", "ControlEffect", "Count",
     "Counted", "Done", "Effect", "Event", "Failed", "Forget", "Heartbeat", "Heartbeats", "Infer",
-    "Inferred", "Load", "Loaded", "Node", "Observer", "OperatorEffect", "Origin", "Reject", "Send",
+    "Inferred", "Load", "Loaded", "Node", "Observer", "OperatorEffect", "Origin", "Reject", "Scale",
+    "Send",
     "Solve", "Solved", "Unload", "Wake", "Woke", "waiting_topic", "work_topic",
 ]  # fmt: skip

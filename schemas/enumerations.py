@@ -49,6 +49,7 @@ class PlanCause(StrEnum):
     HANDOVER = "handover"
     SESSIONS = "sessions"
     ACCURACY = "accuracy"
+    MIX = "mix"
     OTHER = "other"
 
 

@@ -380,6 +380,7 @@ class Settings(Struct, frozen=True, gc=False, kw_only=True):
     ``filed_policy`` and ``filed_slo_s`` are the pipeline file's values at that time ("", 0:
     unknown): the file takes precedence where it has changed since. ``reloads`` has, by
     "task/variant", the build of its operator that workers must have (0 where it is missing).
+    ``prices`` and ``budget`` are $ per hour, by device type and for all (missing, None: as filed).
     """
 
     policy: str
@@ -390,6 +391,8 @@ class Settings(Struct, frozen=True, gc=False, kw_only=True):
     filed_policy: str = ""
     filed_slo_s: float = 0.0
     reloads: Mapping[str, int] = field(default_factory=dict)
+    prices: Mapping[str, float] = field(default_factory=dict)
+    budget: float | None = None
 
 
 class Plan(Struct, frozen=True, gc=False, kw_only=True):
@@ -399,7 +402,8 @@ class Plan(Struct, frozen=True, gc=False, kw_only=True):
     planner that scales accuracy met the demand: "hardware", "accuracy" or "best-effort".
     ``factors`` are the observed fan-outs, from which the next control app resumes. ``causes`` give
     the reason for programs, ``reason`` for people. Every node writes in the schema ``release``
-    (0: that of ``schemas.release.UNDECLARED``).
+    (0: that of ``schemas.release.UNDECLARED``). ``mix`` has the rented devices that should run, by
+    type; it is empty where none are rented while the pipeline runs.
     """
 
     pipeline: str
@@ -419,6 +423,7 @@ class Plan(Struct, frozen=True, gc=False, kw_only=True):
     causes: tuple[PlanCause, ...] = ()
     release: int = 0
     sessions: tuple[SessionPlan, ...] = ()
+    mix: Mapping[str, int] = field(default_factory=dict)
 
 
 class SessionChoice(Struct, frozen=True, gc=False, kw_only=True):

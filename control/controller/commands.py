@@ -23,13 +23,15 @@ class CommandError(ValueError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
     """The state that a command applies to. ``devices`` maps live workers to their devices,
-    ``neighbours`` are the other pipelines that are up on the broker."""
+    ``neighbours`` are the other pipelines that are up on the broker, ``types`` the
+    device types that are rented while the pipeline runs."""
 
     pipeline: Pipeline
     settings: Settings
     devices: Mapping[str, str]
     plans: Mapping[int, Plan]  # by epoch
     neighbours: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()  # of devices that are rented
 
 
 Change = tuple[Settings, str]  # and a sentence that describes the change
@@ -137,6 +139,36 @@ def _reload(situation: Situation, target: str) -> Change:
     return settings, f"workers load {', '.join(chosen)} anew"
 
 
+def _set_price(situation: Situation, text: str) -> Change:
+    _rents(situation)
+    name, _, price = text.partition("=")
+    if name not in situation.types:
+        raise CommandError(_unknown("type", name, situation.types))
+    prices = {**situation.settings.prices, name: _dollars(price)}
+    return replace(situation.settings, prices=prices), f"{name} costs {prices[name]:g} $/h"
+
+
+def _set_budget(situation: Situation, text: str) -> Change:
+    _rents(situation)
+    budget = _dollars(text)
+    return replace(situation.settings, budget=budget), f"the budget is {budget:g} $/h"
+
+
+def _rents(situation: Situation) -> None:
+    if not situation.types:
+        raise CommandError("no devices are rented while the pipeline runs; set cluster.scale")
+
+
+def _dollars(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not (isfinite(found) and found > 0):
+        raise CommandError(f"{text!r} is no price; write $ per hour above 0")
+    return found
+
+
 def _rollback(situation: Situation, text: str) -> Change:
     plans = situation.plans
     plan = plans.get(int(text)) if text.strip().isdecimal() else None
@@ -185,6 +217,8 @@ ACTIONS: Mapping[str, tuple[str, Action]] = {
     "apply-policy": ("policy", _apply_policy),
     "set-slo": ("slo", _set_slo),
     "set-demand": ("qps", _set_demand),
+    "set-price": ("price", _set_price),
+    "set-budget": ("budget", _set_budget),
     "release-demand": ("", _release_demand),
     "drain": ("target", _drain),
     "restore": ("target", _restore),

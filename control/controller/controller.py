@@ -10,7 +10,7 @@ do routes as demand moves. Slots of a lost worker are reassigned at once, and
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -41,6 +41,7 @@ from control.problem.plan_reasons import (
     PlanReason,
     about_worker,
     by_command,
+    rented,
     workers_lost,
 )
 from control.problem.problem import Allocation
@@ -70,11 +71,20 @@ from schemas.enumerations import PlanCause
 from schemas.pipeline import Pipeline
 from schemas.records import Command, Plan, Report
 
+if TYPE_CHECKING:
+    from control.controller.rental import Rentable, Rental
+
 TICK_S = 0.1
 JUST_S = 0.001  # after the time at which a worker counts as lost
 FEW, SPACING_S = 100, 2e-5  # workers; what a review takes for each of the others
 FIRST_PLAN_S = 3.0  # the first plan waits this long for all workers
 ANY_MEMORY: Mapping[str, int] = {}
+
+
+def _rental(rentable: "Rentable") -> "Rental":
+    from control.controller.rental import Rental  # the solvers take most of a second to load
+
+    return Rental(rentable)
 
 
 class FirstStep(NamedTuple):
@@ -87,7 +97,7 @@ class FirstStep(NamedTuple):
 
 class Controller:
     """The control node. ``memory`` is the bytes that one worker may use, by device; ``space`` what
-    sessions may choose from, where the pipeline has tiers.
+    sessions may choose from, where the pipeline has tiers; ``rentable`` the devices that it rents.
 
     Invariants: epochs of its plans grow; no plan goes out that ``control/checks`` refuses.
     """
@@ -99,11 +109,13 @@ class Controller:
         expected_workers: int,
         memory: Mapping[str, int] = ANY_MEMORY,
         space: SessionSpace | None = None,
+        rentable: "Rentable | None" = None,
     ) -> None:
         self._expected = expected_workers
         self._state = ControlState(pipeline, profile, memory)
         self._commands = CommandQueue()
-        self._intake = RecordIntake(self._state, self._commands)
+        self._rental = None if rentable is None else _rental(rentable)
+        self._intake = RecordIntake(self._state, self._commands, self._rental)
         self._solves = Solves(self._state, self._commands)
         self._table_jobs = TableJobs(pipeline, profile, memory)
         self._gate = PlanGate(pipeline, memory, self._table_jobs.sets, space)
@@ -175,6 +187,8 @@ class Controller:
         state.members.expect(state.plan.leases, now)
         state.target.resume(state.plan)
         self._sessions.start(state.plan, now)
+        if self._rental is not None:
+            self._rental.resume(state.plan)
         state.members.follow(state.plan, {})
 
     def _solved(self, event: Solved, now: float) -> list[Effect]:
@@ -264,6 +278,7 @@ class Controller:
             effects += self._pauses(now)
             effects += self._session_plans(now)
             effects += self._next_command(now)
+            effects += self._rent(now)
             effects += self._solve(now)
             effects += self._advance(now)
             effects += self._table_jobs.more()
@@ -374,8 +389,23 @@ class Controller:
             devices=state.members.devices,
             plans=state.history.plans,
             neighbours=state.neighbours(now),
+            types=() if self._rental is None else self._rental.types,
         )
         return carry_out(command, situation)
+
+    def _rent(self, now: float) -> list[Effect]:
+        """Ask for other devices of types, and publish the plan with their numbers."""
+        if self._rental is None:
+            return []
+        state = self._state
+        headroom = state.policy(state.settings).headroom
+        crew = state.members.by_device()
+        scaled = self._rental.decide(*crew, state.settings, headroom, now)
+        if not scaled or state.plan is None:
+            return scaled
+        reasons = (rented(self._rental.mix),)
+        plan = state.amended(state.plan, state.plan.leases, reasons, now)
+        return [*scaled, *self._publish(plan, now)]
 
     def _advance(self, now: float) -> list[Effect]:
         """Publish the next step to the target, or new routes, if there is one."""
@@ -394,6 +424,8 @@ class Controller:
         plan = state.stamped(plan, now)
         plan = self._table_jobs.expecting(plan, state.estimates.arriving_qps(now))
         plan = self._sessions.stamped(plan, state.members.devices, now)
+        if self._rental is not None:
+            plan = replace(plan, mix=self._rental.mix)
         violations = self._gate.plan(plan, state.context(plan.settings, now))
         if violations:
             state.trouble = sentences(violations)

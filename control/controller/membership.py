@@ -6,6 +6,7 @@ the difference of the two clocks. The least recent lag of a node is that of its 
 report's lag beyond it is its age.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -69,6 +70,12 @@ class Membership:
     def unreported(self) -> bool:
         """Whether a worker of the plan in force has not reported yet."""
         return any(worker.unreported for worker in self._workers.values())
+
+    def by_device(self) -> tuple[Counter[str], Counter[str]]:
+        """Return the number of workers that serve, and of those that leave, by device."""
+        workers = self._workers.values()
+        serving = Counter(w.device for w in workers if w.serves and not w.leaving)
+        return serving, Counter(w.device for w in workers if w.leaving)
 
     def wake(self, now: float) -> None:
         """Record that an event happened at ``now``, if only a timer."""

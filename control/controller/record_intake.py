@@ -1,5 +1,7 @@
 """Fold records into the controller's state: reports, counts, plans on the topic, and commands."""
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from control.controller.command_queue import COMMAND_VALID_S, CommandQueue
@@ -10,6 +12,9 @@ from schemas.effects import COMMANDS, Arrived, Counted, Effect, Heartbeats
 from schemas.enumerations import PlanCause
 from schemas.records import Command, CommandResult, Garbled, Plan, Report
 
+if TYPE_CHECKING:
+    from control.controller.rental import Rental
+
 MERGE_S = 0.25
 CONTEST_S = 1.0  # time until another controller's plan is replaced
 
@@ -17,8 +22,10 @@ CONTEST_S = 1.0  # time until another controller's plan is replaced
 class RecordIntake:
     """Folds records into the state. ``news``: a report changed what the next review decides."""
 
-    def __init__(self, state: ControlState, commands: CommandQueue) -> None:
-        self._state = state
+    def __init__(
+        self, state: ControlState, commands: CommandQueue, rental: "Rental | None" = None
+    ) -> None:
+        self._state, self._rental = state, rental
         self._commands = commands
         self._ages = ReportAges()
         self._ready: list[PlanReason] = []  # reasons that wait to be merged with more of their kind
@@ -51,6 +58,8 @@ class RecordIntake:
         """Take a count of the input topic, unless it is out of date."""
         if now - event.at_s <= REPORT_AGE_S:
             self._state.estimates.count(event)
+            if self._rental is not None:
+                self._rental.count(event)
 
     def heartbeats(self, event: Heartbeats, now: float) -> None:
         """Take reports without news."""
@@ -68,6 +77,8 @@ class RecordIntake:
             state.hear_of(report.pipeline, now)
             return
         state.estimates.observe(report)
+        if self._rental is not None:
+            self._rental.take(report)
         state.members.listen(now)
         if state.releases.observe(report, now):
             self.news = True

@@ -5,7 +5,7 @@ next step towards the allocation of an earlier solve, a quick plan on the way to
 that has begun, or routes that follow demand.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from schemas.enumerations import PlanCause
@@ -19,6 +19,7 @@ STEPS = frozenset(
         PlanCause.ROUTES,
         PlanCause.HANDOVER,
         PlanCause.SESSIONS,
+        PlanCause.MIX,
     )
 )
 
@@ -67,6 +68,12 @@ def measured_anew(path: str, accuracy: float | None) -> PlanReason:
 def workers_lost(workers: Iterable[str]) -> PlanReason:
     """Return the reason for workers that have stopped reporting."""
     return PlanReason(PlanCause.WORKER_LOST, f"lost {', '.join(workers)}")
+
+
+def rented(mix: Mapping[str, int]) -> PlanReason:
+    """Return the reason for a change of the rented devices, by type."""
+    text = ", ".join(f"{count} {name}" for name, count in mix.items() if count) or "none"
+    return PlanReason(PlanCause.MIX, f"devices to rent: {text}")
 
 
 def plan_lost(epoch: int) -> PlanReason:

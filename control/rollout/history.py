@@ -116,6 +116,8 @@ class History:
             drained=before.drained,
             paused=before.paused,
             reloads=before.reloads,
+            prices=before.prices,
+            budget=before.budget,
         )
 
     def fitting(self, plan: Plan) -> tuple[Lease, ...]:

@@ -48,6 +48,7 @@ def command(
     """Give the control app any command and print its answer.
 
     Actions: apply-policy policy=NAME, set-slo slo=250ms, set-demand qps=N, release-demand,
+    set-price price=TYPE=USD-PER-HOUR, set-budget budget=USD-PER-HOUR (where devices are rented),
     drain target=WORKER-OR-DEVICE, restore target=..., pause, resume, replan, rollback epoch=N,
     reload variant=all|TASK|TASK/VARIANT.
 

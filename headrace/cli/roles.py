@@ -149,6 +149,7 @@ def control(file: Path, bootstrap: str | None, logs: LogOptions) -> None:
       headrace control pipeline.yaml --bootstrap kafka:9092
     """
     from headrace.config.cluster_cost import prices
+    from headrace.planning.rentable import rentable_of
     from headrace.roles.observability import observed
     from headrace.roles.process_setup import (
         collect_seldom,
@@ -160,7 +161,7 @@ def control(file: Path, bootstrap: str | None, logs: LogOptions) -> None:
     from streams.control_app.app import run
 
     read = read_deployed(file)
-    fresh = controller_maker(read)
+    fresh = controller_maker(read, rentable_of(read))
     kafka = _kafka(bootstrap)
     collect_seldom()
     with observed("control", read.pipeline, logs, prices=prices(read.cluster)) as observers:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from headrace.client.backlog import Backlog
 from headrace.client.topic_clients import Commander, PlanTail, Tail, decoded
 from headrace.cluster.device_budget import outnumbered, overbooked
+from headrace.cluster.device_rental import CommandedDevices, DeviceRental, LocalDevices
 from headrace.cluster.page_address import page_address, with_address
 from headrace.cluster.run_state import RunState, clear_state, neighbours, read_state, write_state
 from headrace.cluster.supervisor import Supervisor
@@ -31,14 +31,10 @@ from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.preflight import prepare
 from streams.topics import physical
 
-if TYPE_CHECKING:
-    from headrace.cluster.device_rental import DeviceRental
-
 READY_WITHIN_S = 180.0  # torch loads for half a minute on a busy laptop
 ASK_CONTROL_EVERY_S = 5.0
 UNDERSERVED_S = 5.0  # after this time a plan without workers for a task is final
 TEND_EVERY_S = 0.2
-LOCAL = "127.0.0.1"
 DOWN_WITHIN_S = 90.0
 ENDED_WITHIN_S = 12.0
 DRAIN_MORE_S = 2.0  # beyond the SLO and grace
@@ -147,25 +143,20 @@ class LocalRun:
         if self._file.cluster.scale == SUPERVISOR:
             self._rental = self._renting()
 
-    def _renting(self) -> "DeviceRental":
-        """Return what rents devices; its metric has the port after those of the roles."""
-        # Imported here: the solvers take most of a second to load.
-        from headrace.cluster.device_rental import DeviceRental
-
-        tail = Tail(self._kafka, physical(self.name, REPORTS))
-        rental = DeviceRental(self._file, self.supervisor, tail, self._said)
-        port = self._file.cluster.metrics_port
-        if port is not None:
-            from headrace.roles.metrics_port import serve
-
-            at = serve([rental.samples], port + len(self.roles) if port else 0, LOCAL, self.name)
-            self._said(f"the wanted workers are at http://{LOCAL}:{at}/metrics")
-        return rental
+    def _renting(self) -> DeviceRental:
+        """Return what rents devices as the plans say."""
+        cluster = self._file.cluster
+        local = LocalDevices(cluster, self.supervisor)
+        command = cluster.scale_command
+        folder = self._file.path.parent
+        actuator = CommandedDevices(command, folder, self._said) if command else local
+        plans = PlanTail(self._kafka)
+        return DeviceRental(self.name, local.counts, actuator, plans, self._said)
 
     def tend(self) -> None:
         """Restart ended roles; raises ``Unsuccessful`` for a role that can never run."""
         self.supervisor.tend()
-        if self._rental is not None and self._state.ready:
+        if self._rental is not None:
             self._rental.tend()
         self._note()
 

@@ -1,5 +1,6 @@
 """The cluster of a pipeline file: devices, types, tiers, gateways, and how they are run."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -67,7 +68,8 @@ class Cluster:
     has its part of the device's time in ``share`` and of its memory in ``memory``.
     Workers on rented devices are counted under their type's name: ``types`` defines the types,
     ``budget`` is $ per hour for all of them, ``base`` the base type if the file fixes it.
-    ``scale`` says who rents and releases devices while the pipeline runs.
+    ``scale`` says who rents and releases devices while the pipeline runs; ``scale_command`` is the
+    command by which `up` does, with a type and a number of devices as its arguments.
     """
 
     devices: tuple[tuple[str, int], ...]
@@ -84,6 +86,7 @@ class Cluster:
     gateway: Gateways | None = None
     dashboard_port: int | None = None  # of this machine; 0: any free one; None: no dashboard
     scale: str = NOBODY  # who rents devices of types while the pipeline runs
+    scale_command: tuple[str, ...] = ()
     tiers: tuple[TierDevices, ...] = ()  # where sessions are served; then ``devices`` are seats
 
     @property
@@ -143,6 +146,7 @@ def cluster_of(file: FileSection) -> Cluster:
         gateway=_gateways(section.gateway) if section.gateway else None,
         dashboard_port=section.dashboard.port if section.dashboard else None,
         scale=section.scale,
+        scale_command=tuple(shlex.split(section.scale_command or "")),
         tiers=tiers,
     )
 

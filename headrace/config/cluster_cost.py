@@ -32,12 +32,16 @@ def per_thousand(usd_per_h: float | None, answers_per_s: float) -> float | None:
     return usd_per_h / 3600 / answers_per_s * 1000
 
 
-def costs(cluster: Cluster, answered: int, seconds: float) -> dict[str, float | None]:
+def costs(
+    cluster: Cluster, answered: int, seconds: float, usd_per_h: float | None = None
+) -> dict[str, float | None]:
     """Return the columns ``usd_per_h`` and ``usd_per_1000_answers`` of a run of ``seconds``.
+
+    ``usd_per_h`` is the mean cost of devices that were rented while it ran; None: as filed.
 
     Empty if the cluster names no types.
     """
-    usd_per_h = cost_per_hour(cluster)
+    usd_per_h = cost_per_hour(cluster) if usd_per_h is None else usd_per_h
     if usd_per_h is None:
         return {}
     each = per_thousand(usd_per_h, answered / seconds) if seconds > 0 else None

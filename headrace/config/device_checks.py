@@ -32,6 +32,11 @@ def check_types(file: FileSection, source: Source) -> None:
             ("cluster", "scale"),
             "{} rents devices of cluster.types within cluster.budget; add both, or remove it",
         )
+    if file.cluster.scale_command is not None and file.cluster.scale == "nobody":
+        raise source.error(
+            ("cluster", "scale_command"),
+            "{} rents devices, but nobody decides how many; add a line scale: supervisor",
+        )
     if types and not file.profiles:
         raise source.error(
             ("cluster", "types"),

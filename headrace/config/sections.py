@@ -175,6 +175,7 @@ class ClusterSection(Section):
     base: str | None = None
     start: dict[str, Replicas] | None = None
     scale: Literal["nobody", "supervisor"] = "nobody"  # who rents devices at run time
+    scale_command: str | None = None  # called with a type and a number of devices
     tiers: Annotated[dict[Name, TierSection], Field(min_length=1)] | None = None
     links: dict[str, LinkSection] = {}
     profilers: Count = 1

@@ -59,7 +59,7 @@ def roles(
         *(
             role
             for device, count in cluster.devices
-            if not cluster.tiers
+            if not (cluster.tiers or (cluster.scale_command and cluster.type_of(device)))
             for role in cluster_workers(cluster, device, count)
         ),
         *((Role("scorer", "scorer", (), ("scorer",)),) if scored else ()),

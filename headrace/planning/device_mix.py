@@ -219,7 +219,7 @@ def pool_of(file: PipelineFile, asked: MixRequest) -> tuple[Pool, str]:
     Raises ``PlanError`` for a pipeline of several tasks, without types, or with a type that was
     not profiled up to the largest size.
     """
-    variant = _variant(file)
+    variant = only_variant(file)
     if not file.cluster.types:
         raise PlanError(
             "the cluster names no types to rent; add cluster.types with a price for each"
@@ -237,9 +237,9 @@ def pool_of(file: PipelineFile, asked: MixRequest) -> tuple[Pool, str]:
         types=tuple(PricedType(t.name, t.price, t.most) for t in file.cluster.types),
         sizes=sizes,
         latency_s=tuple(
-            tuple(_mean_s(table, variant, name, size) for size in sizes.sizes) for name in names
+            tuple(mean_s(table, variant, name, size) for size in sizes.sizes) for name in names
         ),
-        largest_s=tuple(_mean_s(table, variant, name, most) for name in names),
+        largest_s=tuple(mean_s(table, variant, name, most) for name in names),
         largest_size=most,
         slo_s=file.pipeline.slo_s if asked.slo_s is None else asked.slo_s,
         base=file.cluster.base,
@@ -263,7 +263,8 @@ def ranking_policy(file: PipelineFile, name: str | None) -> Policy:
     return usual
 
 
-def _variant(file: PipelineFile) -> Variant:
+def only_variant(file: PipelineFile) -> Variant:
+    """Return the variant of the only task; raises ``PlanError`` if there are several."""
     tasks = file.pipeline.tasks
     if len(tasks) > 1 or len(tasks[0].variants) > 1:
         raise PlanError(
@@ -273,7 +274,8 @@ def _variant(file: PipelineFile) -> Variant:
     return tasks[0].variants[0]
 
 
-def _mean_s(table: ProfileTable, variant: Variant, device: str, size: int) -> float:
+def mean_s(table: ProfileTable, variant: Variant, device: str, size: int) -> float:
+    """Return the mean latency of a size on a device type; raises ``PlanError`` if not profiled."""
     try:
         return table.latency_s(variant.task, variant.name, device, size, "mean")
     except ProfileError as error:

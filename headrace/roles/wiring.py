@@ -85,6 +85,7 @@ from streams.topics import (
 
 if TYPE_CHECKING:
     from control.controller.controller import Controller
+    from control.controller.rental import Rentable
 
 log = logging.getLogger("headrace.role")
 
@@ -357,8 +358,11 @@ def _journal(pipeline: Pipeline, name: str) -> CrashJournal:
     return CrashJournal(run_directory(pipeline.name) / f"{name}.running.json")
 
 
-def controller_maker(file: PipelineFile) -> "Callable[[], Controller]":
-    """Return a factory of controllers that plan with the file's cluster and profiles.
+def controller_maker(
+    file: PipelineFile, rentable: "Rentable | None" = None
+) -> "Callable[[], Controller]":
+    """Return a factory of controllers that plan with the file's cluster and profiles, and rent
+    devices if they may.
 
     Errors in the profiles are raised by this call, not by the factory.
     """
@@ -368,8 +372,9 @@ def controller_maker(file: PipelineFile) -> "Callable[[], Controller]":
     workers = sum(count for _, count in file.cluster.devices)
     memory = dict(file.cluster.memory)
     return partial(
-        Controller, file.pipeline, table if table.entries else None, workers, memory, file.sessions
-    )
+        Controller, file.pipeline, table if table.entries else None, workers, memory,
+        file.sessions, rentable,
+    )  # fmt: skip
 
 
 def _namesakes(kafka: KafkaConfig, pipeline: Pipeline, names: Sequence[str]) -> Namesakes:

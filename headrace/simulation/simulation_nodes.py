@@ -18,6 +18,7 @@ from control.policies.solvers import TABLE, cut, solve, virtual_s, within_s
 from control.problem.problem import PlanError
 from headrace.config.profile_files import load_profile, planning_profile
 from headrace.config.topology import Share, dispatchers
+from headrace.planning.rentable import rentable_of
 from headrace.roles.dispatching import dispatcher, per_query, task_dispatcher
 from headrace.roles.profile_lookups import accuracies, latency_of, variant_of
 from headrace.simulation.run_input import Run, check_profiled, devices
@@ -120,6 +121,7 @@ class SimulatedNodes:
         self.profile = planning_profile(run.file)
         self._planned_by = per_query(run.file, self.profile, run.sizes)
         check_profiled(run.file, self.profile)
+        self._rentable = rentable_of(run.file)
         self.devices = devices(run.file)
         self._measured = load_profile(run.file)
         self.accuracies = accuracies(self._measured)
@@ -142,13 +144,21 @@ class SimulatedNodes:
             ),
         )
 
+    def rent(self, name: str, device: str) -> None:
+        """Add a worker on a device of a type, which ``node`` makes when it has booted."""
+        self.devices[name] = device
+        self._rngs[name] = np.random.default_rng([self.run.seed, 2, len(self._rngs)])
+
     def node(self, name: str, now: float) -> Any:
         """Return a node as a process that starts ``now`` makes it."""
         pipeline, cluster = self.pipeline, self.run.file.cluster
         role, _, index = name.partition("-")
         if name == CONTROL:
             memory = dict(cluster.memory)
-            return ControlHost(Controller(pipeline, self._planned_by, len(self.devices), memory))
+            expected = len(self.devices)
+            return ControlHost(
+                Controller(pipeline, self._planned_by, expected, memory, rentable=self._rentable)
+            )
         if role == "ingress":
             slots = {t.name: t.partitions for t in topics(pipeline)}
             mine = Share(int(index), cluster.ingress).mine(slots[physical(pipeline.name, QUERIES)])

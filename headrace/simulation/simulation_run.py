@@ -15,6 +15,7 @@ import numpy as np
 from control.checks.structure_check import check_structure
 from control.checks.violations import sentences
 from headrace.arrivals.arrival_processes import Times
+from headrace.config.cluster import NOBODY
 from headrace.config.cluster_cost import costs
 from headrace.errors import PipelineError
 from headrace.results.figures import Figures, figures
@@ -28,6 +29,7 @@ from headrace.simulation.faults import (
     random_faults,
     with_bursts,
 )
+from headrace.simulation.rented_fleet import RentedFleet
 from headrace.simulation.run_input import Run, queries, stamped
 from headrace.simulation.simulation_nodes import CONTROL, SimulatedNodes, VirtualSolver, cpu_seconds
 from headrace.simulation.warm_start import GivenPlan, filed
@@ -60,6 +62,7 @@ class Ended:
     solve_cpu_s: float
     first_s: float  # virtual time at which the arrivals began
     last_s: float  # and at which the last query arrived
+    usd_per_h: float | None = None  # mean cost of devices that were rented while it ran
 
     def as_json(self, run: Run) -> dict[str, Any]:
         """Return the run's row, with the keys of ``headrace simulate --json``."""
@@ -76,7 +79,7 @@ class Ended:
         if run.file.pipeline.slo_classes:
             row["classes"] = metrics.classes
         seconds = self.last_s - self.first_s - run.warm_up_s
-        row |= costs(run.file.cluster, metrics.counts["answered"], seconds)
+        row |= costs(run.file.cluster, metrics.counts["answered"], seconds, self.usd_per_h)
         row["events"] = self.events
         row["cpu_seconds"] = round(self.cpu_s, 3)
         row["solve_cpu_seconds"] = round(self.solve_cpu_s, 3)
@@ -108,6 +111,7 @@ def simulated(
         played.solver.cpu_s,
         played.first_s,
         last_s,
+        played.usd_per_h,
     )
 
 
@@ -126,7 +130,8 @@ class _Simulation:
 
     def __init__(self, run: Run, observers: Sequence[Observer], watch: Watch | None) -> None:
         self.run = run
-        self.first_s = 0.0
+        self.first_s = self._last_s = 0.0
+        self._first_usd = self._last_usd = 0.0
         self.nodes = SimulatedNodes(run, lambda: self.system.now, lambda: self.first_s)
         self.pipeline, self.devices = self.nodes.pipeline, self.nodes.devices
         self.solver = VirtualSolver(run.solve_s, run.dilate)
@@ -148,10 +153,20 @@ class _Simulation:
             self.nodes.batches,
             self.nodes.delays(),
             solve=self.solver,
+            scale=lambda effect: self.fleet.scale(effect),
             # Watchers precede the metrics: at the end of a second they see none of the next.
             observers=(*watchers, self.metrics, self._records, *observers),
             keep=RESTORED,
         )
+        self.fleet = RentedFleet(run.file.cluster, self.devices, self.system, self.nodes)
+
+    @property
+    def usd_per_h(self) -> float | None:
+        """The mean cost of the devices, $ per hour; None if none are rented while it runs."""
+        seconds = self._last_s - self.first_s
+        if self.run.file.cluster.scale == NOBODY or seconds <= 0:
+            return None
+        return (self._last_usd - self._first_usd) / seconds * 3600
 
     def play(self, advance: Advance) -> Times:
         """Run from the first plan to the last answer; return arrival times since ``first_s``."""
@@ -163,12 +178,14 @@ class _Simulation:
         self.nodes.machine.rate = rate_of(times, run.dilate)
         self._start()
         first_s = self.first_s = system.now
+        self._first_usd = self.fleet.usd
         for fault in faults:
             self._schedule(fault)
         system.at(first_s + run.warm_up_s, lambda: self.metrics.begin(first_s + run.warm_up_s))
         if run.start is not None:
             system.at(first_s + run.start.plans_from_s, self._begin_planning)
         self._feed(times, advance)
+        self._last_usd, self._last_s = self.fleet.usd, system.now
         longest_s = max(self.pipeline.slo_s, *self.pipeline.slo_classes.values(), 0.0)
         # No query is answered while the broker is away, so wait for the last fault to end.
         over = [first_s + f.at_s + f.for_s for f in faults if f.for_s < float("inf")]
@@ -221,6 +238,8 @@ class _Simulation:
 
     def _die(self, fault: Fault) -> None:
         self.system.kill(fault.device)
+        if fault.for_s == float("inf"):
+            self.fleet.lost(fault.device)
 
     def _return(self, fault: Fault) -> None:
         self.system.start(fault.device, self.nodes.node(fault.device, self.system.now))

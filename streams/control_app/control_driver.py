@@ -35,6 +35,7 @@ from schemas.effects import (
     Heartbeats,
     Observer,
     Reject,
+    Scale,
     Send,
     Solve,
     Wake,
@@ -427,6 +428,9 @@ class ControlDriver:
     async def _reject(self, effect: Reject, host: ControlHost) -> None:
         """Do nothing: ``Reject`` is for observers."""
 
+    async def _scale(self, effect: Scale, host: ControlHost) -> None:
+        """Do nothing: whoever rents devices follows the plan's mix, or the metric of it."""
+
     async def _forget(self, effect: Forget, host: ControlHost) -> None:
         topic = physical(self._pipeline.name, effect.topic)
         await self._write(topic, None, 0, effect.key.encode())
@@ -459,6 +463,7 @@ _PERFORMED: dict[type, Callable[[ControlDriver, Any, ControlHost], Awaitable[Non
     Count: ControlDriver._begin_count,
     Forget: ControlDriver._forget,
     Reject: ControlDriver._reject,
+    Scale: ControlDriver._scale,
     Send: ControlDriver._send,
     Solve: ControlDriver._begin_solve,
     Wake: ControlDriver._wake,

@@ -19,6 +19,7 @@ from schemas.effects import (
     Load,
     Loaded,
     Reject,
+    Scale,
     Send,
     Solve,
     Solved,
@@ -59,6 +60,7 @@ LEVELS = {
     "plan.followed": INFO,
     "plan.made": INFO,
     "plan.rejected": WARNING,
+    "plan.scaled": INFO,
     "query.answered": DEBUG,
     "query.dropped": INFO,
     "query.failed": WARNING,
@@ -112,6 +114,15 @@ def plan_rejected(effect: Reject) -> LogLine:
         "plan.rejected",
         f"a plan is not put in force: {effect.reason}",
         {"constraints": list(effect.constraints), "reason": effect.reason},
+    )
+
+
+def scaled(effect: Scale) -> LogLine:
+    """Return the line for a number of devices of a type that should run from now on."""
+    return LogLine(
+        "plan.scaled",
+        f"{effect.count} {effect.type} should run",
+        {"type": effect.type, "count": effect.count},
     )
 
 
@@ -373,6 +384,7 @@ EFFECT_LINES: dict[type, Callable[[Any], LogLine]] = {
     Load: load_began,
     Plan: plan_made,
     Reject: plan_rejected,
+    Scale: scaled,
     Selection: selection_made,
     Solve: solve_began,
     Work: work_sent,

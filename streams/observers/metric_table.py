@@ -148,11 +148,9 @@ METRICS: dict[str, tuple[Metric, ...]] = {
         _gauge(
             "cost_dollars_per_hour", "Price of the workers in the plan; types with a price.", "type"
         ),
+        _gauge("workers_wanted", "Rented devices that should run, with `cluster.scale`.", "type"),
         _summary("solve_seconds", "From asking a planner to its answer."),
         _counter("commands_total", "Commands answered: done, refused.", "result"),
-    ),
-    "up": (
-        _gauge("workers_wanted", "Workers that `cluster.scale` wants to run.", "type"),
     ),
     "gateway": (
         _counter(

@@ -305,6 +305,7 @@ def _plan(plan: Plan) -> Iterator[Sample]:
     if plan.expected_accuracy is not None:
         yield "plan_accuracy_ratio", (), plan.expected_accuracy
     workers = Counter((lease.task, lease.variant) for lease in plan.leases if lease.open_slot >= 0)
+    yield from (("workers_wanted", (name,), float(n)) for name, n in plan.mix.items())
     yield from (("plan_workers", labels, float(count)) for labels, count in workers.items())
 
 

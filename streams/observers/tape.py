@@ -34,6 +34,7 @@ from schemas.effects import (
     Loaded,
     Node,
     Reject,
+    Scale,
     Send,
     Solve,
     Solved,
@@ -61,7 +62,8 @@ _SPELLED: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         Arrived, Assign, Count, Counted, Done, Failed, Forget, Garbled, Heartbeat,
-        Heartbeats, Infer, Inferred, Load, Loaded, Reject, Send, Solve, Solved, Wake, Woke,
+        Heartbeats, Infer, Inferred, Load, Loaded, Reject, Scale, Send, Solve, Solved,
+        Wake, Woke,
     )
 }  # fmt: skip
 _RECORDS = (

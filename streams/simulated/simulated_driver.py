@@ -40,6 +40,7 @@ from schemas.effects import (
     Node,
     Observer,
     Reject,
+    Scale,
     Send,
     Solve,
     Solved,
@@ -49,13 +50,15 @@ from schemas.effects import (
     work_topic,
 )
 from schemas.pipeline import Pipeline
-from schemas.records import Record
+from schemas.records import Command, Record
 from schemas.variant_id import variant_id
 from streams.simulated.delays import Delays
 from streams.simulated.topic_log import Log, Place, SlotReader
 from streams.topics import logical, topics
 
 _LANDING = float("-inf")  # records precede every timer of the same instant
+_WORK = work_topic("")
+RETIRE_EVERY_S = 0.1  # between two looks whether a worker has handed over its slots
 _UNREAD = (RESULTS, COMMAND_RESULTS, DEAD_LETTERS, ACCURACY, SHADOWS)  # until a node does
 _UNCOMMITTED = (PLANS, REPORTS, COMMANDS, COMPLETIONS, *_UNREAD)
 
@@ -71,6 +74,8 @@ class BatchLatency(Protocol):
 
 # (node, variant as "task/variant") -> the variant's latencies on the node's device.
 Make = Callable[[str, str], BatchLatency]
+# Rents and releases devices of a type.
+Scaler = Callable[[Scale], None]
 # A solve -> its result and its duration in seconds.
 Solver = Callable[[Solve], tuple[Solved | Failed, float]]
 
@@ -92,6 +97,10 @@ def _no_solver(effect: Solve) -> tuple[Solved | Failed, float]:
     raise TypeError(f"a node asked for solver {effect.solver!r}; give the simulation a solver")
 
 
+def _no_scaler(effect: Scale) -> None:
+    raise TypeError(f"a node asked for {effect!r}; give the simulation a scaler")
+
+
 class Simulated:
     """Runs nodes over topics in memory, from ``start_s`` on.
 
@@ -108,6 +117,7 @@ class Simulated:
         *,
         start_s: float = 0.0,
         solve: Solver = _no_solver,
+        scale: Scaler = _no_scaler,
         observers: Sequence[Observer] = (),
         keep: Collection[str] | None = None,
     ) -> None:
@@ -119,7 +129,7 @@ class Simulated:
         way_in, way_out = delays.way_in or delays.hop, delays.way_out or delays.hop
         root = work_topic(pipeline.root.name)
         self._hops = {QUERIES: way_in, root: way_in, OUTPUTS: way_out}
-        self._solve = solve
+        self._solve, self._scale = solve, scale
         self._observers = [observer.saw for observer in observers]
         self._keep = keep
         self._slots = {logical(pipeline.name, t.name): t.partitions for t in topics(pipeline)}
@@ -152,6 +162,30 @@ class Simulated:
         for log in running.read.values():
             log.settle(self.now)
             del log.readers[name]
+
+    def retire(self, name: str, within_s: float, ended: Callable[[], None]) -> None:
+        """Drain a worker, as SIGTERM does live, and end it once it reads no slot or ``within_s``
+        has passed; then call ``ended``."""
+        running = self._nodes.get(name)
+        if running is not None:
+            drain = Command(
+                id="", pipeline=self._pipeline, action="drain", arguments={"target": name}
+            )
+            self._later(self.now, running, Arrived(drain, COMMANDS, 0, -1, self.now))
+        self._push(self.now, self.now, self._end_retired, (running, ended), self.now + within_s)
+
+    def _end_retired(
+        self, leaving: tuple[_Running | None, Callable[[], None]], until_s: float
+    ) -> None:
+        running, ended = leaving
+        if running is not None and running.alive:
+            reads = any(topic.startswith(_WORK) for topic, _ in running.read)
+            if reads and self.now < until_s:
+                again_s = self.now + RETIRE_EVERY_S
+                self._push(again_s, again_s, self._end_retired, leaving, until_s)
+                return
+            self.kill(running.name)
+        ended()
 
     def slow(self, name: str, factor: float) -> None:
         """Multiply the duration of a node's later batches by ``factor``."""
@@ -292,6 +326,9 @@ class Simulated:
 
     def _reject(self, running: _Running, effect: Reject) -> None:
         pass  # for observers
+
+    def _scaled(self, running: _Running, effect: Scale) -> None:
+        self._scale(effect)
 
     def _load(self, running: _Running, effect: Load) -> None:
         model = running.models[effect.variant] = self._make(running.name, effect.variant)
@@ -455,6 +492,7 @@ _PERFORMED: dict[type, Callable[[Simulated, _Running, Any], None]] = {
     Forget: Simulated._forget,
     Load: Simulated._load,
     Reject: Simulated._reject,
+    Scale: Simulated._scaled,
     Solve: Simulated._begin_solve,
     Unload: Simulated._unload,
 }

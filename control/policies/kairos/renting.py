@@ -1,78 +1,127 @@
 """Decide which devices to rent and to release while a pipeline runs.
 
 The mix follows the demand: the cheapest one whose fluid bound is the demand times the headroom, or
-the one with the highest bound within the budget where the budget does not reach. A mix that
-carries the demand is given up only for one that saves more than ``GAIN`` of its cost. The demand is
-the highest rate of the last ``MEMORY_S`` seconds, so that devices are rented at once and released
-late.
+the one with the highest bound within the budget where the budget does not reach. A mix is given up
+only for one that saves more than ``GAIN`` of its cost or, where neither carries the demand, has a
+bound higher by more than ``GAIN`` (K57 of Kairos' claims).
 
-A change rents first and releases when the new devices are ready, if both together stay within the
-budget; else it releases first.
+A change rents what fits the budget beside the devices that run, boot or hand over their work.
+Where nothing fits, those devices go first that add least to the bound for their price. The others
+go when the new ones serve (K53). Throughput is in queries/s, cost and budget in $ per hour.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from control.policies.kairos.device_mixes import CENT
-from control.policies.kairos.provisioning import Pool, cheapest, rank
+from control.policies.kairos.provisioning import Pool, Ranked, cheapest, rank
 from control.policies.kairos.throughput_bounds import FluidBound
 
-GAIN = 0.05  # of the cost, below which a mix is not changed (K57 of Kairos' claims)
-MEMORY_S = 30.0
+GAIN = 0.05  # of the cost or the bound, below which a mix is not changed
 LEAST_QPS = 1e-3  # without demand one device waits for the next query
 
-Mix = tuple[int, ...]
+Mix = tuple[int, ...]  # devices by type, in the order of the pool
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Devices to rent and to release now, by type."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """The rented devices. ``asked`` have been rented and not released: they run or boot. Of these
+    ``ready`` serve. ``leaving`` have been released and still hand over their work."""
 
-    rent: Mix
-    release: Mix
+    asked: Mix
+    ready: Mix
+    leaving: Mix
+
+    @property
+    def paid(self) -> Mix:
+        """The devices that cost money."""
+        return tuple(a + b for a, b in zip(self.asked, self.leaving, strict=True))
 
 
 def wanted_mix(pool: Pool, demand_qps: float, headroom: float, budget: float, present: Mix) -> Mix:
-    """Return the mix for a demand, in counts by type; ``present`` has what runs or boots."""
+    """Return the mix for a demand; ``present`` has what runs or boots.
+
+    Raises ``PlanError`` if the budget affords no device.
+    """
     asked = max(demand_qps * headroom, LEAST_QPS)
     most = budget + CENT
-    carries = any(present) and _bound(pool, present) >= asked and _cost(pool, present) <= most
-    found = cheapest(pool, asked)
+    stays = any(present) and cost_of(pool, present) <= most
+    bound = bound_of(pool, present) if stays else 0.0
+    found: Ranked | None = cheapest(pool, asked)
     if found is None or found.cost > most:
         found = rank(pool, budget, top=1).best[0]
-        return present if carries else found.counts
-    if carries and found.cost > (1 - GAIN) * _cost(pool, present):
+        return present if stays and bound * (1 + GAIN) >= found.bound_qps else found.counts
+    if bound >= asked and found.cost > (1 - GAIN) * cost_of(pool, present):
         return present
     return found.counts
 
 
-def change_of(pool: Pool, budget: float, present: Mix, ready: Mix, wanted: Mix) -> Change:
-    """Return what to do now on the way from ``present`` to ``wanted``.
+def next_step(pool: Pool, budget: float, fleet: Fleet, wanted: Mix) -> Mix:
+    """Return the mix to ask for now on the way to ``wanted``, which the budget affords.
 
-    ``ready`` are the devices of ``present`` that serve; the others boot.
+    The step costs no more than the budget together with the devices that leave, unless ``fleet``
+    exceeds the budget already: then it only releases.
     """
-    none: Mix = (0,) * len(present)
-    missing = _less(wanted, present)
-    surplus = _less(present, wanted)
+    missing, surplus = _less(wanted, fleet.asked), _less(fleet.asked, wanted)
+    room = budget + CENT - cost_of(pool, fleet.paid)
+    if room < 0:
+        return _released(pool, fleet.asked, surplus, -room - cost_of(pool, fleet.leaving))
     if any(missing):
-        together = tuple(a + b for a, b in zip(present, missing, strict=True))
-        if not any(surplus) or _cost(pool, together) <= budget + CENT:
-            return Change(missing, none)
-        return Change(none, surplus)
-    if any(surplus) and all(r >= w for r, w in zip(ready, wanted, strict=True)):
-        return Change(none, surplus)
-    return Change(none, none)
+        rented = _fitting(pool, missing, room)
+        if any(rented):
+            return tuple(a + b for a, b in zip(fleet.asked, rented, strict=True))
+        if any(fleet.leaving):
+            return fleet.asked  # their price is free soon
+        price = min(t.price for t, n in zip(pool.types, missing, strict=True) if n)
+        return _released(pool, fleet.asked, surplus, price - room)
+    if all(r >= w for r, w in zip(fleet.ready, wanted, strict=True)):
+        return wanted
+    return fleet.asked
+
+
+def cost_of(pool: Pool, mix: Sequence[int]) -> float:
+    """Return the price of a mix."""
+    return sum(n * each.price for n, each in zip(mix, pool.types, strict=True))
+
+
+def bound_of(pool: Pool, mix: Mix) -> float:
+    """Return the fluid bound of a mix."""
+    return FluidBound(pool.times).exact(np.array(mix, dtype=float))
+
+
+def _fitting(pool: Pool, missing: Mix, room: float) -> Mix:
+    """Return the missing devices whose prices fit, dear ones first."""
+    found = [0] * len(missing)
+    for at in sorted(range(len(missing)), key=lambda at: -pool.types[at].price):
+        price = pool.types[at].price
+        afford = missing[at] if price <= 0 else math.floor(room / price)
+        found[at] = max(0, min(missing[at], afford))
+        room -= found[at] * price
+    return tuple(found)
+
+
+def _released(pool: Pool, asked: Mix, surplus: Mix, price: float) -> Mix:
+    """Return the mix without the surplus devices that add least to the bound for their price, as
+    many as together cost ``price``."""
+    left, spare = list(asked), list(surplus)
+    fluid = FluidBound(pool.times)
+    while price > 0 and any(spare):
+        whole = fluid.exact(np.array(left, dtype=float))
+
+        def loss(at: int, whole: float = whole) -> float:
+            without = np.array(left, dtype=float)
+            without[at] -= 1
+            return (whole - fluid.exact(without)) / max(pool.types[at].price, CENT)
+
+        at = min((at for at, n in enumerate(spare) if n), key=loss)
+        left[at] -= 1
+        spare[at] -= 1
+        price -= pool.types[at].price
+    return tuple(left)
 
 
 def _less(some: Mix, others: Mix) -> Mix:
     return tuple(max(a - b, 0) for a, b in zip(some, others, strict=True))
-
-
-def _cost(pool: Pool, mix: Sequence[int]) -> float:
-    return sum(n * each.price for n, each in zip(mix, pool.types, strict=True))
-
-
-def _bound(pool: Pool, mix: Mix) -> float:
-    return FluidBound(pool.times).exact(np.array(mix, dtype=float))

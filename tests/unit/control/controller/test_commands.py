@@ -25,6 +25,7 @@ SITUATION = Situation(
         4: a_plan(4, Settings(policy="accurate", slo_s=1.0, paused=True)),
         5: a_plan(5, Settings(policy="forgotten", slo_s=1.0)),
     },
+    types=("gpu",),
 )
 
 
@@ -39,6 +40,8 @@ def after(action: str, **arguments: str) -> Settings:
         ("apply-policy", {"policy": "accurate"}, replace(SETTINGS, policy="accurate")),
         ("set-slo", {"slo": "250ms"}, replace(SETTINGS, slo_s=0.25)),
         ("set-demand", {"qps": "12.5"}, replace(SETTINGS, demand_qps=12.5)),
+        ("set-price", {"price": "gpu=0.4"}, replace(SETTINGS, prices={"gpu": 0.4})),
+        ("set-budget", {"budget": "2.5"}, replace(SETTINGS, budget=2.5)),
         ("release-demand", {}, SETTINGS),
         ("drain", {"target": "w0"}, replace(SETTINGS, drained=("cuda:1", "w0"))),
         ("drain", {"target": "cpu"}, replace(SETTINGS, drained=("cpu", "cuda:1"))),
@@ -67,6 +70,9 @@ def test_an_action_changes_the_settings(
         ("set-slo", {"slo": "250"}, "the SLO is '250' without a unit; write 250ms or 250s"),
         ("set-slo", {"slo": "0ms"}, "the SLO is 0ms; it must be above 0"),
         ("set-demand", {"qps": "many"}, "'many' is no demand"),
+        ("set-price", {"price": "tpu=0.4"}, "no type 'tpu'"),
+        ("set-price", {"price": "gpu"}, "'' is no price"),
+        ("set-budget", {"budget": "0"}, "'0' is no price"),
         ("set-demand", {"qps": "-1"}, "'-1' is no demand"),
         ("set-demand", {"qps": "inf"}, "'inf' is no demand"),
         ("drain", {"target": "w2"}, "no worker or device 'w2'; did you mean 'w"),
@@ -91,7 +97,7 @@ def test_each_action_says_what_it_did() -> None:
 def test_the_actions_are_those_of_the_handbook() -> None:
     assert sorted(ACTIONS) == [
         "apply-policy", "drain", "pause", "release-demand", "reload", "replan", "restore",
-        "resume", "rollback", "set-demand", "set-slo",
+        "resume", "rollback", "set-budget", "set-demand", "set-price", "set-slo",
     ]  # fmt: skip
 
 

@@ -1,21 +1,19 @@
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from headrace.cluster.device_rental import ArrivalPeak, DeviceRental
+from headrace.cluster.device_rental import AGAIN_S, CommandedDevices, DeviceRental, LocalDevices
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.config.topology import Role
+from headrace.config.topology import Role, file_roles
 from schemas.codec.single_object import encode
-from schemas.enumerations import NodeState
-from schemas.records import Report
+from schemas.records import Plan, Settings
 from tests.typed_files import RANK, a_typed_file
 
-# By the fluid bound a slow device carries 11/s, a fast one 48/s.
-TEXT = (
-    RANK.replace("slo: 100ms", "slo: 2s")
-    .replace("budget: 1.2", "budget: 1.2\n  scale: supervisor\n  start: {slow: 1}")
-    .replace("price: 0.5}", "price: 0.5, boot: 3s}")
+TEXT = RANK.replace("budget: 1.2", "budget: 1.2\n  scale: supervisor\n  start: {slow: 1}").replace(
+    "price: 0.5}", "price: 0.5, boot: 3s}"
 )
 
 
@@ -34,40 +32,29 @@ class FakeFleet:
 
 
 @dataclass
-class World:
-    """A clock and the reports of an ingress at a rate and of workers that serve."""
+class Plans:
+    """A plans topic, whose records are taken once."""
 
-    now: float = 0.0
-    arrived: float = 0.0
-    qps: float = 0.0
-    serving: tuple[str, ...] = ("slow-0",)
+    values: list[bytes] = field(default_factory=list)
+
+    def add(self, epoch: int, mix: dict[str, int], pipeline: str = "rank") -> None:
+        settings = Settings(policy="kairos", slo_s=0.1)
+        plan = Plan(
+            pipeline=pipeline, epoch=epoch, issued_s=0.0, reason="", settings=settings, mix=mix
+        )
+        self.values.append(encode(plan))
 
     def take(self, timeout_s: float) -> list[bytes]:
-        return [
-            encode(_report("ingress-0", "ingress", {"arrived": self.arrived})),
-            *(encode(_report(name, "worker", {})) for name in self.serving),
-        ]
+        values, self.values = self.values, []
+        return values
 
     def close(self) -> None:
-        self.serving = ()
-
-    def pass_by(self, rental: DeviceRental, seconds: int) -> None:
-        for _ in range(seconds):
-            self.now += 1.0
-            self.arrived += self.qps
-            rental.tend()
-
-
-def _report(node: str, role: str, counts: dict[str, float]) -> Report:
-    return Report(
-        node=node, role=role, pipeline="rank", epoch=1, incarnation=0.0, sent_s=0.0,
-        state=NodeState.READY, counts=counts,
-    )  # fmt: skip
+        self.values = []
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def plans() -> Plans:
+    return Plans()
 
 
 @pytest.fixture
@@ -76,58 +63,78 @@ def fleet() -> FakeFleet:
 
 
 @pytest.fixture
-def rental(tmp_path: Path, world: World, fleet: FakeFleet) -> DeviceRental:
-    file = read_pipeline_file(a_typed_file(tmp_path, TEXT))
-    return DeviceRental(file, fleet, world, lambda text: None, clock=lambda: world.now)
+def rental(tmp_path: Path, plans: Plans, fleet: FakeFleet) -> DeviceRental:
+    cluster = read_pipeline_file(a_typed_file(tmp_path, TEXT)).cluster
+    local = LocalDevices(cluster, fleet, clock=lambda: 10.0)
+    return DeviceRental("rank", local.counts, local, plans, lambda text: None)
 
 
-def test_the_mix_of_the_start_stays_without_demand_for_a_while(
-    world: World, fleet: FakeFleet, rental: DeviceRental
+def test_a_plan_starts_devices_after_their_boot_time_and_ends_the_newest(
+    plans: Plans, fleet: FakeFleet, rental: DeviceRental
 ) -> None:
-    world.pass_by(rental, 20)
-    assert (rental.present, fleet.started, fleet.retired) == ((0, 1), [], [])
+    rental.tend()
+    assert (fleet.started, fleet.retired) == ([], [])
+    plans.add(1, {"gpu": 1, "slow": 3})
+    rental.tend()
+    assert fleet.started == [("gpu-0", 13.0), ("slow-1", 10.0), ("slow-2", 10.0)]
+    plans.add(2, {"gpu": 1, "slow": 1})
+    rental.tend()
+    assert fleet.retired == ["slow-2", "slow-1"]
+    plans.add(3, {"gpu": 1, "slow": 2})
+    rental.tend()
+    assert fleet.started[3:] == [("slow-3", 10.0)]  # a new name
 
 
-def test_demand_rents_after_the_boot_time_and_releases_half_a_minute_after_it_fell(
-    world: World, fleet: FakeFleet, rental: DeviceRental
+def test_plans_that_are_older_of_others_or_without_a_mix_change_nothing(
+    plans: Plans, fleet: FakeFleet, rental: DeviceRental
 ) -> None:
-    world.qps = 40.0
-    world.pass_by(rental, 8)
-    assert rental.present == (1, 1)
-    assert [name for name, _ in fleet.started] == ["gpu-0"]
-    assert 3.0 < fleet.started[0][1] <= 8.0 + 3.0
-    assert fleet.retired == []  # until the new device serves
-    world.serving = ("slow-0", "gpu-0")
-    world.pass_by(rental, 5)
-    assert fleet.retired == ["slow-0"]  # the fast device alone carries it
-    world.qps = 2.0
-    world.pass_by(rental, 25)
-    assert rental.present == (1, 0)
-    for _ in range(15):
-        world.serving = ("gpu-0", *(name for name, _ in fleet.started))
-        world.pass_by(rental, 1)
-    assert rental.present == (0, 1)
-    assert "gpu-0" in fleet.retired
+    plans.add(5, {"gpu": 0, "slow": 1})
+    plans.add(4, {"gpu": 2, "slow": 1})
+    plans.add(6, {"gpu": 2, "slow": 1}, pipeline="other")
+    plans.add(7, {})
+    plans.values.append(b"no record")
+    rental.tend()
+    assert (fleet.started, fleet.retired) == ([], [])
 
 
-def test_the_metric_has_the_wanted_mix(world: World, rental: DeviceRental) -> None:
-    world.qps = 1000.0
-    world.pass_by(rental, 8)
-    assert list(rental.samples()) == [
-        ("workers_wanted", ("gpu",), 2.0),
-        ("workers_wanted", ("slow",), 1.0),
-    ]
+def until(done: Callable[[], bool]) -> None:
+    for _ in range(100_000):
+        if done():
+            return
+    raise AssertionError("the command did not end")
 
 
-def test_the_peak_counts_an_ingress_that_restarts_from_nothing() -> None:
-    peak = ArrivalPeak()
-    for second in range(10):
-        incarnation, counted = (0.0, second * 5.0) if second < 5 else (1.0, (second - 5) * 5.0)
-        peak.see(
-            Report(
-                node="ingress-0", role="ingress", pipeline="p", epoch=1, incarnation=incarnation,
-                sent_s=0.0, state=NodeState.READY, counts={"arrived": counted},
-            )
-        )  # fmt: skip
-        rate = peak.qps(float(second))
-    assert rate == pytest.approx(5.0, abs=1.3)
+def test_a_command_is_given_the_type_and_the_number(tmp_path: Path) -> None:
+    write = "import sys; open('asked', 'a').write(' '.join(sys.argv[1:]) + ';')"
+    devices = CommandedDevices((sys.executable, "-c", write), tmp_path, lambda text: None)
+    until(lambda: devices.scale("gpu", 2))
+    until(lambda: devices.scale("gpu", 2))
+    until(lambda: devices.scale("slow", 0))
+    assert (tmp_path / "asked").read_text() == "gpu 2;slow 0;"
+
+
+def test_a_command_that_fails_is_told_of_and_run_once_more(tmp_path: Path) -> None:
+    said: list[str] = []
+    now = [0.0]
+    command = (sys.executable, "-c", "raise SystemExit(3)")
+    devices = CommandedDevices(command, tmp_path, said.append, clock=lambda: now[0])
+    until(lambda: devices.scale("gpu", 1) or bool(said))
+    assert said[0].endswith("gpu 1: ended with 3")
+    assert not devices.scale("gpu", 1)
+    assert len(said) == 1
+    now[0] += AGAIN_S
+    until(lambda: devices.scale("gpu", 1) or len(said) == 2)
+
+
+def test_a_command_that_is_not_there_is_told_of(tmp_path: Path) -> None:
+    said: list[str] = []
+    devices = CommandedDevices(("no-such-program",), tmp_path, said.append)
+    assert not devices.scale("gpu", 1)
+    assert "no-such-program gpu 1: " in said[0]
+
+
+def test_with_a_command_up_starts_no_workers_of_types(tmp_path: Path) -> None:
+    text = TEXT.replace("scale: supervisor", "scale: supervisor\n  scale_command: ./rent --now")
+    file = read_pipeline_file(a_typed_file(tmp_path, text))
+    assert file.cluster.scale_command == ("./rent", "--now")
+    assert not [role for role in file_roles(file) if role.kind == "worker"]

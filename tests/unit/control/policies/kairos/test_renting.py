@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from control.policies.kairos.device_mixes import PricedType
 from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.query_sizes import SizeDistribution
-from control.policies.kairos.renting import Change, change_of, wanted_mix
-from control.policies.kairos.throughput_bounds import FluidBound
+from control.policies.kairos.renting import Fleet, Mix, bound_of, next_step, wanted_mix
 
 # One size: a fast device carries 10/s for 0.5 $/h, a slow one 4/s for 0.1 $/h.
 POOL = Pool(
@@ -47,31 +46,80 @@ def test_a_mix_that_carries_the_demand_stays_where_another_saves_little() -> Non
     assert wanted_mix(dear, 8.0, 1.0, BUDGET, NONE) == (0, 1)
 
 
+def fleet(asked: Mix, ready: Mix | None = None, leaving: Mix = NONE) -> Fleet:
+    return Fleet(asked=asked, ready=asked if ready is None else ready, leaving=leaving)
+
+
+def test_a_mix_that_misses_the_demand_stays_where_another_carries_little_more() -> None:
+    pool = Pool(
+        types=(PricedType("a", 0.50), PricedType("b", 0.50)), sizes=POOL.sizes,
+        latency_s=((0.1,), (0.104,)), largest_s=(0.1, 0.104), largest_size=1, slo_s=1.0,
+    )  # fmt: skip
+    assert wanted_mix(pool, 100.0, 1.0, 0.5, (0, 1)) == (0, 1)
+    assert wanted_mix(pool, 100.0, 1.0, 0.5, NONE) == (1, 0)
+
+
 def test_new_devices_come_first_where_the_budget_takes_both_mixes() -> None:
     # From three slow ones to two fast ones and none: 1.0 $/h more, within 1.3.
-    assert change_of(POOL, BUDGET, (0, 3), (0, 3), (2, 0)) == Change((2, 0), NONE)
-    assert change_of(POOL, BUDGET, (2, 3), (0, 3), (2, 0)) == Change(NONE, NONE)  # they boot
-    assert change_of(POOL, BUDGET, (2, 3), (2, 3), (2, 0)) == Change(NONE, (0, 3))
+    assert next_step(POOL, BUDGET, fleet((0, 3)), (2, 0)) == (2, 3)
+    assert next_step(POOL, BUDGET, fleet((2, 3), (0, 3)), (2, 0)) == (2, 3)  # they boot
+    assert next_step(POOL, BUDGET, fleet((2, 3)), (2, 0)) == (2, 0)
 
 
-def test_old_devices_go_first_where_it_does_not() -> None:
-    assert change_of(POOL, 1.2, (0, 3), (0, 3), (2, 0)) == Change(NONE, (0, 3))
-    assert change_of(POOL, 1.2, NONE, NONE, (2, 0)) == Change((2, 0), NONE)
+def test_where_it_does_not_as_many_come_and_go_as_it_takes() -> None:
+    # 1.1 $/h take one fast device beside three slow ones, and a second in the place of two.
+    assert next_step(POOL, 1.1, fleet((0, 3)), (2, 0)) == (1, 3)
+    assert next_step(POOL, 1.1, fleet((1, 3)), (2, 0)) == (1, 1)
+    assert next_step(POOL, 1.1, fleet((1, 1), leaving=(0, 2)), (2, 0)) == (1, 1)
+    assert next_step(POOL, 1.1, fleet((1, 1)), (2, 0)) == (2, 1)
+
+
+def test_above_a_budget_that_was_lowered_devices_go_at_once() -> None:
+    assert next_step(POOL, 0.6, fleet((1, 3), NONE), (1, 1)) == (1, 1)
+    assert next_step(POOL, 0.6, fleet((1, 1), leaving=(0, 2)), (1, 1)) == (1, 1)
+
+
+def test_of_the_devices_that_must_go_the_one_that_adds_least_for_its_price_goes_first() -> None:
+    # For 0.5 $/h a fast one carries 10/s, five slow ones 20/s; an idle kind carries nothing.
+    pool = Pool(
+        types=(PricedType("big", 0.5), PricedType("slow", 0.1), PricedType("late", 0.1)),
+        sizes=POOL.sizes, latency_s=((0.01,), (0.25,), (2.0,)), largest_s=(0.01, 0.25, 2.0),
+        largest_size=1, slo_s=1.0,
+    )  # fmt: skip
+    asked = (0, 2, 2)
+    step = next_step(pool, 0.5, Fleet(asked=asked, ready=asked, leaving=(0, 0, 0)), (1, 0, 0))
+    assert step == (0, 0, 0) or step[2] == 0
+    few = next_step(pool, 0.7, Fleet(asked=asked, ready=asked, leaving=(0, 0, 0)), (1, 0, 0))
+    assert few == (0, 2, 0)
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.floats(0, 60), st.tuples(st.integers(0, 2), st.integers(0, 3)), st.floats(0.1, 2.0))
+@given(
+    st.floats(0, 60),
+    st.tuples(st.integers(0, 2), st.integers(0, 3)),
+    st.floats(0.1, 2.0),
+    st.lists(st.booleans(), min_size=40, max_size=40),
+)
 def test_every_change_ends_at_a_mix_that_stays_and_never_exceeds_the_budget(
-    demand: float, present: tuple[int, int], budget: float
+    demand: float, present: Mix, budget: float, boots: list[bool]
 ) -> None:
+    """Devices that leave are paid for some rounds more, and new ones boot for some."""
     prices = np.array([0.5, 0.1])
     here = present if float(np.array(present) @ prices) <= budget + 1e-9 else NONE
+    ready, leaving = here, NONE
     wanted = wanted_mix(POOL, demand, 1.0, budget, here)
-    for _ in range(4):
-        change = change_of(POOL, budget, here, here, wanted)
-        here = tuple(np.array(here) + np.array(change.rent) - np.array(change.release))
-        assert float(np.array(here) @ prices) <= budget + 1e-9
+    for done in boots:
+        before = here
+        here = next_step(POOL, budget, Fleet(asked=here, ready=ready, leaving=leaving), wanted)
+        gone = tuple(max(0, a - b) for a, b in zip(before, here, strict=True))
+        leaving = tuple(map(sum, zip(gone, NONE if done else leaving, strict=True)))
+        ready = here if done else tuple(map(min, ready, here))
+        paid = np.array(here) + np.array(leaving)
+        assert float(paid @ prices) <= budget + 1e-9
+    here = next_step(POOL, budget, fleet(here), wanted)
+    for _ in range(8):
+        here = next_step(POOL, budget, fleet(here), wanted)
     assert here == wanted
     assert wanted_mix(POOL, demand, 1.0, budget, here) == wanted
-    best = FluidBound(POOL.times).exact(np.array(here, dtype=float))
-    assert best >= demand or wanted == wanted_mix(POOL, 1e6, 1.0, budget, NONE)
+    best = wanted_mix(POOL, 1e6, 1.0, budget, NONE)
+    assert bound_of(POOL, here) >= min(demand, bound_of(POOL, best) / 1.05) - 1e-9

@@ -1,0 +1,144 @@
+"""Rent devices of types while a pipeline runs (``cluster.scale``).
+
+Once a second the controller asks which mix is wanted for the demand, the sizes, the prices and the
+budget (``control/policies/kairos/renting.py``), and takes a step towards it. A step is the number
+of devices of each type that should run from now on: plans carry it (``Plan.mix``), and a ``Scale``
+for each number that changed asks for it.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from control.estimation.arrival_peak import ArrivalPeak
+from control.policies.kairos.device_mixes import PricedType
+from control.policies.kairos.provisioning import Pool
+from control.policies.kairos.query_sizes import SizeDistribution
+from control.policies.kairos.renting import Fleet, Mix, bound_of, next_step, wanted_mix
+from control.policies.kairos.size_watch import SizeWatch
+from control.problem.problem import PlanError
+from schemas.effects import Counted, Effect, Scale
+from schemas.records import Plan, Report, Settings
+
+DECIDE_EVERY_S = 1.0
+NOTICED_S = 3.0  # a released device reports within this time that it leaves
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rentable:
+    """What can be rented. ``start`` runs at first; ``pool`` returns the types with their
+    latencies over a distribution of sizes; ``budget`` is $ per hour."""
+
+    sizes: SizeDistribution
+    pool: Callable[[SizeDistribution], Pool]
+    budget: float
+    start: Mix
+
+
+class Rental:
+    """The rented devices. ``mix`` are those that should run, ``trouble`` why none are wanted."""
+
+    def __init__(self, rentable: Rentable) -> None:
+        self._rentable = rentable
+        self._made = rentable.pool(rentable.sizes)
+        self._watch = SizeWatch(rentable.sizes, self._made.largest_size)
+        self._peak = ArrivalPeak()
+        self._decide_s: float | None = None
+        self._released: deque[tuple[float, Mix]] = deque()
+        self._asked: Mix = rentable.start
+        self.trouble = ""
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The names of the types."""
+        return tuple(each.name for each in self._made.types)
+
+    @property
+    def mix(self) -> dict[str, int]:
+        """The number of devices that should run, by type."""
+        return dict(zip(self.types, self._asked, strict=True))
+
+    def resume(self, plan: Plan) -> None:
+        """Go on from the newest plan, which may be from another file."""
+        if plan.mix:
+            self._asked = tuple(plan.mix.get(name, 0) for name in self.types)
+
+    def take(self, report: Report) -> None:
+        """Take the sizes that an ingress has counted."""
+        if report.role == "ingress":
+            self._watch.take(report.node, report.incarnation, report.counts)
+
+    def count(self, event: Counted) -> None:
+        """Take a count of the input topic."""
+        self._peak.see(event.arrived, event.at_s)
+
+    def decide(
+        self,
+        serving: Mapping[str, int],
+        leaving: Mapping[str, int],
+        settings: Settings,
+        headroom: float,
+        now: float,
+    ) -> list[Effect]:
+        """Return the devices to ask for, once a second. ``serving`` and ``leaving`` are live
+        workers by device."""
+        if self._decide_s is None:
+            self._begin(headroom, now)
+        assert self._decide_s is not None
+        if now < self._decide_s:
+            return []
+        self._decide_s = now + DECIDE_EVERY_S
+        if self._watch.changed():
+            self._made = self._rentable.pool(self._watch.distribution)
+        demand_qps = self._peak.qps(now)
+        if settings.demand_qps is not None:
+            demand_qps = settings.demand_qps
+        if demand_qps is None:
+            return []
+        budget = self._rentable.budget if settings.budget is None else settings.budget
+        pool = self._pool(settings)
+        try:
+            wanted = wanted_mix(pool, demand_qps, headroom, budget, self._asked)
+        except PlanError as error:
+            self.trouble = str(error)
+            return []
+        self.trouble = ""
+        return self._ask(next_step(pool, budget, self._fleet(serving, leaving, now), wanted), now)
+
+    def _begin(self, headroom: float, now: float) -> None:
+        """Until demand has been seen for a while, the present mix counts as needed."""
+        self._decide_s = now + DECIDE_EVERY_S
+        self._peak.expect(bound_of(self._made, self._asked) / headroom, now)
+
+    def _pool(self, settings: Settings) -> Pool:
+        types = tuple(
+            PricedType(each.name, settings.prices.get(each.name, each.price), each.most)
+            for each in self._made.types
+        )
+        return replace(self._made, types=types, slo_s=settings.slo_s)
+
+    def _fleet(self, serving: Mapping[str, int], leaving: Mapping[str, int], now: float) -> Fleet:
+        while self._released and now - self._released[0][0] > NOTICED_S:
+            self._released.popleft()
+        unnoticed = [sum(each) for each in zip(*(mix for _, mix in self._released), strict=True)]
+        left = self._of(leaving)
+        return Fleet(
+            asked=self._asked,
+            ready=self._of(serving),
+            leaving=tuple(map(max, left, unnoticed)) if unnoticed else left,
+        )
+
+    def _of(self, counts: Mapping[str, int]) -> Mix:
+        return tuple(counts.get(name, 0) for name in self.types)
+
+    def _ask(self, step: Sequence[int], now: float) -> list[Effect]:
+        released = tuple(max(0, a - b) for a, b in zip(self._asked, step, strict=True))
+        if any(released):
+            self._released.append((now, released))
+        changed = [
+            Scale(name, count)
+            for name, before, count in zip(self.types, self._asked, step, strict=True)
+            if before != count
+        ]
+        self._asked = tuple(step)
+        return [*changed]

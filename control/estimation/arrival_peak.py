@@ -1,0 +1,60 @@
+"""The highest arrival rate of the recent past, from counts that only grow.
+
+The rate is that of the last ``LONG_S`` seconds, or that of the last ``SHORT_S`` where it is higher
+by more than ``SIGMAS`` standard deviations of a Poisson process: then demand has jumped.
+"""
+
+import math
+from collections import deque
+from itertools import dropwhile
+
+MEMORY_S = 30.0  # devices are rented at once and released that late
+SHORT_S, LONG_S = 3.0, 10.0
+SIGMAS = 3.0
+SPACING_S = 0.5  # of the readings that are kept
+SILENT_S = 5.0  # without a reading for so long the rate is not known
+
+
+class ArrivalPeak:
+    """Readings of a count, and the rates of the last ``MEMORY_S`` seconds."""
+
+    def __init__(self) -> None:
+        self._readings: deque[tuple[float, float]] = deque()  # time, queries up to then
+        self._rates: deque[tuple[float, float]] = deque()  # time, queries/s
+
+    def expect(self, rate_qps: float, now: float) -> None:
+        """Take a rate that was not counted."""
+        self._rates.append((now, rate_qps))
+
+    def see(self, arrived: float, at_s: float) -> None:
+        """Take a count. A smaller one than before begins anew: the topic was made again."""
+        readings = self._readings
+        if readings and arrived < readings[-1][1]:
+            readings.clear()
+        if readings and at_s - readings[-1][0] < SPACING_S:
+            return
+        readings.append((at_s, arrived))
+        while at_s - readings[0][0] > LONG_S + SPACING_S:
+            readings.popleft()
+
+    def qps(self, now: float) -> float | None:
+        """Return the peak; None while the count is not read. Call it about once a second."""
+        if not self._readings or now - self._readings[-1][0] > SILENT_S:
+            return None
+        last_s, _ = self._readings[-1]
+        if last_s - self._readings[0][0] >= SHORT_S - SPACING_S:
+            self._rates.append((now, self._rate()))
+        while self._rates and now - self._rates[0][0] > MEMORY_S:
+            self._rates.popleft()
+        return max((rate for _, rate in self._rates), default=0.0)
+
+    def _rate(self) -> float:
+        long_qps, short_qps = self._over(LONG_S), self._over(SHORT_S)
+        noise = SIGMAS * math.sqrt(max(long_qps, 1 / SHORT_S) / SHORT_S)
+        return short_qps if short_qps > long_qps + noise else long_qps
+
+    def _over(self, seconds: float) -> float:
+        last_s, last = self._readings[-1]
+        since = last_s - seconds - SPACING_S / 2
+        first_s, first = next(dropwhile(lambda each: each[0] < since, self._readings))
+        return (last - first) / (last_s - first_s) if last_s > first_s else 0.0

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+
+from control.estimation.arrival_peak import MEMORY_S, SILENT_S, ArrivalPeak
+
+
+def seen(peak: ArrivalPeak, rates: list[float], begin_s: float = 0.0) -> list[float | None]:
+    """Return the peak at the end of every second of a process with these rates, seed 1."""
+    rng = np.random.default_rng(1)
+    arrived, found = 0.0, []
+    for second, rate in enumerate(rates):
+        for part in range(10):
+            arrived += rng.poisson(rate / 10)
+            peak.see(arrived, begin_s + second + (part + 1) / 10)
+        found.append(peak.qps(begin_s + second + 1))
+    return found
+
+
+def test_a_jump_shows_within_seconds_and_is_remembered() -> None:
+    found = seen(ArrivalPeak(), [20.0] * 30 + [100.0] * 5 + [20.0] * 60)
+    before, after = found[29], found[33]
+    assert before == pytest.approx(20.0, rel=0.35)
+    assert after is not None
+    assert after > 80.0
+    assert found[33 + int(MEMORY_S) - 5] == max(x for x in found if x is not None)
+    assert found[-1] == pytest.approx(20.0, rel=0.35)
+
+
+def test_the_peak_of_a_steady_process_exceeds_its_rate_by_little() -> None:
+    found = [x for x in seen(ArrivalPeak(), [20.0] * 300)[40:] if x is not None]
+    assert np.mean(found) < 1.25 * 20.0
+    assert min(found) > 0.9 * 20.0
+
+
+def test_a_count_that_is_not_read_says_nothing() -> None:
+    peak = ArrivalPeak()
+    assert peak.qps(0.0) is None
+    seen(peak, [20.0] * 20)
+    assert peak.qps(20.0 + SILENT_S + 1) is None
+
+
+def test_a_topic_that_was_made_anew_counts_from_nothing() -> None:
+    peak = ArrivalPeak()
+    seen(peak, [20.0] * 40)
+    found = seen(peak, [20.0] * 40, begin_s=40.0)
+    assert all(x == pytest.approx(20.0, rel=0.5) for x in found if x is not None)

@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.policies.kairos.query_sizes import SizeDistribution, observed
+from control.policies.kairos.size_watch import (
+    NEWEST,
+    WINDOW,
+    SizeWatch,
+    class_of,
+    class_start,
+    size_count,
+)
+
+MOST = 1000
+
+
+def lognormal(rng: np.random.Generator, count: int) -> list[int]:
+    return [int(s) for s in np.clip(rng.lognormal(5.1, 0.2, count), 1, MOST)]
+
+
+def normal(rng: np.random.Generator, count: int) -> list[int]:
+    return [int(s) for s in np.clip(rng.normal(400, 150, count), 1, MOST)]
+
+
+class Counted:
+    """An ingress that counts, and a watch that takes its counts."""
+
+    def __init__(self, watch: SizeWatch) -> None:
+        self.watch = watch
+        self.counts: dict[str, float] = {}
+
+    def see(self, sizes: list[int]) -> bool:
+        """Pass the sizes on by hundreds; return whether the distribution changed."""
+        changed = False
+        for at in range(0, len(sizes), 100):
+            for size in sizes[at : at + 100]:
+                name = size_count(size)
+                self.counts[name] = self.counts.get(name, 0) + 1
+            self.watch.take("ingress-0", 0.0, {"arrived": 1.0, **self.counts})
+            changed = self.watch.changed() or changed
+        return changed
+
+
+@given(st.integers(1, 10**9))
+def test_a_class_holds_its_sizes_and_is_narrow(size: int) -> None:
+    end = class_of(size)
+    assert class_start(end) <= size <= end
+    assert end <= 1.05 * class_start(end)
+    assert class_of(end) == end
+
+
+def test_sizes_of_the_same_distribution_raise_no_alarm() -> None:
+    rng = np.random.default_rng(1)
+    made_for = observed(lognormal(rng, 50_000))
+    for seed in range(5):
+        watch = Counted(SizeWatch(made_for, MOST))
+        assert not watch.see(lognormal(np.random.default_rng(seed), 9_000))
+        assert watch.watch.distribution is made_for
+
+
+def test_classes_of_a_file_are_not_taken_for_its_sizes() -> None:
+    """The file names the largest size of classes of ten; queries have every size."""
+    rng = np.random.default_rng(1)
+    by_ten = observed([-(-size // 10) * 10 for size in lognormal(rng, 50_000)])
+    assert not Counted(SizeWatch(by_ten, MOST)).see(lognormal(rng, 5_000))
+
+
+def test_other_sizes_are_in_use_after_a_few_hundred_queries() -> None:
+    rng = np.random.default_rng(2)
+    watch = Counted(SizeWatch(observed(lognormal(rng, 50_000)), MOST))
+    assert not watch.see(lognormal(rng, 3_000))
+    assert watch.see(normal(rng, 300))
+    watch.see(normal(rng, 12_000))
+    found = watch.watch.distribution
+    assert found.mean == pytest.approx(400, rel=0.05)
+    assert found.sizes[-1] <= MOST
+
+
+def test_too_few_queries_say_nothing() -> None:
+    watch = Counted(SizeWatch(SizeDistribution((1,), (1.0,)), MOST))
+    assert not watch.see([900] * (NEWEST - 1))
+    assert watch.see([900] * 101)
+
+
+def test_an_ingress_that_restarts_counts_from_nothing() -> None:
+    watch = SizeWatch(SizeDistribution((10,), (1.0,)), MOST)
+    watch.take("ingress-0", 0.0, {size_count(10): 5_000.0})
+    assert not watch.changed()
+    watch.take("ingress-0", 1.0, {size_count(900): float(WINDOW)})
+    assert watch.changed()
+    assert watch.distribution.sizes == (class_of(900),)
