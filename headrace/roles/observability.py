@@ -15,6 +15,7 @@ from schemas.effects import Observer
 from schemas.pipeline import Pipeline
 from schemas.release import RELEASE
 from streams.observers.clock_skew import ClockSkews
+from streams.observers.control_standing import ControlStanding
 from streams.observers.file_mismatch import FileMismatch
 from streams.observers.health import Health
 from streams.observers.journal import Journal, tell
@@ -25,6 +26,9 @@ log = logging.getLogger("headrace.role")
 
 CONTROL = "control"  # the role that consumes reports
 LAG_WITHIN_S = 0.5  # longest wait of a scrape for the reading thread
+
+
+Fold = ClockSkews | FileMismatch | ControlStanding
 
 
 class TransportReading(Protocol):
@@ -55,7 +59,10 @@ def observed(
     journal = Journal(pipeline.name)
     health = Health(time.monotonic, sign_of_life(env))
     # Of the nodes whose reports arrive: only at control.
-    folds = (ClockSkews(pipeline.name), FileMismatch(pipeline)) if role == CONTROL else ()
+    folds: tuple[Fold, ...] = ()
+    if role == CONTROL:
+        name = pipeline.name
+        folds = (ClockSkews(name), FileMismatch(pipeline), ControlStanding(name))
     metrics = None if logs.metrics_port is None else Metrics(pipeline, prices)
     where: dict[str, str] = {}
     if metrics is not None and logs.metrics_port is not None:
@@ -74,7 +81,7 @@ def sign_of_life(env: Mapping[str, str]) -> Callable[[], None]:
 
 
 def _served(
-    folds: tuple[Metrics | ClockSkews | FileMismatch, ...],
+    folds: tuple[Metrics | Fold, ...],
     health: Health,
     pipeline: Pipeline,
     logs: LogOptions,

@@ -56,6 +56,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.live.dilation import REAL, Dilation
 from streams.live.inbox import Clock
+from streams.observers.control_standing import ControlStanding
 from streams.observers.health import Health
 from streams.observers.journal import tell
 from streams.topics import physical
@@ -312,6 +313,8 @@ class ControlDriver:
         for event in past:
             await self._tell(event, watched=event in plans[-1:])
         await self._tell(Woke())
+        for standing in self._standings():
+            standing.began()
         text = f"in charge of pipeline {self._pipeline.name} after {len(past)} records"
         self._say("control.began", text, records=len(past))
 
@@ -337,9 +340,14 @@ class ControlDriver:
         if self._host is not None:
             text = f"another control app is in charge of pipeline {self._pipeline.name}"
             self._say("control.ended", text)
+        for standing in self._standings():
+            standing.ended()
         if self._reports is not None:
             self._reports.stop()
         self._host = None
+
+    def _standings(self) -> list[ControlStanding]:
+        return [each for each in self._observers if isinstance(each, ControlStanding)]
 
     async def _nothing(self) -> None:
         """Do nothing: an inbox entry that only wakes ``run``."""

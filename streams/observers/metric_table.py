@@ -134,6 +134,8 @@ METRICS: dict[str, tuple[Metric, ...]] = {
         ),
     ),
     "control": (
+        _gauge("control_in_charge", "1 while this control app is in charge, 0 while it stands by."),
+        _counter("reports_stale_total", "Reports that came too late to go by."),
         _gauge("clock_skew_seconds", "By how much a node's clock differs from control's, at most."),
         _gauge("nodes_with_other_file", "Nodes whose pipeline file differs from control's."),
         _counter("plans_total", "Plans made."),

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from schemas.codec.single_object import encode
-from schemas.effects import PLANS, REPORTS, Arrived, Effect, Event, Heartbeats, Woke
+from schemas.effects import PLANS, REPORTS, Arrived, Effect, Event, Heartbeats, Observer, Woke
 from schemas.enumerations import NodeState
 from schemas.records import Plan, Report, Settings
 from streams.codecs.wire import Fetched
@@ -15,6 +15,7 @@ from streams.control_app import control_driver
 from streams.control_app.control_driver import LED_WITHIN_S, READ, ControlDriver
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
+from streams.observers.control_standing import ControlStanding
 from streams.topics import physical
 from tests.control_world import a_pipeline
 from tests.virtual_loop import VirtualLoop
@@ -65,7 +66,10 @@ class Recorder:
 
 
 def told(
-    feed: Callable[[ControlDriver, float], None], inputs: Inputs | None = None, seconds: float = 1.0
+    feed: Callable[[ControlDriver, float], None],
+    inputs: Inputs | None = None,
+    seconds: float = 1.0,
+    observers: Sequence[Observer] = (),
 ) -> list[Event]:
     """The events of a controller whose driver is fed while it begins; raise what ends it."""
     loop, controller = VirtualLoop(), Recorder()
@@ -75,7 +79,7 @@ def told(
 
     async def play() -> None:
         driver = ControlDriver(
-            PIPELINE, lambda: controller, KafkaConfig("127.0.0.1:1"), clock=loop.time,  # type: ignore[arg-type,return-value]
+            PIPELINE, lambda: controller, KafkaConfig("127.0.0.1:1"), observers, clock=loop.time,  # type: ignore[arg-type,return-value]
             planners=Planners(), inputs=inputs or Inputs(), past=list,  # type: ignore[arg-type]
         )  # fmt: skip
         driver.assigned([physical(PIPELINE.name, logical) for logical in READ])
@@ -144,6 +148,14 @@ def test_repeated_reports_of_many_workers_arrive_as_one_event() -> None:
 
 def nothing(driver: ControlDriver, now: float) -> None:
     """Feed nothing."""
+
+
+def test_an_app_exports_whether_it_is_in_charge() -> None:
+    begins, ends = ControlStanding(PIPELINE.name), ControlStanding(PIPELINE.name)
+    told(nothing, observers=(begins,))
+    assert ("control_in_charge", (), 1.0) in begins.samples()
+    told(lambda driver, now: driver.assigned([]), observers=(ends,))
+    assert ("control_in_charge", (), 0.0) in ends.samples()
 
 
 def test_an_app_that_takes_charge_waits_for_a_partitions_new_leader(
