@@ -16,6 +16,7 @@ from operators.offset_tracker import Progress
 from operators.outcomes import LATE, OUTCOMES, cause_of, outcome_of
 from operators.plan_follower import PlanFollower
 from operators.reporter import Reporter
+from operators.serving.transfers import SessionLinks, Transfers
 from schemas.effects import (
     OUTPUTS,
     RESULTS,
@@ -46,7 +47,8 @@ class Egress:
     """The egress node; it owns ``partitions`` of the outputs topic.
 
     After a restart, ``upto`` holds by input partition the offset below which every query was closed
-    and committed; ``answered`` are the queries above it that already have their answer.
+    and committed; ``answered`` are the queries above it that already have their answer. Over
+    emulated ``links`` a session's results take their time back to its tier.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Egress:
         accuracies: Accuracies | None = None,
         upto: Mapping[int, int] | None = None,
         answered: Collection[tuple[int, int]] = (),
+        links: SessionLinks | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._partitions = tuple(partitions)
@@ -85,6 +88,10 @@ class Egress:
         self._counts = self._reporter.counts
         self._counts.update(answered=0, late=0, incomplete=0, dropped=0, failed=0, refused=0)
         self._counts["duplicates"] = 0
+        # Results on their way back to their sessions' tier, by query.
+        self._back: Transfers[tuple[tuple[int, int], Work]] | None = None
+        if links is not None and links.emulated:
+            self._back = Transfers(links, pipeline, self._reporter)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if type(event) is Arrived:
@@ -113,6 +120,8 @@ class Egress:
             for outcome in OUTCOMES:
                 self._counts.pop(f"session/{session}/{outcome}", None)
         self._sessions &= open_ones
+        if self._back is not None:
+            self._back.forget(open_ones)
 
     # ------------------------------------------------------------------ arrivals
 
@@ -138,8 +147,22 @@ class Egress:
             )
             effects = self._await(key, query)
         query.held.append((event.slot, event.offset))
+        if work.session is not None and self._back is not None:
+            until_s = self._back.back_s(work, event.at_s, now)
+            if until_s > now:
+                self._back.hold((key, work), until_s)
+                return [*effects, Wake(until_s)]
         if query.take(work):
             return [*effects, *self._close(key, now)]
+        return effects
+
+    def _take_back(self, now: float) -> list[Effect]:
+        """Take the results whose way back has ended; a query that has closed meanwhile was late."""
+        effects: list[Effect] = []
+        for key, work in self._back.ended(now) if self._back is not None else ():
+            query = self._open.get(key)
+            if query is not None and query.take(work):
+                effects += self._close(key, now)
         return effects
 
     def _notice(self, event: Arrived, notice: Notice, now: float) -> list[Effect]:
@@ -274,6 +297,7 @@ class Egress:
         effects: list[Effect] = []
         if not self._plans.started:
             effects = [*self._plans.start(), Assign(OUTPUTS, self._partitions)]
+        effects += self._take_back(now)
         effects += self._close_overdue(now)
         if self._committing:
             effects += self._commit()

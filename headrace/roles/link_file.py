@@ -49,8 +49,8 @@ def write_links(path: Path, changed: Mapping[tuple[str, Hop], Link]) -> None:
     write_whole(path, json.dumps(rows, indent=1))
 
 
-def worker_links(file: PipelineFile) -> SessionLinks | None:
-    """Return the links of a worker; None if the pipeline has no tiers.
+def file_links(file: PipelineFile) -> SessionLinks | None:
+    """Return the links of a pipeline file for workers and egress; None if it has no tiers.
 
     Links are emulated where a tier is.
     """

@@ -19,7 +19,7 @@ from headrace.config.user_functions import load_combine, load_scorer
 from headrace.errors import NameTaken, PipelineError
 from headrace.processes import run_directory
 from headrace.roles.dispatching import dispatcher, per_query, task_dispatcher
-from headrace.roles.link_file import follow_links, link_file, worker_links
+from headrace.roles.link_file import file_links, follow_links, link_file
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.namesakes import LISTEN_S, Namesakes
 from headrace.roles.observability import LEVELS, observed
@@ -206,6 +206,7 @@ def run_egress(
     lease.acquire()  # so an earlier egress of these partitions answers nothing more
     lease.settle()  # and all that it has answered can be read back
     places = committed_notes(kafka, group, outputs, mine)
+    links = file_links(file)
     node = Egress(
         name,
         pipeline,
@@ -217,7 +218,10 @@ def run_egress(
         answered=answered_since(
             kafka, physical(pipeline.name, RESULTS), answers_from_s(places), origins(pipeline)
         ),
+        links=links,
     )
+    if links is not None and links.emulated:
+        follow_links(links, link_file(pipeline.name))
     with _driver(pipeline, {name: node}, kafka, group, logs, fence_s=FENCE_S, lease=lease) as live:
         _run_until_signal(live, live.stop)
 
@@ -307,7 +311,7 @@ def run_worker(
     if host != EMULATED:
         preload(v for task in pipeline.tasks for v in task.variants if not limited(v))
     journals = {} if host == EMULATED else {each: _journal(pipeline, each) for each in names}
-    links = worker_links(file)
+    links = file_links(file)
     nodes: dict[str, Node] = {
         each: Worker(
             each,

@@ -122,7 +122,7 @@ def _system(
             "control": ControlHost(controller_maker(file)()),
             "ingress": Ingress("ingress", pipeline, inputs, incarnation=0.0),
             "egress": Egress("egress", pipeline, range(pipeline.egress_partitions),
-                             incarnation=0.0),
+                             incarnation=0.0, links=links),
             "profiler": profilers,
             **{
                 name: Worker(name, pipeline, device, incarnation=0.0, links=links)

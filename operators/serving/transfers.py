@@ -39,7 +39,7 @@ class SessionLinks:
 
 
 class Transfers(Generic[T]):
-    """The transfers to one worker. ``T`` is what is held until its transfer has ended."""
+    """The transfers to one worker or egress. ``T`` is what is held until its transfer has ended."""
 
     def __init__(self, links: SessionLinks, pipeline: Pipeline, reporter: Reporter) -> None:
         self._links = links
@@ -60,11 +60,27 @@ class Transfers(Generic[T]):
         parent = self._parents.get(work.task)
         tier = session.stage(work.task).tier
         hop = (session.stage(parent).tier if parent else self._links.origin), tier
-        if hop[0] == tier:
+        return self._end_s(work, session.session, hop, sent_s, now)
+
+    def back_s(self, work: Work, sent_s: float, now: float) -> float:
+        """Return when a record for egress has reached the session's own tier, now or later.
+
+        Only emulated links are counted: a real result takes its way after egress.
+        """
+        session, end = work.session, work.items[0].end if work.items else None
+        if session is None or end is None:
+            return now
+        hop = session.stage(end.task).tier, self._links.origin
+        if self._links.link(session.session, hop) is None:
+            return now
+        return self._end_s(work, session.session, hop, sent_s, now)
+
+    def _end_s(self, work: Work, session: str, hop: Hop, sent_s: float, now: float) -> float:
+        if hop[0] == hop[1]:
             return now
         size = sum(record_size(item.value) for item in work.items)
-        key = session.session, hop
-        link = self._links.link(session.session, hop)
+        key = session, hop
+        link = self._links.link(session, hop)
         if link is None:
             begins_s, ends_s = sent_s, now
         else:

@@ -61,7 +61,9 @@ class World:
             {
                 "control": self.controller(),
                 "ingress": Ingress("ingress", self.pipeline, range(4), incarnation=0.0),
-                "egress": Egress("egress", self.pipeline, range(2), incarnation=0.0),
+                "egress": Egress(
+                    "egress", self.pipeline, range(2), incarnation=0.0, links=self.links
+                ),
                 **{name: self.worker(name, 0.0) for name in self.seats},
             },
             make,

@@ -2,9 +2,14 @@
 
 from typing import Any
 
+import pytest
+from msgspec.structs import replace
+
+from control.problem.tiers import Link
 from operators.egress import Egress, note_of, upto_of, upto_of_all
 from operators.input_place import GENERATION
 from operators.latency_histogram import bucket
+from operators.serving.transfers import SessionLinks
 from schemas.effects import Arrived, Assign, Done, Effect, Event, Send, Wake, Woke
 from schemas.pipeline_fingerprint import fingerprint
 from schemas.records import (
@@ -17,6 +22,8 @@ from schemas.records import (
     Item,
     Notice,
     Report,
+    SessionPlan,
+    SessionStage,
     Work,
 )
 from tests.builders import (
@@ -370,3 +377,27 @@ def test_queries_of_a_topic_that_was_made_anew_are_no_duplicates() -> None:
     egress.handle(arrived(a_notice(again, upto=again + 1), 0), 0.1)
     effects = egress.handle(arrived(whole(again), 1), 0.1)
     assert [e.record.origin.offset for e in effects if isinstance(e, Send)] == [again]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("delay_s", "outcome"), [(0.3, "answered"), (9.0, DROPPED)])
+def test_a_result_is_back_at_its_sessions_tier_after_its_link(delay_s: float, outcome: str) -> None:
+    stage = SessionStage(
+        task="read", setting="read/v", tier="cloud", device="cloud-0", slot=0, quarters=4
+    )
+    session = SessionPlan(session="a", number=1, slo_s=SLO_S, stages=(stage,), admits=True)
+    links = SessionLinks("handheld", {("cloud", "handheld"): Link(1e9, delay_s)})
+    egress = an_egress(links=links)
+    assert commits(egress, arrived(a_notice(0))) == []
+    assert sends(egress, arrived(replace(whole(0), session=session), 1), 0.2) == []
+    assert commits(egress) == []  # a restart reads it again
+    assert sends(egress, Woke(), 0.2) == []
+    ends_s = min(0.2 + delay_s, CLOSES_S)
+    (answer,) = sends(egress, Woke(), ends_s)
+    assert (answer.outcome, answer.answered_s) == (outcome, ends_s)
+    assert sends(egress, Woke(), 20.0) == []
+
+
+def sends(egress: Egress, event: Event, now: float) -> list[Answer]:
+    """Return the answers that an event leads to."""
+    records = [e.record for e in egress.handle(event, now) if isinstance(e, Send)]
+    return [each for each in records if isinstance(each, Answer)]

@@ -7,7 +7,7 @@ import pytest
 from headrace.cluster.emulated_links import change_link
 from headrace.config.pipeline_file import read_pipeline_file, search_space
 from headrace.errors import PipelineError
-from headrace.roles.link_file import link_file, read_links, session_links, worker_links
+from headrace.roles.link_file import file_links, link_file, read_links, session_links
 
 FILE = read_pipeline_file(Path(__file__).parents[4] / "examples" / "postcode" / "planned.yaml")
 HOP = ("handheld", "cloud")
@@ -22,7 +22,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_changed_link_is_that_of_one_session_in_both_directions() -> None:
     said = change_link(FILE, "cam-17", "handheld>cloud", "0.2Mbps", None)
     assert said == "session 'cam-17': handheld>cloud has 0.2 Mbps"
-    links = worker_links(FILE)
+    links = file_links(FILE)
     assert links is not None
     links.changed = read_links(link_file(FILE.pipeline.name))
     for hop in (HOP, HOP[::-1]):

@@ -1,9 +1,11 @@
 """Transfers between tiers: held for as long as the link takes, one after another, and counted."""
 
+from msgspec.structs import replace
+
 from control.problem.tiers import Link
 from operators.reporter import Reporter
 from operators.serving.transfers import SessionLinks, Transfers
-from schemas.records import Item, Origin, SessionPlan, SessionStage, Work
+from schemas.records import ANSWERED, End, Item, Origin, SessionPlan, SessionStage, Work
 from tests.session_world import a_session_pipeline
 
 LINK = Link(bytes_per_s=1000.0, delay_s=0.1)
@@ -61,6 +63,23 @@ def test_a_changed_link_is_that_of_one_session() -> None:
     found, _ = transfers(links)
     assert round(found.end_s(a_work("a"), 1.0, 1.0), 3) == 2.1
     assert round(found.end_s(a_work("b"), 1.0, 1.0), 3) == 1.2
+
+
+def a_result(size: int = 100, scan: str = "handheld") -> Work:
+    """A record for egress, of the session of ``a_work``."""
+    item = Item(value=b"x" * size, end=End(ANSWERED, "read"))
+    return replace(a_work(scan=scan), task="", items=(item,))
+
+
+def test_results_go_back_to_the_sessions_own_tier() -> None:
+    found, reporter = transfers(SessionLinks("handheld", {HOP[::-1]: LINK}))
+    assert [round(found.back_s(a_result(), 1.0, 1.01), 3) for _ in range(2)] == [1.2, 1.3]
+    assert round(reporter.counts["hop/a/cloud>handheld/busy_s"], 3) == 0.4
+    found, _ = transfers(SessionLinks("cloud", {HOP: LINK}))
+    assert found.back_s(a_result(), 1.0, 1.01) == 1.01  # it is there
+    real, reporter = transfers(SessionLinks("handheld"))
+    assert real.back_s(a_result(), 1.0, 1.01) == 1.01
+    assert not any(name.startswith("hop/") for name in reporter.counts)
 
 
 def test_what_is_held_is_released_in_the_order_of_its_end() -> None:
