@@ -11,6 +11,7 @@ import numpy as np
 from confluent_kafka import TopicPartition
 
 from control.estimation.accuracy_drift import expected_of
+from control.problem.seats import task_of
 from headrace.client.accuracy_topic import newest_accuracy
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import load_profile, planning_profile
@@ -309,7 +310,9 @@ def run_worker(
     profile = planning_profile(file)
     host = file.cluster.host_device(devices[names[0]])
     if host != EMULATED:
-        preload(v for task in pipeline.tasks for v in task.variants if not limited(v))
+        tasks = {task_of(reported) for reported in devices.values()}
+        served = [t for t in pipeline.tasks if t.name in tasks or "" in tasks]
+        preload(v for task in served for v in task.variants if not limited(v))
     journals = {} if host == EMULATED else {each: _journal(pipeline, each) for each in names}
     links = file_links(file)
     nodes: dict[str, Node] = {

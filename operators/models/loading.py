@@ -38,13 +38,20 @@ def load_operator(variant: Variant) -> object:
 def preload(variants: Iterable[Variant]) -> None:
     """Import the installed ``libraries`` that the variants' operator classes list.
 
-    Importing torch holds the GIL for a second or more. A worker imports before its first report:
-    an import while it serves would delay reports until the worker counts as dead.
+    An operator may build another one that its arguments name as ``module:Class``: its libraries are
+    imported, too. Importing torch holds the GIL for a second or more. A worker imports before its
+    first report: an import while it serves would delay reports until the worker counts as dead.
     """
-    for variant in variants:
+    named = (
+        name
+        for variant in variants
+        for name in (variant.operator, *variant.arguments.values())
+        if isinstance(name, str) and ":" in name
+    )
+    for reference in dict.fromkeys(named):
         # ``load_operator`` reports missing or misspelt names, with the variant's name.
-        with contextlib.suppress(Exception):
-            for name in getattr(resolve(variant.operator), "libraries", ()):
+        with contextlib.suppress(Exception, SystemExit):
+            for name in getattr(resolve(reference), "libraries", ()):
                 importlib.import_module(name)
 
 

@@ -151,6 +151,19 @@ def test_preloading_imports_what_operators_name_and_keeps_quiet_about_the_rest(
     assert "colorsys" in sys.modules
 
 
+def test_preloading_imports_what_an_operator_named_in_the_arguments_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    module = types.ModuleType("wraps")
+    module.Inner = type("Inner", (), {"libraries": ("colorsys",)})
+    module.Outer = type("Outer", (), {})
+    monkeypatch.setitem(sys.modules, "wraps", module)
+    arguments = {"reader": "wraps:Inner", "votes": 3, "note": "no_such:Thing"}
+    preload([Variant(task="t", name="v", operator="wraps:Outer", arguments=arguments)])
+    assert "colorsys" in sys.modules
+
+
 @pytest.mark.parametrize(
     ("operator", "sentence"),
     [
