@@ -23,6 +23,7 @@ from headrace.errors import Unsuccessful
 
 SERVED_WITHIN_S = 300.0  # all sessions, on a busy machine
 LOOK_EVERY_S = 5.0
+SETTLE_EVERY_S = 2.0
 CHANGES = 0.22  # of the seconds, then the first data change; the others follow at that distance
 SLOWER = "0.02Mbps"  # a tenth of the file's link
 LINK = "handheld>depot"
@@ -105,7 +106,7 @@ class SessionDemo:
             objectives = ("--slo", user.slo, "--accuracy", f"{user.accuracy:g}")
             self.run("session open", user.name, *objectives)
         self._settle()
-        # The first search waits for libraries to load, and may end before it has profiled enough.
+        # A busy machine's search may end before it has profiled enough.
         for name, row in self.sessions().items():
             if _refused(row):
                 self.run("session replan", name)
@@ -119,6 +120,7 @@ class SessionDemo:
             rows = self.sessions().values()
             if all(row["state"] == "serving" or _refused(row) for row in rows):
                 return
+            time.sleep(SETTLE_EVERY_S)  # a look costs a process, and searches need the processor
 
     def play(self) -> None:
         """Send the users' queries through the three changes."""
@@ -144,7 +146,7 @@ class SessionDemo:
                         self._note(
                             user.name, f"its inputs become {user.becomes.rpartition(':')[2]}"
                         )
-                self.run("session list")
+                self.run("session list", least=True)  # a busy broker is no reason to end
                 time.sleep(LOOK_EVERY_S)
             for name, process in running:
                 self._await(name, process)
