@@ -61,11 +61,14 @@ class HttpApi:
         try:
             if request.path not in OPEN_PATHS:
                 self._front.check(request.headers.get("Authorization", ""))
-            return await handler(request)
+            response = await handler(request)
         except Unserved as error:
-            return failed(error.status)
+            response = failed(error.status)
         except web.HTTPException as error:
-            return json_response({"error": f"{error.status}: {error.reason}"}, error.status)
+            response = json_response({"error": f"{error.status}: {error.reason}"}, error.status)
+        if request.content.exception() is not None:
+            _end_unreadable(request, response)
+        return response
 
     # ------------------------------------------------------------------ health and metadata
 
@@ -146,6 +149,16 @@ class HttpApi:
             ) from None
         except web.RequestPayloadError as error:  # cut short, or not as Content-Encoding says
             raise Unserved(Ending.BAD_REQUEST, f"the body cannot be read: {error}") from None
+
+
+def _end_unreadable(request: web.Request, response: web.StreamResponse) -> None:
+    """Close the connection after the response to a body that cannot be read.
+
+    Without the end aiohttp would look for the rest of the body, meet the error anew and log it with
+    its trace, for every such request of any client.
+    """
+    request.content.feed_eof()
+    response.force_close()
 
 
 async def _accepted(

@@ -5,8 +5,10 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,10 +50,12 @@ def a_gateway(file: Path, env: Mapping[str, str], *options: str) -> Iterator[Run
         lines = iter(process.stderr.readline, "")
         places = next(filter(None, map(places_in, lines)), None)
         assert places is not None, "the gateway ended"
+        # Nobody else reads the pipe, and a gateway that cannot write its log stands still.
+        threading.Thread(target=deque, args=(lines, 0), daemon=True).start()
         yield Running(places.http, places.grpc, places.metrics, process)
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.wait(30)
 
 
 @dataclass(frozen=True)
