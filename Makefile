@@ -33,6 +33,7 @@ soak: $(FILLED)
 # other releases of protobuf and numpy than we do; not part of `make test`.
 interop: $(FILLED)
 	$(PYTHON) -m tests.interop.environments
+	$(PYTHON) -m tests.interop.go_programs
 	$(PYTHON) -m pytest -q -m interop tests/interop
 
 check: $(FILLED)

@@ -1,4 +1,9 @@
-"""Programs in Go for interop tests, built from the Go module proxy, which takes minutes once."""
+"""Programs in Go for interop tests, built from the Go module proxy, which takes minutes once.
+
+python -m tests.interop.go_programs          builds those that are missing, if there is a go
+
+`make interop` does so before the tests, as a test may take five minutes only.
+"""
 
 import shutil
 import subprocess
@@ -45,9 +50,20 @@ def collector() -> Path:
     return program
 
 
+def main() -> None:
+    """Build every program that is missing; without go nothing, as their tests are skipped."""
+    if shutil.which("go") is not None:
+        promtool()
+        collector()
+
+
 def _go(folder: Path, *arguments: str) -> None:
     go = shutil.which("go")
     if go is None:
         pytest.skip("needs go, which builds the program")
     done = subprocess.run([go, *arguments], capture_output=True, text=True, cwd=folder, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+if __name__ == "__main__":
+    main()
