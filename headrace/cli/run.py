@@ -146,6 +146,7 @@ def _row(finding: "Finding") -> Any:
 @click.option("--namespace", default="default", show_default=True, help="Of all objects.")
 @click.option("--claim", default="", help="PersistentVolumeClaim with the pipeline's folder.")
 @click.option("--strimzi", default="", help="Make topics and users for this cluster of Strimzi.")
+@click.option("--keda", default="", help="Prometheus' address: add KEDA's ScaledObjects.")
 @click.option("--pod-monitor", is_flag=True, help="Add a PodMonitor, for Prometheus' operator.")
 def kubernetes(
     file: Path,
@@ -155,13 +156,15 @@ def kubernetes(
     namespace: str,
     claim: str,
     strimzi: str,
+    keda: str,
     pod_monitor: bool,
 ) -> None:
     """Print the manifests of a pipeline for Kubernetes.
 
     One Deployment for each process of control, ingress and egress, a StatefulSet for the workers of
     each device, the gateway with its Service, budgets for evictions. Without --claim the folder is
-    a ConfigMap of 1 MB at most.
+    a ConfigMap of 1 MB at most. With --keda the workers of each device type are as many as the
+    control app wants (cluster.scale).
 
     \b
     Example:
@@ -179,6 +182,7 @@ def kubernetes(
         claim=claim,
         strimzi=strimzi,
         pod_monitor=pod_monitor,
+        keda=keda,
     )
     read = read_deployed(file)
     files = {} if claim else folder_files(read)

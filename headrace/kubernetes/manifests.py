@@ -1,9 +1,9 @@
 """A pipeline's objects for Kubernetes, from its file. Pure.
 
 Processes that divide partitions have a Deployment each, which replaces its pod only once the old
-one has ended; workers of one device are a StatefulSet, so that their names stay. KEDA and an
-autoscaler are left out: a consumer's lag says nothing here, since work is dropped or refused
-instead of queued.
+one has ended; workers of one device are a StatefulSet, so that their names stay. A consumer's lag
+says nothing here, since work is dropped or refused instead of queued: what scales workers is the
+number that the control app wants.
 """
 
 import re
@@ -13,16 +13,18 @@ from typing import Any
 import yaml
 
 from headrace.config.pipeline_file import PipelineFile
-from headrace.config.topology import Role, cluster_workers, file_roles
+from headrace.config.topology import Role, cluster_workers, file_roles, rented_worker
 from headrace.errors import PipelineError
-from headrace.kubernetes import strimzi
+from headrace.kubernetes import keda, strimzi
 from headrace.kubernetes.folder import config_data
 from headrace.kubernetes.pods import (
     KubernetesOptions,
+    device_name,
     labels,
     metadata,
     mounted,
     pod,
+    workers_name,
 )
 
 GUARDED = ("ingress", "egress", "gateway")  # with a budget for evictions
@@ -30,7 +32,6 @@ GATEWAY_PORTS = {"http": 8000, "grpc": 8001}
 _SEVERAL = {"replicas": 1, "strategy": {"type": "Recreate"}}
 MOST_NAME = 40  # so that names with a role and a hash stay below 63
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
-_REFUSED = re.compile(r"[^a-z0-9-]+")
 
 
 def manifests(
@@ -49,6 +50,7 @@ def manifests(
         *_gateway(file, files, options),
         *_budgets(file, options),
         *([_pod_monitor(file, options)] if options.pod_monitor else []),
+        *(keda.objects(file, options) if options.keda else []),
     ]
 
 
@@ -117,8 +119,10 @@ def _deployment(
 def _workers(
     file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
 ) -> Iterator[dict[str, Any]]:
-    for device, count in file.cluster.devices:
-        processes = cluster_workers(file.cluster, device, count)
+    devices = dict(file.cluster.devices)
+    rented = [each.name for each in file.cluster.types if options.keda]
+    for device in dict.fromkeys((*devices, *rented)):
+        processes = cluster_workers(file.cluster, device, devices.get(device, 0))
         yield _worker(file, files, device, processes, options)
 
 
@@ -135,8 +139,9 @@ def _worker(
             f"{file.path}: device {host} cannot be a pod's, which sees its only GPU as cuda:0; "
             "count its workers under cuda:0 or a device type"
         )
-    pipeline, name = file.pipeline.name, _REFUSED.sub("-", device.lower())
-    count = processes[0].arguments[processes[0].arguments.index("--device") :]
+    pipeline, name = file.pipeline.name, device_name(device)
+    first = processes[0] if processes else rented_worker(device, 0)
+    count = first.arguments[first.arguments.index("--device") :]
     count = count[: count.index("--metrics-port")] if "--metrics-port" in count else count
     command = ["worker", mounted(file), "--name", "$(POD_NAME)", *count]
     template = pod(
@@ -150,10 +155,10 @@ def _worker(
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": metadata(f"{pipeline}-worker-{name}", "worker", pipeline, options),
+        "metadata": metadata(workers_name(pipeline, device), "worker", pipeline, options),
         "spec": {
             "replicas": len(processes),
-            "serviceName": f"{pipeline}-worker-{name}",
+            "serviceName": workers_name(pipeline, device),
             "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": chosen},
             "template": template,

@@ -1,5 +1,6 @@
 """The pods of a pipeline's roles: containers, probes, volumes, rights. Pure."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -21,12 +22,16 @@ LOADS_WITHIN_S = 300  # a model
 PROBED_EVERY_S = 5
 
 
+_REFUSED = re.compile(r"[^a-z0-9-]+")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesOptions:
     """Options beyond the pipeline file.
 
     ``claim`` names a PersistentVolumeClaim that holds the pipeline's folder ("": a ConfigMap does).
     ``strimzi`` names the Kafka cluster of Strimzi whose topics and users are made ("": none).
+    ``keda`` is the address of the Prometheus that KEDA asks how many workers should run ("": none).
     """
 
     image: str
@@ -36,6 +41,17 @@ class KubernetesOptions:
     claim: str = ""
     strimzi: str = ""
     pod_monitor: bool = False
+    keda: str = ""
+
+
+def device_name(device: str) -> str:
+    """Return a device's name as part of the names of Kubernetes' objects."""
+    return _REFUSED.sub("-", device.lower())
+
+
+def workers_name(pipeline: str, device: str) -> str:
+    """Return the name of the StatefulSet of a device's workers."""
+    return f"{pipeline}-worker-{device_name(device)}"
 
 
 def labels(pipeline: str, role: str) -> dict[str, str]:

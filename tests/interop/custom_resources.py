@@ -21,6 +21,11 @@ STRIMZI_KINDS = {
 }
 PROMETHEUS = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 POD_MONITOR = "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml"
+KEDA = "github.com/kedacore/keda/v2@v2.18.1"
+GO_MODULES = {
+    "PodMonitor": (PROMETHEUS, POD_MONITOR),
+    "ScaledObject": (KEDA, "config/crd/bases/keda.sh_scaledobjects.yaml"),
+}
 
 
 @cache
@@ -29,7 +34,7 @@ def schema_of(kind: str) -> Mapping[str, Any]:
 
     The API server drops such keys without a word.
     """
-    path = _strimzi(kind) if kind in STRIMZI_KINDS else _pod_monitor()
+    path = _strimzi(kind) if kind in STRIMZI_KINDS else _of_go_module(*GO_MODULES[kind])
     versions = yaml.safe_load(path.read_text())["spec"]["versions"]
     (served,) = (each for each in versions if each["served"])
     schema: Mapping[str, Any] = _strict(served["schema"]["openAPIV3Schema"])
@@ -62,13 +67,14 @@ def _strimzi(kind: str) -> Path:
     return path
 
 
-def _pod_monitor() -> Path:
-    """The definition in the Go module of Prometheus' operator."""
+def _of_go_module(module: str, path: str) -> Path:
+    """A definition in a project's Go module."""
     go = shutil.which("go")
     if go is None:
-        pytest.skip("needs go, which downloads the module of Prometheus' operator")
+        pytest.skip("needs go, which downloads the modules of Prometheus' operator and KEDA")
+    FOLDER.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        [go, "mod", "download", "-json", PROMETHEUS],
+        [go, "mod", "download", "-json", module],
         check=True, capture_output=True, cwd=FOLDER,
     )  # fmt: skip
-    return Path(json.loads(done.stdout)["Dir"]) / POD_MONITOR
+    return Path(json.loads(done.stdout)["Dir"]) / path

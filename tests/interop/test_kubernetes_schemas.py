@@ -1,8 +1,7 @@
-"""Manifests against the schemas of Kubernetes, Strimzi and Prometheus' operator; `make interop`
-makes the environment that has the first.
+"""Manifests against the schemas of Kubernetes, Strimzi, Prometheus' operator and KEDA; `make
+interop` makes the environment that has the first.
 
-CEL rules, admission and defaults are not checked: there is no API server here. ScaledObjects of
-KEDA are not made, so their schema is not asked.
+CEL rules, admission and defaults are not checked: there is no API server here.
 """
 
 import copy
@@ -18,6 +17,7 @@ from jsonschema import Draft202012Validator
 
 from tests.interop.custom_resources import STRIMZI_KINDS, schema_of
 from tests.interop.environments import python_of
+from tests.typed_files import RANK, a_typed_file
 
 ROOT = Path(__file__).parents[2]
 CUSTOM = (*STRIMZI_KINDS, "PodMonitor")
@@ -91,6 +91,34 @@ def _misspelt(made: dict[str, Any]) -> None:
 
 def _old(made: dict[str, Any]) -> None:
     made["apiVersion"] = "kafka.strimzi.io/v1beta2"
+
+
+@pytest.fixture(scope="module")
+def scaled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `headrace kubernetes` prints of a pipeline that rents devices."""
+    folder = tmp_path_factory.mktemp("keda")
+    text = RANK.replace("budget: 1.2", "budget: 1.2\n  scale: supervisor\n  start: {slow: 1}")
+    command = [
+        sys.executable, "-m", "headrace", "kubernetes", str(a_typed_file(folder, text)),
+        "--keda", "http://prometheus:9090",
+    ]  # fmt: skip
+    manifest = folder / "manifest.yaml"
+    manifest.write_bytes(subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout)
+    return manifest
+
+
+def test_every_scaled_object_is_what_kedas_schema_says(scaled: Path) -> None:
+    made = custom_objects(scaled, "ScaledObject")
+    assert [each["metadata"]["name"] for each in made] == ["rank-worker-gpu", "rank-worker-slow"]
+    for each in made:
+        assert faults(each) == []
+
+
+def test_kedas_schema_notices_a_mistake(scaled: Path) -> None:
+    made = custom_objects(scaled, "ScaledObject")[0]
+    made["spec"]["triggers"][0]["metadata"]["threshold"] = 1
+    made["spec"]["maxReplicas"] = made["spec"].pop("maxReplicaCount")
+    assert len(faults(made)) == 2
 
 
 def _endpoint(made: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from headrace.kubernetes.folder import folder_files
 from headrace.kubernetes.manifests import manifest_text, manifests
 from headrace.kubernetes.pods import KubernetesOptions
 from streams.topics import topics
+from tests.typed_files import RANK, a_typed_file
 
 ROOT = Path(__file__).parents[4]
 WORDS = ROOT / "examples" / "words" / "pipeline.yaml"
@@ -150,3 +151,28 @@ texts = st.text(st.characters(codec="utf-8"), max_size=40)
 @given(st.dictionaries(texts, texts | st.lists(texts, max_size=3), max_size=4))
 def test_yaml_reads_back_as_it_was(row: dict[str, Any]) -> None:
     assert list(yaml.safe_load_all(manifest_text([row, row]))) == [row, row]
+
+
+def test_keda_scales_each_type_as_the_control_app_wants(tmp_path: Path) -> None:
+    text = RANK.replace("budget: 1.2", "budget: 1.2\n  scale: supervisor\n  start: {slow: 1}")
+    file = read_pipeline_file(a_typed_file(tmp_path, text))
+    objects = made(file, replace(OPTIONS, keda="http://prometheus:9090"))
+    scaled, sets = named(objects, "ScaledObject"), named(objects, "StatefulSet")
+    assert {name: spec["scaleTargetRef"]["name"] for name, spec in scaled.items()} == {
+        "rank-worker-gpu": "rank-worker-gpu", "rank-worker-slow": "rank-worker-slow",
+    }  # fmt: skip
+    assert {name: spec["maxReplicaCount"] for name, spec in scaled.items()} == {
+        "rank-worker-gpu": 2, "rank-worker-slow": 6,
+    }  # fmt: skip
+    assert {name: spec["replicas"] for name, spec in sets.items()} == {
+        "rank-worker-gpu": 0, "rank-worker-slow": 1,
+    }  # fmt: skip
+    trigger = scaled["rank-worker-gpu"]["triggers"][0]["metadata"]
+    assert trigger["query"] == 'max(headrace_workers_wanted{pipeline="rank",type="gpu"})'
+    assert trigger["serverAddress"] == "http://prometheus:9090"
+
+
+def test_keda_needs_somebody_who_decides(tmp_path: Path) -> None:
+    file = read_pipeline_file(a_typed_file(tmp_path))
+    with pytest.raises(PipelineError, match="scale: supervisor"):
+        made(file, replace(OPTIONS, keda="http://prometheus:9090"))
