@@ -18,6 +18,7 @@ ENDS = 1e-11  # of the cost of a pattern
 AGREE = 1e-9  # throughput and bound, relative
 PIVOT = 1e-12  # least pivot element, of a column of size 1
 MOST_PIVOTS = 200  # per row of the basis
+ROOM = 2048  # columns for which there is room at first
 MOST_DUAL_PIVOTS = 20  # per row of the basis
 
 
@@ -37,8 +38,9 @@ class PatternSimplex:
         self._types = len(seconds)
         self._classes = np.arange(len(probabilities))
         # Rows are columns of the program: one unused device of each type, then the patterns.
-        self._columns: Floats = np.eye(self._types)
-        self._gains: Floats = np.zeros(self._types)
+        self._room: tuple[Floats, Floats] = np.empty((ROOM, self._types)), np.empty(ROOM)
+        self._room[0][: self._types], self._room[1][: self._types] = np.eye(self._types), 0.0
+        self._show(self._types)
         self._basis = list(range(self._types))
 
     def add(self, prices: Floats) -> None:
@@ -47,8 +49,18 @@ class PatternSimplex:
             self._add(self._cheapest(each))
 
     def _add(self, pattern: Floats) -> None:
-        self._columns = np.concatenate([self._columns, pattern[None, :]])
-        self._gains = np.append(self._gains, 1.0)
+        columns, gains = self._room
+        number = len(self._gains)
+        if number == len(gains):
+            self._room = np.concatenate([columns, columns]), np.concatenate([gains, gains])
+            columns, gains = self._room
+        columns[number], gains[number] = pattern, 1.0
+        self._show(number + 1)
+
+    def _show(self, number: int) -> None:
+        """Set the columns and their gains to the first rows of the room for them."""
+        self._columns: Floats = self._room[0][:number]
+        self._gains: Floats = self._room[1][:number]
 
     def solve(self, mix: Floats) -> tuple[float, float, Floats]:
         """Return the throughput of a mix [types], its bound by the prices found, both in queries/s,

@@ -22,9 +22,7 @@ where S holds the types of the mix. Every price vector w gives a valid bound, so
 bound many mixes with one matrix product; published values are those of the linear program.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import product
 
 import numpy as np
@@ -33,7 +31,7 @@ from control.policies.kairos.device_mixes import Counts, Floats
 from control.policies.kairos.pattern_simplex import PatternSimplex
 from control.problem.problem import PlanError
 
-SAMPLED_PRICES = 192
+SAMPLED_PRICES = 96
 MOST_SUPPORTS = 12  # types up to which the sampled prices cover every subset of idle types
 MOST_BITS = 63  # types up to which the types of a mix fit an integer
 LEAST_SAMPLED = 16  # prices for a thousand types, whose table would not fit the memory otherwise
@@ -147,7 +145,9 @@ class FluidBound:
 
     times: ServiceTimes
     _prices: Floats = field(init=False)  # [prices, types]
-    _priced: list[Floats] = field(init=False)  # of the sampled prices, by type
+    # Costs of the sampled prices, and of each found since: [types, prices, classes].
+    _priced: Floats = field(init=False)
+    _later: list[Floats] = field(init=False, default_factory=list)
     _g: dict[bytes, Floats] = field(init=False, default_factory=dict)  # by support
     _programs: dict[bytes, PatternSimplex] = field(init=False, default_factory=dict)  # by support
 
@@ -194,6 +194,7 @@ class FluidBound:
             return 0.0
         bound, prices = self._solved(mix, present)
         self._prices = np.vstack([self._prices, prices])
+        self._later.append(_priced(self.times, prices[None]))
         return bound
 
     def marginal(self, mix: Floats) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -252,10 +253,11 @@ class FluidBound:
         key = present.tobytes()
         known = self._g.get(key)
         if known is None:
-            known = _g(self.times, self._priced, present.tolist())
+            known = _g(self.times, self._priced[present])
         if len(known) < len(self._prices):
-            later = _priced(self.times, self._prices[len(known) :])
-            known = np.append(known, _g(self.times, later, present.tolist()))
+            later = self._later[len(known) - self._priced.shape[1] :]
+            costs = np.concatenate(later, axis=1)[present]
+            known = np.concatenate([known, _g(self.times, costs)])
         self._g[key] = known
         return known
 
@@ -274,20 +276,26 @@ def _by_support(
     return np.split(order, starts) if len(order) else []
 
 
-def _priced(times: ServiceTimes, prices: Floats) -> list[Floats]:
-    """Return, by type, the cost of each class at each price vector; infinite above the SLO."""
-    return [
-        np.where(fits, prices[:, i, None] * seconds, np.inf)
-        for i, (fits, seconds) in enumerate(zip(times.feasible, times.latency_s, strict=True))
-    ]
+def _priced(times: ServiceTimes, prices: Floats) -> Floats:
+    """Return the cost of each class at each price vector, [types, prices, classes]; infinite above
+    the SLO."""
+    fits = times.feasible
+    seconds, blocked = np.where(fits, times.latency_s, 0.0), np.where(fits, 0.0, np.inf)
+    found: Floats = prices.T[:, :, None] * seconds[:, None, :]
+    found += blocked[:, None, :]
+    return found
 
 
-def _g(times: ServiceTimes, priced: list[Floats], present: Sequence[bool]) -> Floats:
-    """Return g_S(w) for each price vector; infinite if no type of S serves some class."""
-    rows = [row for row, there in zip(priced, present, strict=True) if there]
-    least = reduce(np.minimum, rows) if rows else np.full_like(priced[0], np.inf)
+def _g(times: ServiceTimes, priced: Floats) -> Floats:
+    """Return g_S(w) for each price vector; infinite if no type of S serves some class. ``priced``
+    are the costs of the types of S."""
+    if len(priced) == 0:
+        return np.full(priced.shape[1], np.inf)
+    least = np.minimum.reduce(priced, axis=0)
     carried = times.probabilities > 0
-    found: Floats = least[:, carried] @ times.probabilities[carried]
+    if not carried.all():
+        least = least[:, carried]
+    found: Floats = least @ times.probabilities[carried]
     return found
 
 
