@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 KAFKA_CONFIG = "HEADRACE_KAFKA_CONFIG"  # environment: a client properties file
 BOOTSTRAP = "bootstrap.servers"
 WRITE_RELEASE = "HEADRACE_WRITE_RELEASE"  # environment: a number under schemas/avro/released
+WARM_UP_S = 0.5  # of a local broker that has just started
 ANSWERS_WITHIN_S = 4.0  # the longest wait of an interactive command
 
 
@@ -99,18 +100,25 @@ def release_limit() -> int | None:
 
 
 def local_broker(nodes: int | None = None) -> "Running":
-    """Return the local broker, started if it does not run; shows progress.
+    """Return the local broker, started and warmed up if it does not run; shows progress.
 
     ``nodes``: of how many nodes it is to be; those that have died are started.
     """
     from headrace.broker import local_broker as broker
+    from headrace.broker.broker_warm_up import warm_up
+    from streams.kafka.kafka_errors import BrokerError
 
     found = broker.status()
     if found is not None and nodes is None:
         return found
     with contextlib.ExitStack() as stack:
         stack.enter_context(waiting("starting the local broker"))
-        return broker.start(progress=_jar_progress(stack), nodes=nodes)
+        started = broker.start(progress=_jar_progress(stack), nodes=nodes)
+        if started.started_here:
+            # Else the first query would wait for it. The next request reports a broker that fails.
+            with contextlib.suppress(BrokerError):
+                warm_up(KafkaConfig(started.bootstrap), WARM_UP_S)
+        return started
 
 
 def _jar_progress(stack: contextlib.ExitStack) -> Callable[[str, int, int], None]:
