@@ -216,12 +216,13 @@ def overlapping(scene: Scene, fault: Fault) -> float:
 def rolling_restart(scene: Scene, fault: Fault) -> float:
     """Restart role after role; every other one then writes the format of an earlier release."""
     rig, began_s = scene.rig, time.time()
+    own = rig.variables
     for number, name in enumerate(fault.targets):
         _stopped(rig, name)
-        rig.variables = {WRITE_RELEASE: EARLIER_RELEASE} if number % 2 else {}
+        rig.variables = {**own, WRITE_RELEASE: EARLIER_RELEASE} if number % 2 else own
         rig.start(name)
         rig.until(rig.serves, f"{name} to be back")
-    rig.variables = {}
+    rig.variables = own
     return began_s
 
 

@@ -7,6 +7,7 @@ is read back after an absence are that driver's own.
 
 import asyncio
 import dataclasses
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -118,6 +119,11 @@ class ScriptedBroker:
     def shared_ends(self) -> dict[str, int]:
         return {REPORTS: 0, PLANS: 0}
 
+    def written_by_others(
+        self, since: Mapping[str, int], own: Collection[tuple[str, int]]
+    ) -> tuple[Mapping[str, int], bool]:
+        return since, False
+
     def history(self) -> list[Arrived]:
         order = (PLANS, COMMAND_RESULTS)
         self.told = sorted(self.past, key=lambda event: order.index(event.topic))
@@ -125,11 +131,12 @@ class ScriptedBroker:
 
     async def write(
         self, topic: str, value: bytes | None, slot: int | None, key: bytes | None
-    ) -> None:
+    ) -> int:
         for logical in (PLANS, COMMAND_RESULTS):
             if value is not None and topic == physical(self.script.run.file.pipeline.name, logical):
                 at_s, offset = self.loop.now, len(self.past)
                 self.past.append(Arrived(decode(value), logical, 0, offset, at_s))
+        return len(self.past) - 1
 
 
 @dataclass

@@ -191,9 +191,10 @@ async def started(
 
 
 def _writer(producer: Any) -> Write:
-    async def write(topic: str, value: bytes | None, slot: int | None, key: bytes | None) -> None:
+    async def write(topic: str, value: bytes | None, slot: int | None, key: bytes | None) -> int:
         sent = producer.send_and_wait(topic, key, value, slot, None, None)
         # The client's time-out does not cover a broker that accepts a request but never answers.
-        await asyncio.wait_for(sent, 2 * PUBLISH_S)
+        found = await asyncio.wait_for(sent, 2 * PUBLISH_S)
+        return int(found.offset)
 
     return write

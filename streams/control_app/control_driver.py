@@ -48,6 +48,7 @@ from streams.codecs.size_gate import RecordTooLarge, fitting
 from streams.codecs.wire import Fetched
 from streams.control_app.control_records import arrived, history
 from streams.control_app.host import ControlHost
+from streams.control_app.other_writers import WRITTEN, Log, OtherWriters, Overtaken
 from streams.control_app.solver_pool import Planners
 from streams.control_app.topic_ends import STALLED_S, InputTopic, ReportDelivery
 from streams.kafka.connectivity import Connectivity, QuietFilter
@@ -74,6 +75,7 @@ LEVELS = {
     "control.began": logging.INFO,
     "control.ended": logging.WARNING,
     "control.stalled": logging.WARNING,
+    "control.overtaken": logging.WARNING,
     "control.blind": logging.WARNING,
     "control.unpublished": logging.WARNING,
     "control.too_large": logging.ERROR,
@@ -82,13 +84,13 @@ STREAMED = (REPORTS, PROFILE_RESULTS)  # by the reader of reports
 READ = (*STREAMED, COMMANDS, PLANS)
 CHARGED = (COMMANDS, PLANS)  # the app that the group assigns them is in charge, and reads REPORTS
 
-# (topic, value, partition (None: by key), key); returns once the broker has the record
-Write = Callable[[str, bytes | None, int | None, bytes | None], Awaitable[Any]]
+# (topic, value, partition (None: by key), key); returns the record's offset, on the broker by then
+Write = Callable[[str, bytes | None, int | None, bytes | None], Awaitable[int]]
 
 
-class Inputs(Protocol):
-    """Offsets of the input topic, and the ends of the reports and plans topics by logical name; the
-    methods block and raise ``BrokerError``."""
+class Inputs(Log, Protocol):
+    """Offsets of the input topic, and the ends of the shared topics by logical name; the methods
+    block and raise ``BrokerError``."""
 
     def ends(self) -> dict[int, int]: ...
     def done(self) -> dict[int, int]: ...
@@ -148,6 +150,7 @@ class ControlDriver:
         self._listened_s = float("-inf")
         # Earlier reports are obsolete, earlier plans are in the history or deleted.
         self._read_from: Mapping[str, int] = {}
+        self._others = OtherWriters(self._input)
         self._write_as = write_as
         self._reports: Reports | None = None
         self._repeated = RepeatedReports()
@@ -305,6 +308,7 @@ class ControlDriver:
 
     async def _begin(self) -> None:
         past, self._read_from = await self._past()
+        self._others.begin(self._read_from)
         if self._reports is not None:
             self._reports.start({x: at for x, at in self._read_from.items() if x in STREAMED})
         self._host, self._repeated = ControlHost(self._fresh()), RepeatedReports()
@@ -368,6 +372,12 @@ class ControlDriver:
                 await self._perform(effect)
         except (KafkaError, TimeoutError) as error:
             self._unpublished(error)
+        except Overtaken:
+            self._say("control.overtaken", "another control app has written; reads it back")
+            self._stalled = True
+        except BrokerError as error:
+            self._say("control.unpublished", str(error))
+            self._stalled = True
 
     def _unpublished(self, error: KafkaError | TimeoutError) -> None:
         """Discard effects that the broker may not have, and replay the topics instead.
@@ -441,7 +451,7 @@ class ControlDriver:
 
     async def _forget(self, effect: Forget, host: ControlHost) -> None:
         topic = physical(self._pipeline.name, effect.topic)
-        await self._write(topic, None, 0, effect.key.encode())
+        self._others.wrote(effect.topic, await self._write(topic, None, 0, effect.key.encode()))
 
     async def _send(self, effect: Send, host: ControlHost) -> None:
         topic = physical(self._pipeline.name, effect.topic)
@@ -453,8 +463,11 @@ class ControlDriver:
         except RecordTooLarge as error:
             self._say("control.too_large", str(error))
             return
+        if effect.topic in WRITTEN:
+            await asyncio.get_running_loop().run_in_executor(None, self._others.check)
         for send, value in pieces:
-            await self._write(topic, value, slot, send.key.encode() or None)
+            offset = await self._write(topic, value, slot, send.key.encode() or None)
+            self._others.wrote(effect.topic, offset)
 
     async def _solve(self, effect: Solve, host: ControlHost) -> None:
         future = asyncio.wrap_future(self._planners.start(effect))

@@ -1,13 +1,21 @@
 """Offsets of the input topic and of the shared control topics; a stalled consumer of reports."""
 
+from collections.abc import Collection, Mapping
+
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
-from schemas.effects import PLANS, PROFILE_RESULTS, QUERIES, REPORTS
+from schemas.effects import COMMAND_RESULTS, PLANS, PROFILE_RESULTS, QUERIES, REPORTS
 from schemas.pipeline import Pipeline
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.topic_contents import done_offsets, log_offsets, watermarks
+from streams.kafka.topic_contents import (
+    TELLS_ENDS,
+    done_offsets,
+    log_offsets,
+    records_between,
+    watermarks,
+)
 from streams.topics import physical
 
 WAIT_S = 2.0  # a later answer would be obsolete
@@ -19,8 +27,10 @@ class InputTopic:
     def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
         self._topic = physical(pipeline.name, QUERIES)
         more = (PROFILE_RESULTS,) if pipeline.sessions else ()
-        self._read = {each: physical(pipeline.name, each) for each in (REPORTS, PLANS, *more)}
-        self._reader = consumer(kafka, f"{pipeline.name}.ingress")
+        shared = (REPORTS, PLANS, COMMAND_RESULTS, *more)
+        self._read = {each: physical(pipeline.name, each) for each in shared}
+        self._name = pipeline.name.encode()
+        self._reader = consumer(kafka, f"{pipeline.name}.ingress", **TELLS_ENDS)
         self._places: list[TopicPartition] = []
 
     def ends(self) -> dict[int, int]:
@@ -37,10 +47,35 @@ class InputTopic:
         return {partition: offset for (_, partition), offset in ends.items()}
 
     def shared_ends(self) -> dict[str, int]:
-        """Return the end offsets of the reports and plans topics, and with sessions of the results
-        of profilers; raise ``BrokerError``."""
+        """Return the end offsets of the topics of reports, plans and command results, and with
+        sessions of the results of profilers; raise ``BrokerError``."""
         places = {each: TopicPartition(topic, 0) for each, topic in self._read.items()}
         return {each: watermarks(self._reader, at, WAIT_S)[1] for each, at in places.items()}
+
+    def written_by_others(
+        self, since: Mapping[str, int], own: Collection[tuple[str, int]]
+    ) -> tuple[Mapping[str, int], bool]:
+        """Return the end offsets of the logical topics in ``since``, and whether a record of this
+        pipeline stands between that is not ``own`` (topic, offset); raise ``BrokerError``."""
+        places = [TopicPartition(self._read[each], 0) for each in since]
+        try:
+            found = log_offsets(self._reader, places, OFFSET_END, WAIT_S)
+        except KafkaException as error:
+            raise BrokerError(_no_answer("whether another control app writes", error)) from error
+        ends = {each: found[self._read[each], 0] for each in since}
+        new = {each: sum(topic == each for topic, _ in own) for each in since}
+        grown = [each for each in since if ends[each] - since[each] > new[each]]
+        return ends, any(self._foreign(each, since[each], ends[each], own) for each in grown)
+
+    def _foreign(self, topic: str, start: int, end: int, own: Collection[tuple[str, int]]) -> bool:
+        # Other pipelines write to the topic, too: a plan's key is the pipeline's name, a result's
+        # begins with it.
+        place = TopicPartition(self._read[topic], 0, start)
+        return any(
+            (message.key() or b"").partition(b"/")[0] == self._name
+            and (topic, message.offset()) not in own
+            for message in records_between(self._reader, place, end, WAIT_S)
+        )
 
     def done(self) -> dict[int, int]:
         """Return ingress's committed offsets by partition; raise ``BrokerError``."""

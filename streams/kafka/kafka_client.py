@@ -23,6 +23,8 @@ from streams.topics import MAX_RECORD_BYTES
 NO_ANSWER_AFTER_S = 3.5  # an unreachable broker is reported within 5 s, process start included
 POLL_S = 0.02
 REPORT_TIMEOUT_MS = 1000
+# A connection whose other end is gone without a word is given up after this; by default after 60 s.
+SOCKET_TIMEOUT_MS = 6000
 
 Client = TypeVar("Client")
 Key = TypeVar("Key")
@@ -52,6 +54,7 @@ def producer(config: KafkaConfig, **more: Any) -> Producer:
         config,
         {
             "linger.ms": 0,
+            "socket.timeout.ms": SOCKET_TIMEOUT_MS,
             "message.max.bytes": MAX_RECORD_BYTES,
             "delivery.timeout.ms": 600_000,
             "queue.buffering.max.messages": 200_000,
@@ -92,6 +95,7 @@ def consumer(config: KafkaConfig, group: str, **more: Any) -> Consumer:
             # With the default of 500 a newly assigned slot waits half a second.
             "fetch.wait.max.ms": 50,
             "fetch.queue.backoff.ms": 5,
+            "socket.timeout.ms": SOCKET_TIMEOUT_MS,
             "fetch.error.backoff.ms": 100,
             "queued.max.messages.kbytes": 16_384,
             "message.max.bytes": MAX_RECORD_BYTES,

@@ -75,7 +75,9 @@ class RefusedRecords:
 
     def add(self, turn: Turn, messages: Iterable[Message], stamp_s: float) -> None:
         """Take refused records of a turn, whose first attempt had the stamp ``stamp_s``."""
-        self._waiting += [Refused(turn, message, stamp_s) for message in messages]
+        taken = [Refused(turn, message, stamp_s) for message in messages]
+        turn.held += len(taken)
+        self._waiting += taken
 
     def decided(self) -> list[tuple[Refused, bool]]:
         """Remove and return the records of which it is known by now whether they were written."""
@@ -87,6 +89,8 @@ class RefusedRecords:
         if search.found is None:
             self._waiting = search.refused + self._waiting
             return []
+        for each in search.refused:
+            each.turn.held -= 1
         return [(each, identity(each.message) in search.found) for each in search.refused]
 
 
@@ -126,4 +130,5 @@ def _since(reader: Consumer, place: TopicPartition, since_s: float) -> Iterable[
     if start is None:
         return ()
     _, end = watermarks(reader, place, WAIT_S)
-    return records_between(reader, TopicPartition(place.topic, place.partition, start), end)
+    begin = TopicPartition(place.topic, place.partition, start)
+    return records_between(reader, begin, end, WAIT_S)

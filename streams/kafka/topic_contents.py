@@ -1,5 +1,6 @@
 """Read partitions: first, end and committed offsets, and the records of a small topic."""
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -70,13 +71,19 @@ def _read_partition(reader: Consumer, topic: str, partition: int, timeout_s: flo
     return found
 
 
-def records_between(reader: Consumer, start: TopicPartition, high: int) -> Iterator[Message]:
-    """Yield a partition's records from ``start`` up to ``high``, however long it takes.
+def records_between(
+    reader: Consumer, start: TopicPartition, high: int, timeout_s: float = math.inf
+) -> Iterator[Message]:
+    """Yield a partition's records from ``start`` up to ``high``.
 
-    The consumer was made with ``TELLS_ENDS``.
+    The consumer was made with ``TELLS_ENDS``. Raise ``BrokerError`` after ``timeout_s``.
     """
-    if start.offset < high:
-        yield from (message for message in _until(reader, start, high) if message is not None)
+    until = time.monotonic() + timeout_s
+    for message in _until(reader, start, high) if start.offset < high else ():
+        if message is not None:
+            yield message
+        elif time.monotonic() > until:
+            raise BrokerError(f"topic {start.topic!r} could not be read within {timeout_s:g} s")
 
 
 def _until(reader: Consumer, start: TopicPartition, high: int) -> Iterator[Message | None]:

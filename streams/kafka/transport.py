@@ -37,7 +37,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
 from streams.kafka.offset_ledger import HOPELESS, OffsetLedger
 from streams.kafka.refused_records import RefusedRecords, find_written
-from streams.kafka.turn import Place, Turn
+from streams.kafka.turn import Place, Turn, unconfirmed_since
 from streams.topics import physical
 
 COMMIT_S = 0.2
@@ -354,6 +354,7 @@ class KafkaTransport:
             if written:
                 one.turn.waiting -= 1
                 continue
+            one.turn.ended_s = self._now
             m = one.message
             place = (m.topic() or "", m.value() or b"", m.partition() or 0)
             self._unstamped.append(_Waiting(one.turn, *place, m.key()))
@@ -382,10 +383,11 @@ class KafkaTransport:
             if self._connectivity.away and now - self._delivered_s > SILENCE_S:
                 self._back_s = now
             self._delivers, self._delivered_s = False, now
-        if not self._turns:
+        sent_s = unconfirmed_since(self._turns)
+        if sent_s is None:
             return
         # A report that was delivered first may have ended the outage (``since_s``).
-        began_s = max(self._turns[0].ended_s, self._back_s, self._connectivity.since_s)
+        began_s = max(sent_s, self._back_s, self._connectivity.since_s)
         if self._delivered_s - began_s > STALLED_S:
             raise BrokerError(
                 f"the broker delivers, but has confirmed nothing of what was sent for "

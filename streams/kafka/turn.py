@@ -1,5 +1,6 @@
 """The sends of one driver turn until the broker has confirmed them all."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -16,13 +17,16 @@ Place = tuple[str, int]  # topic on the broker, slot
 class Turn:
     """The unconfirmed sends of one driver turn, and the offsets that it reported done."""
 
-    __slots__ = ("absent", "done", "ended_s", "error", "refused", "stamp_ms", "topic", "waiting")
+    __slots__ = (
+        "absent", "done", "ended_s", "error", "held", "refused", "stamp_ms", "topic", "waiting",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.refused: list[Any] = []  # messages that the broker refused as too old
         self.stamp_ms = 0  # of the first stamped record; a delivery does not have its record's
-        self.ended_s = 0.0
+        self.ended_s = 0.0  # or when a refused record of it was sent again
         self.waiting = 0
+        self.held = 0  # of them refused as too old, and not sent again yet
         self.absent = False  # sent while the broker counted as away
         self.done: dict[Place, tuple[int, str]] = {}
         self.error: KafkaError | None = None
@@ -39,3 +43,11 @@ class Turn:
             self.refused.append(message)
         else:
             self.delivered(error, message)
+
+
+def unconfirmed_since(turns: Iterable[Turn]) -> float | None:
+    """Return since when the oldest turn with sends on their way waits for the broker; None without.
+
+    Refused records wait until the topic has shown whether they were written, not for the broker.
+    """
+    return next((turn.ended_s for turn in turns if turn.waiting > turn.held), None)

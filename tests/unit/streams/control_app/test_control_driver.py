@@ -1,15 +1,27 @@
 """What the control app's driver passes on of records that its history has judged already."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import SimpleNamespace
 
 import pytest
 
 from schemas.codec.single_object import encode
-from schemas.effects import PLANS, REPORTS, Arrived, Effect, Event, Heartbeats, Observer, Woke
+from schemas.effects import (
+    COMMAND_RESULTS,
+    COMMANDS,
+    PLANS,
+    REPORTS,
+    Arrived,
+    Effect,
+    Event,
+    Heartbeats,
+    Observer,
+    Send,
+    Woke,
+)
 from schemas.enumerations import NodeState
-from schemas.records import Plan, Report, Settings
+from schemas.records import Command, CommandResult, Plan, Report, Settings
 from streams.codecs.wire import Fetched
 from streams.control_app import control_driver
 from streams.control_app.control_driver import LED_WITHIN_S, READ, ControlDriver
@@ -21,6 +33,11 @@ from tests.control_world import a_pipeline
 from tests.virtual_loop import VirtualLoop
 
 PIPELINE = a_pipeline()
+COMMAND = Command(id="c", pipeline=PIPELINE.name, action="replan")
+ANSWER = CommandResult(
+    id="c", pipeline=PIPELINE.name, action="replan", ok=True, message="done", epoch=1,
+    finished_s=0.0,
+)  # fmt: skip
 
 
 class Inputs:
@@ -33,7 +50,31 @@ class Inputs:
         return {}
 
     def shared_ends(self) -> dict[str, int]:
-        return {REPORTS: 0, PLANS: 3}
+        return {REPORTS: 0, PLANS: 3, COMMAND_RESULTS: 0}
+
+    def written_by_others(
+        self, since: Mapping[str, int], own: Collection[tuple[str, int]]
+    ) -> tuple[Mapping[str, int], bool]:
+        return since, False
+
+    def past(self) -> list[Arrived]:
+        return []
+
+
+class Replaced(Inputs):
+    """Another app took charge and answered the command that this one is about to answer."""
+
+    def __init__(self) -> None:
+        self.read_back = 0
+
+    def past(self) -> list[Arrived]:
+        self.read_back += 1
+        return [] if self.read_back == 1 else [Arrived(ANSWER, COMMAND_RESULTS, 0, 0, 0.0)]
+
+    def written_by_others(
+        self, since: Mapping[str, int], own: Collection[tuple[str, int]]
+    ) -> tuple[Mapping[str, int], bool]:
+        return {PLANS: 3, COMMAND_RESULTS: 1}, since[COMMAND_RESULTS] == 0 and self.read_back == 1
 
 
 class Leaderless(Inputs):
@@ -65,14 +106,25 @@ class Recorder:
         return []
 
 
+class Answering(Recorder):
+    """A controller that answers each command whose result it has not read."""
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        super().handle(event, now)
+        known = any(isinstance(e, Arrived) and e.record == ANSWER for e in self.events)
+        asked = isinstance(event, Arrived) and type(event.record) is Command
+        return [Send(COMMAND_RESULTS, ANSWER, key="k")] if asked and not known else []
+
+
 def told(
     feed: Callable[[ControlDriver, float], None],
     inputs: Inputs | None = None,
     seconds: float = 1.0,
     observers: Sequence[Observer] = (),
+    make: Callable[[], Recorder] = Recorder,
 ) -> list[Event]:
     """The events of a controller whose driver is fed while it begins; raise what ends it."""
-    loop, controller = VirtualLoop(), Recorder()
+    loop, controller, inputs = VirtualLoop(), make(), inputs or Inputs()
 
     async def write(*_: object) -> None:
         raise AssertionError("nothing is to be written")
@@ -80,7 +132,7 @@ def told(
     async def play() -> None:
         driver = ControlDriver(
             PIPELINE, lambda: controller, KafkaConfig("127.0.0.1:1"), observers, clock=loop.time,  # type: ignore[arg-type,return-value]
-            planners=Planners(), inputs=inputs or Inputs(), past=list,  # type: ignore[arg-type]
+            planners=Planners(), inputs=inputs, past=inputs.past,  # type: ignore[arg-type]
         )  # fmt: skip
         driver.assigned([physical(PIPELINE.name, logical) for logical in READ])
         feed(driver, loop.time())
@@ -144,6 +196,23 @@ def test_repeated_reports_of_many_workers_arrive_as_one_event() -> None:
     names = [f"w{number}" for number in range(500)]
     assert arrived == names
     assert [(beat.worker, beat.sent_s) for beat in beats] == [(name, 100.2) for name in names]
+
+
+def test_a_command_that_a_successor_has_answered_is_not_answered_again() -> None:
+    """An app whose connection was cut learned after its successor's answer that it was replaced."""
+
+    def feed(driver: ControlDriver, now: float) -> None:
+        driver.arrived(COMMANDS, SimpleNamespace(
+            topic=physical("", COMMANDS), partition=0, offset=0, timestamp=now, key=b"c",
+            value=encode(COMMAND),
+        ))  # fmt: skip
+        asyncio.get_running_loop().call_later(0.5, driver.tick)
+
+    replaced = Replaced()
+    events = told(feed, replaced, make=Answering)
+    records = [event.record for event in events if isinstance(event, Arrived)]
+    assert records == [COMMAND, ANSWER]
+    assert replaced.read_back == 2
 
 
 def nothing(driver: ControlDriver, now: float) -> None:

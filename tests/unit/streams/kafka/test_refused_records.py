@@ -42,9 +42,11 @@ def decided(records: RefusedRecords) -> dict[str, bool]:
 
 def test_what_is_on_the_topic_counts_as_written_and_the_rest_does_not() -> None:
     topic = Topic("b", "c")
-    records = RefusedRecords(topic.find)
-    records.add(Turn(), [a_message("a"), a_message("b"), a_message("c", b"another")], 98.0)
+    records, turn = RefusedRecords(topic.find), Turn()
+    records.add(turn, [a_message("a"), a_message("b"), a_message("c", b"another")], 98.0)
+    assert turn.held == 3
     assert decided(records) == {"a": False, "b": True, "c": False}
+    assert turn.held == 0
     assert decided(records) == {}
 
 

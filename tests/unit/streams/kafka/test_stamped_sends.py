@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from streams.kafka.turn import Turn
+from streams.kafka.turn import Turn, unconfirmed_since
 
 
 class AMessage:
@@ -30,3 +30,16 @@ def test_another_refusal_is_an_error_of_its_topic() -> None:
     turn.stamped(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), AMessage())
     assert turn.refused == []
     assert (turn.error is not None, turn.topic) == (True, "p.results")
+
+
+def a_turn(ended_s: float, waiting: int, held: int = 0) -> Turn:
+    turn = Turn()
+    turn.ended_s, turn.waiting, turn.held = ended_s, waiting, held
+    return turn
+
+
+def test_a_turn_whose_records_were_refused_does_not_wait_for_the_broker() -> None:
+    """A role ended for a broker that confirms nothing, and only read back what was refused."""
+    assert unconfirmed_since([a_turn(1.0, waiting=2, held=2), a_turn(2.0, waiting=1)]) == 2.0
+    assert unconfirmed_since([a_turn(1.0, waiting=2, held=1)]) == 1.0
+    assert unconfirmed_since([a_turn(1.0, waiting=1, held=1), a_turn(2.0, waiting=0)]) is None

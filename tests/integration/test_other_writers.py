@@ -1,0 +1,68 @@
+"""What another control app wrote on the shared topics, seen on a real broker."""
+
+import uuid
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import Producer
+
+from schemas.effects import COMMAND_RESULTS, PLANS, REPORTS
+from schemas.pipeline import Pipeline
+from streams.control_app.topic_ends import InputTopic
+from streams.kafka.kafka_client import producer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.topic_admin import ensure_topics
+from streams.topics import physical, topics
+from tests.control_world import a_pipeline
+
+pytestmark = pytest.mark.kafka
+
+
+def written(writer: Producer, topic: str, key: str) -> int:
+    """Write a record; return its offset."""
+    offsets: list[int] = []
+    writer.produce(
+        physical("", topic), b"x", key, 0, on_delivery=lambda _, m: offsets.append(m.offset())
+    )
+    assert writer.flush(20) == 0
+    return offsets[0]
+
+
+@pytest.fixture
+def pipeline(broker: str) -> Pipeline:
+    named = replace(a_pipeline(), name=f"others-{uuid.uuid4().hex[:8]}")
+    ensure_topics(KafkaConfig(broker), topics(named))
+    writer = producer(KafkaConfig(broker))
+    for topic in (PLANS, COMMAND_RESULTS, REPORTS):
+        written(writer, topic, "first")  # waits for the topic's leader
+    return named
+
+
+def test_records_of_this_app_and_of_other_pipelines_are_no_other_apps(
+    broker: str, pipeline: Pipeline
+) -> None:
+    kafka = KafkaConfig(broker)
+    reader, writer = InputTopic(kafka, pipeline), producer(kafka)
+    since = {topic: reader.shared_ends()[topic] for topic in (PLANS, COMMAND_RESULTS)}
+    own = {
+        (PLANS, written(writer, PLANS, f"{pipeline.name}/1")),
+        (COMMAND_RESULTS, written(writer, COMMAND_RESULTS, f"{pipeline.name}/c")),
+    }
+    written(writer, PLANS, "another-pipeline/1")
+    since, others = reader.written_by_others(since, own)
+    assert not others
+    assert reader.written_by_others(since, ()) == (since, False)
+
+
+@pytest.mark.parametrize("topic", [PLANS, COMMAND_RESULTS])
+def test_a_record_of_this_pipeline_that_is_not_ones_own_is_another_apps(
+    broker: str, pipeline: Pipeline, topic: str
+) -> None:
+    kafka = KafkaConfig(broker)
+    reader, writer = InputTopic(kafka, pipeline), producer(kafka)
+    since = {each: reader.shared_ends()[each] for each in (PLANS, COMMAND_RESULTS)}
+    own = {(topic, written(writer, topic, f"{pipeline.name}/1"))}
+    written(writer, topic, f"{pipeline.name}/2")
+    since, others = reader.written_by_others(since, own)
+    assert others
+    assert reader.written_by_others(since, ()) == (since, False)
