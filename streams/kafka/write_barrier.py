@@ -14,12 +14,14 @@ record that the broker refuses, as its time stamp is too old for a topic whose r
 
 import logging
 import time
+from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, unadorned
+from streams.kafka.turn import TOO_OLD
 from streams.observers.journal import tell
 
 log = logging.getLogger("headrace.broker")
@@ -78,14 +80,29 @@ def _wait(config: KafkaConfig, name: str, topic: str) -> None:
 
 
 def _barrier(config: KafkaConfig, name: str, topic: str, partitions: int) -> None:
-    first = _transactional(config, name)
-    first.begin_transaction()
-    for partition in range(partitions):
-        first.produce(topic, b"", partition=partition, timestamp=TOO_OLD_MS, on_delivery=_refused)
-    first.flush(CALL_S)
-    first.abort_transaction(CALL_S)
-    # Its id is taken again only when the markers of the last transaction have been confirmed.
+    """End a transaction on each partition; raise ``KafkaException`` if one was not part of it."""
+    client = _transactional(config, name)
+    for partition in range(partitions):  # a refusal ends the transaction for all its partitions
+        told: list[KafkaError | None] = []
+        client.begin_transaction()
+        client.produce(
+            topic, b"", partition=partition, timestamp=TOO_OLD_MS,
+            on_delivery=lambda error, _: told.append(error),  # noqa: B023 - called in `flush`
+        )  # fmt: skip
+        client.flush(CALL_S)
+        _check_refused(topic, told)
+        client.abort_transaction(CALL_S)
+    # The id is taken again only when the markers of its last transaction have been confirmed.
     _transactional(config, name)
+
+
+def _check_refused(topic: str, told: Sequence[KafkaError | None]) -> None:
+    """Check that the broker refused the record, for which the partition had to be added."""
+    error = told[0] if told else KafkaError(KafkaError._TIMED_OUT)
+    if error is None:
+        raise BrokerError(f"topic {topic!r} took a record of 1970; it does not refuse old stamps")
+    if error.code() not in TOO_OLD:
+        raise KafkaException(error)
 
 
 def _transactional(config: KafkaConfig, name: str) -> Producer:
@@ -93,8 +110,3 @@ def _transactional(config: KafkaConfig, name: str) -> Producer:
     made = producer(config, **timeouts, **{"transactional.id": name})
     made.init_transactions(CALL_S)
     return made
-
-
-def _refused(error: KafkaError | None, _: object) -> None:
-    if error is None:
-        raise BrokerError("a results topic took a record of 1970; it does not refuse old stamps")

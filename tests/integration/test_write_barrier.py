@@ -29,16 +29,16 @@ def results_topic(kafka: KafkaConfig) -> str:
     return physical(pipeline.name, RESULTS)
 
 
-def write(kafka: KafkaConfig, topic: str, value: bytes) -> None:
+def write(kafka: KafkaConfig, topic: str, value: bytes, partition: int = 0) -> None:
     client = producer(kafka)
-    client.produce(topic, value, partition=0)
+    client.produce(topic, value, partition=partition)
     assert client.flush(30) == 0
 
 
-def end(kafka: KafkaConfig, topic: str) -> int:
+def ends(kafka: KafkaConfig, topic: str) -> list[int]:
     reader: Consumer = consumer(kafka, "test")
     try:
-        return watermarks(reader, TopicPartition(topic, 0))[1]
+        return [watermarks(reader, TopicPartition(topic, partition))[1] for partition in range(4)]
     finally:
         reader.close()
 
@@ -48,7 +48,7 @@ def test_a_barrier_is_no_record_and_readers_reach_the_end_behind_it(broker: str)
     topic = results_topic(kafka)
     write(kafka, topic, b"first")
     _barrier(kafka, topic, topic, 4)
-    assert end(kafka, topic) == 2  # the record, and the marker
+    assert ends(kafka, topic) == [2, 1, 1, 1]  # a marker in each partition
     assert [m.value() for m in read_to_end(kafka, topic)] == [b"first"]
     write(kafka, topic, b"second")
     _barrier(kafka, topic, topic, 4)
@@ -62,7 +62,7 @@ def test_a_topic_with_one_copy_needs_no_barrier(broker: str) -> None:
     topic = results_topic(kafka)
     write(kafka, topic, b"first")
     pass_barrier(kafka, topic, topic)
-    assert end(kafka, topic) == 1
+    assert ends(kafka, topic) == [1, 0, 0, 0]
 
 
 @pytest.mark.slow
@@ -72,17 +72,18 @@ def test_behind_a_barrier_can_be_read_what_a_frozen_replica_hid(tmp_path: Path) 
     try:
         kafka = KafkaConfig(running.bootstrap)
         topic = results_topic(kafka)
-        write(kafka, topic, b"first")
-        placed = admin(kafka).list_topics(topic).topics[topic].partitions[0]
+        for partition in range(4):
+            write(kafka, topic, b"first", partition)
+        placed = admin(kafka).list_topics(topic).topics[topic].partitions[3]
         follower = next(node for node in placed.replicas if node != placed.leader)
         frozen = running.nodes[follower - 1]
         assert frozen is not None
         os.kill(frozen, signal.SIGSTOP)
         client = producer(kafka)
-        client.produce(topic, b"hidden", partition=0, timestamp=int(time.time() * 1e3))
+        client.produce(topic, b"hidden", partition=3, timestamp=int(time.time() * 1e3))
         client.poll(0.3)
         pass_barrier(kafka, topic, topic)
-        assert [m.value() for m in read_to_end(kafka, topic)] == [b"first", b"hidden"]
+        assert [m.value() for m in read_to_end(kafka, topic)] == 4 * [b"first"] + [b"hidden"]
         assert client.flush(30) == 0
     finally:
         if frozen is not None:
