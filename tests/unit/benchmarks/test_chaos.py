@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from benchmarks import network_faults
 from benchmarks.chaos import Suffered
 from benchmarks.chaos_account import Record, broken
-from benchmarks.chaos_kinds import chosen, drawn
+from benchmarks.chaos_kinds import KINDS, chosen, drawn
 from benchmarks.rig import Asked
 from benchmarks.squares import right
 from schemas.records import ANSWERED, FAILED, Answer, CommandResult, DeadLetter, Origin
@@ -146,3 +147,13 @@ def test_a_query_counts_from_the_loss_of_a_node_or_from_its_return() -> None:
     fault = next(drawn(np.random.default_rng(1), ROLES, chosen(3, names=("kill node",))))
     one = Suffered(fault, before_s=8.0, began_s=10.0, whole_s=30.0, returns_s=(17.0,))
     assert [one.after_s(at_s) for at_s in (9.0, 13.0, 17.0, 18.5)] == [0.0, 3.0, 0.0, 1.5]
+
+
+def test_faults_of_the_network_are_drawn_for_one_node_only() -> None:
+    """A broker of three nodes has no proxies."""
+    perform = {name: kind.perform for name, kind in KINDS.items()}
+    of_network = {
+        name for name, each in perform.items() if each.__module__ == network_faults.__name__
+    }
+    assert of_network
+    assert not of_network & chosen(3, longest_s=90.0).keys()
