@@ -13,6 +13,7 @@ go when the new ones serve (K53). Throughput is in queries/s, cost and budget in
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from control.policies.kairos.provisioning import Pool, Ranked, cheapest, rank
 from control.policies.kairos.throughput_bounds import FluidBound
 
 GAIN = 0.05  # of the cost or the bound, below which a mix is not changed
+STEP = 0.01  # demand is rounded up by a hundredth at most, so that earlier decisions are known
+KEPT = 512  # of these
 LEAST_QPS = 1e-3  # without demand one device waits for the next query
 
 Mix = tuple[int, ...]  # devices by type, in the order of the pool
@@ -50,9 +53,9 @@ def wanted_mix(pool: Pool, demand_qps: float, headroom: float, budget: float, pr
     most = budget + CENT
     stays = any(present) and cost_of(pool, present) <= most
     bound = bound_of(pool, present) if stays else 0.0
-    found: Ranked | None = cheapest(pool, asked)
+    found = _cheapest(pool, math.ceil(math.log(asked) / STEP))
     if found is None or found.cost > most:
-        found = rank(pool, budget, top=1).best[0]
+        found = _best(pool, budget)
         return present if stays and bound * (1 + GAIN) >= found.bound_qps else found.counts
     if bound >= asked and found.cost > (1 - GAIN) * cost_of(pool, present):
         return present
@@ -87,6 +90,17 @@ def cost_of(pool: Pool, mix: Sequence[int]) -> float:
     return sum(n * each.price for n, each in zip(mix, pool.types, strict=True))
 
 
+@lru_cache(KEPT)
+def _cheapest(pool: Pool, steps: int) -> Ranked | None:
+    return cheapest(pool, math.exp(steps * STEP))
+
+
+@lru_cache(KEPT)
+def _best(pool: Pool, budget: float) -> Ranked:
+    return rank(pool, budget, top=1).best[0]
+
+
+@lru_cache(KEPT)
 def bound_of(pool: Pool, mix: Mix) -> float:
     """Return the fluid bound of a mix."""
     return FluidBound(pool.times).exact(np.array(mix, dtype=float))

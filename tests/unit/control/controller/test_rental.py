@@ -1,0 +1,155 @@
+"""The rental with a fleet whose devices boot and hand over their work."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from control.controller.rental import Rentable, Rental
+from control.policies.kairos.device_mixes import PricedType
+from control.policies.kairos.provisioning import Pool
+from control.policies.kairos.query_sizes import SizeDistribution
+from schemas.effects import Counted, Scale
+from schemas.enumerations import NodeState
+from schemas.records import Plan, Report, Settings
+
+# One size: a fast device carries 10/s for 0.5 $/h, a slow one 4/s for 0.1 $/h.
+POOL = Pool(
+    types=(PricedType("fast", 0.5), PricedType("slow", 0.1, most=3)),
+    sizes=SizeDistribution((1,), (1.0,)), latency_s=((0.1,), (0.25,)), largest_s=(0.1, 0.25),
+    largest_size=1, slo_s=1.0,
+)  # fmt: skip
+SETTINGS = Settings(policy="kairos", slo_s=1.0)
+BOOT_S, LEAVE_S = 4, 2
+
+
+@dataclass
+class World:
+    """A second at a time: arrivals, and a fleet that does what is asked."""
+
+    rental: Rental
+    seed: int = 0
+    now: float = 0.0
+    arrived: int = 0
+    ready_s: dict[str, list[float]] = field(default_factory=lambda: {"fast": [], "slow": [0.0]})
+    gone_s: dict[str, list[float]] = field(default_factory=lambda: {"fast": [], "slow": []})
+    scaled: list[Scale] = field(default_factory=list)
+    dearest: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._rng = np.random.default_rng(self.seed)
+
+    def pass_by(self, seconds: int, qps: float, settings: Settings = SETTINGS) -> None:
+        for _ in range(seconds):
+            self.now += 1.0
+            self.arrived += int(self._rng.poisson(qps))
+            self.rental.count(Counted(self.arrived, 0, self.now))
+            serving = {t: sum(at <= self.now for at in each) for t, each in self.ready_s.items()}
+            leaving = {t: sum(at > self.now for at in each) for t, each in self.gone_s.items()}
+            for effect in self.rental.decide(serving, leaving, settings, 1.0, self.now):
+                assert isinstance(effect, Scale)
+                self._do(effect)
+            cost = sum(p * self._paid(t) for t, p in (("fast", 0.5), ("slow", 0.1)))
+            self.dearest = max(self.dearest, cost)
+
+    def _do(self, effect: Scale) -> None:
+        self.scaled.append(effect)
+        here = self.ready_s[effect.type]
+        while len(here) < effect.count:
+            here.append(self.now + BOOT_S)
+        while len(here) > effect.count:
+            here.pop()
+            self.gone_s[effect.type].append(self.now + LEAVE_S)
+
+    def _paid(self, type_: str) -> int:
+        return len(self.ready_s[type_]) + sum(at > self.now for at in self.gone_s[type_])
+
+
+def rental(budget: float = 1.3) -> Rental:
+    def pool(sizes: SizeDistribution) -> Pool:
+        # Twice the size takes twice the time.
+        return replace(
+            POOL,
+            sizes=sizes,
+            latency_s=tuple(tuple(s * size for size in sizes.sizes) for s in (0.1, 0.25)),
+            largest_size=100,
+        )
+
+    return Rental(Rentable(sizes=POOL.sizes, pool=pool, budget=budget, start=(0, 1)))
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.lists(st.floats(0, 40), min_size=1, max_size=4),
+    st.floats(0.1, 2.0),
+    st.integers(0, 1000),
+)
+def test_the_cost_never_exceeds_the_budget_and_the_mix_settles(
+    demands: list[float], budget: float, seed: int
+) -> None:
+    world = World(rental(budget), seed)
+    for demand in demands:
+        world.pass_by(60, demand)
+    assert world.dearest <= budget + 1e-9
+    world.pass_by(60, 0.0)
+    before = len(world.scaled)
+    world.pass_by(120, 0.0)
+    assert len(world.scaled) == before
+    assert world.rental.mix == {"fast": 0, "slow": 1}
+
+
+@pytest.mark.parametrize("qps", [1.0, 5.0, 10.0, 18.0])
+def test_steady_demand_does_not_make_the_mix_swing(qps: float) -> None:
+    world = World(rental(), seed=3)
+    world.pass_by(60, qps)
+    before = len(world.scaled)
+    world.pass_by(300, qps)
+    assert len(world.scaled) - before <= 10
+
+
+def test_what_is_set_by_commands_counts() -> None:
+    world = World(rental())
+    world.pass_by(40, 2.0, replace_settings(demand_qps=19.0))
+    assert world.rental.mix == {"fast": 1, "slow": 3}
+    # Slow devices at 2 $/h are dearer than fast ones for what they carry.
+    world.pass_by(40, 2.0, replace_settings(demand_qps=19.0, prices={"slow": 2.0}))
+    assert world.rental.mix == {"fast": 2, "slow": 0}
+    world.pass_by(1, 2.0, replace_settings(demand_qps=19.0, budget=0.5))
+    assert world.rental.mix == {"fast": 1, "slow": 0}
+
+
+def replace_settings(**changed: object) -> Settings:
+    return Settings(policy="kairos", slo_s=1.0, **changed)  # type: ignore[arg-type]
+
+
+def test_larger_queries_need_more_devices() -> None:
+    world = World(rental())
+    world.pass_by(60, 3.0)
+    assert world.rental.mix == {"fast": 0, "slow": 1}
+    world.rental.take(
+        Report(
+            node="ingress-0", role="ingress", pipeline="p", epoch=1, incarnation=0.0, sent_s=0.0,
+            state=NodeState.READY, counts={"arrived": 5_000.0, "size/3": 5_000.0},
+        )
+    )  # fmt: skip
+    world.pass_by(5, 3.0)
+    assert world.rental.mix != {"fast": 0, "slow": 1}
+
+
+def test_it_goes_on_from_the_mix_of_a_plan() -> None:
+    resumed = rental()
+    plan = Plan(
+        pipeline="p", epoch=1, issued_s=0.0, reason="", settings=SETTINGS, mix={"fast": 2, "old": 1}
+    )
+    resumed.resume(plan)
+    assert resumed.mix == {"fast": 2, "slow": 0}
+    assert resumed.decide({}, {}, SETTINGS, 1.0, 1.0) == []  # nothing is counted yet
+
+
+def test_a_budget_below_every_price_leaves_what_runs() -> None:
+    world = World(rental())
+    world.pass_by(10, 3.0, replace_settings(budget=0.01))
+    assert world.scaled == []
+    assert "budget" in world.rental.trouble
