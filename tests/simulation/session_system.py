@@ -42,6 +42,7 @@ class World:
         self,
         counts: Mapping[str, int] | None = None,
         links: Mapping[Hop, Link] | None = None,
+        load_s: float = LOAD_S,
         **changes: Any,
     ) -> None:
         self.pipeline, self.space = a_session_pipeline(**changes), a_space(counts)
@@ -53,7 +54,7 @@ class World:
 
         def make(node: str, setting: str) -> Toy:
             output = scanning if setting.startswith("scan") else reading
-            return Toy(rng, output, base_s=0.004, load_s=LOAD_S)
+            return Toy(rng, output, base_s=0.004, load_s=load_s)
 
         self.seats = seats(self.space)
         self.system = Simulated(

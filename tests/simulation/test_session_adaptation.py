@@ -13,7 +13,7 @@ from schemas.enumerations import SessionState
 from schemas.pipeline import Labels
 from schemas.records import Answer, Label, Session
 from tests.session_world import Profilers, Scores
-from tests.simulation.session_system import World
+from tests.simulation.session_system import LOAD_S, World
 
 SLOW, FAST = Link(60_000.0, 0.005), Link(100_000.0, 0.005)  # bytes a second
 BROAD = Link(1e6, 0.01)
@@ -60,9 +60,9 @@ class Labeller:
 class Adapting(World):
     """A system with a profiler, emulated links, and labels of the answers."""
 
-    def __init__(self, before: Scores, after: Scores) -> None:
+    def __init__(self, before: Scores, after: Scores, load_s: float = LOAD_S) -> None:
         labels = Labels()
-        super().__init__({"handheld": 3, "depot": 2, "cloud": 2}, LINKS, labels=labels)
+        super().__init__({"handheld": 3, "depot": 2, "cloud": 2}, LINKS, load_s, labels=labels)
         self.profilers = Profilers(before, recent=after)
         self.system.start("profiler", self.profilers)
         scorer = Scorer(
@@ -143,6 +143,23 @@ def test_data_on_which_the_plan_is_inaccurate_are_noticed_and_planned_for_within
     assert 0 < session.detect_s < 5.0
     assert world.served("a")[-1].changed_s - CHANGE_S < 10.0
     assert world.session("b") == others
+
+
+def test_a_session_whose_tier_is_lost_serves_by_another_plan_within_a_second() -> None:
+    world = opened(Adapting(STEADY, STEADY, load_s=0.01))  # as the postcode example's models
+    world.system.run(CHANGE_S)
+    (plan,) = [each for each in world.plan().sessions if each.session == "a" and each.admits]
+    lost = next(stage.tier for stage in plan.stages if stage.task == "read")
+    for worker in world.seats:
+        if worker.startswith(lost):
+            world.system.kill(worker)
+    run = len(world.profilers.run)
+    world.system.run(32.0)
+    session = world.session("a")
+    assert session.plans[session.chosen].tiers["read"] != lost
+    assert world.served("a")[-1].changed_s - CHANGE_S < 1.0
+    assert world.on_time("a", CHANGE_S + 1.0, 30.0) == 1.0
+    assert len(world.profilers.run) == run  # no search: it has plans to choose from
 
 
 def test_nothing_is_planned_anew_while_nothing_changes() -> None:
