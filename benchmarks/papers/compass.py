@@ -194,7 +194,7 @@ def _plans(app: Application, query: DrawnQuery, most: int = 6) -> list[dict[str,
             "cost": plan.usd_per_h,
             "items": [
                 [space.tiers[int(space.placements[plan.placement, stage])], quarters,
-                 *([_model(app, plan.configuration, stage)] if space.stages[stage].batched else [])]
+                 *pool_of(app, plan.configuration, stage)]
                 for stage, quarters in enumerate(plan.occupied)
                 if quarters
             ],
@@ -203,12 +203,14 @@ def _plans(app: Application, query: DrawnQuery, most: int = 6) -> list[dict[str,
     ]  # fmt: skip
 
 
-def _model(app: Application, configuration: int, stage: int) -> str:
-    """Return the pool of a batched stage: its model."""
+def pool_of(app: Application, configuration: int, stage: int) -> tuple[str, ...]:
+    """Return the pool of a batched stage, which is its model; () for another stage."""
+    if not app.space.stages[stage].batched:
+        return ()
     named = app.space.named(configuration)
     own = [named[f"{k.stage}.{k.name}"] for k in app.space.knobs
            if k.stage == app.space.stages[stage].name]  # fmt: skip
-    return f"{app.name.lower()}/{app.space.stages[stage].name}/{'-'.join(own)}"
+    return (f"{app.name.lower()}/{app.space.stages[stage].name}/{'-'.join(own)}",)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -100,7 +100,9 @@ def played(data: Path, queries: int) -> Iterator[Row]:
                 past = history if method.history else ()
                 yield _searched(query, method, past, rule, name)[0]
             for name, baseline in BASELINES.items():
-                yield baseline(query, name)
+                run = WholeProfiles(query)
+                baseline(run)
+                yield run.row(name)
         print(f"played: {app.name}", file=sys.stderr)
 
 
@@ -114,7 +116,7 @@ def _searched(
     rule = StopRule(most=rule.most, test=method.test)
     options = SearchOptions(committee=method.members, rule=rule)
     search = SessionSearch(query.deployment, query.slo, options, app.sent, history)
-    run = _Run(query)
+    run = Run(query)
     while run.going:
         began = time.process_time()
         proposal = search.ask()
@@ -122,7 +124,7 @@ def _searched(
         if proposal is None:
             break
         c = proposal.configuration
-        tested = _tested(query, c, rule, adaptive=method.adaptive)
+        tested = tested_on(query, c, rule, adaptive=method.adaptive)
         seconds = tuple(query.seconds[c].tolist())
         added = search.tell(Profiled(configuration=c, tested=tested, seconds=seconds))
         run.profile(c, tested, method.prefix)
@@ -131,7 +133,7 @@ def _searched(
     return run.row(name), run.past()
 
 
-def _tested(query: DrawnQuery, configuration: int, rule: StopRule, *, adaptive: bool) -> Tested:
+def tested_on(query: DrawnQuery, configuration: int, rule: StopRule, *, adaptive: bool) -> Tested:
     scores = query.scores(configuration, rule.most)
     return run_test(scores, query.slo.accuracy, rule) if adaptive else _fixed(scores, query)
 
@@ -143,7 +145,7 @@ def _fixed(scores: Floats, query: DrawnQuery) -> Tested:
     return Tested(verdict, len(scores), 1.0, estimate)
 
 
-class _Run:
+class Run:
     """Modelled time and profiles of one search."""
 
     def __init__(self, query: DrawnQuery) -> None:
@@ -203,12 +205,13 @@ class _Run:
 # ---------------------------------------------------------------------- baselines
 
 
-class _Whole(_Run):
+class WholeProfiles(Run):
     """A baseline's search: fixed samples, whole pipelines, plans one by one."""
 
     def __init__(self, query: DrawnQuery) -> None:
         super().__init__(query)
         self.placements = query.app.space.placement_count
+        self.complying: list[tuple[int, int]] = []  # configuration, placement
 
     def utility(self, plan: int) -> float:
         """Profile a plan; return VideoStorm's and Vulcan's utility of it."""
@@ -219,6 +222,7 @@ class _Whole(_Run):
         gain = tested.estimate.mean - slo.accuracy
         ratio = float(self.query.latency[c, p]) / slo.latency_s
         if gain >= 0 and ratio <= 1:
+            self.complying.append((c, p))
             self.accept(c)
         late = -1.5 * min(3.0, ratio - 1) if ratio > 1 else 0.25 * (1 - ratio)
         return 3 * min(gain, 0) + 0.5 * max(gain, 0) + late
@@ -228,19 +232,18 @@ def _feasible(query: DrawnQuery) -> NDArray[np.int64]:
     return np.flatnonzero(query.deployment.fits.ravel())
 
 
-def _random(query: DrawnQuery, name: str) -> Row:
-    run = _Whole(query)
+def _random(run: WholeProfiles) -> None:
+    query = run.query
     order = np.random.default_rng([query.number, 1]).permutation(_feasible(query))
     for plan in order.tolist():
         if not run.going:
             break
         run.utility(plan)
-    return run.row(name)
 
 
-def _videostorm(query: DrawnQuery, name: str) -> Row:
+def _videostorm(run: WholeProfiles) -> None:
     """Search by first-improvement hill climbing over single changes, with random restarts."""
-    run, rng = _Whole(query), np.random.default_rng([query.number, 2])
+    query, rng = run.query, np.random.default_rng([run.query.number, 2])
     feasible = _feasible(query)
     codes = _codes(query)
     seen: dict[int, float] = {}
@@ -263,12 +266,11 @@ def _videostorm(query: DrawnQuery, name: str) -> Row:
                 if value(plan) > best:
                     here, best, improved = plan, seen[plan], True
                     break
-    return run.row(name)
 
 
-def _vulcan(query: DrawnQuery, name: str) -> Row:
+def _vulcan(run: WholeProfiles) -> None:
     """Search by expected improvement of the same utility, with five random starts."""
-    run, rng = _Whole(query), np.random.default_rng([query.number, 3])
+    query, rng = run.query, np.random.default_rng([run.query.number, 3])
     feasible = _feasible(query)
     codes = _codes(query)[feasible]
     groups = [0] * query.app.space.configurations.shape[1]
@@ -288,7 +290,6 @@ def _vulcan(query: DrawnQuery, name: str) -> Row:
         value = run.utility(int(feasible[at]))
         best = max(best, value)
         process.tell(at, value, 1e-3)
-    return run.row(name)
 
 
 def _codes(query: DrawnQuery) -> NDArray[np.int64]:
@@ -302,7 +303,7 @@ def _codes(query: DrawnQuery) -> NDArray[np.int64]:
     )
 
 
-BASELINES: Mapping[str, Callable[[DrawnQuery, str], Row]] = {
+BASELINES: Mapping[str, Callable[[WholeProfiles], None]] = {
     "random": _random,
     "videostorm-like": _videostorm,
     "vulcan-like": _vulcan,

@@ -1,0 +1,324 @@
+"""Sessions that come and go over the modelled benchmark: goodput and cost, ours and baselines'.
+
+    python -m benchmarks.papers.compass_online DATA_DIR OUT_DIR [--seeds N] [--page PAGE]
+
+Sixty minutes of Poisson arrivals of one application (SR, VT, LVC) on the papers' medium cluster.
+A session is planned for at most so many modelled seconds, waits for devices up to ``PATIENCE_S``,
+and is served for an exponential time with the papers' mean. *Goodput* counts the sessions served by
+a plan that truly meets their objectives. Load 1 is the rate at which the plans of all truly
+compliant configurations just fill the cluster. *Cost* is the $ an hour of the GPUs that the
+cheapest plans of the sessions take, without a limit, for the sessions that every method can plan.
+Devices are assigned by one scheduler for every method, the paper's greedy. All of it is modelled.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from heapq import heappop, heappush
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.papers.compass import CLUSTERS
+from benchmarks.papers.compass_model import Application, DrawnQuery, applications, draw
+from benchmarks.papers.compass_online_page import page
+from benchmarks.papers.compass_plans import (
+    Planned,
+    by_baseline,
+    by_compass,
+    by_truth,
+    past_of,
+)
+from benchmarks.papers.sources import DataError
+from control.policies.compass.packing import QUARTERS
+from control.policies.compass.schedule.greedy import first_fit, greedy_pairs
+from control.policies.compass.schedule.instance import (
+    GOODPUT,
+    Bin,
+    Candidate,
+    Instance,
+    PlanItem,
+    PlanOption,
+    Tier,
+)
+from control.policies.compass.schedule.scheduling import packed
+
+PAGE = Path("docs/results/compass-online.md")
+LIVES_S: Mapping[str, float] = {"SR": 13.8, "VT": 37.6, "LVC": 67.2}  # Compass, Table 6
+SECONDS = 3600.0
+TICK_S = 2.0  # arrivals and departures of so long are scheduled at once
+PATIENCE_S = 20.0
+HISTORY = 12
+SAMPLED_S = 20.0  # between two looks at the cost
+RIVALS = ("vulcan-like", "videostorm-like")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """One hour of one method: ``planned``, ``served`` and ``complying`` are shares of the
+    sessions, ``goodput`` complying sessions a minute; ``usd_per_h`` is of the sessions that every
+    method can plan, which are the share ``common`` of all."""
+
+    app: str
+    method: str
+    seed: int
+    load: float
+    sessions: int
+    planned: float
+    served: float
+    complying: float
+    goodput: float
+    usd_per_h: float
+    common: float
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A session: when it comes, which of the drawn queries it is, how long it is served."""
+
+    at_s: float
+    query: int
+    life_s: float
+
+
+# ---------------------------------------------------------------------- the cluster
+
+
+class Gpus:
+    """The GPUs of the tiers: free quarters of each, and the pool of batched stages that uses it."""
+
+    def __init__(self, counts: Mapping[str, int], prices: Mapping[str, float]) -> None:
+        self._prices = prices
+        self._free = {tier: [QUARTERS] * count for tier, count in counts.items()}
+        self._pool = {tier: [""] * count for tier, count in counts.items()}
+
+    def instance(self, sessions: Sequence[Candidate]) -> Instance:
+        """Return the scheduling instance of sessions on what is free."""
+        partly: dict[Bin, list[int]] = {}
+        for tier, free in self._free.items():
+            for left, pool in zip(free, self._pool[tier], strict=True):
+                if 0 < left < QUARTERS:
+                    partly.setdefault((tier, pool), [0, 0, 0])[left - 1] += 1
+        empty = {tier: free.count(QUARTERS) for tier, free in self._free.items()}
+        return Instance(
+            tiers={tier: Tier(count, self._prices[tier]) for tier, count in empty.items()},
+            sessions=tuple(sessions),
+            free={bin: (n[0], n[1], n[2]) for bin, n in partly.items()},
+        )
+
+    def take(self, item: PlanItem) -> int:
+        """Take the fullest GPU on which an item fits; return its number."""
+        free, pools = self._free[item.tier], self._pool[item.tier]
+        fitting = [
+            (left, number)
+            for number, left in enumerate(free)
+            if left >= item.quarters and (left == QUARTERS or pools[number] == item.pool)
+        ]
+        _, number = min(fitting)  # the schedule has packed the items exactly
+        free[number] -= item.quarters
+        pools[number] = item.pool
+        return number
+
+    def give_back(self, item: PlanItem, number: int) -> None:
+        """Free what an item took."""
+        self._free[item.tier][number] += item.quarters
+
+
+class Hour:
+    """The sessions of an hour under one method; ``chosen`` is by session the plan that serves."""
+
+    def __init__(self, arrivals: Sequence[Arrival], known: Sequence[Planned], gpus: Gpus) -> None:
+        self._arrivals, self._known, self._gpus = arrivals, known, gpus
+        self._waiting: list[int] = []
+        self._ends: list[tuple[float, int, tuple[tuple[PlanItem, int], ...]]] = []
+        self.chosen: dict[int, int] = {}
+
+    def play(self) -> None:
+        """Play the hour."""
+        ready = sorted(
+            (each.at_s + self._known[each.query].seconds, number)
+            for number, each in enumerate(self._arrivals)
+            if self._known[each.query].plans
+        )
+        at = 0
+        for now in np.arange(0.0, SECONDS, TICK_S).tolist():
+            changed = self._departed(now)
+            while at < len(ready) and ready[at][0] <= now:
+                self._waiting.append(ready[at][1])
+                at, changed = at + 1, True
+            self._waiting = [n for n in self._waiting if now < self._given_up_s(n)]
+            if changed and self._waiting:
+                self._schedule(now)
+
+    def _given_up_s(self, number: int) -> float:
+        arrival = self._arrivals[number]
+        return arrival.at_s + self._known[arrival.query].seconds + PATIENCE_S
+
+    def _departed(self, now: float) -> bool:
+        changed = False
+        while self._ends and self._ends[0][0] <= now:
+            for item, gpu in heappop(self._ends)[2]:
+                self._gpus.give_back(item, gpu)
+            changed = True
+        return changed
+
+    def _schedule(self, now: float) -> None:
+        plans = [self._known[self._arrivals[n].query].plans for n in self._waiting]
+        sessions = [Candidate(n, 1.0, each) for n, each in zip(self._waiting, plans, strict=True)]
+        made = by_greedy(self._gpus.instance(sessions))
+        served = {n: at for n, at in zip(self._waiting, made, strict=True) if at is not None}
+        items = [
+            (item, n)
+            for n, at in served.items()
+            for item in self._known[self._arrivals[n].query].plans[at].items
+        ]
+        taken: dict[int, list[tuple[PlanItem, int]]] = {n: [] for n in served}
+        # The largest first: so the exact packing is reached.
+        for item, n in sorted(items, key=lambda each: -each[0].quarters):
+            taken[n].append((item, self._gpus.take(item)))
+        for n in served:
+            heappush(self._ends, (now + self._arrivals[n].life_s, n, tuple(taken[n])))
+        self.chosen |= served
+        self._waiting = [n for n in self._waiting if n not in served]
+
+
+def by_greedy(instance: Instance) -> tuple[int | None, ...]:
+    """Return each session's plan by the paper's greedy; None: it does not fit."""
+    return first_fit(instance, greedy_pairs(instance, GOODPUT))
+
+
+# ---------------------------------------------------------------------- load and cost
+
+
+def fitting(known: Sequence[Planned], gpus: Mapping[str, int], prices: Mapping[str, float]) -> int:
+    """Return how many sessions, drawn in turn, fit the cluster at once by true plans."""
+    plans = [each.plans for each in known if each.plans]
+
+    def fits(count: int) -> bool:
+        turn = [Candidate(n, 1.0, plans[n % len(plans)]) for n in range(count)]
+        return None not in by_greedy(Gpus(gpus, prices).instance(turn))
+
+    low, high = 0, 1
+    while fits(high) and high < 4096:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return max(low, 1)
+
+
+def arrivals(rate: float, life_s: float, queries: int, seed: int) -> list[Arrival]:
+    """Return an hour of Poisson arrivals, each one of the drawn queries."""
+    rng = np.random.default_rng([seed, 11])
+    count = int(rng.poisson(rate * SECONDS))
+    times = np.sort(rng.uniform(0.0, SECONDS, count)).tolist()
+    picks = rng.integers(queries, size=count).tolist()
+    lives = rng.exponential(life_s, count).tolist()
+    return [Arrival(*each) for each in zip(times, picks, lives, strict=True)]
+
+
+def mean_cost(
+    coming: Sequence[Arrival], known: Sequence[Planned], prices: Mapping[str, float]
+) -> float:
+    """Return the mean $ an hour of the GPUs that hold the cheapest plans of the sessions."""
+    spans = [
+        (each.at_s + known[each.query].seconds, each.life_s, known[each.query].plans[0])
+        for each in coming
+    ]
+    tiers = {tier: Tier(None, price) for tier, price in prices.items()}
+    found = []
+    for now in np.arange(SAMPLED_S, SECONDS, SAMPLED_S).tolist():
+        active = [plan for from_s, life_s, plan in spans if from_s <= now < from_s + life_s]
+        found.append(_usd(tiers, active))
+    return float(np.mean(found))
+
+
+def _usd(tiers: Mapping[str, Tier], plans: Sequence[PlanOption]) -> float:
+    sessions = tuple(Candidate(n, 1.0, (plan,)) for n, plan in enumerate(plans))
+    used = packed(Instance(tiers=tiers, sessions=sessions), [0] * len(plans))
+    return sum(tiers[tier].price * count for tier, count in used.items())
+
+
+# ---------------------------------------------------------------------- methods
+
+
+def methods(queries: Sequence[DrawnQuery]) -> Iterator[tuple[str, list[Planned]]]:
+    """Yield every method with what it knows of each query; the first ones are the history."""
+    history = [past_of(query, 5.0) for query in queries[:HISTORY]]
+    drawn = queries[HISTORY:]
+    yield "all plans known", [by_truth(query) for query in drawn]
+    yield "compass, 5 s", [by_compass(query, 5.0, history) for query in drawn]
+    for name in RIVALS:
+        for limit_s in (5.0, 15.0):
+            known = [by_baseline(name, query, limit_s, trimmed=True) for query in drawn]
+            yield f"{name}, {limit_s:g} s", known
+        whole = [by_baseline(name, query, 15.0, trimmed=False) for query in drawn]
+        yield f"{name}, 15 s, whole GPUs", whole
+
+
+def played(app: Application, seed: int, queries: int, load: float) -> Iterator[Played]:
+    """Play an hour of an application under every method."""
+    drawn = draw(app, HISTORY + queries, seed)
+    known = dict(methods(drawn))
+    counts = CLUSTERS["medium"]
+    prices = {tier: app.model["tiers"][tier]["usd_per_gpu_h"] for tier in counts}
+    life_s = LIVES_S[app.name]
+    rate = load * fitting(known["all plans known"], counts, prices) / life_s
+    coming = arrivals(rate, life_s, queries, seed)
+    common = [n for n in range(queries) if all(each[n].plans for each in known.values())]
+    paired = [each for each in coming if each.query in set(common)]
+    for method, plans in known.items():
+        hour = Hour(coming, plans, Gpus(counts, prices))
+        hour.play()
+        good = sum(plans[coming[n].query].complies[at] for n, at in hour.chosen.items())
+        with_plan = Counter(bool(plans[each.query].plans) for each in coming)
+        yield Played(
+            app=app.name, method=method, seed=seed, load=load, sessions=len(coming),
+            planned=with_plan[True] / len(coming), served=len(hour.chosen) / len(coming),
+            complying=good / len(coming), goodput=good / (SECONDS / 60),
+            usd_per_h=mean_cost(paired, plans, prices), common=len(paired) / len(coming),
+        )  # fmt: skip
+
+
+def _play(options: argparse.Namespace) -> None:
+    apps = applications(options.data)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for name in options.apps.split(","):
+        rows = []
+        for seed, load in product(range(options.seeds), map(float, options.loads.split(","))):
+            rows += played(apps[name], 100 + seed, options.queries, load)
+            text = json.dumps([asdict(row) for row in rows])
+            (options.out / f"online-{name}.json").write_text(text, encoding="utf-8")
+            print(f"played: {name}, load {load:g}, seed {seed}", file=sys.stderr)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Play all hours, keep them in OUT_DIR by application, and write the page of all kept there."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("data", type=Path, metavar="DATA_DIR")
+    parser.add_argument("out", type=Path, metavar="OUT_DIR")
+    parser.add_argument("--apps", default=",".join(LIVES_S), help="of SR,VT,LVC (all)")
+    parser.add_argument("--loads", default="1", help="as in 0.5,1 (1)")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--queries", type=int, default=12, help="that are drawn anew (12)")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--again", action="store_true", help="only write the page once more")
+    options = parser.parse_args(arguments)
+    try:
+        if not options.again:
+            _play(options)
+        kept = [options.out / f"online-{name}.json" for name in LIVES_S]
+        found = [each.read_text(encoding="utf-8") for each in kept if each.exists()]
+        rows = [Played(**row) for text in found for row in json.loads(text)]
+        options.page.write_text(page(rows, options.queries), encoding="utf-8")
+        print(options.page)
+    except (DataError, OSError) as error:
+        sys.exit(f"benchmarks.papers.compass_online: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""The plans that a method knows of a session after some seconds of planning, in modelled time.
+
+Ours goes on until its limit, as a live search does. A baseline goes on as well, and its plans are
+those that it profiled and found to comply, on the tiers on which it tried them; GPU shares are
+trimmed for both by the same code, which no baseline has in the papers.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from benchmarks.papers.compass import pool_of
+from benchmarks.papers.compass_compare import BASELINES, Run, WholeProfiles, tested_on
+from benchmarks.papers.compass_model import DrawnQuery
+from control.policies.compass.packing import QUARTERS
+from control.policies.compass.schedule.instance import PlanItem, PlanOption
+from control.policies.compass.search.camo import Past, Profiled, SearchOptions, SessionSearch
+from control.policies.compass.search.pricing import Priced, priced
+from control.policies.compass.search.sequential_test import StopRule
+
+MOST_PLANS = 16  # of a session, the cheapest, as live
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """What a method knows of a session ``seconds`` after its arrival: its plans, the cheapest
+    first, and which of them truly meet its objectives."""
+
+    seconds: float
+    plans: tuple[PlanOption, ...]
+    complies: tuple[bool, ...]
+
+
+class _LimitedRun(Run):
+    """Our search, which goes on until its limit."""
+
+    def __init__(self, query: DrawnQuery, limit_s: float) -> None:
+        super().__init__(query)
+        self._limit_s = limit_s
+
+    @property
+    def going(self) -> bool:
+        return self.seconds < self._limit_s
+
+
+class _LimitedBaseline(WholeProfiles):
+    """A baseline, which goes on after its first plan; profiles that end too late do not count."""
+
+    def __init__(self, query: DrawnQuery, limit_s: float) -> None:
+        super().__init__(query)
+        self._limit_s = limit_s
+        self.known: list[tuple[int, int]] = []
+
+    @property
+    def going(self) -> bool:
+        return self.seconds < self._limit_s
+
+    def accept(self, configuration: int) -> None:
+        if self.seconds <= self._limit_s:
+            self.known.append(self.complying[-1])
+
+
+def by_compass(query: DrawnQuery, limit_s: float, history: Sequence[Past]) -> Planned:
+    """Search with ``history`` until ``limit_s``, or until no other plan could be better."""
+    return _searched(query, limit_s, history)[0]
+
+
+def past_of(query: DrawnQuery, limit_s: float) -> Past:
+    """Return the search of an earlier session, as history of later ones."""
+    return _searched(query, limit_s, ())[1]
+
+
+def _searched(query: DrawnQuery, limit_s: float, history: Sequence[Past]) -> tuple[Planned, Past]:
+    app, rule = query.app, StopRule(most=query.app.most_samples)
+    options = SearchOptions(rule=rule)
+    search = SessionSearch(query.deployment, query.slo, options, app.sent, history)
+    run = _LimitedRun(query, limit_s)
+    plans: tuple[Priced, ...] = ()
+    while run.going and (proposal := search.ask()) is not None:
+        c = proposal.configuration
+        tested = tested_on(query, c, rule, adaptive=True)
+        search.tell(Profiled(configuration=c, tested=tested, seconds=tuple(query.seconds[c])))
+        run.profile(c, tested, reuse=True)
+        if run.seconds <= limit_s:
+            plans = search.plans
+    return _planned(query, min(run.seconds, limit_s), map(_choice, plans)), run.past()
+
+
+def by_baseline(name: str, query: DrawnQuery, limit_s: float, *, trimmed: bool) -> Planned:
+    """Search by a baseline until ``limit_s``; its plans take whole GPUs unless ``trimmed``."""
+    run = _LimitedBaseline(query, limit_s)
+    BASELINES[name](run)
+    known = dict.fromkeys(run.known)
+    if trimmed:
+        found = [_choice(plan) for c, p in known for plan in _priced(query, c, p)]
+    else:
+        found = [_on_whole_gpus(query, c, p) for c, p in known]
+    return _planned(query, min(run.seconds, limit_s), found)
+
+
+def by_truth(query: DrawnQuery) -> Planned:
+    """Return the plans of every configuration that truly complies, known at once."""
+    good = [c for c in range(query.app.space.configuration_count) if query.compliant(c)]
+    found = [_choice(plan) for c in good for plan in _priced(query, c)]
+    return _planned(query, 0.0, found)
+
+
+# ---------------------------------------------------------------------- as the scheduler has them
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A plan: its configuration, its placement, the quarters of each stage, and $ an hour."""
+
+    configuration: int
+    placement: int
+    quarters: tuple[int, ...]
+    usd_per_h: float
+
+
+def _choice(plan: Priced) -> _Choice:
+    return _Choice(plan.configuration, plan.placement, plan.occupied, plan.usd_per_h)
+
+
+def _on_whole_gpus(query: DrawnQuery, c: int, p: int) -> _Choice:
+    price = query.deployment.price[:, p]
+    quarters = tuple(QUARTERS if each > 0 else 0 for each in price.tolist())
+    return _Choice(c, p, quarters, float(price.sum()))
+
+
+def _priced(query: DrawnQuery, c: int, p: int | None = None) -> tuple[Priced, ...]:
+    """Return the trimmed plans of a configuration, on one placement if ``p`` is given."""
+    deployment = query.deployment
+    if p is not None:
+        only = np.zeros_like(deployment.fits)
+        only[c, p] = deployment.fits[c, p]
+        deployment = replace(deployment, fits=only)
+    return priced(deployment, c, query.seconds[c], query.app.sent[c], query.slo.latency_s)
+
+
+def _planned(query: DrawnQuery, seconds: float, found: Iterable[_Choice]) -> Planned:
+    plans = sorted(found, key=lambda each: (each.usd_per_h, each.quarters))[:MOST_PLANS]
+    return Planned(
+        seconds=seconds,
+        plans=tuple(_option(query, each) for each in plans),
+        complies=tuple(
+            float(query.accuracy[each.configuration]) >= query.slo.accuracy for each in plans
+        ),
+    )
+
+
+def _option(query: DrawnQuery, choice: _Choice) -> PlanOption:
+    space = query.app.space
+    tiers = [space.tiers[tier] for tier in space.placements[choice.placement].tolist()]
+    items = tuple(
+        PlanItem(tiers[stage], quarters, *pool_of(query.app, choice.configuration, stage))
+        for stage, quarters in enumerate(choice.quarters)
+        if quarters
+    )
+    return PlanOption(items, choice.usd_per_h)

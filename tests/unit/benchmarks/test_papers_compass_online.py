@@ -1,0 +1,86 @@
+"""Sessions that come and go over modelled plans: who is served, who gives up, what it costs."""
+
+from benchmarks.papers.compass_online import (
+    SECONDS,
+    TICK_S,
+    Arrival,
+    Gpus,
+    Hour,
+    Played,
+    arrivals,
+    fitting,
+    mean_cost,
+)
+from benchmarks.papers.compass_online_page import page
+from benchmarks.papers.compass_plans import Planned
+from control.policies.compass.schedule.instance import PlanItem, PlanOption
+
+PRICES = {"cloud": 4.0}
+
+
+def known(*quarters: int, seconds: float = 0.0, pool: str = "") -> Planned:
+    """Return a session whose only plan takes these quarters of GPUs of the cloud."""
+    items = tuple(PlanItem("cloud", each, *([pool] if pool else [])) for each in quarters)
+    return Planned(seconds=seconds, plans=(PlanOption(items, 1.0),), complies=(True,))
+
+
+NOTHING = Planned(seconds=5.0, plans=(), complies=())
+
+
+def served(gpus: int, plans: list[Planned], coming: list[Arrival]) -> list[int]:
+    hour = Hour(coming, plans, Gpus({"cloud": gpus}, PRICES))
+    hour.play()
+    return sorted(hour.chosen)
+
+
+def test_sessions_are_served_while_gpus_are_free_and_others_follow_when_they_leave() -> None:
+    coming = [Arrival(10.0, 0, 8.0), Arrival(10.0, 0, 90.0), Arrival(11.0, 0, 5.0)]
+    assert served(1, [known(2)], coming) == [0, 1, 2]  # the third after eight seconds
+    late = [Arrival(10.0, 0, 90.0), Arrival(10.0, 0, 90.0), Arrival(11.0, 0, 5.0)]
+    assert served(1, [known(2)], late) == [0, 1]  # it gives up
+
+
+def test_a_session_is_served_once_it_is_planned_and_one_without_a_plan_never() -> None:
+    coming = [Arrival(SECONDS - 4 * TICK_S, 0, 1.0), Arrival(1.0, 1, 1.0)]
+    assert served(1, [known(4, seconds=1.0), NOTHING], coming) == [0]
+    assert served(1, [known(4, seconds=60.0), NOTHING], coming) == []
+
+
+def test_seats_of_different_models_share_no_gpu() -> None:
+    coming = [Arrival(1.0, 0, 900.0), Arrival(1.0, 1, 900.0)]
+    plans = [known(1, pool="m"), known(1, pool="n")]
+    assert len(served(1, plans, coming)) == 1
+    assert served(2, plans, coming) == [0, 1]
+
+
+def test_load_one_fills_the_cluster() -> None:
+    assert fitting([known(1), NOTHING, known(3)], {"cloud": 3}, PRICES) == 6
+    coming = arrivals(0.1, 30.0, 4, 7)
+    assert coming == arrivals(0.1, 30.0, 4, 7)
+    assert 250 < len(coming) < 470
+    assert all(0 <= each.query < 4 for each in coming)
+
+
+def test_the_cost_is_that_of_whole_gpus_over_the_hour() -> None:
+    coming = [Arrival(0.0, 0, 2 * SECONDS), Arrival(0.0, 0, SECONDS / 2)]
+    cost = mean_cost(coming, [known(3)], PRICES)
+    assert abs(cost - (4.0 + 2.0)) < 0.1
+
+
+def test_the_page_has_factors_over_both_baselines() -> None:
+    rows = [
+        Played(
+            app="SR", method=method, seed=1, load=1.0, sessions=10, planned=1.0, served=0.9,
+            complying=0.8, goodput=goodput, usd_per_h=usd, common=0.5,
+        )
+        for method, goodput, usd in (
+            ("compass, 5 s", 12.0, 1.0), ("vulcan-like, 15 s", 4.0, 5.0),
+            ("videostorm-like, 15 s", 3.0, 2.0),
+        )
+    ]  # fmt: skip
+    text = page(rows, 12)
+    assert "| vulcan-like, 15 s | 3.00x (3.00 to 3.00) |" in text
+    assert "| videostorm-like, 15 s | 4.00x (4.00 to 4.00) |" in text
+    assert "| vulcan-like, 15 s | 5.00x (5.00 to 5.00) |" in text
+    assert "of 2.4x asked: SR 3.00x (met)" in text
+    assert "of 3x asked: SR 2.00x (missed)" in text
