@@ -14,7 +14,7 @@ from typing import Any
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.user_functions import load_combine
 from headrace.errors import PipelineError
-from operators.join import OpenQuery, answer, as_list
+from operators.join import Join, OpenQuery, as_list
 from operators.models.loading import load_operator
 from operators.serving.fanout import failed, outcome
 from operators.user_frames import sentence, with_frames
@@ -54,7 +54,7 @@ def run_query(
             else:
                 query.branches[made.branch] = made
                 query.credit += made.credit
-    return answer(query, read.pipeline, load_combine(read.pipeline) or as_list, {}, 0.0)
+    return Join(read.pipeline, load_combine(read.pipeline) or as_list, {}).answer(query, 0.0)
 
 
 def _chosen(file: PipelineFile, named: Mapping[str, str]) -> dict[str, Variant]:

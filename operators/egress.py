@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
 from operators.dead_letter import dead_letter
-from operators.join import Accuracies, Combine, Held, OpenQuery, answer, as_list, refusal
+from operators.join import Accuracies, Combine, Held, Join, OpenQuery, as_list, refusal
 from operators.latency_histogram import bucket
 from operators.offset_tracker import Progress
 from operators.outcomes import LATE, OUTCOMES, cause_of, outcome_of
@@ -66,8 +66,7 @@ class Egress:
     ) -> None:
         self._pipeline = pipeline
         self._partitions = tuple(partitions)
-        self._combine = combine
-        self._accuracies = accuracies or {}
+        self._join = Join(pipeline, combine, accuracies or {})
         self._plans = PlanFollower(pipeline.name)
         self._open: dict[tuple[int, int], OpenQuery] = {}
         self._upto: dict[int, int] = dict(upto or {})
@@ -177,7 +176,8 @@ class Egress:
         for noticed in news:
             effects += self._noticed(event, (partition, noticed.offset), noticed, now)
         self._upto[partition] = upto
-        effects += self._end_early(partition, upto, now)
+        if self._early:
+            effects += self._end_early(partition, upto, now)
         return [*effects, *self._commit_soon(event.slot, now)]
 
     def _end_early(self, partition: int, upto: int, now: float) -> list[Effect]:
@@ -231,7 +231,7 @@ class Egress:
 
     def _close(self, key: tuple[int, int], now: float) -> list[Effect]:
         query = self._open.pop(key)
-        said = answer(query, self._pipeline, self._combine, self._accuracies, now)
+        said = self._join.answer(query, now)
         if key[1] < self._upto.get(key[0], 0):
             return [*self._emit(said), *self._finish(query.held, now)]
         # The records stay uncommitted until the notice arrives; otherwise a restarted egress would
@@ -241,11 +241,11 @@ class Egress:
 
     def _finish(self, held: Sequence[Held], now: float) -> list[Effect]:
         """Release records; they span several slots if the number of slots was changed."""
-        effects: list[Effect] = []
+        idle = not self._committing
         for slot, offset in held:
             self._progress[slot].finish(offset)
-            effects += self._commit_soon(slot, now)
-        return effects
+            self._committing[slot] = None
+        return [Wake(now)] if idle and held else []
 
     def _close_overdue(self, now: float) -> list[Effect]:
         due = self._due
@@ -307,7 +307,7 @@ class Egress:
 def note_of(upto: Mapping[int, int]) -> str:
     """Encode the metadata of a commit: by input partition, the offset below which every query is
     closed."""
-    return ",".join(f"{partition}:{offset}" for partition, offset in sorted(upto.items()))
+    return ",".join([f"{partition}:{offset}" for partition, offset in sorted(upto.items())])
 
 
 def upto_of(note: str) -> dict[int, int]:

@@ -30,7 +30,7 @@ from operators.input_place import InputPlaces
 from operators.plan_follower import PlanFollower
 from operators.record_size import brief, excess
 from operators.reporter import Reporter
-from operators.shadow_sampler import ShadowSampler
+from operators.shadow_sampler import shadow_sampler
 from schemas.effects import (
     COMPLETIONS,
     OUTPUTS,
@@ -46,7 +46,7 @@ from schemas.effects import (
     work_topic,
 )
 from schemas.enumerations import NodeState
-from schemas.pipeline import ClassShare, Pipeline
+from schemas.pipeline import ClassShare, Pipeline, QuerySize
 from schemas.records import (
     Completion,
     Garbled,
@@ -105,10 +105,11 @@ class Ingress:
         self._admission = ClassAdmission(
             {name: pipeline.class_shares.get(name, ClassShare()) for name in pipeline.slo_classes}
         )
-        self._slo_s = pipeline.slo_s
+        self._epoch = 0
+        self._sizes, self._slo_s = pipeline.size, pipeline.slo_s
         self._most_s = max(pipeline.longest_deadline_s, pipeline.slo_s)
         self._places = InputPlaces(upto or {}, topic_id, regressed)
-        self._shadows = ShadowSampler(pipeline, accuracies)
+        self._shadows = shadow_sampler(pipeline, accuracies)
         self._dispatcher = dispatcher
         self._number = number
         self._decide_s = float("inf")  # time of the pending wake for the dispatcher
@@ -116,8 +117,7 @@ class Ingress:
         self._sessions: dict[str, SessionPlan] = {}  # the plans that admit, by session
         self._opened: frozenset[str] = frozenset()  # sessions with a plan, admitting or not
         self._pending: dict[int, list[Noticed]] = {}
-        self._flushing = False
-        self._flush_s = 0.0
+        self._flushing, self._flush_s = False, 0.0
         self._reporter = Reporter(name, "ingress", pipeline, incarnation)
         self._counts = self._reporter.counts
         self._counts.update(
@@ -159,7 +159,7 @@ class Ingress:
         noticed = _noticed(event, name, deadline, slo_class, session)
         if now > deadline:
             return self._too_late(event, noticed, now)
-        unfit = self._oversize(query) or excess(query.payload)
+        unfit = excess(query.payload) if self._sizes is None else self._unfit(query, self._sizes)
         refusal = bad_input(unfit) if unfit else self._refusal(query.session, plan, noticed, now)
         if refusal is not None:
             return self._refuse(event, noticed, refusal, now)
@@ -169,8 +169,8 @@ class Ingress:
         work = self._work(event, noticed, Item(value=query.payload), size=query.size)
         if plan is not None:
             work = replace(work, session=plan)
-        shadows = self._shadows.shadows(work, now)
-        return [*self._onward(work, now), *self._notice(event, noticed, now), *shadows]
+        effects = [*self._onward(work, now), *self._notice(event, noticed, now)]
+        return effects if self._shadows is None else effects + self._shadows.shadows(work, now)
 
     def _onward(self, work: Work, now: float) -> list[Effect]:
         """Send the work to the next worker, or queue it in the dispatcher."""
@@ -187,11 +187,10 @@ class Ingress:
         name = size_count(size)
         self._counts[name] = self._counts.get(name, 0) + 1
 
-    def _oversize(self, query: Query) -> str:
-        limit = self._pipeline.size
-        if limit is None or 1 <= query.size <= limit.most:
-            return ""
-        return f"size {query.size} is not from 1 to {limit.most}; split the query"
+    def _unfit(self, query: Query, sizes: QuerySize) -> str:
+        if not 1 <= query.size <= sizes.most:
+            return f"size {query.size} is not from 1 to {sizes.most}; split the query"
+        return excess(query.payload)
 
     def _placed(self, event: Arrived) -> Arrived:
         """Return the record with its place as its offset; the two differ after the topic's offsets
@@ -225,7 +224,8 @@ class Ingress:
         if not self._served:
             return no_worker(self._root)
         if not self._admission.admit(now, noticed.slo_class):
-            self._shadows.refused(now)
+            if self._shadows is not None:
+                self._shadows.refused(now)
             return OVER_CAPACITY
         return None
 
@@ -284,7 +284,7 @@ class Ingress:
             task=self._root if task is None else task,
             created_s=noticed.created_s,
             deadline_s=noticed.deadline_s,
-            epoch=self._plans.epoch,
+            epoch=self._epoch,
             items=(item,),
             size=size,
             slo_class=noticed.slo_class,
@@ -319,7 +319,7 @@ class Ingress:
             for partition, queries in self._pending.items()
             if queries
         ]
-        done = tuple(Done(p, *self._committed(p)) for p in self._pending)
+        done = tuple([Done(p, *self._committed(p)) for p in self._pending])
         self._pending = {}
         return [*effects, Assign(QUERIES, done=done)] if done else []
 
@@ -336,11 +336,12 @@ class Ingress:
     def _plan(self, plan: Plan, now: float) -> list[Effect]:
         if not self._plans.accept(plan):
             return []
-        self._slo_s = plan.settings.slo_s
+        self._epoch, self._slo_s = plan.epoch, plan.settings.slo_s
         slos_s = [each.slo_s for each in plan.sessions]
         self._most_s = max(self._pipeline.longest_deadline_s, self._slo_s, *slos_s)
         self._runs.change(plan, now)
-        self._shadows.change(plan)
+        if self._shadows is not None:
+            self._shadows.change(plan)
         self._has_worker = bool(self._runs)
         self._by_session = plans_sessions(self._pipeline, plan.settings.policy)
         self._sessions = {each.session: each for each in plan.sessions if each.admits}

@@ -4,6 +4,7 @@ A query is complete when the credit of its ended branches adds up to ``FULL_CRED
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ Accuracies = Mapping[str, float]
 
 FEW = 1000  # fewer plain values always fit a record
 _ALWAYS_FIT = frozenset((type(None), bool, float))
+_VALUE, _PATH, _END = attrgetter("value"), attrgetter("path"), attrgetter("end")
 
 
 class OpenQuery:
@@ -78,37 +80,61 @@ class OpenQuery:
         return self.credit >= FULL_CREDIT
 
 
-def answer(
-    query: OpenQuery, pipeline: Pipeline, combine: Combine, accuracies: Accuracies, now: float
-) -> Answer:
-    """Return the answer to a query, complete or not.
+class Join:
+    """The answers to a pipeline's queries; ``accuracies`` are those of variants and whole paths."""
 
-    All branches answered: ``answered``. Some missing: ``answered`` and incomplete, or the outcome
-    of the first bad branch if the pipeline file sets ``incomplete: dropped``. None answered: the
-    outcome of the first bad branch. A combine function that raises: ``failed``.
-    """
-    items = [query.branches[branch] for branch in sorted(query.branches)]
-    bad = _worst(items, query.credit >= FULL_CREDIT, query, pipeline)
-    if bad is not None and (pipeline.incomplete == DROPPED or not _any_good(items)):
-        return _ended(query, bad, items, now)
-    inner = {task.name for task in pipeline.tasks if task.children}
-    leaves = [i for i in items if _is_leaf(i, inner)]
-    try:
-        result = combine([i.value for i in leaves], [i.end.task if i.end else "" for i in leaves])
-        sendable(result)
-    except Exception as error:  # noqa: BLE001 - a user's function; whatever it raises is its story
-        said = brief(_not_sent(error, pipeline))
-        return _ended(query, End(FAILED, EGRESS_TASK, said, ReasonCode.COMBINE), items, now)
-    return Answer(
-        id=query.id, origin=query.origin, outcome=ANSWERED, reason=bad.reason if bad else "",
-        task=bad.task if bad else "", late=now > query.deadline_s, incomplete=bad is not None,
-        result=result, created_s=query.created_s, deadline_s=query.deadline_s, answered_s=now,
-        epoch=query.epoch, expected_accuracy=_expected(leaves, accuracies),
-        paths=tuple([i.path for i in items]),
-        ends=tuple([i.end for i in items if i.end is not None]),
-        reason_code=bad.reason_code if bad else ReasonCode.NONE, slo_class=query.slo_class,
-        session=query.session,
-    )  # fmt: skip
+    __slots__ = ("_accuracies", "_along", "_combine", "_inner", "_pipeline")
+
+    def __init__(self, pipeline: Pipeline, combine: Combine, accuracies: Accuracies) -> None:
+        self._pipeline, self._combine, self._accuracies = pipeline, combine, accuracies
+        self._inner = frozenset([task.name for task in pipeline.tasks if task.children])
+        self._along: dict[tuple[tuple[str, str], ...], float | None] = {}  # accuracy by path
+
+    def answer(self, query: OpenQuery, now: float) -> Answer:
+        """Return the answer to a query, complete or not.
+
+        All branches answered: ``answered``. Some missing: ``answered`` and incomplete, or the
+        outcome of the first bad branch if the pipeline file sets ``incomplete: dropped``. None
+        answered: the outcome of the first bad branch. A combine function that raises: ``failed``.
+        """
+        pipeline = self._pipeline
+        items = [query.branches[branch] for branch in sorted(query.branches)]
+        bad = _worst(items, query.credit >= FULL_CREDIT, query, pipeline)
+        if bad is not None and (pipeline.incomplete == DROPPED or not _any_good(items)):
+            return _ended(query, bad, items, now)
+        leaves = [each for each in items if _is_leaf(each, self._inner)]
+        try:
+            tasks = [each.end.task if each.end else "" for each in leaves]
+            result = self._combine(list(map(_VALUE, leaves)), tasks)
+            sendable(result)
+        except Exception as error:  # noqa: BLE001 - a user's function; whatever it raises is its story
+            said = brief(_not_sent(error, pipeline))
+            end = End(FAILED, EGRESS_TASK, said, ReasonCode.COMBINE)
+            return _ended(query, end, items, now)
+        return Answer(
+            id=query.id, origin=query.origin, outcome=ANSWERED, reason=bad.reason if bad else "",
+            task=bad.task if bad else "", late=now > query.deadline_s, incomplete=bad is not None,
+            result=result, created_s=query.created_s, deadline_s=query.deadline_s, answered_s=now,
+            epoch=query.epoch, expected_accuracy=self._expected(leaves),
+            paths=tuple(map(_PATH, items)), ends=tuple(filter(None, map(_END, items))),
+            reason_code=bad.reason_code if bad else ReasonCode.NONE, slo_class=query.slo_class,
+            session=query.session,
+        )  # fmt: skip
+
+    def _expected(self, leaves: list[Item]) -> float | None:
+        """Return the mean accuracy of the answered leaves' paths, over those that are known."""
+        known = self._along
+        total, count = 0.0, 0
+        for leaf in leaves:
+            if leaf.end is None or leaf.end.outcome != ANSWERED:
+                continue
+            path = tuple([(hop.task, hop.variant) for hop in leaf.path])
+            if path not in known:
+                known[path] = along(tuple([variant_key(*hop) for hop in path]), self._accuracies)
+            accuracy = known[path]
+            if accuracy is not None:
+                total, count = total + accuracy, count + 1
+        return total / count if count else None
 
 
 def _not_sent(error: Exception, pipeline: Pipeline) -> str:
@@ -176,22 +202,6 @@ def _is_leaf(item: Item, inner: Collection[str]) -> bool:
         # Records of an older pipeline file may name a removed task.
         return end.task not in inner
     return bool(item.branch)
-
-
-def _expected(leaves: list[Item], accuracies: Accuracies) -> float | None:
-    """Return the mean accuracy of the answered leaves' paths, over those that are known."""
-    known: dict[tuple[str, ...], float | None] = {}
-    total, count = 0.0, 0
-    for leaf in leaves:
-        if leaf.end is None or leaf.end.outcome != ANSWERED:
-            continue
-        path = tuple([variant_key(hop.task, hop.variant) for hop in leaf.path])
-        if path not in known:
-            known[path] = along(path, accuracies)
-        accuracy = known[path]
-        if accuracy is not None:
-            total, count = total + accuracy, count + 1
-    return total / count if count else None
 
 
 def along(path: tuple[str, ...], accuracies: Accuracies) -> float | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from control.policies.compass.search.prefix_cache import PrefixCache
 from control.problem.space import Space
-from operators.join import Combine, OpenQuery, answer
+from operators.join import Combine, Join, OpenQuery
 from operators.record_size import record_size
 from operators.serving.fanout import outcome
 from schemas.pipeline import Pipeline
@@ -63,7 +63,7 @@ class Profiler:
         self, pipeline: Pipeline, space: Space, cache: PrefixCache, combine: Combine, judge: Judge
     ) -> None:
         self._pipeline, self._space, self._cache = pipeline, space, cache
-        self._combine, self._judge = combine, judge
+        self._join, self._judge = Join(pipeline, combine, {}), judge
 
     def profile(
         self, configuration: int, sample_set: str, samples: Sequence[Sample], run: Run
@@ -94,7 +94,7 @@ class Profiler:
                 if not child:
                     query.branches[item.branch] = item
                     query.credit += item.credit
-        answered = answer(query, self._pipeline, self._combine, {}, 0.0)
+        answered = self._join.answer(query, 0.0)
         if answered.outcome != ANSWERED:
             return 0.0
         right, of = self._judge(answered.result, sample.truth)

@@ -13,6 +13,12 @@ BEARS_SESSIONS = 7  # the first schema release in which work names its slots
 REST_S = 1.0  # after a refusal, no shadows: the pipeline has no room
 
 
+def shadow_sampler(pipeline: Pipeline, accuracies: Mapping[str, float]) -> "ShadowSampler | None":
+    """Return the sampler of an ingress; None where the pipeline file samples no shadows."""
+    sampled = pipeline.labels is not None and pipeline.labels.shadow_share > 0
+    return ShadowSampler(pipeline, accuracies) if sampled else None
+
+
 class ShadowSampler:
     """Samples the queries that an ingress admits; ``accuracies`` are by "task/variant"."""
 

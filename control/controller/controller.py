@@ -132,6 +132,8 @@ class Controller:
         effects = self._take(event, now)
         if self._state.started_s is None or self._routine(event, now):
             return effects
+        if type(event) is Counted:
+            return [*effects, *self._follow_demand(now)]
         return [*effects, *self._review(now)]
 
     def _routine(self, event: Event, now: float) -> bool:
@@ -153,26 +155,28 @@ class Controller:
     # ------------------------------------------------------------------ events
 
     def _take(self, event: Event, now: float) -> list[Effect]:
-        if isinstance(event, Arrived):
+        if type(event) is Arrived:
             self._sessions.take(event.record)
             return self._intake.arrived(event, now)
-        if isinstance(event, Heartbeats):
-            self._intake.heartbeats(event, now)
-        if isinstance(event, Counted):
+        if type(event) is Woke:
+            return [] if self._state.started_s is not None else self._start(now)
+        if type(event) is Counted:
             self._intake.counted(event, now)
-        if isinstance(event, Solved | Failed) and self._sessions.solved(event, now):
-            return []
-        if isinstance(event, Solved):
-            return self._solved(event, now)
-        if isinstance(event, Failed):
-            return self._failed(event, now)
-        if isinstance(event, Woke) and self._state.started_s is None:
-            self._start(now)
-            more = (PROFILE_RESULTS,) if self._sessions.searches else ()
-            return [Assign(topic, (0,)) for topic in (PLANS, REPORTS, COMMANDS, *more)]
+        elif type(event) is Heartbeats:
+            self._intake.heartbeats(event, now)
+        elif isinstance(event, Solved | Failed) and not self._sessions.solved(event, now):
+            return (
+                self._solved(event, now) if isinstance(event, Solved) else self._failed(event, now)
+            )
         return []
 
-    def _start(self, now: float) -> None:
+    def _start(self, now: float) -> list[Effect]:
+        self._resume(now)
+        more = (PROFILE_RESULTS,) if self._sessions.searches else ()
+        return [Assign(topic, (0,)) for topic in (PLANS, REPORTS, COMMANDS, *more)]
+
+    def _resume(self, now: float) -> None:
+        """Go on from the newest plan of an earlier life, if there is one."""
         state = self._state
         state.started_s = now
         state.members.wake(now)
@@ -288,6 +292,11 @@ class Controller:
             self._wake_s = min(now + TICK_S, lost_s)
             effects.append(Wake(self._wake_s))
         return effects
+
+    def _follow_demand(self, now: float) -> list[Effect]:
+        """Return the effects that a count calls for: it changes the demand, and nothing else that
+        a review looks at. Counts come at every tick, right behind its review."""
+        return [*self._solve(now), *self._table_jobs.more()] if self._settled else []
 
     def _is_settled(self, now: float) -> bool:
         """Return whether the workers expected at the start have reported, or have had time to."""

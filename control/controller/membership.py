@@ -81,7 +81,8 @@ class Membership:
         """Record that an event happened at ``now``, if only a timer."""
         if now - self._awake_s > STALL_S:
             self._reported_s = self._listening_s = now
-        self._awake_s = max(self._awake_s, now)
+        if now > self._awake_s:
+            self._awake_s = now
 
     def listen(self, now: float) -> None:
         """Record a report of a node of any role."""

@@ -13,7 +13,7 @@ The demand is the sum over the sources read within the last ``SILENT_AFTER_S``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 from math import exp, floor
 
@@ -24,6 +24,7 @@ TAU_S = 2.0
 SILENT_AFTER_S = 2.0
 BINS = 60  # seconds of history
 FINE_S, FINE_BIN_S = 1.5, 0.05  # history in fine bins, and their width
+FINE_BINS = round(FINE_S / FINE_BIN_S)
 
 
 def counted(at_s: float, ends: Mapping[int, int], done: Mapping[int, int]) -> Counted:
@@ -32,11 +33,11 @@ def counted(at_s: float, ends: Mapping[int, int], done: Mapping[int, int]) -> Co
     ``ends`` are the log-end offsets and ``done`` the offsets that ingress has committed; a
     partition without a committed offset adds nothing to ``waiting``.
     """
-    waiting = sum(max(0, end - done[p]) for p, end in ends.items() if p in done)
+    waiting = sum([max(0, end - done[p]) for p, end in ends.items() if p in done])
     return Counted(arrived=sum(ends.values()), waiting=waiting, at_s=at_s)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Reading:
     """The newest count of one source: the input topic or an ingress."""
 
@@ -52,59 +53,56 @@ _NO_BINS: Bins = {}
 ROUNDING = 1e-6  # of a bin
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Counts:
     """Readings of sources of one kind, by name, and the queries counted in each second."""
 
-    readings: Mapping[str, _Reading] = field(default_factory=dict)
-    bins: Bins = field(default_factory=dict)
-    fine: Bins = field(default_factory=dict)
+    readings: dict[str, _Reading] = field(default_factory=dict)
+    bins: dict[int, float] = field(default_factory=dict)
+    fine: dict[int, float] = field(default_factory=dict)
 
-    def read(self, name: str, reading: _Reading) -> "_Counts":
+    def read(self, name: str, reading: _Reading) -> None:
         before = self.readings.get(name)
         after, since_s, new = _read(before, reading)
         if after is before:
-            return self
-        bins, fine = self.bins, self.fine
+            return
+        self.readings[name] = after
         if reading.at_s > since_s:
-            bins = _spread(bins, 1.0, BINS, (since_s, reading.at_s), new)
-            fine = _spread(
-                fine, FINE_BIN_S, round(FINE_S / FINE_BIN_S), (since_s, reading.at_s), new
-            )
-        return _Counts({**self.readings, name: after}, bins, fine)
+            _spread(self.bins, 1.0, BINS, (since_s, reading.at_s), new)
+            _spread(self.fine, FINE_BIN_S, FINE_BINS, (since_s, reading.at_s), new)
 
     def fresh(self, now: float) -> list[_Reading]:
         return [each for each in self.readings.values() if now - each.at_s <= SILENT_AFTER_S]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Demand:
-    """The counts so far; ``observe`` and ``count`` return the next state."""
+    """The counts so far; ``observe`` and ``count`` update them in place."""
 
     _topic: _Counts = field(default_factory=_Counts)
     _ingresses: _Counts = field(default_factory=_Counts)
 
-    def observe(self, report: Report) -> "Demand":
-        """Return the state after a report; only an ingress's report changes it."""
+    def observe(self, report: Report) -> None:
+        """Take a report; only an ingress's report counts."""
         if report.role != "ingress":
-            return self
+            return
         reading = _Reading(
             incarnation=report.incarnation,
             at_s=report.sent_s,
             arrived=report.counts.get("arrived", 0.0),
             waiting=report.counts.get("waiting", 0.0),
         )
-        return Demand(self._topic, self._ingresses.read(report.node, reading))
+        self._ingresses.read(report.node, reading)
 
-    def count(self, event: Counted) -> "Demand":
-        """Return the state after a reading of the input topic."""
+    def count(self, event: Counted) -> None:
+        """Take a reading of the input topic."""
         reading = _Reading(
             incarnation=0.0,
             at_s=event.at_s,
             arrived=float(event.arrived),
             waiting=float(event.waiting),
         )
-        return Demand(self._topic.read(QUERIES, reading), self._ingresses)
+        self._topic.read(QUERIES, reading)
 
     def rate_qps(self, now: float) -> float:
         """Return the arrival rate now, in queries per second."""
@@ -134,7 +132,7 @@ class Demand:
         if not readings or not fine:
             return ()
         end = floor(min(reading.at_s for reading in readings) / FINE_BIN_S + ROUNDING)
-        first = max(min(fine) + 1, end - round(FINE_S / FINE_BIN_S))
+        first = max(min(fine) + 1, end - FINE_BINS)
         counts = accumulate(fine.get(at, 0.0) for at in range(end - 1, first - 1, -1))
         return tuple((FINE_BIN_S * wide, count) for wide, count in enumerate(counts, 1))
 
@@ -151,7 +149,7 @@ class Demand:
 
 
 def _read(before: _Reading | None, reading: _Reading) -> tuple[_Reading, float, float]:
-    """Return the reading with its rate, the start of its interval, and the queries in it."""
+    """Return the newest reading with its rate, the start of its interval, and the queries in it."""
     if before is None:
         return reading, reading.at_s, 0.0
     if reading.incarnation > before.incarnation:
@@ -166,22 +164,22 @@ def _read(before: _Reading | None, reading: _Reading) -> tuple[_Reading, float, 
     rate = new / seconds
     if before.rate_qps is not None:
         rate = before.rate_qps + (1 - exp(-seconds / TAU_S)) * (rate - before.rate_qps)
-    return replace(reading, rate_qps=rate), since_s, new
+    reading.rate_qps = rate
+    return reading, since_s, new
 
 
 def _spread(
-    bins: Bins, width_s: float, kept: int, interval: tuple[float, float], count: float
-) -> dict[int, float]:
-    """Return the bins with ``count`` spread evenly over an interval; of the old ones the newest
-    ``kept`` remain."""
+    bins: dict[int, float], width_s: float, kept: int, interval: tuple[float, float], count: float
+) -> None:
+    """Spread ``count`` evenly over the bins of an interval; keep the newest ``kept`` before."""
     since_s, until_s = interval
     last = floor(until_s / width_s)
-    found = dict(bins)
-    while found and (oldest := next(iter(found))) < last - kept - 1:
-        del found[oldest]
+    while bins and (oldest := next(iter(bins))) < last - kept - 1:
+        del bins[oldest]
     per_s = count / (until_s - since_s)
     for at in range(max(floor(since_s / width_s), last - kept), last + 1):
-        inside = min(until_s, (at + 1) * width_s) - max(since_s, at * width_s)
-        if inside > 0:
-            found[at] = found.get(at, 0.0) + per_s * inside
-    return found
+        begins_s, ends_s = at * width_s, (at + 1) * width_s
+        begins_s = begins_s if begins_s > since_s else since_s
+        ends_s = ends_s if ends_s < until_s else until_s
+        if ends_s > begins_s:
+            bins[at] = bins.get(at, 0.0) + per_s * (ends_s - begins_s)

@@ -10,7 +10,7 @@ from control.estimation.multiplicative_factors import Edge, Factors
 from control.estimation.report_deltas import ReportDeltas
 from control.estimation.seen_capacity import SeenCapacity
 from control.estimation.slow_workers import SlowWorkers
-from control.estimation.slowdown import Slowdown, drifted
+from control.estimation.slowdown import Slowdown, drifted, ran_since
 from control.estimation.task_demand import TaskDemand
 from control.policies import spec_of
 from control.problem.forecast import ExpectedTraffic
@@ -39,8 +39,8 @@ class Estimates:
         self._profile = profile
         self.profile = profile  # with slowdowns, as of ``keep_pace``
         self._readings = ReportDeltas()
-        self._slowdown = Slowdown(profile)
-        self._slow_workers = SlowWorkers(profile)
+        self._slowdown = Slowdown()
+        self._slow_workers = SlowWorkers()
         self._stretches: dict[str, float] = {}
         labels = pipeline.labels
         self._by_measured = labels is not None and labels.plan_by == "measured"
@@ -57,7 +57,7 @@ class Estimates:
 
     def observe(self, report: Report) -> None:
         """Update the estimates with a report of any role."""
-        self._demand = self._demand.observe(report)
+        self._demand.observe(report)
         self._at_tasks.observe(report)
         self._capacity.observe(report)
         if self._by_measured and report.role == "scorer":
@@ -65,12 +65,13 @@ class Estimates:
         news = self._readings.take(report)
         if news is not None:
             self._factors = self._factors.observe(news)
-            self._slowdown = self._slowdown.observe(news)
-            self._slow_workers.observe(news)
+            ran = ran_since(news, self._profile)
+            self._slowdown = self._slowdown.observe(report, ran)
+            self._slow_workers.observe(report, ran)
 
     def count(self, event: Counted) -> None:
         """Update the demand with a count of the input topic."""
-        self._demand = self._demand.count(event)
+        self._demand.count(event)
 
     def recall(self, plan: Plan) -> None:
         """Resume from the factors that an earlier control app put into its plan."""

@@ -24,6 +24,7 @@ FEWEST = 10  # queries in a window that can show an overload
 KEPT, DRAIN = 0.9, 0.5
 LEAST = 0.05
 GROWTH, RETURN = 1.02, 1.25
+_ENDS = ("answered", "late", "dropped", "refused")
 
 
 @dataclass(slots=True)
@@ -71,12 +72,11 @@ class SeenCapacity:
             self._judge(ended)
 
     def _add(self, report: Report, before: Report) -> None:
-        def new(name: str) -> float:
-            return max(0.0, report.counts.get(name, 0.0) - before.counts.get(name, 0.0))
-
-        self._now.good += new("answered")
-        self._now.missed += new("late") + new("dropped")
-        self._now.refused += new("refused")
+        now, then = report.counts, before.counts
+        new = [max(0.0, now.get(name, 0.0) - then.get(name, 0.0)) for name in _ENDS]
+        self._now.good += new[0]
+        self._now.missed += new[1] + new[2]
+        self._now.refused += new[3]
 
     def _judge(self, ended: _Ended) -> None:
         admitted = ended.good + ended.missed

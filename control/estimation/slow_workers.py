@@ -8,9 +8,8 @@ the last ``MEMORY`` batches; a worker is slow where that is ``SLOW`` times the m
 from dataclasses import dataclass
 from statistics import median
 
-from control.estimation.report_deltas import News
-from control.estimation.slowdown import FEWEST, Ran, ran_since
-from profiles.profile_table import ProfileTable
+from control.estimation.slowdown import FEWEST, NONE_RAN, Ran
+from schemas.records import Report
 
 MEMORY = 60.0  # batches
 SLOW = 1.3  # times the median
@@ -29,24 +28,31 @@ class _Worker:
 class SlowWorkers:
     """The paces of workers."""
 
-    __slots__ = ("_profile", "_workers")
+    __slots__ = ("_paces", "_workers")
 
-    def __init__(self, profile: ProfileTable | None) -> None:
-        self._profile = profile
+    def __init__(self) -> None:
         self._workers: dict[str, _Worker] = {}
+        self._paces: dict[str, float] | None = None  # None: not known since the last report
 
-    def observe(self, news: News) -> None:
-        """Take a worker's report."""
-        report = news.report
-        new = ran_since(news, self._profile) if news.seconds is not None else Ran()
+    def observe(self, report: Report, new: Ran) -> None:
+        """Take a worker's report and its batches since the one before."""
         worker = self._workers.get(report.node)
         if worker is None or worker.incarnation != report.incarnation:
-            worker = self._workers[report.node] = _Worker(report.device, report.incarnation, Ran())
+            worker = self._workers[report.node] = _Worker(
+                report.device, report.incarnation, NONE_RAN
+            )
+            self._paces = None
         if new.batches > 0:
             worker.ran = worker.ran.followed_by(new, MEMORY)
+            self._paces = None
 
     def paces(self) -> dict[str, float]:
         """Return, by slow worker, how many times as long as others of its kind it takes."""
+        if self._paces is None:
+            self._paces = self._judged()
+        return self._paces
+
+    def _judged(self) -> dict[str, float]:
         kinds: dict[str, list[float]] = {}
         known = {name: w for name, w in self._workers.items() if w.ran.batches >= FEWEST}
         for worker in known.values():

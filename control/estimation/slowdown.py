@@ -16,6 +16,7 @@ from control.estimation.report_deltas import News
 from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
 from schemas.count_names import count_name
+from schemas.records import Report
 from schemas.variant_id import variant_id
 
 MEMORY = 200.0  # batches
@@ -49,22 +50,21 @@ class Ran:
         return self.took_s / self.planned_s
 
 
+NONE_RAN = Ran()
+
+
 @dataclass(frozen=True, slots=True)
 class Slowdown:
     """The batches seen so far; ``observe`` returns the next state."""
 
-    profile: ProfileTable | None
     _ran: Mapping[str, Ran] = field(default_factory=dict)  # by kind of device
 
-    def observe(self, news: News) -> "Slowdown":
-        """Return the state after a worker's report."""
-        # The counts of a worker's first report cover an unknown interval.
-        new = ran_since(news, self.profile) if news.seconds is not None else Ran()
+    def observe(self, report: Report, new: Ran) -> "Slowdown":
+        """Return the state after a worker's report and its batches since the one before."""
         if new.batches <= 0:
             return self
-        device = news.report.device
-        ran = self._ran.get(device, Ran()).followed_by(new, MEMORY)
-        return Slowdown(self.profile, {**self._ran, device: ran})
+        ran = self._ran.get(report.device, NONE_RAN).followed_by(new, MEMORY)
+        return Slowdown({**self._ran, report.device: ran})
 
     def stretches(self) -> dict[str, float]:
         """Return, by kind of slower device, the seconds that a planned second takes."""
@@ -76,16 +76,21 @@ class Slowdown:
 
     def overall(self) -> float:
         """Return the seconds that a planned second takes on all kinds together, 1 at least."""
-        batches = sum(ran.batches for ran in self._ran.values())
-        planned_s = sum(ran.planned_s for ran in self._ran.values())
-        took_s = sum(ran.took_s for ran in self._ran.values())
+        batches = planned_s = took_s = 0.0
+        for ran in self._ran.values():
+            batches += ran.batches
+            planned_s += ran.planned_s
+            took_s += ran.took_s
         if batches < FEWEST or took_s <= NOISE * planned_s:
             return 1.0
         return took_s / planned_s
 
 
 def ran_since(news: News, profile: ProfileTable | None) -> Ran:
-    """Return a worker's batches since its previous report."""
+    """Return a worker's batches since its previous report; none if that is of no or another
+    process, as the counts of its first report cover an unknown interval."""
+    if news.seconds is None:
+        return NONE_RAN
     batches = planned_s = took_s = 0.0
     for name, count in news.report.counts.items():
         what, variant = count_name(name)

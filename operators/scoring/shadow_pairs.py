@@ -7,7 +7,7 @@ shadows that were counted before a restart are passed over, so none is compared 
 from msgspec import Struct
 
 from control.per_query.shadowing import VALID_S, sampled
-from operators.join import Accuracies, Combine, OpenQuery, along, answer
+from operators.join import Accuracies, Combine, Join, OpenQuery, along
 from operators.record_size import record_size
 from operators.scoring.label_join import Place, WaitingRoom
 from schemas.pipeline import Labels, Pipeline
@@ -42,7 +42,7 @@ class ShadowPairs:
     ) -> None:
         self._pipeline = pipeline
         self._share = labels.shadow_share
-        self._combine = combine
+        self._join = Join(pipeline, combine, accuracies)
         self._accuracies = accuracies
         self._open: dict[str, OpenQuery] = {}
         self._answers = WaitingRoom[Compared](labels.memory_bytes // 8, 2 * VALID_S)
@@ -76,7 +76,7 @@ class ShadowPairs:
         if not query.take(work):
             return None
         del self._open[name]
-        said = answer(query, self._pipeline, self._combine, self._accuracies, now)
+        said = self._join.answer(query, now)
         if said.outcome != ANSWERED or said.incomplete:
             self.counts["failed"] += 1
             return None

@@ -66,7 +66,7 @@ class Device:
     """
 
     __slots__ = (
-        "_beside", "_fetching", "_refused", "_standby", "_states", "held", "loading", "serving",
+        "_beside", "_fetching", "_refused", "_states", "held", "loading", "serving", "standby",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Device:
         self.loading = ""
         self.held: frozenset[str] = frozenset()
         self._states = StateMachine("the device", TRANSITIONS, DeviceState.EMPTY)
-        self._standby = ""
+        self.standby = ""  # loaded, and serves after the running batch
         self._beside: tuple[str, ...] = ()
         self._fetching = ""  # the variant being loaded to be held beside
         self._refused: frozenset[str] = frozenset()  # failed to load; reset by a new ``beside``
@@ -94,10 +94,10 @@ class Device:
             return []
         if beside and variant in self.held:
             self.serving = variant
-        if variant == self._standby:
+        if variant == self.standby:
             return self.more()
         # The earlier load is superseded: its variant must not serve.
-        self._standby = ""
+        self.standby = ""
         if variant == self.serving and (beside or len(self.held) <= 1):
             self._states.go(DeviceChange.KEEP, variant)
             self.loading = ""
@@ -114,7 +114,7 @@ class Device:
 
     def more(self) -> list[Effect]:
         """Load the next missing ``beside`` variant, if nothing else is loading or on standby."""
-        if not self.serving or self.loading or self._standby or self._fetching:
+        if not self.serving or self.loading or self.standby or self._fetching:
             return []
         there = self.held | self._refused
         self._fetching = next((each for each in self._beside if each not in there), "")
@@ -124,7 +124,7 @@ class Device:
         """Record a finished load; ignored if a later plan superseded it."""
         if variant == self.loading:
             self._states.go(DeviceChange.LOADED, variant)
-            self._standby, self.loading = variant, ""
+            self.standby, self.loading = variant, ""
         if variant == self._fetching:
             self._fetching = ""
             if variant in self._beside:
@@ -143,9 +143,9 @@ class Device:
 
     def swap(self) -> bool:
         """Swap the standby variant in, between two batches; return False if there is none."""
-        if not self._standby:
+        if not self.standby:
             return False
-        self._states.go(DeviceChange.SWAP, self._standby)
-        self.serving, self._standby = self._standby, ""
+        self._states.go(DeviceChange.SWAP, self.standby)
+        self.serving, self.standby = self.standby, ""
         self.held = frozenset((self.serving,))
         return True

@@ -93,6 +93,12 @@ class LeasedSlots:
         progress = self._progress.get(slot)
         return progress if progress is not None and progress.begin(offset, pieces) else None
 
+    def pass_over(self, slot: int, offset: int) -> list[Effect] | None:
+        """Begin and finish a record that holds nothing up; return the offsets to commit, or None
+        where ``begin`` does."""
+        progress = self.begin(slot, offset, 0)
+        return None if progress is None else self.commit({slot: progress})
+
     def holds(self, ticket: Ticket) -> bool:
         """Return whether the item's slot has been leased since the item arrived."""
         return self._progress.get(ticket.slot) is ticket.progress

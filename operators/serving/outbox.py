@@ -51,7 +51,8 @@ def packed(
                 task, item = "", _unserved(task, item)
         origin = work.origin
         if not task:
-            slot = origin.partition % egress_partitions
+            shadow = work.session is not None and is_shadow(work)
+            slot = 0 if shadow else origin.partition % egress_partitions
         way = (origin.partition, origin.offset, task, slot, work.size)
         parcel = parcels.get(way)
         if parcel is None:
@@ -81,7 +82,7 @@ def _records(items: list[Item]) -> list[list[Item]]:
 
 def _topic(work: Work, task: str, dispatchers: Mapping[str, int]) -> str:
     if not task:
-        return OUTPUTS
+        return SHADOWS if work.session is not None and is_shadow(work) else OUTPUTS
     if task in dispatchers and work.session is None:
         return waiting_topic(task)
     return work_topic(task)
@@ -93,8 +94,6 @@ def _send(work: Work, topic: str, task: str, slot: int, items: list[Item], epoch
         deadline_s=work.deadline_s, epoch=epoch, attempt=work.attempt, items=tuple(items),
         slo_class=work.slo_class, size=work.size, session=work.session,
     )  # fmt: skip
-    if not task and is_shadow(work):
-        return Send(SHADOWS, parcel, 0)
     return Send(topic, parcel, slot)
 
 

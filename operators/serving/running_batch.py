@@ -45,8 +45,8 @@ class RunningBatch:
     """The batch of one worker; ``tickets`` and ``variant`` stay those of the last one."""
 
     __slots__ = (
-        "_pipeline", "_released", "_worker", "began_s", "cost", "error", "job", "state", "tickets",
-        "variant",
+        "_pipeline", "_released", "_worker", "began_s", "busy", "cost", "error", "job", "state",
+        "tickets", "variant",
     )  # fmt: skip
 
     def __init__(self, worker: str, pipeline: Pipeline) -> None:
@@ -59,6 +59,7 @@ class RunningBatch:
         self._worker, self._pipeline = worker, pipeline
         self._released = ""  # the rule that released it
         self.state = BatchState.IDLE
+        self.busy = False  # not a property: a worker reads it for every record
 
     def start(
         self, tickets: list[Ticket], variant: str, cost: int, released: str, now: float
@@ -66,7 +67,7 @@ class RunningBatch:
         """Begin a batch under the next job number; raise ``ImpossibleTransition`` if one runs."""
         if self.state is not BatchState.IDLE:
             raise ImpossibleTransition(f"the batch of {self._worker} is {self.state}")
-        self.state = BatchState.RUNNING
+        self.state, self.busy = BatchState.RUNNING, True
         self.tickets, self.variant, self.cost = tickets, variant, cost
         self._released, self.began_s = released, now
         self.job += 1
@@ -84,7 +85,7 @@ class RunningBatch:
 
     def end(self) -> None:
         """Free the device."""
-        self.state = BatchState.IDLE
+        self.state, self.busy = BatchState.IDLE, False
         self.error = ""
 
     def hangs(self, grace_s: float, now: float) -> bool:

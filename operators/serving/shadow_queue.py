@@ -12,10 +12,17 @@ from operators.offset_tracker import Progress
 from operators.serving.deadline_queue import Ticket
 from operators.serving.running_batch import NextBatch
 from operators.serving.worker_rules import LatencyOf, WorkerRules
+from schemas.pipeline import Pipeline
 from schemas.records import Work
 
 MOST_WAITING = 64
 RELEASED = "idle"  # the device was free
+
+
+def shadow_queue(pipeline: Pipeline, latency: LatencyOf) -> "ShadowQueue | None":
+    """Return the queue of a worker; None where the pipeline file samples no shadows."""
+    sampled = pipeline.labels is not None and pipeline.labels.shadow_share > 0
+    return ShadowQueue(latency) if sampled else None
 
 
 class ShadowQueue:

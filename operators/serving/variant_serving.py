@@ -17,7 +17,7 @@ from operators.serving.running_batch import NextBatch
 from operators.serving.table_batching import TableBatching
 from operators.serving.worker_rules import LatencyOf, WorkerRules
 from schemas.effects import Effect, Wake
-from schemas.pipeline import Pipeline
+from schemas.pipeline import Pipeline, QuerySize
 from schemas.records import Lease, Plan
 
 
@@ -52,6 +52,8 @@ class VariantServing:
         """Return when the next batch may begin; infinite: when a variant serves."""
         if not self._device.serving:
             return inf
+        if self._tables.following is None:
+            return now
         arrivals = self._tables.arrivals
         return now if arrivals.ready(queued, now) else arrivals.until_s
 
@@ -71,7 +73,11 @@ class VariantServing:
             begin_s = self._held_until_s(queue, lease, rules) if rules.batching != IDLE else now
             if begin_s > now:
                 return Wake(begin_s)
-            size = self._fitting(queue, lease)
+            size = (
+                min(len(queue), lease.batch)
+                if self._sizes is None
+                else self._fitting(queue, lease, self._sizes)
+            )
         cost = size if self._sizes is None else self.cost(queue, size)
         ends_s = now + self._latency(variant, cost)
         batch, late = self._taken(queue, size, rules, ends_s)
@@ -86,14 +92,14 @@ class VariantServing:
         first = (head.work, head.item, head.received_s)
         return rules.begin_s(len(queue), lease.batch, first, latency_s)
 
-    def _fitting(self, queue: deque[Ticket], lease: Lease) -> int:
-        """Return the number of queued items that the next batch takes, by their sizes if any.
+    def _fitting(self, queue: deque[Ticket], lease: Lease, sizes: QuerySize) -> int:
+        """Return the number of queued items that the next batch takes, by their sizes.
 
         A query that ingress dispatched to this device is a batch of its own.
         """
-        if self._sizes is None or not self._sizes.batch or lease.type:
+        if not sizes.batch or lease.type:
             return batch_size(len(queue), lease.batch)
-        return fitting([ticket.work.size for ticket in queue], self._sizes.batch)
+        return fitting([ticket.work.size for ticket in queue], sizes.batch)
 
     def cost(self, queue: Iterable[Ticket], items: int) -> int:
         """Return the size under which a batch of the first ``items`` is profiled: their total size,

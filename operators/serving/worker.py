@@ -26,7 +26,7 @@ from operators.serving.leased_slots import LeasedSlots
 from operators.serving.outbox import Onward
 from operators.serving.running_batch import BatchState, NextBatch, RunningBatch
 from operators.serving.session_serving import SessionServing
-from operators.serving.shadow_queue import ShadowQueue
+from operators.serving.shadow_queue import shadow_queue
 from operators.serving.sized_items import sized_onward
 from operators.serving.table_batching import TableBatching
 from operators.serving.transfers import SessionLinks, Transfers
@@ -90,11 +90,12 @@ class Worker:
         device_ = Device()
         self._pace = LocalSlowdown(planned)
         self._tables = TableBatching(pipeline, latency, device_, self._pace)
+        self._device = device_
         self._variants = VariantServing(pipeline, latency, device_, self._tables)
         self._sessions = SessionServing(pipeline, latency)
         self._serving: VariantServing | SessionServing = self._variants  # by the policy in force
         self._queue: deque[Ticket] = deque()
-        self._shadows = ShadowQueue(latency)
+        self._shadows = shadow_queue(pipeline, latency)
         self._batch = RunningBatch(name, pipeline)
         self._leaving = self._due = False  # due: a wake-up for the next batch is pending
         self._hold_s = inf  # the next batch waits until then
@@ -106,6 +107,9 @@ class Worker:
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if type(event) is Arrived:
+            record = event.record
+            if type(record) is Work:
+                return self._enqueue(event, record, now)
             return self._arrived(event, now)
         if type(event) is Inferred:
             return self._inferred(event, now)
@@ -121,8 +125,6 @@ class Worker:
 
     def _arrived(self, event: Arrived, now: float) -> list[Effect]:
         record = event.record
-        if type(record) is Work:
-            return self._enqueue(event, record, now)
         if type(record) is Plan:
             return self._plan(record, now)
         if type(record) is Selection:
@@ -156,15 +158,16 @@ class Worker:
             self._tables.arrivals.came(items, work.follow, now)
         effects = self._fail_crashing(tickets, self._strikes, now) if self._strikes else []
         effects += self._soon(now)
-        effects += self._backpressure(now)
+        if self._slots.paused or len(self._queue) > self._rules.most:
+            effects += self._backpressure(now)
         return effects
 
     def _shadow(self, event: Arrived, work: Work, now: float) -> list[Effect]:
-        progress = self._slots.begin(event.slot, event.offset, 0)
-        if progress is None:
-            return []
+        done = self._slots.pass_over(event.slot, event.offset)
+        if done is None or self._shadows is None:  # None: this worker's file samples none
+            return done or []
         self._shadows.add(work, event.slot, event.offset, now)
-        return [*self._slots.commit({event.slot: progress}), *self._soon(now)]
+        return [*done, *self._soon(now)]
 
     def _fail_crashing(
         self, tickets: list[Ticket], crashes: Mapping[str, int], now: float
@@ -178,25 +181,18 @@ class Worker:
     def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
         if event.topic != self._slots.topic:
             return []
-        progress = self._slots.begin(event.slot, event.offset, 0)
-        if progress is None:
-            return []
-        letter = dead_letter(event, garbled, self._name, now)
-        return [letter, *self._slots.commit({event.slot: progress})]
+        done = self._slots.pass_over(event.slot, event.offset)
+        return [] if done is None else [dead_letter(event, garbled, self._name, now), *done]
 
     def _soon(self, now: float) -> list[Effect]:
         # Woke follows the records that have already arrived, so that a burst makes one batch.
-        if self._due or self._busy or not (self._queue or self._shadows):
+        if self._due or self._batch.busy or not (self._queue or self._shadows):
             return []
         begin_s = self._serving.begin_s(len(self._queue), now)
         if begin_s <= now:
             self._due = True
             return [Wake(now)]
         return self._wait(begin_s) if begin_s < inf and self._hold_s == inf else []
-
-    @property
-    def _busy(self) -> bool:
-        return self._batch.state is not BatchState.IDLE
 
     def _wait(self, until_s: float) -> list[Effect]:
         """Begin the next batch at a later time."""
@@ -230,18 +226,19 @@ class Worker:
     def _start(self, now: float) -> list[Effect]:
         """Drop items that would end too late, then run a batch of the rest."""
         lease = self._slots.lease
-        if lease is None or self._busy:
+        if lease is None or self._batch.busy:
             return []
         found = self._serving.take(self._queue, lease, self._rules, now)
         if type(found) is Wake:
             return self._wait(found.at_s)
         effects = self._begin(found, now) if type(found) is NextBatch else []
-        if self._shadows and not (self._queue or self._busy or self._sessions.active):
+        if self._shadows and not (self._queue or self._batch.busy or self._sessions.active):
             found = self._shadows.take(self._variants.serving, self._rules, now)
             effects += self._begin(found, now) if found is not None else []
         if self._sessions.active:
             effects += self._load_settings()
-        effects += self._backpressure(now)
+        if self._slots.paused or len(self._queue) > self._rules.most:
+            effects += self._backpressure(now)
         return effects
 
     def _begin(self, found: NextBatch, now: float) -> list[Effect]:
@@ -257,7 +254,8 @@ class Worker:
     def _drop(self, late: list[Ticket], variant: str, ends_s: float, now: float) -> list[Effect]:
         task = variant_id(variant).task
         self._reporter.count(f"dropped/{variant}", len(late))
-        self._shadows.saw(late, ends_s, self._rules, now)
+        if self._shadows is not None:
+            self._shadows.saw(late, ends_s, self._rules, now)
         gone: list[Onward] = []
         for ticket in late:
             item = ticket.item
@@ -276,7 +274,7 @@ class Worker:
         if len(event.outputs) != len(tickets):
             found = f"{variant} returned {len(event.outputs)} outputs for {len(tickets)} inputs"
             return self._fail(found, now)
-        task, epoch = self._tasks[variant_id(variant).task], self._plans.epoch
+        task, epoch = self._tasks[variant_id(variant).task], self._rules.epoch
         onward: list[Onward] = []
         work: Work | None = None
         path: tuple[Hop, ...] = ()
@@ -301,11 +299,13 @@ class Worker:
         self, onward: list[Onward], took_s: float, finished_s: float, now: float
     ) -> None:
         batch = self._batch
-        self._pace.ran(batch.variant, batch.cost, took_s)
+        if self._rules.paced:
+            self._pace.ran(batch.variant, batch.cost, took_s)
         if batch.tickets[0].shadow:  # no part of the load that is planned for
             return
         self._reporter.ran(batch.variant, len(batch.tickets), took_s, onward)
-        self._shadows.saw(batch.tickets, finished_s, self._rules, now)
+        if self._shadows is not None:
+            self._shadows.saw(batch.tickets, finished_s, self._rules, now)
 
     def _end(
         self,
@@ -328,7 +328,7 @@ class Worker:
         return effects
 
     def _failed(self, event: Failed, now: float) -> list[Effect]:
-        if event.job == self._batch.job and self._busy:
+        if event.job == self._batch.job and self._batch.busy:
             return self._fail(event.error, now)
         return self._not_loaded(event.job, event.error, now) if isinstance(event.job, str) else []
 
@@ -404,8 +404,7 @@ class Worker:
         return self._next(now)
 
     def _next(self, now: float) -> list[Effect]:
-        effects = self._swap()
-        return [*effects, *self._start(now)] if effects else self._start(now)
+        return [*self._swap(), *self._start(now)] if self._device.standby else self._start(now)
 
     # ------------------------------------------------------------------ plans
 
@@ -440,7 +439,7 @@ class Worker:
         return self._load_settings() if self._sessions.active else self._variants.want(wanted)
 
     def _load_settings(self) -> list[Effect]:
-        return self._sessions.more(self._queue, self._batch.variant if self._busy else "")
+        return self._sessions.more(self._queue, self._batch.variant if self._batch.busy else "")
 
     def _on_device(self, event: Loaded, now: float) -> list[Effect]:
         self._reporter.count(f"load_s/{event.variant}", event.seconds)
@@ -451,7 +450,7 @@ class Worker:
         if self._sessions.active:
             return self._setting_loaded(event, now)
         self._variants.loaded(event.variant)
-        swapped = [] if self._busy else self._swap()
+        swapped = [] if self._batch.busy else self._swap()
         return [*(swapped or self._variants.more()), *self._variants.renew(), *self._soon(now)]
 
     def _setting_loaded(self, event: Loaded, now: float) -> list[Effect]:

@@ -50,7 +50,7 @@ class WorkerRules:
         self._delay_s = inf if policy.batch_delay_s is None else policy.batch_delay_s
         self.capped, self.paced = policy.capped, policy.paced
         self._begin_s = chosen(BATCHERS, self.batching)
-        self._epoch = plan.epoch
+        self.epoch = plan.epoch
         self._partitions = pipeline.egress_partitions
         self._dispatchers = {task.name: pipeline.dispatchers for task in pipeline.dispatched}
         self._variant = lease.key if lease else ""
@@ -142,7 +142,7 @@ class WorkerRules:
         if self._junctions and self._way is not None:
             pieces, chosen = self._steered(pieces, self._way, counts, now)
         sends = packed(
-            pieces, self._spreads, self._epoch, self._partitions, chosen, self._dispatchers
+            pieces, self._spreads, self.epoch, self._partitions, chosen, self._dispatchers
         )
         return sends, counts
 

@@ -40,16 +40,16 @@ class ControlHost:
         self._count_s = float("-inf")  # the next count is at the first tick from then on
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        if isinstance(event, Failed) and event.job == QUERIES:
+        if type(event) is Failed and event.job == QUERIES:
             self._counted(now + BLIND_S)
             return []
-        effects = list(self._controller.handle(event, now))
-        if isinstance(event, Counted):
+        effects = self._controller.handle(event, now)
+        if type(event) is Counted:
             self._counted(now + COUNT_S)
-        elif isinstance(event, Woke) and not self._counting and now >= self._count_s:
+        elif type(event) is Woke and not self._counting and now >= self._count_s:
             self._counting = True
-            effects.append(Count())
-        return effects
+            return [*effects, Count()]
+        return [*effects]
 
     def _counted(self, again_s: float) -> None:
         self._counting, self._count_s = False, again_s

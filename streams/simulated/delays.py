@@ -53,14 +53,6 @@ NEAR = 8  # recorded values before a moment, and as many after it, that may repr
 BESIDE_S = 10.0  # seconds per window: long, yet in the same state of the machine
 
 
-def _none() -> float:
-    return 0.0
-
-
-def _unnoted(device: str, ends_s: float) -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
     """Delays in seconds.
@@ -71,20 +63,20 @@ class Delays:
     start.
 
     Records that a node sends in one turn share a hop, as the client sends them together; ``apart``:
-    each has its own, as each reader has. ``began`` is called with the node and the end of every
-    batch that begins, for delays that depend on the devices in use.
+    each has its own, as each reader has. ``began`` (None: nothing) is called with the node and the
+    end of every batch that begins, for delays that depend on the devices in use.
     """
 
     hop: Delay
     report: Delay
     fetch: Delay
     commit: Delay
-    lag: Delay = _none
+    lag: Delay | None = None  # None: 0
     starts: Mapping[str, Delay] = field(default_factory=dict)
     way_in: Delay | None = None  # None: as ``hop``
     way_out: Delay | None = None
     apart: bool = False
-    began: Callable[[str, float], None] = _unnoted  # a node's batch begins, and when it will end
+    began: Callable[[str, float], None] | None = None
 
 
 def steady(hop_s: float, commit_s: float = 0.0) -> Delays:

@@ -132,6 +132,7 @@ class Simulated:
         self._solve, self._scale = solve, scale
         self._observers = [observer.saw for observer in observers]
         self._keep = keep
+        self._ignored = set(_UNREAD if keep is not None else ()) - set(keep or ())
         self._slots = {logical(pipeline.name, t.name): t.partitions for t in topics(pipeline)}
         self._nodes: dict[str, _Running] = {}
         self._logs: dict[Place, Log] = {}
@@ -240,20 +241,23 @@ class Simulated:
 
     def ends(self, topic: str) -> dict[int, int]:
         """Return the end offset of each slot of a topic."""
-        logs = sorted(self._logs.items())
-        return {s: log.first + len(log.records) for (t, s), log in logs if t == topic}
+        return {log.place[1]: log.first + len(log.records) for log in self._slots_of(topic)}
 
     def written(self, topic: str) -> dict[int, list[tuple[Record, float]]]:
         """Return a topic's retained records with their time stamps, by slot, in offset order."""
-        logs = sorted(self._logs.items())
-        return {s: log.records for (t, s), log in logs if t == topic and log.records}
+        return {log.place[1]: log.records for log in self._slots_of(topic) if log.records}
 
     def committed(self, topic: str) -> dict[int, tuple[int, str]]:
         """Return the committed offset of each slot of a topic, with its note."""
-        logs = [log for _, log in sorted(self._logs.items()) if log.place[0] == topic]
+        logs = self._slots_of(topic)
         for log in logs:
             log.settle(self.now)
         return {log.place[1]: (log.committed, log.note) for log in logs if log.committed}
+
+    def _slots_of(self, topic: str) -> list[Log]:
+        """Return the slots of a topic that have been used, in order."""
+        places = [(topic, slot) for slot in range(self._slots.get(topic, 0))]
+        return [self._logs[place] for place in places if place in self._logs]
 
     # ------------------------------------------------------------------ time
 
@@ -312,8 +316,10 @@ class Simulated:
             start = self._delays.starts.get(variant_id(effect.variant).task)
             begins_s += start() if start else 0.0
         ends_s = begins_s + seconds
-        self._delays.began(running.name, ends_s)
-        known_s = ends_s + self._delays.lag()
+        if self._delays.began is not None:
+            self._delays.began(running.name, ends_s)
+        lag = self._delays.lag
+        known_s = ends_s if lag is None else ends_s + lag()
         event = Inferred(effect.job, outputs, begins_s, ends_s)
         self._push(known_s, known_s, self._handle, running, event)
 
@@ -355,10 +361,12 @@ class Simulated:
 
     def _send(self, effect: Send) -> None:
         """Write a record that shares its hop with the others of the turn, as in a live run."""
-        slot = effect.slot
+        topic, slot = effect.topic, effect.slot
+        if topic in self._ignored:
+            return
         if slot < 0:
             slot = self._slot_of(effect)
-        place = (effect.topic, slot)
+        place = (topic, slot)
         log = self._logs.get(place) or self._log(place)
         if log.reports or log.unread:
             self._write(place, effect.record)
@@ -370,7 +378,7 @@ class Simulated:
         batch = self._batch
         if batch is None:
             batch = self._batch = []
-            hop = self._hops.get(effect.topic, self._delays.hop)  # the hop of the turn's first send
+            hop = self._hops.get(topic, self._delays.hop)  # the hop of the turn's first send
             self._batch_s = self.now + hop()
             self._push(self._batch_s, _LANDING, self._land_all, batch, None)
         lands_s = self._batch_s
@@ -395,7 +403,9 @@ class Simulated:
         """Schedule a record's own hop, after its predecessors in the slot."""
         delays = self._delays
         hop = delays.report if log.reports else self._hops.get(log.place[0], delays.hop)
-        log.last_s = max(self.now + hop(), log.last_s)
+        lands_s = self.now + hop()
+        if lands_s > log.last_s:
+            log.last_s = lands_s
         self._push(log.last_s, _LANDING, self._land, log, None)
 
     def _land_all(self, logs: list[Log], _: None) -> None:
@@ -457,6 +467,7 @@ class Simulated:
                 log.settle(float("inf"), running.name)
                 del log.readers[running.name]
                 del running.read[place]
+        self._ignored.discard(topic)
         for place in sorted((topic, slot) for slot in slots):
             if place not in running.read:
                 log = running.read[place] = self._logs.get(place) or self._log(place)

@@ -1,9 +1,10 @@
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
-from operators.join import OpenQuery, answer, as_list, refusal
+from operators.join import Combine, Join, OpenQuery, as_list, refusal
 from schemas.pipeline import Pipeline
 from schemas.records import (
     ANSWERED,
@@ -23,6 +24,7 @@ TREE = a_pipeline({"locate": ["read", "sort"], "read": [], "sort": []})
 HALF = FULL_CREDIT // 2
 HOP = a_hop()
 LOCATED = a_hop(task="locate")
+NONE_KNOWN: Mapping[str, float] = {}
 
 
 def a_query(*items: Item) -> OpenQuery:
@@ -33,9 +35,14 @@ def a_query(*items: Item) -> OpenQuery:
     return query
 
 
-def closed(query: OpenQuery, pipeline: Pipeline = TREE, **changes: Any) -> Answer:
-    options = {"combine": as_list, "accuracies": {}, "now": 0.2, **changes}
-    return answer(query, pipeline, **options)
+def closed(
+    query: OpenQuery,
+    pipeline: Pipeline = TREE,
+    combine: Combine = as_list,
+    accuracies: Mapping[str, float] = NONE_KNOWN,
+    now: float = 0.2,
+) -> Answer:
+    return Join(pipeline, combine, accuracies).answer(query, now)
 
 
 def half(value: Value = None, branch: tuple[int, ...] = (0, 0), **changes: Any) -> Item:

@@ -21,7 +21,10 @@ def a_report(
 def observed(*readings: Report | Counted) -> Demand:
     demand = Demand()
     for each in readings:
-        demand = demand.count(each) if isinstance(each, Counted) else demand.observe(each)
+        if isinstance(each, Counted):
+            demand.count(each)
+        else:
+            demand.observe(each)
     return demand
 
 
@@ -80,7 +83,7 @@ def test_the_estimate_stays_within_what_was_seen(steps: list[tuple[float, int, b
             incarnation, arrived = now, 0
         now, arrived = now + seconds, arrived + more
         rates.append(more / seconds)
-        demand = demand.observe(a_report(now, arrived, incarnation=incarnation))
+        demand.observe(a_report(now, arrived, incarnation=incarnation))
         assert 0.0 <= demand.rate_qps(now) <= max(rates) * (1 + 1e-6)
 
 

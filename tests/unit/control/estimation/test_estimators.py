@@ -17,11 +17,12 @@ HEADROOM = log(20) / 0.25  # 12 queries/s
 
 def seen(*per_second: float, waiting: int = 0) -> tuple[Demand, float]:
     """Arrivals of whole seconds, from second 101 on, and the time behind the last."""
-    demand, total = Demand().count(counted(100.0, {0: 0}, {})), 0
+    demand, total = Demand(), 0
+    demand.count(counted(100.0, {0: 0}, {}))
     now = 100.0
     for count in (per_second[0], *per_second):
         now, total = now + 1.0, total + round(count)
-        demand = demand.count(counted(now, {0: total}, {0: total - waiting}))
+        demand.count(counted(now, {0: total}, {0: total - waiting}))
     return demand, now
 
 
@@ -78,8 +79,9 @@ def test_a_backlog_is_worked_off_as_far_as_it_can_still_be_in_time() -> None:
 
 
 def test_without_whole_seconds_what_arrives_now_is_all_there_is() -> None:
-    demand = Demand().count(counted(100.0, {0: 0}, {}))
-    demand = demand.count(counted(100.5, {0: 20}, {}))
+    demand = Demand()
+    demand.count(counted(100.0, {0: 0}, {}))
+    demand.count(counted(100.5, {0: 20}, {}))
     assert [ESTIMATORS[name](demand, 100.5, HORIZON) for name in ("recent", "ewma")] == [40.0, 40.0]
     assert trend(demand, 100.5, HORIZON) == pytest.approx(40.0 + HEADROOM)
     assert recent(Demand(), 0.0, HORIZON) == trend(Demand(), 0.0, HORIZON) == 0.0
@@ -102,7 +104,7 @@ def test_a_jump_is_more_than_chance_over_a_second_or_three() -> None:
 
 def test_a_jump_is_seen_before_its_second_has_ended() -> None:
     demand, now = seen(*[100.0] * 10)
-    demand = demand.count(counted(now + 0.25, {0: 1000 + 100 + 60}, {}))
+    demand.count(counted(now + 0.25, {0: 1000 + 100 + 60}, {}))
     assert jumped(demand, now + 0.25, 110.0)
     assert trend(demand, now + 0.25, HORIZON) == pytest.approx(240.0 + HEADROOM)
 

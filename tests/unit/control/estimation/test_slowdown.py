@@ -3,7 +3,7 @@
 import pytest
 
 from control.estimation.report_deltas import ReportDeltas
-from control.estimation.slowdown import FEWEST, Slowdown, drifted
+from control.estimation.slowdown import FEWEST, Slowdown, drifted, ran_since
 from profiles.profile_table import ProfileTable
 from schemas.records import Report
 from tests.control_world import a_profile
@@ -28,11 +28,11 @@ def report(
 
 
 def seen(*reports: Report, profile: ProfileTable | None = PROFILE) -> dict[str, float]:
-    slowdown, readings = Slowdown(profile), ReportDeltas()
+    slowdown, readings = Slowdown(), ReportDeltas()
     # Its first batch, with which a library found its kernels, was before.
     for each in (report(0, 0.0, 0.2), report(1, 9.0, 0.4), *reports):
         news = readings.take(each)
-        slowdown = slowdown.observe(news) if news else slowdown
+        slowdown = slowdown.observe(each, ran_since(news, profile)) if news else slowdown
     return slowdown.stretches()
 
 

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from control.per_query.shadowing import VALID_S, Ways, shadow_of
 from operators.serving.worker import Worker
 from schemas.effects import OUTPUTS, SHADOWS, Arrived, Assign, Done, Effect, Send, Woke
+from schemas.pipeline import Labels
 from schemas.records import Work
 from tests.builders import (
     SLO_S,
@@ -25,8 +26,9 @@ LEASE = a_lease("w0", batch=4)
 WAYS: Ways = (("read/v", (LEASE,)),)
 
 
-def a_worker() -> Worker:
-    node = Worker("w0", a_pipeline(), "d", incarnation=0.0, latency=lambda v, n: TAKES_S)
+def a_worker(share: float = 0.01) -> Worker:
+    pipeline = a_pipeline(labels=Labels(within_s=100.0, shadow_share=share))
+    node = Worker("w0", pipeline, "d", incarnation=0.0, latency=lambda v, n: TAKES_S)
     node.handle(Woke(), 0.0)
     node.handle(arrived(a_plan([LEASE])), 0.0)
     node.handle(loaded("read/v"), 0.0)
@@ -54,6 +56,12 @@ def test_an_idle_worker_runs_a_shadow_whose_offset_was_committed_as_it_came() ->
     assert record.items[0].value == b"y"
     assert sent(ended, OUTPUTS) == []
     assert not any(isinstance(effect, Assign) for effect in ended)
+
+
+def test_a_worker_whose_file_samples_no_shadows_passes_them_over() -> None:
+    node = a_worker(share=0.0)
+    assert node.handle(a_shadow(0), 0.0) == [Assign("work.read", done=(Done(0, 1),))]
+    assert inferring(woken(node, 0.0)) == []
 
 
 def test_shadows_are_in_no_count_of_the_worker() -> None:
