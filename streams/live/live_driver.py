@@ -61,7 +61,7 @@ class Live:
     ) -> None:
         self._pipeline = pipeline
         self._fence_s = fence_s  # the longest stall that the process survives; None: any
-        self._turned_s: float | None = None  # end of the last turn
+        self._fenced_s: float | None = None  # time of the last check of the fence
         self._nodes = dict(nodes)
         self._transport = transport
         self._clock = clock
@@ -168,6 +168,7 @@ class Live:
         self._check_fence()
         for entry in entries:
             self._take(entry, room)
+            self._check_fence()
         now = self._clock()
         while self._timers and self._timers[0][0] <= now:
             _, _, node, event = heappop(self._timers)
@@ -178,13 +179,14 @@ class Live:
         self._transport.end_turn(now)
         for executor in self._executor.values():
             executor.look(now)
-        self._turned_s = self._clock()
 
     def _check_fence(self) -> None:
-        """Raise ``StoodStill`` after a stall, before acting: another may have done the work."""
-        if self._fence_s is None or self._turned_s is None:
+        """Raise ``StoodStill`` after a stall since the last check, wherever it came: another may
+        have done the work."""
+        if self._fence_s is None:
             return
-        stood_s = self._clock() - self._turned_s
+        before_s, self._fenced_s = self._fenced_s, self._clock()
+        stood_s = 0.0 if before_s is None else self._fenced_s - before_s
         if stood_s > self._fence_s:
             raise StoodStill(
                 f"this process stood still for {stood_s:.1f} s; another may have taken its place, "

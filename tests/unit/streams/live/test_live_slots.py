@@ -1,6 +1,7 @@
 """The live driver when slots change hands, and the hands when variants do."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from queue import SimpleQueue
 from threading import Event as Flag
 from typing import Any
@@ -507,3 +508,32 @@ def test_a_process_that_stood_still_does_nothing_that_another_may_have_done() ->
     with pytest.raises(StoodStill, match=r"this process stood still for 5\.1 s; another may have"):
         live.turn()
     assert worker.epochs == []
+
+
+class Stalls(Scripted):
+    """A node whose process stands still while it handles the plan of an epoch."""
+
+    def __init__(self, clock: VirtualClock, epoch: int, seconds: float) -> None:
+        super().__init__({})
+        self._clock, self._epoch, self._seconds = clock, epoch, seconds
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        effects = super().handle(event, now)
+        if self.epochs[-1:] == [self._epoch]:
+            self._clock.now += self._seconds
+        return effects
+
+
+@pytest.mark.parametrize("seconds", [4.9, 5.1])
+def test_a_process_that_stood_still_within_a_turn_ends_too(seconds: float) -> None:
+    clock, inbox = VirtualClock(), Inbox()
+    worker = Stalls(clock, 7, seconds)
+    transport = MemoryTransport(a_pipeline(), clock, 0.0)
+    nodes = {"worker": worker}
+    live = Live(a_pipeline(), nodes, transport, clock=clock, inbox=inbox, fence_s=5.0)
+    live.start()
+    for records in ([on_plans(7)], [on_plans(8)]):
+        inbox.put(FetchedBatch(1, records))
+    with pytest.raises(StoodStill) if seconds > 5.0 else nullcontext():
+        live.turn()
+    assert worker.epochs == ([7] if seconds > 5.0 else [7, 8])
