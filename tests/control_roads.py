@@ -179,6 +179,7 @@ def driven(script: Script) -> list[tuple[float, Event, tuple[Effect, ...]]]:
         served = asyncio.create_task(driver.run(broker.write))
         await asyncio.sleep(script.until_s)
         served.cancel()
+        await asyncio.wait([served])
 
     loop.run_until_complete(play())
     loop.close()

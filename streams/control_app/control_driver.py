@@ -250,6 +250,8 @@ class ControlDriver:
         finally:
             for task in self._jobs:
                 task.cancel()
+            # A loop that closes before they have ended complains of pending tasks.
+            await asyncio.gather(*self._jobs, return_exceptions=True)
 
     def hushed(self) -> logging.Filter:
         """Return a filter that replaces the libraries' lines on an absent broker by one line."""

@@ -141,6 +141,7 @@ def told(
         if served.done():
             served.result()
         served.cancel()
+        await asyncio.wait([served])
 
     try:
         loop.run_until_complete(play())
