@@ -1,0 +1,106 @@
+"""A profiler reads a session's labelled inputs back from the topics, while queries arrive."""
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from headrace.client.labeller import Labeller
+from headrace.client.topic_clients import Asker
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.roles.recent_inputs import RecentInputs
+from schemas.records import Label, Query
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.preflight import prepare
+
+pytestmark = pytest.mark.kafka
+
+YAML = """\
+name: recent-{number}
+slo: 1s
+input: raw
+results: json
+labels: {{}}
+tasks:
+  read:
+    variants:
+      read:
+        operator: "operators.models.python:Python"
+        arguments: {{function: "builtins:bytes"}}
+cluster: {{devices: {{cpu: 1}}}}
+"""
+
+
+@pytest.fixture
+def file(broker: str, tmp_path: Path) -> PipelineFile:
+    path = tmp_path / "recent.yaml"
+    path.write_text(YAML.format(number=uuid.uuid4().hex[:8]))
+    file = read_pipeline_file(path)
+    for role in ("ingress", "scorer"):
+        prepare(KafkaConfig(broker), file.pipeline, role)
+    return file
+
+
+class Sender:
+    """A user of two sessions, who labels what each sends."""
+
+    def __init__(self, kafka: KafkaConfig, file: PipelineFile) -> None:
+        self._asker, self._labeller = Asker(kafka, file.pipeline), Labeller(kafka, file.pipeline)
+
+    def send(self, name: str, session: str, *, truth: str | None = None) -> None:
+        """Send a query, and a label if there is a truth; return once the broker has both."""
+        self._asker.ask(Query(payload=name.encode(), id=name, session=session))
+        self._asker.flush()
+        if truth is not None:
+            self._labeller.send(Label(id=name, truth=truth))
+
+    def close(self) -> None:
+        self._asker.close()
+        self._labeller.close()
+
+
+@contextmanager
+def others(kafka: KafkaConfig, file: PipelineFile) -> Iterator[None]:
+    """Send another session's queries and labels, fifty a second, within the block."""
+    over = threading.Event()
+
+    def send() -> None:
+        with closing(Sender(kafka, file)) as sender:
+            number = 0
+            while not over.wait(0.02):
+                number += 1
+                sender.send(f"other-{number}", "other", truth="x")
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_inputs_are_read_in_the_order_of_their_labels_while_others_arrive(
+    broker: str, file: PipelineFile
+) -> None:
+    kafka = KafkaConfig(broker)
+    with others(kafka, file), closing(Sender(kafka, file)) as sender:
+        sender.send("early", "cam", truth="before")
+        sender.send("no label", "cam")
+        for number in range(12):
+            sender.send(f"cam-{number}", "cam", truth=f"truth {number}")
+        sender.send("odd", "other", truth="another session's")
+        with closing(RecentInputs(kafka, file.pipeline, "cam", time.time() - 60.0)) as recent:
+            found = recent.of(0, 10)
+            assert [each.payload for each in found] == [
+                b"early", *(f"cam-{n}".encode() for n in range(9))
+            ]  # fmt: skip
+            assert found[1].truth == "truth 0"
+            sender.send("cam-12", "cam", truth="truth 12")  # comes while it is waited for
+            assert [each.payload for each in recent.of(10, 14)] == [
+                f"cam-{n}".encode() for n in range(9, 13)
+            ]
