@@ -19,8 +19,9 @@ from headrace.client.find_answer import answer_since
 from headrace.client.formats import reader_of
 from headrace.client.open_loop import PATIENCE_S
 from headrace.config.pipeline_file import PipelineFile
-from headrace.errors import ClientClosed, NoAnswer, Unsuccessful
+from headrace.errors import ClientClosed, NoAnswer
 from headrace.gateway.callers import Caller, query_deadline_s
+from headrace.gateway.outgoing import Outgoing
 from headrace.gateway.payloads import check_wanted, outputs_of, payload_of
 from headrace.gateway.plans_in_force import PlansInForce, fault
 from headrace.gateway.requests import InferRequest, InferResponse
@@ -35,7 +36,8 @@ from streams.kafka.kafka_errors import BrokerError
 TAKEN_WITHIN_S = 10.0  # by the broker, of a query whose caller does not wait for the answer
 REMEMBERED = 4096  # answers to such queries
 SEARCHES = 2  # of the results topic at once
-QUERY_ERRORS = (NoAnswer, CodecError, BrokerError, ClientClosed)  # that end a query in flight
+# What ends a query in flight.
+QUERY_ERRORS = (NoAnswer, CodecError, BrokerError, ClientClosed, Unserved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Model:
         self._plans = plans
         self._most_open = most_open
         self._exchange = Exchange(kafka, file.pipeline, self._open)
+        self._outgoing = Outgoing(loop, self._exchange.send, self._open.fail)
         self._remembered: OrderedDict[str, Answer] = OrderedDict()
         self._searching = asyncio.Semaphore(SEARCHES)
         self._prefix = uuid.uuid4().hex[:12]
@@ -168,11 +171,7 @@ class Model:
             size=caller.size,
         )
         self._open.add(name, self._longest_s(query.slo_class), taken)
-        try:
-            self._send(query, caller)
-        except Unserved:
-            self._open.drop(name)
-            raise
+        self._outgoing.add(query, caller.trace)
         return name
 
     def _check_open(self) -> None:
@@ -183,16 +182,6 @@ class Model:
             raise Unserved(
                 Ending.OVER_CAPACITY, f"{self._most_open} queries of {self.name} are in flight here"
             )
-
-    def _send(self, query: Query, caller: Caller) -> None:
-        try:
-            self._exchange.send(query, caller.trace)
-        except Unsuccessful as error:
-            raise Unserved(Ending.TOO_LARGE, str(error)) from None
-        except CodecError as error:
-            raise Unserved(Ending.BAD_REQUEST, str(error)) from None
-        except (BrokerError, ClientClosed) as error:
-            raise Unserved(Ending.UNAVAILABLE, str(error)) from None
 
     async def _waited(self, name: str, seconds: float | None) -> Answer | None:
         try:
@@ -258,6 +247,8 @@ class Model:
 
 def _unserved(error: BaseException) -> Unserved:
     """Return why a query in flight ended without an answer."""
+    if isinstance(error, Unserved):
+        return error
     if isinstance(error, NoAnswer):
         return Unserved(Ending.PAST_DEADLINE, str(error))
     if isinstance(error, CodecError):

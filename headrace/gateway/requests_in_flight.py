@@ -49,9 +49,9 @@ class RequestsInFlight:
         expiry = self._loop.call_later(within_s, self._expire, key, within_s)
         self._queries[key] = _Query(expiry, taken)
 
-    def drop(self, name: str) -> None:
-        """Close a query that was not sent."""
-        self._queries.pop(name.encode()).expiry.cancel()
+    def fail(self, name: str, error: Exception) -> None:
+        """End a query with an error, as one that was not sent."""
+        self._fail(name.encode(), error)
 
     def waiter(self, name: str) -> Waiter:
         """Return a future of its own for the answer to a query in flight, or its error."""

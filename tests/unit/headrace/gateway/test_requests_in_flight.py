@@ -134,7 +134,7 @@ def test_a_turn_with_nothing_for_this_gateway_does_not_wake_it() -> None:
         open_ = RequestsInFlight(loop, read_answer, ResultWatch(loop))
         open_.add("a", LONG_S, None)
         open_.take(a_turn((b"b", b"another gateway's"), acknowledged=["a"]))
-        open_.drop("a")
+        open_.fail("a", ClientClosed("the test is over"))
     finally:
         loop.close()
 

@@ -1,0 +1,54 @@
+"""Queries on their way to the broker: those of one turn of the event loop go together.
+
+Requests come in bunches, since answers do. Sent between the handling of two requests, each query
+would be a produce request of its own for the broker; sent one right after the other, they share a
+few. None waits for more than what the loop has to do anyway.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from headrace.client.formats import Headers
+from headrace.errors import ClientClosed, Unsuccessful
+from headrace.gateway.statuses import Ending, Unserved
+from schemas.codec.single_object import CodecError
+from schemas.records import Query
+from streams.kafka.kafka_errors import BrokerError
+
+Send = Callable[[Query, Headers], None]
+Refused = Callable[[str, Unserved], None]
+
+
+class Outgoing:
+    """Gives ``send`` what was added in a turn of the loop, at its end; ``refused`` gets the id of
+    each query that was not sent, and why. In the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, send: Send, refused: Refused) -> None:
+        self._loop = loop
+        self._send = send
+        self._refused = refused
+        self._queries: list[tuple[Query, Headers]] = []
+
+    def add(self, query: Query, headers: Headers) -> None:
+        """Send a query in this turn."""
+        if not self._queries:
+            self._loop.call_soon(self._flush)
+        self._queries.append((query, headers))
+
+    def _flush(self) -> None:
+        queries, self._queries = self._queries, []
+        for query, headers in queries:
+            try:
+                self._send(query, headers)
+            except Exception as error:  # noqa: BLE001 - the others of this turn are to be sent
+                self._refused(query.id, unsent(error))
+
+
+def unsent(error: Exception) -> Unserved:
+    """Return why a query could not be sent."""
+    if isinstance(error, BrokerError | ClientClosed):
+        return Unserved(Ending.UNAVAILABLE, str(error))
+    if isinstance(error, CodecError):
+        return Unserved(Ending.BAD_REQUEST, str(error))
+    ending = Ending.TOO_LARGE if isinstance(error, Unsuccessful) else Ending.FAILED
+    return Unserved(ending, str(error))

@@ -1,0 +1,69 @@
+"""Queries of one turn of the loop go together, and one that cannot be sent ends alone."""
+
+import asyncio
+
+import pytest
+
+from headrace.client.formats import Headers
+from headrace.errors import ClientClosed, Unsuccessful
+from headrace.gateway.outgoing import Outgoing
+from headrace.gateway.statuses import Ending, Unserved
+from schemas.codec.single_object import CodecError
+from schemas.records import Query
+from streams.kafka.kafka_errors import BrokerError
+
+
+def a_query(name: str) -> Query:
+    return Query(payload=b"x", id=name)
+
+
+def test_the_queries_of_a_turn_are_sent_in_order_once_it_ends() -> None:
+    async def play() -> None:
+        sent: list[tuple[str, Headers]] = []
+        outgoing = Outgoing(
+            asyncio.get_running_loop(),
+            lambda query, headers: sent.append((query.id, headers)),
+            lambda name, error: pytest.fail(f"{name}: {error}"),
+        )
+        trace = [("traceparent", b"00-1")]
+        outgoing.add(a_query("a"), trace)
+        outgoing.add(a_query("b"), ())
+        assert sent == []
+        await asyncio.sleep(0)
+        assert sent == [("a", trace), ("b", ())]
+        outgoing.add(a_query("c"), ())
+        await asyncio.sleep(0)
+        assert sent[2:] == [("c", ())]
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("error", "ending"),
+    [
+        (BrokerError("away"), Ending.UNAVAILABLE),
+        (ClientClosed("closed"), Ending.UNAVAILABLE),
+        (CodecError("no such field"), Ending.BAD_REQUEST),
+        (Unsuccessful("too large"), Ending.TOO_LARGE),
+        (RuntimeError("odd"), Ending.FAILED),
+    ],
+)
+def test_a_query_that_cannot_be_sent_ends_alone(error: Exception, ending: Ending) -> None:
+    async def play() -> None:
+        sent: list[str] = []
+        refused: dict[str, Unserved] = {}
+
+        def send(query: Query, _: Headers) -> None:
+            if query.id == "bad":
+                raise error
+            sent.append(query.id)
+
+        outgoing = Outgoing(asyncio.get_running_loop(), send, refused.__setitem__)
+        for name in ("first", "bad", "last"):
+            outgoing.add(a_query(name), ())
+        await asyncio.sleep(0)
+        assert sent == ["first", "last"]
+        assert {name: why.status.ending for name, why in refused.items()} == {"bad": ending}
+        assert str(error) in str(refused["bad"])
+
+    asyncio.run(play())
