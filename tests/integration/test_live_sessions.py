@@ -190,10 +190,7 @@ def killed_cloud_device(sessions: Sessions, answers: list[Answer]) -> None:
     """Kill the process of a device that has served."""
     used = {hop.worker for each in answers for path in each.paths for hop in path}
     victim = min(worker for worker in used if worker.startswith("cloud"))
-    state = read_state(run_directory(sessions.file.pipeline.name))
-    assert state is not None
-    (process,) = [each for each in state.roles if each.name == victim.removesuffix("-read")]
-    os.kill(process.pid, 9)
+    kill(sessions, victim.removesuffix("-read"))
 
 
 def test_two_sessions_go_by_their_own_plans_through_a_kill_and_a_close(
@@ -213,10 +210,11 @@ def test_two_sessions_go_by_their_own_plans_through_a_kill_and_a_close(
     sessions.served("two")
 
 
-def killed_control_app(sessions: Sessions) -> None:
+def kill(sessions: Sessions, role: str) -> None:
+    """Kill the process of a role, which `up` starts again."""
     state = read_state(run_directory(sessions.file.pipeline.name))
     assert state is not None
-    (process,) = [each for each in state.roles if each.name == "control"]
+    (process,) = [each for each in state.roles if each.name == role]
     os.kill(process.pid, 9)
 
 
@@ -227,12 +225,29 @@ def results(sessions: Sessions) -> list[ProfileResult]:
     return [each for each in found if isinstance(each, ProfileResult) and each.scores]
 
 
-def test_a_session_is_planned_through_a_kill_of_the_control_app(sessions: Sessions) -> None:
+def blocks(sessions: Sessions) -> dict[tuple[str, int], set[float]]:
+    """Return when each profiled block was finished, by configuration and first sample."""
+    found: dict[tuple[str, int], set[float]] = {}
+    for each in results(sessions):
+        block = str(sorted(each.options.items())), each.first
+        found.setdefault(block, set()).add(each.finished_s)
+    return found
+
+
+@pytest.mark.parametrize(
+    "role",
+    [
+        "control",
+        pytest.param("profiler-0", marks=pytest.mark.slow),
+        pytest.param("cloud-0", marks=pytest.mark.slow),
+    ],
+)
+def test_a_session_is_planned_through_a_kill(sessions: Sessions, role: str) -> None:
     path = str(sessions.file.path)
     assert sessions.headrace("open", path, "one")[0] == 0
-    sessions.until(lambda: len(results(sessions)) > 2, "a block is profiled")
-    assert sessions.state("one") in ("searching", "opening")
-    killed_control_app(sessions)
+    sessions.until(lambda: bool(results(sessions)), "a block is profiled")
+    kill(sessions, role)
+    before = len(blocks(sessions))
     sessions.until(lambda: sessions.state("one") == "serving", "it serves")
 
     _, shown = sessions.headrace("show", path, "one")
@@ -240,12 +255,9 @@ def test_a_session_is_planned_through_a_kill_of_the_control_app(sessions: Sessio
     assert shown["plan"]["accuracy"] == 1.0
     assert shown["search"]["steps"] >= 1
     assert shown["search"]["stopped"] == "space"
-    by_block: dict[tuple[str, int], set[float]] = {}
-    for each in results(sessions):
-        block = str(sorted(each.options.items())), each.first
-        by_block.setdefault(block, set()).add(each.finished_s)
+    assert len(blocks(sessions)) > before  # the search had not ended
     # A block that was finished is written again at most, never run again.
-    assert all(len(times) == 1 for times in by_block.values())
+    assert all(len(times) == 1 for times in blocks(sessions).values())
 
     found = sessions.answered("one")
     assert {x.outcome for x in found} == {"answered"}
