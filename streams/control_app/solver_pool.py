@@ -15,9 +15,8 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from multiprocessing.connection import wait
-from typing import Any
 
-from control.policies.solvers import TABLE, solve, within_s
+from control.policies.solvers import solve, within_s
 from control.problem.problem import Allocation, PlanError, Problem
 from schemas.effects import Event, Failed, Solve, Solved
 
@@ -44,9 +43,12 @@ class Planners:
             return self._submit(effect)
 
     def _submit(self, effect: Solve) -> Future[Allocation]:
-        """Submit a solve; a plan that was asked for before and has not begun is given up."""
-        if effect.solver == TABLE:
-            return self._pool.submit(solve, TABLE, effect.problem)
+        """Submit a solve; a plan that was asked for before and has not begun is given up.
+
+        Tables, steps of searches and schedules are not: each is waited for.
+        """
+        if not isinstance(effect.problem, Problem):
+            return self._pool.submit(solve, effect.solver, effect.problem)
         if self._plan is not None:
             self._plan.cancel()
         self._plan = self._pool.submit(
@@ -68,11 +70,10 @@ class Planners:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def solved_in_time(solver: str, problem: Any, within_s: float) -> Allocation:
+def solved_in_time(solver: str, problem: Problem, within_s: float) -> Allocation:
     """Return a plan; its solver stops ``within_s`` wall seconds from now."""
-    if isinstance(problem, Problem):
-        problem = replace(problem, meter=spent, stop_s=spent()[1] + within_s)
-    plan: Allocation = solve(solver, problem)
+    timed = replace(problem, meter=spent, stop_s=spent()[1] + within_s)
+    plan: Allocation = solve(solver, timed)
     return plan
 
 

@@ -45,17 +45,21 @@ def a_gateway(file: Path, env: Mapping[str, str], *options: str) -> Iterator[Run
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, **env},
         cwd=ROOT,
     )  # fmt: skip
+    assert process.stderr is not None
+    lines = iter(process.stderr.readline, "")
+    # Nobody else reads the pipe, and a gateway that cannot write its log stands still.
+    reading = threading.Thread(target=deque, args=(lines, 0), daemon=True)
     try:
-        assert process.stderr is not None
-        lines = iter(process.stderr.readline, "")
         places = next(filter(None, map(places_in, lines)), None)
         assert places is not None, "the gateway ended"
-        # Nobody else reads the pipe, and a gateway that cannot write its log stands still.
-        threading.Thread(target=deque, args=(lines, 0), daemon=True).start()
+        reading.start()
         yield Running(places.http, places.grpc, places.metrics, process)
     finally:
         process.terminate()
         process.wait(30)
+        if reading.ident is not None:
+            reading.join(30)
+        process.stderr.close()
 
 
 @dataclass(frozen=True)

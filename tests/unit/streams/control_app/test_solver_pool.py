@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from control.policies.solvers import SEARCH
 from control.policies.static import allocate
 from control.problem.problem import Problem
 from schemas.effects import Event, Failed, Solve, Solved
@@ -61,3 +62,14 @@ def test_a_killed_process_is_replaced(planners: Planners) -> None:
         os.kill(pid, signal.SIGKILL)
     events = [told(planners, Solve(job, "static", PROBLEM)) for job in (6, 7)]
     assert events[-1] == Solved(7, allocate(PROBLEM))
+
+
+def test_a_plan_takes_the_place_of_an_earlier_plan_and_of_nothing_else(
+    planners: Planners,
+) -> None:
+    """The step of a session's search was given up for a plan, and its search waited for ever."""
+    plans = [planners.start(Solve(job, "static", PROBLEM)) for job in (8, 9)]
+    step = planners.start(Solve(10, SEARCH, "no problem"))
+    plans += [planners.start(Solve(job, "static", PROBLEM)) for job in (11, 12)]
+    assert step.exception(60) is not None  # it was tried; a cancelled one raises
+    assert plans[-1].result(60) == allocate(PROBLEM)
