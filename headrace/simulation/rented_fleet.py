@@ -17,7 +17,7 @@ LEAVE_S = 8.0  # as headrace/roles/wiring.py waits for others to take over a wor
 
 
 class Nodes(Protocol):
-    """Makes the node of a worker; it must be told of its device before."""
+    """Makes the node of a worker. Call ``rent`` with its device before ``node``."""
 
     def rent(self, name: str, device: str) -> None: ...
     def node(self, name: str, now: float) -> Any: ...

@@ -449,7 +449,7 @@ class ControlDriver:
         """Do nothing: ``Reject`` is for observers."""
 
     async def _scale(self, effect: Scale, host: ControlHost) -> None:
-        """Do nothing: whoever rents devices follows the plan's mix, or the metric of it."""
+        """Do nothing: `up`, or a scaler such as KEDA, follows the plan's mix or its metric."""
 
     async def _forget(self, effect: Forget, host: ControlHost) -> None:
         topic = physical(self._pipeline.name, effect.topic)

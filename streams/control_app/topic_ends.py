@@ -68,13 +68,14 @@ class InputTopic:
         return ends, any(self._foreign(each, since[each], ends[each], own) for each in grown)
 
     def _foreign(self, topic: str, start: int, end: int, own: Collection[tuple[str, int]]) -> bool:
-        # Other pipelines write to the topic, too: a plan's key is the pipeline's name, a result's
-        # begins with it.
+        # Other pipelines write to the topic, too: a key is PIPELINE/EPOCH or PIPELINE/COMMAND.
         place = TopicPartition(self._read[topic], 0, start)
+        # All of them: a reading that is left half-way goes on in the background.
+        messages = [*records_between(self._reader, place, end, WAIT_S)]
         return any(
             (message.key() or b"").partition(b"/")[0] == self._name
             and (topic, message.offset()) not in own
-            for message in records_between(self._reader, place, end, WAIT_S)
+            for message in messages
         )
 
     def done(self) -> dict[int, int]:
