@@ -228,10 +228,15 @@ class Worker:
         lease = self._slots.lease
         if lease is None or self._batch.busy:
             return []
-        found = self._serving.take(self._queue, lease, self._rules, now)
+        serving, effects = self._serving, list[Effect]()
+        found = serving.take(self._queue, lease, self._rules, now)
+        while type(found) is NextBatch:
+            effects += self._begin(found, now)
+            # Where all were late, they were of one setting only: those of the others are next.
+            again = found.late and not found.items
+            found = serving.take(self._queue, lease, self._rules, now) if again else None
         if type(found) is Wake:
-            return self._wait(found.at_s)
-        effects = self._begin(found, now) if type(found) is NextBatch else []
+            return [*effects, *self._wait(found.at_s)]
         if self._shadows and not (self._queue or self._batch.busy or self._sessions.active):
             found = self._shadows.take(self._variants.serving, self._rules, now)
             effects += self._begin(found, now) if found is not None else []
