@@ -403,7 +403,8 @@ class Plan(Struct, frozen=True, gc=False, kw_only=True):
     ``factors`` are the observed fan-outs, from which the next control app resumes. ``causes`` give
     the reason for programs, ``reason`` for people. Every node writes in the schema ``release``
     (0: that of ``schemas.release.UNDECLARED``). ``mix`` has the rented devices that should run, by
-    type; it is empty where none are rented while the pipeline runs.
+    type; it is empty where none are rented while the pipeline runs. ``planned_slo_s`` is the SLO
+    that every used path keeps where SLO classes count (0: that of the settings).
     """
 
     pipeline: str
@@ -424,6 +425,12 @@ class Plan(Struct, frozen=True, gc=False, kw_only=True):
     release: int = 0
     sessions: tuple[SessionPlan, ...] = ()
     mix: Mapping[str, int] = field(default_factory=dict)
+    planned_slo_s: float = 0.0
+
+    @property
+    def tightest_slo_s(self) -> float:
+        """The SLO in seconds that every used path keeps."""
+        return self.planned_slo_s or self.settings.slo_s
 
 
 class SessionChoice(Struct, frozen=True, gc=False, kw_only=True):

@@ -126,7 +126,7 @@ class _Judge:
     def budget_s(self, way: Sequence[str]) -> float:
         """Return the compute budget in seconds of a way through tasks (design section 8)."""
         pipeline = self.conditions.pipeline
-        left_s = self.plan.settings.slo_s - (len(way) + 1) * pipeline.comm_s
+        left_s = self.plan.tightest_slo_s - (len(way) + 1) * pipeline.comm_s
         return pipeline.compute_share * left_s
 
     def fastest_s(self, task: str, worker: str = "") -> float:
@@ -199,7 +199,7 @@ def _latency(judge: _Judge) -> Iterator[Violation]:
 def _batches(judge: _Judge) -> Iterator[Violation]:
     """Yield variants whose batch takes longer than the SLO less the hops of a query."""
     pipeline = judge.conditions.pipeline
-    most_s = judge.plan.settings.slo_s - (len(pipeline.tasks) + 2) * pipeline.comm_s
+    most_s = judge.plan.tightest_slo_s - (len(pipeline.tasks) + 2) * pipeline.comm_s
     for lease in judge.open_leases.values():
         took_s = judge.seconds(lease, judge.conditions.policy.latency)
         if took_s > most_s * (1 + ROUNDING):

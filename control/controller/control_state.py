@@ -79,6 +79,7 @@ class ControlState:
             queued=self.estimates.queued(now),
             running=running(self.plan.leases if self.plan else ()),
             path_accuracy=profile.path_accuracy if profile else {},
+            classes=self.estimates.classes(),
         )
 
     def context(self, settings: Settings, now: float) -> PlanningContext:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from control.estimation.class_mix import ClassMix
 from control.estimation.demand import Demand
 from control.estimation.estimators import ESTIMATORS, Horizon, fell, jumped, rose
 from control.estimation.measured_paths import corrected, moved
@@ -29,8 +30,8 @@ class Estimates:
     """The estimates of one pipeline, updated by its nodes' reports."""
 
     __slots__ = (
-        "_at_tasks", "_by_measured", "_capacity", "_demand", "_factors", "_measured", "_pipeline",
-        "_planned_by", "_profile", "_readings", "_slow_workers", "_slowdown",
+        "_at_tasks", "_by_measured", "_capacity", "_classes", "_demand", "_factors", "_measured",
+        "_pipeline", "_planned_by", "_profile", "_readings", "_slow_workers", "_slowdown",
         "_stretches", "profile",
     )  # fmt: skip
 
@@ -49,6 +50,7 @@ class Estimates:
         self._demand = Demand()
         self._at_tasks = TaskDemand()
         self._capacity = SeenCapacity()
+        self._classes = ClassMix(pipeline)
         self._factors = Factors(
             tuple(
                 (v.key, child) for t in pipeline.tasks for v in t.variants for child in t.children
@@ -60,6 +62,7 @@ class Estimates:
         self._demand.observe(report)
         self._at_tasks.observe(report)
         self._capacity.observe(report)
+        self._classes.observe(report)
         if self._by_measured and report.role == "scorer":
             self._measured = report.measured
         news = self._readings.take(report)
@@ -95,6 +98,10 @@ class Estimates:
         devices, unless the policy plans with it, and by how queries end."""
         pace = 1.0 if _goes_by_pace(policy) else self._slowdown.overall()
         return self._capacity.share / pace
+
+    def classes(self) -> dict[str, float]:
+        """Return the SLOs of the SLO classes to plan for, in seconds."""
+        return self._classes.counting()
 
     def paces(self) -> dict[str, float]:
         """Return, by slow worker, how many times as long as others of its kind it takes."""

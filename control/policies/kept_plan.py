@@ -32,7 +32,7 @@ def kept_plan(running: Allocation, problem: Problem) -> Allocation | None:
         for each, count in zip(running.replicas, counts, strict=True)
         if count > 0
     )
-    return Allocation(replicas)
+    return Allocation(replicas, slo_s=running.slo_s)
 
 
 def _spare(

@@ -1,9 +1,11 @@
 """Run the solver of an effect ``Solve``, a policy's planner or table maker, and quick plans."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from control.policies import spec_of
+from control.policies.class_slos import Planner, for_classes
 from control.policies.option_fields import NODES, QUICK, SOLVE_WITHIN, with_options
 from control.policies.replica_bounds import bounded, short_of, topped_up
 from control.problem.lazy_references import load
@@ -30,10 +32,13 @@ def solve(solver: str, problem: Any) -> Any:
     if solver == SCHEDULE:
         scheduled = load("control.policies.compass.schedule.scheduling:schedule")
         return scheduled(problem.instance, problem.objective)
-    return _bounded(load(spec_of(solver).plan)(asked := bounded(problem)), asked, problem)
+    return for_classes(problem, partial(_bounded, load(spec_of(solver).plan)))
 
 
-def _bounded(plan: Allocation, asked: Problem, problem: Problem) -> Allocation:
+def _bounded(planner: Planner, problem: Problem) -> Allocation | None:
+    plan = planner(asked := bounded(problem))
+    if plan is None:
+        return None
     plan, short = topped_up(plan, asked), short_of(problem)
     return replace(plan, feasible=False, binding=plan.binding or short) if short else plan
 
@@ -48,10 +53,9 @@ def quick(problem: Problem) -> Allocation | None:
     if not has_quick(problem):
         return None
     try:
-        plan = load(spec_of(problem.policy.kind).quick)(asked := bounded(problem))
+        return for_classes(problem, partial(_bounded, load(spec_of(problem.policy.kind).quick)))
     except PlanError:  # the solve that follows says why
         return None
-    return None if plan is None else _bounded(plan, asked, problem)
 
 
 def virtual_s(solver: str) -> float:

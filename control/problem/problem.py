@@ -55,6 +55,8 @@ class Problem:
     running: Mapping[str, int] = field(default_factory=dict)
     # read before and after each solve
     meter: Meter = field(default=unmetered, compare=False, repr=False)
+    # SLO class -> its SLO in seconds, for the classes that count; plans keep the tightest one
+    classes: Mapping[str, float] = field(default_factory=dict)
     # wall seconds of the meter at which solvers stop with the best plan so far; only live
     stop_s: float = field(default=inf, compare=False, repr=False)
 
@@ -132,6 +134,7 @@ class Allocation:
 
     Where it is not ``feasible``, ``binding`` names the binding constraint. The fields from ``mode``
     on are for planners that scale accuracy: ``mode`` is "hardware", "accuracy" or "best-effort".
+    ``slo_s`` is the SLO of an SLO class that it was made for; 0: the pipeline's.
     """
 
     replicas: tuple[Replicas, ...]
@@ -143,6 +146,7 @@ class Allocation:
     shares: tuple[PathShare, ...] = ()
     nearest: Nearest | None = None
     solved: SolverRun | None = None
+    slo_s: float = 0.0
 
     @property
     def devices_used(self) -> int:

@@ -37,7 +37,10 @@ class Target:
             Replicas(task=task, variant=variant, batch=batch, count=count)
             for (task, variant, batch), count in sorted(counts.items())
         )
-        return cls(Allocation(replicas, plan.feasible, plan.binding, plan.mode), plan.settings)
+        made = Allocation(
+            replicas, plan.feasible, plan.binding, plan.mode, slo_s=plan.planned_slo_s
+        )
+        return cls(made, plan.settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,7 @@ def next_plan(
         binding=target.allocation.binding,
         mode=target.allocation.mode,
         release=plan.release if plan is not None else 0,
+        planned_slo_s=target.allocation.slo_s,
     )
     pipeline, profile, members = context.pipeline, context.profile, context.members
     made = assemble(base, leases, pipeline, profile, members, context.expected)

@@ -68,7 +68,7 @@ def assemble(
     traffic = TRAFFIC.of(policy)
     shares = routes(pipeline, busy, rates, traffic)
     if chosen(ROUTINGS, policy.routing) is not None and profile is not None and rates is not None:
-        ways = _Ways(pipeline, profile, policy, base.settings.slo_s, devices, rates, paces)
+        ways = _Ways(pipeline, profile, policy, base.tightest_slo_s, devices, rates, paces)
         with suppress(ProfileError):  # an unmeasured fan-out: routes by throughput
             shares = _tables(ways, busy, expected)
     variants = mix(busy, shares)

@@ -71,6 +71,7 @@ class RolloutTarget:
             kept is None
             or self._provisional
             or kept.settings != settings
+            or kept.allocation.slo_s != found.slo_s
             or not scales(problem.pipeline, settings)
             or worth_a_change(kept.allocation, found, problem, now - self._since_s)
         ):

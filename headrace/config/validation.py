@@ -162,6 +162,7 @@ def _problem(file: PipelineFile, table: ProfileTable, policy: Policy) -> Problem
         profile=table if table.entries else None,
         memory=dict(file.cluster.memory),
         path_accuracy=table.path_accuracy,
+        classes=file.pipeline.slo_classes,
     )
 
 

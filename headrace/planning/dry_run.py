@@ -87,6 +87,7 @@ def problem(file: PipelineFile, asked: PlanRequest) -> Problem:
         profile=table if table.entries else None,
         memory=dict(file.cluster.memory),
         path_accuracy=table.path_accuracy,
+        classes=pipeline.slo_classes,
         meter=spent,
     )
 

@@ -17,6 +17,7 @@ SHOWN = 12  # paths
 def described(planned: Planned) -> str:
     """Return the plan of one demand as text."""
     plan, problem = planned.allocation, planned.problem
+    tightest = replace(problem, slo_s=plan.slo_s or problem.slo_s)
     return "\n".join(
         [
             *_head(plan, problem),
@@ -24,7 +25,7 @@ def described(planned: Planned) -> str:
             "",
             *_devices(plan, problem),
             "",
-            *_paths(plan, problem),
+            *_paths(plan, tightest),
             *_binding(plan, problem),
             *(_changes(plan, problem) if plan.mode else ()),
             _solver(plan),
@@ -36,13 +37,19 @@ def _head(plan: Allocation, problem: Problem) -> list[str]:
     there = len(problem.devices)
     lines = [
         f"{problem.pipeline.name} at {problem.demand_qps:g} queries/s, SLO "
-        f"{problem.slo_s * 1e3:g} ms, policy {problem.policy.name}"
+        f"{problem.slo_s * 1e3:g} ms{_tightest(plan, problem)}, policy {problem.policy.name}"
         f"{': ' if plan.mode else ''}{plan.mode}",
         f"  {plan.devices_used} of {there} devices, accuracy {percent(plan.accuracy, 3)}",
     ]
     if plan.served_share < 1:
         lines.append(f"  serves {percent(plan.served_share, 3)} of the queries")
     return lines
+
+
+def _tightest(plan: Allocation, problem: Problem) -> str:
+    """Return the SLO classes whose SLO the plan keeps, where it is tighter than the pipeline's."""
+    names = [name for name, slo_s in problem.classes.items() if slo_s == plan.slo_s]
+    return f" ({', '.join(names)}: {plan.slo_s * 1e3:g} ms)" if names else ""
 
 
 def _measured(planned: Planned) -> list[str]:

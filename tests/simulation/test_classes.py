@@ -13,7 +13,7 @@ from headrace.cli.main import run as headrace
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import simulated
-from schemas.records import ANSWERED
+from schemas.records import ANSWERED, REFUSED
 
 SERVED = 355.0  # queries/s that one worker serves in batches of eight
 HALVES = (("gold", 0.5), ("bulk", 0.5))
@@ -74,3 +74,65 @@ def test_simulate_has_the_outcomes_by_class(
     assert "no SLO class 'silver'" in capsys.readouterr().err
     assert headrace([*asked, "--classes", "gold=2"]) == 2
     assert "are no parts of the queries" in capsys.readouterr().err
+
+
+THREE = {
+    "gold": {"slo": "100ms", "weight": 3}, "silver": {"slo": "300ms", "weight": 2},
+    "bulk": {"slo": "1s", "weight": 1},
+}  # fmt: skip
+THIRDS = (("gold", 1 / 3), ("silver", 1 / 3), ("bulk", 1 / 3))
+
+
+def a_planned_file(folder: Path, policy: str = "loki", **changes: Any) -> Path:
+    """Return a file of two devices and two variants whose slow one breaks the SLO of gold."""
+    path = a_cluster(
+        folder, children={"read": ()}, fan_out=0, batch_s=0.02, devices=2, slo="500ms",
+        policy=policy, **changes,
+    )  # fmt: skip
+    description = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**description, "slo_classes": THREE}))
+    return path
+
+
+def outcomes(path: Path, policy: str, rate: float) -> dict[str, dict[str, int]]:
+    """Return the outcomes by class of 24 s after a warm-up."""
+    run = Run(
+        file=read_pipeline_file(path), policy=policy, seed=0, arrivals=Renewal(rate, 30.0),
+        warm_up_s=6.0, classes=THIRDS,
+    )  # fmt: skip
+    found = simulated(run, lambda sent: None).metrics.classes
+    return {name: dict(counts) for name, counts in found.items()}
+
+
+@pytest.mark.parametrize("policy", ["loki-paper", "inferline"])
+def test_a_plan_keeps_the_slo_of_its_tightest_class(tmp_path: Path, policy: str) -> None:
+    gold = outcomes(a_planned_file(tmp_path), policy, 40.0)["gold"]
+    assert gold[ANSWERED] / sum(gold.values()) > 0.9
+
+
+@pytest.mark.parametrize("policy", ["loki", "loki-paper", "inferline", "proteus", "ramsis"])
+def test_under_overload_a_tight_class_keeps_its_slo_and_shares_follow_weights(
+    tmp_path: Path, policy: str
+) -> None:
+    found = outcomes(a_planned_file(tmp_path), policy, 400.0)
+    admitted = {name: sum(counts.values()) - counts[REFUSED] for name, counts in found.items()}
+    assert found["gold"][ANSWERED] / admitted["gold"] > 0.95
+    assert admitted["gold"] / admitted["bulk"] == pytest.approx(3.0, rel=0.05)
+    assert admitted["silver"] / admitted["bulk"] == pytest.approx(2.0, rel=0.05)
+    assert found["bulk"][ANSWERED] / admitted["bulk"] > 0.8
+
+
+def test_the_plan_says_which_class_no_path_meets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = a_planned_file(tmp_path)
+    asked = ["plan", str(path), "--demand", "20"]
+    assert headrace(asked) == 0
+    assert "20 queries/s, SLO 500 ms (gold: 100 ms), policy loki" in capsys.readouterr().out
+    description = yaml.safe_load(path.read_text())
+    description["slo_classes"]["ruby"] = "20ms"
+    path.write_text(yaml.safe_dump(description))
+    assert headrace(asked) == 3
+    said = capsys.readouterr().out
+    assert "SLO 500 ms (gold: 100 ms), policy loki" in said
+    assert "cannot be met: SLO class 'ruby': the fastest path to read takes" in said

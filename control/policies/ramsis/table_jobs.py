@@ -289,7 +289,7 @@ class TableJobs:
         """
         pipeline, profile = self._pipeline, self._profile
         if len(pipeline.tasks) == 1:
-            return whole_budget_s(pipeline, plan.settings.slo_s)
+            return whole_budget_s(pipeline, plan.tightest_slo_s)
         assert profile is not None
         slowest: dict[str, float] = {}
         for lease in plan.leases:
@@ -300,7 +300,7 @@ class TableJobs:
                 slowest[lease.task] = max(slowest.get(lease.task, 0.0), seconds)
         own = slowest[task]
         return min(
-            own * (plan.settings.slo_s - (len(path) + 2) * pipeline.comm_s)
+            own * (plan.tightest_slo_s - (len(path) + 2) * pipeline.comm_s)
             / sum(slowest.get(each, 0.0) for each in path)
             for path in _paths(pipeline, pipeline.root.name)
             if task in path

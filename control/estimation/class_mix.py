@@ -1,0 +1,81 @@
+"""The SLO classes that plans are made for, by how many of the queries each holds.
+
+A class counts while it holds ``ENTERS`` of the queries of about the last minute, and until it holds
+less than ``LEAVES``; with a floor it always counts. Before ``KNOWN`` queries have ended every class
+counts: a tight class that comes first must not find a plan for a slack one.
+"""
+
+from collections.abc import Mapping
+from math import exp
+
+from schemas.count_names import count_name
+from schemas.pipeline import Pipeline
+from schemas.records import Report
+
+ENTERS, LEAVES = 0.05, 0.025
+MEMORY_S = 60.0  # time constant
+KNOWN = 100
+COUNT = "class"  # of the counts in egress' reports: "class/gold/answered"
+
+
+class ClassMix:
+    """The classes that count; ``observe`` updates them in place."""
+
+    __slots__ = ("_always", "_counting", "_ended", "_last", "_seen_s", "_slos_s")
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._slos_s = pipeline.slo_classes
+        shares = pipeline.class_shares
+        self._always = {name for name in self._slos_s if name in shares and shares[name].floor > 0}
+        self._counting = set(self._slos_s)
+        self._ended: dict[str, float] = {}  # by class, exponentially weighted
+        self._seen_s = 0.0
+        self._last: dict[str, Report] = {}  # by egress
+
+    def counting(self) -> dict[str, float]:
+        """Return the SLOs of the classes that count, in seconds."""
+        return {name: slo_s for name, slo_s in self._slos_s.items() if name in self._counting}
+
+    def observe(self, report: Report) -> None:
+        """Update the mix with a report; only an egress's report changes it."""
+        if report.role != "egress" or not self._slos_s:
+            return
+        before = self._last.get(report.node)
+        at = (report.incarnation, report.sent_s)
+        if before is not None and at <= (before.incarnation, before.sent_s):
+            return
+        self._last[report.node] = report
+        if before is None:  # its counts may be of long ago
+            return
+        same = before.incarnation == report.incarnation
+        self._add(_new(report.counts, before.counts if same else {}), report.sent_s)
+        self._judge()
+
+    def _add(self, ended: Mapping[str, float], now: float) -> None:
+        kept = exp(-max(0.0, now - self._seen_s) / MEMORY_S)
+        self._seen_s = max(self._seen_s, now)
+        self._ended = {name: count * kept for name, count in self._ended.items()}
+        for name, count in ended.items():
+            self._ended[name] = self._ended.get(name, 0.0) + count
+
+    def _judge(self) -> None:
+        total = sum(self._ended.values())
+        if total < KNOWN:
+            return
+        for name in self._slos_s:
+            share = self._ended.get(name, 0.0) / total
+            if name in self._always or share >= ENTERS:
+                self._counting.add(name)
+            elif share < LEAVES:
+                self._counting.discard(name)
+
+
+def _new(counts: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
+    """Return the queries that ended since ``before``, by class."""
+    found: dict[str, float] = {}
+    for text, count in counts.items():
+        name = count_name(text)
+        if name.what == COUNT:
+            ended = found.get(name.labels[0], 0.0) + count - before.get(text, 0.0)
+            found[name.labels[0]] = ended
+    return found

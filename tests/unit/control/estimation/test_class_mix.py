@@ -1,0 +1,72 @@
+"""control/estimation/class_mix.py: which SLO classes plans are made for."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from control.estimation.class_mix import ClassMix
+from schemas.enumerations import NodeState
+from schemas.pipeline import ClassShare, Pipeline
+from schemas.records import Report
+from tests.builders import a_pipeline
+
+CLASSES = {"gold": 0.1, "bulk": 2.0}
+
+
+def a_mix(**floors: float) -> ClassMix:
+    pipeline: Pipeline = replace(
+        a_pipeline(), slo_classes=CLASSES,
+        class_shares={name: ClassShare(floor=floor) for name, floor in floors.items()},
+    )  # fmt: skip
+    return ClassMix(pipeline)
+
+
+def a_report(at_s: float, counts: Mapping[str, float], node: str = "egress-0") -> Report:
+    return Report(
+        node=node, role="egress", pipeline="p", incarnation=1.0, sent_s=at_s, epoch=0,
+        state=NodeState.READY,
+        counts={f"class/{name}/answered": count for name, count in counts.items()},
+    )  # fmt: skip
+
+
+def after(mix: ClassMix, *ended: Mapping[str, float]) -> list[str]:
+    """Return the classes that count after reports of one second each; counts are of each second."""
+    total: dict[str, float] = {}
+    mix.observe(a_report(0.0, total))
+    for at, new in enumerate(ended, 1):
+        total = {name: total.get(name, 0.0) + new.get(name, 0.0) for name in {**total, **new}}
+        mix.observe(a_report(float(at), total))
+    return list(mix.counting())
+
+
+def test_every_class_counts_before_much_is_known() -> None:
+    assert after(a_mix()) == ["gold", "bulk"]
+    assert after(a_mix(), {"": 99}) == ["gold", "bulk"]
+
+
+def test_a_class_counts_by_its_share_of_the_queries() -> None:
+    assert after(a_mix(), {"": 900, "gold": 100}) == ["gold"]
+    assert after(a_mix(), {"": 990, "gold": 10}) == []
+
+
+def test_a_class_with_a_floor_always_counts() -> None:
+    assert after(a_mix(gold=0.5), {"": 1000}) == ["gold"]
+
+
+def test_a_class_near_the_limit_neither_enters_nor_leaves() -> None:
+    near = {"": 96, "gold": 4}
+    mix = a_mix()
+    assert after(mix, {"": 900, "gold": 100}, *[near] * 300) == ["gold"]
+    late = a_mix()
+    assert after(late, {"": 1000}, *[near] * 300) == []
+
+
+def test_a_class_that_has_gone_is_forgotten() -> None:
+    assert after(a_mix(), {"": 50, "gold": 50}, *[{"": 100}] * 240) == []
+
+
+def test_reports_of_an_earlier_time_or_another_role_change_nothing() -> None:
+    mix = a_mix()
+    mix.observe(a_report(1.0, {"": 0}))
+    mix.observe(a_report(2.0, {"": 1000}))
+    mix.observe(a_report(1.5, {"": 1000, "gold": 1000}))
+    assert mix.counting() == {}
