@@ -83,7 +83,8 @@ class User:
         env = {**environment(os.environ, None), "HEADRACE_HOME": str(self.folder / "home")}
         return subprocess.run(
             [sys.executable, "-m", "headrace", *words],
-            input=stdin, capture_output=True, check=False, env=env, cwd=ROOT, timeout=WITHIN_S,
+            input=stdin, capture_output=True, check=False, env=env, cwd=self.folder,
+            timeout=WITHIN_S,
         )  # fmt: skip
 
     def sends(self, payload: bytes) -> Mapping[str, Any]:

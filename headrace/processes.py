@@ -7,6 +7,7 @@ process.
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -15,6 +16,10 @@ from pathlib import Path
 from typing import Self
 
 import psutil
+
+# -P: modules in the working directory do not shadow Headrace's packages or the standard library.
+PYTHON = (sys.executable, "-P")
+HEADRACE = (*PYTHON, "-m", "headrace")  # the command line, as a child process
 
 STOP_PATIENCE_S = 10.0  # from SIGTERM to SIGKILL
 SUPERVISOR = "HEADRACE_SUPERVISOR"  # environment: pid of the supervisor; a role ends with it

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.broker.connect import KAFKA_CONFIG
-from headrace.processes import Process, environment
+from headrace.processes import PYTHON, Process, environment
 from headrace.terminal import waiting
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ PATIENCE_S = 30.0
 def kept(home: Path) -> Iterator[Process]:
     """Run a watchdog for the broker of this home while the block lasts."""
     with subprocess.Popen(
-        [sys.executable, "-m", "headrace.broker.watchdog", str(home)],
+        [*PYTHON, "-m", "headrace.broker.watchdog", str(home)],
         stdin=subprocess.PIPE,
         start_new_session=True,  # so that Ctrl-C in the terminal does not reach it
         env=environment(os.environ, None),

@@ -8,7 +8,6 @@ the role's children can be killed with it. A role whose supervisor has died ends
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from headrace.config.topology import Role
 from headrace.errors import BAD_INPUT, Unsuccessful
 from headrace.processes import (
     ALIVE,
+    HEADRACE,
     RESTARTED,
     STOP_PATIENCE_S,
     Process,
@@ -168,7 +168,7 @@ class Supervisor:
     def _spawn(self, child: _Child) -> None:
         role = child.role
         command = [
-            *(sys.executable, "-m", "headrace", role.kind, str(self.file)),
+            *(*HEADRACE, role.kind, str(self.file)),
             *("--bootstrap", self.bootstrap, *role.arguments),
         ]
         self.alive(role.name).unlink(missing_ok=True)

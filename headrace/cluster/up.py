@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from headrace.cluster.run_state import neighbours
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.validation import check_plannable
 from headrace.errors import INTERRUPTED, Interrupted
-from headrace.processes import environment, run_directory
+from headrace.processes import HEADRACE, environment, run_directory
 from headrace.terminal import print_json, print_text, say
 from schemas.records import Plan, Settings
 from streams.kafka.kafka_config import KafkaConfig
@@ -160,7 +159,7 @@ def up_detached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> 
     directory = run_directory(file.pipeline.name)
     claim(directory)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "headrace", "up", str(file.path)]
+    command = [*HEADRACE, "up", str(file.path)]
     command += ["--bootstrap", bootstrap] if bootstrap else []
     command += ["--json"] if as_json else []
     out, log = directory / "up.out", directory / "up.log"

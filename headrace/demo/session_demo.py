@@ -11,7 +11,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import Unsuccessful
+from headrace.processes import HEADRACE
 
 SERVED_WITHIN_S = 300.0  # all sessions, on a busy machine
 LOOK_EVERY_S = 5.0
@@ -68,7 +68,7 @@ class SessionDemo:
         """Print a command as a user types it; return it as a process."""
         words = (*name.split(), os.path.relpath(self.file), *options)
         self.show(f"\n$ headrace {' '.join(map(shlex.quote, words))}")
-        return [sys.executable, "-m", "headrace", *name.split(), str(self.file), *options]
+        return [*HEADRACE, *name.split(), str(self.file), *options]
 
     def run(self, name: str, *options: str, least: bool = False) -> str:
         """Run a command and show what it prints; raise ``Unsuccessful`` if it fails.
@@ -92,7 +92,7 @@ class SessionDemo:
     def sessions(self) -> dict[str, dict[str, Any]]:
         """Return the sessions by name, as ``session list --json`` has them."""
         done = subprocess.run(
-            [sys.executable, "-m", "headrace", "session", "list", str(self.file), "--json"],
+            [*HEADRACE, "session", "list", str(self.file), "--json"],
             env=self.environment, text=True, check=True, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
@@ -195,7 +195,7 @@ def _pipeline(demo: SessionDemo) -> Iterator[None]:
         yield
     finally:
         demo.run("down", least=True)
-        broker = [sys.executable, "-m", "headrace", "broker", "stop"]
+        broker = [*HEADRACE, "broker", "stop"]
         subprocess.run(broker, env=demo.environment, check=False, stdout=subprocess.DEVNULL)
 
 

@@ -16,7 +16,7 @@ from headrace.client.ask import answer_json, answer_text
 from headrace.client.formats import read_answer
 from headrace.client.give_command import table
 from headrace.errors import Unfeasible, Unsuccessful
-from headrace.processes import environment
+from headrace.processes import HEADRACE, environment
 from headrace.results.tally import latency_ms
 from headrace.terminal import counting_line, print_rich, progress_line
 from schemas.codec.json_form import answer_to_json
@@ -233,3 +233,30 @@ def test_tables_have_no_padding_blanks_where_output_is_no_terminal(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
     assert lines == [line.rstrip() for line in lines]
+
+
+OPERATOR = "class Shout:\n    def load(self, device): ...\n    def predict(self, batch): ...\n"
+SHOUT = """\
+name: shout
+slo: 1s
+tasks:
+  shout:
+    variants:
+      plain: {operator: "operators:Shout"}
+cluster:
+  devices: {cpu: 1}
+"""
+
+
+@pytest.mark.parametrize("start", [("-m", "headrace"), HEADRACE[1:]], ids=["user", "role"])
+def test_modules_in_the_working_directory_hide_none_of_ours(
+    tmp_path: Path, start: tuple[str, ...]
+) -> None:
+    for name in ("control", "operators", "profiles", "schemas", "streams"):
+        (tmp_path / f"{name}.py").write_text(OPERATOR)
+    (tmp_path / "pipeline.yaml").write_text(SHOUT)
+    found = subprocess.run(
+        [sys.executable, *start, "validate", "pipeline.yaml"],
+        capture_output=True, env=environment({}, None), cwd=tmp_path,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr.decode()
