@@ -51,6 +51,11 @@ def past_saving(variant: str, short_s: float) -> Reason:
     return Reason(ReasonCode.PAST_SAVING, text)
 
 
+def after_crash(why: Reason, worker: str) -> Reason:
+    """The same reason for an item that ran when the worker's earlier process died."""
+    return Reason(why.code, f"{why.text}; an earlier process of {worker} died while it ran")
+
+
 def would_overrun(variant: str, over_s: float) -> Reason:
     """Dropped by a worker: queue and batch would have taken ``over_s`` more than the budget."""
     text = f"{variant} would be {over_s * 1e3:.0f} ms over the budget of its task"

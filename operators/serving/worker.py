@@ -16,7 +16,7 @@ from math import inf
 from control.per_query.local_slowdown import LocalSlowdown
 from control.per_query.shadowing import is_shadow
 from operators.dead_letter import dead_letter
-from operators.drop_reasons import dropped
+from operators.drop_reasons import after_crash, dropped
 from operators.plan_follower import PlanFollower
 from operators.reporter import Reporter
 from operators.serving.deadline_queue import MOST_CRASHES, Ticket, crashing, enqueue
@@ -264,7 +264,10 @@ class Worker:
         gone: list[Onward] = []
         for ticket in late:
             item = ticket.item
-            end = dropped(task, self._rules.why(variant, ticket.work, item, ends_s))
+            why = self._rules.why(variant, ticket.work, item, ends_s)
+            if self._strikes and ticket.key in self._strikes:
+                why = after_crash(why, self._name)
+            end = dropped(task, why)
             ended = Item(branch=item.branch, credit=item.credit, path=item.path, end=end)
             gone.append((ticket.work, "", ended))
         return self._end(late, gone, DROPPED, now, 0.0, now)

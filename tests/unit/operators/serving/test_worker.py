@@ -365,6 +365,16 @@ def test_an_item_that_ran_when_the_process_died_runs_alone_and_fails_after_two()
     assert batch.items == ("0-0@0.0/", "0-2@0.0/")
 
 
+def test_the_drop_of_an_item_whose_process_died_says_so() -> None:
+    late = a_work(0, deadline_s=0.15)
+    worker = serving(a_lease(batch=1), strikes={"0-0@0.0/": 1})
+    (work,) = sent(batch_of(worker, arrived(late), now=0.2), "outputs")
+    assert work.items[0].end.outcome == DROPPED
+    assert work.items[0].end.reason == (
+        "read/v would end 50 ms after the deadline; an earlier process of w died while it ran"
+    )
+
+
 def test_an_operator_that_raises_fails_its_batch_and_the_next_one_runs() -> None:
     worker = serving(a_lease(batch=1))
     batch_of(worker, arrived(a_work(0)), arrived(a_work(1), 1))
