@@ -3,10 +3,10 @@
     python -m benchmarks.planned_search FILE TRUTH [--slos 100] [--device-seconds 60] [--seed 0]
 
 Draw SLOs (accuracy, latency) of which some plan of the recording complies, search each without
-history, with plain tests and with control variates, and compare with the cheapest plan of all
-configurations whose recorded mean reaches the floor. Prints, per kind of test: the share of SLOs
-whose plan costs at most 10 % more than the cheapest (and 0.001 $/h), the share of accepted plans
-whose recorded mean misses the floor, and the medians of device seconds, steps and samples.
+history, and compare with the cheapest plan of all configurations whose recorded mean reaches the
+floor. Prints the share of SLOs whose plan costs at most 10 % more than the cheapest (and 0.001
+$/h), the share of accepted plans whose recorded mean misses the floor, and the medians of device
+seconds, steps and samples.
 """
 
 import argparse
@@ -31,7 +31,6 @@ NEAR, SPARE_USD_PER_H = 1.1, 1e-3
 class Row:
     """One search of one SLO. Costs are $ an hour; inf: no plan found."""
 
-    tests: str  # plain or controlled
     accuracy: float
     latency_ms: float
     cheapest: float
@@ -74,14 +73,13 @@ def slos(
     sys.exit("too few of the drawn SLOs have a plan; record more configurations or samples")
 
 
-def row(found: Found, truth: RecordedTruth, tests: str, slo: tuple[float, float, float]) -> Row:
+def row(found: Found, truth: RecordedTruth, slo: tuple[float, float, float]) -> Row:
     """Return the row of one search."""
     accuracy, latency_s, cost = slo
     best = found.search.best
     paid = float("inf") if best is None else best.usd_per_h
     first = found.first
     return Row(
-        tests=tests,
         accuracy=accuracy,
         latency_ms=1e3 * latency_s,
         cheapest=cost,
@@ -109,24 +107,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     truth = read_truth(options.truth, search_space(file).space)
     rows = []
     for slo in slos(file, truth, options.slos, options.seed):
-        for tests in ("plain", "controlled"):
-            source = RecordedProfiles(search_space(file).space, truth, tests == "controlled")
-            asked = Asked(
-                accuracy=slo[0], latency_s=slo[1], usd_per_h=float("inf"),
-                deadline_s=options.device_seconds, spend_usd=0.0,
-            )  # fmt: skip
-            rows.append(row(searched(file, source, asked), truth, tests, slo))
+        source = RecordedProfiles(search_space(file).space, truth)
+        asked = Asked(
+            accuracy=slo[0], latency_s=slo[1], usd_per_h=float("inf"),
+            deadline_s=options.device_seconds, spend_usd=0.0,
+        )  # fmt: skip
+        rows.append(row(searched(file, source, asked), truth, slo))
     if options.json:
         options.json.write_text(json.dumps([asdict(each) for each in rows]), encoding="utf-8")
-    for tests in ("plain", "controlled"):
-        print(line(tests, [each for each in rows if each.tests == tests]))
+    print(line(rows))
 
 
-def line(tests: str, rows: Sequence[Row]) -> str:
-    """Return the summary of one kind of test."""
+def line(rows: Sequence[Row]) -> str:
+    """Return the summary of the searches."""
     first = [each.first_device_s for each in rows if each.first_device_s is not None]
     return (
-        f"{tests:10}  cheapest within 10 %: {100 * np.mean([r.near for r in rows]):5.1f} %  "
+        f"cheapest within 10 %: {100 * np.mean([r.near for r in rows]):5.1f} %  "
         f"no plan: {100 * np.mean([not np.isfinite(r.found) for r in rows]):4.1f} %  "
         f"below the floor: {100 * np.mean([r.false for r in rows]):4.1f} %  "
         f"device seconds: {np.median([r.device_s for r in rows]):5.1f} "

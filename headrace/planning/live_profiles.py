@@ -62,12 +62,10 @@ class LiveProfiles:
         search: str,
         *,
         ahead: int = 1,
-        controlled: bool = False,
         tend: Callable[[], None] = lambda: None,
     ) -> None:
         self._pipeline, self._space, self._set = pipeline.name, sessions.space, sample_set
         self._search, self._ahead, self._tend = search, ahead, tend
-        self._controlled = controlled
         self._stages = [stage.name for stage in self._space.stages]
         results = physical(pipeline.name, PROFILE_RESULTS)
         self._requests = physical(pipeline.name, PROFILE_REQUESTS)
@@ -76,7 +74,6 @@ class LiveProfiles:
         self._known = ProfileStore(self._space)
         self._take(read_kept(kafka, results).values())
         self._known.forget_errors()
-        self._finished: list[Floats] = []
         self._producer = producer(kafka)
         self._step = 0
         self.memory: Floats = np.zeros((self._space.configuration_count, len(self._stages)))
@@ -118,7 +115,7 @@ class LiveProfiles:
         """
         began, c = time.monotonic(), proposal.configuration
         self._step += 1
-        run = ProfileRun(floor, rule, self._finished if self._controlled else ())
+        run = ProfileRun(floor, rule)
         taken: dict[int, ProfileResult] = {}
         asked: dict[int, float] = {}  # block to when it was asked for last
         spent_s = 0.0
@@ -141,7 +138,6 @@ class LiveProfiles:
             if now - began > until_s:
                 return None
             self._receive()
-        self._finished.append(run.scores)
         step = self._step_of(proposal, run.tested, taken, time.monotonic() - began, spent_s)
         return step, profiled(self._space, c, run.tested, list(taken.values()))
 

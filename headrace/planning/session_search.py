@@ -208,17 +208,13 @@ def _deadline_s(found: Found, options: Mapping[str, Any]) -> float:
 
 
 class RecordedProfiles:
-    """A ``ProfileSource`` that reads scores and seconds from a recording, with a prefix cache.
-
-    ``controlled``: tests use the configurations profiled before as control variates.
-    """
+    """A ``ProfileSource`` that reads scores and seconds from a recording, with a prefix cache."""
 
     past: Sequence[Past] = ()
 
-    def __init__(self, space: Space, truth: RecordedTruth, controlled: bool = False) -> None:
-        self._space, self._truth, self._controlled = space, truth, controlled
+    def __init__(self, space: Space, truth: RecordedTruth) -> None:
+        self._space, self._truth = space, truth
         self._samples: dict[tuple[int, int], int] = {}  # cached outputs, by stage and prefix
-        self._finished: list[Floats] = []  # the scores that were run
         self.sent, self.memory, self.parallelism = truth.sent, truth.memory, truth.parallelism
         self.population = min(len(each) for each in truth.scores)
 
@@ -227,11 +223,10 @@ class RecordedProfiles:
     ) -> tuple[Step, Profiled]:
         """Run the sequential test over the recorded scores of a configuration."""
         c, truth = proposal.configuration, self._truth
-        run = ProfileRun(floor, rule, self._finished if self._controlled else ())
+        run = ProfileRun(floor, rule)
         while wanted := run.wanted():
             for first, upto in wanted:
                 run.add(first, truth.scores[c][first:upto])
-        self._finished.append(truth.scores[c][: run.tested.samples])
         seconds, cached = self._cost(c, run.tested.samples)
         step = Step(
             proposal=proposal,

@@ -3,9 +3,6 @@
 Samples come in blocks of ``rule.look``, in any order and from several profilers. The test looks at
 the samples without a gap from the first one on, at the counts of its stopping rule: the verdict
 does not depend on which block came first.
-
-With *references*, the mean is estimated with a control variate (``sequential_test.controlled``):
-the finished configuration whose scores explain most of the variance at the first look.
 """
 
 from collections.abc import Sequence
@@ -19,7 +16,6 @@ from control.policies.compass.search.sequential_test import (
     StopRule,
     Tested,
     Verdict,
-    controlled,
     look,
     plain,
 )
@@ -29,14 +25,10 @@ UNTESTED = Tested(Verdict.OPEN, 0, 0.5, Estimate(0.0, 0.25, 1.0))
 
 
 class ProfileRun:
-    """The test of one configuration against ``floor``.
+    """The test of one configuration against ``floor``."""
 
-    ``references`` are the scores of finished configurations on the same samples, from the first.
-    """
-
-    def __init__(self, floor: float, rule: StopRule, references: Sequence[Floats] = ()) -> None:
-        self._floor, self._rule, self._references = floor, rule, references
-        self._reference: Floats | None = None
+    def __init__(self, floor: float, rule: StopRule) -> None:
+        self._floor, self._rule = floor, rule
         self._blocks: dict[int, Floats] = {}
         self.tested = UNTESTED
 
@@ -67,8 +59,7 @@ class ProfileRun:
             if self.tested.verdict is not Verdict.OPEN or samples > len(known):
                 break
             if samples > self.tested.samples:
-                estimate = self._estimate(known[:samples])
-                self.tested = look(estimate, samples, self._floor, self._rule)
+                self.tested = look(plain(known[:samples]), samples, self._floor, self._rule)
         return self.tested
 
     @property
@@ -93,22 +84,7 @@ class ProfileRun:
         looks = tuple(self._rule.looks(self._rule.most))
         return looks if looks[-1] == self._rule.most else (*looks, self._rule.most)
 
-    def _estimate(self, scores: Floats) -> Estimate:
-        if self._reference is None and self._references:
-            self._reference = _best(scores, self._references)
-            self._references = ()
-        return plain(scores) if self._reference is None else controlled(scores, self._reference)
-
 
 def blocks(rule: StopRule, upto: int) -> tuple[tuple[int, int], ...]:
     """Return the blocks (first, upto) that cover the samples below ``upto``."""
     return tuple((first, min(first + rule.look, rule.most)) for first in range(0, upto, rule.look))
-
-
-def _best(scores: Floats, references: Sequence[Floats]) -> Floats | None:
-    """Return the longer reference that leaves the least variance; None if none helps."""
-    longer = [each for each in references if len(each) > len(scores)]
-    best = min(longer, key=lambda each: controlled(scores, each).variance, default=None)
-    if best is None or controlled(scores, best).variance >= plain(scores).variance:
-        return None
-    return best

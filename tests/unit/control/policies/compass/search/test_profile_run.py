@@ -41,26 +41,3 @@ def test_a_short_block_is_the_end_of_the_samples() -> None:
     assert run.wanted() == ()
     with pytest.raises(PlanError, match="end after 1"):
         ProfileRun(0.5, RULE).add(0, [1.0])
-
-
-def test_the_reference_that_explains_most_controls_the_estimate() -> None:
-    rng = np.random.default_rng(3)
-    shared = rng.random(300)
-    scores = np.clip(shared[:95] + rng.normal(0, 0.01, 95), 0, 1)
-    references = [rng.random(300), shared]
-    plain, controlled = ProfileRun(0.52, RULE), ProfileRun(0.52, RULE, references)
-    for run in (plain, controlled):
-        while wanted := run.wanted():
-            for first, upto in wanted:
-                run.add(first, scores[first:upto])
-    assert controlled.tested.estimate.variance < plain.tested.estimate.variance / 2
-    assert controlled.tested.estimate.mean == pytest.approx(shared.mean(), abs=0.02)
-
-
-def test_a_reference_without_more_samples_changes_nothing() -> None:
-    scores = (np.random.default_rng(1).random(95) < 0.8).astype(float)
-    with_it, without = ProfileRun(0.8, RULE, [scores[:10]]), ProfileRun(0.8, RULE)
-    for run in (with_it, without):
-        for first, upto in blocks(RULE, 95):
-            run.add(first, scores[first:upto])
-    assert with_it.tested == without.tested
