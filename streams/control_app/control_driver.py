@@ -51,6 +51,7 @@ from streams.control_app.host import ControlHost
 from streams.control_app.other_writers import WRITTEN, Log, OtherWriters, Overtaken
 from streams.control_app.solver_pool import Planners
 from streams.control_app.topic_ends import STALLED_S, InputTopic, ReportDelivery
+from streams.control_app.waiting_reports import WaitingReports, heartbeat
 from streams.kafka.connectivity import Connectivity, QuietFilter
 from streams.kafka.kafka_client import reach
 from streams.kafka.kafka_config import KafkaConfig
@@ -154,6 +155,7 @@ class ControlDriver:
         self._write_as = write_as
         self._reports: Reports | None = None
         self._repeated = RepeatedReports()
+        self._waiting = WaitingReports()
         self._topics = {each: physical(pipeline.name, each) for each in STREAMED}
 
     # ------------------------------------------------------------------ from Faust
@@ -174,6 +176,7 @@ class ControlDriver:
         self._heard(batch[-1].at_s)
         if any(fetched.topic == self._topics[REPORTS] for fetched in batch):
             self._delivery.delivered()
+        self._waiting.arrived(batch, self._now())
         self._inbox.put_nowait(partial(self._deliver_reports, batch))
 
     def failed(self, error: BaseException) -> None:
@@ -206,6 +209,22 @@ class ControlDriver:
                 beats.append(beat)
         if beats:
             await self._tell(Heartbeats(tuple(beats)))
+        self._waiting.delivered(batch)
+
+    async def _hear_waiting(self) -> None:
+        """Count workers as alive whose reports wait behind other events.
+
+        Where the broker is slow to take plans and sessions, the controller would else judge workers
+        without reports that have arrived.
+        """
+        events = [
+            self._event(REPORTS, fetched)
+            for fetched in self._waiting.overdue(self._now())
+            if fetched.topic == self._topics[REPORTS]
+            and fetched.offset >= self._read_from.get(REPORTS, 0)
+        ]
+        if beats := tuple(heartbeat(e.record) for e in events if e and type(e.record) is Report):
+            await self._tell(Heartbeats(beats))
 
     async def _deliver_report(self, topic: str, fetched: Fetched) -> None:
         event = self._event(topic, fetched)
@@ -365,6 +384,7 @@ class ControlDriver:
     async def _tell(self, event: Event, *, watched: bool = True) -> None:
         if self._host is None:
             return
+        await self._hear_waiting()
         now = self._now()
         effects = self._host.handle(event, now)
         for observer in self._observers if watched else ():

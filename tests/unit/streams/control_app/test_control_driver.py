@@ -24,7 +24,7 @@ from schemas.enumerations import NodeState
 from schemas.records import Command, CommandResult, Plan, Report, Settings
 from streams.codecs.wire import Fetched
 from streams.control_app import control_driver
-from streams.control_app.control_driver import LED_WITHIN_S, READ, ControlDriver
+from streams.control_app.control_driver import LED_WITHIN_S, READ, ControlDriver, Write
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.observers.control_standing import ControlStanding
@@ -116,18 +116,25 @@ class Answering(Recorder):
         return [Send(COMMAND_RESULTS, ANSWER, key="k")] if asked and not known else []
 
 
+async def no_write(*_: object) -> int:
+    raise AssertionError("nothing is to be written")
+
+
+async def slow_write(*_: object) -> int:
+    await asyncio.sleep(0.4)
+    return 0
+
+
 def told(
     feed: Callable[[ControlDriver, float], None],
     inputs: Inputs | None = None,
     seconds: float = 1.0,
     observers: Sequence[Observer] = (),
     make: Callable[[], Recorder] = Recorder,
+    write: Write = no_write,
 ) -> list[Event]:
     """The events of a controller whose driver is fed while it begins; raise what ends it."""
     loop, controller, inputs = VirtualLoop(), make(), inputs or Inputs()
-
-    async def write(*_: object) -> None:
-        raise AssertionError("nothing is to be written")
 
     async def play() -> None:
         driver = ControlDriver(
@@ -175,21 +182,23 @@ def test_deleted_plans_that_the_group_reads_from_the_beginning_are_not_heard() -
     assert any(isinstance(event, Woke) for event in events)
 
 
-def test_repeated_reports_of_many_workers_arrive_as_one_event() -> None:
-    def reports(sent_s: float) -> list[Fetched]:
-        made = [
-            Report(
-                node=f"w{number}", role="worker", pipeline=PIPELINE.name, epoch=0, incarnation=1.0,
-                sent_s=sent_s, state=NodeState.IDLE,
-            )
-            for number in range(500)
-        ]  # fmt: skip
-        topic = physical(PIPELINE.name, REPORTS)
-        return [Fetched(topic, 0, 0, sent_s, None, encode(each), None) for each in made]
+def reports(count: int, sent_s: float) -> list[Fetched]:
+    """Return a batch of reports, one of each worker."""
+    made = [
+        Report(
+            node=f"w{number}", role="worker", pipeline=PIPELINE.name, epoch=0, incarnation=1.0,
+            sent_s=sent_s, state=NodeState.IDLE,
+        )
+        for number in range(count)
+    ]  # fmt: skip
+    topic = physical(PIPELINE.name, REPORTS)
+    return [Fetched(topic, 0, 0, sent_s, None, encode(each), None) for each in made]
 
+
+def test_repeated_reports_of_many_workers_arrive_as_one_event() -> None:
     def feed(driver: ControlDriver, now: float) -> None:
-        driver.reported(reports(100.0))
-        driver.reported(reports(100.2))
+        driver.reported(reports(500, 100.0))
+        driver.reported(reports(500, 100.2))
 
     events = told(feed)
     arrived = [e.record.node for e in events if isinstance(e, Arrived)]  # type: ignore[union-attr]
@@ -197,6 +206,34 @@ def test_repeated_reports_of_many_workers_arrive_as_one_event() -> None:
     names = [f"w{number}" for number in range(500)]
     assert arrived == names
     assert [(beat.worker, beat.sent_s) for beat in beats] == [(name, 100.2) for name in names]
+
+
+class Publishing(Recorder):
+    """A controller that publishes something for each report, which the broker is slow to take."""
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        super().handle(event, now)
+        report = isinstance(event, Arrived) and type(event.record) is Report
+        return [Send(COMMAND_RESULTS, ANSWER, key="k")] if report else []
+
+
+def test_workers_whose_reports_wait_for_the_broker_are_heard_before_anything_else() -> None:
+    """Or they would count as lost by events that come before their reports."""
+
+    def feed(driver: ControlDriver, now: float) -> None:
+        driver.reported(reports(2, now))
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.3, lambda: driver.reported(reports(2, now + 0.3)))
+
+    told_of = told(feed, seconds=0.7, make=Publishing, write=slow_write)
+    found = [
+        [(beat.worker, beat.sent_s) for beat in event.beats]
+        if isinstance(event, Heartbeats)
+        else event.record.node  # type: ignore[union-attr]
+        for event in told_of
+        if not isinstance(event, Woke)
+    ]
+    assert found == ["w0", [("w0", 0.0), ("w1", 0.0), ("w0", 0.3), ("w1", 0.3)], "w1"]
 
 
 def test_a_command_that_a_successor_has_answered_is_not_answered_again() -> None:
