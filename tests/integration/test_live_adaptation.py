@@ -147,8 +147,8 @@ def stream(broker: str, tmp_path: Path) -> Iterator[Stream]:
     path = tmp_path / "adapting.yaml"
     path.write_text(YAML.format(number=uuid.uuid4().hex[:8]))
     up = [sys.executable, "-m", "headrace", "up", str(path), "--bootstrap", broker, "--detach"]
-    subprocess.run(up, check=True, timeout=120)
     try:
+        subprocess.run(up, check=True, timeout=120)
         with closing(Stream(read_pipeline_file(path), broker)) as stream:
             yield stream
     finally:
