@@ -153,8 +153,8 @@ def sessions(broker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     path = tmp_path / "planned.yaml"
     path.write_text(YAML.format(number=uuid.uuid4().hex[:8]))
     up = [sys.executable, "-m", "headrace", "up", str(path), "--bootstrap", broker, "--detach"]
-    subprocess.run(up, check=True, timeout=120)
     try:
+        subprocess.run(up, check=True, timeout=120)
         yield Sessions(read_pipeline_file(path), broker, capsys)
     finally:
         down = [sys.executable, "-m", "headrace", "down", str(path)]
@@ -267,3 +267,25 @@ def test_a_session_is_planned_through_a_kill(sessions: Sessions, role: str) -> N
 
 def shown_scale(shown: Any) -> str:
     return str(shown["plan"]["settings"]["scan"].partition("scale=")[2])
+
+
+def test_sessions_serve_through_kills_of_control_and_profiler(sessions: Sessions) -> None:
+    path = str(sessions.file.path)
+    assert sessions.headrace("open", path, "one", "--wait", "120s")[0] == 0
+    sessions.answered("one")
+    _, shown = sessions.headrace("show", path, "one")
+    profiled = blocks(sessions)
+    for role in ("control", "profiler-0"):
+        kill(sessions, role)
+        found = sessions.ask(4.0, "one")  # each has one outcome
+        answers = [each for each in found if each.outcome == "answered"]
+        assert {str(x.result) for x in answers} == {f"['a@{float(shown_scale(shown)):g}x3']"}
+
+    # A second session of the same objectives is planned by what the killed ones had profiled.
+    assert sessions.headrace("open", path, "two", "--wait", "120s")[0] == 0
+    sessions.answered("one", "two")
+    _, again = sessions.headrace("show", path, "one")
+    assert again["plan"] == shown["plan"]
+    assert again["search"] == shown["search"]
+    assert again["replanned"] is None
+    assert blocks(sessions) == profiled
