@@ -250,7 +250,6 @@ class Rig:
             end_session(process.pid)
             process.wait()
         self._producer.purge()
-        self._producer.close()
         self._consumer.close()
         self._library.close()
 

@@ -199,9 +199,8 @@ class Asker(AbstractContextManager["Asker"]):
         self.close()
 
     def close(self) -> None:
-        """Flush and close the producer."""
+        """Flush the producer, whose connections end with it."""
         self.flush()
-        self._producer.close()
 
 
 class Commander:
@@ -252,7 +251,6 @@ class Commander:
     def close(self) -> None:
         """Close the Kafka clients."""
         self._producer.flush(WAIT_S)
-        self._producer.close()
         self._results.close()
 
 

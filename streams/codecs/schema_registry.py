@@ -61,14 +61,14 @@ def _schema(client: Any, url: str, number: int) -> str:
 @contextmanager
 def _answering(url: str, refused: str) -> Iterator[None]:
     """Turn the errors of the registry and of the way to it into ``BrokerError``."""
-    import httpx2  # whose errors are no OSErrors
+    import httpx  # whose errors are no OSErrors
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 
     try:
         yield
     except SchemaRegistryError as error:
         raise BrokerError(f"the schema registry at {url} {refused}: {error}") from error
-    except (OSError, httpx2.TransportError) as error:
+    except (OSError, httpx.TransportError) as error:
         raise BrokerError(
             f"the schema registry at {url} does not answer ({error}); start it or correct "
             "schema_registry"
