@@ -85,7 +85,7 @@ class SessionBook:
         self._pipeline = pipeline.name
         self._tasks = pipeline.task_names
         self._own = frozenset(name for name, tier in space.tiers.items() if tier.own)
-        self._drain_s = pipeline.longest_deadline_s + pipeline.grace_s
+        self._grace_s = pipeline.grace_s
         self._entries: dict[str, _Entry] = {}
         self._gone: list[str] = []  # sessions whose records are to be deleted
         self.contending: tuple[Session, ...] = ()  # as of the last review
@@ -141,13 +141,13 @@ class SessionBook:
             if entry is None:
                 continue
             if entry.state is SessionState.CLOSING:  # its last plan drains, whatever it was
-                entry.going.append((replace(each, admits=False), now + self._drain_s))
+                entry.going.append((replace(each, admits=False), self._drained_s(each, now)))
             elif each.admits:
                 entry.serving = each
             elif each.number == entry.session.number:
                 entry.coming = each
             else:
-                entry.going.append((each, now + self._drain_s))
+                entry.going.append((each, self._drained_s(each, now)))
 
     # ------------------------------------------------------------------ what is asked
 
@@ -234,10 +234,8 @@ class SessionBook:
             if entry.state is SessionState.CLOSING and not entry.going:
                 del self._entries[name]
                 self._gone.append(name)
-        for entry in self._entries.values():
-            for plan in (entry.serving, entry.coming):
-                if plan is not None:
-                    devices.take(plan)
+        for plan in self.plans:  # those that drain, too: their queries still run
+            devices.take(plan)
         self._place_waiting(devices, now)
 
     def _place_waiting(self, devices: Devices, now: float) -> None:
@@ -301,9 +299,14 @@ class SessionBook:
 
     def _drain(self, entry: _Entry, now: float) -> None:
         if entry.serving is not None:
-            until_s = now + self._drain_s
+            until_s = self._drained_s(entry.serving, now)
             entry.going.append((replace(entry.serving, admits=False), until_s))
             entry.serving = None
+
+    def _drained_s(self, plan: SessionPlan, now: float) -> float:
+        """Return when the queries of a plan have ended, but for those with a later deadline of
+        their own: workers load a setting that work in flight asks for."""
+        return now + plan.slo_s + self._grace_s
 
     def _place(
         self, entry: _Entry, choices: Sequence[SessionChoice], devices: Devices, now: float

@@ -99,6 +99,24 @@ def test_a_query_without_a_session_or_of_an_unknown_one_is_refused(world: World)
     assert "names no session" in world.answers("bare")[0].reason
 
 
+def test_sessions_that_come_and_go_while_devices_are_full_have_the_plans_that_they_tell() -> None:
+    """A plan in which a device holds more than fits is refused: those that drain count, too."""
+    world = World({"handheld": 4, "depot": 0, "cloud": 1})
+    for number in range(8):
+        name, opens_s = f"s{number}", 1.0 + 2.0 * number
+        world.command(opens_s, "open-session", session=name, plan=a_hand_made_plan(share=0.5))
+        world.command(opens_s + 5.0, "close-session", session=name)
+    served: set[str] = set()
+    before: set[str] = set()
+    for tenth in range(10, 260):
+        world.system.run(tenth / 10)
+        newest = {each.id: each.state for each in world.records(SESSIONS)}
+        told = {name for name, state in newest.items() if state is SessionState.SERVING}
+        assert told & before <= {each.session for each in world.plan().sessions if each.admits}
+        before, served = told, served | told
+    assert len(served) >= 6
+
+
 def test_a_closed_session_finishes_its_queries_and_leaves_nothing(world: World) -> None:
     two_sessions(world)
     world.ask("a", 3.0, 6.0)
@@ -142,8 +160,13 @@ def test_a_session_waits_for_a_device_and_gets_it_when_another_closes() -> None:
     world.system.run(5.0)
     assert world.session("b").state is SessionState.WAITING
     assert "no devices are free" in world.session("b").reason
-    world.system.run(9.0)
+    world.system.run(6.2)
+    assert world.session("b").state is SessionState.WAITING  # the queries of "a" still run
+    world.ask("b", 12.0, 13.0)
+    world.system.run(15.0)
     assert world.session("b").state is SessionState.SERVING
+    assert [each.session for each in world.plan().sessions] == ["b"]
+    assert {each.outcome for each in world.answers("b")} == {"answered"}
 
 
 @pytest.mark.parametrize("killed_s", [4.01, 4.2, 4.8])
