@@ -37,6 +37,7 @@ from headrace.roles.worker_models import (
     emulated_executor,
     limited,
     model_maker,
+    shared_cpu,
     stretch_of,
     worker_devices,
 )
@@ -346,6 +347,7 @@ def _attach(
     seed: int,
     journals: Mapping[str, CrashJournal],
 ) -> None:
+    cpu = shared_cpu(file, file.cluster.host_device(next(iter(devices.values()))), len(devices))
     for number, (each, device) in enumerate(devices.items()):
         host = file.cluster.host_device(device)
         if host == EMULATED:
@@ -353,7 +355,7 @@ def _attach(
             executor = emulated_executor(live, each, file.pipeline, profile, rng, device)
             live.attach(each, executor)
         else:
-            make = model_maker(file, stretch_of(file, device))
+            make = model_maker(file, stretch_of(file, device), cpu, number)
             running = ModelExecutor(
                 make, host, live.post(each), process_clock, journals[each], forget_code
             )

@@ -10,6 +10,7 @@ from control.problem.seats import task_of
 from headrace.config.pipeline_file import PipelineFile
 from headrace.roles.process_setup import dilation, process_clock
 from headrace.roles.profile_lookups import variant_of
+from headrace.roles.shared_cpu import PartOperator, SharedCpu
 from headrace.roles.subprocess_operator import Isolated
 from operators.models.emulated import Emulated
 from operators.models.loading import load_operator
@@ -82,11 +83,27 @@ def emulated_executor(
     return EmulatedExecutor(make, load_s, live.post_at(node), dilation().clock(process_clock))
 
 
-def model_maker(file: PipelineFile, stretch: float = 1.0) -> Callable[[str], Operator]:
+def shared_cpu(file: PipelineFile, host: str, parts: int) -> SharedCpu | None:
+    """Return the CPU time that the workers of a process share; None where the process has a core to
+    itself, or its device is no CPU."""
+    rate = file.cluster.share * parts
+    return SharedCpu(parts, rate) if host == "cpu" and (parts > 1 or rate < 1.0) else None
+
+
+def model_maker(
+    file: PipelineFile, stretch: float = 1.0, cpu: SharedCpu | None = None, part: int = 0
+) -> Callable[[str], Operator]:
     """Return a factory of operators by "task/variant" or setting; those with limits run in own
-    processes. Batches take ``stretch`` times as long as they compute."""
+    processes. Batches take ``stretch`` times as long as they compute, and keep to ``part`` of the
+    ``cpu``."""
 
     def make(key: str) -> Operator:
+        made = whole(key)
+        if cpu is None:
+            return made
+        return PartOperator(made, cpu, part, apart=limited(setting_of(file, key)))
+
+    def whole(key: str) -> Operator:
         variant = setting_of(file, key)
         if limited(variant):
             return Isolated(variant, file.path)

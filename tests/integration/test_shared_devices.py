@@ -39,3 +39,22 @@ def test_a_tree_of_four_tasks_is_served_by_one_worker_process(broker: str, tmp_p
         assert workers == {f"cpu-0-{part}" for part in range(4)}
     finally:
         rig.close()
+
+
+def test_a_worker_keeps_to_its_share_of_a_core(broker: str, tmp_path: Path) -> None:
+    """Work that takes a second of CPU time takes four of the clock, or more, at a quarter."""
+    task = {"slots": 1, "variants": {"v": {"operator": f"{OPERATORS}:Burning", "batch": 1}}}
+    pipeline = {
+        "slo": "60s", "egress_partitions": 1, "tasks": {"one": task},
+        "cluster": {"devices": {"cpu": 1}, "share": 0.25},
+    }  # fmt: skip
+    rig = Rig(broker, tmp_path, pipeline)
+    try:
+        rig.up()
+        names = [rig.ask(b"%d" % number) for number in range(50)]
+        results = [rig.answer_to(name).result[0] for name in names]
+        used_s, at_s = zip(*sorted(results), strict=True)
+        assert used_s[-1] - used_s[0] > 0.9
+        assert (used_s[-1] - used_s[0]) / (at_s[-1] - at_s[0]) < 0.26
+    finally:
+        rig.close()

@@ -1,0 +1,87 @@
+"""headrace/roles/shared_cpu.py: operators keep to the CPU time of their device's share.
+
+Time here is the CPU time of the test's thread and the waits, which do not sleep.
+"""
+
+import time
+from threading import Condition, Thread
+from typing import Any
+
+import pytest
+
+from headrace.roles.shared_cpu import PartOperator, SharedCpu
+
+
+class Clock:
+    """The CPU time of this thread, and what it has waited."""
+
+    def __init__(self) -> None:
+        self.waited_s = 0.0
+
+    def __call__(self) -> float:
+        return time.thread_time() + self.waited_s
+
+    def wait(self, _: Condition, seconds: float) -> None:
+        self.waited_s += seconds
+
+
+class Burner:
+    """An operator that computes for 2 ms of CPU time an item."""
+
+    def load(self, device: str) -> None:
+        self.device = device
+
+    def predict(self, batch: list[Any]) -> list[Any]:
+        until = time.thread_time() + 0.002 * len(batch)
+        while time.thread_time() < until:
+            pass
+        return batch
+
+
+@pytest.mark.parametrize("rate", [0.25, 0.5])
+def test_an_operator_uses_its_share_of_the_cpu_time(rate: float) -> None:
+    clock = Clock()
+    operator = PartOperator(Burner(), SharedCpu(1, rate, clock, clock.wait), 0, apart=False)
+    operator.load("cpu")
+    began, cpu_s = clock(), time.thread_time()
+    for number in range(20):
+        assert operator.predict([number]) == [number]
+    used = time.thread_time() - cpu_s
+    assert used / (clock() - began) == pytest.approx(rate, rel=0.1)
+
+
+def test_a_whole_core_of_ones_own_waits_for_nothing() -> None:
+    clock = Clock()
+    operator = PartOperator(Burner(), SharedCpu(1, 1.0, clock, clock.wait), 0, apart=False)
+    for _ in range(20):
+        operator.predict([1])
+    assert clock.waited_s < 0.002
+
+
+def test_a_batch_that_fails_is_charged_and_ends() -> None:
+    clock = Clock()
+    cpu = SharedCpu(1, 0.5, clock, clock.wait)
+
+    def fails() -> list[Any]:
+        Burner().predict([1] * 5)
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        cpu.run(0, fails, time.thread_time)
+    cpu.run(0, lambda: [], time.thread_time)
+    assert clock.waited_s == pytest.approx(0.01, rel=0.3)
+
+
+def test_threads_of_two_parts_run_beside_each_other() -> None:
+    """With real waits: every batch of both ends."""
+    cpu, done = SharedCpu(2, 1.0), []
+    operators = [PartOperator(Burner(), cpu, part, apart=False) for part in range(2)]
+    threads = [
+        Thread(target=lambda each=each: done.extend(each.predict([n])[0] for n in range(5)))  # type: ignore[misc]
+        for each in operators
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60.0)
+    assert sorted(done) == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
