@@ -1,11 +1,14 @@
 """Measure the goodput of a tree of four tasks beyond the capacity of the machine.
 
-    nice -n 5 python -m benchmarks.overload_tree [--rates 50 100 200 400] [--seconds 12] [--json]
+    nice -n 5 python -m benchmarks.overload_tree [--policies loki static ...] [--too-fast 1.3]
+        [--rates 50 100 200 400] [--seconds 12] [--json]
 
 A text pipeline (split, then sentiment, topic and language; operators that compute for a given time)
-is profiled and runs under ``loki`` on two workers of two tasks each, with a local broker in its own
-folder. It is loaded at rising rates. Goodput is what is answered completely and in time, queries a
-second; the exit code is 1 if at the highest rate it is below 90 % of the best.
+is profiled and runs under each policy on two workers of two tasks each, with a local broker in its
+own folder. It is loaded at rising rates. With ``--too-fast 1.3`` the profile says that batches take
+1/1.3 of what was measured. Goodput is what is answered completely and in time, queries a second;
+the exit code is 1 if under a policy it is below 90 % of the policy's best at a rate beyond that of
+the best.
 """
 
 import argparse
@@ -80,7 +83,6 @@ tasks:
       small: {operator: *compute, arguments: {ms: 0.2, wrong_every: 8}, batch: 16}
   language:
     variants: {ngrams: {operator: *compute, arguments: {ms: 0.1}, batch: 16}}
-policy: loki
 cluster: {devices: {cpu: 2}, tasks_per_device: 2}
 """
 
@@ -89,6 +91,7 @@ cluster: {devices: {cpu: 2}, tasks_per_device: 2}
 class Step:
     """The outcomes at one rate. Rates are queries a second."""
 
+    policy: str
     rate_qps: float
     goodput_qps: float
     late: int
@@ -99,7 +102,7 @@ class Step:
     p99_ms: float
 
 
-def steps(user: User, rates: Sequence[float], seconds: float) -> Iterator[Step]:
+def steps(user: User, policy: str, rates: Sequence[float], seconds: float) -> Iterator[Step]:
     """Load the pipeline at each rate and yield what became of it."""
     for rate in rates:
         line = ("load", user.file, "--rate", str(rate), "--seconds", str(seconds), "--json")
@@ -109,50 +112,78 @@ def steps(user: User, rates: Sequence[float], seconds: float) -> Iterator[Step]:
         row = json.loads(done.stdout)
         counts = {name: row[name] for name in ("late", "dropped", "failed", "refused", "lost")}
         yield Step(
-            rate_qps=rate, goodput_qps=round(row["answered"] / seconds, 1), p99_ms=row["p99_ms"],
-            **counts,
+            policy=policy, rate_qps=rate, goodput_qps=round(row["answered"] / seconds, 1),
+            p99_ms=row["p99_ms"], **counts,
         )  # fmt: skip
 
 
-def measured(folder: Path, rates: Sequence[float], seconds: float) -> Iterator[Step]:
-    """Write the pipeline, profile it, bring it up and load it."""
+def measured(folder: Path, asked: argparse.Namespace) -> Iterator[Step]:
+    """Write the pipeline and profile it; bring it up under each policy and load it."""
     user = User(folder)
     (folder / "tickets_operators.py").write_text(OPERATORS)
     (folder / "pipeline.yaml").write_text(FILE)
     profiled = user.types("profile", user.file, "--device", "cpu")
     if profiled.returncode:
         raise RuntimeError(profiled.stderr.decode())
-    (folder / "pipeline.yaml").write_text(f"{FILE}profiles: [profile-cpu.json]\n")
+    profile = folder / "profile-cpu.json"
+    profile.write_text(faster(profile.read_text(), asked.too_fast))
     try:
-        user.up()
-        yield from steps(user, rates, seconds)
+        for policy in asked.policies:
+            file = f"{FILE}profiles: [profile-cpu.json]\npolicy: {policy}\n"
+            (folder / "pipeline.yaml").write_text(file)
+            try:
+                user.up()
+                yield from steps(user, policy, asked.rates, asked.seconds)
+            finally:
+                user.down()
     finally:
-        user.down()
         user.types("broker", "stop")
+
+
+def faster(profile: str, factor: float) -> str:
+    """Return a profile's text with all latencies divided by a factor."""
+    read = json.loads(profile)
+    for entry in read["entries"]:
+        for row in entry["latency"]:
+            row.update({k: v / factor for k, v in row.items() if k.endswith("_s")})
+    return json.dumps(read)
+
+
+def shares(found: Sequence[Step]) -> dict[str, float]:
+    """Return by policy the least goodput beyond the rate of the best, as a share of the best."""
+    least: dict[str, float] = {}
+    for policy in dict.fromkeys(step.policy for step in found):
+        own = [step.goodput_qps for step in found if step.policy == policy]
+        best = max(own)
+        least[policy] = round(min(own[own.index(best) :]) / best, 3) if best else 0.0
+    return least
 
 
 def main() -> int:
     """Run the benchmark; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--policies", nargs="+", default=["loki"])
+    parser.add_argument("--too-fast", type=float, default=1.0, help="profiled speed over the true")
     parser.add_argument("--rates", nargs="+", type=float, default=[50.0, 100.0, 200.0, 400.0])
     parser.add_argument("--seconds", type=float, default=12.0, help="at each rate")
     parser.add_argument("--json", action="store_true", help="print JSON alone")
     asked = parser.parse_args()
     found: list[Step] = []
     with tempfile.TemporaryDirectory(prefix="headrace-overload-") as folder:
-        for step in measured(Path(folder), asked.rates, asked.seconds):
+        for step in measured(Path(folder), asked):
             found.append(step)
             if not asked.json:
-                print(f"{step.rate_qps:6.0f}/s: {step.goodput_qps:6.1f}/s in time; {asdict(step)}")
-    best = max(step.goodput_qps for step in found)
-    share = found[-1].goodput_qps / best if best else 0.0
+                goodput = f"{step.rate_qps:6.0f}/s: {step.goodput_qps:6.1f}/s in time"
+                print(f"{step.policy:10} {goodput}; {asdict(step)}", flush=True)
+    least = shares(found)
     if asked.json:
         steps_ = [asdict(step) for step in found]
-        print(json.dumps({"machine": machine(), "steps": steps_, "share_of_best": round(share, 3)}))
+        print(json.dumps({"machine": machine(), "steps": steps_, "share_of_best": least}))
     else:
-        print(f"{100 * share:.0f} % of the best goodput ({best:.1f}/s), wanted "
-              f"{100 * LEAST_SHARE:.0f} %; load average {os.getloadavg()[0]:.1f}")  # fmt: skip
-    return 0 if share >= LEAST_SHARE else 1
+        told = ", ".join(f"{policy} {100 * share:.0f} %" for policy, share in least.items())
+        print(f"of the best goodput: {told}; wanted {100 * LEAST_SHARE:.0f} %; load average "
+              f"{os.getloadavg()[0]:.1f}")  # fmt: skip
+    return 0 if min(least.values()) >= LEAST_SHARE else 1
 
 
 if __name__ == "__main__":

@@ -118,6 +118,7 @@ class SimulatedNodes:
         """Raise ``PipelineError`` if a variant has no profile."""
         self.run = run
         self.pipeline = replace(run.file.pipeline, policy=run.policy)
+        self._file = replace(run.file, pipeline=self.pipeline)  # dispatches if the policy does
         self.profile = planning_profile(run.file)
         self._planned_by = per_query(run.file, self.profile, run.sizes)
         check_profiled(run.file, self.profile)
@@ -164,7 +165,7 @@ class SimulatedNodes:
             mine = Share(int(index), cluster.ingress).mine(slots[physical(pipeline.name, QUERIES)])
             return Ingress(
                 name, pipeline, mine, incarnation=now, share=1.0 / cluster.ingress,
-                dispatcher=dispatcher(self.run.file, int(index), self.profile), number=int(index),
+                dispatcher=dispatcher(self._file, int(index), self.profile), number=int(index),
                 accuracies=self.accuracies,
             )  # fmt: skip
         if role == "dispatcher":
