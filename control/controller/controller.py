@@ -257,7 +257,7 @@ class Controller:
         plan = self._table_jobs.expecting(step.plan, state.estimates.arriving_qps(now))
         plan = replace(plan, release=state.releases.agree(now))
         if state.plan is not None and same(plan, state.plan) and not state.contested:
-            return self._table_jobs.follow(state.plan, state.members.devices, now)
+            return self._tables_for(state.plan, now)
         return self._publish(plan, now)
 
     def _failed(self, event: Failed, now: float) -> list[Effect]:
@@ -427,6 +427,10 @@ class Controller:
         plan = state.target.step(state.context(settings, now), now)
         return self._publish(plan, now) if plan else []
 
+    def _tables_for(self, plan: Plan, now: float) -> list[Effect]:
+        devices, measured = self._state.members.devices, self._state.estimates.measured
+        return self._table_jobs.follow(plan, devices, measured, now)
+
     def _publish(self, plan: Plan, now: float) -> list[Effect]:
         """Put a plan in force, unless it violates a constraint: then the old one stays."""
         state = self._state
@@ -441,4 +445,4 @@ class Controller:
             return self._gate.reject(violations)
         self._gate.passed()
         effects = state.enforce(plan)
-        return [*effects, *self._table_jobs.follow(plan, state.members.devices, now)]
+        return [*effects, *self._tables_for(plan, now)]

@@ -32,13 +32,14 @@ class Estimates:
     __slots__ = (
         "_at_tasks", "_by_measured", "_capacity", "_classes", "_demand", "_factors", "_measured",
         "_pipeline", "_planned_by", "_profile", "_readings", "_slow_workers", "_slowdown",
-        "_stretches", "profile",
+        "_stretches", "measured", "profile",
     )  # fmt: skip
 
     def __init__(self, pipeline: Pipeline, profile: ProfileTable | None) -> None:
         self._pipeline = pipeline
         self._profile = profile
-        self.profile = profile  # with slowdowns, as of ``keep_pace``
+        self.measured = profile  # with measured accuracies, as of ``keep_pace``
+        self.profile = profile  # with slowdowns too
         self._readings = ReportDeltas()
         self._slowdown = Slowdown()
         self._slow_workers = SlowWorkers()
@@ -89,8 +90,8 @@ class Estimates:
             return self.profile
         self._stretches = seen if slower else self._stretches
         self._planned_by = self._measured
-        measured = corrected(self._profile, self._pipeline, self._measured)
-        self.profile = measured.stretched(self._stretches)
+        self.measured = corrected(self._profile, self._pipeline, self._measured)
+        self.profile = self.measured.stretched(self._stretches)
         return self.profile
 
     def capacity_share(self, policy: Policy) -> float:

@@ -55,6 +55,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             task_selection=True,
             branches_as_seen=True,
             hardware_mode=True,
+            mixes_variants=True,
         ),
         PolicySpec(
             name="loki-paper",
@@ -67,6 +68,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             options=(*MILP, ACCURACY_LEAST, *TABLES),
             task_selection=True,
             hardware_mode=True,
+            mixes_variants=True,
             deviations=(
                 "A task's latency budget has its part of the time for queues and hops; the paper's "
                 "is the batch alone (`budget: bare`).",
@@ -87,6 +89,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             options=TABLES,
             preset={"longest_run": 32},
             needs_profile=False,
+            mixes_variants=True,
         ),
         PolicySpec(
             name="ramsis-paper",
@@ -97,6 +100,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             common={"rate": "p95"},
             options=TABLES,
             needs_profile=False,
+            mixes_variants=True,
             deviations=(
                 "A worker's load is its own arrivals of the last half second times the workers; "
                 "the paper's load monitor counts all arrivals.",
@@ -141,6 +145,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             common=_AS_LOKI_EVALUATES,
             options=(*MILP, *TABLES),
             task_selection=True,
+            mixes_variants=True,
         ),
         # Kairos, which dispatches queries one by one to unlike devices, and its baselines.
         PolicySpec(

@@ -69,6 +69,7 @@ class PolicySpec:
     follows_demand: bool = True  # a jump of demand triggers a replan
     task_selection: bool = False  # workers of a task with `selection` follow tables
     branches_as_seen: bool = False  # untied branches are planned by their observed shares
+    mixes_variants: bool = False  # of a task, so that measured accuracies compare them
     sessions: bool = False  # every session has a query plan of its own
     hardware_mode: bool = False  # uses the fewest devices while the best variants suffice
     deviations: tuple[str, ...] = ()

@@ -71,7 +71,7 @@ def examined(file: PipelineFile) -> Examined:
         file=file,
         profiled=tuple(dict.fromkeys(e.key for e in table.entries)),
         infeasible=_infeasible(file, table.at_share(file.cluster.share)),
-        warnings=tuple(too_short(file.pipeline)),
+        warnings=(*too_short(file.pipeline), *unmoved(file.pipeline)),
     )
 
 
@@ -120,6 +120,21 @@ def too_short(pipeline: Pipeline) -> list[str]:
         "dropped; raise it"
         for name, slo_s in named.items()
         if slo_s <= hops_s
+    ]
+
+
+def unmoved(pipeline: Pipeline) -> list[str]:
+    """Return a sentence where `plan_by: measured` does not change the plans of some policies."""
+    if pipeline.labels is None or pipeline.labels.plan_by != "measured":
+        return []
+    specs = [(each.name, spec_of(each.kind)) for each in _tried(pipeline, profiled=True)]
+    names = [name for name, spec in specs if not (spec.mixes_variants or spec.sessions)]
+    if not names:
+        return []
+    return [
+        f"labels.plan_by is measured, and under {', '.join(names)} a task runs one variant: "
+        "nothing measured tells that another is better, so plans stay; name a policy that mixes "
+        "variants, as loki does"
     ]
 
 

@@ -76,16 +76,22 @@ class Watcher:
 
 
 def played(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, plan_by: str, *, drifts: bool = True
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    plan_by: str,
+    *,
+    drifts: bool = True,
+    kind: str = "loki",
+    rate_qps: float = RATE_QPS,
 ) -> tuple[Watcher, float]:
     """Return what was seen, and when the drift began."""
     path = a_cluster(
         folder, children={"read": ()}, fan_out=0, batch_s=0.01, load_s=0.1, devices=2,
-        slo="400ms", policies={"best": {"kind": "loki", "interval": "5s"}},
+        slo="400ms", policies={"best": {"kind": kind, "interval": "5s"}},
         labels={"plan_by": plan_by},
     )  # fmt: skip
     file = read_pipeline_file(path)
-    run = Run(file=file, policy="best", seed=3, arrivals=Renewal(RATE_QPS, SECONDS))
+    run = Run(file=file, policy="best", seed=3, arrivals=Renewal(rate_qps, SECONDS))
     emulated = SimulatedNodes.batches
 
     def batches(self: SimulatedNodes, node: str, key: str) -> Any:
@@ -138,6 +144,21 @@ def test_a_drift_is_reported_and_the_next_plan_goes_by_what_is_measured(
     assert not large_serves(seen.plans[-1][1])  # also while the load ends
     before = accuracy(seen, began_s + 0.5, seen.drifted_s)
     after = accuracy(seen, anew[0] + 2.0, float("inf"))
+    assert after > before + 0.05
+    assert after == pytest.approx(0.8, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rate_qps"), [("loki-paper", 240.0), ("proteus", 240.0), ("ramsis", 150.0)]
+)
+def test_every_policy_that_mixes_variants_goes_by_what_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, rate_qps: float
+) -> None:
+    """At these rates both variants serve before the drift."""
+    seen, began_s = played(monkeypatch, tmp_path, "measured", kind=kind, rate_qps=rate_qps)
+    assert seen.drifted_s is not None
+    before = accuracy(seen, began_s + 0.5, seen.drifted_s)
+    after = accuracy(seen, seen.drifted_s + 9.0, float("inf"))
     assert after > before + 0.05
     assert after == pytest.approx(0.8, abs=0.03)
 

@@ -130,8 +130,12 @@ class TableJobs:
             tuple[str, str], str
         ] = {}  # why a task has no tables, by policy and task
 
-    def follow(self, plan: Plan, devices: Mapping[str, str], now: float) -> list[Effect]:
-        """Apply a plan in force: determine the tables it needs; ``devices`` are its workers'."""
+    def follow(
+        self, plan: Plan, devices: Mapping[str, str], profile: ProfileTable | None, now: float
+    ) -> list[Effect]:
+        """Apply a plan in force: determine the tables it needs; ``devices`` are its workers', the
+        accuracies those of ``profile``."""
+        self._profile = profile
         policy = policy_named(self._pipeline, plan.settings.policy)
         wanted = selections(self._pipeline, policy) if policy else {}
         self._grids = {task: grid for task, grid in self._grids.items() if task in wanted}

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from control.policies import policy_named
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
-from headrace.config.validation import check_plannable, described, examined
+from headrace.config.validation import check_plannable, described, examined, unmoved
 from headrace.errors import PipelineError, Unfeasible
 from operators.models.model_errors import ModelError
+from schemas.pipeline import Labels
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 NO_ROOM = "no variant of task 'locate' fits the memory of a device; the smallest takes 96 MB"
@@ -87,3 +89,16 @@ def test_all_operators_that_cannot_be_loaded_are_told_with_their_lines(tmp_path:
     first, second = str(caught.value).splitlines()
     assert first.startswith(f"{path}:9: a/v: rows_of_validation:Init raised RuntimeError: boom (at")
     assert second.startswith(f"{path}:10: a/w: no module 'nosuchmodule'")
+
+
+def test_policies_that_measured_accuracies_cannot_move_are_named() -> None:
+    pipeline = postcode().pipeline
+    named = tuple(
+        replace(policy_named(pipeline, kind) or pipeline.policies[0], name=kind)
+        for kind in ("loki", "inferline", "ramsis", "static")
+    )
+    asked = replace(pipeline, policies=named, policy="loki", labels=Labels(plan_by="measured"))
+    (warning,) = unmoved(asked)
+    assert warning.startswith("labels.plan_by is measured, and under inferline, static a task runs")
+    assert unmoved(replace(asked, labels=Labels())) == []
+    assert unmoved(replace(asked, policies=named[:1])) == []
