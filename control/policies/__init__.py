@@ -104,8 +104,6 @@ POLICIES: Mapping[str, PolicySpec] = {
             deviations=(
                 "A worker's load is its own arrivals of the last half second times the workers; "
                 "the paper's load monitor counts all arrivals.",
-                "The slack is that of the query at the head of the queue; the paper's state has "
-                "the earliest deadline, which differs where queries have SLO classes.",
                 "What hops take is subtracted from the SLO; the paper has no hops.",
                 "A queue longer than a batch may be is served in several batches; the paper drops "
                 "the excess, its code makes one batch of it.",

@@ -1,0 +1,138 @@
+"""Load three SLO classes at once, live on emulated devices, below and above the capacity.
+
+    nice -n 5 python -m benchmarks.slo_classes [--policies loki inferline ...] [--seconds 20]
+        [--rates 40 400] [--json]
+
+Two emulated devices serve a task with a fast and a slow variant under an SLO of 500 ms, on a local
+broker of its own. The classes gold (100 ms, weight 3), silver (300 ms, 2) and bulk (1 s, 1) have a
+third of the queries each. For each policy and rate, by class: queries a second in time, the share
+of the admitted queries that was in time, and that of all that was admitted. The exit code is 1 if
+gold's share in time is below ``LEAST``, or, where a tenth or more was refused, the admitted shares
+of gold and bulk are not three to one within ``WITHIN``.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+from benchmarks.relay import machine
+from benchmarks.second_day import User
+from benchmarks.small_cluster import a_cluster
+
+CLASSES: Mapping[str, Mapping[str, object]] = {
+    "gold": {"slo": "100ms", "weight": 3},
+    "silver": {"slo": "300ms", "weight": 2},
+    "bulk": {"slo": "1s", "weight": 1},
+}
+LEAST, WITHIN, REFUSED = 0.95, 0.15, 0.1
+WORKLOAD = """
+class Blank:
+    def queries(self, rng):
+        while True:
+            yield b"", None
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The outcomes of a class at one rate of all classes together."""
+
+    policy: str
+    rate_qps: float
+    slo_class: str
+    in_time_qps: float
+    kept: float  # of the admitted queries, in time
+    admitted: float  # of all
+
+
+def loaded(user: User, policy: str, rate: float, seconds: float, name: str) -> Part:
+    """Load one class with its third of the rate."""
+    third = str(rate / len(CLASSES))
+    line = ("load", user.file, "--rate", third, "--seconds", str(seconds), "--slo-class", name)
+    done = user.types(*line, "--json")
+    if not done.stdout:
+        raise RuntimeError(done.stderr.decode())
+    row = json.loads(done.stdout)
+    ended = sum(row[each] for each in ("answered", "late", "dropped", "failed", "lost"))
+    return Part(
+        policy=policy, rate_qps=rate, slo_class=name, in_time_qps=row["answered"] / seconds,
+        kept=row["answered"] / ended if ended else 0.0,
+        admitted=ended / (ended + row["refused"]) if ended + row["refused"] else 0.0,
+    )  # fmt: skip
+
+
+def measured(folder: Path, asked: argparse.Namespace) -> Iterator[Part]:
+    """Bring the pipeline up under each policy and load all classes at once."""
+    (folder / "blank.py").write_text(WORKLOAD)
+    user = User(folder)
+    try:
+        for policy in asked.policies:
+            a_cluster(
+                folder, children={"read": ()}, fan_out=0, batch_s=0.02, devices=2, slo="500ms",
+                policy=policy, workload="blank:Blank", slo_classes={k: dict(v) for k, v in
+                CLASSES.items()},
+            )  # fmt: skip
+            try:
+                user.up()
+                for rate in asked.rates:
+                    with ThreadPoolExecutor(len(CLASSES)) as pool:
+                        load = partial(loaded, user, policy, rate, asked.seconds)
+                        yield from pool.map(load, CLASSES)
+            finally:
+                user.down()
+    finally:
+        user.types("broker", "stop")
+
+
+def wrong(parts: tuple[Part, ...]) -> list[str]:
+    """Return what the parts of a policy and rate, one of each class, break."""
+    gold, _, bulk = parts
+    found = []
+    if gold.kept < LEAST:
+        found.append(f"{gold.policy} at {gold.rate_qps:g}/s: gold keeps {gold.kept:.1%}")
+    ratio = gold.admitted / bulk.admitted if bulk.admitted else 0.0
+    if bulk.admitted < 1 - REFUSED and gold.admitted < 1 and abs(ratio / 3 - 1) > WITHIN:
+        found.append(f"{gold.policy} at {gold.rate_qps:g}/s: gold has {ratio:.2f} times bulk's")
+    return found
+
+
+def main() -> int:
+    """Run the benchmark; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--policies", nargs="+", default=["loki", "inferline", "ramsis"])
+    parser.add_argument("--rates", nargs="+", type=float, default=[40.0, 400.0])
+    parser.add_argument("--seconds", type=float, default=20.0, help="at each rate")
+    parser.add_argument("--json", action="store_true", help="print JSON alone")
+    asked = parser.parse_args()
+    found: list[Part] = []
+    with tempfile.TemporaryDirectory(prefix="headrace-classes-") as folder:
+        for part in measured(Path(folder), asked):
+            found.append(part)
+            if not asked.json:
+                print(
+                    f"{part.policy:10} {part.rate_qps:5.0f}/s {part.slo_class:6} in time "
+                    f"{part.in_time_qps:6.1f}/s, of the admitted {part.kept:.1%}, "
+                    f"admitted {part.admitted:.1%}", flush=True,
+                )  # fmt: skip
+    broken = [
+        each
+        for at in range(0, len(found), len(CLASSES))
+        for each in wrong(tuple(found[at : at + len(CLASSES)]))
+    ]
+    if asked.json:
+        rows = [asdict(part) for part in found]
+        print(json.dumps({"machine": machine(), "parts": rows, "wrong": broken}))
+    else:
+        print(f"{'; '.join(broken) or 'as it should be'}; load average {os.getloadavg()[0]:.1f}")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
