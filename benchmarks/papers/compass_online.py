@@ -4,10 +4,13 @@
 
 Sixty minutes of Poisson arrivals of one application (SR, VT, LVC) on the papers' medium cluster.
 A session is planned for at most so many modelled seconds, waits for devices up to ``PATIENCE_S``,
-and is served for an exponential time with the papers' mean. *Goodput* counts the sessions served by
+and is served for an exponential time with the papers' mean. The modelled seconds of planning are
+played as they are, and once more as long as the papers': all of them times one factor, by which
+`vulcan-like` takes the papers' mean time to its first plan. *Goodput* counts the sessions served by
 a plan that truly meets their objectives. Load 1 is the rate at which the plans of all truly
 compliant configurations just fill the cluster. *Cost* is the $ an hour of the GPUs that the
-cheapest plans of the sessions take, without a limit, for the sessions that every method can plan.
+cheapest plans of the sessions take, without a limit, for the sessions that the method and ours can
+plan.
 Devices are assigned by one scheduler for every method, the paper's greedy. All of it is modelled.
 """
 
@@ -15,8 +18,9 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from heapq import heappop, heappush
 from itertools import product
 from pathlib import Path
@@ -25,12 +29,13 @@ import numpy as np
 
 from benchmarks.papers.compass import CLUSTERS
 from benchmarks.papers.compass_model import Application, DrawnQuery, applications, draw
-from benchmarks.papers.compass_online_page import page
+from benchmarks.papers.compass_online_page import OURS, page
 from benchmarks.papers.compass_plans import (
     Planned,
     by_baseline,
     by_compass,
     by_truth,
+    first_plan_s,
     past_of,
 )
 from benchmarks.papers.sources import DataError
@@ -49,6 +54,7 @@ from control.policies.compass.schedule.scheduling import packed
 
 PAGE = Path("docs/results/compass-online.md")
 LIVES_S: Mapping[str, float] = {"SR": 13.8, "VT": 37.6, "LVC": 67.2}  # Compass, Table 6
+VULCANS_S: Mapping[str, float] = {"SR": 20.1, "VT": 24.2, "LVC": 30.9}  # to a plan, same table
 SECONDS = 3600.0
 TICK_S = 2.0  # arrivals and departures of so long are scheduled at once
 PATIENCE_S = 20.0
@@ -60,10 +66,12 @@ RIVALS = ("vulcan-like", "videostorm-like")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
     """One hour of one method: ``planned``, ``served`` and ``complying`` are shares of the
-    sessions, ``goodput`` complying sessions a minute; ``usd_per_h`` is of the sessions that every
-    method can plan, which are the share ``common`` of all."""
+    sessions, ``goodput`` complying sessions a minute; ``usd_per_h`` is of the sessions that both
+    it and ours can plan, which are the share ``common`` of all, and ``ours_usd_per_h`` what ours
+    takes for the same. ``pace``: what a modelled second of planning takes."""
 
     app: str
+    pace: float
     method: str
     seed: int
     load: float
@@ -73,6 +81,7 @@ class Played:
     complying: float
     goodput: float
     usd_per_h: float
+    ours_usd_per_h: float
     common: float
 
 
@@ -246,41 +255,60 @@ def _usd(tiers: Mapping[str, Tier], plans: Sequence[PlanOption]) -> float:
 # ---------------------------------------------------------------------- methods
 
 
-def methods(queries: Sequence[DrawnQuery]) -> Iterator[tuple[str, list[Planned]]]:
-    """Yield every method with what it knows of each query; the first ones are the history."""
-    history = [past_of(query, 5.0) for query in queries[:HISTORY]]
+def methods(queries: Sequence[DrawnQuery], pace: float) -> Iterator[tuple[str, list[Planned]]]:
+    """Yield every method with what it knows of each query; the first ones are the history.
+
+    A modelled second of planning takes ``pace`` seconds.
+    """
+    history = [past_of(query, 5.0 / pace) for query in queries[:HISTORY]]
     drawn = queries[HISTORY:]
-    yield "all plans known", [by_truth(query) for query in drawn]
-    yield "compass, 5 s", [by_compass(query, 5.0, history) for query in drawn]
+
+    def known(plan: Callable[[DrawnQuery], Planned]) -> list[Planned]:
+        found = [plan(query) for query in drawn]
+        return [replace(each, seconds=pace * each.seconds) for each in found]
+
+    yield "all plans known", known(by_truth)
+    yield OURS, known(lambda query: by_compass(query, 5.0 / pace, history))
     for name in RIVALS:
-        for limit_s in (5.0, 15.0):
-            known = [by_baseline(name, query, limit_s, trimmed=True) for query in drawn]
-            yield f"{name}, {limit_s:g} s", known
-        whole = [by_baseline(name, query, 15.0, trimmed=False) for query in drawn]
-        yield f"{name}, 15 s, whole GPUs", whole
+        for limit_s, trimmed in ((5.0, True), (15.0, True), (15.0, False)):
+            rival = partial(by_baseline, name, limit_s=limit_s / pace, trimmed=trimmed)
+            yield f"{name}, {limit_s:g} s{'' if trimmed else ', whole GPUs'}", known(rival)
+
+
+def papers_pace(app: Application, queries: Sequence[DrawnQuery]) -> float:
+    """Return the papers' seconds of `vulcan-like` to its first plan over the modelled ones."""
+    return VULCANS_S[app.name] / float(np.mean([first_plan_s(RIVALS[0], q) for q in queries]))
 
 
 def played(app: Application, seed: int, queries: int, load: float) -> Iterator[Played]:
-    """Play an hour of an application under every method."""
+    """Play an hour of an application under every method, by both paces."""
     drawn = draw(app, HISTORY + queries, seed)
-    known = dict(methods(drawn))
+    for pace in (1.0, papers_pace(app, drawn)):
+        yield from _played(app, drawn, pace, seed, load)
+
+
+def _played(
+    app: Application, drawn: Sequence[DrawnQuery], pace: float, seed: int, load: float
+) -> Iterator[Played]:
+    known, queries = dict(methods(drawn, pace)), len(drawn) - HISTORY
     counts = CLUSTERS["medium"]
     prices = {tier: app.model["tiers"][tier]["usd_per_gpu_h"] for tier in counts}
     life_s = LIVES_S[app.name]
     rate = load * fitting(known["all plans known"], counts, prices) / life_s
     coming = arrivals(rate, life_s, queries, seed)
-    common = [n for n in range(queries) if all(each[n].plans for each in known.values())]
-    paired = [each for each in coming if each.query in set(common)]
+    ours = known[OURS]
     for method, plans in known.items():
+        common = [each for each in coming if ours[each.query].plans and plans[each.query].plans]
         hour = Hour(coming, plans, Gpus(counts, prices))
         hour.play()
         good = sum(plans[coming[n].query].complies[at] for n, at in hour.chosen.items())
         with_plan = Counter(bool(plans[each.query].plans) for each in coming)
         yield Played(
-            app=app.name, method=method, seed=seed, load=load, sessions=len(coming),
+            app=app.name, pace=pace, method=method, seed=seed, load=load, sessions=len(coming),
             planned=with_plan[True] / len(coming), served=len(hour.chosen) / len(coming),
             complying=good / len(coming), goodput=good / (SECONDS / 60),
-            usd_per_h=mean_cost(paired, plans, prices), common=len(paired) / len(coming),
+            usd_per_h=mean_cost(common, plans, prices),
+            ours_usd_per_h=mean_cost(common, ours, prices), common=len(common) / len(coming),
         )  # fmt: skip
 
 

@@ -99,6 +99,13 @@ def by_baseline(name: str, query: DrawnQuery, limit_s: float, *, trimmed: bool) 
     return _planned(query, min(run.seconds, limit_s), found)
 
 
+def first_plan_s(name: str, query: DrawnQuery) -> float:
+    """Return the modelled seconds of a baseline to the first plan that it finds to comply."""
+    run = WholeProfiles(query)
+    BASELINES[name](run)
+    return run.seconds
+
+
 def by_truth(query: DrawnQuery) -> Planned:
     """Return the plans of every configuration that truly complies, known at once."""
     good = [c for c in range(query.app.space.configuration_count) if query.compliant(c)]

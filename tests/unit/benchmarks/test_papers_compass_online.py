@@ -1,5 +1,7 @@
 """Sessions that come and go over modelled plans: who is served, who gives up, what it costs."""
 
+from dataclasses import replace
+
 from benchmarks.papers.compass_online import (
     SECONDS,
     TICK_S,
@@ -70,17 +72,31 @@ def test_the_cost_is_that_of_whole_gpus_over_the_hour() -> None:
 def test_the_page_has_factors_over_both_baselines() -> None:
     rows = [
         Played(
-            app="SR", method=method, seed=1, load=1.0, sessions=10, planned=1.0, served=0.9,
-            complying=0.8, goodput=goodput, usd_per_h=usd, common=0.5,
+            app="SR", pace=pace, method=method, seed=1, load=1.0, sessions=10, planned=1.0,
+            served=0.9, complying=0.8, goodput=goodput, usd_per_h=usd, ours_usd_per_h=1.0,
+            common=0.5,
         )
+        for pace, more in ((1.0, 1.0), (4.0, 0.5))
         for method, goodput, usd in (
-            ("compass, 5 s", 12.0, 1.0), ("vulcan-like, 15 s", 4.0, 5.0),
-            ("videostorm-like, 15 s", 3.0, 2.0),
+            ("compass, 5 s", 12.0, 1.0), ("vulcan-like, 15 s", 4.0 * more, 5.0),
+            ("videostorm-like, 15 s", 3.0 * more, 2.0),
+            ("vulcan-like, 15 s, whole GPUs", 5.0, 5.0),
+            ("videostorm-like, 15 s, whole GPUs", 6.0, 4.0),
         )
     ]  # fmt: skip
     text = page(rows, 12)
     assert "| vulcan-like, 15 s | 3.00x (3.00 to 3.00) |" in text
     assert "| videostorm-like, 15 s | 4.00x (4.00 to 4.00) |" in text
     assert "| vulcan-like, 15 s | 5.00x (5.00 to 5.00) |" in text
-    assert "of 2.4x asked: SR 3.00x (met)" in text
-    assert "of 3x asked: SR 2.00x (missed)" in text
+    assert "with our shares, of 2.4x asked: SR 3.00x (met)" in text
+    assert "on whole GPUs, of 2.4x asked: SR 2.00x (missed)" in text
+    assert "with our shares, of 3x asked: SR 2.00x (missed)" in text
+    assert "| vulcan-like, 15 s | 6.00x (6.00 to 6.00) |" in text  # at the papers' pace
+    assert "takes so many seconds: SR 4.0." in text
+    none = page(
+        [replace(row, goodput=0.0, common=0.0) for row in rows if "like" in row.method]
+        + [row for row in rows if "compass" in row.method],
+        12,
+    )
+    assert "| vulcan-like, 15 s | they serve none |" in none
+    assert "of 3x asked: SR unknown (a baseline has no plan)" in none
