@@ -86,18 +86,23 @@ def played(
     recording = Recording(file.pipeline, space, read_truth(recorded, space.space))
     profilers = RecordedProfilers(space, recording, space.profilers)
     system = _system(file, space, recording, profilers, seed)
-    results = {each.id: _result(each, seconds) for each in listed}
-    rng = np.random.default_rng([seed, 1])
-    size = int(recording.truth.sent[:, 0].mean())
-    for number, each in enumerate(results.values()):
-        _enter(system, file, each, number, rng, size)
+    results = lives(listed, SETTLES_S, seconds)
+    payload = b"\0" * int(recording.truth.sent[:, 0].mean())
+    for entry in entries(file, results, payload, seed):
+        system.input(*entry)
     system.run(SETTLES_S + seconds + file.pipeline.longest_deadline_s + 1.0)
-    return _summed(system, file, recording, profilers, results, seconds)
+    records = {topic: _records(system, topic) for topic in KEPT}
+    return summed(file, recording, records, results, seconds, profilers.spent_s)
 
 
-def _result(session: Listed, seconds: float) -> SessionResult:
-    opened_s = SETTLES_S + session.opens_s
-    ends_s = SETTLES_S + seconds
+def lives(listed: Sequence[Listed], from_s: float, seconds: float) -> dict[str, SessionResult]:
+    """Return the results by session, still empty, of a run of ``seconds`` that begins at
+    ``from_s``."""
+    return {each.id: _life(each, from_s, from_s + seconds) for each in listed}
+
+
+def _life(session: Listed, from_s: float, ends_s: float) -> SessionResult:
+    opened_s = from_s + session.opens_s
     closed_s = ends_s if session.lasts_s is None else min(opened_s + session.lasts_s, ends_s)
     return SessionResult(session, opened_s, closed_s)
 
@@ -143,25 +148,35 @@ def _solved(effect: Solve) -> tuple[Solved | Failed, float]:
         return Failed(effect.job, str(error)), virtual_s(effect.solver)
 
 
-def _enter(
-    system: Simulated, file: PipelineFile, result: SessionResult, number: int,
-    rng: np.random.Generator, size: int,
-) -> None:  # fmt: skip
-    """Schedule a session's commands and queries."""
-    session, name = result.session, file.pipeline.name
-    if result.opened_s >= result.closed_s:
-        return
+Entry = tuple[float, str, int, Command | Query]  # time, topic, partition
+
+
+def entries(
+    file: PipelineFile, results: Mapping[str, SessionResult], payload: bytes, seed: int
+) -> list[Entry]:
+    """Return the commands and queries of sessions; gaps of queries are exponential."""
+    rng = np.random.default_rng([seed, 1])
+    found: list[Entry] = []
+    for number, each in enumerate(results.values()):
+        if each.opened_s < each.closed_s:
+            found += _entries(file.pipeline.name, each, number, payload, rng)
+    return found
+
+
+def _entries(
+    pipeline: str, result: SessionResult, number: int, payload: bytes, rng: np.random.Generator
+) -> Iterator[Entry]:
+    session = result.session
     wanted = {"session": session.id, **_objectives(session)}
-    opening = Command(id=_opening(number), pipeline=name, action=OPEN, arguments=wanted)
-    system.input(result.opened_s, COMMANDS, 0, opening)
+    opening = Command(id=_opening(number), pipeline=pipeline, action=OPEN, arguments=wanted)
+    yield result.opened_s, COMMANDS, 0, opening
     closing = Command(
-        id=f"{CLOSE}-{number}", pipeline=name, action=CLOSE, arguments={"session": session.id}
+        id=f"{CLOSE}-{number}", pipeline=pipeline, action=CLOSE, arguments={"session": session.id}
     )
-    system.input(result.closed_s, COMMANDS, 0, closing)
-    payload = b"\0" * size
+    yield result.closed_s, COMMANDS, 0, closing
     for at, at_s in enumerate(_times(session.qps, result.opened_s, result.closed_s, rng)):
         query = Query(payload=payload, id=f"{session.id}#{at}", session=session.id)
-        system.input(at_s, QUERIES, (number + at) % 4, query)
+        yield at_s, QUERIES, (number + at) % 4, query
 
 
 def _opening(number: int) -> str:
@@ -187,11 +202,11 @@ def _objectives(session: Listed) -> dict[str, str]:
 # ---------------------------------------------------------------------- results
 
 
-def _summed(
-    system: Simulated, file: PipelineFile, recording: Recording, profilers: RecordedProfilers,
-    results: dict[str, SessionResult], seconds: float,
+def summed(
+    file: PipelineFile, recording: Recording, records: Mapping[str, Sequence[Any]],
+    results: dict[str, SessionResult], seconds: float, profile_s: float,
 ) -> SessionsRun:  # fmt: skip
-    records = {topic: _records(system, topic) for topic in KEPT}
+    """Return what became of sessions; ``records`` of the topics ``KEPT``, each in its order."""
     for session in records[SESSIONS]:
         results[session.id].last = session
     for name, result in results.items():
@@ -208,7 +223,7 @@ def _summed(
     refused = {name: refusals.get(_opening(n), "") for n, name in enumerate(results)}
     return SessionsRun(
         seconds=seconds, results=tuple(results.values()), plans=len(records[PLANS]),
-        profile_s=profilers.spent_s, refused=refused,
+        profile_s=profile_s, refused=refused,
     )  # fmt: skip
 
 
