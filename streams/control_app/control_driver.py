@@ -249,7 +249,11 @@ class ControlDriver:
             self._inbox.put_nowait(self._nothing)  # wakes ``run``, which catches up
 
     def assigned(self, topics: Iterable[str]) -> None:
-        """Begin if this app is assigned the topics of the one in charge; else another is."""
+        """Begin if this app is assigned the topics of the one in charge; else another is.
+
+        The group's coordinator assigns, so the broker is back: a standby hears of it only here.
+        """
+        self._connectivity.answered(self._clock())
         wanted = {physical(self._pipeline.name, logical) for logical in CHARGED}
         in_charge = wanted <= set(topics)
         self._inbox.put_nowait(self._begin if in_charge else self._end)

@@ -265,6 +265,17 @@ def test_an_app_exports_whether_it_is_in_charge() -> None:
     assert ("control_in_charge", (), 0.0) in ends.samples()
 
 
+def test_a_standby_that_is_assigned_anew_no_longer_takes_the_broker_for_away() -> None:
+    def outage(driver: ControlDriver, now: float) -> None:
+        driver.connectivity.failed("", none_left=True)
+        driver.connectivity.look(now)
+        assert driver.connectivity.away
+        driver.assigned([])
+        assert not driver.connectivity.away
+
+    told(outage)
+
+
 def test_an_app_that_takes_charge_waits_for_a_partitions_new_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
