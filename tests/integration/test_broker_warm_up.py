@@ -31,8 +31,8 @@ def test_it_reads_its_own_records_and_none_of_an_earlier_warm_up(broker: str) ->
     try:
         done = reader.committed(places(), timeout=10.0)
         ends = [watermarks(reader, place)[1] for place in places()]
-        # A slot that the last run did not reach keeps the offset of the run before.
-        assert [place.offset for place in done] == ends
+        # A slot that the last run did not reach keeps the offset of the run before, or has none.
+        assert [max(0, place.offset) for place in done] == ends
     finally:
         reader.close()
 
