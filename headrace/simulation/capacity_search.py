@@ -4,6 +4,7 @@ file = read_pipeline_file(Path("rank.yaml"))
 found = capacity(CapacityRequest(file=file, policy="kairos", seed=0))
 """
 
+import math
 import multiprocessing
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from headrace.config.pipeline_file import PipelineFile
 from headrace.config.policy_options import with_policies
 from headrace.config.profile_files import planning_profile
 from headrace.config.sizes_file import read_sizes, sizes_of
+from headrace.errors import ArrivalsError
 from headrace.planning.device_mix import (
     MixRequest,
     Simulate,
@@ -38,6 +40,7 @@ from profiles.measurements import ProfileError
 from streams.control_app.solver_pool import follow_parent
 from streams.observers.run_metrics import RunMetrics
 
+SHORTEST_SLOS = 2  # a trial lasts longer: within one SLO any rate is answered in time
 WITHIN = 1.01  # the search ends once the lowest failing rate is this close to the highest kept
 FIRST_STEP = 1.12
 PICK_QUERIES = 5_000  # per trial where ten mixes are compared, all with the same arrivals
@@ -120,7 +123,8 @@ class Capacity:
 def capacity(asked: CapacityRequest, advance: Callable[[int], None] = lambda _: None) -> Capacity:
     """Search the rate by bisection to 1 %; all trials share sizes and gaps, scaled to the rate.
 
-    ``advance`` is called with the number of trials so far. Raises what ``simulated`` raises.
+    ``advance`` is called with the number of trials so far. Raises what ``simulated`` raises, and
+    ``ArrivalsError`` if the trials have too few queries for the SLO.
     """
     gaps = np.random.default_rng(asked.seed).exponential(size=4 * asked.queries)
     runs = 0
@@ -128,6 +132,7 @@ def capacity(asked: CapacityRequest, advance: Callable[[int], None] = lambda _: 
     low, high = 0.0, float("inf")
     qps, step = asked.start_qps or _expected_qps(asked), asked.first_step
     while high > low * WITHIN and qps > LOWEST_QPS:
+        _check_length(asked, qps)
         found = trial(asked, qps, gaps)
         runs += 1
         advance(runs)
@@ -140,6 +145,16 @@ def capacity(asked: CapacityRequest, advance: Callable[[int], None] = lambda _: 
         else:
             qps, step = (low * step if low else high / step), step**1.5
     return Capacity(asked=asked, best=best, runs=runs)
+
+
+def _check_length(asked: CapacityRequest, qps: float) -> None:
+    slo_s, lasts_s = asked.file.pipeline.slo_s, asked.queries / qps
+    if lasts_s < SHORTEST_SLOS * slo_s:
+        raise ArrivalsError(
+            f"{asked.queries} queries at {qps:.6g}/s last {lasts_s:.3g} s, and within an SLO of "
+            f"{slo_s:g} s any rate is answered in time; play at least "
+            f"{math.ceil(10 * slo_s * qps)} (--queries)"
+        )
 
 
 class _Hopeless(Exception):

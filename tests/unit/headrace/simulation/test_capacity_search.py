@@ -7,6 +7,7 @@ import pytest
 
 from headrace.cli.main import run
 from headrace.config.pipeline_file import read_pipeline_file
+from headrace.errors import ArrivalsError
 from headrace.planning.device_mix import with_mix
 from headrace.simulation.capacity_search import CapacityRequest, capacity, carries
 from tests.typed_files import a_typed_file
@@ -49,6 +50,14 @@ def test_the_matching_carries_more_than_first_come_first_served(tmp_path: Path) 
     kairos, fcfs = (capacity(asked(path, mix, policy)).best for policy in ("kairos", "fcfs"))
     assert kairos is not None
     assert fcfs is None or kairos.qps > 1.3 * fcfs.qps
+
+
+def test_trials_too_short_for_their_slo_are_told_instead_of_searched_for_ever(
+    tmp_path: Path,
+) -> None:
+    request = asked(a_typed_file(tmp_path, sizes=ONE_SIZE), {"gpu": 1}, "fcfs", queries=3)
+    with pytest.raises(ArrivalsError, match="any rate is answered in time; play at least"):
+        capacity(request)
 
 
 @pytest.mark.parametrize("policy", ["threshold", "earliest", "kairos-paper", "static"])
