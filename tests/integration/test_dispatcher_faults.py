@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from benchmarks.rig import Rig, ends
+from tests.inner_files import TWO_TASKS, a_two_task_file
 from tests.integration.rigs import check_one_answer_each, under_load
 from tests.integration.test_dispatching import TEXT
 from tests.typed_files import a_typed_file
@@ -85,3 +86,51 @@ def test_a_device_that_was_frozen_doubles_nothing(rig: Rig) -> None:
     rig.thaw("slow")
     rig.until(lambda: rig.well_since(at_s), "good answers only")
     each_ended_once(rig, "device frozen for 2 s", at_s)
+
+
+# ---------------------------------------------------------------------- of an inner task
+
+INNER = "dispatcher-read-0"
+INNER_RATE = 20.0  # queries/s of three items each; the devices serve some 100 items/s
+
+
+@pytest.fixture(scope="module")
+def running_inner(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    folder = tmp_path_factory.mktemp("inner")
+    path = a_two_task_file(folder, TWO_TASKS.replace("slo: 250ms", "slo: 2s"))
+    described = yaml.safe_load(path.read_text(encoding="utf-8"))
+    del described["name"]
+    rig = Rig(broker, folder, described)
+    try:
+        rig.up()
+        yield rig
+    finally:
+        rig.close()
+
+
+@pytest.fixture
+def inner(running_inner: Rig) -> Iterator[Rig]:
+    yield from under_load(running_inner, INNER_RATE)
+
+
+def test_a_killed_inner_dispatcher_has_its_queue_again(inner: Rig) -> None:
+    at_s = inner.kill(INNER)
+    inner.start(INNER)
+    inner.until(lambda: inner.well_since(at_s), "good answers only")
+    each_ended_once(inner, "inner dispatcher killed", at_s)
+
+
+def test_an_inner_dispatcher_that_was_frozen_goes_on(inner: Rig) -> None:
+    inner.freeze(INNER)
+    inner.pass_time(2)
+    inner.thaw(INNER)
+    at_s = max(q.created_s for q in inner.answers)
+    inner.until(lambda: inner.well_since(at_s), "good answers only")
+    each_ended_once(inner, "inner dispatcher frozen for 2 s", at_s)
+
+
+def test_a_second_inner_dispatcher_is_refused_and_the_first_serves_on(inner: Rig) -> None:
+    at_s = max(q.created_s for q in inner.answers)
+    assert inner.another(INNER) != 0
+    inner.until(lambda: inner.well_since(at_s), "good answers only")
+    each_ended_once(inner, "second inner dispatcher", at_s)
