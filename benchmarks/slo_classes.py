@@ -36,7 +36,7 @@ WORKLOAD = """
 class Blank:
     def queries(self, rng):
         while True:
-            yield b"", None
+            yield b"query", None
 
     def score(self, result, truth):
         return 1, 1
