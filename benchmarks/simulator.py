@@ -9,8 +9,9 @@ Each round runs in a process of pure Python and, if there is a compiler, in one 
   second, and a bare heap loop that pops as many events and calls an empty function;
 * two stages without fan-out at 500 queries/s: queries per CPU second, and CPU seconds per hour
   simulated;
-* with DATA_DIR (Loki's data), 60 s of its traffic pipeline under `loki-paper`: stage queries per
-  CPU second, without solves;
+* with DATA_DIR (Loki's data), 60 s of its traffic pipeline under `loki-paper`: stage queries and
+  items that ran per CPU second, without solves (stage queries also count items dropped unserved,
+  twenty of them in one event, so two policies or versions compare by the items that ran);
 * with --ramsis (RAMSIS's data), its image task at 3000 queries/s on 60 workers that follow a table:
   queries per CPU second, without solves.
 
@@ -129,6 +130,7 @@ def measured(folder: Path, data: Path | None, ramsis: Path | None) -> dict[str, 
     if data is not None:
         full = traffic(data, folder)
         figures["traffic_stage_queries_per_cpu_s"] = full.metrics.stage_queries / full.cpu_s
+        figures["traffic_items_run_per_cpu_s"] = full.metrics.finished / full.cpu_s
         figures["traffic_events_per_cpu_s"] = full.events / full.cpu_s
     if ramsis is not None:
         task = one_task(ramsis, folder)
