@@ -34,7 +34,7 @@ from headrace.broker.jars import Progress
 from headrace.broker.java_runtime import JavaRuntime, java_runtime
 from streams.kafka.kafka_errors import BrokerError
 
-__all__ = ["BrokerError", "Progress", "Running", "borrow", "ensure", "start", "status", "stop"]
+__all__ = ["BrokerError", "Progress", "Running", "borrow", "start", "status", "stop"]
 
 START_PATIENCE = 60.0  # seconds; 2.6 on an idle machine, 20 with every core busy
 
@@ -85,14 +85,6 @@ def start(
             _check_nodes(place, len(found.nodes), nodes)
             return _answering(place, found)
         return _started(place, java, progress, nodes, proxied)
-
-
-def ensure(home: Path | None = None) -> Running:
-    """Return the broker of this home, started if it does not run.
-
-    Raises BrokerError as `start` does.
-    """
-    return start(home)
 
 
 @contextmanager

@@ -76,7 +76,7 @@ def test_a_machine_without_java_runs_the_broker_on_the_wheels(
 def test_a_second_start_finds_the_first(shared: Running) -> None:
     again = local.start(shared.home)
     assert (again.pid, again.bootstrap, again.started_here) == (shared.pid, shared.bootstrap, False)
-    assert local.status(shared.home) == again == local.ensure(shared.home)
+    assert local.status(shared.home) == again == local.start(shared.home)
 
 
 def test_a_broker_loads_its_classes_from_the_archive(shared: Running) -> None:
@@ -142,7 +142,7 @@ def test_a_broker_that_does_not_answer_is_said(kept: Kept, monkeypatch: pytest.M
     os.kill(running.pid, signal.SIGSTOP)
     try:
         with pytest.raises(BrokerError, match=f"process {running.pid}.* did not answer on 127"):
-            local.ensure(kept.home)
+            local.start(kept.home)
     finally:
         os.kill(running.pid, signal.SIGCONT)
 
@@ -183,7 +183,7 @@ def test_a_broker_that_ends_while_starting_says_its_last_word(kept: Kept) -> Non
 def test_starts_at_the_same_time_make_one_broker(home: Path) -> None:
     code = (
         "import sys, pathlib, headrace.broker.local_broker as b; "
-        "print(b.ensure(pathlib.Path(sys.argv[1])).pid)"
+        "print(b.start(pathlib.Path(sys.argv[1])).pid)"
     )
     starters = [
         subprocess.Popen([sys.executable, "-c", code, str(home)], stdout=subprocess.PIPE, text=True)
