@@ -4,6 +4,7 @@ A query is complete when the credit of its ended branches adds up to ``FULL_CRED
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -37,6 +38,9 @@ Combine = Callable[[list[Value], list[str]], Value]
 # By "task/variant"; for measured whole paths also by "task/variant > task/variant"...
 Accuracies = Mapping[str, float]
 
+VariantPath = tuple[tuple[str, str], ...]  # (task, variant)
+
+MOST_PATHS = 4096  # the least recent is computed again; a plan has tens, and records may name any
 FEW = 1000  # fewer plain values always fit a record
 _ALWAYS_FIT = frozenset((type(None), bool, float))
 _VALUE, _PATH, _END = attrgetter("value"), attrgetter("path"), attrgetter("end")
@@ -83,12 +87,12 @@ class OpenQuery:
 class Join:
     """The answers to a pipeline's queries; ``accuracies`` are those of variants and whole paths."""
 
-    __slots__ = ("_accuracies", "_along", "_combine", "_inner", "_pipeline")
+    __slots__ = ("_along", "_combine", "_inner", "_pipeline")
 
     def __init__(self, pipeline: Pipeline, combine: Combine, accuracies: Accuracies) -> None:
-        self._pipeline, self._combine, self._accuracies = pipeline, combine, accuracies
+        self._pipeline, self._combine = pipeline, combine
         self._inner = frozenset([task.name for task in pipeline.tasks if task.children])
-        self._along: dict[tuple[tuple[str, str], ...], float | None] = {}  # accuracy by path
+        self._along = path_accuracy(accuracies)
 
     def answer(self, query: OpenQuery, now: float) -> Answer:
         """Return the answer to a query, complete or not.
@@ -123,15 +127,11 @@ class Join:
 
     def _expected(self, leaves: list[Item]) -> float | None:
         """Return the mean accuracy of the answered leaves' paths, over those that are known."""
-        known = self._along
         total, count = 0.0, 0
         for leaf in leaves:
             if leaf.end is None or leaf.end.outcome != ANSWERED:
                 continue
-            path = tuple([(hop.task, hop.variant) for hop in leaf.path])
-            if path not in known:
-                known[path] = along(tuple([variant_key(*hop) for hop in path]), self._accuracies)
-            accuracy = known[path]
+            accuracy = self._along(tuple([(hop.task, hop.variant) for hop in leaf.path]))
             if accuracy is not None:
                 total, count = total + accuracy, count + 1
         return total / count if count else None
@@ -202,6 +202,16 @@ def _is_leaf(item: Item, inner: Collection[str]) -> bool:
         # Records of an older pipeline file may name a removed task.
         return end.task not in inner
     return bool(item.branch)
+
+
+def path_accuracy(accuracies: Accuracies) -> Callable[[VariantPath], float | None]:
+    """Return a function from (task, variant) pairs to ``along``, which keeps ``MOST_PATHS``."""
+
+    @lru_cache(MOST_PATHS)
+    def accuracy(path: VariantPath) -> float | None:
+        return along(tuple([variant_key(*hop) for hop in path]), accuracies)
+
+    return accuracy
 
 
 def along(path: tuple[str, ...], accuracies: Accuracies) -> float | None:

@@ -4,7 +4,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operators.join import Combine, Join, OpenQuery, as_list, refusal
+from operators.join import (
+    MOST_PATHS,
+    Combine,
+    Join,
+    OpenQuery,
+    as_list,
+    path_accuracy,
+    refusal,
+)
 from schemas.pipeline import Pipeline
 from schemas.records import (
     ANSWERED,
@@ -201,6 +209,24 @@ def test_leaves_of_unmeasured_variants_and_missing_ones_expect_nothing() -> None
     found = closed(a_query(a, unmeasured, dropped), accuracies=accuracies)
     assert found.expected_accuracy == 0.8
     assert closed(a_query(unmeasured), accuracies=accuracies).expected_accuracy is None
+
+
+def test_accuracies_of_paths_are_kept_up_to_a_number() -> None:
+    asked = []
+
+    class Asked(dict[str, float]):
+        def get(self, key: str, default: Any = None) -> Any:
+            asked.append(key)
+            return super().get(key, default)
+
+    accuracy = path_accuracy(Asked({"read/small": 0.5}))
+    assert [accuracy((("read", "small"),)) for _ in range(2)] == [0.5, 0.5]
+    first = len(asked)
+    for number in range(MOST_PATHS):
+        accuracy((("read", f"gone-{number}"),))
+    others = len(asked)
+    assert accuracy((("read", "small"),)) == 0.5
+    assert (first, len(asked) - others) == (1, 1)
 
 
 def test_a_refusal_says_why() -> None:
