@@ -1,6 +1,6 @@
 """Offsets of the input topic and of the shared control topics; a stalled consumer of reports."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
@@ -14,7 +14,6 @@ from streams.kafka.topic_contents import (
     done_offsets,
     log_offsets,
     records_between,
-    watermarks,
 )
 from streams.topics import physical
 
@@ -49,23 +48,26 @@ class InputTopic:
     def shared_ends(self) -> dict[str, int]:
         """Return the end offsets of the topics of reports, plans and command results, and with
         sessions of the results of profilers; raise ``BrokerError``."""
-        places = {each: TopicPartition(topic, 0) for each, topic in self._read.items()}
-        return {each: watermarks(self._reader, at, WAIT_S)[1] for each, at in places.items()}
+        return self._ends_of(self._read, "where the shared topics end")
 
     def written_by_others(
         self, since: Mapping[str, int], own: Collection[tuple[str, int]]
     ) -> tuple[Mapping[str, int], bool]:
         """Return the end offsets of the logical topics in ``since``, and whether a record of this
         pipeline stands between that is not ``own`` (topic, offset); raise ``BrokerError``."""
-        places = [TopicPartition(self._read[each], 0) for each in since]
-        try:
-            found = log_offsets(self._reader, places, OFFSET_END, WAIT_S)
-        except KafkaException as error:
-            raise BrokerError(_no_answer("whether another control app writes", error)) from error
-        ends = {each: found[self._read[each], 0] for each in since}
+        ends = self._ends_of(since, "whether another control app writes")
         new = {each: sum(topic == each for topic, _ in own) for each in since}
         grown = [each for each in since if ends[each] - since[each] > new[each]]
         return ends, any(self._foreign(each, since[each], ends[each], own) for each in grown)
+
+    def _ends_of(self, logical: Iterable[str], what: str) -> dict[str, int]:
+        """Return the end offsets of shared topics, in one request; ``what`` is asked."""
+        places = {each: TopicPartition(self._read[each], 0) for each in logical}
+        try:
+            found = log_offsets(self._reader, places.values(), OFFSET_END, WAIT_S)
+        except KafkaException as error:
+            raise BrokerError(_no_answer(what, error)) from error
+        return {each: found[place.topic, 0] for each, place in places.items()}
 
     def _foreign(self, topic: str, start: int, end: int, own: Collection[tuple[str, int]]) -> bool:
         # Other pipelines write to the topic, too: a key is PIPELINE/EPOCH or PIPELINE/COMMAND.
