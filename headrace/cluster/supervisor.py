@@ -193,7 +193,7 @@ class Supervisor:
 
     def stop(self, drained: Callable[[], bool], drain_s: float) -> None:
         """Stop the gateways, which answer what they have taken, then ingress; once ``drained`` (or
-        after ``drain_s``) stop control, workers, egress.
+        after ``drain_s``) stop control, workers, egress, and the others.
 
         Control stops before the workers: it would detect them as dead and issue a plan without
         them.
@@ -203,7 +203,9 @@ class Supervisor:
         until = self.clock() + drain_s
         while self.clock() < until and self._serving() and not drained():
             time.sleep(0.1)
-        for kind in ("control", "dispatcher", "worker", "egress", "scorer", "dashboard"):
+        for kind in ("control", "dispatcher", "worker", "egress"):
+            self.stop_all(kind)
+        for kind in sorted({child.role.kind for child in self._children.values()}):
             self.stop_all(kind)
 
     def _serving(self) -> bool:

@@ -16,7 +16,7 @@ from headrace.cluster.local_run import claim, take_down
 from headrace.cluster.run_state import RunState, clear_state, read_state, write_state
 from headrace.cluster.supervisor import HUNG_S, Supervisor, _Child, last_word, pause_s
 from headrace.config.cluster import Cluster
-from headrace.config.topology import Role, roles, workers
+from headrace.config.topology import Role, profilers, roles, workers
 from headrace.errors import Unsuccessful
 from headrace.processes import SUPERVISOR, Process, environment, how_it_ended, run_directory
 from headrace.roles.log_format import FORMATTERS
@@ -109,6 +109,16 @@ def test_a_role_that_refuses_its_file_is_not_started_again(tmp_path: Path) -> No
     assert said == []
     # Logs quote what producers send: they are for this user alone.
     assert (tmp_path / "run").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.thorough
+def test_every_role_ends_with_its_supervisor_a_profiler_too(tmp_path: Path) -> None:
+    said: list[str] = []
+    supervisor = Supervisor(tmp_path / "gone.yaml", "127.0.0.1:1", tmp_path / "run", said.append)
+    supervisor.start([*profilers(1), *roles(Cluster((("cpu", 1),), dashboard_port=0))])
+    supervisor.stop(lambda: True, 0.0)
+    assert (supervisor.running, said) == ((), [])
+    assert not [each for each in supervisor.started if psutil.pid_exists(each.pid)]
 
 
 # ------------------------------------------------------------------ the state file
