@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from schemas.codec.confluent import ConfluentCodec
@@ -25,7 +25,9 @@ def registry_codec(url: str, topic: str) -> ConfluentCodec:
         return _schema(client, url, number)
 
     codec = ConfluentCodec(id_of, schema_of)
-    weakref.finalize(codec, client.close)
+    held = ExitStack()
+    held.enter_context(client)
+    weakref.finalize(codec, held.close)
     return codec
 
 
