@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 from control.policies.compass.search.camo import Nearest, Slo
 from control.policies.compass.search.pricing import Priced
 from control.policies.compass.search.profile_store import ProfileStore, known
-from control.policies.compass.search.search_run import AHEAD, Phase, SearchLimits, SearchRun
+from control.policies.compass.search.search_run import Phase, SearchLimits, SearchRun
 from control.policies.compass.search.search_step import SearchProblem, search_options
 from control.policies.compass.session_options import DEADLINE, SESSIONS, SPEND
 from control.policies.solvers import SEARCH
 from control.problem.problem import PlanError
-from control.problem.sample_sets import recent_of
 from control.problem.session_space import SessionSpace
 from control.problem.tiers import Link
 from schemas.effects import PROFILE_REQUESTS, Effect, Failed, Send, Solve, Solved
@@ -141,7 +140,6 @@ class SessionSearches:
             deadline_s=float(DEADLINE.of(policy)),
             spend_usd=float(SPEND.of(policy)),
             price=max((tier.price for tier in self._space.tiers.values()), default=0.0),
-            ahead=blocks_ahead(session.samples, self._space.profilers),
             priced=links is not None,
         )
         resumed = session.state is SessionState.SEARCHING  # by an earlier life of the control app
@@ -225,14 +223,6 @@ class SessionSearches:
         shared = replace(end, figures=figures | {"profile_s": 0.0})
         sharing = self._sharing.pop(name, ())
         self._ended += [end, *(replace(shared, session=each) for each in sharing)]
-
-
-def blocks_ahead(samples: str, profilers: int) -> int:
-    """Return how many blocks of a sample set to ask for ahead.
-
-    A profiler waits for the labels of recent inputs: it would wait for those ahead, too.
-    """
-    return 1 if recent_of(samples) else AHEAD * max(profilers, 1)
 
 
 def choice(space: SessionSpace, plan: Priced) -> SessionChoice:

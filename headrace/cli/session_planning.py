@@ -182,7 +182,6 @@ def _source(
 
         yield RecordedProfiles(sessions.space, read_truth(recorded, sessions.space))
         return
-    from control.policies.compass.search.search_run import AHEAD
     from headrace.broker.connect import brokers
     from headrace.cluster.profilers import profilers
     from headrace.config.user_functions import load_workload
@@ -196,13 +195,7 @@ def _source(
     with (
         profilers(file, kafka.bootstrap, number, say) as (tend, _),
         LiveProfiles(
-            kafka,
-            file.pipeline,
-            sessions,
-            sample_set(seed),
-            session,
-            ahead=AHEAD * number,
-            tend=tend,
+            kafka, file.pipeline, sessions, sample_set(seed), session, ahead=number, tend=tend
         ) as source,
     ):
         source.ready(READY_WITHIN_S)

@@ -13,7 +13,7 @@ import numpy as np
 from control.policies.compass.search.camo import Floats, Past, Profiled, Proposal
 from control.policies.compass.search.profile_run import ProfileRun
 from control.policies.compass.search.profile_store import PING, ProfileStore, profiled
-from control.policies.compass.search.search_run import AHEAD, ASK_AGAIN_S
+from control.policies.compass.search.search_run import ASK_AGAIN_S
 from control.policies.compass.search.sequential_test import (
     Estimate,
     StopRule,
@@ -61,7 +61,7 @@ class LiveProfiles:
         sample_set: str,
         search: str,
         *,
-        ahead: int = AHEAD,
+        ahead: int = 1,
         tend: Callable[[], None] = lambda: None,
     ) -> None:
         self._pipeline, self._space, self._set = pipeline.name, sessions.space, sample_set

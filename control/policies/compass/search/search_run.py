@@ -19,7 +19,6 @@ from control.policies.compass.search.profile_store import Block, profiled
 from control.policies.compass.search.search_step import SearchProblem, SearchStep
 from schemas.records import ProfileResult
 
-AHEAD = 4  # blocks for a profiler: a block's way to it and back takes several times the block
 ASK_AGAIN_S = 15.0  # a profiler answers a block that it has run from its memory
 SECONDS_PER_H = 3600.0
 
@@ -35,13 +34,13 @@ class Phase(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchLimits:
     """When a search ends: seconds from its first block, $ of profiling (0: any) at ``price`` $ an
-    hour. ``ahead`` blocks beyond those needed keep the profilers busy. ``priced``: it ends as
+    hour. ``ahead`` blocks beyond those needed keep as many profilers busy. ``priced``: it ends as
     soon as a plan complies, as one whose profiles are known and whose prices have changed."""
 
     deadline_s: float
     spend_usd: float
     price: float
-    ahead: int = AHEAD
+    ahead: int = 1
     priced: bool = False
 
 

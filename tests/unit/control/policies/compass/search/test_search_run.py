@@ -1,15 +1,8 @@
-"""What a search asks its profilers for, and when its clock begins."""
-
-from dataclasses import replace
+"""When the clock of a search begins: once a profiler has run a block for it."""
 
 from control.policies.compass.search.camo import SearchOptions, Slo
 from control.policies.compass.search.profile_store import Block
-from control.policies.compass.search.search_run import (
-    AHEAD,
-    Phase,
-    SearchLimits,
-    SearchRun,
-)
+from control.policies.compass.search.search_run import Phase, SearchLimits, SearchRun
 from control.policies.compass.search.search_step import SearchProblem, next_step
 from schemas.records import ProfileResult
 from tests.session_world import a_space
@@ -57,15 +50,3 @@ def test_blocks_that_were_known_do_not_begin_the_clock() -> None:
     run.profile(known, 235.2)
     run.proposed(next_step(run.problem), 235.2)
     assert run.stopped == "deadline"
-
-
-def test_blocks_are_asked_for_ahead_of_the_next_look() -> None:
-    """Or a profiler would wait after each for the next: they take a fraction of their way."""
-    undecided = replace(PROBLEM, slo=Slo(accuracy=0.5, latency_s=0.5))
-    run, known = SearchRun(undecided, LIMITS, 100.0), dict[Block, ProfileResult]()
-    tested = proposing(run, 100.0)
-    asked = run.profile(known, 100.0)
-    assert asked == tuple((first, first + 10) for first in range(0, 50 + 10 * AHEAD, 10))
-    for first in range(0, 60, 10):
-        known[tested, first] = a_block(tested, first, 100.1)
-    assert run.profile(known, 100.1) == ((90, 100), (100, 110))
