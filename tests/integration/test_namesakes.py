@@ -29,19 +29,23 @@ def config(broker: str) -> KafkaConfig:
 
 
 class Other:
-    """A node that reports every 0.2 s until it is ended."""
+    """A node that has reported, and goes on every 0.2 s until it is ended."""
 
     def __init__(self, config: KafkaConfig, name: str) -> None:
         self._ended = Event()
         self._producer = producer(config)
         self._report = encode(an_ingress_report(time.time(), node=name))
+        self._say()
         self._thread = Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
         while not self._ended.wait(0.2):
-            self._producer.produce("headrace.reports", self._report, partition=0)
-            self._producer.flush(5)
+            self._say()
+
+    def _say(self) -> None:
+        self._producer.produce("headrace.reports", self._report, partition=0)
+        self._producer.flush(5)
 
     def end(self) -> None:
         self._ended.set()
