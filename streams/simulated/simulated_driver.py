@@ -162,7 +162,7 @@ class Simulated:
         running.alive = False
         for log in running.read.values():
             log.settle(self.now)
-            del log.readers[name]
+            log.close(name)
 
     def retire(self, name: str, within_s: float, ended: Callable[[], None]) -> None:
         """Drain a worker, as SIGTERM does live, and end it once it reads no slot or ``within_s``
@@ -327,8 +327,14 @@ class Simulated:
         pass  # simulated topics are not compacted
 
     def _count_queries(self, running: _Running, effect: Count) -> None:
-        done = {slot: offset for slot, (offset, _) in self.committed(QUERIES).items()}
-        self._later(self.now, running, counted(self.now, self.ends(QUERIES), done))
+        ends: dict[int, int] = {}
+        done: dict[int, int] = {}
+        for log in self._slots_of(QUERIES):
+            log.settle(self.now)
+            ends[log.place[1]] = log.first + len(log.records)
+            if log.committed:
+                done[log.place[1]] = log.committed
+        self._later(self.now, running, counted(self.now, ends, done))
 
     def _reject(self, running: _Running, effect: Reject) -> None:
         pass  # for observers
@@ -427,11 +433,12 @@ class Simulated:
         if self.now < reader.since_s:
             return
         topic, slot = log.place
-        name, readers = reader.name, log.readers
-        while reader.position < log.landed and not reader.paused and readers.get(name) is reader:
-            offset = reader.position
+        records, first = log.records, log.first
+        for offset in range(reader.position, log.landed):
+            if reader.paused:  # by what it has just read
+                return
             reader.position = offset + 1
-            record, at_s = log.records[offset - log.first]
+            record, at_s = records[offset - first]
             self._handle(reader.node, Arrived(record, topic, slot, offset, at_s))
 
     def _read_past(self, log: Log, reader: SlotReader) -> None:
@@ -465,7 +472,7 @@ class Simulated:
         for place, log in list(running.read.items()):
             if place[0] == topic and place[1] not in slots:
                 log.settle(float("inf"), running.name)
-                del log.readers[running.name]
+                log.close(running.name)
                 del running.read[place]
         self._ignored.discard(topic)
         for place in sorted((topic, slot) for slot in slots):
@@ -489,7 +496,7 @@ class Simulated:
         log = running.read[place]
         reader = log.readers[running.name]
         if reader.done is not None and reader.due_s <= self.now:
-            log.settle(self.now)
+            log.commit(reader)
         if reader.done is None:
             reader.due_s = max(self.now + self._delays.commit(), self._away_until_s)
         reader.done = done

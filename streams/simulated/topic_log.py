@@ -26,7 +26,7 @@ class SlotReader:
     node: Any  # the driver's object of the node
     position: int
     since_s: float
-    paused: bool = False
+    paused: bool = False  # for good once the node has lost the slot
     done: Done | None = None
     due_s: float = 0.0
 
@@ -59,8 +59,17 @@ class Log:
         """Commit the due offsets of one reader, or of all."""
         for reader in self.readers.values():
             if reader.done is not None and reader.due_s <= now and name in ("", reader.name):
-                self.committed, self.note = reader.done.offset, reader.done.note
-                reader.done = None
+                self.commit(reader)
+
+    def commit(self, reader: SlotReader) -> None:
+        """Commit the pending offset of a reader."""
+        assert reader.done is not None
+        self.committed, self.note = reader.done.offset, reader.done.note
+        reader.done = None
+
+    def close(self, name: str) -> None:
+        """Remove a reader, in the midst of its reading too."""
+        self.readers.pop(name).paused = True
 
     def start(self, now: float) -> int:
         """Return the offset at which a new reader begins."""

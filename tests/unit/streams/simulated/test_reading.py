@@ -1,0 +1,53 @@
+"""What a node that falls behind is still delivered once it no longer reads the slot."""
+
+from typing import Any
+
+import pytest
+
+from schemas.effects import QUERIES, Arrived, Assign, Effect, Event, Woke
+from schemas.records import Query
+from streams.simulated.delays import steady
+from streams.simulated.simulated_driver import Simulated
+from tests.builders import a_pipeline
+
+
+class Taker:
+    """Reads slot 0 of the input topic, and returns ``last`` on its second record."""
+
+    def __init__(self, last: Assign | None) -> None:
+        self.came: list[int] = []
+        self._last = last
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if type(event) is Woke:
+            return [Assign(QUERIES, (0,))]
+        if type(event) is Arrived:
+            self.came.append(event.offset)
+            return [self._last] if self._last is not None and len(self.came) == 2 else []
+        return []
+
+
+def no_models(node: str, variant: str) -> Any:
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("last", "came"),
+    [
+        (None, [0, 1, 2, 3, 4]),
+        (Assign(QUERIES, ()), [0, 1]),
+        (Assign(QUERIES, paused=(0,)), [0, 1]),
+    ],
+    ids=["reads on", "slot given up", "slot paused"],
+)
+def test_a_backlog_is_delivered_until_the_slot_is_not_read(
+    last: Assign | None, came: list[int]
+) -> None:
+    node = Taker(last)
+    system = Simulated(a_pipeline(), {}, no_models, steady(0.001))
+    for _ in range(5):
+        system.input(0.0, QUERIES, 0, Query(payload=b""))
+    system.run(1.0)
+    system.start("taker", node)
+    system.run(2.0)
+    assert node.came == came
