@@ -42,6 +42,8 @@ from schemas.records import (
     Work,
 )
 
+Returned = tuple[tuple[int, int], Work]  # a query's key, and one of its results
+
 
 class Egress:
     """The egress node; it owns ``partitions`` of the outputs topic.
@@ -88,7 +90,7 @@ class Egress:
         self._counts.update(answered=0, late=0, incomplete=0, dropped=0, failed=0, refused=0)
         self._counts["duplicates"] = 0
         # Results on their way back to their sessions' tier, by query.
-        self._back: Transfers[tuple[tuple[int, int], Work]] | None = None
+        self._back: Transfers[Returned] | None = None
         if links is not None and links.emulated:
             self._back = Transfers(links, pipeline, self._reporter)
 
@@ -155,10 +157,10 @@ class Egress:
             return [*effects, *self._close(key, now)]
         return effects
 
-    def _take_back(self, now: float) -> list[Effect]:
+    def _take_back(self, back: Transfers[Returned], now: float) -> list[Effect]:
         """Take the results whose way back has ended; a query that has closed meanwhile was late."""
         effects: list[Effect] = []
-        for key, work in self._back.ended(now) if self._back is not None else ():
+        for key, work in back.ended(now):
             query = self._open.get(key)
             if query is not None and query.take(work):
                 effects += self._close(key, now)
@@ -297,7 +299,8 @@ class Egress:
         effects: list[Effect] = []
         if not self._plans.started:
             effects = [*self._plans.start(), Assign(OUTPUTS, self._partitions)]
-        effects += self._take_back(now)
+        if self._back is not None:
+            effects += self._take_back(self._back, now)
         effects += self._close_overdue(now)
         if self._committing:
             effects += self._commit()

@@ -164,7 +164,7 @@ class Ingress:
         if refusal is not None:
             return self._refuse(event, noticed, refusal, now)
         self._counts["admitted"] += 1
-        if self._pipeline.size is not None:
+        if self._sizes is not None:
             self._count_size(query.size)
         work = self._work(event, noticed, Item(value=query.payload), size=query.size)
         if plan is not None:
@@ -211,7 +211,7 @@ class Ingress:
             deadline_s = created_s + self._pipeline.slo_classes[query.slo_class]
         else:
             return None
-        return min(deadline_s, min(created_s, now) + self._most_s)
+        return min(deadline_s, created_s + self._most_s, now + self._most_s)
 
     def _refusal(
         self, session: str, by: SessionPlan | None, noticed: Noticed, now: float

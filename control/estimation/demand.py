@@ -173,11 +173,14 @@ def _spread(
 ) -> None:
     """Spread ``count`` evenly over the bins of an interval; keep the newest ``kept`` before."""
     since_s, until_s = interval
-    last = floor(until_s / width_s)
+    first, last = floor(since_s / width_s), floor(until_s / width_s)
+    if first == last and last in bins:
+        bins[last] += count
+        return
     while bins and (oldest := next(iter(bins))) < last - kept - 1:
         del bins[oldest]
     per_s = count / (until_s - since_s)
-    for at in range(max(floor(since_s / width_s), last - kept), last + 1):
+    for at in range(max(first, last - kept), last + 1):
         begins_s, ends_s = at * width_s, (at + 1) * width_s
         begins_s = begins_s if begins_s > since_s else since_s
         ends_s = ends_s if ends_s < until_s else until_s

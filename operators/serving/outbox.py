@@ -4,7 +4,6 @@ A frame with twenty cars costs one message per slot, not twenty.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
 
 from control.per_query.routing import WeightedRoundRobin
 from control.per_query.shadowing import is_shadow
@@ -38,7 +37,8 @@ def packed(
     """
     # Numbers instead of the query's origin: they hash much faster.
     parcels: dict[tuple[int, int, str, int, int], tuple[Work, list[Item]]] = {}
-    for (work, task, item), slot in zip(onward, chosen or repeat(BY_TURN), strict=False):
+    for at, (work, task, item) in enumerate(onward):
+        slot = chosen[at] if chosen else BY_TURN
         if task and slot < 0:
             spread = spreads.get(task)
             if work.session is not None:

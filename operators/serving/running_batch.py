@@ -30,6 +30,10 @@ class BatchState(StrEnum):
     HANGING = "hanging"  # its items have failed, and it has not ended
 
 
+# Names, because a member takes five times as long to look up, and a batch needs six.
+IDLE, RUNNING, HANGING = BatchState
+
+
 class NextBatch(NamedTuple):
     """What a worker takes from its queue: a batch, and ``late`` items that it drops."""
 
@@ -42,60 +46,62 @@ class NextBatch(NamedTuple):
 
 
 class RunningBatch:
-    """The batch of one worker; ``tickets`` and ``variant`` stay those of the last one."""
+    """The batch of one worker; ``tickets`` and ``variant`` stay those of the last one.
+
+    ``named``, where real operators run: requests bear their items' names for a crash journal and
+    their deadlines.
+    """
 
     __slots__ = (
-        "_pipeline", "_released", "_worker", "began_s", "busy", "cost", "error", "job", "state",
-        "tickets", "variant",
+        "_named", "_pipeline", "_released", "_worker", "began_s", "busy", "cost", "error", "job",
+        "state", "tickets", "variant",
     )  # fmt: skip
 
-    def __init__(self, worker: str, pipeline: Pipeline) -> None:
+    def __init__(self, worker: str, pipeline: Pipeline, *, named: bool = False) -> None:
         self.tickets: list[Ticket] = []
         self.variant = ""
         self.cost = 0  # the size under which its latency is profiled
         self.job = 0
         self.error = ""  # why it was given up
         self.began_s = 0.0
-        self._worker, self._pipeline = worker, pipeline
+        self._worker, self._pipeline, self._named = worker, pipeline, named
         self._released = ""  # the rule that released it
-        self.state = BatchState.IDLE
+        self.state = IDLE
         self.busy = False  # not a property: a worker reads it for every record
 
-    def start(
-        self, tickets: list[Ticket], variant: str, cost: int, released: str, now: float
-    ) -> None:
-        """Begin a batch under the next job number; raise ``ImpossibleTransition`` if one runs."""
-        if self.state is not BatchState.IDLE:
-            raise ImpossibleTransition(f"the batch of {self._worker} is {self.state}")
-        self.state, self.busy = BatchState.RUNNING, True
-        self.tickets, self.variant, self.cost = tickets, variant, cost
-        self._released, self.began_s = released, now
-        self.job += 1
+    def start(self, batch: NextBatch, now: float) -> Infer:
+        """Begin a batch under the next job number; return the request to run it.
 
-    def infer(self, named: bool, sized: bool) -> Infer:
-        """Return the request to run it; if ``named``, where real operators run, with its items'
-        names for a crash journal and their deadlines."""
-        values = tuple([t.item.value for t in self.tickets])
-        size = self.cost if sized else 0
-        if not named:
+        Raise ``ImpossibleTransition`` if one runs.
+        """
+        if self.state is not IDLE:
+            raise ImpossibleTransition(f"the batch of {self._worker} is {self.state}")
+        self.state, self.busy = RUNNING, True
+        tickets = self.tickets = batch.items
+        self.variant, self.cost, self._released = batch.variant, batch.cost, batch.released
+        self.began_s = now
+        self.job += 1
+        values = tuple([t.item.value for t in tickets])
+        size = 0 if self._pipeline.size is None else self.cost
+        if not self._named:
             return Infer(self.job, self.variant, values, size=size)
-        items = tuple([t.key for t in self.tickets])
-        deadlines = tuple([t.work.deadline_s for t in self.tickets])
+        items = tuple([t.key for t in tickets])
+        deadlines = tuple([t.work.deadline_s for t in tickets])
         return Infer(self.job, self.variant, values, items, size, deadlines)
 
     def end(self) -> None:
         """Free the device."""
-        self.state, self.busy = BatchState.IDLE, False
+        self.state, self.busy = IDLE, False
         self.error = ""
 
     def hangs(self, grace_s: float, now: float) -> bool:
         """Give the batch up just before egress closes its queries without a cause."""
-        if self.state is not BatchState.RUNNING:
+        if self.state is not RUNNING:
             return False
         last_s = max([ticket.work.deadline_s for ticket in self.tickets])
         if now < last_s + grace_s - min(HANGING_MARGIN_S, grace_s / 2):
             return False
-        self.state = BatchState.HANGING
+        self.state = HANGING
         self.error = (
             f"{self.variant} has been running one batch of {len(self.tickets)} "
             f"for {now - self.began_s:.1f} s on {self._worker}"

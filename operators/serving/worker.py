@@ -24,7 +24,7 @@ from operators.serving.device import Device
 from operators.serving.fanout import failed, outcome
 from operators.serving.leased_slots import LeasedSlots
 from operators.serving.outbox import Onward
-from operators.serving.running_batch import BatchState, NextBatch, RunningBatch
+from operators.serving.running_batch import HANGING, IDLE, RUNNING, NextBatch, RunningBatch
 from operators.serving.session_serving import SessionServing
 from operators.serving.shadow_queue import shadow_queue
 from operators.serving.sized_items import sized_onward
@@ -96,7 +96,7 @@ class Worker:
         self._serving: VariantServing | SessionServing = self._variants  # by the policy in force
         self._queue: deque[Ticket] = deque()
         self._shadows = shadow_queue(pipeline, latency)
-        self._batch = RunningBatch(name, pipeline)
+        self._batch = RunningBatch(name, pipeline, named=strikes is not None)
         self._leaving = self._due = False  # due: a wake-up for the next batch is pending
         self._hold_s = inf  # the next batch waits until then
         self._reporter = Reporter(name, "worker", pipeline, incarnation, device)
@@ -228,7 +228,8 @@ class Worker:
         lease = self._slots.lease
         if lease is None or self._batch.busy:
             return []
-        serving, effects = self._serving, list[Effect]()
+        serving = self._serving
+        effects: list[Effect] = []
         found = serving.take(self._queue, lease, self._rules, now)
         while type(found) is NextBatch:
             effects += self._begin(found, now)
@@ -247,13 +248,11 @@ class Worker:
         return effects
 
     def _begin(self, found: NextBatch, now: float) -> list[Effect]:
-        variant = found.variant
         effects: list[Effect] = []
         if found.late:
-            effects = self._drop(found.late, variant, found.ends_s, now)
+            effects = self._drop(found.late, found.variant, found.ends_s, now)
         if found.items:
-            self._batch.start(found.items, variant, found.cost, found.released, now)
-            effects.append(self._batch.infer(self._strikes is not None, self._sizes is not None))
+            effects.append(self._batch.start(found, now))
         return effects
 
     def _drop(self, late: list[Ticket], variant: str, ends_s: float, now: float) -> list[Effect]:
@@ -274,9 +273,9 @@ class Worker:
 
     def _inferred(self, event: Inferred, now: float) -> list[Effect]:
         batch = self._batch
-        if event.job != batch.job or batch.state is BatchState.IDLE:
+        if event.job != batch.job or batch.state is IDLE:
             return []
-        if batch.state is BatchState.HANGING:
+        if batch.state is HANGING:
             return self._recovered(now)
         tickets, variant = batch.tickets, batch.variant
         if len(event.outputs) != len(tickets):
@@ -365,7 +364,7 @@ class Worker:
         ]  # fmt: skip
 
     def _fail(self, reason: str, now: float) -> list[Effect]:
-        if self._batch.state is BatchState.HANGING:
+        if self._batch.state is HANGING:
             return self._recovered(now)
         effects = [] if self._try_again() else self._fail_running(reason, now)
         self._batch.end()
@@ -506,7 +505,7 @@ class Worker:
         for tickets in self._transfers.ended(now) if self._transfers is not None else ():
             if self._slots.holds(tickets[0]):
                 effects += self._queued(tickets, tickets[0].work, now)
-        if self._batch.state is BatchState.RUNNING:
+        if self._batch.state is RUNNING:
             effects += self._give_up_hanging(now)
         if self._due or now >= self._hold_s or (self._shadows and not self._queue):
             self._due, self._hold_s = False, inf

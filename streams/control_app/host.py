@@ -6,6 +6,8 @@ performs no effect itself. A driver replays the history of the ``RESTORED`` topi
 ``ControlEffect`` (schemas/effects.py) lists them.
 """
 
+from collections.abc import Sequence
+
 from schemas.effects import (
     COMMAND_RESULTS,
     PLANS,
@@ -39,7 +41,7 @@ class ControlHost:
         self._counting = False
         self._count_s = float("-inf")  # the next count is at the first tick from then on
 
-    def handle(self, event: Event, now: float) -> list[Effect]:
+    def handle(self, event: Event, now: float) -> Sequence[Effect]:
         if type(event) is Failed and event.job == QUERIES:
             self._counted(now + BLIND_S)
             return []
@@ -49,7 +51,7 @@ class ControlHost:
         elif type(event) is Woke and not self._counting and now >= self._count_s:
             self._counting = True
             return [*effects, Count()]
-        return [*effects]
+        return effects
 
     def _counted(self, again_s: float) -> None:
         self._counting, self._count_s = False, again_s

@@ -7,7 +7,7 @@ from operators.offset_tracker import Progress
 from operators.serving.deadline_queue import MOST_CRASHES, Ticket, crashing
 from operators.serving.leased_slots import TRANSITIONS as SLOTS
 from operators.serving.leased_slots import LeasedSlots, Reading, ReadingChange
-from operators.serving.running_batch import BatchState, RunningBatch
+from operators.serving.running_batch import BatchState, NextBatch, RunningBatch
 from schemas.effects import Assign
 from schemas.records import Item, Lease, Origin, Work
 from tests.builders import a_pipeline
@@ -22,16 +22,20 @@ def ticket(deadline_s: float = 1.0) -> Ticket:
     return Ticket(item, work, 0, 3, Progress(), 0.0)
 
 
+def a_batch() -> NextBatch:
+    return NextBatch([ticket()], [], "t/a", 1, 1.0, "full")
+
+
 def running() -> RunningBatch:
     batch = RunningBatch("w0", a_pipeline())
-    batch.start([ticket()], "t/a", 1, "full", 0.5)
+    batch.start(a_batch(), 0.5)
     return batch
 
 
 def test_a_second_batch_cannot_start_while_one_runs() -> None:
     batch = running()
     with pytest.raises(ImpossibleTransition, match="the batch of w0 is running"):
-        batch.start([ticket()], "t/a", 1, "full", 0.6)
+        batch.start(a_batch(), 0.6)
 
 
 def test_a_batch_hangs_once_and_frees_the_device_when_it_ends() -> None:
