@@ -6,7 +6,6 @@ docs/reference/topics.md explains the settings.
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -26,37 +25,12 @@ POLL_S = 0.02
 REPORT_TIMEOUT_MS = 1000
 # A connection whose other end is gone without a word is given up after this; by default after 60 s.
 SOCKET_TIMEOUT_MS = 6000
-LEADERS_WITHIN_S = 1.0
 
 Client = TypeVar("Client")
 Key = TypeVar("Key")
 
 
 OnError = Callable[[KafkaError], None]
-
-
-class PromptProducer(Producer):  # type: ignore[misc]
-    """A producer that asks for a topic's leaders before the topic's first record.
-
-    librdkafka before 2.10.1 asks for them only once a second (its issue 5032), so that the first
-    record would leave up to a second late.
-    """
-
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        super().__init__(settings)
-        self._known: set[str] = set()
-
-    def look_up(self, topic: str, timeout_s: float) -> None:
-        """Ask for the leaders of a topic; raise ``KafkaException`` if no broker answers."""
-        self._known.add(topic)
-        self.list_topics(topic, timeout=timeout_s)
-
-    def produce(self, topic: str, *record: Any, **more: Any) -> None:
-        """Hand over a record as ``Producer.produce`` does."""
-        if topic not in self._known:
-            with suppress(KafkaException):  # the record waits for the broker
-                self.look_up(topic, LEADERS_WITHIN_S)
-        super().produce(topic, *record, **more)
 
 
 def admin(config: KafkaConfig, on_error: OnError | None = None) -> AdminClient:
@@ -69,14 +43,14 @@ def admin(config: KafkaConfig, on_error: OnError | None = None) -> AdminClient:
     )
 
 
-def producer(config: KafkaConfig, **more: Any) -> PromptProducer:
+def producer(config: KafkaConfig, **more: Any) -> Producer:
     """Return an idempotent producer that sends immediately; raise ``KafkaConfigError``.
 
     A record waits up to ten minutes for a broker that is away; its input offset stays uncommitted
     meanwhile. If the broker refuses the user, ``poll`` and ``flush`` raise ``BrokerError``.
     """
     return _made(
-        PromptProducer,
+        Producer,
         config,
         {
             "linger.ms": 0,
@@ -93,7 +67,7 @@ def producer(config: KafkaConfig, **more: Any) -> PromptProducer:
     )
 
 
-def report_producer(config: KafkaConfig, **more: Any) -> PromptProducer:
+def report_producer(config: KafkaConfig, **more: Any) -> Producer:
     """Return a producer for reports, which expire after a second; the leader's copy confirms them.
 
     A report is obsolete after a second, and the next one contains all its counts.

@@ -140,15 +140,14 @@ class KafkaTransport:
         self._delivered_s = self._back_s = 0.0
 
     def warm(self, topics: Iterable[str]) -> bool:
-        """Connect the producers and look up these topics' leaders; False if the broker is away.
+        """Connect the producer and fetch these topics' metadata; False if the broker is away.
 
-        Otherwise the first query would wait 100 to 300 ms: reports do not warm its producer, as
+        Otherwise the first query would wait 100 to 300 ms: reports do not warm this producer, as
         they have a separate one.
         """
         try:
             for name in topics:
-                self._producer.look_up(name, WARM_WITHIN_S)
-            self._reporter.look_up(_REPORTS, WARM_WITHIN_S)
+                self._producer.list_topics(name, timeout=WARM_WITHIN_S)
         except KafkaException:
             return False  # the roles wait for a broker that is away, and so does the first record
         return True
