@@ -250,6 +250,7 @@ class Rig:
             end_session(process.pid)
             process.wait()
         self._producer.purge()
+        self._producer.close()
         self._consumer.close()
         self._library.close()
 

@@ -184,7 +184,7 @@ class Fleet:
 
     def close(self) -> None:
         """Close the clients."""
-        self._producer.flush()
+        self._producer.close()
         self._consumer.close()
 
 

@@ -49,5 +49,6 @@ def warm_up(kafka: KafkaConfig, seconds: float) -> list[float]:
             reader.commit(offsets=read, asynchronous=False)
     finally:
         writer.flush(PATIENCE_S)
+        writer.close()
         reader.close()
     return took_s

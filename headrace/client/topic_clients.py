@@ -199,8 +199,9 @@ class Asker(AbstractContextManager["Asker"]):
         self.close()
 
     def close(self) -> None:
-        """Flush the producer, whose connections end with it."""
+        """Flush and close the producer."""
         self.flush()
+        self._producer.close()
 
 
 class Commander:
@@ -251,6 +252,7 @@ class Commander:
     def close(self) -> None:
         """Close the Kafka clients."""
         self._producer.flush(WAIT_S)
+        self._producer.close()
         self._results.close()
 
 

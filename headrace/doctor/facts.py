@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -249,24 +249,27 @@ def _pipeline(config: KafkaConfig, pipeline: Pipeline, path: Path | None) -> Ite
     wanted = topics(pipeline)
     there = _there(config, [topic.name for topic in wanted])
     yield from topics_found(wanted, there, str(path))
-    yield replication_found(there, _brokers(config))
+    nodes = _brokers(config)
+    alone = {nodes[0]: ResourceType.BROKER} if len(nodes) == 1 else {}
+    yield replication_found(there, len(nodes), *_settings(config, alone).values())
     needed = {role: [r for r in rights(pipeline, role) if r.resource == "topic"] for role in ROLES}
     yield rights_found(needed, there, str(path))
 
 
-def _brokers(config: KafkaConfig) -> int:
+def _brokers(config: KafkaConfig) -> list[str]:
+    """Return the numbers of the brokers, none where this user may not see them."""
     cluster = asked(
         config,
         lambda client: {"": client.describe_cluster(request_timeout=ANSWERS_WITHIN_S)},
         ANSWERS_WITHIN_S,
     )[""]
-    return 1 if isinstance(cluster, KafkaError) else len(cluster.nodes)
+    return [] if isinstance(cluster, KafkaError) else [node.id_string for node in cluster.nodes]
 
 
 def _there(config: KafkaConfig, names: list[str]) -> dict[str, TopicState]:
     answers = described(config, names, ANSWERS_WITHIN_S)
     seen = [name for name in names if not isinstance(answers[name], KafkaError)]
-    settings = _settings(config, seen)
+    settings = _settings(config, dict.fromkeys(seen, ResourceType.TOPIC))
     found = {}
     for name in names:
         topic = answers[name]
@@ -281,11 +284,11 @@ def _there(config: KafkaConfig, names: list[str]) -> dict[str, TopicState]:
     return found
 
 
-def _settings(config: KafkaConfig, names: list[str]) -> dict[str, dict[str, str]]:
-    """Return the settings of the topics that this user may describe."""
-    if not names:
+def _settings(config: KafkaConfig, kinds: Mapping[str, ResourceType]) -> dict[str, dict[str, str]]:
+    """Return the settings of the topics and brokers, by name, that this user may describe."""
+    if not kinds:
         return {}
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    resources = [ConfigResource(kind, name) for name, kind in kinds.items()]
     answers = asked(config, lambda client: client.describe_configs(resources), ANSWERS_WITHIN_S)
     return {
         resource.name: {key: entry.value for key, entry in entries.items()}

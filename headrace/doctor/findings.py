@@ -173,6 +173,7 @@ class TopicState:
 
 IN_SYNC = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
+ORDERLY_STOP = "controlled.shutdown.enable"
 HIDDEN_TOPIC = TopicState(0, {}, frozenset())  # this user may not describe it
 CHECKED = (
     "cleanup.policy",
@@ -203,13 +204,19 @@ def topics_found(
     return findings
 
 
-def replication_found(there: Mapping[str, TopicState], brokers: int) -> Finding:
+def replication_found(
+    there: Mapping[str, TopicState], brokers: int, settings: Mapping[str, str] | None = None
+) -> Finding:
     """Judge whether acknowledged records survive the loss of one of several brokers, and whether
-    the topics still take records then."""
+    the topics still take records then. ``settings`` are those of a lone broker."""
     states = {name: state for name, state in sorted(there.items()) if state.partitions}
     least = min((state.copies for state in states.values()), default=1)
     if brokers < 2:
-        return Finding("replication", OK, f"{least} of each record, 1 broker")
+        found = f"{least} of each record, 1 broker"
+        if (settings or {}).get(ORDERLY_STOP) != "true":
+            return Finding("replication", OK, found)
+        found += ": when it stops, clients may forget its address for good (librdkafka issue 5301)"
+        return Finding("replication", WARN, found, f"set {ORDERLY_STOP}=false on the broker")
     for fault, found, mend in REPLICATION_FAULTS:
         faulty = [name for name, state in states.items() if fault(state)]
         if faulty:

@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from schemas.codec.confluent import ConfluentCodec
@@ -25,9 +25,7 @@ def registry_codec(url: str, topic: str) -> ConfluentCodec:
         return _schema(client, url, number)
 
     codec = ConfluentCodec(id_of, schema_of)
-    held = ExitStack()
-    held.enter_context(client)
-    weakref.finalize(codec, held.close)
+    weakref.finalize(codec, client.close)
     return codec
 
 
@@ -63,14 +61,14 @@ def _schema(client: Any, url: str, number: int) -> str:
 @contextmanager
 def _answering(url: str, refused: str) -> Iterator[None]:
     """Turn the errors of the registry and of the way to it into ``BrokerError``."""
-    import httpx  # whose errors are no OSErrors
+    import httpx2  # whose errors are no OSErrors
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 
     try:
         yield
     except SchemaRegistryError as error:
         raise BrokerError(f"the schema registry at {url} {refused}: {error}") from error
-    except (OSError, httpx.TransportError) as error:
+    except (OSError, httpx2.TransportError) as error:
         raise BrokerError(
             f"the schema registry at {url} does not answer ({error}); start it or correct "
             "schema_registry"

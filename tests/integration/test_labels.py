@@ -43,10 +43,10 @@ def rig(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 def label(rig: Rig, *values: bytes) -> None:
-    sender = producer(rig.kafka)
-    for value in values:
-        sender.produce(physical(rig.name, LABELS), value)
-    sender.flush(10.0)
+    with closing(producer(rig.kafka)) as sender:
+        for value in values:
+            sender.produce(physical(rig.name, LABELS), value)
+        sender.flush(10.0)
 
 
 def measured(rig: Rig, **counts: int) -> MeasuredAccuracy:

@@ -374,6 +374,7 @@ def sent_to(kafka: KafkaConfig, topic: str) -> int | None:
     sender = producer(kafka)
     sender.produce(topic, b"{}", on_delivery=lambda e, _: errors.append(e and e.code()))
     assert sender.flush(20) == 0
+    sender.close()
     (error,) = errors
     return error
 
@@ -383,11 +384,10 @@ def test_a_user_who_is_turned_away_later_ends_the_process_with_a_sentence(
 ) -> None:
     kafka = guarded.kafka("ingress")
     wrong = KafkaConfig(kafka.bootstrap, {**kafka.properties, "sasl.password": "changed"})
-    reader = consumer(wrong, "any")
-    for client in (producer(wrong), reader):
+    for client in (producer(wrong), consumer(wrong, "any")):
         with pytest.raises(BrokerError, match=f"user '{NAME}-ingress' was not let in"):
             poll_for_seconds(client)
-    reader.close()
+        client.close()
 
 
 def poll_for_seconds(client: Any) -> None:

@@ -201,6 +201,7 @@ def give(rig: Rig, command: Command) -> None:
     writer = producer(rig.kafka)
     writer.produce(physical(rig.name, COMMANDS), encode(command), partition=0)
     writer.flush(10)
+    writer.close()
 
 
 def of(rig: Rig, command: str) -> list[Any]:

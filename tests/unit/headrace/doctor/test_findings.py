@@ -285,6 +285,13 @@ def test_settings_under_which_copies_do_not_help_are_told(
     assert alone.state == OK
 
 
+@pytest.mark.parametrize(("orderly", "state"), [("true", WARN), ("false", OK), ("", OK)])
+def test_a_lone_broker_that_makes_clients_forget_it_is_told(orderly: str, state: str) -> None:
+    found = replication_found({}, 1, {"controlled.shutdown.enable": orderly})
+    assert (found.state, "forget its address" in found.found) == (state, state == WARN)
+    assert ("controlled.shutdown.enable=false" in found.mend) == (state == WARN)
+
+
 def test_an_input_topic_that_the_broker_should_stamp_is_told() -> None:
     wanted = topics(a_pipeline({"read": []}, deadline_clock="broker"))
     queries = next(topic for topic in wanted if topic.name.endswith(".queries"))

@@ -145,7 +145,8 @@ def test_properties_reach_the_client_library_which_knows_them_best() -> None:
 
 def test_what_nothing_may_be_lost_for_cannot_be_overridden() -> None:
     # Past the reader, as a program might: the client is made with our values.
-    producer(KafkaConfig("a:1", {"acks": "0", "enable.idempotence": "false"}), log_level=0)
+    made = producer(KafkaConfig("a:1", {"acks": "0", "enable.idempotence": "false"}), log_level=0)
+    made.close()
     with pytest.raises(KafkaConfigError):  # idempotence and acks=0 would not go together
         producer(KafkaConfig("a:1", {}), acks="0")
 
