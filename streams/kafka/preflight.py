@@ -1,21 +1,24 @@
 """Preflight: create missing topics and check a role's rights before it starts."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from typing import Any
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AclOperation
 
 from schemas.pipeline import Pipeline
 from streams.kafka.acl_rights import GROUP, TOPIC, Right, rights
-from streams.kafka.kafka_client import asked, reach
+from streams.kafka.kafka_client import asked, consumer, reach
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, forbidden
 from streams.kafka.topic_admin import described, ensure_topics, may
-from streams.topics import topics
+from streams.kafka.topic_contents import await_leaders
+from streams.topics import Topic, topics
 
 WAIT_S = 30.0
 GROUPS_WITHIN_S = 5.0
+LED_WITHIN_S = 120.0
 
 
 def prepare(
@@ -23,18 +26,33 @@ def prepare(
 ) -> None:
     """Create the missing topics of these roles and check the roles' rights.
 
+    Return once the new partitions have leaders: a busy broker takes most of a minute for 229, and
+    longer while the roles start beside it.
     Raise ``BrokerError`` if no broker answers or it refuses the user, if a topic cannot be created
     or has too few partitions, or if the user lacks a right, which the message names.
     """
     reach(config, timeout_s)
     needed = tuple(dict.fromkeys(r for role in roles for r in rights(pipeline, role)))
     named = {right.name for right in needed if right.resource == TOPIC}
-    ensure_topics(config, (t for t in topics(pipeline) if t.name in named), timeout_s)
+    made = ensure_topics(config, (t for t in topics(pipeline) if t.name in named), timeout_s)
+    _await_leaders(config, made, max(timeout_s, LED_WITHIN_S))
     _check(config, TOPIC, needed, described(config, named, timeout_s))
     groups = sorted({r.name for r in needed if r.resource == GROUP and not r.prefixed})
     # A broker without users has no rights to check, and its first answer on groups takes a second.
     if groups and config.protocol != "PLAINTEXT":
         _check(config, GROUP, needed, _groups(config, groups, timeout_s))
+
+
+def _await_leaders(config: KafkaConfig, made: Iterable[Topic], timeout_s: float) -> None:
+    """Wait until new topics are led; skip those whose offsets this user may not ask for."""
+    with closing(consumer(config, "headrace.reader")) as reader:
+        for topic in made:
+            places = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
+            try:
+                await_leaders(reader, places, timeout_s)
+            except KafkaException as error:
+                if error.args[0].code() not in FORBIDDEN:
+                    raise BrokerError(f"{topic.name!r}: {error.args[0].str()}") from error
 
 
 def _groups(config: KafkaConfig, names: list[str], timeout_s: float) -> dict[str, Any]:

@@ -50,14 +50,17 @@ def may(description: Any, operation: AclOperation) -> bool:
     return not description.authorized_operations or operation in description.authorized_operations
 
 
-def ensure_topics(config: KafkaConfig, wanted: Iterable[Topic], timeout_s: float = 30.0) -> None:
-    """Create the missing topics; skip those that this user may not describe.
+def ensure_topics(
+    config: KafkaConfig, wanted: Iterable[Topic], timeout_s: float = 30.0
+) -> tuple[Topic, ...]:
+    """Create the missing topics and return them; skip those that this user may not describe.
 
     Raise ``BrokerError`` if no broker answers, a topic may not be created, or an existing one has
     too few partitions.
     """
     wanted = tuple(wanted)
     there = described(config, (topic.name for topic in wanted), timeout_s)
+    made: list[Topic] = []
     missing: list[NewTopic] = []
     copies = 0
     for topic in wanted:
@@ -66,12 +69,14 @@ def ensure_topics(config: KafkaConfig, wanted: Iterable[Topic], timeout_s: float
             _check_partitions(topic, len(found.partitions))
         elif found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             copies = copies or _copies(config, timeout_s)
+            made.append(topic)
             missing.append(_new_topic(topic, copies))
         elif found.code() not in FORBIDDEN:
             raise BrokerError(f"topic {topic.name!r} cannot be used: {found.str()}")
     if missing:
         _make(config, missing, timeout_s)
         _await_known(config, [topic.topic for topic in missing], timeout_s)
+    return tuple(made)
 
 
 def _copies(config: KafkaConfig, timeout_s: float) -> int:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
+    OFFSET_END,
     Consumer,
     KafkaError,
     KafkaException,
@@ -35,6 +36,13 @@ UNCOORDINATED = (
 )
 
 UNLED = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+
+# Of a topic that the controller has made, and brokers do not know yet.
+UNKNOWN = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+)
 
 
 def read_to_end(config: KafkaConfig, topic: str, timeout_s: float = 30.0) -> list[Message]:
@@ -172,6 +180,17 @@ def log_offsets(
     topics = ", ".join(dict.fromkeys(place.topic for place in asked))
     found = _once_led(topics, lambda: _at_times(client, asked, timeout_s), timeout_s, UNLED)
     return {(place.topic, place.partition): place.offset for place in found}
+
+
+def await_leaders(client: Consumer, places: Iterable[TopicPartition], timeout_s: float) -> None:
+    """Return once every partition of a new topic has its leader.
+
+    The controller, which creates topics, answers for them before the leaders have made their logs.
+    Raise ``BrokerError`` after ``timeout_s``, and ``KafkaException``.
+    """
+    asked = [TopicPartition(place.topic, place.partition, OFFSET_END) for place in places]
+    topics = ", ".join(dict.fromkeys(place.topic for place in asked))
+    _once_led(topics, lambda: _at_times(client, asked, timeout_s), timeout_s, (*UNLED, *UNKNOWN))
 
 
 def _at_times(

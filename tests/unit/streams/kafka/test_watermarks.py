@@ -7,7 +7,13 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.topic_contents import committed, log_offsets, offset_since, watermarks
+from streams.kafka.topic_contents import (
+    await_leaders,
+    committed,
+    log_offsets,
+    offset_since,
+    watermarks,
+)
 
 PLACE = TopicPartition("plans", 0)
 
@@ -59,6 +65,22 @@ def test_an_error_of_a_log_that_waiting_does_not_mend_is_raised_at_once() -> Non
     reader = Leaderless(1, KafkaError.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(KafkaException, match="no plans"):
         log_offsets(reader, [PLACE], OFFSET_END, timeout_s=5.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART]
+)
+def test_the_leaders_of_a_new_topic_are_awaited(code: int) -> None:
+    """`headrace up` started its roles before, which kept the broker from making the logs."""
+    new = Leaderless(2, code)
+    await_leaders(new, [PLACE], timeout_s=5.0)  # type: ignore[arg-type]
+    assert new.get_watermark_offsets(PLACE, 0.0) == (3, 7)  # both refusals were seen
+
+
+def test_leaders_that_do_not_come_are_said() -> None:
+    new = Leaderless(9, KafkaError.NOT_LEADER_FOR_PARTITION)
+    with pytest.raises(BrokerError, match="offsets of 'plans' cannot be read"):
+        await_leaders(new, [PLACE], timeout_s=0.0)  # type: ignore[arg-type]
 
 
 class Uncoordinated:
