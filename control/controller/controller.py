@@ -145,9 +145,10 @@ class Controller:
         report = type(event) is Arrived and type(event.record) is Report
         if not (report or type(event) is Heartbeats) or now >= self._wake_s:
             return False
+        if not (self._intake.news or self._sessions.changed):
+            return True
         spacing_s = max(0, len(self._state.members) - FEW) * SPACING_S
-        news = self._intake.news or self._sessions.changed
-        if not news or now < self._reviewed_s + spacing_s:
+        if now < self._reviewed_s + spacing_s:
             return True
         self._intake.news = False
         return False

@@ -180,9 +180,13 @@ def _spread(
     while bins and (oldest := next(iter(bins))) < last - kept - 1:
         del bins[oldest]
     per_s = count / (until_s - since_s)
-    for at in range(max(first, last - kept), last + 1):
-        begins_s, ends_s = at * width_s, (at + 1) * width_s
-        begins_s = begins_s if begins_s > since_s else since_s
+    begins_s = since_s
+    if first < last - kept:
+        first = last - kept
+        begins_s = first * width_s
+    for at in range(first, last + 1):
+        ends_s = (at + 1) * width_s
         ends_s = ends_s if ends_s < until_s else until_s
         if ends_s > begins_s:
             bins[at] = bins.get(at, 0.0) + per_s * (ends_s - begins_s)
+        begins_s = ends_s

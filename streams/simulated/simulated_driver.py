@@ -433,12 +433,11 @@ class Simulated:
         if self.now < reader.since_s:
             return
         topic, slot = log.place
-        records, first = log.records, log.first
-        for offset in range(reader.position, log.landed):
-            if reader.paused:  # by what it has just read
-                return
+        landed = log.landed
+        while reader.position < landed and not reader.paused:
+            offset = reader.position
             reader.position = offset + 1
-            record, at_s = records[offset - first]
+            record, at_s = log.records[offset - log.first]
             self._handle(reader.node, Arrived(record, topic, slot, offset, at_s))
 
     def _read_past(self, log: Log, reader: SlotReader) -> None:
