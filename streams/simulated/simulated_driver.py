@@ -29,7 +29,6 @@ from schemas.effects import (
     Assign,
     Count,
     Done,
-    Effect,
     Event,
     Failed,
     Forget,
@@ -83,14 +82,14 @@ Solver = Callable[[Solve], tuple[Solved | Failed, float]]
 class _Running:
     """A running node; its timers and jobs in flight end with it."""
 
-    __slots__ = ("alive", "handle", "models", "name", "read")
+    __slots__ = ("alive", "handle", "models", "name", "readers")
 
     def __init__(self, name: str, node: Node) -> None:
         self.name = name
         self.handle = node.handle
         self.alive = True
         self.models: dict[str, BatchLatency] = {}
-        self.read: dict[Place, Log] = {}
+        self.readers: dict[Place, SlotReader] = {}
 
 
 def _no_solver(effect: Solve) -> tuple[Solved | Failed, float]:
@@ -160,9 +159,9 @@ class Simulated:
         if running is None:
             return
         running.alive = False
-        for log in running.read.values():
-            log.settle(self.now)
-            log.close(name)
+        for reader in running.readers.values():
+            reader.log.settle(self.now)
+            reader.close()
 
     def retire(self, name: str, within_s: float, ended: Callable[[], None]) -> None:
         """Drain a worker, as SIGTERM does live, and end it once it reads no slot or ``within_s``
@@ -180,7 +179,7 @@ class Simulated:
     ) -> None:
         running, ended = leaving
         if running is not None and running.alive:
-            reads = any(topic.startswith(_WORK) for topic, _ in running.read)
+            reads = any(topic.startswith(_WORK) for topic, _ in running.readers)
             if reads and self.now < until_s:
                 again_s = self.now + RETIRE_EVERY_S
                 self._push(again_s, again_s, self._end_retired, leaving, until_s)
@@ -209,7 +208,8 @@ class Simulated:
         """
         self._check_future(at_s)
         stamped = (record, at_s if stamp_s is None else stamp_s)
-        self._push(at_s, _LANDING, self._produce, (topic, slot), stamped)
+        log = self._logs.get((topic, slot)) or self._log((topic, slot))
+        self._push(at_s, _LANDING, self._produce, log, stamped)
 
     def at(self, at_s: float, action: Callable[[], None]) -> None:
         """Call ``action`` at ``at_s``, before events of that instant that are scheduled later.
@@ -291,14 +291,12 @@ class Simulated:
                 soon_s = at_s if at_s > now else now
                 heappush(self._heap, (soon_s, at_s, self._count, self._handle, running, _WOKE))
             else:
-                _PERFORMED.get(kind, Simulated._refuse)(self, running, effect)
+                perform = _PERFORMED.get(kind)
+                if perform is None:
+                    raise TypeError(f"{running.name} asked for {effect!r}, which is not simulated")
+                perform(self, running, effect)
 
     # ------------------------------------------------------------------ effects
-
-    def _refuse(self, running: _Running, effect: Effect) -> None:
-        raise TypeError(
-            f"{running.name} asked for {effect!r}, which the simulation does not perform"
-        )
 
     def _begin_solve(self, running: _Running, effect: Solve) -> None:
         solved, seconds = self._solve(effect)
@@ -362,6 +360,9 @@ class Simulated:
             commits=topic not in _UNCOMMITTED,
             unread=topic in _UNREAD,
             reports=topic == REPORTS,
+            hop=self._delays.report
+            if topic == REPORTS
+            else self._hops.get(topic, self._delays.hop),
         )
         return log
 
@@ -375,7 +376,7 @@ class Simulated:
         place = (topic, slot)
         log = self._logs.get(place) or self._log(place)
         if log.reports or log.unread:
-            self._write(place, effect.record)
+            self._write(log, effect.record, self.now)
             return
         log.records.append((effect.record, self.now))
         if self._delays.apart:
@@ -384,7 +385,7 @@ class Simulated:
         batch = self._batch
         if batch is None:
             batch = self._batch = []
-            hop = self._hops.get(topic, self._delays.hop)  # the hop of the turn's first send
+            hop = log.hop  # that of the turn's first send
             self._batch_s = self.now + hop()
             self._push(self._batch_s, _LANDING, self._land_all, batch, None)
         lands_s = self._batch_s
@@ -394,21 +395,18 @@ class Simulated:
         else:  # a slot keeps its order: no record overtakes its predecessor
             self._push(log.last_s, _LANDING, self._land, log, None)
 
-    def _produce(self, place: Place, stamped: tuple[Record, float]) -> None:
-        self._write(place, *stamped)
+    def _produce(self, log: Log, stamped: tuple[Record, float]) -> None:
+        self._write(log, *stamped)
 
-    def _write(self, place: Place, record: Record, at_s: float | None = None) -> None:
-        log = self._logs.get(place) or self._log(place)
+    def _write(self, log: Log, record: Record, stamp_s: float) -> None:
         if log.keeps or not log.unread:
-            log.records.append((record, self.now if at_s is None else at_s))
-        if log.unread:
-            return
-        self._depart(log)
+            log.records.append((record, stamp_s))
+        if not log.unread:
+            self._depart(log)
 
     def _depart(self, log: Log) -> None:
         """Schedule a record's own hop, after its predecessors in the slot."""
-        delays = self._delays
-        hop = delays.report if log.reports else self._hops.get(log.place[0], delays.hop)
+        hop = log.hop
         lands_s = self.now + hop()
         if lands_s > log.last_s:
             log.last_s = lands_s
@@ -468,34 +466,30 @@ class Simulated:
             self._pause(running, effect.topic, effect.paused)
 
     def _lease(self, running: _Running, topic: str, slots: tuple[int, ...]) -> None:
-        for place, log in list(running.read.items()):
+        for place, reader in list(running.readers.items()):
             if place[0] == topic and place[1] not in slots:
-                log.settle(float("inf"), running.name)
-                log.close(running.name)
-                del running.read[place]
+                reader.log.settle(float("inf"), running.name)
+                reader.close()
+                del running.readers[place]
         self._ignored.discard(topic)
         for place in sorted((topic, slot) for slot in slots):
-            if place not in running.read:
-                log = running.read[place] = self._logs.get(place) or self._log(place)
-                log.open()
-                reader = SlotReader(running.name, running, log.start(self.now), self.now)
-                log.readers[running.name] = reader
+            if place not in running.readers:
+                log = self._logs.get(place) or self._log(place)
+                reader = running.readers[place] = log.open(running.name, running, self.now)
                 self._catch_up(log, reader, self._read_past if topic == PLANS else self._read)
 
     def _pause(self, running: _Running, topic: str, slots: tuple[int, ...]) -> None:
-        for place, log in running.read.items():
+        for place, reader in running.readers.items():
             if place[0] == topic:
-                reader = log.readers[running.name]
                 resumes = reader.paused and place[1] not in slots
                 reader.paused = place[1] in slots
                 if resumes:
-                    self._catch_up(log, reader, self._read)
+                    self._catch_up(reader.log, reader, self._read)
 
     def _done(self, running: _Running, place: Place, done: Done) -> None:
-        log = running.read[place]
-        reader = log.readers[running.name]
+        reader = running.readers[place]
         if reader.done is not None and reader.due_s <= self.now:
-            log.commit(reader)
+            reader.commit()
         if reader.done is None:
             reader.due_s = max(self.now + self._delays.commit(), self._away_until_s)
         reader.done = done

@@ -9,6 +9,7 @@ from typing import Any
 
 from schemas.effects import Done
 from schemas.records import Record
+from streams.simulated.delays import Delay
 
 Place = tuple[str, int]  # logical topic, slot
 
@@ -22,6 +23,7 @@ class SlotReader:
     ``done`` is committed as of ``due_s``, lazily when the commit is next needed.
     """
 
+    log: "Log"
     name: str
     node: Any  # the driver's object of the node
     position: int
@@ -29,6 +31,17 @@ class SlotReader:
     paused: bool = False  # for good once the node has lost the slot
     done: Done | None = None
     due_s: float = 0.0
+
+    def commit(self) -> None:
+        """Commit the pending offset."""
+        assert self.done is not None
+        self.log.committed, self.log.note = self.done.offset, self.done.note
+        self.done = None
+
+    def close(self) -> None:
+        """Read no more of the slot, in the midst of a backlog too."""
+        del self.log.readers[self.name]
+        self.paused = True
 
 
 @dataclass(slots=True, eq=False)
@@ -39,7 +52,8 @@ class Log:
     keeps: bool  # retain every record for inspection after the run
     commits: bool  # readers begin at the committed offset
     unread: bool  # no node reads the topic so far
-    reports: bool  # records of the reports topic, with its own delay
+    reports: bool  # a slot of the reports topic
+    hop: Delay  # from a write to its readers
     records: list[tuple[Record, float]] = field(default_factory=list)
     first: int = 0
     landed: int = 0  # the offset after the newest readable record
@@ -49,30 +63,22 @@ class Log:
     committed: int = 0
     note: str = ""
 
-    def open(self) -> None:
-        """Let nodes read a topic that none read so far, from the records kept or to come."""
-        if self.unread:
-            self.unread, self.commits = False, True
-            self.landed = self.first + len(self.records)
-
     def settle(self, now: float, name: str = "") -> None:
         """Commit the due offsets of one reader, or of all."""
         for reader in self.readers.values():
             if reader.done is not None and reader.due_s <= now and name in ("", reader.name):
-                self.commit(reader)
+                reader.commit()
 
-    def commit(self, reader: SlotReader) -> None:
-        """Commit the pending offset of a reader."""
-        assert reader.done is not None
-        self.committed, self.note = reader.done.offset, reader.done.note
-        reader.done = None
+    def open(self, name: str, node: Any, now: float) -> SlotReader:
+        """Let a node read on from the offset at which a new reader begins."""
+        if self.unread:  # so far; it gets the records that were kept, or those to come
+            self.unread, self.commits = False, True
+            self.landed = self.first + len(self.records)
+        reader = SlotReader(self, name, node, self._start(now), now)
+        self.readers[name] = reader
+        return reader
 
-    def close(self, name: str) -> None:
-        """Remove a reader, in the midst of its reading too."""
-        self.readers.pop(name).paused = True
-
-    def start(self, now: float) -> int:
-        """Return the offset at which a new reader begins."""
+    def _start(self, now: float) -> int:
         self.settle(now)
         if self.reports:
             return self.landed  # earlier reports are obsolete
