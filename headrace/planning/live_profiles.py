@@ -6,14 +6,13 @@ number, so that the profiler that has a block's outputs in its cache gets the bl
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from control.policies.compass.search.camo import Floats, Past, Profiled, Proposal
-from control.policies.compass.search.profile_run import ProfileRun
+from control.policies.compass.search.configuration_run import ASK_AGAIN_S, ConfigurationRun
 from control.policies.compass.search.profile_store import PING, ProfileStore, profiled
-from control.policies.compass.search.search_run import ASK_AGAIN_S
 from control.policies.compass.search.sequential_test import (
     Estimate,
     StopRule,
@@ -115,55 +114,39 @@ class LiveProfiles:
         """
         began, c = time.monotonic(), proposal.configuration
         self._step += 1
-        run = ProfileRun(floor, rule)
-        taken: dict[int, ProfileResult] = {}
-        asked: dict[int, float] = {}  # block to when it was asked for last
+        run = ConfigurationRun(c, floor, rule, self._ahead)
         spent_s = 0.0
-        while wanted := run.wanted(self._ahead):
-            blocks = self._known.blocks(self._set)
-            if failed := next(
-                (b for f, _ in wanted if (b := blocks.get((c, f))) and b.error), None
-            ):
-                return self._rejected(proposal, failed, began, spent_s)
-            if known := [(f, blocks[c, f]) for f, _ in wanted if (c, f) in blocks]:
-                for first, result in known:
-                    taken[first] = result
-                    spent_s += result.spent_s if first in asked else 0.0
-                    run.add(first, result.scores)
-                continue
+        while True:
+            came = run.take(self._known.blocks(self._set))
+            spent_s += sum(block.spent_s for block, asked in came if asked)
             now = time.monotonic()
-            due = [each for each in wanted if asked.get(each[0], float("-inf")) < now - ASK_AGAIN_S]
-            self._ask(c, due)
-            asked |= {first: now for first, _ in due}
+            if run.failed is not None:
+                return self._rejected(proposal, run.failed, now - began, spent_s)
+            if run.ended:
+                step = self._step_of(proposal, run, now - began, spent_s)
+                return step, profiled(self._space, c, run.tested, run.taken)
+            self._ask(c, run.due(now))
             if now - began > until_s:
                 return None
             self._receive()
-        step = self._step_of(proposal, run.tested, taken, time.monotonic() - began, spent_s)
-        return step, profiled(self._space, c, run.tested, list(taken.values()))
 
     def _step_of(
-        self,
-        proposal: Proposal,
-        tested: Tested,
-        taken: Mapping[int, ProfileResult],
-        wall_s: float,
-        spent_s: float,
+        self, proposal: Proposal, run: ConfigurationRun, wall_s: float, spent_s: float
     ) -> Step:
         cached = [
             name
             for name in self._stages
-            if all(each.cached.get(name, 0) == len(each.scores) for each in taken.values())
+            if all(each.cached.get(name, 0) == len(each.scores) for each in run.taken)
         ]
         return Step(
-            proposal=proposal, tested=tested, cached=tuple(cached), profile_s=spent_s,
+            proposal=proposal, tested=run.tested, cached=tuple(cached), profile_s=spent_s,
             wait_s=max(0.0, wall_s - spent_s),
         )  # fmt: skip
 
     def _rejected(
-        self, proposal: Proposal, failed: ProfileResult, began: float, spent_s: float
+        self, proposal: Proposal, failed: ProfileResult, wall_s: float, spent_s: float
     ) -> tuple[Step, None]:
         tested = Tested(Verdict.REJECTED, 0, 0.0, Estimate(0.0, 0.0, 1.0))
-        wall_s = time.monotonic() - began
         step = Step(
             proposal=proposal, tested=tested, cached=(), profile_s=spent_s,
             wait_s=max(0.0, wall_s - spent_s), error=failed.error,

@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from control.policies.compass.search.camo import Nearest
+from control.policies.compass.search.camo import Nearest, Profiled
+from control.policies.compass.search.configuration_run import ConfigurationRun
 from control.policies.compass.search.pricing import Priced
-from control.policies.compass.search.profile_run import ProfileRun
 from control.policies.compass.search.profile_store import Block, profiled
 from control.policies.compass.search.search_step import SearchProblem, SearchStep
 from schemas.records import ProfileResult
 
-ASK_AGAIN_S = 15.0  # a profiler answers a block that it has run from its memory
 SECONDS_PER_H = 3600.0
 
 
@@ -63,10 +62,7 @@ class SearchRun:
         self.step = 0
         self._limits = limits
         self._resumed = resumed
-        self._configuration = -1
-        self._test = self._new_test()
-        self._taken: list[ProfileResult] = []
-        self._asked: dict[int, float] = {}  # first sample of a block to when it was asked for
+        self._run = self._new_run(-1)
 
     @property
     def steps(self) -> int:
@@ -76,7 +72,7 @@ class SearchRun:
     @property
     def configuration(self) -> int:
         """The configuration that is profiled."""
-        return self._configuration
+        return self._run.configuration
 
     def proposed(self, step: SearchStep, now: float) -> None:
         """Take the result of a step: profile its proposal, unless the search is over."""
@@ -91,8 +87,7 @@ class SearchRun:
             self._end("deadline")
         else:
             self.phase, self.step = Phase.PROFILES, self.step + 1
-            self._configuration = step.proposal.configuration
-            self._test, self._taken, self._asked = self._new_test(), [], {}
+            self._run = self._new_run(step.proposal.configuration)
 
     def profile(self, blocks: Mapping[Block, ProfileResult], now: float) -> tuple[Block, ...]:
         """Take the blocks that are known; return those to ask for now, as (first, upto).
@@ -100,45 +95,37 @@ class SearchRun:
         Once the test is decided, the search proposes again. Raises ``PlanError`` if there are too
         few samples.
         """
-        while self.phase is Phase.PROFILES and (wanted := self._test.wanted(self._limits.ahead)):
-            known = [(f, b) for f, _ in wanted if (b := blocks.get((self._configuration, f)))]
-            if any(block.error for _, block in known):
-                self._learn(self._configuration)
-            elif known:
-                for first, block in known:
-                    self._take(first, block, now)
-            elif self._late(now):
-                self._end("deadline")
-            else:
-                return self._due(wanted, now)
-        if self.phase is Phase.PROFILES:
-            found = profiled(
-                self.problem.sessions.space, self._configuration, self._test.tested, self._taken
-            )
-            self.problem = replace(self.problem, learnt=(*self.problem.learnt, found))
-            self.phase = Phase.PROPOSES
+        if self.phase is not Phase.PROFILES:
+            return ()
+        run = self._run
+        for block, asked in run.take(blocks):
+            self._count(block, now, ours=asked)
+        if run.failed is not None:
+            self._learn(run.configuration)
+        elif run.ended:
+            space = self.problem.sessions.space
+            self._learn(profiled(space, run.configuration, run.tested, run.taken))
+        elif self._late(now):
+            self._end("deadline")
+        else:
+            return run.due(now)
         return ()
 
-    def _take(self, first: int, block: ProfileResult, now: float) -> None:
-        ours = first in self._asked or (self._resumed and block.finished_s >= self.began_s)
-        if self.first_s is None and ours:
+    def _count(self, block: ProfileResult, now: float, *, ours: bool) -> None:
+        """Count a block that has been run for this search: asked for now, or in an earlier life."""
+        if not (ours or (self._resumed and block.finished_s >= self.began_s)):
+            return
+        if self.first_s is None:
             self.first_s = min(now, max(self.began_s, block.finished_s)) if self._resumed else now
-        self.profile_s += block.spent_s if ours else 0.0
-        self._taken.append(block)
-        self._test.add(first, block.scores)
+        self.profile_s += block.spent_s
 
-    def _learn(self, failing: int) -> None:
-        self.problem = replace(self.problem, learnt=(*self.problem.learnt, failing))
+    def _learn(self, found: Profiled | int) -> None:
+        self.problem = replace(self.problem, learnt=(*self.problem.learnt, found))
         self.phase = Phase.PROPOSES
 
-    def _due(self, wanted: tuple[Block, ...], now: float) -> tuple[Block, ...]:
-        before = now - ASK_AGAIN_S
-        due = tuple(each for each in wanted if self._asked.get(each[0], float("-inf")) <= before)
-        self._asked |= {first: now for first, _ in due}
-        return due
-
-    def _new_test(self) -> ProfileRun:
-        return ProfileRun(self.problem.slo.accuracy, self.problem.options.rule)
+    def _new_run(self, configuration: int) -> ConfigurationRun:
+        problem, ahead = self.problem, self._limits.ahead
+        return ConfigurationRun(configuration, problem.slo.accuracy, problem.options.rule, ahead)
 
     def _late(self, now: float) -> bool:
         return self.first_s is not None and now - self.first_s >= self._limits.deadline_s

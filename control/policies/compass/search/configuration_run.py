@@ -1,0 +1,62 @@
+"""The profiling of one configuration by profilers, block by block."""
+
+from collections.abc import Mapping
+
+from control.policies.compass.search.profile_run import ProfileRun
+from control.policies.compass.search.profile_store import Block
+from control.policies.compass.search.sequential_test import StopRule, Tested
+from schemas.records import ProfileResult
+
+ASK_AGAIN_S = 15.0  # a profiler answers a block that it has run from its memory
+
+
+class ConfigurationRun:
+    """The blocks of a configuration that were asked for, and those that were taken.
+
+    ``ahead`` blocks beyond those needed keep as many profilers busy. ``failed`` is the block in
+    which the configuration crashed or hung its operator, if it did.
+    """
+
+    def __init__(self, configuration: int, floor: float, rule: StopRule, ahead: int) -> None:
+        self.configuration = configuration
+        self.taken: list[ProfileResult] = []
+        self.failed: ProfileResult | None = None
+        self._ahead = ahead
+        self._test = ProfileRun(floor, rule)
+        self._asked: dict[int, float] = {}  # first sample of a block to when it was asked for
+
+    @property
+    def tested(self) -> Tested:
+        """The state of the test."""
+        return self._test.tested
+
+    @property
+    def ended(self) -> bool:
+        """Whether no further block is wanted."""
+        return self.failed is not None or not self._test.wanted(self._ahead)
+
+    def take(self, blocks: Mapping[Block, ProfileResult]) -> list[tuple[ProfileResult, bool]]:
+        """Take the wanted blocks that are known; return each with whether this run asked for it.
+
+        Raises ``PlanError`` if there are too few samples.
+        """
+        came: list[tuple[ProfileResult, bool]] = []
+        while self.failed is None and (wanted := self._test.wanted(self._ahead)):
+            known = [(f, b) for f, _ in wanted if (b := blocks.get((self.configuration, f)))]
+            self.failed = next((block for _, block in known if block.error), None)
+            if self.failed is not None or not known:
+                break
+            for first, block in known:
+                came.append((block, first in self._asked))
+                self.taken.append(block)
+                self._test.add(first, block.scores)
+        return came
+
+    def due(self, now: float) -> tuple[Block, ...]:
+        """Return the blocks to ask for now, as (first, upto): new ones, and those without an
+        answer for ``ASK_AGAIN_S``."""
+        before = now - ASK_AGAIN_S
+        wanted = self._test.wanted(self._ahead)
+        due = tuple(each for each in wanted if self._asked.get(each[0], float("-inf")) <= before)
+        self._asked |= {first: now for first, _ in due}
+        return due
