@@ -183,7 +183,7 @@ def _source(
         yield RecordedProfiles(sessions.space, read_truth(recorded, sessions.space))
         return
     from headrace.broker.connect import brokers
-    from headrace.cluster.profilers import profilers
+    from headrace.cluster.supervisor import profilers
     from headrace.config.user_functions import load_workload
     from headrace.planning.live_profiles import LiveProfiles, sample_set
     from streams.kafka.preflight import prepare

@@ -6,8 +6,7 @@ from itertools import islice, repeat
 from typing import Any
 
 from headrace.client.formats import answers_in, reader_of
-from headrace.client.labeller import Labeller
-from headrace.client.topic_clients import Asker, Tail
+from headrace.client.topic_clients import Asker, Labeller, Tail
 from headrace.results.tally import Sent
 from headrace.terminal import progress
 from schemas.effects import RESULTS

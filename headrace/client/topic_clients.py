@@ -23,9 +23,9 @@ from confluent_kafka import KafkaException, Message, TopicPartition
 from headrace.client.formats import Headers, answers_in, reader_of, writer_of
 from headrace.errors import Unsuccessful
 from schemas.codec.single_object import CodecError, decode, encode
-from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, QUERIES, RESULTS
+from schemas.effects import COMMAND_RESULTS, COMMANDS, LABELS, PLANS, QUERIES, RESULTS
 from schemas.pipeline import Pipeline
-from schemas.records import Answer, Command, CommandResult, Plan, Query
+from schemas.records import Answer, Command, CommandResult, Label, Plan, Query
 from streams.kafka.kafka_client import OnError, consumer, fatal_errors, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
@@ -202,6 +202,23 @@ class Asker(AbstractContextManager["Asker"]):
         """Flush and close the producer."""
         self.flush()
         self._producer.close()
+
+
+class Labeller:
+    """Writes labels to a pipeline's topic, without waiting for the broker before ``close``."""
+
+    def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
+        self._topic = physical(pipeline.name, LABELS)
+        self._producer = producer(kafka)
+
+    def send(self, label: Label) -> None:
+        """Send a label."""
+        self._producer.produce(self._topic, encode(label), label.id)
+        self._producer.poll(0)
+
+    def close(self) -> None:
+        """Wait until the broker has every label."""
+        self._producer.flush(ACKNOWLEDGED_WITHIN_S)
 
 
 class Commander:

@@ -5,16 +5,19 @@ the role's children can be killed with it. A role whose supervisor has died ends
 (``follow_supervisor``).
 """
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.cluster.log_files import keep_last, rotate
+from headrace.config.pipeline_file import PipelineFile
 from headrace.config.topology import Role
+from headrace.config.topology import profilers as profiler_roles
 from headrace.errors import BAD_INPUT, Unsuccessful
 from headrace.processes import (
     ALIVE,
@@ -25,6 +28,7 @@ from headrace.processes import (
     end_session,
     environment,
     how_it_ended,
+    run_directory,
 )
 from headrace.roles.log_format import log_text
 
@@ -248,3 +252,21 @@ def last_word(log: Path) -> str:
         return ""
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return log_text(last)[:300]
+
+
+@contextlib.contextmanager
+def profilers(
+    file: PipelineFile, bootstrap: str, count: int, said: Callable[[str], None]
+) -> Iterator[tuple[Callable[[], None], Callable[[], tuple[Process, ...]]]]:
+    """Run ``count`` profilers within the block; yield two functions.
+
+    The first restarts ended profilers: call it a few times a second; it raises ``Unsuccessful``
+    for one that can never run. The second returns the running processes.
+    """
+    directory = run_directory(file.pipeline.name)
+    supervisor = Supervisor(file.path, bootstrap, directory, said)
+    supervisor.start(profiler_roles(count, "search-profiler"))  # `up` may run others
+    try:
+        yield supervisor.tend, lambda: supervisor.running
+    finally:
+        supervisor.stop_all("profiler")

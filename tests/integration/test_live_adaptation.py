@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.client.labeller import Labeller
 from headrace.client.session_view import open_session, serving
-from headrace.client.topic_clients import Asker, Tail, decoded
+from headrace.client.topic_clients import Asker, Labeller, Tail, decoded
 from headrace.cluster.emulated_links import change_link
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from schemas.effects import PROFILE_RESULTS, SESSIONS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.main import run
-from headrace.cluster.profilers import profilers
+from headrace.cluster.supervisor import profilers
 from headrace.config.pipeline_file import read_pipeline_file, search_space
 from headrace.planning.live_profiles import LiveProfiles, sample_set
 from headrace.planning.session_search import Asked, searched

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.client.labeller import Labeller
-from headrace.client.topic_clients import Asker
+from headrace.client.topic_clients import Asker, Labeller
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.roles.recent_inputs import RecentInputs
 from schemas.records import Label, Query
