@@ -149,7 +149,6 @@ def control(file: Path, bootstrap: str | None, logs: LogOptions) -> None:
       headrace control pipeline.yaml --bootstrap kafka:9092
     """
     from headrace.config.cluster_cost import prices
-    from headrace.planning.rentable import rentable_of
     from headrace.roles.observability import observed
     from headrace.roles.process_setup import (
         collect_seldom,
@@ -161,7 +160,12 @@ def control(file: Path, bootstrap: str | None, logs: LogOptions) -> None:
     from streams.control_app.app import run
 
     read = read_deployed(file)
-    fresh = controller_maker(read, rentable_of(read))
+    rentable = None
+    if read.cluster.rents:
+        from headrace.planning.rentable import rentable_of  # it loads the solvers: 0.4 s
+
+        rentable = rentable_of(read)
+    fresh = controller_maker(read, rentable)
     kafka = _kafka(bootstrap)
     collect_seldom()
     with observed("control", read.pipeline, logs, prices=prices(read.cluster)) as observers:

@@ -90,6 +90,11 @@ class Cluster:
     tiers: tuple[TierDevices, ...] = ()  # where sessions are served; then ``devices`` are seats
 
     @property
+    def rents(self) -> bool:
+        """Whether devices are rented and released while the pipeline runs."""
+        return self.scale != NOBODY and self.budget is not None
+
+    @property
     def unplanned(self) -> bool:
         """Whether the cluster has device types but no number of devices of them yet."""
         return bool(self.types) and not any(self.type_of(name) for name, _ in self.devices)

@@ -5,7 +5,6 @@ from dataclasses import replace
 from control.controller.rental import Rentable
 from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.query_sizes import SizeDistribution
-from headrace.config.cluster import NOBODY
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
 from headrace.planning.device_mix import MixRequest, mean_s, only_variant, pool_of
@@ -16,7 +15,8 @@ def rentable_of(file: PipelineFile) -> Rentable | None:
 
     Raises ``PlanError`` as ``pool_of`` does.
     """
-    if file.cluster.scale == NOBODY or file.cluster.budget is None:
+    budget = file.cluster.budget
+    if not file.cluster.rents or budget is None:
         return None
     filed, _ = pool_of(file, MixRequest())
     variant, table = only_variant(file), planning_profile(file)
@@ -32,6 +32,6 @@ def rentable_of(file: PipelineFile) -> Rentable | None:
     return Rentable(
         sizes=filed.sizes,
         pool=pool,
-        budget=file.cluster.budget,
+        budget=budget,
         start=tuple(started.get(each.name, 0) for each in filed.types),
     )
