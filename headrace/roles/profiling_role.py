@@ -72,8 +72,9 @@ class Samples:
         self._open_recent = recent
         self._recent: OrderedDict[str, RecentInputs] = OrderedDict()
 
-    def of(self, name: str, first: int, upto: int) -> list[Sample]:
-        """Return samples ``first`` to ``upto - 1``, fewer at the end of the workload.
+    def of(self, name: str, first: int, upto: int) -> list[Sample] | None:
+        """Return samples ``first`` to ``upto - 1``, fewer at the end of the set; None: they are not
+        there yet.
 
         Raises ``PipelineError`` for an unknown set.
         """
@@ -154,9 +155,13 @@ def one_of_each_variant(sessions: SessionSpace) -> list[str]:
 
 @dataclass(slots=True)
 class WaitingRequests:
-    """Requests taken and not run. A later step of a search voids its earlier ones."""
+    """Requests taken and not run. A later step of a search voids its earlier ones.
+
+    ``deferred`` are those whose samples were not there; others are run meanwhile.
+    """
 
     requests: list[tuple[TopicPartition, ProfileRequest]] = field(default_factory=list)
+    deferred: list[tuple[TopicPartition, ProfileRequest]] = field(default_factory=list)
     _newest: dict[str, int] = field(default_factory=dict)
 
     def take(self, place: TopicPartition, request: ProfileRequest) -> None:
@@ -172,10 +177,21 @@ class WaitingRequests:
         void = request.expires_s < now_s or request.step < self._newest[request.search]
         return place, None if void else request
 
+    def resume(self) -> None:
+        """Queue the deferred requests again."""
+        self.requests, self.deferred = [*self.deferred, *self.requests], []
+
+    def committed(self, place: TopicPartition) -> TopicPartition:
+        """Return what to commit after a request: the first one of its partition that is deferred,
+        else the one behind ``place``'s."""
+        same = [at.offset - 1 for at, _ in self.deferred if at.partition == place.partition]
+        return TopicPartition(place.topic, place.partition, min([place.offset, *same]))
+
     def drop(self, partitions: Sequence[TopicPartition]) -> None:
         """Forget the requests of partitions that another profiler reads now."""
         gone = {each.partition for each in partitions}
         self.requests = [each for each in self.requests if each[0].partition not in gone]
+        self.deferred = [each for each in self.deferred if each[0].partition not in gone]
 
 
 def result_key(request: ProfileRequest, configuration: int | None) -> bytes:
@@ -203,14 +219,16 @@ class ProfilerRole:
         )  # fmt: skip
         self.running: ProfileRequest | None = None
 
-    def answered(self, request: ProfileRequest, now_s: float) -> tuple[bytes, bytes]:
-        """Return the key and the value of a request's result."""
+    def answered(self, request: ProfileRequest, now_s: float) -> tuple[bytes, bytes] | None:
+        """Return the key and the value of a request's result; None: it has to wait for samples."""
         configuration = self._sessions.space.index_of(request.options)
         key = result_key(request, configuration)
         if key not in self._finished:
             self.running = request
             result = self._run(request, configuration, key.decode())
             self.running = None
+            if result is None:
+                return None
             value = encode(replace(result, finished_s=now_s))
             if not result.scores:
                 return key, value  # an error may be gone after a restart; a ping is nothing
@@ -223,7 +241,9 @@ class ProfilerRole:
         result = self._result(request, Profile(), why)
         return result_key(request, configuration), encode(replace(result, finished_s=now_s))
 
-    def _run(self, request: ProfileRequest, configuration: int | None, key: str) -> ProfileResult:
+    def _run(
+        self, request: ProfileRequest, configuration: int | None, key: str
+    ) -> ProfileResult | None:
         if request.space != self._sessions.space.digest or configuration is None:
             why = f"{self._name} has another search space; restart it with the changed file"
             return self._result(request, Profile(), why)
@@ -232,6 +252,8 @@ class ProfilerRole:
         self._journal.began([key])
         try:
             samples = self._samples.of(request.sample_set, request.first, request.upto)
+            if samples is None:
+                return None
             found = self._profiler.profile(
                 configuration, request.sample_set, samples, self.operators.run
             )
@@ -293,14 +315,20 @@ def _serve(
     reader.subscribe([requests], on_revoke=lambda _, gone: waiting.drop(gone))
     while not stopped.is_set():
         _take(reader, waiting, POLL_S if not waiting.requests else 0.0)
+        if not waiting.requests:
+            waiting.resume()
         if (found := waiting.next(time.time())) is None:
             continue
         place, request = found
         if request is not None:
-            key, value = role.answered(request, time.time())
+            result = role.answered(request, time.time())
+            if result is None:
+                waiting.deferred.append((place, request))
+                continue
+            key, value = result
             writer.produce(results, value, key)
             writer.flush(WRITTEN_WITHIN_S)
-        reader.commit(offsets=[place], asynchronous=True)
+        reader.commit(offsets=[waiting.committed(place)], asynchronous=True)
 
 
 def _take(reader: Consumer, waiting: WaitingRequests, timeout_s: float) -> None:

@@ -1,7 +1,8 @@
 """A session's newest inputs with their labels, read back from the topics, as samples.
 
 The order is that of the labels, which have one partition: every profiler sees the same prefix. The
-set grows while labels arrive; a profiler waits a little for those that it is asked for.
+set grows while labels arrive. Profiles wait for the first ``ENOUGH`` of them, no longer than
+``WAITS_S`` from the first request on; after that the set ends, for each block, where its labels do.
 """
 
 import time
@@ -20,8 +21,9 @@ from streams.topics import physical
 
 MOST = 1000  # samples of a set
 MOST_UNLABELLED = 4000  # inputs of a session that wait for their labels, the newest
-WAITS_S = 5.0  # for the labels of samples that are asked for
-POLL_S = 0.1
+ENOUGH = 50  # samples; a profile does not wait for more
+WAITS_S = 5.0  # for the labels of the first samples
+READ_WITHIN_S = 5.0
 LATE_S = 0.5  # an input may reach the broker after its label
 
 
@@ -71,29 +73,38 @@ class RecentInputs:
         self._queries = Tail(kafka, physical(pipeline.name, QUERIES), since_s)
         self._labels = Tail(kafka, physical(pipeline.name, LABELS), since_s)
         self._join = InputJoin()
+        self._opened_s = time.monotonic()
 
-    def of(self, first: int, upto: int) -> list[Sample]:
-        """Return samples ``first`` to ``upto - 1``, fewer if their labels do not come in time."""
-        until = time.monotonic() + WAITS_S
-        while len(self._join.samples) < min(upto, MOST) and time.monotonic() < until:
-            self._read(until)
-        return self._join.samples[first:upto]
+    def of(self, first: int, upto: int) -> list[Sample] | None:
+        """Return samples ``first`` to ``upto - 1``, fewer at the end of the set; None: their labels
+        may still come."""
+        if len(self._join.samples) < min(upto, MOST):
+            self._read()
+        count = len(self._join.samples)
+        if awaited(count, upto, time.monotonic() - self._opened_s):
+            return None
+        return self._join.samples[first : min(upto, MOST)]
 
     def close(self) -> None:
         """Close the consumers."""
         with closing(self._queries), closing(self._labels):
             pass
 
-    def _read(self, until: float) -> None:
-        """Take the new labels, and the inputs that were sent before them."""
-        for message in self._labels.messages(POLL_S):
+    def _read(self) -> None:
+        """Read the labels that are on the topic, and the inputs that were sent before them."""
+        for message in self._labels.written(READ_WITHIN_S):
             label = self._label(fetched(message))
             if isinstance(label, Label):
                 # A producer may stamp its record with any time.
                 self._join.add_label(label, min(message.timestamp()[1] / 1e3, time.time()))
         read_s = time.time()
-        for message in self._queries.written(max(until - time.monotonic(), POLL_S)):
+        for message in self._queries.written(READ_WITHIN_S):
             query = self._query(fetched(message))
             if isinstance(query, Query) and query.session == self._session and query.id:
                 self._join.add_input(query.id, query.payload)
         self._join.join(read_s)
+
+
+def awaited(count: int, upto: int, waited_s: float) -> bool:
+    """Return whether samples up to ``upto`` are waited for, of which ``count`` are there."""
+    return count < min(upto, ENOUGH) and waited_s < WAITS_S

@@ -76,7 +76,8 @@ class ProfileRun:
         if end < 2:
             raise PlanError(
                 f"the samples end after {end}; a profile needs two with a truth at least: give "
-                "the workload more of them"
+                "the workload more of them, or label a session's answers with their `truth` "
+                "(`right` and `of` do not say what other plans would have answered)"
             )
         self._rule = replace(self._rule, least=min(self._rule.least, end), most=end)
 

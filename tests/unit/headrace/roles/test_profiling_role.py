@@ -51,6 +51,28 @@ def test_requests_of_revoked_partitions_are_left_to_others() -> None:
     assert [place.partition for place, _ in waiting.requests] == [1]
 
 
+def test_requests_without_samples_wait_behind_others_and_are_not_committed() -> None:
+    waiting = WaitingRequests()
+    for offset in (5, 6):
+        waiting.take(TopicPartition("requests", 0, offset + 1), a_request(first=offset))
+    early = waiting.next(0.0)
+    assert early is not None
+    assert early[1] is not None
+    waiting.deferred.append((early[0], early[1]))
+    later = waiting.next(0.0)
+    assert later is not None
+    assert later[1] == a_request(first=6)
+    assert waiting.committed(later[0]).offset == 5  # a profiler that takes over runs it
+    assert waiting.committed(TopicPartition("requests", 1, 9)).offset == 9
+    assert waiting.next(0.0) is None
+    waiting.resume()
+    assert waiting.next(0.0) == early
+    assert waiting.committed(early[0]).offset == 6
+    waiting.deferred.append((early[0], early[1]))
+    waiting.drop([TopicPartition("requests", 0)])
+    assert not waiting.deferred
+
+
 def test_blocks_have_keys_of_their_own() -> None:
     keys = {
         result_key(a_request(first=first), configuration)

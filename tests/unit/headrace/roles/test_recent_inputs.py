@@ -1,6 +1,8 @@
 """A session's inputs are joined with their labels, in the order of the labels."""
 
-from headrace.roles.recent_inputs import MOST_UNLABELLED, InputJoin
+import pytest
+
+from headrace.roles.recent_inputs import MOST_UNLABELLED, InputJoin, awaited
 from schemas.records import Label
 
 
@@ -57,3 +59,18 @@ def test_of_too_many_inputs_without_a_label_the_newest_are_kept() -> None:
         join.add_label(Label(id=name, truth=0), 1.0)
     join.join(10.0)
     assert joined(join) == [(0, 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("count", "upto", "waited_s", "waits"),
+    [
+        (20, 20, 0.0, False),
+        (20, 30, 4.9, True),
+        (20, 30, 5.0, False),
+        (55, 60, 0.0, False),  # the test of a profile is decided by what is there
+    ],
+)
+def test_the_first_fifty_samples_are_waited_for_and_no_more(
+    count: int, upto: int, waited_s: float, waits: bool
+) -> None:
+    assert awaited(count, upto, waited_s) is waits
