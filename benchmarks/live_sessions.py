@@ -106,7 +106,7 @@ class Scan:
         pass
     def predict(self, batch):
         time.sleep(SCAN_S * self._scale * len(batch))
-        return [b"%g " % self._scale + bytes(value[:8]) for value in batch]
+        return [[b"%g " % self._scale + bytes(value[:8])] for value in batch]
 
 
 class Read:

@@ -8,33 +8,31 @@ import numpy as np
 import pytest
 
 from benchmarks.live_sessions import KINDS, SAMPLES, written
+from control.policies.compass.search.prefix_cache import PrefixCache
 from headrace.config.pipeline_file import search_space
 from headrace.config.user_functions import load_workload
 from headrace.planning.recorded_truth import read_truth
 from headrace.planning.sessions_file import read_sessions
+from headrace.roles.profiling_role import Operators
 from headrace.simulation.session_results import as_row
 from headrace.simulation.session_run import played
-from operators.models.loading import load_operator
+from operators.join import as_list
+from operators.profiler import Profiler, Sample
 
 
-def test_the_recording_has_the_scores_of_the_operators(
+def test_the_recording_has_the_scores_that_a_profiler_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     file, _, path = written(tmp_path, 4, 60.0)
     space, workload = search_space(file), load_workload(file)
     assert workload is not None
-    truth = read_truth(path, space.space)
-    queries = list(islice(workload.queries(np.random.default_rng(0)), SAMPLES))
-    for c, scores in enumerate(truth.scores):
-        values = [payload for payload, _ in queries]
-        for task in ("scan", "read"):
-            variant = space.variant(file.pipeline, space.setting(task, c))
-            values = load_operator(variant).predict(values)
-        right = [
-            workload.score([made], true)[0] for made, (_, true) in zip(values, queries, strict=True)
-        ]
-        assert right == scores.tolist()
+    operators = Operators(file, space, "cpu")
+    profiler = Profiler(file.pipeline, space.space, PrefixCache(0), as_list, workload.score)
+    queries = islice(workload.queries(np.random.default_rng(0)), SAMPLES)
+    samples = [Sample(number, *each) for number, each in enumerate(queries)]
+    for c, scores in enumerate(read_truth(path, space.space).scores):
+        assert profiler.profile(c, "workload@0", samples, operators.run).scores == scores.tolist()
     sys.modules.pop("live_sessions_operators")
 
 
