@@ -21,8 +21,8 @@ REPORT_AGE_S = 2.0  # an older report is out of date
 DEAD_AFTER_S = 0.8  # reports come every 0.2 s: three missed, and room for jitter
 LOADING_S = 5.0  # importing a library can hold a process for seconds, while it serves nothing yet
 GRACE_S = 2.0  # for the workers of a plan that outlived its control app
-# A draining worker with nothing queued for this long is drained: two reports say so. Items that come
-# later are in its slots, which other workers of the task read on from its committed offsets.
+# A draining worker with nothing queued for this long is drained: two reports say so. Items that
+# come later are in its slots, which other workers of the task read on from its committed offsets.
 QUIET_S = 0.3
 STALL_S = 0.5  # a controller without any report for this long cannot judge which workers are alive
 RETURN_S = 3.0  # after an outage of the broker its clients reconnect one by one, within this time
