@@ -32,9 +32,11 @@ class Namesakes:
         self._pipeline, self._names = pipeline, frozenset(names)
         self._listen_s, self._watch_s = LISTEN_S * slower, WATCH_S * slower
         self._kafka = kafka
-        self._mine = float("inf")  # the incarnation of the nodes here, once they report
+        self._mine = 0.0  # the incarnation of the nodes here, once they report
         self._tell: Callable[[BaseException], None] = self._keep
         self._error: BaseException | None = None
+        self._oldest: Report | None = None  # of the other nodes' reports that were heard
+        self._judging = threading.Lock()
         self._looking = False
         self._look_s = 0.0  # the earliest time of the next look, monotonic
         self._quiet = threading.Event()  # the first listening phase has ended, found or not
@@ -45,12 +47,17 @@ class Namesakes:
         self._quiet.wait()
         if self._error is not None:
             raise self._error
+        if self._oldest is not None:
+            raise _taken(self._oldest)
 
     def watch(self, incarnation: float, tell: Callable[[BaseException], None]) -> None:
-        """Go on for ``WATCH_S``; call ``tell`` if an older node of the name reports."""
-        self._mine, self._tell = incarnation, tell
-        if self._error is not None:
-            tell(self._error)
+        """Go on for ``WATCH_S``; call ``tell`` if an older node of the name reports, or has since
+        ``check``."""
+        with self._judging:
+            self._mine, self._tell = incarnation, tell
+            if self._error is not None:
+                tell(self._error)
+            self._judge()
 
     def look_again(self) -> None:
         """Listen for ``LISTEN_S`` on a thread of its own; ``tell`` a ``Replaced`` if a younger node
@@ -102,18 +109,30 @@ class Namesakes:
         while (passed_s := time.monotonic() - began) < self._listen_s + self._watch_s:
             for record in map(decoded, reports.take(0.1)):
                 if isinstance(record, Report) and self._is_other(record):
-                    self._tell(self._taken(record))
-                    return
+                    with self._judging:
+                        self._hear(record)
+                    self._quiet.set()
             if passed_s >= self._listen_s:
                 self._quiet.set()
 
     def _is_other(self, report: Report) -> bool:
         same = report.pipeline == self._pipeline and report.node in self._names
-        return same and report.incarnation < self._mine
+        return same and report.incarnation != self._mine
 
-    def _taken(self, report: Report) -> NameTaken:
-        return NameTaken(
-            f"a node named {report.node!r} of pipeline {self._pipeline} reports already; two of "
-            "one name would do all work twice: end the other, or give this one a name or share "
-            "of its own (--name, --share)"
-        )
+    def _hear(self, report: Report) -> None:
+        if self._oldest is None or report.incarnation < self._oldest.incarnation:
+            self._oldest = report
+            self._judge()
+
+    def _judge(self) -> None:
+        """Tell of the oldest other node if it is older than the nodes here, once these report."""
+        if self._oldest is not None and self._oldest.incarnation < self._mine:
+            self._tell(_taken(self._oldest))
+
+
+def _taken(report: Report) -> NameTaken:
+    return NameTaken(
+        f"a node named {report.node!r} of pipeline {report.pipeline} reports already; two of "
+        "one name would do all work twice: end the other, or give this one a name or share "
+        "of its own (--name, --share)"
+    )

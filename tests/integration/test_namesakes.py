@@ -76,9 +76,9 @@ def test_of_two_that_begin_at_once_the_younger_one_ends(config: KafkaConfig) -> 
     younger.check()
     older.check()
     other = Other(config, "ingress-0")  # its incarnation is 1.0
-    older.watch(0.5, told.append)
     younger.watch(2.0, tell)
     assert heard.wait(5)
+    older.watch(0.5, told.append)  # it has heard the other by now, most likely
     other.end()
     assert [type(error) for error in told] == [NameTaken]
 
