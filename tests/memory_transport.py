@@ -40,7 +40,7 @@ class MemoryTransport:
         self._count = 0
         self.committed: dict[Place, tuple[int, str]] = {}
         self.assigned = 0
-        self.unsettled = False
+        self.patience_s = 1.0
 
     def log(self, topic: str) -> list[Fetched]:
         """Return every record of a topic, by slot and offset."""

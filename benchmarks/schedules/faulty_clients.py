@@ -15,7 +15,13 @@ from benchmarks.schedules.faulty_broker import HOP_S, RETRY_S, Agenda, Broker, L
 from benchmarks.schedules.faulty_lease import FaultyLease
 from schemas.effects import REPORTS
 from streams.codecs.wire import Fetched
-from streams.kafka.transport import COMMIT_S, HAND_OVER_S, MOST_PER_FETCH
+from streams.kafka.transport import (
+    COMMIT_S,
+    HAND_OVER_S,
+    IDLE_S,
+    MOST_PER_FETCH,
+    UNSETTLED_S,
+)
 from streams.topics import physical
 
 _REPORTS = physical("", REPORTS)
@@ -105,8 +111,9 @@ class FaultyTransport:
     # ------------------------------------------------------------------ the protocol
 
     @property
-    def unsettled(self) -> bool:
-        return bool(self._turns or self._ready or self._hand_overs or self._ledger)
+    def patience_s(self) -> float:
+        unsettled = self._turns or self._ready or self._hand_overs or self._ledger
+        return UNSETTLED_S if unsettled else IDLE_S
 
     def fetch(self, timeout_s: float) -> list[Fetched]:
         raise AssertionError("the broker delivers")

@@ -2,7 +2,8 @@
 
 Rules against lost work (docs/decisions/0004):
 
-1. the sends of a turn go to the producer in order;
+1. the sends of a turn go to the producer at its end, in the order of each partition
+   (``streams/kafka/sender.py``);
 2. offsets that the turn reported done wait until the broker has confirmed those sends and every
    earlier turn's;
 3. then they are committed, at most every ``COMMIT_S``, never backwards within a lease.
@@ -17,26 +18,24 @@ slot's next reader repeats the work.
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
-from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
     TIMESTAMP_NOT_AVAILABLE,
     KafkaError,
-    KafkaException,
     TopicPartition,
 )
 
 from schemas.effects import REPORTS
 from streams.codecs.wire import Fetched
 from streams.kafka.connectivity import Connectivity
-from streams.kafka.kafka_client import consumer, fatal_errors, producer, report_producer
+from streams.kafka.kafka_client import consumer, fatal_errors, report_producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
 from streams.kafka.offset_ledger import HOPELESS, OffsetLedger
-from streams.kafka.refused_records import RefusedRecords, find_written
+from streams.kafka.sender import PartitionLease, Sender
 from streams.kafka.turn import Place, Turn, unconfirmed_since
 from streams.topics import physical
 
@@ -47,22 +46,10 @@ SILENCE_S = 2.0  # a delivery after a silence this long means that the broker is
 STALLED_S = 20.0  # the role ends if the broker delivers but confirms nothing for this long
 ORDERS_WAIT_S = 0.02  # a new lease waits at most this long for the reading thread
 MOST_PER_FETCH = 500
-WARM_WITHIN_S = 5.0
+HOLDING_S = 0.001  # the longest turn while records wait for the confirmation of others
+UNSETTLED_S = 0.05  # while confirmations or commits are under way
+IDLE_S = 1.0
 _REPORTS = physical("", REPORTS)
-
-
-class PartitionLease(Protocol):
-    """The right to write to the topic ``stamped`` (``streams/kafka/egress_lease.py``)."""
-
-    @property
-    def stamped(self) -> str: ...
-    @property
-    def stamp_ms(self) -> int: ...
-    @property
-    def fresh(self) -> bool: ...
-    def check(self) -> None: ...
-    def settle(self) -> None: ...
-    def end(self, *, confirmed: bool) -> None: ...
 
 
 class _HandOver(NamedTuple):
@@ -76,16 +63,6 @@ class _HandOver(NamedTuple):
     by_s: float  # the latest time of the change
 
 
-class _Waiting(NamedTuple):
-    """A record to be stamped that waits for the renewal of the lease."""
-
-    turn: Turn
-    topic: str
-    value: bytes
-    slot: int
-    key: str | bytes | None
-
-
 class KafkaTransport:
     """One consumer and one producer for all nodes of a process, and a producer for reports.
 
@@ -93,11 +70,6 @@ class KafkaTransport:
     starves the others. The reading thread therefore has its own consumer and takes orders from a
     queue; a second consumer on its own thread looks up and commits offsets. The driver's thread
     never waits for the broker.
-
-    With a ``lease`` the records of its topic bear its stamps, and wait while it is not fresh, as
-    after an absence of the broker. One that reaches the broker too late for its stamp is refused,
-    and sent again under the renewed lease if it is not on the topic
-    (``streams/kafka/refused_records.py``).
     """
 
     _reported_s = float("inf")  # when a report was last confirmed
@@ -110,18 +82,14 @@ class KafkaTransport:
         self, config: KafkaConfig, group: str, lease: PartitionLease | None = None
     ) -> None:
         self._config, self._group = config, group
-        self._lease, self._leased = lease, "" if lease is None else lease.stamped
-        self._refusals = RefusedRecords(
-            partial(find_written, config, lease.settle if lease else None)
-        )
-        self._unstamped = deque[_Waiting]()
+        self._lease = lease
         self._connectivity = Connectivity(config)
         on_error = fatal_errors(config, self._connectivity.failed_request)
         self._reader = consumer(config, group, error_cb=on_error)
         self._ledger = OffsetLedger(config, group, consumer(config, group))
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._asked = 0  # assignments ordered
-        self._producer = producer(config, error_cb=on_error)
+        self._sender = Sender(config, lease, on_error)
         self._reporter = report_producer(config, error_cb=fatal_errors(config))
         self._refused: KafkaError | None = None  # the permanent error of a report
         self._now = 0.0  # at the end of the last turn
@@ -140,17 +108,8 @@ class KafkaTransport:
         self._delivered_s = self._back_s = 0.0
 
     def warm(self, topics: Iterable[str]) -> bool:
-        """Connect the producer and fetch these topics' metadata; False if the broker is away.
-
-        Otherwise the first query would wait 100 to 300 ms: reports do not warm this producer, as
-        they have a separate one.
-        """
-        try:
-            for name in topics:
-                self._producer.list_topics(name, timeout=WARM_WITHIN_S)
-        except KafkaException:
-            return False  # the roles wait for a broker that is away, and so does the first record
-        return True
+        """Connect the producer and fetch these topics' metadata; False if the broker is away."""
+        return self._sender.warm(topics)
 
     # ------------------------------------------------------------------ reading
 
@@ -257,41 +216,11 @@ class KafkaTransport:
     # ------------------------------------------------------------------ writing
 
     def send(self, topic: str, value: bytes, slot: int, key: str) -> None:
-        """Hand a record to the producer; raise ``BrokerError`` if it can never be sent."""
+        """Send a record at the end of the turn; a report at once."""
         if topic == _REPORTS:
             self._report(value, slot, key)
-            return
-        self._turn.waiting += 1
-        if topic == self._leased and self._lease is not None:
-            self._unstamped.append(_Waiting(self._turn, topic, value, slot, key or None))
-            self._stamp_and_send(self._lease)
         else:
-            self._produce(topic, value, slot, key or None, 0, self._turn.delivered)
-
-    def _stamp_and_send(self, lease: PartitionLease) -> None:
-        """Send the records that wait for a stamp, if the lease has a fresh one."""
-        while self._unstamped and lease.fresh:
-            turn, topic, value, slot, key = self._unstamped.popleft()
-            stamp_ms = lease.stamp_ms
-            turn.stamp_ms = turn.stamp_ms or stamp_ms
-            self._produce(topic, value, slot, key, stamp_ms, turn.stamped)
-
-    def _produce(
-        self, topic: str, value: bytes, slot: int, key: str | bytes | None, stamp_ms: int,
-        delivered: Callable[[KafkaError | None, Any], None],
-    ) -> None:  # fmt: skip
-        """Hand a record to the producer; ``stamp_ms`` 0 is the present time."""
-        while True:
-            try:
-                self._producer.produce(
-                    topic, value, key, slot, on_delivery=delivered, timestamp=stamp_ms
-                )
-            except BufferError:
-                self._producer.poll(0.05)  # the queue is full: wait for the broker, never discard
-                continue
-            except KafkaException as error:
-                raise BrokerError(f"cannot send to {topic!r}: {error.args[0].str()}") from error
-            return
+            self._sender.send(self._turn, (topic, slot), value, key or None)
 
     def _report(self, value: bytes, slot: int, key: str) -> None:
         away = self._connectivity.away
@@ -323,13 +252,14 @@ class KafkaTransport:
         self._turn.done[place] = (offset, note)
 
     def end_turn(self, now: float) -> None:
-        """Close the turn, process the broker's confirmations and commit the settled offsets."""
+        """Close the turn, process the broker's confirmations, send, and commit what is settled.
+
+        Raise ``BrokerError`` if a record can never be sent, ``LeaseLost`` with the lease.
+        """
         self._now = now
         self._close_turn(now)
-        self._producer.poll(0)
+        self._sender.progress(self._turns, now)
         self._reporter.poll(0)
-        if self._lease is not None:
-            self._send_again(self._lease)
         self._settle()
         self._hand_over()
         self._ledger.check()
@@ -341,24 +271,6 @@ class KafkaTransport:
         if now >= self._commit_at and (self._ready or self._ledger.unsettled):
             self._commit_at = now + COMMIT_S
             self._commit()
-
-    def _send_again(self, lease: PartitionLease) -> None:
-        """Send what waits for a stamp, and refused records that are not on the topic; raise
-        ``LeaseLost``."""
-        lease.check()
-        for turn in self._turns:
-            if turn.refused:
-                self._refusals.add(turn, turn.refused, turn.stamp_ms / 1e3)
-                turn.refused = []
-        for one, written in self._refusals.decided():
-            if written:
-                one.turn.waiting -= 1
-                continue
-            one.turn.ended_s = self._now
-            m = one.message
-            place = (m.topic() or "", m.value() or b"", m.partition() or 0)
-            self._unstamped.append(_Waiting(one.turn, *place, m.key()))
-        self._stamp_and_send(lease)
 
     def _close_turn(self, now: float) -> None:
         if self._turn.waiting or self._turn.done:
@@ -393,6 +305,13 @@ class KafkaTransport:
                 f"the broker delivers, but has confirmed nothing of what was sent for "
                 f"{STALLED_S:g} s; start this role anew"
             )
+
+    @property
+    def patience_s(self) -> float:
+        """How long the next ``end_turn`` may be away."""
+        if self._sender.holds and not self.away:
+            return HOLDING_S
+        return UNSETTLED_S if self.unsettled else IDLE_S
 
     @property
     def unsettled(self) -> bool:
@@ -454,16 +373,15 @@ class KafkaTransport:
 
     def abandon(self) -> None:
         """Discard unsent records and uncommitted offsets; ``close`` then only disconnects."""
-        self._producer.purge()
+        self._sender.abandon()
         self._abandoned = True
         self._turns.clear()
-        self._unstamped.clear()
         self._turn, self._ready = Turn(), {}
 
     def close(self) -> None:
         """Flush the sends, commit, and close the clients."""
         self._close_turn(self._now)
-        self._producer.flush(FLUSH_S)
+        self._sender.flush(FLUSH_S)
         self._reporter.flush(1.0)
         self._settle()
         if self._lease is not None:

@@ -58,6 +58,7 @@ class _Transport:
     def __init__(self, transport: Transport, dilation: Dilation) -> None:
         self._wall = dilation.wall
         self._inner = dilation.inner
+        self._factor = dilation.factor
         self._transport = transport
         self.assign = transport.assign
         self.pause = transport.pause
@@ -79,5 +80,5 @@ class _Transport:
         return self._transport.assigned
 
     @property
-    def unsettled(self) -> bool:
-        return self._transport.unsettled
+    def patience_s(self) -> float:
+        return self._transport.patience_s / self._factor

@@ -26,7 +26,7 @@ class Transport(Protocol):
     @property
     def assigned(self) -> int: ...
     @property
-    def unsettled(self) -> bool: ...
+    def patience_s(self) -> float: ...  # how long the next ``end_turn`` may be away
 
 
 class Inbox:

@@ -39,7 +39,6 @@ from streams.live.inbox import Clock, FetchedBatch, Inbox, Transport
 from streams.live.slot_readers import LogWentBack, SlotReaders
 from streams.topics import physical
 
-IDLE_S = 0.05  # the longest that confirmations wait for the next turn
 MOST_FETCHES = 4  # unhandled fetches at a time; beyond it the backlog stays on the broker
 
 
@@ -227,9 +226,10 @@ class Live:
             self._write_as(plan.release or UNDECLARED)
 
     def _patience(self) -> float:
-        wait = self._timers[0][0] - self._clock() if self._timers else 1.0
-        most = IDLE_S if self._transport.unsettled else 1.0
-        return min(max(wait, 0.0), most)
+        patience_s = self._transport.patience_s
+        if not self._timers:
+            return patience_s
+        return min(max(self._timers[0][0] - self._clock(), 0.0), patience_s)
 
     def _handle(self, node: str, event: Event) -> None:
         now = self._clock()

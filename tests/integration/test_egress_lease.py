@@ -2,6 +2,8 @@
 
 import time
 import uuid
+from collections import deque
+from collections.abc import Iterable
 
 import pytest
 from confluent_kafka import KafkaError, Message
@@ -82,10 +84,15 @@ def test_a_living_holder_is_heard_and_one_that_loses_a_partition_ends(
 
 
 class HandLease:
-    """A lease that a test renews."""
+    """A lease that a test renews; ``first`` stamps are used once each before the others."""
 
-    def __init__(self, stamped: str, stamp_ms: int) -> None:
-        self.stamped, self.stamp_ms, self.fresh = stamped, stamp_ms, True
+    def __init__(self, stamped: str, stamp_ms: int, first: Iterable[int] = ()) -> None:
+        self.stamped, self.renewed_ms, self.fresh = stamped, stamp_ms, True
+        self._first = deque(first)
+
+    @property
+    def stamp_ms(self) -> int:
+        return self._first.popleft() if self._first else self.renewed_ms
 
     def check(self) -> None: ...
     def settle(self) -> None: ...
@@ -95,8 +102,9 @@ class HandLease:
 
 def held(transport: KafkaTransport, lease: HandLease, count: int) -> None:
     """Take turns until so many records wait for the lease, which is not renewed meanwhile."""
+    transport.end_turn(time.time())
     lease.fresh, until_s = False, time.monotonic() + 30
-    while len(transport._unstamped) < count:
+    while len(transport._sender._window) < count:
         transport.end_turn(time.time())
         assert time.monotonic() < until_s
 
@@ -114,15 +122,14 @@ def test_an_answer_that_came_too_late_is_sent_again_with_the_renewed_lease(
     broker: str, name: str
 ) -> None:
     kafka, results = KafkaConfig(broker), physical(name, RESULTS)
-    lease = HandLease(results, int((time.time() - 60) * 1e3))
+    now_ms = int(time.time() * 1e3)
+    lease = HandLease(results, now_ms, first=[now_ms - 60_000] * 3)
     transport = KafkaTransport(kafka, "lease", lease)
     for number in range(6):  # one batch: the producer connects first
-        if number == 3:
-            lease.stamp_ms = int(time.time() * 1e3)
         transport.send(results, b"answer", 0, f"q{number}")
     held(transport, lease, 3)
     assert transport.unsettled
-    lease.stamp_ms, lease.fresh = int(time.time() * 1e3), True
+    lease.renewed_ms, lease.fresh = int(time.time() * 1e3), True
     settled(transport)
     transport.close()
     assert lease.confirmed
@@ -139,11 +146,11 @@ def test_an_answer_that_was_written_before_its_repetition_was_refused_is_not_sen
     transport = KafkaTransport(kafka, "lease", lease)
     transport.send(results, b"written", 0, "q0")
     settled(transport)
-    lease.stamp_ms = int((time.time() - 60) * 1e3)
+    lease.renewed_ms = int((time.time() - 60) * 1e3)
     transport.send(results, b"written", 0, "q0")
     transport.send(results, b"never written", 0, "q1")
     held(transport, lease, 1)
-    lease.stamp_ms, lease.fresh = int(time.time() * 1e3), True
+    lease.renewed_ms, lease.fresh = int(time.time() * 1e3), True
     settled(transport)
     transport.close()
     found = [(m.key(), m.value()) for m in read_to_end(kafka, results)]
@@ -160,10 +167,10 @@ def test_an_answer_waits_while_the_lease_is_not_fresh(broker: str, name: str) ->
     for _ in range(3):
         transport.end_turn(time.time())
     assert transport.unsettled
-    lease.stamp_ms, lease.fresh = int(time.time() * 1e3), True
+    lease.renewed_ms, lease.fresh = int(time.time() * 1e3), True
     settled(transport)
     transport.close()
-    assert [m.timestamp()[1] for m in read_to_end(kafka, results)] == [lease.stamp_ms]
+    assert [m.timestamp()[1] for m in read_to_end(kafka, results)] == [lease.renewed_ms]
 
 
 def test_a_results_topic_from_before_there_were_leases_is_limited(broker: str) -> None:

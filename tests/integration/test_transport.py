@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 
+from streams.kafka import sender
 from streams.kafka import transport as module
 from streams.kafka.kafka_client import admin, consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
@@ -26,12 +27,12 @@ NOBODY = KafkaConfig("127.0.0.1:1")
 @pytest.fixture
 def transport(broker: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaTransport]:
     """It reads from the broker, and writes to nobody."""
-    monkeypatch.setattr(module, "producer", lambda _, **settings: producer(NOBODY, log_level=0))
+    monkeypatch.setattr(sender, "producer", lambda _, **settings: producer(NOBODY, log_level=0))
     transport = KafkaTransport(KafkaConfig(broker), "transport")
     transport.send("anywhere", b"x", 0, "")
     yield transport
-    transport._producer.purge()
-    transport._producer.poll(0)
+    transport._sender._producer.purge()
+    transport._sender._producer.poll(0)
     transport._turns.clear()
     transport.close()
 
@@ -163,14 +164,14 @@ def test_a_slot_that_is_given_up_before_its_offset_was_looked_up_is_not_read(bro
 def test_a_transport_warms_up_before_the_first_record_and_does_without_a_broker(
     broker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "WARM_WITHIN_S", 10.0)
+    monkeypatch.setattr(sender, "WARM_WITHIN_S", 10.0)
     topic = a_topic(broker)
     transport = KafkaTransport(KafkaConfig(broker), topic)
     assert transport.warm([topic])
     transport.send(topic, b"x", 0, "")
     transport.close()
     assert [m.value() for m in read_to_end(KafkaConfig(broker), topic)] == [b"x"]
-    monkeypatch.setattr(module, "WARM_WITHIN_S", 0.1)
+    monkeypatch.setattr(sender, "WARM_WITHIN_S", 0.1)
     absent = KafkaTransport(NOBODY, "nobody")
     assert not absent.warm([topic])
     absent.close()

@@ -16,7 +16,7 @@ class Broker:
     """A transport that notes what it is told."""
 
     assigned = 3
-    unsettled = True
+    patience_s = 2.0
 
     def __init__(self) -> None:
         self.turns: list[float] = []
@@ -66,7 +66,7 @@ def test_records_carry_inner_time_and_the_broker_is_told_the_walls() -> None:
     (fetched,) = transport.fetch(0.1)
     transport.end_turn(1010.0)
     assert (fetched.at_s, broker.turns) == (1010.0, [1040.0])
-    assert (transport.assigned, transport.unsettled) == (3, True)
+    assert (transport.assigned, transport.patience_s) == (3, 0.5)
 
 
 def test_without_dilation_nothing_stands_between() -> None:

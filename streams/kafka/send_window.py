@@ -1,0 +1,115 @@
+"""Records that wait until the broker has confirmed earlier ones of their partition.
+
+While the broker works on records of a partition, later ones wait and then leave together (Nagle's
+algorithm, RFC 896). Batches grow with the load, and no timer delays a record at low load.
+
+An idempotent librdkafka producer has the same limit, but its threads poll in a loop while it holds
+records back. That took half of the roles' CPU at full load (docs/results/overhead.md).
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError
+
+from streams.kafka.turn import Place, Turn
+
+MOST_UNCONFIRMED = 5  # records of a partition, as in librdkafka
+
+
+class Outgoing(NamedTuple):
+    """A record and the turn that sent it."""
+
+    turn: Turn
+    value: bytes
+    key: str | bytes | None
+
+
+class Flight:
+    """The records of one turn that left for a partition together; the broker confirms each."""
+
+    __slots__ = ("_queue", "turn")
+
+    def __init__(self, queue: "PartitionQueue", turn: Turn) -> None:
+        self._queue, self.turn = queue, turn
+
+    def delivered(self, error: KafkaError | None, message: Any) -> None:
+        self._queue.unconfirmed -= 1
+        self.turn.delivered(error, message)
+
+    def stamped(self, error: KafkaError | None, message: Any) -> None:
+        """Take the delivery of a record that bears a lease's stamp."""
+        self._queue.unconfirmed -= 1
+        self.turn.stamped(error, message)
+
+
+class PartitionQueue:
+    """The records of one partition that wait, and the number of those under way."""
+
+    __slots__ = ("slot", "topic", "unconfirmed", "waiting")
+
+    def __init__(self, topic: str, slot: int) -> None:
+        self.topic, self.slot = topic, slot
+        self.waiting = deque[Outgoing]()
+        self.unconfirmed = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether its records may leave. Those with slot -1 always may: the client chooses their
+        partitions, and one without a leader must not hold back the others."""
+        return self.unconfirmed < MOST_UNCONFIRMED or self.slot < 0
+
+    def leave(self, may: Callable[[str], bool]) -> Iterator[tuple[Outgoing, Flight]]:
+        """Remove and yield the waiting records in order, as long as ``may`` takes the topic."""
+        flight = None
+        while self.waiting and may(self.topic):
+            record = self.waiting.popleft()
+            if flight is None or flight.turn is not record.turn:
+                flight = Flight(self, record.turn)
+            self.unconfirmed += 1
+            yield record, flight
+
+
+class SendWindow:
+    """The queues of the partitions that a process writes to."""
+
+    def __init__(self) -> None:
+        self._queues: dict[Place, PartitionQueue] = {}
+        self._waiting: dict[PartitionQueue, None] = {}  # in the order of their oldest records
+
+    def __len__(self) -> int:
+        """The number of waiting records."""
+        return sum(len(queue.waiting) for queue in self._waiting)
+
+    def add(self, place: Place, record: Outgoing) -> None:
+        """Put a record behind the earlier ones of its partition."""
+        queue = self._queues.get(place)
+        if queue is None:
+            queue = self._queues[place] = PartitionQueue(*place)
+        queue.waiting.append(record)
+        self._waiting[queue] = None
+
+    def release(
+        self, may: Callable[[str], bool], *, every: bool = False
+    ) -> Iterator[tuple[PartitionQueue, Outgoing, Flight]]:
+        """Remove and yield the records of open partitions, or of ``every`` one, whose topic ``may``
+        take them now. The receiver tells a record's flight of its delivery."""
+        for queue in list(self._waiting):
+            if not (every or queue.open):
+                continue
+            for record, flight in queue.leave(may):
+                yield queue, record, flight
+            if not queue.waiting:
+                del self._waiting[queue]
+
+    @property
+    def closed(self) -> bool:
+        """Whether records wait for the confirmation of others."""
+        return not all(queue.open for queue in self._waiting)
+
+    def clear(self) -> None:
+        """Discard the waiting records."""
+        for queue in self._waiting:
+            queue.waiting.clear()
+        self._waiting.clear()

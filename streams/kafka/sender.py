@@ -1,0 +1,141 @@
+"""The records of a process on their way to the broker, in the order of each partition.
+
+A turn's records leave at its end, and wait for earlier ones of their partition
+(``streams/kafka/send_window.py``). With a lease the records of its topic bear its stamps, and wait
+while it is not fresh, as after an absence of the broker. One that reaches the broker too late for
+its stamp is refused, and sent again under the renewed lease if it is not on the topic
+(``streams/kafka/refused_records.py``).
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaError, KafkaException
+
+from streams.kafka.kafka_client import OnError, producer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.refused_records import RefusedRecords, find_written
+from streams.kafka.send_window import Outgoing, SendWindow
+from streams.kafka.turn import Place, Turn
+
+WARM_WITHIN_S = 5.0
+
+
+class PartitionLease(Protocol):
+    """The right to write to the topic ``stamped`` (``streams/kafka/egress_lease.py``)."""
+
+    @property
+    def stamped(self) -> str: ...
+    @property
+    def stamp_ms(self) -> int: ...
+    @property
+    def fresh(self) -> bool: ...
+    def check(self) -> None: ...
+    def settle(self) -> None: ...
+    def end(self, *, confirmed: bool) -> None: ...
+
+
+class Sender:
+    """One producer for all nodes of a process; used on the driver's thread only."""
+
+    def __init__(
+        self, config: KafkaConfig, lease: PartitionLease | None, on_error: OnError
+    ) -> None:
+        self._lease, self._leased = lease, "" if lease is None else lease.stamped
+        self._producer = producer(config, error_cb=on_error)
+        self._window = SendWindow()
+        self._refusals = RefusedRecords(
+            partial(find_written, config, lease.settle if lease else None)
+        )
+
+    def warm(self, topics: Iterable[str]) -> bool:
+        """Connect and fetch these topics' metadata; False if the broker is away.
+
+        Otherwise the first query would wait 100 to 300 ms: reports do not warm this producer, as
+        they have a separate one.
+        """
+        try:
+            for name in topics:
+                self._producer.list_topics(name, timeout=WARM_WITHIN_S)
+        except KafkaException:
+            return False  # the roles wait for a broker that is away, and so does the first record
+        return True
+
+    def send(self, turn: Turn, place: Place, value: bytes, key: str | bytes | None) -> None:
+        """Send a record of a turn, at the turn's end or later."""
+        turn.waiting += 1
+        self._window.add(place, Outgoing(turn, value, key))
+
+    def progress(self, turns: Iterable[Turn], now: float) -> None:
+        """Take the broker's confirmations, then hand over what may leave.
+
+        Refused records of the open ``turns`` that are not on the topic leave again. Raise
+        ``LeaseLost``, or ``BrokerError`` if a record can never be sent.
+        """
+        self._producer.poll(0)
+        if self._lease is not None:
+            self._lease.check()
+            self._send_again(turns, now)
+        self._release(every=False)
+
+    @property
+    def holds(self) -> bool:
+        """Whether records wait for the confirmation of others."""
+        return self._window.closed
+
+    def flush(self, within_s: float) -> None:
+        """Hand over everything that has a stamp or needs none; wait for the confirmations."""
+        self._release(every=True)
+        self._producer.flush(within_s)
+
+    def abandon(self) -> None:
+        """Discard everything that has not left yet."""
+        self._window.clear()
+        self._producer.purge()
+
+    def _send_again(self, turns: Iterable[Turn], now: float) -> None:
+        for turn in turns:
+            if turn.refused:
+                self._refusals.add(turn, turn.refused, turn.stamp_ms / 1e3)
+                turn.refused = []
+        for one, written in self._refusals.decided():
+            if written:
+                one.turn.waiting -= 1
+                continue
+            one.turn.ended_s = now
+            m = one.message
+            place = (m.topic() or "", m.partition() or 0)
+            self._window.add(place, Outgoing(one.turn, m.value() or b"", m.key()))
+
+    def _release(self, *, every: bool) -> None:
+        lease = self._lease
+        for queue, record, flight in self._window.release(self._may_leave, every=every):
+            if lease is None or queue.topic != self._leased:
+                self._produce(queue.topic, queue.slot, record, 0, flight.delivered)
+                continue
+            stamp_ms = lease.stamp_ms
+            record.turn.stamp_ms = record.turn.stamp_ms or stamp_ms
+            self._produce(queue.topic, queue.slot, record, stamp_ms, flight.stamped)
+
+    def _may_leave(self, topic: str) -> bool:
+        return topic != self._leased or self._lease is None or self._lease.fresh
+
+    def _produce(
+        self, topic: str, slot: int, record: Outgoing, stamp_ms: int,
+        delivered: Callable[[KafkaError | None, Any], None],
+    ) -> None:  # fmt: skip
+        """Hand a record to the producer; ``stamp_ms`` 0 is the present time."""
+        while True:
+            try:
+                self._producer.produce(
+                    topic, record.value, record.key, slot, on_delivery=delivered,
+                    timestamp=stamp_ms,
+                )  # fmt: skip
+            except BufferError:
+                self._producer.poll(0.05)  # the queue is full: wait for the broker, never discard
+                continue
+            except KafkaException as error:
+                raise BrokerError(f"cannot send to {topic!r}: {error.args[0].str()}") from error
+            return
