@@ -39,3 +39,20 @@ def test_strikes_of_long_ago_are_forgotten(tmp_path: Path) -> None:
     journal = CrashJournal(path)
     assert len(journal.strikes) == MOST_KEPT
     assert "0" not in journal.strikes
+
+
+def test_a_large_batch_and_a_smaller_one_after_it_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "w.json"
+    items = [f"{number}-" + "x" * 100 for number in range(MOST_KEPT)]
+    journal = CrashJournal(path)
+    journal.began(items)
+    journal.ended()
+    journal.began([*items, *items])
+    journal.began(items[:2])
+    assert CrashJournal(path).strikes == dict.fromkeys(items[:2], 1)
+
+
+def test_a_file_of_an_earlier_release_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "w.json"
+    path.write_text('{"running": ["a"], "strikes": {"b": 1}}')
+    assert CrashJournal(path).strikes == {"a": 1, "b": 1}
