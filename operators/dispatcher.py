@@ -40,43 +40,28 @@ from control.policies.kairos.matching import MatchingWeights, Vector, device_cos
 from control.policies.kairos.query_sizes import SizeDistribution, observed
 from control.problem.lazy_references import load
 from operators.dispatch_profile import DispatchProfile, Predictions
+from operators.dispatch_queue import (
+    DispatchedDevice,
+    DispatchedQuery,
+    Dropped,
+    Pick,
+    Waiting,
+)
 from schemas.pipeline import Pipeline, Policy, Task
-from schemas.records import ANSWERED, Completion, Lease, Origin, Plan, Work
+from schemas.records import ANSWERED, Completion, Plan, Work
 from schemas.variant_id import variant_id
 
 AHEAD = 2  # queries at a device at most: the one that runs and one ahead
-
-
 FOLLOWS = 0.1  # weight of the newest measured round trip
-
-
 LONGEST_LEAD_S = 0.02
-
-
 OVERDUE = 3.0  # multiple of the prediction after which a device gets no further query
-
-
 TICK_S = 1e-9
-
-
 WINDOW = 10_000  # newest queries whose sizes count
-
-
 ENOUGH_SIZES = 1_000
-
-
 SIZE_CLASSES = 64
-
-
 MARGINAL = "marginal"
-
-
 SERVE = "serve"
-
-
 SKIPS_LATE = ("kairos",)  # policies that withhold a query from a device on which it would be late
-
-
 _FOREVER = float("inf")
 
 
@@ -89,62 +74,6 @@ class Part:
 
 
 ALONE = Part()
-
-
-class Waiting:
-    """A queued query, not yet sent."""
-
-    __slots__ = ("give_up_s", "held", "latency_s", "place", "work", "worst_s")
-
-    def __init__(self, work: Work, place: int) -> None:
-        self.work = work
-        self.place = place  # the offset of its record on the topic that it was read from
-        self.held = -1  # the device that a rule chose ahead of time
-        self.latency_s: tuple[float, ...] = ()  # by type
-        self.worst_s: tuple[float, ...] = ()
-        self.give_up_s = _FOREVER  # the latest start at which a device meets the deadline
-
-
-Pick = tuple[Waiting, int]  # a query and its slot
-
-
-Dropped = tuple[Waiting, float]  # a query and the seconds by which the best device would be late
-
-
-class _Sent:
-    """A query in flight at a device."""
-
-    __slots__ = ("ahead", "deadline_s", "origin", "predicted_s", "sent_s")
-
-    def __init__(
-        self, origin: Origin, predicted_s: float, sent_s: float, deadline_s: float, ahead: bool
-    ) -> None:
-        self.origin = origin
-        self.predicted_s = predicted_s
-        self.sent_s = sent_s
-        self.deadline_s = deadline_s
-        self.ahead = ahead
-
-
-class _Device:
-    """A worker and its queries in flight."""
-
-    __slots__ = ("free_s", "kind", "sent", "slot", "slots", "worker")
-
-    def __init__(self, lease: Lease, kind: int) -> None:
-        self.worker = lease.worker
-        self.slot = lease.open_slot
-        self.slots = lease.slots
-        self.kind = kind  # index of its type among the profile's types
-        self.sent: list[_Sent] = []  # in order of sending
-        self.free_s = 0.0  # predicted time at which all of them are finished
-
-    def ended(self, origin: Origin) -> _Sent | None:
-        """Return the first query in flight of an origin, which has ended; None if there is none."""
-        for at, each in enumerate(self.sent):
-            if each.origin == origin:
-                return self.sent.pop(at)
-        return None
 
 
 class Dispatcher:
@@ -175,8 +104,8 @@ class Dispatcher:
         self._serves_late = False
         self._asked_lead_s: float | None = None
         self._waiting: list[Waiting] = []
-        self._devices: list[_Device] = []
-        self._by_slot: dict[int, _Device] = {}
+        self._devices: list[DispatchedDevice] = []
+        self._by_slot: dict[int, DispatchedDevice] = {}
         self._table: DeviceTable | None = None
         self._kinds: tuple[int, ...] = ()  # types with a device
         self._factors: Vector = np.ones(0)
@@ -235,14 +164,14 @@ class Dispatcher:
         """Adopt the plan's devices; queries in flight move with their slots."""
         sent = {d.slot: d for d in self._devices}
         by_type: dict[str, int] = {}
-        devices: list[_Device] = []
+        devices: list[DispatchedDevice] = []
         for lease in plan.leases:
             if lease.task != self._task.name or lease.open_slot < 0:
                 continue
             kind = self._profile.kind_of(lease.type, lease.variant)
             count = by_type[kind] = by_type.get(kind, -1) + 1
             if count % self._part.of == self._part.index and kind in self._profile.types:
-                devices.append(_Device(lease, self._profile.types.index(kind)))
+                devices.append(DispatchedDevice(lease, self._profile.types.index(kind)))
         for device in devices:
             for slot in device.slots:
                 before = sent.get(slot)
@@ -255,7 +184,7 @@ class Dispatcher:
         self._table = self._table_of(devices, plan.settings.slo_s) if devices else None
         self._factors = np.array([self._learned.factor(d.worker) for d in devices])
 
-    def _table_of(self, devices: list[_Device], slo_s: float) -> DeviceTable:
+    def _table_of(self, devices: list[DispatchedDevice], slo_s: float) -> DeviceTable:
         base, speeds = self._profile.speeds()
         costs = self._device_costs(speeds, devices, slo_s)
         return DeviceTable(
@@ -264,7 +193,9 @@ class Dispatcher:
             base=tuple(device.kind == base for device in devices),
         )
 
-    def _device_costs(self, speeds: Vector, devices: list[_Device], slo_s: float) -> Vector:
+    def _device_costs(
+        self, speeds: Vector, devices: list[DispatchedDevice], slo_s: float
+    ) -> Vector:
         """Return the cost of a second of each type, as the policy's ``prices`` says."""
         sizes = self._sizes_seen()
         if self._policy is None or PRICES.of(self._policy) != MARGINAL or sizes is None:
@@ -408,7 +339,7 @@ class Dispatcher:
             lead_s=lead_s,
         )
 
-    def _remaining_s(self, device: _Device, now: float, lead_s: float) -> float:
+    def _remaining_s(self, device: DispatchedDevice, now: float, lead_s: float) -> float:
         """Return R_j; a device with ``AHEAD`` queries, or an overdue one, is not free."""
         if not device.sent:
             return 0.0
@@ -419,24 +350,28 @@ class Dispatcher:
             self._forget_lost(device, now)
         return max(left_s, lead_s + TICK_S) if device.sent else 0.0
 
-    def _overdue(self, device: _Device, now: float) -> bool:
+    def _overdue(self, device: DispatchedDevice, now: float) -> bool:
         """Return whether the device exceeds its prediction so far that it may be lost."""
         first = device.sent[0]
         return now > device.free_s + (OVERDUE - 1) * first.predicted_s
 
-    def _forget_lost(self, device: _Device, now: float) -> None:
+    def _forget_lost(self, device: DispatchedDevice, now: float) -> None:
         """Forget a device's queries whose deadline and grace have passed."""
         grace_s = self._pipeline.grace_s
         device.sent = [each for each in device.sent if now <= each.deadline_s + grace_s]
 
-    def _send(self, waiting: Waiting, device: _Device, now: float) -> None:
+    def _send(self, waiting: Waiting, device: DispatchedDevice, now: float) -> None:
         predicted_s = waiting.latency_s[device.kind] * self._learned.factor(device.worker)
         origin, ahead = waiting.work.origin, bool(device.sent)
         begins_s = device.free_s if ahead else now + self._round_trip_s / 2
         device.free_s = max(begins_s, now) + predicted_s
-        device.sent.append(_Sent(origin, predicted_s, now, waiting.work.deadline_s, ahead))
+        device.sent.append(
+            DispatchedQuery(origin, predicted_s, now, waiting.work.deadline_s, ahead)
+        )
 
-    def _misses(self, waiting: Waiting, device: _Device, remaining_s: float, now: float) -> bool:
+    def _misses(
+        self, waiting: Waiting, device: DispatchedDevice, remaining_s: float, now: float
+    ) -> bool:
         policy = self._policy
         assert policy is not None
         if self._serves_late or policy.kind not in SKIPS_LATE:
