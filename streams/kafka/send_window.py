@@ -1,7 +1,9 @@
 """Records that wait until the broker has confirmed earlier ones of their partition.
 
-While the broker works on records of a partition, later ones wait and then leave together (Nagle's
-algorithm, RFC 896). Batches grow with the load, and no timer delays a record at low load.
+The first record of a partition with none under way leaves at once. While the broker works on it,
+the next ones wait for the end of their turn, and from ``MOST_UNCONFIRMED`` on for confirmations;
+they then leave together (Nagle's algorithm, RFC 896). Batches grow with the load, and nothing
+delays a record at low load.
 
 An idempotent librdkafka producer has the same limit, but its threads poll in a loop while it holds
 records back. That took half of the roles' CPU at full load (docs/results/overhead.md).
@@ -60,6 +62,11 @@ class PartitionQueue:
         partitions, and one without a leader must not hold back the others."""
         return self.unconfirmed < MOST_UNCONFIRMED or self.slot < 0
 
+    @property
+    def idle(self) -> bool:
+        """Whether a single record waits and none is under way."""
+        return self.unconfirmed == 0 and len(self.waiting) == 1
+
     def leave(self, may: Callable[[str], bool]) -> Iterator[tuple[Outgoing, Flight]]:
         """Remove and yield the waiting records in order, as long as ``may`` takes the topic."""
         flight = None
@@ -82,13 +89,14 @@ class SendWindow:
         """The number of waiting records."""
         return sum(len(queue.waiting) for queue in self._waiting)
 
-    def add(self, place: Place, record: Outgoing) -> None:
-        """Put a record behind the earlier ones of its partition."""
+    def add(self, place: Place, record: Outgoing) -> PartitionQueue:
+        """Put a record behind the earlier ones of its partition; return their queue."""
         queue = self._queues.get(place)
         if queue is None:
             queue = self._queues[place] = PartitionQueue(*place)
         queue.waiting.append(record)
         self._waiting[queue] = None
+        return queue
 
     def release(
         self, may: Callable[[str], bool], *, every: bool = False
@@ -96,12 +104,17 @@ class SendWindow:
         """Remove and yield the records of open partitions, or of ``every`` one, whose topic ``may``
         take them now. The receiver tells a record's flight of its delivery."""
         for queue in list(self._waiting):
-            if not (every or queue.open):
-                continue
-            for record, flight in queue.leave(may):
-                yield queue, record, flight
-            if not queue.waiting:
-                del self._waiting[queue]
+            if every or queue.open:
+                yield from self.release_of(queue, may)
+
+    def release_of(
+        self, queue: PartitionQueue, may: Callable[[str], bool]
+    ) -> Iterator[tuple[PartitionQueue, Outgoing, Flight]]:
+        """Remove and yield the records of one partition, as ``release`` does."""
+        for record, flight in queue.leave(may):
+            yield queue, record, flight
+        if not queue.waiting:
+            del self._waiting[queue]
 
     @property
     def closed(self) -> bool:

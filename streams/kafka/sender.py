@@ -1,7 +1,7 @@
 """The records of a process on their way to the broker, in the order of each partition.
 
-A turn's records leave at its end, and wait for earlier ones of their partition
-(``streams/kafka/send_window.py``). With a lease the records of its topic bear its stamps, and wait
+A record leaves at once where none of its partition is under way; others leave at the end of their
+turn, and wait for earlier ones (``streams/kafka/send_window.py``). With a lease the records of its topic bear its stamps, and wait
 while it is not fresh, as after an absence of the broker. One that reaches the broker too late for
 its stamp is refused, and sent again under the renewed lease if it is not on the topic
 (``streams/kafka/refused_records.py``).
@@ -17,7 +17,7 @@ from streams.kafka.kafka_client import OnError, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.refused_records import RefusedRecords, find_written
-from streams.kafka.send_window import Outgoing, SendWindow
+from streams.kafka.send_window import Flight, Outgoing, PartitionQueue, SendWindow
 from streams.kafka.turn import Place, Turn
 
 WARM_WITHIN_S = 5.0
@@ -64,9 +64,11 @@ class Sender:
         return True
 
     def send(self, turn: Turn, place: Place, value: bytes, key: str | bytes | None) -> None:
-        """Send a record of a turn, at the turn's end or later."""
+        """Send a record of a turn, now or at the turn's end or later."""
         turn.waiting += 1
-        self._window.add(place, Outgoing(turn, value, key))
+        queue = self._window.add(place, Outgoing(turn, value, key))
+        if queue.idle:
+            self._hand_over(self._window.release_of(queue, self._may_leave))
 
     def progress(self, turns: Iterable[Turn], now: float) -> None:
         """Take the broker's confirmations, then hand over what may leave.
@@ -78,7 +80,7 @@ class Sender:
         if self._lease is not None:
             self._lease.check()
             self._send_again(turns, now)
-        self._release(every=False)
+        self._hand_over(self._window.release(self._may_leave))
 
     @property
     def holds(self) -> bool:
@@ -87,7 +89,7 @@ class Sender:
 
     def flush(self, within_s: float) -> None:
         """Hand over everything that has a stamp or needs none; wait for the confirmations."""
-        self._release(every=True)
+        self._hand_over(self._window.release(self._may_leave, every=True))
         self._producer.flush(within_s)
 
     def abandon(self) -> None:
@@ -109,9 +111,9 @@ class Sender:
             place = (m.topic() or "", m.partition() or 0)
             self._window.add(place, Outgoing(one.turn, m.value() or b"", m.key()))
 
-    def _release(self, *, every: bool) -> None:
+    def _hand_over(self, released: Iterable[tuple[PartitionQueue, Outgoing, Flight]]) -> None:
         lease = self._lease
-        for queue, record, flight in self._window.release(self._may_leave, every=every):
+        for queue, record, flight in released:
             if lease is None or queue.topic != self._leased:
                 self._produce(queue.topic, queue.slot, record, 0, flight.delivered)
                 continue

@@ -2,7 +2,7 @@
 
 Rules against lost work (docs/decisions/0004):
 
-1. the sends of a turn go to the producer at its end, in the order of each partition
+1. the sends of a turn go to the producer by its end, in the order of each partition
    (``streams/kafka/sender.py``);
 2. offsets that the turn reported done wait until the broker has confirmed those sends and every
    earlier turn's;
@@ -216,7 +216,7 @@ class KafkaTransport:
     # ------------------------------------------------------------------ writing
 
     def send(self, topic: str, value: bytes, slot: int, key: str) -> None:
-        """Send a record at the end of the turn; a report at once."""
+        """Send a record by the end of the turn, or once earlier ones are confirmed."""
         if topic == _REPORTS:
             self._report(value, slot, key)
         else:

@@ -55,6 +55,19 @@ def test_a_few_records_under_way_hold_nothing_back() -> None:
     assert left(window) == []
 
 
+def test_a_record_waits_for_the_end_of_its_turn_only_behind_another_one() -> None:
+    window, turn = SendWindow(), Turn()
+    queue = window.add(("a", 0), Outgoing(turn, b"first", None))
+    assert queue.idle
+    [(_, _, flight)] = window.release_of(queue, always)
+    assert not window.add(("a", 0), Outgoing(turn, b"second", None)).idle
+    assert values(left(window)) == [b"second"]
+    for _ in range(2):
+        flight.delivered(None, None)
+    assert window.add(("a", 0), Outgoing(turn, b"third", None)).idle
+    assert not window.add(("a", 0), Outgoing(turn, b"fourth", None)).idle
+
+
 def test_a_partition_that_confirms_nothing_holds_back_no_other() -> None:
     window = SendWindow()
     sent(window, Turn(), "a", 0, *MANY)
