@@ -1,10 +1,10 @@
 """The records of a process on their way to the broker, in the order of each partition.
 
 A record leaves at once where none of its partition is under way; others leave at the end of their
-turn, and wait for earlier ones (``streams/kafka/send_window.py``). With a lease the records of its topic bear its stamps, and wait
-while it is not fresh, as after an absence of the broker. One that reaches the broker too late for
-its stamp is refused, and sent again under the renewed lease if it is not on the topic
-(``streams/kafka/refused_records.py``).
+turn, and wait for earlier ones (``streams/kafka/send_window.py``). With a lease the records of its
+topic bear its stamps, and wait while it is not fresh, as after an absence of the broker. One that
+reaches the broker too late for its stamp is refused, and sent again under the renewed lease if it
+is not on the topic (``streams/kafka/refused_records.py``).
 """
 
 from collections.abc import Callable, Iterable
