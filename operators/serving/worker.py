@@ -16,18 +16,15 @@ from math import inf
 from control.per_query.local_slowdown import LocalSlowdown
 from control.per_query.shadowing import is_shadow
 from operators.dead_letter import dead_letter
-from operators.drop_reasons import after_crash, dropped
 from operators.plan_follower import PlanFollower
 from operators.reporter import Reporter
 from operators.serving.deadline_queue import MOST_CRASHES, Ticket, crashing, enqueue
 from operators.serving.device import Device
-from operators.serving.fanout import failed, outcome
+from operators.serving.item_ends import ItemEnds
 from operators.serving.leased_slots import LeasedSlots
-from operators.serving.outbox import Onward
-from operators.serving.running_batch import HANGING, IDLE, RUNNING, NextBatch, RunningBatch
+from operators.serving.running_batch import HANGING, RUNNING, NextBatch, RunningBatch
 from operators.serving.session_serving import SessionServing
 from operators.serving.shadow_queue import shadow_queue
-from operators.serving.sized_items import sized_onward
 from operators.serving.table_batching import TableBatching
 from operators.serving.transfers import SessionLinks, Transfers
 from operators.serving.variant_serving import VariantServing
@@ -45,13 +42,8 @@ from schemas.effects import (
 from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import (
-    ANSWERED,
-    DROPPED,
-    FAILED,
     Command,
     Garbled,
-    Hop,
-    Item,
     Plan,
     Selection,
     Work,
@@ -80,8 +72,6 @@ class Worker:
     ) -> None:
         self._name = name
         self._pipeline = pipeline
-        self._sizes = pipeline.size
-        self._tasks = {task.name: task for task in pipeline.tasks}
         # Median latency; crash counts by item, None without a crash journal.
         self._latency, self._strikes = latency, strikes
         self._plans = PlanFollower(pipeline.name)
@@ -100,6 +90,10 @@ class Worker:
         self._leaving = self._due = False  # due: a wake-up for the next batch is pending
         self._hold_s = inf  # the next batch waits until then
         self._reporter = Reporter(name, "worker", pipeline, incarnation, device)
+        self._ends = ItemEnds(
+            pipeline, self._slots, self._batch, self._reporter, self._rules, shadows=self._shadows,
+            pace=self._pace, strikes=strikes,
+        )  # fmt: skip
         self._reporter.slots = self._slots.states
         self._transfers: Transfers[list[Ticket]] | None = None
         if links is not None:
@@ -176,7 +170,7 @@ class Worker:
         for ticket in found:
             self._queue.remove(ticket)
         reason = f"{variant} crashed the process of {self._name} {MOST_CRASHES} times with it"
-        return self._end_failed(found, variant, reason, now) if found else []
+        return self._ends.failed(found, variant, reason, now) if found else []
 
     def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
         if event.topic != self._slots.topic:
@@ -219,7 +213,7 @@ class Worker:
         late: list[Ticket] = []
         while queue and self._rules.overrun_s(queue[0].work, queue[0].item, ends_s) > 0:
             late.append(queue.popleft())
-        return self._drop(late, variant, ends_s, now) if late else []
+        return self._ends.dropped(late, variant, ends_s, now) if late else []
 
     # ------------------------------------------------------------------ batches
 
@@ -250,88 +244,25 @@ class Worker:
     def _begin(self, found: NextBatch, now: float) -> list[Effect]:
         effects: list[Effect] = []
         if found.late:
-            effects = self._drop(found.late, found.variant, found.ends_s, now)
+            effects = self._ends.dropped(found.late, found.variant, found.ends_s, now)
         if found.items:
             effects.append(self._batch.start(found, now))
         return effects
 
-    def _drop(self, late: list[Ticket], variant: str, ends_s: float, now: float) -> list[Effect]:
-        task = variant_id(variant).task
-        self._reporter.count(f"dropped/{variant}", len(late))
-        if self._shadows is not None:
-            self._shadows.saw(late, ends_s, self._rules, now)
-        gone: list[Onward] = []
-        for ticket in late:
-            item = ticket.item
-            why = self._rules.why(variant, ticket.work, item, ends_s)
-            if self._strikes and ticket.key in self._strikes:
-                why = after_crash(why, self._name)
-            end = dropped(task, why)
-            ended = Item(branch=item.branch, credit=item.credit, path=item.path, end=end)
-            gone.append((ticket.work, "", ended))
-        return self._end(late, gone, DROPPED, now, 0.0, now)
-
     def _inferred(self, event: Inferred, now: float) -> list[Effect]:
         batch = self._batch
-        if event.job != batch.job or batch.state is IDLE:
+        if event.job != batch.job:
             return []
-        if batch.state is HANGING:
-            return self._recovered(now)
-        tickets, variant = batch.tickets, batch.variant
-        if len(event.outputs) != len(tickets):
-            found = f"{variant} returned {len(event.outputs)} outputs for {len(tickets)} inputs"
-            return self._fail(found, now)
-        task, epoch = self._tasks[variant_id(variant).task], self._rules.epoch
-        onward: list[Onward] = []
-        work: Work | None = None
-        path: tuple[Hop, ...] = ()
-        for ticket, output in zip(tickets, event.outputs, strict=True):
-            # Items of one record share their path.
-            if ticket.work is not work or ticket.item.path != path[:-1]:
-                work, path = ticket.work, (*ticket.item.path, batch.hop(ticket, event, epoch))
-            made = outcome(task, ticket.item, path, output)
-            if self._sizes is not None:
-                onward += sized_onward(work, task, made, output, self._sizes.most)
-                continue
-            for to, item in made:
-                onward.append((work, to, item))
-        took_s = event.finished_s - event.started_s
-        self._count_ran(onward, took_s, event.finished_s, now)
+        if batch.state is not RUNNING:
+            return self._recovered(now) if batch.state is HANGING else []
+        if len(event.outputs) != len(batch.tickets):
+            wanted, found = len(batch.tickets), len(event.outputs)
+            return self._fail(f"{batch.variant} returned {found} outputs for {wanted} inputs", now)
+        effects = self._ends.answered(event, now)
         batch.end()
-        effects = self._end(tickets, onward, ANSWERED, event.started_s, took_s, now)
-        effects += self._next(now)
-        return effects
-
-    def _count_ran(
-        self, onward: list[Onward], took_s: float, finished_s: float, now: float
-    ) -> None:
-        batch = self._batch
-        if self._rules.paced:
-            self._pace.ran(batch.variant, batch.cost, took_s)
-        if batch.tickets[0].shadow:  # no part of the load that is planned for
-            return
-        self._reporter.ran(batch.variant, len(batch.tickets), took_s, onward)
-        if self._shadows is not None:
-            self._shadows.saw(batch.tickets, finished_s, self._rules, now)
-
-    def _end(
-        self,
-        tickets: list[Ticket],
-        onward: list[Onward],
-        outcome: str,
-        started_s: float,
-        took_s: float,
-        now: float,
-    ) -> list[Effect]:
-        """Send ``onward`` what became of items, and commit them."""
-        lease = self._slots.lease
-        effects, counts = self._rules.onward(onward, now)
-        for name, count in counts.items():
-            self._reporter.count(f"{name}/{self._batch.variant}", count)
-        if lease is not None and lease.type:  # a dispatcher sends to it
-            done = self._batch.completions(lease, tickets, outcome, started_s, took_s)
-            effects = [*done, *effects]
-        effects += self._slots.finish(tickets)
+        if self._device.standby:
+            effects += self._swap()
+        effects += self._start(now)
         return effects
 
     def _failed(self, event: Failed, now: float) -> list[Effect]:
@@ -357,7 +288,7 @@ class Worker:
         self._sessions.gave_up(setting, error)
         found = self._sessions.refuse(self._queue)
         self._show_state()
-        effects = self._end_failed(found, setting, error, now) if found else []
+        effects = self._ends.failed(found, setting, error, now) if found else []
         return [
             *effects, *self._load_settings(), *self._reporter.at_once(now),
             *self._backpressure(now),
@@ -366,9 +297,9 @@ class Worker:
     def _fail(self, reason: str, now: float) -> list[Effect]:
         if self._batch.state is HANGING:
             return self._recovered(now)
-        effects = [] if self._try_again() else self._fail_running(reason, now)
+        effects = [] if self._try_again() else self._ends.failed_batch(reason, now)
         self._batch.end()
-        return [*effects, *self._next(now)]
+        return [*effects, *self._swap(), *self._start(now)]
 
     def _try_again(self) -> bool:
         """Requeue the items of a failed batch, each to run alone; return False for a single item.
@@ -385,33 +316,18 @@ class Worker:
         self._reporter.count(f"retried/{self._batch.variant}", len(tickets))
         return True
 
-    def _fail_running(self, reason: str, now: float) -> list[Effect]:
-        return self._end_failed(self._batch.tickets, self._batch.variant, reason, now)
-
-    def _end_failed(
-        self, tickets: list[Ticket], variant: str, reason: str, now: float
-    ) -> list[Effect]:
-        task, began_s = variant_id(variant).task, self._batch.began_s
-        if not tickets[0].shadow:
-            self._reporter.count(f"failed/{variant}", len(tickets))
-        gone = [(t.work, "", failed(task, t.item, t.item.path, reason)) for t in tickets]
-        return self._end(tickets, gone, FAILED, began_s, now - began_s, now)
-
     def _give_up_hanging(self, now: float) -> list[Effect]:
         """Fail a hanging batch; the worker starts none until it ends, and reports stuck."""
         if not self._batch.hangs(self._pipeline.grace_s, now):
             return []
         self._show_state()
-        return self._fail_running(self._batch.error, now)
+        return self._ends.failed_batch(self._batch.error, now)
 
     def _recovered(self, now: float) -> list[Effect]:
         """Resume after a batch that was failed as hanging has ended."""
         self._batch.end()
         self._show_state()
-        return self._next(now)
-
-    def _next(self, now: float) -> list[Effect]:
-        return [*self._swap(), *self._start(now)] if self._device.standby else self._start(now)
+        return [*self._swap(), *self._start(now)]
 
     # ------------------------------------------------------------------ plans
 
@@ -428,7 +344,7 @@ class Worker:
         effects += self._follow(now)
         rules = WorkerRules(plan, self._pipeline, lease, self._latency, now)
         rules.follow(self._rules, now)
-        self._rules = rules
+        self._rules = self._ends.rules = rules
         self._show_state()
         return [*effects, *self._soon(now), *self._backpressure(now)]
 
