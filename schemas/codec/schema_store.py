@@ -20,7 +20,7 @@ MARK = b"\xc3\x01"  # of Avro's single-object encoding
 class Schema:
     """A parsed schema, its text, and the ten-byte prefix of its single-object encoding."""
 
-    record: str  # unqualified name, as of the class in schemas/records.py
+    record: str  # unqualified name, as of the class in schemas/records/
     parsed: Any
     text: str
     prefix: bytes

@@ -1,7 +1,7 @@
 """Every schema ever released can still be read, and a change of one is released on purpose.
 
 To change a record: edit ``schemas/avro/NAME.avsc`` (a new field needs a default), its class in
-``schemas/records.py``, its row in ``schemas/codec/rows.py`` (``codec/hot.py`` too for Work and
+``schemas/records/``, its row in ``schemas/codec/rows.py`` (``codec/hot.py`` too for Work and
 Answer) and ``docs/reference/records.md``; then release it: copy the file to the folder of the open
 release under ``schemas/avro/released/`` and write the checksums anew as ``RELEASE`` says.
 """
@@ -219,7 +219,7 @@ def test_a_new_field_with_a_default_is_compatible_and_still_has_to_be_released()
 
 WHERE = (
     "bring schemas/avro, codec/rows.py, codec/hot.py and docs/reference/records.md in line "
-    "with records.py"
+    "with schemas/records"
 )
 # What only Avro needs: branches of a value, and a pair.
 AVRO_ONLY = {"Tensor", "Json", "List", "Map", "Header"}

@@ -1,6 +1,6 @@
 """Every record survives the wire, and no bytes whatever do more than raise CodecError.
 
-The strategies are made from the annotations of schemas/records.py: a field that is new there is
+The strategies are made from the annotations of schemas/records/: a field that is new there is
 drawn here, and fails here until schemas/codec/rows.py and the .avsc carry it.
 """
 
@@ -78,7 +78,7 @@ PRIMITIVES = {
 
 
 def drawn(hint: typing.Any) -> st.SearchStrategy[typing.Any]:
-    """Values of an annotation in schemas/records.py."""
+    """Values of an annotation in schemas/records/."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint == Value:
         return VALUES

@@ -1,0 +1,155 @@
+"""Plans, and the tables that workers follow under some policies."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+
+from schemas.enumerations import PlanCause
+from schemas.records.sessions import SessionPlan
+from schemas.variant_id import variant_key
+
+
+class Lease(Struct, frozen=True, gc=False, kw_only=True):
+    """One worker's assignment under a plan.
+
+    It loads ``variant``, runs batches of at most ``batch`` and reads ``slots``; senders write only
+    to ``open_slot`` (-1: to none, the worker drains the rest).
+    """
+
+    worker: str
+    task: str
+    variant: str
+    batch: int
+    slots: tuple[int, ...]
+    open_slot: int = -1
+    type: str = ""  # of the worker's device, where ingress dispatches by it
+
+    @property
+    def key(self) -> str:
+        """The variant's text form, "task/variant"."""
+        return variant_key(self.task, self.variant)
+
+
+class Route(Struct, frozen=True, gc=False):
+    """A share of a task's traffic that goes to a slot. Shares of one task and source sum to 1.
+
+    ``source`` is the variant ("task/variant") that sends, or "" for every sender without routes of
+    its own. Where the policy scales accuracy, routes of one task and source are in falling
+    accuracy, ``spare_qps`` is the capacity of the slot's worker, in items per second, beyond its
+    routed load, and ``latency_s`` is its latency for a batch of the plan's size.
+    """
+
+    task: str
+    slot: int
+    share: float
+    source: str = ""
+    spare_qps: float = 0.0
+    latency_s: float = 0.0
+
+
+class Factor(Struct, frozen=True, gc=False):
+    """Observed items for ``child`` that one item of ``variant`` ("task/variant") makes.
+
+    ``items`` is the weight of the observation: the number of recent items behind the mean.
+    """
+
+    variant: str
+    child: str
+    mean: float
+    items: float
+
+
+class Settings(Struct, frozen=True, gc=False, kw_only=True):
+    """The settings that commands have changed; plans carry them to the next control app.
+
+    ``filed_policy`` and ``filed_slo_s`` are the pipeline file's values at that time ("", 0:
+    unknown): the file takes precedence where it has changed since. ``reloads`` has, by
+    "task/variant", the build of its operator that workers must have (0 where it is missing).
+    ``prices`` and ``budget`` are $ per hour, by device type and for all (missing, None: as filed).
+    """
+
+    policy: str
+    slo_s: float
+    demand_qps: float | None = None  # None: measured
+    drained: tuple[str, ...] = ()  # workers or devices
+    paused: bool = False
+    filed_policy: str = ""
+    filed_slo_s: float = 0.0
+    reloads: Mapping[str, int] = field(default_factory=dict)
+    prices: Mapping[str, float] = field(default_factory=dict)
+    budget: float | None = None
+
+
+class Plan(Struct, frozen=True, gc=False, kw_only=True):
+    """A full snapshot of all assignments. Readers keep the one with the highest epoch.
+
+    ``capacity_qps`` is the most that ingress admits per second (None: no limit). ``mode`` is how a
+    planner that scales accuracy met the demand: "hardware", "accuracy" or "best-effort".
+    ``factors`` are the observed fan-outs, from which the next control app resumes. ``causes`` give
+    the reason for programs, ``reason`` for people. Every node writes in the schema ``release``
+    (0: that of ``schemas.release.UNDECLARED``). ``mix`` has the rented devices that should run, by
+    type; it is empty where none are rented while the pipeline runs. ``planned_slo_s`` is the SLO
+    that every used path keeps where SLO classes count (0: that of the settings).
+    """
+
+    pipeline: str
+    epoch: int
+    issued_s: float
+    reason: str
+    settings: Settings
+    leases: tuple[Lease, ...] = ()
+    routes: tuple[Route, ...] = ()
+    demand_qps: float = 0.0
+    capacity_qps: float | None = None
+    expected_accuracy: float | None = None
+    feasible: bool = True
+    binding: str = ""  # the binding constraint of an infeasible plan
+    mode: str = ""
+    factors: tuple[Factor, ...] = ()
+    causes: tuple[PlanCause, ...] = ()
+    release: int = 0
+    sessions: tuple[SessionPlan, ...] = ()
+    mix: Mapping[str, int] = field(default_factory=dict)
+    planned_slo_s: float = 0.0
+
+    @property
+    def tightest_slo_s(self) -> float:
+        """The SLO in seconds that every used path keeps."""
+        return self.planned_slo_s or self.settings.slo_s
+
+
+class SelectionTable(Struct, frozen=True, gc=False, kw_only=True):
+    """The decisions of workers at one load, by queue length and slack.
+
+    ``rows[n - 1]`` is for n items queued, the last row for any more. A row repeats (level, variant,
+    batch), by growing level from 0: from that level of slack on, a batch of that size with that
+    variant; level and variant are indices into ``Selection``. A batch equal to the number of rows
+    means the whole queue. The table is made for queries that ingress sends in runs of ``run``.
+    """
+
+    qps: float
+    rows: tuple[tuple[int, ...], ...]
+    expected_accuracy: float = 0.0
+    expected_violation: float = 0.0
+    run: int = 1
+
+
+class Selection(Struct, frozen=True, gc=False, kw_only=True):
+    """A task's tables of variant and batch by queue and slack, solved in advance, by load.
+
+    A worker of the task follows the newest selection of its policy while that policy is in force:
+    it holds all ``variants`` and chooses anew for each batch. Loads are those of all ``workers``
+    together; one worker's load is its part of that.
+    """
+
+    pipeline: str
+    task: str
+    policy: str
+    issued_s: float
+    slo_s: float
+    workers: int
+    variants: tuple[str, ...]
+    levels_s: tuple[float, ...]
+    tables: tuple[SelectionTable, ...] = ()
+    complete: bool = True
+    reason: str = ""  # why no tables can be made, where there are none

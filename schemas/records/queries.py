@@ -1,0 +1,143 @@
+"""A query's way from its producer to egress: ``QUERIES``, work topics, ``OUTPUTS``, and the
+completions that dispatchers read."""
+
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from schemas.enumerations import ReasonCode
+from schemas.records.sessions import SessionPlan
+from schemas.variant_id import variant_key
+
+# Types of values that operators exchange. Lists and mappings hold JSON values only; arrays are
+# encoded as tensors.
+Value = None | bool | int | float | str | bytes | np.ndarray | list[Any] | dict[str, Any]
+
+# The credit of a new query; fan-out splits it without remainder (operators/serving/fanout.py).
+# 10**18 fits a signed 64-bit integer and survives six levels of a thousand children each.
+FULL_CREDIT = 10**18
+
+# Outcomes of a query, and of one branch of it. A query has exactly one.
+ANSWERED = "answered"
+DROPPED = "dropped"
+FAILED = "failed"
+REFUSED = "refused"
+
+
+class Origin(Struct, frozen=True, gc=False):
+    """A query's partition and offset: its identity, whatever id its producer chose."""
+
+    partition: int
+    offset: int
+
+
+class Query(Struct, frozen=True, gc=False, kw_only=True):
+    """A request as the producer wrote it, or as ingress reads it from a raw value.
+
+    ``deadline_s`` takes precedence over ``slo_class``, which takes precedence over the pipeline's
+    SLO.
+    """
+
+    payload: Value
+    id: str = ""  # empty: ingress names it after its origin
+    deadline_s: float | None = None
+    slo_class: str = ""
+    size: int = 1  # samples to rank, tokens, pixels: the key of latencies in the profile
+    session: str = ""  # the session it belongs to; "": none
+
+
+class Garbled(Struct, frozen=True, gc=False):
+    """Bytes that no codec can decode, with the reason. Never leaves the process."""
+
+    value: bytes
+    reason: str
+    headers: tuple[tuple[str, bytes], ...] = ()
+    id: str = ""
+
+
+class Hop(Struct, frozen=True, gc=False, kw_only=True):
+    """One task's part of an item's path."""
+
+    task: str
+    variant: str
+    worker: str
+    epoch: int
+    received_s: float
+    started_s: float
+    finished_s: float
+    batch: int  # items in the batch it ran in
+    released: str = ""  # why that batch began: full, idle, due; empty: not recorded
+    rerouted: str = ""  # why the item then left its turn for another slot; empty: it did not
+
+    @property
+    def key(self) -> str:
+        """The variant's text form, "task/variant"."""
+        return variant_key(self.task, self.variant)
+
+
+class End(Struct, frozen=True, gc=False):
+    """The end of an item: ``answered`` at a leaf, ``dropped`` or ``failed``.
+
+    ``reason_code`` gives the reason for programs, ``reason`` for people.
+    """
+
+    outcome: str
+    task: str
+    reason: str = ""
+    reason_code: ReasonCode = ReasonCode.NONE
+
+
+class Item(Struct, frozen=True, gc=False, kw_only=True):
+    """One piece of a query's work.
+
+    ``branch`` identifies the piece: (child index, ordinal) for every fan-out since the root, so
+    that branches sort in the order in which operators produced them. ``credit`` is its share of
+    ``FULL_CREDIT``. ``path`` holds the hops so far. ``end`` is set on the way to egress only.
+    """
+
+    branch: tuple[int, ...] = ()
+    credit: int = FULL_CREDIT
+    value: Value = None
+    path: tuple[Hop, ...] = ()
+    end: End | None = None
+
+
+class Work(Struct, frozen=True, gc=False, kw_only=True):
+    """Items of one query that travel together to one slot of a task, or to egress (task "").
+
+    ``follow`` is the number of queries of the same run that come behind it on the slot; a worker
+    may wait for them.
+    """
+
+    query_id: str
+    origin: Origin
+    task: str
+    created_s: float
+    deadline_s: float
+    epoch: int
+    attempt: int = 1
+    items: tuple[Item, ...] = ()
+    follow: int = 0
+    size: int = 1  # the query's
+    slo_class: str = ""  # the query's
+    session: SessionPlan | None = None  # the query plan by which it goes; None: the plan's routes
+
+
+class Completion(Struct, frozen=True, gc=False, kw_only=True):
+    """A worker has finished a query that a dispatcher sent to it. Durations only: clocks differ.
+
+    ``slot`` is the slot it was sent to, ``outcome`` is "answered" where the batch ran, whatever the
+    query's outcome is later.
+    """
+
+    query_id: str
+    origin: Origin
+    slot: int
+    worker: str
+    type: str  # of the worker's device
+    setting: str  # "task/variant"
+    size: int
+    queued_s: float  # at the worker, before it began
+    run_s: float
+    outcome: str

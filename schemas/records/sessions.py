@@ -1,0 +1,140 @@
+"""Sessions with their query plans, and the profiles that the search for a plan asks for."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from schemas.enumerations import SessionState
+
+
+class SessionStage(Struct, frozen=True, gc=False, kw_only=True):
+    """One task of a query plan: its setting ("task/variant@knob=option,..."), and where it runs.
+
+    ``device`` is a device of ``tier``, ``slot`` the slot of its worker, ``quarters`` what the stage
+    occupies of the device (0: a device of the session's own).
+    """
+
+    task: str
+    setting: str
+    tier: str
+    device: str
+    slot: int
+    quarters: int
+
+
+class SessionPlan(Struct, frozen=True, gc=False, kw_only=True):
+    """The query plan of a session, as work bears it: every sender writes to the slot named here.
+
+    ``number`` counts the session's plans from 1. Ingress sends by the plan that ``admits``; workers
+    hold the settings of all plans.
+    """
+
+    session: str
+    number: int
+    slo_s: float
+    stages: tuple[SessionStage, ...] = ()
+    admits: bool = False
+
+    def stage(self, task: str) -> SessionStage:
+        """Return a task's stage; raise ``KeyError`` for a task that the plan lacks."""
+        for stage in self.stages:
+            if stage.task == task:
+                return stage
+        raise KeyError(f"the plan of session {self.session!r} has no task {task!r}")
+
+
+class SessionChoice(Struct, frozen=True, gc=False, kw_only=True):
+    """A query plan that meets a session's objectives, before it has devices.
+
+    ``settings`` ("task/variant@..."), ``tiers`` and ``quarters`` of a device are by task; quarters
+    of 0 need no part of a shared device. ``latency_s`` 0: not known.
+    """
+
+    settings: Mapping[str, str]
+    tiers: Mapping[str, str]
+    quarters: Mapping[str, int]
+    latency_s: float = 0.0
+    accuracy: float | None = None
+    usd_per_h: float = 0.0
+
+
+class Session(Struct, frozen=True, gc=False, kw_only=True):
+    """A stream of queries with objectives of its own, and the plans that meet them.
+
+    ``accuracy`` is the least, ``usd_per_h`` the most that its plan may cost; None: any. ``samples``
+    names the sample set of its search; "": its plan was made by hand. ``chosen`` is the index of
+    the plan in force (-1: none), ``number`` that of the newest ``SessionPlan``; ``reason`` says
+    what it waits for. Its search took ``search_s`` seconds, ``steps`` configurations and
+    ``profile_s`` device seconds; the schedule that chose its plan ``schedule_s``; loading it and
+    switching over ``switch_s``. It was planned anew ``replans`` times, the last time for ``cause``,
+    which was noticed ``detect_s`` seconds after it began.
+    """
+
+    id: str
+    pipeline: str
+    state: SessionState
+    slo_s: float
+    accuracy: float | None = None
+    usd_per_h: float | None = None
+    weight: float = 1.0
+    samples: str = ""
+    plans: tuple[SessionChoice, ...] = ()
+    chosen: int = -1
+    number: int = 0
+    opened_s: float = 0.0
+    changed_s: float = 0.0
+    reason: str = ""
+    steps: int = 0
+    stopped: str = ""
+    search_s: float = 0.0
+    profile_s: float = 0.0
+    schedule_s: float = 0.0
+    switch_s: float = 0.0
+    replans: int = 0
+    cause: str = ""
+    detect_s: float = 0.0
+
+
+class ProfileRequest(Struct, frozen=True, gc=False, kw_only=True):
+    """A search asks a profiler to run one configuration on samples ``first`` to ``upto - 1``.
+
+    ``options`` maps "task.knob" to the option's name. A request of a later ``step`` of the same
+    ``search`` voids it, and so does the time ``expires_s``. ``space`` is the hash of the search
+    space (``Space.digest``): a profiler with another one refuses.
+    """
+
+    search: str
+    pipeline: str
+    space: str
+    options: Mapping[str, str]
+    sample_set: str
+    first: int
+    upto: int
+    step: int
+    expires_s: float
+
+
+class ProfileResult(Struct, frozen=True, gc=False, kw_only=True):
+    """The scores and costs of one configuration on the samples from ``first`` on.
+
+    ``scores`` are from 0 to 1, one per sample. ``seconds`` and ``bytes`` are sums over the samples,
+    by task: seconds on the device, as if nothing had been cached, and bytes of outputs. ``cached``
+    counts the samples whose output of a task was cached; ``spent_s`` is what the profiler really
+    computed. ``error`` says why there are no scores.
+    """
+
+    pipeline: str
+    space: str
+    options: Mapping[str, str]
+    sample_set: str
+    first: int
+    scores: tuple[float, ...]
+    seconds: Mapping[str, float]
+    bytes: Mapping[str, float]
+    cached: Mapping[str, int]
+    input_bytes: float
+    spent_s: float
+    device: str
+    profiler: str
+    finished_s: float
+    error: str = ""
