@@ -27,6 +27,7 @@ HOT = """
     operators/record_size.py operators/reporter.py
     operators/serving/deadline_queue.py
     operators/serving/device.py operators/serving/fanout.py operators/serving/leased_slots.py
+    operators/serving/item_ends.py
     operators/serving/operator_builds.py operators/serving/outbox.py
     operators/serving/running_batch.py
     operators/serving/session_serving.py operators/serving/table_batching.py
@@ -34,8 +35,8 @@ HOT = """
     operators/serving/worker_rules.py
     operators/models/emulated.py
     streams/observers/plan_usage.py streams/observers/quantiles.py streams/observers/run_metrics.py
-    streams/simulated/delays.py
-    streams/simulated/simulated_driver.py
+    streams/simulated/agenda.py streams/simulated/delays.py
+    streams/simulated/simulated_driver.py streams/simulated/simulated_topics.py
     streams/simulated/topic_log.py
 """
 

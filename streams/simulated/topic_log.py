@@ -5,7 +5,6 @@ trimmed, so that memory does not grow with the length of a run.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from schemas.effects import Done
 from schemas.records import Record
@@ -16,6 +15,16 @@ Place = tuple[str, int]  # logical topic, slot
 TRIM = 256  # records that land between two trims
 
 
+class Subscriber:
+    """A node that reads slots: its name, and its reader of each."""
+
+    __slots__ = ("name", "readers")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.readers: dict[Place, SlotReader] = {}
+
+
 @dataclass(slots=True, eq=False)
 class SlotReader:
     """A node's position in a slot; no record reaches the reader before ``since_s``.
@@ -24,8 +33,7 @@ class SlotReader:
     """
 
     log: "Log"
-    name: str
-    node: Any  # the driver's object of the node
+    node: Subscriber
     position: int
     since_s: float
     paused: bool = False  # for good once the node has lost the slot
@@ -40,7 +48,7 @@ class SlotReader:
 
     def close(self) -> None:
         """Read no more of the slot, in the midst of a backlog too."""
-        del self.log.readers[self.name]
+        del self.log.readers[self.node.name]
         self.paused = True
 
 
@@ -66,16 +74,16 @@ class Log:
     def settle(self, now: float, name: str = "") -> None:
         """Commit the due offsets of one reader, or of all."""
         for reader in self.readers.values():
-            if reader.done is not None and reader.due_s <= now and name in ("", reader.name):
+            if reader.done is not None and reader.due_s <= now and name in ("", reader.node.name):
                 reader.commit()
 
-    def open(self, name: str, node: Any, now: float) -> SlotReader:
+    def open(self, node: Subscriber, now: float) -> SlotReader:
         """Let a node read on from the offset at which a new reader begins."""
         if self.unread:  # so far; it gets the records that were kept, or those to come
             self.unread, self.commits = False, True
             self.landed = self.first + len(self.records)
-        reader = SlotReader(self, name, node, self._start(now), now)
-        self.readers[name] = reader
+        reader = SlotReader(self, node, self._start(now), now)
+        self.readers[node.name] = reader
         return reader
 
     def _start(self, now: float) -> int:

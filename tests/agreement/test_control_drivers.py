@@ -18,10 +18,12 @@ from headrace.simulation.faults import CONTROL_DOWN, Fault
 from headrace.simulation.run_input import Run
 from schemas.effects import (
     Arrived,
+    Assign,
     ControlEffect,
     Count,
     Counted,
     Effect,
+    Infer,
     OperatorEffect,
     Send,
     Solve,
@@ -87,4 +89,4 @@ def test_every_driver_performs_every_effect_of_what_it_runs() -> None:
     assert kinds(Effect) == kinds(OperatorEffect) | kinds(ControlEffect)
     assert set(control_driver._PERFORMED) == kinds(ControlEffect)
     inlined = kinds(Effect) - set(simulated_driver._PERFORMED)
-    assert inlined == {Send, Wake}  # in its loop
+    assert inlined == {Assign, Infer, Send, Wake}  # in its loop
