@@ -29,9 +29,9 @@ from streams.control_app.control_driver import (
     LEVELS,
     PUBLISH_S,
     ControlDriver,
-    Write,
     reachable,
 )
+from streams.control_app.control_writer import Write
 from streams.control_app.report_reader import ReportReader
 from streams.kafka.faust_security import to_faust
 from streams.kafka.kafka_config import KafkaConfig

@@ -16,8 +16,6 @@ from aiokafka.errors import KafkaError
 
 from control.controller.controller import TICK_S, Controller
 from control.estimation.demand import counted
-from schemas.codec.repeated_reports import RepeatedReports
-from schemas.codec.single_object import encode
 from schemas.effects import (
     COMMANDS,
     PLANS,
@@ -31,7 +29,6 @@ from schemas.effects import (
     Event,
     Failed,
     Forget,
-    Heartbeat,
     Heartbeats,
     Observer,
     Reject,
@@ -42,16 +39,15 @@ from schemas.effects import (
     Woke,
 )
 from schemas.pipeline import Pipeline
-from schemas.records import Plan, Report
-from schemas.release import UNDECLARED
-from streams.codecs.size_gate import RecordTooLarge, fitting
+from schemas.records import Plan
+from streams.codecs.size_gate import RecordTooLarge
 from streams.codecs.wire import Fetched
 from streams.control_app.control_records import arrived, history
+from streams.control_app.control_writer import ControlWriter, Log, Overtaken, Write
 from streams.control_app.host import ControlHost
-from streams.control_app.other_writers import WRITTEN, Log, OtherWriters, Overtaken
+from streams.control_app.report_intake import ReportIntake
 from streams.control_app.solver_pool import Planners
-from streams.control_app.topic_ends import STALLED_S, InputTopic, ReportDelivery
-from streams.control_app.waiting_reports import WaitingReports, heartbeat
+from streams.control_app.topic_ends import STALLED_S, InputTopic
 from streams.kafka.connectivity import Connectivity, QuietFilter
 from streams.kafka.kafka_client import reach
 from streams.kafka.kafka_config import KafkaConfig
@@ -84,9 +80,6 @@ LEVELS = {
 STREAMED = (REPORTS, PROFILE_RESULTS)  # by the reader of reports
 READ = (*STREAMED, COMMANDS, PLANS)
 CHARGED = (COMMANDS, PLANS)  # the app that the group assigns them is in charge, and reads REPORTS
-
-# (topic, value, partition (None: by key), key); returns the record's offset, on the broker by then
-Write = Callable[[str, bytes | None, int | None, bytes | None], Awaitable[int]]
 
 
 class Inputs(Log, Protocol):
@@ -147,16 +140,10 @@ class ControlDriver:
         self._jobs: set[asyncio.Task[None]] = set()  # solves and counts in flight
         self._input = inputs or InputTopic(kafka, pipeline)
         self._history = past or partial(history, kafka, pipeline)
-        self._delivery = ReportDelivery()
+        self._intake = ReportIntake(pipeline.name, self._event)
         self._listened_s = float("-inf")
-        # Earlier reports are obsolete, earlier plans are in the history or deleted.
-        self._read_from: Mapping[str, int] = {}
-        self._others = OtherWriters(self._input)
-        self._write_as = write_as
+        self._writer = ControlWriter(pipeline, self._input, write_as)
         self._reports: Reports | None = None
-        self._repeated = RepeatedReports()
-        self._waiting = WaitingReports()
-        self._topics = {each: physical(pipeline.name, each) for each in STREAMED}
 
     # ------------------------------------------------------------------ from Faust
 
@@ -174,9 +161,7 @@ class ControlDriver:
     def reported(self, batch: Sequence[Fetched]) -> None:
         """Queue reports, and results of profilers."""
         self._heard(batch[-1].at_s)
-        if any(fetched.topic == self._topics[REPORTS] for fetched in batch):
-            self._delivery.delivered()
-        self._waiting.arrived(batch, self._now())
+        self._intake.arrived(batch, self._now())
         self._inbox.put_nowait(partial(self._deliver_reports, batch))
 
     def failed(self, error: BaseException) -> None:
@@ -197,45 +182,13 @@ class ControlDriver:
         return arrived(self._pipeline.name, logical, fetched._replace(at_s=at_s))
 
     async def _deliver_reports(self, batch: Sequence[Fetched]) -> None:
-        beats: list[Heartbeat] = []
-        for fetched in batch:
-            topic = REPORTS if fetched.topic == self._topics[REPORTS] else PROFILE_RESULTS
-            if fetched.offset < self._read_from.get(topic, 0):
-                continue
-            beat = self._repeated.beat(fetched.value or b"")
-            if beat is None:
-                await self._deliver_report(topic, fetched)
-            else:
-                beats.append(beat)
-        if beats:
-            await self._tell(Heartbeats(tuple(beats)))
-        self._waiting.delivered(batch)
-
-    async def _hear_waiting(self) -> None:
-        """Count workers as alive whose reports wait behind other events.
-
-        Where the broker is slow to take plans and sessions, the controller would else judge workers
-        without reports that have arrived.
-        """
-        events = [
-            self._event(REPORTS, fetched)
-            for fetched in self._waiting.overdue(self._now())
-            if fetched.topic == self._topics[REPORTS]
-            and fetched.offset >= self._read_from.get(REPORTS, 0)
-        ]
-        if beats := tuple(heartbeat(e.record) for e in events if e and type(e.record) is Report):
-            await self._tell(Heartbeats(beats))
-
-    async def _deliver_report(self, topic: str, fetched: Fetched) -> None:
-        event = self._event(topic, fetched)
-        if event is not None:
-            if isinstance(event.record, Report):
-                self._repeated.remember(fetched.value or b"", event.record)
+        for event in self._intake.events(batch):
             await self._tell(event)
+        self._intake.delivered(batch)
 
     async def _deliver(self, logical: str, event: Arrived) -> None:
         # Judged here: records arrive while the history is still being read.
-        if event.offset >= self._read_from.get(logical, 0):
+        if event.offset >= self._intake.read_from.get(logical, 0):
             await self._tell(event)
 
     def tick(self) -> None:
@@ -262,7 +215,7 @@ class ControlDriver:
 
     async def run(self, write: Write) -> None:
         """Process the inbox until cancelled."""
-        self._write = write
+        self._writer.write = write
         try:
             while True:
                 act = await self._inbox.get()
@@ -316,9 +269,7 @@ class ControlDriver:
 
     def _listen(self, ends: Mapping[str, int], now: float) -> None:
         self._listened_s = now
-        # The topics may have been recreated.
-        self._read_from = {each: min(at, ends[each]) for each, at in self._read_from.items()}
-        if self._delivery.stalled(ends[REPORTS], now):
+        if self._intake.stalled(ends, now):
             raise BrokerError(
                 f"reports were written for {STALLED_S:g} s and this consumer delivered none; "
                 "start the control app anew"
@@ -332,11 +283,12 @@ class ControlDriver:
             await self._begin()
 
     async def _begin(self) -> None:
-        past, self._read_from = await self._past()
-        self._others.begin(self._read_from)
+        past, read_from = await self._past()
+        self._intake.begin(read_from)
+        self._writer.begin(read_from)
         if self._reports is not None:
-            self._reports.start({x: at for x, at in self._read_from.items() if x in STREAMED})
-        self._host, self._repeated = ControlHost(self._fresh()), RepeatedReports()
+            self._reports.start({x: at for x, at in read_from.items() if x in STREAMED})
+        self._host = ControlHost(self._fresh())
         # Of the history, observers see only the plan in force.
         plans = [event for event in past if self._is_plan(event)]
         for event in past:
@@ -388,7 +340,8 @@ class ControlDriver:
     async def _tell(self, event: Event, *, watched: bool = True) -> None:
         if self._host is None:
             return
-        await self._hear_waiting()
+        if beats := self._intake.overdue(self._now()):
+            await self._tell(Heartbeats(beats))
         now = self._now()
         effects = self._host.handle(event, now)
         for observer in self._observers if watched else ():
@@ -476,24 +429,13 @@ class ControlDriver:
         """Do nothing: `up`, or a scaler such as KEDA, follows the plan's mix or its metric."""
 
     async def _forget(self, effect: Forget, host: ControlHost) -> None:
-        topic = physical(self._pipeline.name, effect.topic)
-        self._others.wrote(effect.topic, await self._write(topic, None, 0, effect.key.encode()))
+        await self._writer.forget(effect)
 
     async def _send(self, effect: Send, host: ControlHost) -> None:
-        topic = physical(self._pipeline.name, effect.topic)
-        slot = effect.slot if effect.slot >= 0 else None
-        if isinstance(effect.record, Plan) and self._write_as is not None:
-            self._write_as(effect.record.release or UNDECLARED)  # from this plan on
         try:
-            pieces = [*fitting(effect, encode, self._pipeline.egress_partitions)]
+            await self._writer.send(effect)
         except RecordTooLarge as error:
             self._say("control.too_large", str(error))
-            return
-        if effect.topic in WRITTEN:
-            await asyncio.get_running_loop().run_in_executor(None, self._others.check)
-        for send, value in pieces:
-            offset = await self._write(topic, value, slot, send.key.encode() or None)
-            self._others.wrote(effect.topic, offset)
 
     async def _solve(self, effect: Solve, host: ControlHost) -> None:
         future = asyncio.wrap_future(self._planners.start(effect))

@@ -24,7 +24,8 @@ from schemas.enumerations import NodeState
 from schemas.records import Command, CommandResult, Plan, Report, Settings
 from streams.codecs.wire import Fetched
 from streams.control_app import control_driver
-from streams.control_app.control_driver import LED_WITHIN_S, READ, ControlDriver, Write
+from streams.control_app.control_driver import LED_WITHIN_S, READ, ControlDriver
+from streams.control_app.control_writer import Write
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.observers.control_standing import ControlStanding

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from schemas.effects import COMMAND_RESULTS, PLANS, REPORTS
-from streams.control_app.other_writers import OtherWriters, Overtaken
+from streams.control_app.control_writer import OtherWriters, Overtaken
 
 
 @dataclass

@@ -1,0 +1,98 @@
+"""What the control app writes, unless another one has written: two may believe that they are in
+charge.
+
+An app whose connection was cut learns late that its consumer group has replaced it, and may handle
+a command that its successor has carried out. Before it writes a plan or a command result, it looks
+at what stands on these topics since its own last record.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Protocol
+
+from schemas.codec.single_object import encode
+from schemas.effects import COMMAND_RESULTS, PLANS, Forget, Send
+from schemas.pipeline import Pipeline
+from schemas.records import Plan
+from schemas.release import UNDECLARED
+from streams.codecs.size_gate import fitting
+from streams.topics import physical
+
+WRITTEN = (PLANS, COMMAND_RESULTS)
+
+# (topic, value, partition (None: by key), key); returns the record's offset, on the broker by then
+Write = Callable[[str, bytes | None, int | None, bytes | None], Awaitable[int]]
+
+
+class Overtaken(Exception):
+    """Another control app has written a plan or a command result of this pipeline."""
+
+
+class Log(Protocol):
+    """The shared topics; the method blocks and raises ``BrokerError``."""
+
+    def written_by_others(
+        self, since: Mapping[str, int], own: Collection[tuple[str, int]]
+    ) -> tuple[Mapping[str, int], bool]: ...
+
+
+class OtherWriters:
+    """Compares the topics of plans and command results with what this app wrote."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._since: Mapping[str, int] = {}  # by logical topic: known up to this offset
+        self._own: set[tuple[str, int]] = set()  # (logical topic, offset) written since
+
+    def begin(self, ends: Mapping[str, int]) -> None:
+        """Take everything before these offsets as known."""
+        self._since = {topic: ends[topic] for topic in WRITTEN if topic in ends}
+        self._own = set()
+
+    def wrote(self, topic: str, offset: int) -> None:
+        """Record an own record of a logical topic."""
+        if topic in WRITTEN:
+            self._own.add((topic, offset))
+
+    def check(self) -> None:
+        """Raise ``Overtaken`` if another app has written since, or ``BrokerError``; blocks."""
+        self._since, others = self._log.written_by_others(self._since, self._own)
+        self._own = set()
+        if others:
+            raise Overtaken
+
+
+class ControlWriter:
+    """Writes the controller's records with ``write``. ``write_as`` is told the schema release of
+    each plan before it is written."""
+
+    write: Write
+
+    def __init__(
+        self, pipeline: Pipeline, log: Log, write_as: Callable[[int], None] | None
+    ) -> None:
+        self._pipeline = pipeline
+        self._others = OtherWriters(log)
+        self._write_as = write_as
+
+    def begin(self, ends: Mapping[str, int]) -> None:
+        """Begin a term in charge; everything before these offsets is known."""
+        self._others.begin(ends)
+
+    async def send(self, effect: Send) -> None:
+        """Write a record; raise ``RecordTooLarge``, ``Overtaken`` or ``BrokerError``."""
+        topic = physical(self._pipeline.name, effect.topic)
+        slot = effect.slot if effect.slot >= 0 else None
+        if isinstance(effect.record, Plan) and self._write_as is not None:
+            self._write_as(effect.record.release or UNDECLARED)  # from this plan on
+        pieces = [*fitting(effect, encode, self._pipeline.egress_partitions)]
+        if effect.topic in WRITTEN:
+            await asyncio.get_running_loop().run_in_executor(None, self._others.check)
+        for send, value in pieces:
+            offset = await self.write(topic, value, slot, send.key.encode() or None)
+            self._others.wrote(effect.topic, offset)
+
+    async def forget(self, effect: Forget) -> None:
+        """Delete a key of a compacted topic."""
+        topic = physical(self._pipeline.name, effect.topic)
+        self._others.wrote(effect.topic, await self.write(topic, None, 0, effect.key.encode()))
