@@ -15,13 +15,8 @@ from benchmarks.schedules.faulty_broker import HOP_S, RETRY_S, Agenda, Broker, L
 from benchmarks.schedules.faulty_lease import FaultyLease
 from schemas.effects import REPORTS
 from streams.codecs.wire import Fetched
-from streams.kafka.transport import (
-    COMMIT_S,
-    HAND_OVER_S,
-    IDLE_S,
-    MOST_PER_FETCH,
-    UNSETTLED_S,
-)
+from streams.kafka.partition_reader import MOST_PER_FETCH
+from streams.kafka.transport import COMMIT_S, HAND_OVER_S, IDLE_S, UNSETTLED_S
 from streams.topics import physical
 
 _REPORTS = physical("", REPORTS)

@@ -18,12 +18,10 @@ slot's next reader repeats the work.
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
-from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
-    TIMESTAMP_NOT_AVAILABLE,
     KafkaError,
     TopicPartition,
 )
@@ -35,6 +33,7 @@ from streams.kafka.kafka_client import consumer, fatal_errors, report_producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
 from streams.kafka.offset_ledger import HOPELESS, OffsetLedger
+from streams.kafka.partition_reader import PartitionReader
 from streams.kafka.sender import PartitionLease, Sender
 from streams.kafka.turn import Place, Turn, unconfirmed_since
 from streams.topics import physical
@@ -44,8 +43,6 @@ FLUSH_S = 10.0  # a role that ends waits at most this long for confirmations
 HAND_OVER_S = 10.0  # a slot is given up this long after the request, confirmed or not
 SILENCE_S = 2.0  # a delivery after a silence this long means that the broker is back
 STALLED_S = 20.0  # the role ends if the broker delivers but confirms nothing for this long
-ORDERS_WAIT_S = 0.02  # a new lease waits at most this long for the reading thread
-MOST_PER_FETCH = 500
 HOLDING_S = 0.001  # the longest turn while records wait for the confirmation of others
 UNSETTLED_S = 0.05  # while confirmations or commits are under way
 IDLE_S = 1.0
@@ -66,28 +63,24 @@ class _HandOver(NamedTuple):
 class KafkaTransport:
     """One consumer and one producer for all nodes of a process, and a producer for reports.
 
-    Since 2.16 the client serialises the threads of a consumer, and a thread that polls in a loop
-    starves the others. The reading thread therefore has its own consumer and takes orders from a
-    queue; a second consumer on its own thread looks up and commits offsets. The driver's thread
-    never waits for the broker.
+    The reading thread has a consumer of its own (``partition_reader.py``); a second consumer on its
+    own thread looks up and commits offsets. The driver's thread never waits for the broker.
     """
 
     _reported_s = float("inf")  # when a report was last confirmed
     _silent_s = float("inf")
     _on_return: Callable[[], None] | None = None
-    assigned = 0  # assignments carried out, by the reading thread
     _abandoned = False
 
     def __init__(
         self, config: KafkaConfig, group: str, lease: PartitionLease | None = None
     ) -> None:
-        self._config, self._group = config, group
+        self._config = config
         self._lease = lease
         self._connectivity = Connectivity(config)
         on_error = fatal_errors(config, self._connectivity.failed_request)
-        self._reader = consumer(config, group, error_cb=on_error)
+        self._reader = PartitionReader(config, group, on_error)
         self._ledger = OffsetLedger(config, group, consumer(config, group))
-        self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._asked = 0  # assignments ordered
         self._sender = Sender(config, lease, on_error)
         self._reporter = report_producer(config, error_cb=fatal_errors(config))
@@ -98,13 +91,8 @@ class KafkaTransport:
         self._hand_overs: deque[_HandOver] = deque()
         self._ends: dict[Place, int] = {}
         self._ready: dict[Place, tuple[int, str]] = {}
-        self._paused: set[Place] = set()
-        self._read: set[Place] = set()  # slots read; owned by the reading thread
-        self._left: dict[Place, int] = {}  # slots given up -> last number; reading thread's too
         self._commit_at = 0.0
-        # Whether the broker confirmed a send made while it counted as away; and whether the reading
-        # thread received a record since the last turn.
-        self._answered = self._delivers = False
+        self._answered = False  # whether the broker confirmed a send made while it counted as away
         self._delivered_s = self._back_s = 0.0
 
     def warm(self, topics: Iterable[str]) -> bool:
@@ -115,15 +103,16 @@ class KafkaTransport:
 
     def fetch(self, timeout_s: float) -> list[Fetched]:
         """Wait for a record, then fetch all available ones. Called from the reading thread."""
-        while not self._orders.empty():
-            self._orders.get()()
-        first = self._reader.poll(min(timeout_s, ORDERS_WAIT_S))
-        if first is None:
-            return []
-        self._delivers = True
-        # consume(N, timeout) would wait for N or the whole timeout.
-        rest = self._reader.consume(MOST_PER_FETCH - 1, 0)
-        return [_fetched(m) for m in (first, *rest) if self._usable(m)]
+        return self._reader.fetch(timeout_s)
+
+    @property
+    def assigned(self) -> int:
+        """The number of the last assignment that the reading thread has carried out."""
+        return self._reader.assigned
+
+    def pause(self, places: Iterable[Place], among: Iterable[Place]) -> None:
+        """Pause exactly ``places`` among the slots in ``among``; resume the others of them."""
+        self._reader.pause(places, among)
 
     def assign(self, new: Iterable[Place], gone: Iterable[Place], commits: bool) -> int:
         """Leave the ``gone`` slots after a commit; read ``new`` ones from their committed offsets.
@@ -137,8 +126,7 @@ class KafkaTransport:
         if gone:
             # Close the turn here: the rest of it belongs to the next one.
             self._close_turn(self._now)
-            self._paused -= set(gone)
-            self._orders.put(lambda: self._leave(gone, number))
+            self._reader.leave(gone, number)
         behind = self._ended if gone else 0
         by_s = self._now + HAND_OVER_S
         self._hand_overs.append(_HandOver(number, tuple(new), tuple(gone), commits, behind, by_s))
@@ -163,7 +151,7 @@ class KafkaTransport:
 
     def _begin(self, change: _HandOver) -> None:
         def read_from(places: list[TopicPartition]) -> None:
-            self._orders.put(lambda: self._read_from(places, change.number))
+            self._reader.read(places, change.number)
 
         def read_all(ends: dict[Place, int]) -> None:
             self._ends.update(ends)
@@ -174,44 +162,6 @@ class KafkaTransport:
             self._ledger.look_up(change.new[0][0], slots, read_from)
         else:
             self._ledger.ends(change.new, read_all)
-
-    def pause(self, places: Iterable[Place], among: Iterable[Place]) -> None:
-        """Pause exactly ``places`` among the slots in ``among``; resume the others of them."""
-        wanted, among = set(places), set(among)
-        stop, go = (wanted & among) - self._paused, (self._paused & among) - wanted
-        # Set before the orders: ``_read_from`` looks up slots that it has yet to assign.
-        self._paused = (self._paused - among) | (wanted & among)
-        if stop:
-            self._orders.put(lambda: self._reader.pause(self._read_of(stop)))
-        if go:
-            self._orders.put(lambda: self._reader.resume(self._read_of(go)))
-
-    # ------------------------------------------------------------------ on the reading thread
-
-    def _leave(self, places: Iterable[Place], number: int) -> None:
-        left = self._read_of(places)
-        self._left.update(dict.fromkeys(places, number))
-        self._read -= {(p.topic, p.partition) for p in left}
-        if left:
-            # The client remembers a pause beyond the assignment: the slot would return paused.
-            self._reader.resume(left)
-            self._reader.incremental_unassign(left)
-
-    def _read_from(self, places: list[TopicPartition], number: int) -> None:
-        # A single order: between two, a fetch could read the new slots under the old number.
-        # A slot may have been given up while its offset was looked up.
-        fresh = [p for p in places if self._left.get((p.topic, p.partition), 0) <= number]
-        if fresh:
-            self._reader.incremental_assign(fresh)
-            self._read |= {(p.topic, p.partition) for p in fresh}
-            held = self._read_of({(p.topic, p.partition) for p in fresh} & self._paused)
-            if held:
-                self._reader.pause(held)
-        self.assigned = number
-
-    def _read_of(self, places: Iterable[Place]) -> list[TopicPartition]:
-        """Return those of the slots that are being read."""
-        return [TopicPartition(*place) for place in sorted(places) if place in self._read]
 
     # ------------------------------------------------------------------ writing
 
@@ -291,10 +241,10 @@ class KafkaTransport:
         not committed, so the slot's next reader repeats the work. A returning broker delivers
         before it confirms, so the time counts from its return.
         """
-        if self._delivers:
+        if self._reader.delivers:
             if self._connectivity.away and now - self._delivered_s > SILENCE_S:
                 self._back_s = now
-            self._delivers, self._delivered_s = False, now
+            self._reader.delivers, self._delivered_s = False, now
         sent_s = unconfirmed_since(self._turns)
         if sent_s is None:
             return
@@ -340,36 +290,12 @@ class KafkaTransport:
         Callable from any thread; the reading thread answers, as only it may use the consumer. Empty
         if it does not answer within ``timeout_s``. Slots without a fetch so far are omitted.
         """
-        answer: SimpleQueue[dict[Place, int]] = SimpleQueue()
-        self._orders.put(lambda: answer.put(self._lag()))
-        try:
-            return answer.get(timeout=timeout_s)
-        except Empty:
-            return {}
-
-    def _lag(self) -> dict[Place, int]:
-        found = {}
-        for place, offset in list(self._ledger.confirmed.items()):
-            # The watermarks of the last fetch, without a request.
-            low, high = self._reader.get_watermark_offsets(TopicPartition(*place), cached=True)
-            if high >= 0:
-                found[place] = max(0, high - max(offset, low, 0))
-        return found
+        return self._reader.lag(self._ledger.confirmed, timeout_s)
 
     @property
     def commit_failures(self) -> int:
         """The number of refused commits; each was retried with the next one."""
         return self._ledger.failures
-
-    def _usable(self, message: Any) -> bool:
-        error = message.error()
-        if error is None:
-            return True
-        if error.fatal() or error.code() in HOPELESS:
-            of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
-            what = ("group", self._group) if of_group else ("topic", message.topic() or "")
-            raise BrokerError(refusal(self._config, error, "Read", *what))
-        return False  # librdkafka retries by itself
 
     def abandon(self) -> None:
         """Discard unsent records and uncommitted offsets; ``close`` then only disconnects."""
@@ -389,12 +315,3 @@ class KafkaTransport:
         self._commit()
         self._reader.close()
         self._ledger.close()
-
-
-def _fetched(message: Any) -> Fetched:
-    kind, milliseconds = message.timestamp()
-    at_s = 0.0 if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds / 1e3
-    return Fetched(
-        message.topic(), message.partition(), message.offset(), at_s, message.key(),
-        message.value(), message.headers(),
-    )  # fmt: skip

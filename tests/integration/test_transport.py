@@ -145,7 +145,7 @@ def test_a_slot_that_is_given_up_before_its_offset_was_looked_up_is_not_read(bro
         transport.fetch(0.05)
         transport.end_turn(time.time())
     assert transport.assigned == last
-    assert transport._reader.assignment() == []
+    assert transport._reader._consumer.assignment() == []
     again = transport.assign([(topic, 0)], [], commits=True)
     transport.pause([(topic, 0)], [(topic, 0)])
     while transport.assigned != again and time.monotonic() < until_s:

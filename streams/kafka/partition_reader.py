@@ -1,0 +1,144 @@
+"""The consumer of the reading thread, which carries out the orders of other threads.
+
+Since 2.16 the client serialises the threads of a consumer, and a thread that polls in a loop
+starves the others: so this consumer is used by one thread only, and orders wait in a queue.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, TopicPartition
+
+from streams.codecs.wire import Fetched
+from streams.kafka.kafka_client import consumer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError, refusal
+from streams.kafka.offset_ledger import HOPELESS
+from streams.kafka.turn import Place
+
+ORDERS_WAIT_S = 0.02  # a new lease waits at most this long for the reading thread
+MOST_PER_FETCH = 500
+
+
+class PartitionReader:
+    """Reads the slots that it is ordered to. ``fetch`` is for the reading thread, the other methods
+    for any.
+
+    ``assigned`` is the number of the last assignment carried out, ``delivers`` whether a record has
+    been received since it was last set back.
+    """
+
+    def __init__(
+        self, config: KafkaConfig, group: str, on_error: Callable[[KafkaError], None]
+    ) -> None:
+        self._config, self._group = config, group
+        self._consumer = consumer(config, group, error_cb=on_error)
+        self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._paused: set[Place] = set()
+        self._read: set[Place] = set()  # slots read; owned by the reading thread
+        self._left: dict[Place, int] = {}  # slots given up -> last number; reading thread's too
+        self.assigned = 0
+        self.delivers = False
+
+    def fetch(self, timeout_s: float) -> list[Fetched]:
+        """Wait for a record, then fetch all available ones."""
+        while not self._orders.empty():
+            self._orders.get()()
+        first = self._consumer.poll(min(timeout_s, ORDERS_WAIT_S))
+        if first is None:
+            return []
+        self.delivers = True
+        # consume(N, timeout) would wait for N or the whole timeout.
+        rest = self._consumer.consume(MOST_PER_FETCH - 1, 0)
+        return [_fetched(m) for m in (first, *rest) if self._usable(m)]
+
+    def leave(self, places: Iterable[Place], number: int) -> None:
+        """Read these slots no more, by assignment ``number``."""
+        self._paused -= set(places)
+        self._orders.put(lambda: self._leave(places, number))
+
+    def read(self, places: list[TopicPartition], number: int) -> None:
+        """Read these slots from their offsets, by assignment ``number``."""
+        self._orders.put(lambda: self._read_from(places, number))
+
+    def pause(self, places: Iterable[Place], among: Iterable[Place]) -> None:
+        """Pause exactly ``places`` among the slots in ``among``; resume the others of them."""
+        wanted, among = set(places), set(among)
+        stop, go = (wanted & among) - self._paused, (self._paused & among) - wanted
+        # Set before the orders: ``_read_from`` looks up slots that it has yet to assign.
+        self._paused = (self._paused - among) | (wanted & among)
+        if stop:
+            self._orders.put(lambda: self._consumer.pause(self._read_of(stop)))
+        if go:
+            self._orders.put(lambda: self._consumer.resume(self._read_of(go)))
+
+    def lag(self, offsets: Mapping[Place, int], timeout_s: float) -> dict[Place, int]:
+        """Return the number of records after the offset of each slot; slots without a fetch so far
+        are omitted. Empty if the reading thread does not answer within ``timeout_s``.
+        """
+        answer: SimpleQueue[dict[Place, int]] = SimpleQueue()
+        self._orders.put(lambda: answer.put(self._lag(offsets)))
+        try:
+            return answer.get(timeout=timeout_s)
+        except Empty:
+            return {}
+
+    def close(self) -> None:
+        """Close the client."""
+        self._consumer.close()
+
+    # ------------------------------------------------------------------ on the reading thread
+
+    def _leave(self, places: Iterable[Place], number: int) -> None:
+        left = self._read_of(places)
+        self._left.update(dict.fromkeys(places, number))
+        self._read -= {(p.topic, p.partition) for p in left}
+        if left:
+            # The client remembers a pause beyond the assignment: the slot would return paused.
+            self._consumer.resume(left)
+            self._consumer.incremental_unassign(left)
+
+    def _read_from(self, places: list[TopicPartition], number: int) -> None:
+        # A single order: between two, a fetch could read the new slots under the old number.
+        # A slot may have been given up while its offset was looked up.
+        fresh = [p for p in places if self._left.get((p.topic, p.partition), 0) <= number]
+        if fresh:
+            self._consumer.incremental_assign(fresh)
+            self._read |= {(p.topic, p.partition) for p in fresh}
+            held = self._read_of({(p.topic, p.partition) for p in fresh} & self._paused)
+            if held:
+                self._consumer.pause(held)
+        self.assigned = number
+
+    def _read_of(self, places: Iterable[Place]) -> list[TopicPartition]:
+        """Return those of the slots that are being read."""
+        return [TopicPartition(*place) for place in sorted(places) if place in self._read]
+
+    def _lag(self, offsets: Mapping[Place, int]) -> dict[Place, int]:
+        found = {}
+        for place, offset in list(offsets.items()):
+            # The watermarks of the last fetch, without a request.
+            low, high = self._consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
+            if high >= 0:
+                found[place] = max(0, high - max(offset, low, 0))
+        return found
+
+    def _usable(self, message: Any) -> bool:
+        error = message.error()
+        if error is None:
+            return True
+        if error.fatal() or error.code() in HOPELESS:
+            of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+            what = ("group", self._group) if of_group else ("topic", message.topic() or "")
+            raise BrokerError(refusal(self._config, error, "Read", *what))
+        return False  # librdkafka retries by itself
+
+
+def _fetched(message: Any) -> Fetched:
+    kind, milliseconds = message.timestamp()
+    at_s = 0.0 if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds / 1e3
+    return Fetched(
+        message.topic(), message.partition(), message.offset(), at_s, message.key(),
+        message.value(), message.headers(),
+    )  # fmt: skip
