@@ -84,6 +84,7 @@ class KafkaTransport:
         self._asked = 0  # assignments ordered
         self._sender = Sender(config, lease, on_error)
         self._reporter = report_producer(config, error_cb=fatal_errors(config))
+        self._reports = 0  # under way
         self._refused: KafkaError | None = None  # the permanent error of a report
         self._now = 0.0  # at the end of the last turn
         self._turn, self._turns = Turn(), deque[Turn]()
@@ -176,6 +177,7 @@ class KafkaTransport:
         away = self._connectivity.away
 
         def delivered(error: KafkaError | None, _: Any) -> None:
+            self._reports -= 1
             if error is None:
                 self._answered = self._answered or away
                 self._end_silence()
@@ -187,6 +189,7 @@ class KafkaTransport:
             self._reporter.produce(
                 _REPORTS, value, key or None, partition=slot, on_delivery=delivered
             )
+            self._reports += 1
 
     def notice_silence(self, silent_s: float, on_return: Callable[[], None]) -> None:
         """Call ``on_return`` whenever a report is confirmed after ``silent_s`` without one."""
@@ -209,7 +212,8 @@ class KafkaTransport:
         self._now = now
         self._close_turn(now)
         self._sender.progress(self._turns, now)
-        self._reporter.poll(0)
+        if self._reports:
+            self._reporter.poll(0)
         self._settle()
         self._hand_over()
         self._ledger.check()

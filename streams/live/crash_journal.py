@@ -10,8 +10,10 @@ call, and no release of the interpreter's lock.
 import json
 import mmap
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import msgspec
 
 MOST_KEPT = 1000  # the oldest strikes beyond it are forgotten
 ROOM_BYTES = 1 << 16  # of the file at first; it grows with the largest batch
@@ -36,9 +38,9 @@ class CrashJournal:
         self._map = self._mapped(ROOM_BYTES)
         self.ended()
 
-    def began(self, items: Iterable[str]) -> None:
+    def began(self, items: Sequence[str]) -> None:
         """Record the items of the batch that begins."""
-        self._write(self._before + json.dumps(list(items)).encode() + _END)
+        self._write(self._before + msgspec.json.encode(items) + _END)
 
     def ended(self) -> None:
         """Record that no batch is running."""
