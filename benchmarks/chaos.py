@@ -25,7 +25,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,9 @@ import psutil
 
 from benchmarks.chaos_account import Record, broken
 from benchmarks.chaos_faults import CONTROLS
-from benchmarks.chaos_kinds import chosen, drawn, perform
+from benchmarks.chaos_kinds import DISK_FULL, chosen, drawn, lacking, perform
 from benchmarks.fault_scene import Fault, Kind, Scene
+from benchmarks.machine_faults import small_disk
 from benchmarks.relay import machine
 from benchmarks.rig import Rig, Stuck, ends, in_time
 from benchmarks.squares import PIPELINE
@@ -256,10 +257,13 @@ def record_of(rig: Rig, scene: Scene) -> Record:
 
 
 @contextmanager
-def a_rig(folder: Path, nodes: int = 1, slo_s: float = 1.0) -> Iterator[tuple[Rig, Scene]]:
-    """Yield the pipeline on its own broker; both end with the block."""
+def a_rig(
+    folder: Path, nodes: int = 1, slo_s: float = 1.0, *, on_small_disk: bool = False
+) -> Iterator[tuple[Rig, Scene]]:
+    """Yield the pipeline on its own broker; both end with the block, and so does a small disk."""
     home = folder / "broker"
-    with ThreadPoolExecutor(1) as beside:
+    disk = small_disk(home) if on_small_disk else nullcontext()
+    with disk, ThreadPoolExecutor(1) as beside:
         running = local.start(home, nodes=nodes, proxied=PROXIED if nodes == 1 else 0)
         proxies = None
         try:
@@ -288,7 +292,9 @@ def measure(
     ``bounded``: a recovery above its kind's bound is a violation.
     """
     kinds = chosen(nodes, longest_s, names)
-    with a_rig(folder, nodes, slo_s) as (rig, scene):
+    for name, reason in lacking().items():
+        say(f"without {name}: {reason}")
+    with a_rig(folder, nodes, slo_s, on_small_disk=DISK_FULL in kinds) as (rig, scene):
         say(f"up after {rig.up():.1f} s")
         rig.offer(rate)
         rig.pass_time(2)

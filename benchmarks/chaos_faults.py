@@ -77,7 +77,7 @@ def broker_killed(scene: Scene, fault: Fault) -> float:
     assert running is not None
     os.kill(running.pid, signal.SIGKILL)
     scene.rig.pass_time(fault.seconds)
-    _nodes_started(scene)
+    start_lost_nodes(scene)
     return time.time()
 
 
@@ -96,7 +96,7 @@ def node_killed(scene: Scene, fault: Fault) -> float:
     os.kill(_node(scene, fault), signal.SIGKILL)
     scene.rig.pass_time(fault.seconds)
     scene.returns_s.append(time.time())
-    _nodes_started(scene)
+    start_lost_nodes(scene)
     return began_s
 
 
@@ -115,7 +115,7 @@ def node_restarted(scene: Scene, fault: Fault) -> float:
     os.kill(pid, signal.SIGTERM)
     scene.rig.until(lambda: not psutil.pid_exists(pid) or _gone(pid), "a node to stop", 60.0)
     scene.returns_s.append(time.time())
-    _nodes_started(scene)
+    start_lost_nodes(scene)
     return began_s
 
 
@@ -126,7 +126,7 @@ def _gone(pid: int) -> bool:
         return True
 
 
-def _nodes_started(scene: Scene) -> None:
+def start_lost_nodes(scene: Scene) -> None:
     """Start the nodes that do not run, under load, and wait until they have all records."""
     starting = scene.beside.submit(local.start, scene.broker_home)
     scene.rig.until(starting.done, "the broker to start", 90.0)
@@ -218,7 +218,7 @@ def rolling_restart(scene: Scene, fault: Fault) -> float:
     rig, began_s = scene.rig, time.time()
     own = rig.variables
     for number, name in enumerate(fault.targets):
-        _stopped(rig, name)
+        stopped(rig, name)
         rig.variables = {**own, WRITE_RELEASE: EARLIER_RELEASE} if number % 2 else own
         rig.start(name)
         rig.until(rig.serves, f"{name} to be back")
@@ -232,7 +232,7 @@ def scaled_down(scene: Scene, fault: Fault) -> float:
     for name in fault.targets:
         _commanded(rig, "drain", name)
         rig.until(partial(_without, rig, name), f"{name} to be drained", DRAINED_WITHIN_S)
-        _stopped(rig, name)
+        stopped(rig, name)
         rig.pass_time(fault.seconds)
         rig.start(name)
         _commanded(rig, "restore", name)
@@ -243,7 +243,7 @@ def _without(rig: Rig, worker: str) -> bool:
     return all(lease.worker != worker for lease in rig.plan.leases)
 
 
-def _stopped(rig: Rig, name: str) -> None:
+def stopped(rig: Rig, name: str) -> None:
     code = rig.stop(name)
     if code != 0:
         raise Stuck(f"{name} was told to end and did so with {code}")

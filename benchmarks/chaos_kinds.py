@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks import chaos_faults as process
+from benchmarks import machine_faults as machine
 from benchmarks import network_faults as network
 from benchmarks.fault_scene import Fault, Kind, Scene
 
 
 def chosen(nodes: int, longest_s: float = 10.0, names: Sequence[str] = ()) -> Mapping[str, Kind]:
     """Return the kinds for a broker of ``nodes`` nodes that last up to ``longest_s``, or those
-    named. Raises ``ValueError`` for an unknown name."""
+    named; without those that this machine cannot have (``lacking``). Raises ``ValueError`` for an
+    unknown name."""
     unknown = sorted(set(names) - KINDS.keys())
     if unknown:
         raise ValueError(f"{', '.join(unknown)}: no kind of fault; known: {', '.join(KINDS)}")
@@ -26,7 +28,13 @@ def chosen(nodes: int, longest_s: float = 10.0, names: Sequence[str] = ()) -> Ma
         if (not names or name in names)
         and nodes in range(kind.nodes[0], kind.nodes[1] + 1)
         and kind.seconds[0] <= longest_s
+        and not kind.lacking()
     }
+
+
+def lacking() -> Mapping[str, str]:
+    """Return the kinds that this machine cannot have, each with its reason."""
+    return {name: reason for name, kind in KINDS.items() if (reason := kind.lacking())}
 
 
 def drawn(
@@ -54,6 +62,7 @@ def perform(scene: Scene, fault: Fault) -> float:
 
 WORKERS, EVERYBODY = ("cpu-",), ("control", "egress", "cpu-", "ingress")
 ONE, THREE = (1, 1), (3, 9)
+DISK_FULL = "disk full"  # the broker's data lie on a small disk then
 # A partition is over 2 s after it has healed.
 HEALED: Mapping[str, Any] = {"nodes": ONE, "most_s": 2.0}
 KINDS: Mapping[str, Kind] = {
@@ -88,6 +97,20 @@ KINDS: Mapping[str, Kind] = {
     "mute": Kind(perform=network.muted, of=EVERYBODY, seconds=(1.0, 4.0), **HEALED),
     "half open": Kind(perform=network.half_opened, of=EVERYBODY, nodes=ONE),
     "slow network": Kind(perform=network.slowed, of=EVERYBODY, seconds=(2.0, 5.0), nodes=ONE),
+    "clock step": Kind(
+        perform=machine.clock_stepped,
+        of=EVERYBODY,
+        seconds=(2.0, 8.0),
+        most_s=2.0,
+        lacking=machine.no_faketime,
+    ),
+    DISK_FULL: Kind(
+        perform=machine.disk_full,
+        seconds=(0.5, 4.0),
+        nodes=ONE,
+        most_s=5.0,
+        lacking=machine.no_small_disk,
+    ),
     "rolling restart": Kind(perform=process.rolling_restart, of=EVERYBODY, count=99),
     "scale-down": Kind(perform=process.scaled_down, of=WORKERS, seconds=(0.0, 3.0)),
     "policies": Kind(perform=process.policies, seconds=(0.5, 3.0)),

@@ -41,7 +41,8 @@ class Kind:
     """A kind of fault. ``of`` holds prefixes of role names; ``count`` of those roles are drawn.
 
     ``nodes``: the least and most nodes of the broker that it needs. ``median_s``, ``most_s``: the
-    bounds of the times to recover.
+    bounds of the times to recover. ``lacking`` returns why this machine cannot have it, "" if it
+    can.
     """
 
     perform: Perform
@@ -51,3 +52,4 @@ class Kind:
     nodes: tuple[int, int] = (1, 9)
     median_s: float = float("inf")
     most_s: float = float("inf")
+    lacking: Callable[[], str] = str
