@@ -70,9 +70,8 @@ class Ingress:
     """The ingress node; it owns ``partitions`` of the input topic.
 
     ``share`` is its part of the plan's capacity (1 / number of ingress processes), ``number`` its
-    index among them. ``upto`` holds by partition the first place that an earlier incarnation did
-    not commit (``operators/input_place.py``), ``regressed`` the number of partitions that were made
-    anew before the start. Commits bear ``topic_id``, the broker's id of the input topic.
+    index among them. ``places`` are its places on the input topic, from the first one that an
+    earlier incarnation did not commit (``operators/input_place.py``).
 
     With a ``dispatcher`` and a plan that dispatches, queries wait there until a device is free.
     Where the policy plans sessions, a query goes by the query plan of the session that it names.
@@ -87,9 +86,7 @@ class Ingress:
         *,
         incarnation: float,
         share: float = 1.0,
-        upto: Mapping[int, int] | None = None,
-        topic_id: str = "",
-        regressed: int = 0,
+        places: InputPlaces | None = None,
         dispatcher: Dispatcher | None = None,
         number: int = 0,
         accuracies: Mapping[str, float] = UNKNOWN,
@@ -108,10 +105,9 @@ class Ingress:
         self._epoch = 0
         self._sizes, self._slo_s = pipeline.size, pipeline.slo_s
         self._most_s = max(pipeline.longest_deadline_s, pipeline.slo_s)
-        self._places = InputPlaces(upto or {}, topic_id, regressed)
+        self._places = places = places or InputPlaces({})
         self._shadows = shadow_sampler(pipeline, accuracies)
-        self._dispatcher = dispatcher
-        self._number = number
+        self._dispatcher, self._number = dispatcher, number
         self._decide_s = float("inf")  # time of the pending wake for the dispatcher
         self._by_session = False  # whether every query goes by the plan of its session
         self._sessions: dict[str, SessionPlan] = {}  # the plans that admit, by session
@@ -120,9 +116,9 @@ class Ingress:
         self._flushing, self._flush_s = False, 0.0
         self._reporter = Reporter(name, "ingress", pipeline, incarnation)
         self._counts = self._reporter.counts
-        self._counts.update(
-            arrived=0, admitted=0, refused=0, dropped=0, regressed=regressed, missing=0
-        )
+        for name in ("arrived", "admitted", "refused", "dropped", "missing"):
+            self._counts[name] = 0
+        self._counts["regressed"] = places.regressed
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if type(event) is Arrived:

@@ -9,7 +9,7 @@ from benchmarks.schedules.faulty_broker import Broker
 from benchmarks.schedules.simulated_process import Making
 from operators.egress import Egress, made_s, upto_of_all
 from operators.ingress import Ingress
-from operators.input_place import note_of_base, start_of_input
+from operators.input_place import InputPlaces, note_of_base, start_of_input
 from operators.serving.worker import Worker
 from schemas.codec.single_object import decode
 from schemas.effects import OUTPUTS, QUERIES, RESULTS, Node
@@ -32,8 +32,8 @@ def ingress(making: Making, broker: Broker, name: str, incarnation: float) -> No
     fresh = {(topic, p): (0, note_of_base(base, TOPIC_ID)) for p, base in start.bases.items()}
     broker.commit(group, fresh, name)
     return Ingress(
-        name, pipeline, mine, incarnation=incarnation, upto=start.upto, topic_id=TOPIC_ID,
-        regressed=start.regressed,
+        name, pipeline, mine, incarnation=incarnation,
+        places=InputPlaces(start.upto, TOPIC_ID, start.regressed),
     )  # fmt: skip
 
 

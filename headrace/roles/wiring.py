@@ -44,7 +44,7 @@ from headrace.roles.worker_models import (
 from operators.dispatcher import WINDOW
 from operators.egress import Egress, upto_of_all
 from operators.ingress import Ingress
-from operators.input_place import InputStart, note_of_base, start_of_input
+from operators.input_place import InputPlaces, InputStart, note_of_base, start_of_input
 from operators.join import as_list
 from operators.models.loading import preload
 from operators.models.user_modules import forget_code
@@ -114,8 +114,8 @@ def run_ingress(
     if dispatching is not None and pipeline.size is not None:
         dispatching.recall(recent_sizes(kafka, pipeline, WINDOW))
     node = Ingress(
-        name, pipeline, mine, incarnation=incarnation, share=1.0 / share.of, upto=start.upto,
-        topic_id=topic_id, regressed=start.regressed, dispatcher=dispatching,
+        name, pipeline, mine, incarnation=incarnation, share=1.0 / share.of,
+        places=InputPlaces(start.upto, topic_id, start.regressed), dispatcher=dispatching,
         number=share.index, accuracies=_for_shadows(file),
     )  # fmt: skip
     with _driver(
@@ -309,26 +309,19 @@ def run_worker(
     names = list(devices)
     incarnation, namesakes = _now(), _namesakes(kafka, pipeline, names)
     profile = planning_profile(file)
-    host = file.cluster.host_device(devices[names[0]])
-    if host != EMULATED:
-        tasks = {task_of(reported) for reported in devices.values()}
-        served = [t for t in pipeline.tasks if t.name in tasks or "" in tasks]
-        preload(v for task in served for v in task.variants if not limited(v))
-    journals = {} if host == EMULATED else {each: _journal(pipeline, each) for each in names}
+    journals: dict[str, CrashJournal] = {}
+    if file.cluster.host_device(devices[names[0]]) != EMULATED:
+        _preload(pipeline, devices)
+        journals = {each: _journal(pipeline, each) for each in names}
     links = file_links(file)
     nodes: dict[str, Node] = {
         each: Worker(
-            each,
-            pipeline,
-            reported,
-            incarnation=incarnation,
-            latency=latency_of(profile, device),
-            planned=latency_of(profile, device, "p95"),
-            strikes=journals[each].strikes if journals else None,
-            links=links,
+            each, pipeline, reported, incarnation=incarnation,
+            latency=latency_of(profile, device), planned=latency_of(profile, device, "p95"),
+            strikes=journals[each].strikes if journals else None, links=links,
         )
         for each, reported in devices.items()
-    }
+    }  # fmt: skip
     namesakes.check()
     if links is not None and links.emulated:
         follow_links(links, link_file(pipeline.name))
@@ -337,6 +330,13 @@ def run_worker(
         _attach(live, file, profile, devices, seed, journals)
         namesakes.watch(incarnation, live.fail)
         _run_until_signal(live, lambda: live.leave(LEAVE_S / dilation().factor))
+
+
+def _preload(pipeline: Pipeline, devices: Mapping[str, str]) -> None:
+    """Import the libraries of the operators that these devices may run, before any of them runs."""
+    tasks = {task_of(reported) for reported in devices.values()}
+    served = [t for t in pipeline.tasks if t.name in tasks or "" in tasks]
+    preload(v for task in served for v in task.variants if not limited(v))
 
 
 def _attach(

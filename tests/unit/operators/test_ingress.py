@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from operators.ingress import NOTICE_S, Ingress
-from operators.input_place import GENERATION, place_of
+from operators.input_place import GENERATION, InputPlaces, place_of
 from schemas.effects import (
     Arrived,
     Assign,
@@ -157,14 +157,14 @@ def test_offsets_that_go_back_are_other_queries_and_are_served() -> None:
 
 
 def test_offsets_that_are_passed_over_are_counted() -> None:
-    ingress = an_ingress(upto={0: 10})
+    ingress = an_ingress(places=InputPlaces({0: 10}))
     noticing(ingress, a_query(13), a_query(2, slot=1), a_query(14))
     (report,) = reports(ingress.handle(Woke(), 1.0))
     assert (report.counts["regressed"], report.counts["missing"]) == (0, 3)
 
 
 def test_a_restarted_ingress_goes_on_in_the_generation_that_it_committed() -> None:
-    ingress = an_ingress(upto={0: place_of(7, "2")})
+    ingress = an_ingress(places=InputPlaces({0: place_of(7, "2")}))
     ingress.handle(a_query(7), 0.0)
     (notice, committed) = quiet(ingress.handle(Woke(), NOTICE_S))
     assert committed == Assign("queries", done=(Done(0, 8, "2"),))
@@ -174,7 +174,7 @@ def test_a_restarted_ingress_goes_on_in_the_generation_that_it_committed() -> No
 
 
 def test_an_unreadable_record_keeps_its_own_offset_as_a_dead_letter() -> None:
-    ingress = an_ingress(upto={0: place_of(7, "1")})
+    ingress = an_ingress(places=InputPlaces({0: place_of(7, "1")}))
     garbled = Arrived(Garbled(b"", "empty"), "queries", 0, 7, 0.0)
     letters = [e.record for e in ingress.handle(garbled, 0.0) if isinstance(e, Send)]
     assert [each.offset for each in letters if isinstance(each, DeadLetter)] == [7]
