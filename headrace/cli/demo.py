@@ -1,12 +1,16 @@
 """``headrace demo``: run a pipeline, a scripted load and a report."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from headrace.cli.shared_options import bootstrap_option, json_option
 from headrace.errors import UNSUCCESSFUL
 from headrace.terminal import print_json, print_text, say
+
+if TYPE_CHECKING:
+    from headrace.demo.demo_run import DemoOptions
 
 
 @click.command()
@@ -50,35 +54,45 @@ def demo(
       headrace demo --compare
     """
     from headrace.config.pipeline_file import read_pipeline_file
-    from headrace.demo.demo_results import comparison_json, comparison_text
-    from headrace.demo.demo_run import (
-        DemoOptions,
-        left_text,
-        run_comparison,
-        run_demo,
-        shipped_pipeline,
-    )
+    from headrace.demo.demo_run import DemoOptions, shipped_pipeline
 
     if sessions:
-        from headrace.demo.session_demo import run_session_demo
-
         path = file or shipped_pipeline().with_name("sessions.yaml")
-        result = run_session_demo(path, seconds, say if as_json else print_text)
-        if as_json:
-            print_json(result)
-        return UNSUCCESSFUL if result["lost"] else 0
+        return _with_sessions(path, seconds, as_json)
     options = DemoOptions(
         file=read_pipeline_file(file or shipped_pipeline()), bootstrap=bootstrap, seconds=seconds,
         rate_qps=rate, seed=seed, as_json=as_json,
     )  # fmt: skip
-    if compare:
-        runs, left = run_comparison(options)
-        print_json(comparison_json(runs, left)) if as_json else print_text(comparison_text(runs))
-        lost = sum(each.lost for _, each in runs)
+    return _compared(options) if compare else _shown(options)
+
+
+def _with_sessions(path: Path, seconds: float, as_json: bool) -> int:
+    from headrace.demo.session_demo import run_session_demo
+
+    result = run_session_demo(path, seconds, say if as_json else print_text)
+    if as_json:
+        print_json(result)
+    return UNSUCCESSFUL if result["lost"] else 0
+
+
+def _compared(options: "DemoOptions") -> int:
+    from headrace.demo.demo_results import comparison_json, comparison_text
+    from headrace.demo.demo_run import left_text, run_comparison
+
+    runs, left = run_comparison(options)
+    if options.as_json:
+        print_json(comparison_json(runs, left))
     else:
-        found, left = run_demo(options)
-        lost = found.lost
-        if as_json:
-            print_json(found.as_json(left))
+        print_text(comparison_text(runs))
     options.show(left_text(left))
-    return UNSUCCESSFUL if lost or left else 0
+    return UNSUCCESSFUL if left or any(each.lost for _, each in runs) else 0
+
+
+def _shown(options: "DemoOptions") -> int:
+    from headrace.demo.demo_run import left_text, run_demo
+
+    found, left = run_demo(options)
+    if options.as_json:
+        print_json(found.as_json(left))
+    options.show(left_text(left))
+    return UNSUCCESSFUL if found.lost or left else 0

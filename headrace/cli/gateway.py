@@ -18,6 +18,7 @@ from headrace.roles.log_options import LogOptions, role_options
 
 if TYPE_CHECKING:
     from headrace.gateway.access import Tls
+    from headrace.gateway.listeners import Limits
 
 F = TypeVar("F", bound=Callable[..., Any])
 NONE = "none"
@@ -90,13 +91,8 @@ def gateway(
     tls_certificate: Path | None,
     tls_key: Path | None,
     tls_clients: Path | None,
-    most_bytes: int,
-    most_connections: int,
-    most_requests: int,
-    idle: float,
-    body: float,
-    drain: float,
     logs: LogOptions,
+    **limits: Any,
 ) -> None:
     """Serve pipelines over HTTP and gRPC (Open Inference Protocol v2).
 
@@ -110,29 +106,36 @@ def gateway(
         --data-binary @input.png
     """
     from headrace.gateway.gateway_role import GatewayOptions, run_gateway
-    from headrace.gateway.listeners import Limits
     from headrace.processes import follow_supervisor
 
-    limits = Limits(
-        body_bytes=most_bytes,
-        connections=most_connections,
-        requests=most_requests,
-        idle_s=idle,
-        body_s=body,
-        drain_s=drain,
-    )
     options = GatewayOptions(
         host=host,
         http_port=http_port,
         grpc_port=grpc_port,
         tokens=tokens,
         tls=_tls(tls_certificate, tls_key, tls_clients),
-        limits=limits,
+        limits=_limits(**limits),
         share_ports=share_ports,
     )
     read = [read_file(file) for file in files]
     follow_supervisor()
     run_gateway(read, brokers(bootstrap), options, logs)
+
+
+def _limits(
+    most_bytes: int,
+    most_connections: int,
+    most_requests: int,
+    idle: float,
+    body: float,
+    drain: float,
+) -> "Limits":
+    from headrace.gateway.listeners import Limits
+
+    return Limits(
+        body_bytes=most_bytes, connections=most_connections, requests=most_requests,
+        idle_s=idle, body_s=body, drain_s=drain,
+    )  # fmt: skip
 
 
 def _tls(certificate: Path | None, key: Path | None, clients: Path | None) -> "Tls | None":

@@ -7,7 +7,7 @@ no clock and no network.
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from control.estimation.accuracy_drift import Measured, drifted
@@ -83,15 +83,15 @@ class Snapshot:
     """
 
     pipeline: str
-    epoch: int | None  # None: there is no plan
-    policy: str | None
-    slo_ms: float | None
-    paused: bool
-    feasible: bool | None
-    binding: str
-    demand_qps: float | None
-    capacity_qps: float | None
-    expected_accuracy: float | None
+    epoch: int | None = None  # None: there is no plan
+    policy: str | None = None
+    slo_ms: float | None = None
+    paused: bool = False
+    feasible: bool | None = None
+    binding: str = ""
+    demand_qps: float | None = None
+    capacity_qps: float | None = None
+    expected_accuracy: float | None = None
     arrived_qps: float
     refused_qps: float
     answered_qps: float
@@ -172,21 +172,11 @@ class Board:
         alive = {n: s for n, s in self._nodes.items() if now - s[-1].sent_s <= SILENT_AFTER_S}
         rates = _rates(alive.values())
         crew = [series for series in alive.values() if series[-1].role == "worker"]
-        plan = self.plan
         answered_qps = rates.get(("egress", "answered"), 0.0)
         kinds = Counter(series[-1].device for series in crew)
         usd_per_h = cost_of(self.prices, kinds) if self.prices else None
-        return Snapshot(
+        found = Snapshot(
             pipeline=self.pipeline,
-            epoch=plan.epoch if plan else None,
-            policy=plan.settings.policy if plan else None,
-            slo_ms=plan.settings.slo_s * 1e3 if plan else None,
-            paused=plan.settings.paused if plan else False,
-            feasible=plan.feasible if plan else None,
-            binding=plan.binding if plan else "",
-            demand_qps=plan.demand_qps if plan else None,
-            capacity_qps=plan.capacity_qps if plan else None,
-            expected_accuracy=plan.expected_accuracy if plan else None,
             arrived_qps=rates.get(("ingress", "arrived"), 0.0),
             refused_qps=rates.get(("egress", "refused"), 0.0),
             answered_qps=answered_qps,
@@ -205,12 +195,8 @@ class Board:
             devices=tuple(_devices(crew)),
             nodes=tuple(_node(series[-1], now) for _, series in sorted(alive.items())),
             classes=_classes(rates),
-            measured=label_accuracy(of_rows(self.measured.rows)) if self.measured else None,
-            labels=dict(self.measured.counts) if self.measured else {},
-            label_trouble=self.measured.trouble if self.measured else "",
-            shadows=shadow_figures(self.measured.shadows) if self.measured else (),
-            drifted=drifted(self.measured.recent) if self.measured else (),
         )
+        return _with_labels(_with_plan(found, self.plan), self.measured)
 
     def _rows(
         self,
@@ -226,6 +212,36 @@ class Board:
             if mine or any(rate.values()):
                 waiting = None if lag is None else lag.get(task, 0)
                 yield _row((task, variant), mine, alive, rate, waiting)
+
+
+def _with_plan(found: Snapshot, plan: Plan | None) -> Snapshot:
+    if plan is None:
+        return found
+    return replace(
+        found,
+        epoch=plan.epoch,
+        policy=plan.settings.policy,
+        slo_ms=plan.settings.slo_s * 1e3,
+        paused=plan.settings.paused,
+        feasible=plan.feasible,
+        binding=plan.binding,
+        demand_qps=plan.demand_qps,
+        capacity_qps=plan.capacity_qps,
+        expected_accuracy=plan.expected_accuracy,
+    )
+
+
+def _with_labels(found: Snapshot, measured: MeasuredAccuracy | None) -> Snapshot:
+    if measured is None:
+        return found
+    return replace(
+        found,
+        measured=label_accuracy(of_rows(measured.rows)),
+        labels=dict(measured.counts),
+        label_trouble=measured.trouble,
+        shadows=shadow_figures(measured.shadows),
+        drifted=drifted(measured.recent),
+    )
 
 
 def board_of(pipeline: Pipeline, prices: Mapping[str, float] | None = None) -> Board:

@@ -84,31 +84,21 @@ def changed(old: str, new: str) -> str:
 
 def pipeline_of_good(folder: Path) -> Pipeline:
     """What ``GOOD`` says, from a file in ``folder``."""
+    net = Variant(task="locate", name="net", operator="shop.locate:Net", replicas=1)
+    forest = Variant(
+        task="read",
+        name="forest",
+        operator="shop.read:Forest",
+        arguments={"weights": str(folder / "forest.txt"), "trees": 12},
+        batch=32,
+        replicas=2,
+    )
     return Pipeline(
         name="postcode",
         slo_s=0.3,
         tasks=(
-            Task(
-                name="locate",
-                variants=(
-                    Variant(task="locate", name="net", operator="shop.locate:Net", replicas=1),
-                ),
-                children=("read",),
-            ),
-            Task(
-                name="read",
-                variants=(
-                    Variant(
-                        task="read",
-                        name="forest",
-                        operator="shop.read:Forest",
-                        arguments={"weights": str(folder / "forest.txt"), "trees": 12},
-                        batch=32,
-                        replicas=2,
-                    ),
-                ),
-                slots=8,
-            ),
+            Task(name="locate", variants=(net,), children=("read",)),
+            Task(name="read", variants=(forest,), slots=8),
         ),
         policies=(
             Policy(name="static", options={"traffic": {}}),
