@@ -23,8 +23,8 @@ from control.policies.kairos.matching import MatchingWeights, Matrix, costs_of, 
 from control.policies.kairos.provisioning import Pool, rank
 from control.policies.kairos.query_sizes import SizeDistribution
 from control.policies.kairos.throughput_bounds import FluidBound
-from operators.dispatch_profile import dispatch_profile
-from operators.dispatcher import Dispatcher
+from operators.dispatch.dispatch_profile import dispatch_profile
+from operators.dispatch.dispatcher import Dispatcher
 from schemas.pipeline import Pipeline, QuerySize, Task, Variant
 from schemas.records import ANSWERED, Completion, Lease, Origin, Plan, Settings, Work
 

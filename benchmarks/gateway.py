@@ -31,7 +31,7 @@ from benchmarks.overhead import FILE, ROLES, measure_headrace, serving
 from headrace import Client
 from headrace.broker.local_broker import borrow
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.gateway.descriptors import SERVICE, classes, pool
+from headrace.gateway.protocol.descriptors import SERVICE, classes, pool
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_admin import ensure_topics
 from streams.topics import topics

@@ -7,8 +7,8 @@ them and send queries at ``QPS`` (Poisson). Their plans are searched through a p
 on ``DEVICES`` shared devices of each of two tiers, and served by worker processes whose operators
 take given seconds. The same sessions, arrivals and seconds are played in virtual time first
 (``headrace simulate --sessions``). *Goodput* is the mean number of sessions at a time that
-meet their objectives (headrace/simulation/session_results.py). Exit code 1 if the live one differs
-by more than ``WITHIN`` from the simulated one.
+meet their objectives (headrace/simulation/sessions/session_results.py). Exit code 1 if the live one
+differs by more than ``WITHIN`` from the simulated one.
 """
 
 import argparse
@@ -32,9 +32,9 @@ from headrace.fidelity.live_run import LiveEnvironment, staged
 from headrace.machine import machine
 from headrace.planning.recorded_truth import read_truth
 from headrace.planning.sessions_file import read_sessions
-from headrace.simulation.session_nodes import Recording
-from headrace.simulation.session_results import as_row
-from headrace.simulation.session_run import (
+from headrace.simulation.sessions.session_nodes import Recording
+from headrace.simulation.sessions.session_results import as_row
+from headrace.simulation.sessions.session_run import (
     KEPT,
     SETTLES_S,
     SessionsRun,

@@ -14,7 +14,7 @@ from control.policies import plans_sessions
 from control.policies.kairos.size_watch import size_count
 from operators.bursts import Runs
 from operators.dead_letter import dead_letter
-from operators.dispatcher import Dispatcher
+from operators.dispatch.dispatcher import Dispatcher
 from operators.drop_reasons import (
     OVER_CAPACITY,
     PAUSED,

@@ -46,7 +46,7 @@ class Stamps(Enum):
 
     PRODUCER = "producer"
     BROKER = "broker"
-    LEASE = "lease"  # the producer, with the time of its lease (streams/kafka/egress_lease.py)
+    LEASE = "lease"  # the producer, with the time of its lease (streams/kafka/leases)
 
 
 STAMPED_BY = "message.timestamp.type"  # topic property

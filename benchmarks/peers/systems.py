@@ -31,7 +31,7 @@ from benchmarks.peers.processes import Tree, server
 from benchmarks.peers.workloads import POSTCODE, Workload
 from benchmarks.rig import ROOT
 from headrace.broker.local_broker import borrow
-from headrace.gateway.descriptors import SERVICE, classes, pool
+from headrace.gateway.protocol.descriptors import SERVICE, classes, pool
 from headrace.processes import THREADS
 
 APPS = Path(__file__).parent / "apps"

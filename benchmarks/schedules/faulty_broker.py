@@ -8,7 +8,7 @@ from typing import Protocol
 from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
 from streams.codecs.wire import Fetched
-from streams.kafka.lease_table import LEASE_S
+from streams.kafka.leases.lease_table import LEASE_S
 from streams.topics import physical, topics
 
 Place = tuple[str, int]  # topic on the broker, slot

@@ -167,7 +167,7 @@ class FaultyTransport:
         self._stamp_and_send(lease)
 
     def _written(self, out: Outgoing) -> bool:
-        """Return whether an earlier attempt was written (``streams/kafka/refused_records.py``)."""
+        """Return whether an earlier attempt was written, as ``refused_records.py`` does."""
         identity = (out.key, out.value)
         return any((each.key, each.value) == identity for each in self._broker.readable(out.place))
 

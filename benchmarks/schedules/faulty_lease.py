@@ -1,7 +1,7 @@
 """The lease of a simulated egress: the product's rules over the faulty broker.
 
-As streams/kafka/egress_lease.py: it listens for a rival, claims, and renews every ``RENEW_S``;
-every record is stamped by the broker, and read back before it counts.
+As streams/kafka/leases/egress_lease.py: it listens for a rival, claims, and renews every
+``RENEW_S``; every record is stamped by the broker, and read back before it counts.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from benchmarks.schedules.faulty_broker import HOP_S, RETRY_S, Agenda, Broker, Link
 from schemas.effects import LEASES
 from streams.fencing import LeaseLost
-from streams.kafka.egress_lease import LISTEN_S, POLL_S, RENEW_S
-from streams.kafka.lease_table import LeaseHolder, LeaseRecord, encoded, read_lease
+from streams.kafka.leases.egress_lease import LISTEN_S, POLL_S, RENEW_S
+from streams.kafka.leases.lease_table import LeaseHolder, LeaseRecord, encoded, read_lease
 from streams.topics import physical
 
 

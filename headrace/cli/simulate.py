@@ -196,8 +196,8 @@ def _simulate_sessions(
         raise click.UsageError(
             f"--{named} is not for --sessions: give --recorded, --seconds and one --seed only"
         )
-    from headrace.simulation.session_results import as_row, as_text
-    from headrace.simulation.session_run import played
+    from headrace.simulation.sessions.session_results import as_row, as_text
+    from headrace.simulation.sessions.session_run import played
 
     seed = asked["seed"][0] if asked["seed"] else 0
     found = played(read_file(file), sessions, recorded, asked["seconds"], seed)

@@ -14,9 +14,9 @@ from aiohttp import web
 from headrace.gateway.front import Front
 from headrace.gateway.http_responses import failed, inference, json_response
 from headrace.gateway.model import Model
-from headrace.gateway.requests import InferRequest
+from headrace.gateway.protocol.requests import InferRequest
+from headrace.gateway.protocol.statuses import Ending, Unserved
 from headrace.gateway.result_watch import AnswerStream
-from headrace.gateway.statuses import Ending, Unserved
 from schemas.records import Answer
 
 MOST_WAIT_S = 60.0

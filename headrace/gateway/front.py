@@ -7,8 +7,8 @@ from typing import Any
 
 from headrace.gateway.access import Tokens
 from headrace.gateway.model import Model
+from headrace.gateway.protocol.statuses import Ending, Unserved
 from headrace.gateway.request_counts import RequestCounts
-from headrace.gateway.statuses import Ending, Unserved
 
 # Never "statistics": perf_analyzer reads /stats where it is announced.
 EXTENSIONS = ("binary_tensor_data", "model_configuration", "parameters")

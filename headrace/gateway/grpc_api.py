@@ -10,15 +10,15 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from headrace.gateway import grpc_messages
 from headrace.gateway.access import Tls, grpc_credentials
-from headrace.gateway.callers import caller_of, echoed
-from headrace.gateway.descriptors import METHODS, SERVICE, classes, pool
 from headrace.gateway.front import Front
 from headrace.gateway.listeners import Limits, taken
-from headrace.gateway.payloads import configuration, metadata
+from headrace.gateway.protocol import grpc_messages
+from headrace.gateway.protocol.callers import caller_of, echoed
+from headrace.gateway.protocol.descriptors import METHODS, SERVICE, classes, pool
+from headrace.gateway.protocol.payloads import configuration, metadata
+from headrace.gateway.protocol.statuses import Ending, Status, Unserved
 from headrace.gateway.request_counts import GRPC
-from headrace.gateway.statuses import Ending, Status, Unserved
 
 Reply = Callable[[Any, Any], Awaitable[Any]]
 _Health = health_pb2.HealthCheckResponse

@@ -13,14 +13,14 @@ import msgspec
 from aiohttp import web
 
 from headrace.gateway.answer_api import AnswerApi
-from headrace.gateway.callers import Caller, caller_of, echoed
 from headrace.gateway.front import VERSION, Front
 from headrace.gateway.http_responses import failed, inference, json_response
 from headrace.gateway.model import Model
-from headrace.gateway.payloads import configuration, metadata
+from headrace.gateway.protocol.callers import Caller, caller_of, echoed
+from headrace.gateway.protocol.payloads import configuration, metadata
+from headrace.gateway.protocol.requests import HEADER_LENGTH, InferRequest, parsed
+from headrace.gateway.protocol.statuses import Ending, Unserved
 from headrace.gateway.request_counts import HTTP
-from headrace.gateway.requests import HEADER_LENGTH, InferRequest, parsed
-from headrace.gateway.statuses import Ending, Unserved
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

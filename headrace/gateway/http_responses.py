@@ -7,8 +7,8 @@ import msgspec
 from aiohttp import web
 
 from headrace.gateway.model import Served
-from headrace.gateway.requests import HEADER_LENGTH, InferRequest, rendered
-from headrace.gateway.statuses import Status
+from headrace.gateway.protocol.requests import HEADER_LENGTH, InferRequest, rendered
+from headrace.gateway.protocol.statuses import Status
 
 _encode = msgspec.json.Encoder().encode
 

@@ -20,14 +20,14 @@ from headrace.client.formats import reader_of
 from headrace.client.open_loop import PATIENCE_S
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import ClientClosed, NoAnswer
-from headrace.gateway.callers import Caller, query_deadline_s
 from headrace.gateway.outgoing import Outgoing
-from headrace.gateway.payloads import check_wanted, outputs_of, payload_of
 from headrace.gateway.plans_in_force import PlansInForce, fault
-from headrace.gateway.requests import InferRequest, InferResponse
+from headrace.gateway.protocol.callers import Caller, query_deadline_s
+from headrace.gateway.protocol.payloads import check_wanted, outputs_of, payload_of
+from headrace.gateway.protocol.requests import InferRequest, InferResponse
+from headrace.gateway.protocol.statuses import Ending, Status, Unserved, status_of
 from headrace.gateway.requests_in_flight import RequestsInFlight, Waiter
 from headrace.gateway.result_watch import ResultWatch
-from headrace.gateway.statuses import Ending, Status, Unserved, status_of
 from schemas.codec.single_object import CodecError
 from schemas.records import Answer, Plan, Query
 from streams.kafka.kafka_config import KafkaConfig

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from headrace.gateway.model import Model
-from headrace.gateway.statuses import Ending
+from headrace.gateway.protocol.statuses import Ending
 from streams.observers.metrics import BOUNDS_S, Observed, Sample
 
 HTTP, GRPC = "http", "grpc"

@@ -13,9 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from headrace.gateway.descriptors import SERVICE, classes, pool
-from headrace.gateway.statuses import Unserved
-from headrace.gateway.tensors import BYTES, DTYPES, Tensor, binary, bytes_tensor, from_binary
+from headrace.gateway.protocol.descriptors import SERVICE, classes, pool
+from headrace.gateway.protocol.statuses import Unserved
+from headrace.gateway.protocol.tensors import (
+    BYTES,
+    DTYPES,
+    Tensor,
+    binary,
+    bytes_tensor,
+    from_binary,
+)
 from headrace.model_servers.server_requests import (
     LOOK_AGAIN_S,
     READY_WITHIN_S,

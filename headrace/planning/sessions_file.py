@@ -4,8 +4,8 @@
           opens: 10s, every: 5s, lasts: 60s, qps: 5}
 
 What a session leaves out is the pipeline file's; ``count`` makes several, named cam-1 to cam-20.
-A simulation (headrace/simulation/session_run.py) opens the first one after ``opens``, the others
-``every`` so often behind it; a session ends after ``lasts`` and sends ``qps`` queries/s.
+A simulation (headrace/simulation/sessions/session_run.py) opens the first one after ``opens``, the
+others ``every`` so often behind it; a session ends after ``lasts`` and sends ``qps`` queries/s.
 Their plans are searched over a recording, once for equal objectives.
 """
 

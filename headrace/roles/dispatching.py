@@ -8,8 +8,8 @@ from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
 from headrace.config.sizes_file import sizes_of
 from headrace.errors import PipelineError
-from operators.dispatch_profile import device_kind, dispatch_profile
-from operators.dispatcher import Dispatcher, Part
+from operators.dispatch.dispatch_profile import device_kind, dispatch_profile
+from operators.dispatch.dispatcher import Dispatcher, Part
 from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Variant

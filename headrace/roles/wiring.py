@@ -41,7 +41,8 @@ from headrace.roles.worker_models import (
     stretch_of,
     worker_devices,
 )
-from operators.dispatcher import WINDOW
+from operators.dispatch.dispatcher import WINDOW
+from operators.dispatch.task_dispatcher import TaskDispatcher
 from operators.egress import Egress, upto_of_all
 from operators.ingress import Ingress
 from operators.input_place import InputPlaces, InputStart, note_of_base, start_of_input
@@ -50,13 +51,11 @@ from operators.models.loading import preload
 from operators.models.user_modules import forget_code
 from operators.scoring.scorer import Scorer, exact_match
 from operators.serving.worker import Worker
-from operators.task_dispatcher import TaskDispatcher
 from profiles.measurements import EMULATED
 from profiles.profile_table import ProfileTable
 from schemas.effects import LABELS, OUTPUTS, QUERIES, RESULTS, Node
 from schemas.pipeline import Pipeline
 from streams.codecs.wire import origins
-from streams.kafka.egress_lease import EgressLease
 from streams.kafka.egress_recovery import (
     answered_since,
     answers_from_s,
@@ -66,6 +65,7 @@ from streams.kafka.egress_recovery import (
 )
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.leases.egress_lease import EgressLease
 from streams.kafka.preflight import prepare
 from streams.kafka.topic_admin import partitions_of, topic_id_on
 from streams.kafka.topic_stamps import set_stamps

@@ -22,11 +22,11 @@ from headrace.planning.rentable import rentable_of
 from headrace.roles.dispatching import dispatcher, per_query, task_dispatcher
 from headrace.roles.profile_lookups import accuracies, latency_of, variant_of
 from headrace.simulation.run_input import Run, check_profiled, devices
+from operators.dispatch.task_dispatcher import TaskDispatcher
 from operators.egress import Egress
 from operators.ingress import Ingress
 from operators.models.emulated import Emulated, Stretched
 from operators.serving.worker import Worker
-from operators.task_dispatcher import TaskDispatcher
 from profiles.measurements import EMULATED
 from profiles.profile_table import ProfileTable
 from schemas.effects import QUERIES, Failed, Solve, Solved

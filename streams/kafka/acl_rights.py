@@ -100,7 +100,7 @@ def _egress(_: Pipeline) -> _Uses:
         writes=(RESULTS, LEASES, REPORTS, DEAD_LETTERS),
         reads=(OUTPUTS, RESULTS, LEASES, PLANS, REPORTS),
         commits=("egress",),
-        transacts=("egress.",),  # streams/kafka/write_barrier.py
+        transacts=("egress.",),  # streams/kafka/leases/write_barrier.py
     )
 
 

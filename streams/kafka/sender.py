@@ -4,7 +4,7 @@ A record leaves at once where none of its partition is under way; others leave a
 turn, and wait for earlier ones (``streams/kafka/send_window.py``). With a lease the records of its
 topic bear its stamps, and wait while it is not fresh, as after an absence of the broker. One that
 reaches the broker too late for its stamp is refused, and sent again under the renewed lease if it
-is not on the topic (``streams/kafka/refused_records.py``).
+is not on the topic (``streams/kafka/leases/refused_records.py``).
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from streams.kafka.kafka_client import OnError, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.refused_records import RefusedRecords, find_written
+from streams.kafka.leases.refused_records import RefusedRecords, find_written
 from streams.kafka.send_window import Flight, Outgoing, PartitionQueue, SendWindow
 from streams.kafka.turn import Place, Turn
 
@@ -24,7 +24,7 @@ WARM_WITHIN_S = 5.0
 
 
 class PartitionLease(Protocol):
-    """The right to write to the topic ``stamped`` (``streams/kafka/egress_lease.py``)."""
+    """The right to write to the topic ``stamped`` (``streams/kafka/leases/egress_lease.py``)."""
 
     @property
     def stamped(self) -> str: ...

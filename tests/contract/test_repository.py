@@ -95,6 +95,7 @@ def test_the_rules_of_import_hold() -> None:
         "control: layers",
         "compass: a search knows no schedule, a schedule no search",
         "headrace: layers",
+        "gateway: the protocol is pure",
         "plans are checked by code that did not make them",
         "plans are not made by code that checks them",
     ]

@@ -11,9 +11,9 @@ from confluent_kafka.admin import NewTopic
 
 from schemas.effects import RESULTS
 from streams.fencing import LeaseLost
-from streams.kafka.egress_lease import EgressLease
 from streams.kafka.kafka_client import admin, producer
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.leases.egress_lease import EgressLease
 from streams.kafka.topic_admin import ensure_topics
 from streams.kafka.topic_contents import read_to_end
 from streams.kafka.topic_stamps import set_stamps

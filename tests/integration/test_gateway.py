@@ -23,7 +23,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from headrace.client.give_command import give
 from headrace.client.topic_clients import new_id
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.gateway.descriptors import SERVICE, classes, pool
+from headrace.gateway.protocol.descriptors import SERVICE, classes, pool
 from streams.kafka.kafka_config import KafkaConfig
 from tests.integration.brought_up import brought_up
 from tests.integration.certificates import make_authority

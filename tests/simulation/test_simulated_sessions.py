@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.simulation.session_results import as_row, as_text
-from headrace.simulation.session_run import SessionsRun, played
+from headrace.simulation.sessions.session_results import as_row, as_text
+from headrace.simulation.sessions.session_run import SessionsRun, played
 
 POSTCODE = Path(__file__).parents[2] / "examples" / "postcode"
 SESSIONS = """

@@ -7,7 +7,7 @@ import pytest
 from headrace.client.formats import Headers
 from headrace.errors import ClientClosed, Unsuccessful
 from headrace.gateway.outgoing import Outgoing
-from headrace.gateway.statuses import Ending, Unserved
+from headrace.gateway.protocol.statuses import Ending, Unserved
 from schemas.codec.single_object import CodecError
 from schemas.records import Query
 from streams.kafka.kafka_errors import BrokerError

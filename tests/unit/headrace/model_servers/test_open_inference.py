@@ -13,7 +13,7 @@ import grpc
 import numpy as np
 import pytest
 
-from headrace.gateway.descriptors import SERVICE, classes, pool
+from headrace.gateway.protocol.descriptors import SERVICE, classes, pool
 from headrace.model_servers.open_inference import OpenInference
 from headrace.model_servers.server_requests import ServerFault
 from operators.models.model_errors import BadOperator

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.refused_records import RefusedRecords, Written, identity
+from streams.kafka.leases.refused_records import RefusedRecords, Written, identity
 from streams.kafka.turn import Turn
 
 

@@ -8,7 +8,7 @@ it asked. ``goodput_sessions`` is their mean number, by weight, at a time.
 from typing import Any
 
 from headrace.cells import columns, decimal, percent
-from headrace.simulation.session_run import SessionResult, SessionsRun
+from headrace.simulation.sessions.session_run import SessionResult, SessionsRun
 
 
 def as_row(run: SessionsRun) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from headrace.gateway.requests import InferRequest, InferResponse, checked_id
-from headrace.gateway.statuses import Ending, Unserved
-from headrace.gateway.tensors import (
+from headrace.gateway.protocol.requests import InferRequest, InferResponse, checked_id
+from headrace.gateway.protocol.statuses import Ending, Unserved
+from headrace.gateway.protocol.tensors import (
     BYTES,
     DTYPES,
     Tensor,

@@ -7,7 +7,7 @@ the topic tells: it is read back, and what is not on it may be sent again.
 
 From the refusal on no earlier attempt can be written any more, as it bears the same stamp. But a
 record that was written may be readable later, once every replica in sync has it, so the topic is
-read behind a barrier (``streams/kafka/write_barrier.py``).
+read behind a barrier (``streams/kafka/leases/write_barrier.py``).
 """
 
 import threading

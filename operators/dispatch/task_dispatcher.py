@@ -1,8 +1,8 @@
 """The dispatcher of an inner task: a node of its own.
 
 Workers of the task above send their items to the task's waiting topic instead of a worker's slot.
-The dispatcher holds them, decides once per drain of arrivals (operators/dispatcher.py) and sends
-each item to a free device. An item that it holds is uncommitted, so it is read again after a
+The dispatcher holds them, decides once per drain of arrivals (``dispatcher.py``) and sends each
+item to a free device. An item that it holds is uncommitted, so it is read again after a
 restart; one that was sent twice is counted once by egress.
 """
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from control.per_query.waiting_slots import first_completion_slot
 from operators.dead_letter import dead_letter
-from operators.dispatcher import Dispatcher
+from operators.dispatch.dispatcher import Dispatcher
 from operators.drop_reasons import dropped, past_saving
 from operators.offset_tracker import Progress
 from operators.plan_follower import PlanFollower

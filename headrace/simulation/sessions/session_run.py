@@ -22,7 +22,7 @@ from headrace.planning.recorded_truth import read_truth
 from headrace.planning.sessions_file import Listed, read_sessions
 from headrace.roles.link_file import session_links
 from headrace.roles.wiring import controller_maker
-from headrace.simulation.session_nodes import RecordedProfilers, Recording
+from headrace.simulation.sessions.session_nodes import RecordedProfilers, Recording
 from operators.egress import Egress
 from operators.ingress import Ingress
 from operators.serving.worker import Worker

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace as changed
 
 from control.per_query.waiting_slots import completion_slot, waiting_slot
-from operators.dispatch_profile import device_kind, dispatch_profile
-from operators.dispatcher import Dispatcher
-from operators.task_dispatcher import TaskDispatcher
+from operators.dispatch.dispatch_profile import device_kind, dispatch_profile
+from operators.dispatch.dispatcher import Dispatcher
+from operators.dispatch.task_dispatcher import TaskDispatcher
 from schemas.effects import (
     COMPLETIONS,
     DEAD_LETTERS,

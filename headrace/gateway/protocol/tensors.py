@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.gateway.statuses import Ending, Unserved
+from headrace.gateway.protocol.statuses import Ending, Unserved
 
 BYTES = "BYTES"
 DTYPES = {

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from control.policies.kairos.matching import LEAST_COST
 from control.policies.kairos.query_sizes import SizeDistribution
-from operators.dispatch_profile import dispatch_profile
-from operators.dispatcher import ENOUGH_SIZES, Dispatcher, Part
+from operators.dispatch.dispatch_profile import dispatch_profile
+from operators.dispatch.dispatcher import ENOUGH_SIZES, Dispatcher, Part
 from operators.ingress import Ingress
 from schemas.effects import OUTPUTS, QUERIES, Arrived, Assign, Effect, Send, Wake, Woke, work_topic
 from schemas.pipeline import Pipeline, QuerySize

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from headrace.gateway.statuses import Ending, Unserved
-from headrace.gateway.tensors import (
+from headrace.gateway.protocol.statuses import Ending, Unserved
+from headrace.gateway.protocol.tensors import (
     BYTES,
     DATATYPES,
     DTYPES,

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from headrace.gateway.statuses import Ending, Unserved
-from headrace.gateway.tensors import (
+from headrace.gateway.protocol.statuses import Ending, Unserved
+from headrace.gateway.protocol.tensors import (
     Tensor,
     bad,
     binary,

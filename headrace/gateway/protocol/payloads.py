@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace.gateway.statuses import Ending, Unserved
-from headrace.gateway.tensors import BYTES, DTYPES, Tensor, bad, bytes_tensor
+from headrace.gateway.protocol.statuses import Ending, Unserved
+from headrace.gateway.protocol.tensors import BYTES, DTYPES, Tensor, bad, bytes_tensor
 from headrace.model_registry.signature import PLAIN, Signature, TensorSpec
 from schemas.codec.json_form import value_to_json
 from schemas.codec.values import CodecError

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.gateway.payloads import configuration, metadata, outputs_of, payload_of
-from headrace.gateway.statuses import Ending, Unserved
-from headrace.gateway.tensors import Tensor, bytes_tensor, json_data
+from headrace.gateway.protocol.payloads import configuration, metadata, outputs_of, payload_of
+from headrace.gateway.protocol.statuses import Ending, Unserved
+from headrace.gateway.protocol.tensors import Tensor, bytes_tensor, json_data
 from headrace.model_registry.signature import Signature, TensorSpec
 
 SIGNATURE = Signature(

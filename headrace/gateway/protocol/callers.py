@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.gateway.requests import InferRequest, checked_id
-from headrace.gateway.statuses import Ending, Unserved
+from headrace.gateway.protocol.requests import InferRequest, checked_id
+from headrace.gateway.protocol.statuses import Ending, Unserved
 from schemas.pipeline import Pipeline
 
 REQUEST_ID = "x-request-id"

@@ -7,9 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.gateway.callers import Caller, caller_of, caller_timeout_s, echoed, query_deadline_s
-from headrace.gateway.requests import InferRequest
-from headrace.gateway.statuses import Ending, Status, Unserved, status_of
+from headrace.gateway.protocol.callers import (
+    Caller,
+    caller_of,
+    caller_timeout_s,
+    echoed,
+    query_deadline_s,
+)
+from headrace.gateway.protocol.requests import InferRequest
+from headrace.gateway.protocol.statuses import Ending, Status, Unserved, status_of
 from operators.drop_reasons import OVER_CAPACITY, PAUSED
 from schemas.enumerations import ReasonCode
 from schemas.pipeline import QuerySize

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.kafka.lease_table import (
+from streams.kafka.leases.lease_table import (
     LEASE_S,
     SKEW_S,
     Act,

@@ -1,7 +1,7 @@
 """The lease of a running egress: claim it, renew it, stamp answers with it, release it.
 
 A thread of its own writes a renewal every ``RENEW_S`` and reads the ``leases`` topic back.
-``streams/kafka/lease_table.py`` has the rules.
+``streams/kafka/leases/lease_table.py`` has the rules.
 """
 
 import os
@@ -17,14 +17,14 @@ from schemas.effects import LEASES, RESULTS
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, refusal
-from streams.kafka.lease_table import (
+from streams.kafka.leases.lease_table import (
     LeaseHolder,
     LeaseRecord,
     encoded,
     read_lease,
 )
+from streams.kafka.leases.write_barrier import pass_barrier
 from streams.kafka.topic_contents import watermarks
-from streams.kafka.write_barrier import pass_barrier
 from streams.topics import physical
 
 RENEW_S = 0.4

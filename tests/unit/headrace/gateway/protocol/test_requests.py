@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.gateway.requests import InferRequest, InferResponse, parsed, rendered
-from headrace.gateway.statuses import Ending, Unserved
-from headrace.gateway.tensors import Tensor, binary, bytes_tensor
+from headrace.gateway.protocol.requests import InferRequest, InferResponse, parsed, rendered
+from headrace.gateway.protocol.statuses import Ending, Unserved
+from headrace.gateway.protocol.tensors import Tensor, binary, bytes_tensor
 
 NUMBERS = Tensor("n", "FP32", np.array([[1.5, -2.0]], np.float32))
 WORDS = bytes_tensor("w", [b"a", b"\xff\0"], [2])

@@ -39,8 +39,8 @@ from control.policies.kairos.latency_learning import LatencyModel
 from control.policies.kairos.matching import MatchingWeights, Vector, device_costs, matched
 from control.policies.kairos.query_sizes import SizeDistribution, observed
 from control.problem.lazy_references import load
-from operators.dispatch_profile import DispatchProfile, Predictions
-from operators.dispatch_queue import (
+from operators.dispatch.dispatch_profile import DispatchProfile, Predictions
+from operators.dispatch.dispatch_queue import (
     DispatchedDevice,
     DispatchedQuery,
     Dropped,

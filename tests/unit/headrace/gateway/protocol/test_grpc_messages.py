@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.gateway.descriptors import METHODS, SERVICE, classes, pool
-from headrace.gateway.grpc_messages import parsed, rendered
-from headrace.gateway.requests import InferResponse
-from headrace.gateway.statuses import Ending, Unserved
-from headrace.gateway.tensors import DATATYPES, Tensor, binary, bytes_tensor
+from headrace.gateway.protocol.descriptors import METHODS, SERVICE, classes, pool
+from headrace.gateway.protocol.grpc_messages import parsed, rendered
+from headrace.gateway.protocol.requests import InferResponse
+from headrace.gateway.protocol.statuses import Ending, Unserved
+from headrace.gateway.protocol.tensors import DATATYPES, Tensor, binary, bytes_tensor
 
 POOL = pool()
 M = classes(POOL)

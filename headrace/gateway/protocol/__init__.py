@@ -1,0 +1,1 @@
+"""The Open Inference Protocol: requests, tensors, responses and statuses. Pure."""

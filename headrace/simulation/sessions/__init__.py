@@ -1,0 +1,1 @@
+"""Sessions in virtual time, over a recording of their queries."""

@@ -1,0 +1,1 @@
+"""Central queues: queries or items that wait for a free device, matched to it by a policy."""

@@ -1,0 +1,1 @@
+"""Leases of egress partitions, which the broker enforces by the age of records."""
