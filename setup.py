@@ -11,7 +11,7 @@ from setuptools import setup
 
 # What handles an event, live and simulated, and the driver and observers of virtual time.
 HOT = """
-    control/per_query/admission.py control/per_query/batching.py control/controller/controller.py
+    control/per_query/batching.py control/controller/controller.py
     control/controller/control_state.py control/controller/record_intake.py
     control/controller/solves.py
     control/rollout/target.py control/per_query/class_admission.py

@@ -21,7 +21,6 @@ is dropped: the budgets of a plan are often far below the time that the deadline
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from control.per_query.admission import Admission
 from control.per_query.dropping import GAP, IN_TIME
 from control.per_query.routing import WeightedRoundRobin
 from schemas.pipeline import Pipeline
@@ -29,6 +28,35 @@ from schemas.records import Route
 from schemas.variant_id import variant_id
 
 NOWHERE = -1
+
+
+class TokenBucket:
+    """``rate`` items/s in the long run, in bursts of up to ``burst``; it starts full."""
+
+    __slots__ = ("_at", "_burst", "_rate", "_tokens")
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        self._rate = rate
+        self._burst = max(1.0, burst)
+        self._tokens = self._burst
+        self._at = now
+
+    def admit(self, now: float) -> bool:
+        """Take a token; return whether there was one."""
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
+        self._at = now
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
+    def follow(self, before: "TokenBucket", now: float) -> None:
+        """Begin with the tokens that ``before`` has left."""
+        self._tokens = min(self._burst, before.left(now))
+
+    def left(self, now: float) -> float:
+        """Return the tokens."""
+        return min(self._burst, self._tokens + (now - self._at) * self._rate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +67,7 @@ class _Backup:
     latency_s: float
     full_s: float
     bare_s: float
-    spare: Admission
+    spare: TokenBucket
 
 
 class Junction:
@@ -57,7 +85,7 @@ class Junction:
         self._backups = [
             _Backup(
                 r.slot, r.latency_s, self._full[r.slot], self._bare[r.slot],
-                Admission(r.spare_qps / share, r.spare_qps / share * behind.burst_s, now),
+                TokenBucket(r.spare_qps / share, r.spare_qps / share * behind.burst_s, now),
             )
             for r in routes
             if r.spare_qps > 0

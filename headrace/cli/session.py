@@ -179,7 +179,7 @@ def link(file: Path, name: str, hop: str, rate: str | None, delay: str | None) -
     Example:
       headrace session link planned.yaml cam-17 'handheld>cloud' --rate 0.2Mbps
     """
-    from headrace.cluster.emulated_links import change_link
+    from headrace.roles.link_file import change_link
 
     print_text(change_link(read_file(file), name, hop, rate, delay))
 

@@ -17,13 +17,17 @@ from headrace.config.user_functions import load_scorer
 from headrace.errors import Unsuccessful
 from headrace.fidelity.certificate import Certificate
 from headrace.fidelity.certificate_store import newest, stale
-from headrace.results.expected_accuracy import ExpectedAccuracy, expected_accuracy
 from headrace.results.figures import Figures, figures
 from headrace.results.label_accuracy import LabelAccuracy, label_accuracy, scored
 from headrace.results.latency_steps import StepTimes
 from headrace.results.phase_outcomes import InForce, policies_in_force
 from headrace.results.time_series import Recorder, TimeSeries, width_s
-from headrace.results.variant_outcomes import VariantOutcomes, by_variant
+from headrace.results.variant_outcomes import (
+    ExpectedAccuracy,
+    VariantOutcomes,
+    by_variant,
+    expected_accuracy,
+)
 from headrace.roles.profile_lookups import accuracies
 from operators.scoring.scorer import exact_match
 from schemas.codec.single_object import CodecError

@@ -13,8 +13,8 @@ import pytest
 
 from headrace.client.session_view import open_session, serving
 from headrace.client.topic_clients import Asker, Labeller, Tail, decoded
-from headrace.cluster.emulated_links import change_link
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.roles.link_file import change_link
 from schemas.effects import PROFILE_RESULTS, SESSIONS
 from schemas.enumerations import SessionState
 from schemas.records import Label, ProfileResult, Query, Session

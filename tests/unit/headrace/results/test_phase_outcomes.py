@@ -13,10 +13,10 @@ from headrace.demo.demo_results import DemoResult, PolicyChange, comparison_json
 from headrace.load.load_result import LoadResult, load_row, load_text
 from headrace.report.live_report import reported
 from headrace.report.report_text import report_text
-from headrace.results.expected_accuracy import expected_accuracy
 from headrace.results.latency_steps import StepTimes, steps
 from headrace.results.phase_outcomes import InForce, Seen, Span, by_phase, by_policy, variant_shares
 from headrace.results.tally import Sent, tally
+from headrace.results.variant_outcomes import expected_accuracy
 from profiles.measurements import PathAccuracy
 from profiles.profile_table import ProfileTable
 from schemas.records import Answer, End, Hop, Lease, Origin, Plan, Settings

@@ -1,10 +1,10 @@
-"""operators/serving/device_time.py: parts of a device share its CPU time."""
+"""headrace/roles/shared_cpu.py: parts of a device share its CPU time."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.serving.device_time import DeviceTime
+from headrace.roles.shared_cpu import DeviceTime
 
 
 def played(parts: int, rate: float, batch_s: list[float], seconds: float) -> list[float]:

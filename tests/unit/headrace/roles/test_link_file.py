@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cluster.emulated_links import change_link
 from headrace.config.pipeline_file import read_pipeline_file, search_space
 from headrace.errors import PipelineError
-from headrace.roles.link_file import file_links, link_file, read_links, session_links
+from headrace.roles.link_file import change_link, file_links, link_file, read_links, session_links
 
 FILE = read_pipeline_file(Path(__file__).parents[4] / "examples" / "postcode" / "planned.yaml")
 HOP = ("handheld", "cloud")
