@@ -405,6 +405,11 @@ class Rig:
         return set(self._processes)
 
     @property
+    def pids(self) -> dict[str, int]:
+        """The processes of the roles that run, by name."""
+        return {name: process.pid for name, process in self._processes.items()}
+
+    @property
     def plan(self) -> Plan:
         """The plan with the highest epoch."""
         return max(self.plans, key=lambda plan: plan.epoch)
