@@ -23,9 +23,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,9 @@ import psutil
 
 from benchmarks.chaos_account import Record, broken
 from benchmarks.chaos_faults import CONTROLS
-from benchmarks.chaos_kinds import DISK_FULL, chosen, drawn, lacking, perform
+from benchmarks.chaos_kinds import DISK_FULL, HOST, LONG_HOST, chosen, drawn, lacking, perform
 from benchmarks.fault_scene import Fault, Kind, Scene
+from benchmarks.hosts import Host
 from benchmarks.machine_faults import small_disk
 from benchmarks.relay import machine
 from benchmarks.rig import Rig, Stuck, ends, in_time
@@ -258,29 +259,32 @@ def record_of(rig: Rig, scene: Scene) -> Record:
 
 @contextmanager
 def a_rig(
-    folder: Path, nodes: int = 1, slo_s: float = 1.0, *, on_small_disk: bool = False
+    folder: Path, nodes: int = 1, slo_s: float = 1.0, kinds: Collection[str] = ()
 ) -> Iterator[tuple[Rig, Scene]]:
-    """Yield the pipeline on its own broker; both end with the block, and so does a small disk."""
+    """Yield the pipeline on its own broker; both end with the block.
+
+    ``kinds`` of faults may need the broker's data on a small disk, or each role on its own host.
+    """
     home = folder / "broker"
-    disk = small_disk(home) if on_small_disk else nullcontext()
-    with disk, ThreadPoolExecutor(1) as beside:
+    with ExitStack() as stack:
+        if DISK_FULL in kinds:
+            stack.enter_context(small_disk(home))
+        count = PROXIED if {HOST, LONG_HOST}.intersection(kinds) else 0
+        hosts = [stack.enter_context(closing(Host(number))) for number in range(count)]
+        beside = stack.enter_context(ThreadPoolExecutor(1))
         running = local.start(home, nodes=nodes, proxied=PROXIED if nodes == 1 else 0)
+        stack.callback(lambda: beside.submit(local.stop, home).result())
+        description = {**DESCRIPTION, "slo": f"{slo_s}s"}
+        rig = Rig(running.bootstrap, folder, description, properties=dict(PROPERTIES))
+        stack.callback(rig.close)
+        rig.roles |= {name: Role(name, "control") for name in CONTROLS}
+        rig.hosts = dict(zip(rig.roles, hosts, strict=False))
         proxies = None
-        try:
-            description = {**DESCRIPTION, "slo": f"{slo_s}s"}
-            rig = Rig(running.bootstrap, folder, description, properties=dict(PROPERTIES))
-            rig.roles |= {name: Role(name, "control") for name in CONTROLS}
-            if running.proxied:
-                proxies = Proxies(tuple(rig.roles), running.proxied)
-                rig.bootstraps |= proxies.bootstraps
-            try:
-                yield rig, Scene(rig, home, beside, proxies)
-            finally:
-                rig.close()
-        finally:
-            beside.submit(local.stop, home).result()
-            if proxies is not None:
-                proxies.close()
+        if running.proxied:
+            proxies = Proxies(tuple(rig.roles), running.proxied, rig.hosts)
+            stack.callback(proxies.close)
+            rig.bootstraps |= proxies.bootstraps
+        yield rig, Scene(rig, home, beside, proxies)
 
 
 def measure(
@@ -294,7 +298,7 @@ def measure(
     kinds = chosen(nodes, longest_s, names)
     for name, reason in lacking().items():
         say(f"without {name}: {reason}")
-    with a_rig(folder, nodes, slo_s, on_small_disk=DISK_FULL in kinds) as (rig, scene):
+    with a_rig(folder, nodes, slo_s, kinds) as (rig, scene):
         say(f"up after {rig.up():.1f} s")
         rig.offer(rate)
         rig.pass_time(2)

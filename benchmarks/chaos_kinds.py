@@ -13,6 +13,7 @@ from benchmarks import chaos_faults as process
 from benchmarks import machine_faults as machine
 from benchmarks import network_faults as network
 from benchmarks.fault_scene import Fault, Kind, Scene
+from benchmarks.hosts import no_hosts
 
 
 def chosen(nodes: int, longest_s: float = 10.0, names: Sequence[str] = ()) -> Mapping[str, Kind]:
@@ -62,6 +63,7 @@ def perform(scene: Scene, fault: Fault) -> float:
 
 WORKERS, EVERYBODY = ("cpu-",), ("control", "egress", "cpu-", "ingress")
 ONE, THREE = (1, 1), (3, 9)
+HOST, LONG_HOST = "host cut off", "host long cut off"  # every role has its own host then
 DISK_FULL = "disk full"  # the broker's data lie on a small disk then
 # A partition is over 2 s after it has healed.
 HEALED: Mapping[str, Any] = {"nodes": ONE, "most_s": 2.0}
@@ -93,6 +95,16 @@ KINDS: Mapping[str, Kind] = {
     "cut egress": Kind(perform=network.cut, of=("egress",), seconds=(1.0, 4.0), **HEALED),
     "cut ingress": Kind(perform=network.cut, of=("ingress",), seconds=(1.0, 4.0), **HEALED),
     "long cut": Kind(perform=network.cut, of=("control", "cpu-"), seconds=(30.0, 90.0), **HEALED),
+    HOST: Kind(
+        perform=network.host_cut_off, of=EVERYBODY, seconds=(1.0, 5.0), lacking=no_hosts, **HEALED
+    ),
+    LONG_HOST: Kind(
+        perform=network.host_cut_off,
+        of=("control", "cpu-", "egress"),
+        seconds=(30.0, 90.0),
+        lacking=no_hosts,
+        **HEALED,
+    ),
     "deaf": Kind(perform=network.deafened, of=EVERYBODY, seconds=(1.0, 4.0), **HEALED),
     "mute": Kind(perform=network.muted, of=EVERYBODY, seconds=(1.0, 4.0), **HEALED),
     "half open": Kind(perform=network.half_opened, of=EVERYBODY, nodes=ONE),

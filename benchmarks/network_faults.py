@@ -39,6 +39,17 @@ def half_opened(scene: Scene, fault: Fault) -> float:
     return time.time()
 
 
+def host_cut_off(scene: Scene, fault: Fault) -> float:
+    """Take down the links of the targets' hosts for the fault's seconds."""
+    hosts = [scene.rig.hosts[name] for name in fault.targets]
+    for host in hosts:
+        host.cut_off()
+    scene.rig.pass_time(fault.seconds)
+    for host in hosts:
+        host.connect()
+    return time.time()
+
+
 def proxy_of(scene: Scene, role: str) -> TcpProxy:
     """Return a role's proxy."""
     if scene.proxies is None:

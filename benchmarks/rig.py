@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
 
+from benchmarks.hosts import Host
 from control.controller.command_queue import COMMAND_VALID_S
 from headrace.broker.connect import KAFKA_CONFIG
 from headrace.client.formats import read_answer
@@ -99,6 +100,7 @@ class Rig:
     leaders: list[int] = field(default_factory=list)  # pids of all processes ever started
     properties: dict[str, str] = field(default_factory=dict)  # of every Kafka client
     bootstraps: dict[str, str] = field(default_factory=dict)  # of roles with their own way
+    hosts: dict[str, Host] = field(default_factory=dict)  # of roles that have one of their own
     module: str = "headrace"  # the module that later starts run
     variables: dict[str, str] = field(default_factory=dict)  # environment variables of later starts
     may_end: set[str] = field(default_factory=set)  # roles that are about to end by themselves
@@ -168,7 +170,9 @@ class Rig:
             self.leaders.append(self._processes[name].pid)
 
     def _line(self, role: Role) -> list[str]:
-        line = [sys.executable, "-m", self.module, role.kind, str(self.file.path)]
+        host = self.hosts.get(role.name)
+        line = [] if host is None else host.command
+        line += [sys.executable, "-m", self.module, role.kind, str(self.file.path)]
         return [*line, "--bootstrap", self._bootstrap_of(role), *role.arguments]
 
     def _bootstrap_of(self, role: Role) -> str:

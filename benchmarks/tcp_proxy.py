@@ -7,8 +7,12 @@ import asyncio
 import contextlib
 import threading
 import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any
+
+from benchmarks.hosts import Host
 
 CHUNK_BYTES = 1 << 16
 STARTED_WITHIN_S = 5.0
@@ -36,12 +40,21 @@ class Network:
         self.delay_s = 0.0
 
 
-class TcpProxy:
-    """Forwards connections from ``port`` to ``target_port`` of 127.0.0.1, through ``network``."""
+Address = tuple[str, int]  # of an interface or a host, and a port
+LOOPBACK = "127.0.0.1"
 
-    def __init__(self, port: int, target_port: int) -> None:
+
+class TcpProxy:
+    """Forwards connections from ``address`` to ``target``, through ``network``.
+
+    ``enter`` is called on the proxy's thread before it opens a socket.
+    """
+
+    def __init__(
+        self, address: Address, target: Address, enter: Callable[[], None] = lambda: None
+    ) -> None:
         self.network = Network()
-        self._port, self._target_port = port, target_port
+        self._address, self._target, self._enter = address, target, enter
         self._loop = asyncio.new_event_loop()
         self._brokers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -49,7 +62,7 @@ class TcpProxy:
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
         self._thread.start()
         if not self._serving.wait(STARTED_WITHIN_S):
-            raise OSError(f"no proxy on port {port}: it is in use")
+            raise OSError(f"no proxy at {address[0]}:{address[1]}: the port is in use")
 
     def break_half_open(self) -> None:
         """Close every connection to the broker; clients keep theirs, and wait for answers."""
@@ -63,8 +76,9 @@ class TcpProxy:
     # ------------------------------------------------------------------ on its thread
 
     def _run(self) -> None:
+        self._enter()
         asyncio.set_event_loop(self._loop)
-        listening = asyncio.start_server(self._accept, "127.0.0.1", self._port)
+        listening = asyncio.start_server(self._accept, *self._address)
         try:
             server = self._loop.run_until_complete(listening)
             self._serving.set()
@@ -86,7 +100,8 @@ class TcpProxy:
         assert task is not None
         self._tasks.add(task)
         try:
-            with contextlib.suppress(OSError):
+            # Cancelled by ``close``: asyncio would complain of a task that ends so.
+            with contextlib.suppress(OSError, asyncio.CancelledError):
                 await self._forward(reader, writer)
         finally:
             self._tasks.discard(task)
@@ -95,7 +110,7 @@ class TcpProxy:
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while not (self.network.to_broker and self.network.to_client):
             await asyncio.sleep(TICK_S)
-        answers, broker = await asyncio.open_connection("127.0.0.1", self._target_port)
+        answers, broker = await asyncio.open_connection(*self._target)
         self._brokers.add(broker)
         try:
             up = asyncio.create_task(self._pump(reader, broker, "to_broker"))
@@ -142,17 +157,30 @@ TICK_S = 0.005  # how soon a change of the network shows
 
 
 class Proxies:
-    """A proxy for each of several names, in front of one broker's proxied listeners."""
+    """A proxy for each of several names, in front of one broker's proxied listeners.
 
-    def __init__(self, names: tuple[str, ...], listeners: tuple[tuple[int, int], ...]) -> None:
-        self._proxies = {
-            name: TcpProxy(advertised, port)
-            for name, (port, advertised) in zip(names, listeners, strict=True)
-        }
-        self.bootstraps = {
-            name: f"127.0.0.1:{advertised}"
-            for name, (_, advertised) in zip(names, listeners, strict=True)
-        }
+    With ``hosts`` a name's proxy listens at the end of its host's link, and a second one on the
+    host leads there.
+    """
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        listeners: tuple[tuple[int, int], ...],
+        hosts: Mapping[str, Host],
+    ) -> None:
+        self._open = ExitStack()
+        self._proxies: dict[str, TcpProxy] = {}
+        self.bootstraps: dict[str, str] = {}
+        for name, (port, advertised) in zip(names, listeners, strict=True):
+            here = LOOPBACK, advertised
+            self.bootstraps[name] = f"{LOOPBACK}:{advertised}"
+            host = hosts.get(name)
+            if host is not None:
+                there, here = here, (host.gateway, advertised)
+                self._open.enter_context(closing(TcpProxy(there, here, host.enter)))
+            self._proxies[name] = TcpProxy(here, (LOOPBACK, port))
+            self._open.enter_context(closing(self._proxies[name]))
 
     def of(self, name: str) -> TcpProxy:
         """Return a role's proxy."""
@@ -160,5 +188,4 @@ class Proxies:
 
     def close(self) -> None:
         """Close every proxy."""
-        for proxy in self._proxies.values():
-            proxy.close()
+        self._open.close()

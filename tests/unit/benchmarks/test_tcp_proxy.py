@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.tcp_proxy import TcpProxy
+from benchmarks.tcp_proxy import LOOPBACK, TcpProxy
 from headrace.broker.local_broker import _different_ports
 
 SILENT_S = 0.1
@@ -40,7 +40,7 @@ def echo() -> Iterator[int]:
 @pytest.fixture
 def proxy(echo: int) -> Iterator[tuple[TcpProxy, int]]:
     ((port, _),) = _different_ports(1)
-    found = TcpProxy(port, echo)
+    found = TcpProxy((LOOPBACK, port), (LOOPBACK, echo))
     yield found, port
     found.close()
 
