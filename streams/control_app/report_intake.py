@@ -36,8 +36,9 @@ class ReportIntake:
         self._waiting: deque[tuple[float, Sequence[Fetched]]] = deque()
 
     def begin(self, read_from: Mapping[str, int]) -> None:
-        """Begin a term in charge: the controller is new."""
+        """Begin a term in charge: the controller is new, and so is the reading of reports."""
         self.read_from, self._repeated = read_from, RepeatedReports()
+        self._delivery = ReportDelivery()
 
     def arrived(self, batch: Sequence[Fetched], now: float) -> None:
         """Take a batch, which waits until it is delivered."""
