@@ -46,18 +46,19 @@ class Membership:
     """The workers that are alive.
 
     A worker's silence counts only while others could be heard: after a stall of the controller or
-    of the broker every worker again has ``DEAD_AFTER_S``, or the length of the silence, up to
-    ``RETURN_S``. While no node of any role is heard no worker is lost: the
-    controller is isolated, and a plan without workers would serve no query.
+    of the broker a worker has ``DEAD_AFTER_S``, or the length of the silence, up to ``RETURN_S``,
+    to be heard again. While no node of any role is heard no worker is lost: the controller is
+    isolated, and a plan without workers would serve no query.
     """
 
-    __slots__ = ("_awake_s", "_listening_s", "_reported_s", "_workers")
+    __slots__ = ("_awake_s", "_patience_s", "_reported_s", "_resumed_s", "_workers")
 
     def __init__(self) -> None:
         self._workers: dict[str, _Worker] = {}
         self._awake_s = float("-inf")  # last event
         self._reported_s = float("-inf")  # last report of a node
-        self._listening_s = float("-inf")  # start of the reports without a gap
+        self._resumed_s = float("-inf")  # start of the reports without a gap
+        self._patience_s = DEAD_AFTER_S  # with workers not heard since then
 
     def __len__(self) -> int:
         return len(self._workers)
@@ -81,7 +82,8 @@ class Membership:
     def wake(self, now: float) -> None:
         """Record that an event happened at ``now``, if only a timer."""
         if now - self._awake_s > STALL_S:
-            self._reported_s = self._listening_s = now
+            self._reported_s = self._resumed_s = now
+            self._patience_s = DEAD_AFTER_S
         if now > self._awake_s:
             self._awake_s = now
 
@@ -89,8 +91,8 @@ class Membership:
         """Record a report of a node of any role."""
         silence_s = now - self._reported_s
         if silence_s > STALL_S:
-            patience_s = max(DEAD_AFTER_S, min(silence_s, RETURN_S))
-            self._listening_s = now + patience_s - DEAD_AFTER_S
+            self._resumed_s = now
+            self._patience_s = max(DEAD_AFTER_S, min(silence_s, RETURN_S))
         self._reported_s = max(self._reported_s, now)
 
     def expect(self, leases: Iterable[Lease], now: float) -> None:
@@ -159,12 +161,12 @@ class Membership:
 
     def expire(self, now: float) -> tuple[str, ...]:
         """Forget and return the workers that have been silent for too long."""
-        if self.isolated(now) or now - self._listening_s <= DEAD_AFTER_S:
+        if self.isolated(now):
             return ()
         lost = sorted(
             name
             for name, worker in self._workers.items()
-            if now - worker.known_s > DEAD_AFTER_S and not self._may_load(worker, now)
+            if now > self._lost_s(worker) and not self._may_load(worker, now)
         )
         for name in lost:
             del self._workers[name]
@@ -173,12 +175,19 @@ class Membership:
     def next_loss_s(self, now: float) -> float:
         """Return the earliest time after ``now`` at which a worker may count as lost unless it
         reports."""
-        ends = (worker.known_s + DEAD_AFTER_S for worker in self._workers.values())
+        ends = map(self._lost_s, self._workers.values())
         return min((at_s for at_s in ends if at_s > now), default=float("inf"))
+
+    def _lost_s(self, worker: _Worker) -> float:
+        """Return when a worker's silence has lasted too long."""
+        silent_s = worker.known_s + DEAD_AFTER_S
+        if worker.known_s >= self._resumed_s:
+            return silent_s
+        return max(silent_s, self._resumed_s + self._patience_s)
 
     def _may_load(self, worker: _Worker, now: float) -> bool:
         """Return whether a silent worker may be held by a library that it imports."""
-        return worker.loading and now - max(worker.known_s, self._listening_s) <= LOADING_S
+        return worker.loading and now - max(worker.known_s, self._resumed_s) <= LOADING_S
 
     def follow(self, plan: Plan, before: Mapping[str, Lease]) -> None:
         """Apply a published plan: a worker that drains under a changed lease is no longer quiet."""

@@ -209,7 +209,7 @@ class ControlDriver:
         self._connectivity.answered(self._clock())
         wanted = {physical(self._pipeline.name, logical) for logical in CHARGED}
         in_charge = wanted <= set(topics)
-        self._inbox.put_nowait(self._begin if in_charge else self._end)
+        self._inbox.put_nowait(self._take_charge if in_charge else self._end)
 
     # ------------------------------------------------------------------ one at a time
 
@@ -280,6 +280,12 @@ class ControlDriver:
         self._stalled = False
         if self._host is not None:
             self._say("control.stalled", "reads back what another control app may have done")
+            await self._begin()
+
+    async def _take_charge(self) -> None:
+        """Begin a term, unless one goes on: a rebalance that leaves this app in charge changes
+        nothing, and what an app in between has written is found before the next write."""
+        if self._host is None:
             await self._begin()
 
     async def _begin(self) -> None:

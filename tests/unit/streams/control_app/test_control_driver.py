@@ -266,6 +266,15 @@ def test_an_app_exports_whether_it_is_in_charge() -> None:
     assert ("control_in_charge", (), 0.0) in ends.samples()
 
 
+def test_a_rebalance_that_leaves_an_app_in_charge_begins_no_term() -> None:
+    """It forgot when workers were heard last, and took 2 s longer to notice a dead one."""
+    topics = [physical(PIPELINE.name, logical) for logical in READ]
+    events = told(lambda driver, now: driver.assigned(topics))
+    assert sum(isinstance(event, Woke) for event in events) == 1
+    events = told(lambda driver, now: (driver.assigned([]), driver.assigned(topics)))
+    assert sum(isinstance(event, Woke) for event in events) == 2
+
+
 def test_a_standby_that_is_assigned_anew_no_longer_takes_the_broker_for_away() -> None:
     def outage(driver: ControlDriver, now: float) -> None:
         driver.connectivity.failed("", none_left=True)
