@@ -47,7 +47,8 @@ def broker() -> Iterator[int]:
                     peer, _ = server.accept()
                 except OSError:
                     return
-                peer.sendall(b"an answer")
+                with peer:
+                    peer.sendall(b"an answer")
 
         threading.Thread(target=serve, daemon=True).start()
         yield server.getsockname()[1]
