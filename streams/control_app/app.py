@@ -24,13 +24,12 @@ from schemas.effects import Observer
 from schemas.pipeline import Pipeline
 from streams.codecs.wire import Fetched
 from streams.control_app.control_driver import (
-    AGAIN_S,
     CHARGED,
     LEVELS,
     PUBLISH_S,
     ControlDriver,
-    reachable,
 )
+from streams.control_app.control_records import AGAIN_S, reachable
 from streams.control_app.control_writer import Write
 from streams.control_app.report_reader import ReportReader
 from streams.kafka.faust_security import to_faust

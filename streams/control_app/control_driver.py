@@ -42,14 +42,13 @@ from schemas.pipeline import Pipeline
 from schemas.records import Plan
 from streams.codecs.size_gate import RecordTooLarge
 from streams.codecs.wire import Fetched
-from streams.control_app.control_records import arrived, history
+from streams.control_app.control_records import arrived, history, read_back
 from streams.control_app.control_writer import ControlWriter, Log, Overtaken, Write
 from streams.control_app.host import ControlHost
 from streams.control_app.report_intake import ReportIntake
 from streams.control_app.solver_pool import Planners
 from streams.control_app.topic_ends import STALLED_S, InputTopic
 from streams.kafka.connectivity import Connectivity, QuietFilter
-from streams.kafka.kafka_client import reach
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.live.dilation import REAL, Dilation
@@ -64,8 +63,6 @@ log = logging.getLogger("headrace.control")
 STALL_S = 3.0  # after a stall this long another app may have been in charge
 PUBLISH_S = 5.0  # a record not accepted by then is not sent any more
 LISTEN_S = 0.25  # between two checks that reports arrive
-AGAIN_S = 1.0  # between two attempts to start while the broker is away
-LED_WITHIN_S = 20.0  # brokers that answer have a leader for every partition within this time
 NODE = "control"  # the controller's name for observers
 LEVELS = {
     "control.ready": logging.INFO,
@@ -289,7 +286,7 @@ class ControlDriver:
             await self._begin()
 
     async def _begin(self) -> None:
-        past, read_from = await self._past()
+        past, read_from = await read_back(self._input, self._history, self._kafka)
         self._intake.begin(read_from)
         self._writer.begin(read_from)
         if self._reports is not None:
@@ -304,24 +301,6 @@ class ControlDriver:
             standing.began()
         text = f"in charge of pipeline {self._pipeline.name} after {len(past)} records"
         self._say("control.began", text, records=len(past))
-
-    async def _past(self) -> tuple[list[Arrived], Mapping[str, int]]:
-        """Return the control topics' history, and the offsets from which to read the reports, plans
-        and profiles; wait for a broker that is away, and for a partition's new leader."""
-        loop = asyncio.get_running_loop()
-        until_s = loop.time() + LED_WITHIN_S
-        while True:
-            try:
-                before = await loop.run_in_executor(None, self._input.shared_ends)
-                past = await loop.run_in_executor(None, self._history)
-                reports = (await loop.run_in_executor(None, self._input.shared_ends))[REPORTS]
-                return past, {**before, REPORTS: reports}
-            except BrokerError:
-                if not await asyncio.to_thread(reachable, self._kafka):
-                    until_s = loop.time() + LED_WITHIN_S
-                elif loop.time() > until_s:
-                    raise
-                await asyncio.sleep(AGAIN_S)
 
     async def _end(self) -> None:
         if self._host is not None:
@@ -463,12 +442,3 @@ _PERFORMED: dict[type, Callable[[ControlDriver, Any, ControlHost], Awaitable[Non
     Solve: ControlDriver._begin_solve,
     Wake: ControlDriver._wake,
 }
-
-
-def reachable(kafka: KafkaConfig) -> bool:
-    """Return whether a broker answers."""
-    try:
-        reach(kafka, AGAIN_S)
-    except BrokerError:
-        return False
-    return True

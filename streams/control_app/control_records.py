@@ -1,18 +1,32 @@
 """Decoding of the control topics into events, and replay of their history."""
 
+import asyncio
 import json
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 from schemas.codec.json_form import decode_any
 from schemas.codec.single_object import CodecError, decode
-from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, PROFILE_RESULTS, SESSIONS, Arrived
+from schemas.effects import (
+    COMMAND_RESULTS,
+    COMMANDS,
+    PLANS,
+    PROFILE_RESULTS,
+    REPORTS,
+    SESSIONS,
+    Arrived,
+)
 from schemas.pipeline import Pipeline
 from schemas.records import CommandResult, Garbled, Record
 from streams.codecs.wire import Fetched
+from streams.kafka.kafka_client import reach
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.topic_contents import read_to_end
 from streams.topics import physical
+
+AGAIN_S = 1.0  # between two attempts to start while the broker is away
+LED_WITHIN_S = 20.0  # brokers that answer have a leader for every partition within this time
 
 
 def arrived(pipeline: str, logical: str, fetched: Fetched) -> Arrived | None:
@@ -93,3 +107,39 @@ def _typed(value: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return typed if isinstance(typed, dict) else {}
+
+
+class SharedEnds(Protocol):
+    """The ends of the shared topics by logical name; blocks and raises ``BrokerError``."""
+
+    def shared_ends(self) -> dict[str, int]: ...
+
+
+async def read_back(
+    ends: SharedEnds, past: Callable[[], list[Arrived]], kafka: KafkaConfig
+) -> tuple[list[Arrived], Mapping[str, int]]:
+    """Return the control topics' history, and the offsets from which to read the reports, plans and
+    profiles; wait for a broker that is away, and for a partition's new leader."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + LED_WITHIN_S
+    while True:
+        try:
+            before = await loop.run_in_executor(None, ends.shared_ends)
+            found = await loop.run_in_executor(None, past)
+            reports = (await loop.run_in_executor(None, ends.shared_ends))[REPORTS]
+            return found, {**before, REPORTS: reports}
+        except BrokerError:
+            if not await asyncio.to_thread(reachable, kafka):
+                until_s = loop.time() + LED_WITHIN_S
+            elif loop.time() > until_s:
+                raise
+            await asyncio.sleep(AGAIN_S)
+
+
+def reachable(kafka: KafkaConfig) -> bool:
+    """Return whether a broker answers."""
+    try:
+        reach(kafka, AGAIN_S)
+    except BrokerError:
+        return False
+    return True

@@ -23,8 +23,9 @@ from schemas.effects import (
 from schemas.enumerations import NodeState
 from schemas.records import Command, CommandResult, Plan, Report, Settings
 from streams.codecs.wire import Fetched
-from streams.control_app import control_driver
-from streams.control_app.control_driver import LED_WITHIN_S, READ, ControlDriver
+from streams.control_app import control_records
+from streams.control_app.control_driver import READ, ControlDriver
+from streams.control_app.control_records import LED_WITHIN_S
 from streams.control_app.control_writer import Write
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
@@ -290,11 +291,11 @@ def test_an_app_that_takes_charge_waits_for_a_partitions_new_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As after the loss of one of three brokers: the others answer."""
-    monkeypatch.setattr(control_driver, "reachable", lambda kafka: True)
+    monkeypatch.setattr(control_records, "reachable", lambda kafka: True)
     assert any(isinstance(e, Woke) for e in told(nothing, Leaderless(looks=5), seconds=10.0))
 
 
 def test_an_app_ends_if_no_leader_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_driver, "reachable", lambda kafka: True)
+    monkeypatch.setattr(control_records, "reachable", lambda kafka: True)
     with pytest.raises(BrokerError, match="Unknown partition"):
         told(nothing, Leaderless(looks=float("inf")), seconds=2 * LED_WITHIN_S)
