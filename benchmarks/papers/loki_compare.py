@@ -1,43 +1,54 @@
-"""Run Loki's comparison on the stand-in traces: policies, ablations, headroom, single rules.
+"""Play Loki's comparison on the stand-in traces: policies, baselines with loki's rules, ablations.
 
-    python -m benchmarks.papers.loki DATA_DIR OUT_DIR --compare [--scene NAME ...] [--seeds 1 2]
+    python -m benchmarks.papers.loki DATA_DIR OUT_DIR --compare [--scene NAME ...] [--seeds 3]
 
-A scene is a pipeline with a trace and the policies compared on it. For each scene, OUT_DIR gets
-``SCENE.json`` and ``SCENE.html``, and stdout a table; if the authors' code was measured on the same
-arrivals, its figures follow ours (specs/loki.md, section 4). All runs are simulated; ``--from``,
-``--seconds`` and ``--warm-up`` select a part of each trace for a shorter run: a trace of five
-minutes takes about 40 s of CPU per policy and seed.
+A scene is a pipeline with a trace and the policies compared on it. Each run is a row of
+OUT_DIR/rows.jsonl, written when the run has ended; runs that are recorded are not played again. All
+runs are simulated, one after the other: seed by seed, the policies of ``FIRST`` in the scenes of
+``MAIN`` before the other policies and scenes. A trace of five minutes takes 10 to 30 s of CPU with
+compiled nodes.
+
+A seed draws Poisson arrivals at the trace's rates, scaled to its number of queries, service times,
+fan-out and hops. A pipeline whose plans take hops to be instant (``comm: 0ms``, as the authors'
+code) has none: budgets of microseconds would otherwise be over before an item arrives. The scenes
+``*-recorded`` have the arrivals and constant service times that the authors' code was measured
+with.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from headrace.arrivals.arrival_processes import Recorded, Times, read_workload
-from headrace.atomic_file import write_page
+from control.policies import POLICIES
+from headrace.arrivals.arrival_processes import Arrivals, Rates, Recorded, read_workload
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.policy_options import with_policies
-from headrace.html.comparison_page import comparison_page
-from headrace.simulation.comparison import Comparison, as_json, compared
-from headrace.simulation.comparison_text import comparison_text
+from headrace.roles.process_setup import collect_seldom
+from headrace.simulation.batch_runs import Row as Figures
 from headrace.simulation.run_input import Run
+from headrace.simulation.simulation_run import simulated
 from headrace.simulation.static_best import NAME as STATIC_BEST
+from headrace.simulation.static_best import search
+from schemas.pipeline import Policy
 
-ABLATION = (
-    "loki-paper",
-    "loki-paper:dropping=per-task",
-    "loki-paper:dropping=last-task",
-    "loki-paper:dropping=none",
-    "loki-paper:dropping=reroute",
-)
-BASELINES = ("inferline", "proteus", STATIC_BEST)
-HEADROOMS = (0.7, 0.85, 0.95, 1.05, 1.2)
-# Single rules of loki replaced by the paper's or by another alternative.
-RULES = (
-    "estimator=ewma", "routing=most-accurate-first", "utilisation=1", "dropping=per-task",
-    "dropping=reroute-paper", "budget=bare", "batching=patient", "interval=1s",
+# The rules of loki besides planning, for the baselines. Their routing is their own: with that of
+# loki the controller would keep plans by what they serve end to end, which `proteus` plans without.
+RULES = "estimator=trend:dropping=reroute:paced=true:latency=p95:rate=mean"
+WITH_RULES = {f"{name} + rules": f"{name}:{RULES}" for name in ("inferline", "proteus")}
+PAPER = "loki-paper:dropping=per-task"
+FIRST = ("loki", "inferline", "proteus", "proteus + rules")
+THEN = ("inferline + rules", STATIC_BEST, PAPER)
+MAIN_POLICIES = (*FIRST, *THEN)
+# Rules of loki, each replaced by the one that the paper's evaluation has.
+SINGLE = (
+    "estimator=ewma", "dropping=per-task", "routing=most-accurate-first", "utilisation=1",
+    "latency=p50:rate=p50", "paced=false", "quick=false",
 )  # fmt: skip
+OTHER = ("dropping=deadline", "headroom=0.85", "headroom=1.05", "interval=1s")
+STEPS = ("none", "last-task", "reroute-paper", "reroute")  # of dropping, beside per-task
+THINNED = 3  # the search for the fixed choice plays every third second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,126 +61,184 @@ class Scene:
     policies: tuple[str, ...]
     every: int = 1
     admission: bool = True
+    recorded: bool = False
 
 
-SCENES: Mapping[str, Scene] = {
-    "traffic": Scene(
-        pipeline="traffic", trace="traffic-288s", policies=("loki", *ABLATION, *BASELINES)
-    ),
+TRAFFIC, SOCIAL = "traffic-288s", "social-291s"
+MAIN: Mapping[str, Scene] = {
+    "traffic": Scene(pipeline="traffic", trace=TRAFFIC, policies=MAIN_POLICIES),
     "traffic-open": Scene(
-        pipeline="traffic", trace="traffic-288s", admission=False,
-        policies=("loki", *ABLATION, "inferline", "proteus"),
+        pipeline="traffic", trace=TRAFFIC, policies=MAIN_POLICIES, admission=False
     ),
-    "traffic-headroom": Scene(
-        pipeline="traffic", trace="traffic-288s",
-        policies=("loki", *(f"loki:headroom={h:g}" for h in HEADROOMS), STATIC_BEST),
-    ),
-    "traffic-rules": Scene(
-        pipeline="traffic", trace="traffic-288s",
-        policies=("loki", *(f"loki:{rule}" for rule in RULES)),
-    ),
-    "social-as-coded": Scene(
-        pipeline="social-as-coded", trace="social-291s",
-        policies=("loki", "loki-paper", *BASELINES),
-    ),
-    "social-as-coded-open": Scene(
-        pipeline="social-as-coded", trace="social-291s", admission=False,
-        policies=("loki", "loki-paper", "inferline", "proteus"),
-    ),
-    "social-third": Scene(
-        pipeline="social", trace="social-291s", every=3,
-        policies=("loki", "loki-paper", *BASELINES),
-    ),
-    "social-third-open": Scene(
-        pipeline="social", trace="social-291s", every=3, admission=False,
-        policies=("loki", "loki-paper", "inferline", "proteus"),
+    "social": Scene(pipeline="social-as-coded", trace=SOCIAL, policies=MAIN_POLICIES),
+    "social-open": Scene(
+        pipeline="social-as-coded", trace=SOCIAL, policies=MAIN_POLICIES, admission=False
     ),
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Figures of the authors' code on the same arrivals, in percent."""
-
-    branches: float
-    queries: float
-    accuracy: float
-    devices: float
-
-
-# specs/loki.md, section 4: "sub", "root", accuracy, mean of workers, sink included.
-AUTHORS: Mapping[str, Mapping[str, Measured]] = {
-    "traffic-288s": {
-        "Loki, per-task dropping": Measured(15.1, 80.4, 96.22, 18.6),
-        "Loki, rerouting, beta 1.05": Measured(13.3, 78.8, 96.02, 18.7),
-        "Loki, last-task dropping": Measured(62.7, 94.0, 96.19, 18.6),
-        "Loki, no dropping": Measured(88.9, 100.0, 96.22, 13.1),
-        "InferLine": Measured(50.5, 96.1, 99.67, 18.6),
-        "Proteus": Measured(60.3, 81.8, 90.87, 19.9),
-    },
-    "social-291s": {
-        "Loki, per-task dropping": Measured(6.8, 39.1, 95.72, 14.7),
-        "Loki, rerouting": Measured(7.0, 39.1, 95.72, 14.7),
-        "InferLine": Measured(35.5, 53.4, 99.55, 14.1),
-        "Proteus": Measured(29.8, 29.8, 82.22, 19.7),
-    },
-}
+REST: Mapping[str, Scene] = {
+    "traffic-recorded": Scene(
+        pipeline="traffic", trace=TRAFFIC, admission=False, recorded=True,
+        policies=("loki", PAPER, "inferline", "proteus"),
+    ),
+    "social-recorded": Scene(
+        pipeline="social-as-coded", trace=SOCIAL, admission=False, recorded=True,
+        policies=("loki", PAPER, "inferline", "proteus"),
+    ),
+    "traffic-rules": Scene(
+        pipeline="traffic", trace=TRAFFIC,
+        policies=(*(f"loki:{rule}" for rule in SINGLE), *(f"loki:{rule}" for rule in OTHER)),
+    ),
+    "traffic-dropping": Scene(
+        pipeline="traffic", trace=TRAFFIC, policies=tuple(f"loki-paper:dropping={s}" for s in STEPS)
+    ),
+    "social-third": Scene(pipeline="social", trace=SOCIAL, every=3, policies=MAIN_POLICIES),
+    "social-third-open": Scene(
+        pipeline="social", trace=SOCIAL, every=3, policies=MAIN_POLICIES, admission=False
+    ),
+}  # fmt: skip
+SCENES: Mapping[str, Scene] = {**MAIN, **REST}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """Part of a trace, in seconds; None: to its end. The first ``warm_up_s`` are not counted."""
+class Row:
+    """The figures of one run; shares are fractions of the queries, or of their branches."""
 
-    since_s: float = 0.0
-    seconds: float | None = None
-    warm_up_s: float = 0.0
+    scene: str
+    policy: str
+    seed: int
+    commit: str
+    queries: int
+    violation: float
+    branch_violation: float
+    accuracy: float
+    devices: float
+    refused: float
+    dropped: float
+    late: float
+    cpu_s: float
 
-    def of(self, times: Times, every: int) -> Times:
-        """Return every ``every``-th arrival of the stretch, shifted to start at 0."""
-        last = self.since_s + self.seconds if self.seconds is not None else float("inf")
-        inside: Times = times[(times >= self.since_s) & (times < last)] - self.since_s
-        return inside[::every]
-
-
-def compare(out: Path, names: Sequence[str], seeds: Sequence[int], stretch: Stretch) -> None:
-    """Play scenes with the files of ``benchmarks.papers.loki``; write and print the results."""
-    for name in names:
-        scene = SCENES[name]
-        made = played(out, scene, seeds, stretch)
-        (out / f"{name}.json").write_text(json.dumps(as_json(made), indent=1) + "\n")
-        write_page(out / f"{name}.html", comparison_page(made, f"{scene.trace}-arrivals.txt.gz"))
-        print(f"\n{name}\n\n{comparison_text(made)}")
-        if scene.every == 1:
-            print(authors_text(scene.trace))
+    @property
+    def yielded(self) -> float:
+        """The accuracy over all queries, those that were not complete and in time counting 0."""
+        return (1 - self.violation) * self.accuracy
 
 
-def played(out: Path, scene: Scene, seeds: Sequence[int], stretch: Stretch) -> Comparison:
-    """Play a scene; return the comparison."""
-    file = _file(out, scene)
-    workload = read_workload(out / f"{scene.trace}-arrivals.txt.gz")
-    assert isinstance(workload, Recorded)
-    arrivals = Recorded(stretch.of(workload.times_s, scene.every))
-    wanted = [
-        Run(file=file, policy=policy, seed=seed, arrivals=arrivals, warm_up_s=stretch.warm_up_s)
-        for policy in scene.policies
-        if policy != STATIC_BEST
-        for seed in seeds
-    ]
-    return compared(wanted, scene.policies)
+def compare(out: Path, names: Sequence[str], seeds: int) -> Iterator[Row]:
+    """Play the runs that are not recorded yet; record and yield their rows."""
+    collect_seldom()
+    known = {(row.scene, row.policy, row.seed) for row in recorded(out)}
+    for key in runs_in_order(names, seeds):
+        if key not in known:
+            yield _recorded_anew(out, played(out, *key))
 
 
-def _file(out: Path, scene: Scene) -> PipelineFile:
-    file = read_pipeline_file(out / f"{scene.pipeline}.yaml")
+def runs_in_order(names: Sequence[str], seeds: int) -> Iterator[tuple[str, str, int]]:
+    """Yield scene, policy and seed of every run, what matters most first."""
+    for scenes, policies in ((MAIN, FIRST), (MAIN, THEN), (REST, None)):
+        for seed in range(1, seeds + 1):
+            for name in (name for name in names if name in scenes):
+                for policy in scenes[name].policies:
+                    if policies is None or policy in policies:
+                        yield name, policy, seed
+
+
+def recorded(out: Path) -> list[Row]:
+    """Return the rows of all runs so far."""
+    path = out / "rows.jsonl"
+    if not path.is_file():
+        return []
+    return [Row(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _recorded_anew(out: Path, row: Row) -> Row:
+    with (out / "rows.jsonl").open("a", encoding="utf-8") as rows:
+        rows.write(json.dumps(asdict(row)) + "\n")
+    return row
+
+
+def played(out: Path, name: str, policy: str, seed: int) -> Row:
+    """Play one policy with one seed in a scene."""
+    scene = SCENES[name]
+    text = WITH_RULES.get(policy, policy)
+    file = _file(out, scene, text)
+    run = Run(
+        file=file,
+        policy=text,
+        seed=seed,
+        arrivals=arrivals(out, scene.trace, scene.every, drawn=not scene.recorded),
+        hops=file.pipeline.comm_s > 0,
+    )
+    return _row(name, policy, figures(run))
+
+
+def figures(run: Run) -> Figures:
+    """Play a run; return its figures."""
+    return simulated(run, lambda sent: None).as_json(run)
+
+
+def arrivals(out: Path, trace: str, every: int, *, drawn: bool) -> Arrivals:
+    """Return a trace's recorded arrivals, or Poisson ones of as many queries on average."""
+    found = read_workload(out / f"{trace}-arrivals.txt.gz")
+    rates = read_workload(out / f"{trace}.csv")
+    assert isinstance(found, Recorded)
+    assert isinstance(rates, Rates)
+    if not drawn:
+        return Recorded(found.times_s[::every])
+    scale = len(found.times_s) / sum(rates.rates_qps) / every
+    return Rates(tuple(rate * scale for rate in rates.rates_qps))
+
+
+def _row(name: str, policy: str, found: Figures) -> Row:
+    queries = found["queries"]
+    return Row(
+        scene=name, policy=policy, seed=found["seed"], commit=commit(), queries=queries,
+        violation=found["violation"], branch_violation=found["branch_violation"],
+        accuracy=found["accuracy"] or 0.0, devices=found["devices_mean"],
+        refused=found["refused"] / queries, dropped=found["dropped"] / queries,
+        late=found["late"] / queries, cpu_s=found["cpu_seconds"] + found["solve_cpu_seconds"],
+    )  # fmt: skip
+
+
+def commit() -> str:
+    """Return the short hash of the checked-out commit."""
+    git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _file(out: Path, scene: Scene, policy: str) -> PipelineFile:
+    varying = "" if scene.recorded else "-varying"
+    file = read_pipeline_file(out / f"{scene.pipeline}{varying}.yaml")
     file = replace(file, pipeline=replace(file.pipeline, admission=scene.admission))
-    return with_policies(file, [name for name in scene.policies if name != STATIC_BEST])
+    if policy != STATIC_BEST:
+        return with_policies(file, [policy])
+    best = fixed_choice(out, scene, file)
+    return replace(file, pipeline=replace(file.pipeline, policies=(best,)))
 
 
-def authors_text(trace: str) -> str:
-    """Return the figures of the authors' code on a whole trace, as text."""
-    lines = [f"\nthe authors' code on the whole of {trace} (docs/results/loki.md: what differs)"]
-    lines += [
-        f"  {name:28} violation {each.queries:5.1f}%  of branches {each.branches:5.1f}%  "
-        f"accuracy {each.accuracy:5.2f}%  devices {each.devices:4.1f}"
-        for name, each in AUTHORS[trace].items()
-    ]
-    return "\n".join(lines)
+# ---------------------------------------------------------------------- the fixed choice
+
+
+def fixed_choice(out: Path, scene: Scene, file: PipelineFile) -> Policy:
+    """Return ``static-best`` for a scene's pipeline and trace, searched for once.
+
+    The search plays every third second of the trace: the same loads in a third of the time.
+    """
+    path = out / f"{scene.pipeline}-every-{scene.every}.static-best.json"
+    if not path.is_file():
+        whole = arrivals(out, scene.trace, scene.every, drawn=True)
+        assert isinstance(whole, Rates)
+        run = Run(
+            file=file,
+            policy="loki",
+            seed=0,
+            arrivals=Rates(whole.rates_qps[::THINNED]),
+            hops=file.pipeline.comm_s > 0,
+        )
+        found = search(run, lambda runs: [figures(each) for each in runs])
+        best = {"replicas": dict(found.best.replicas), "batch": dict(found.best.batch)}
+        path.write_text(json.dumps(best | {"tried": len(found.tried)}) + "\n", encoding="utf-8")
+    best = json.loads(path.read_text(encoding="utf-8"))
+    return replace(
+        POLICIES["loki"].usual,
+        name=STATIC_BEST, kind="static", replicas=best["replicas"], batch=best["batch"],
+    )  # fmt: skip
