@@ -7,6 +7,7 @@ of a burst up to a limit.
 """
 
 from control.per_query.routing import Turns, WeightedRoundRobin, spreads
+from control.per_query.run_admission import RunAdmission, admits_by_turn
 from control.per_query.table_lookup import OwnLoad, Selections, TableLookup
 from control.policies.ramsis.burst_lengths import together
 from schemas.pipeline import Pipeline
@@ -19,7 +20,10 @@ class Runs:
     Bursts need a single ingress process (``alone``): those of several would collide at a worker.
     """
 
-    __slots__ = ("_alone", "_following", "_load", "_pipeline", "_run", "_selections", "_turns")
+    __slots__ = (
+        "_alone", "_begun", "_following", "_load", "_pipeline", "_queues", "_run", "_selections",
+        "_turns",
+    )  # fmt: skip
 
     def __init__(self, pipeline: Pipeline, alone: bool) -> None:
         self._pipeline = pipeline
@@ -28,7 +32,9 @@ class Runs:
         self._selections = Selections()
         self._following: TableLookup | None = None
         self._load = OwnLoad(0.0)
+        self._queues = RunAdmission()
         self._run = 1
+        self._begun = False  # whether a query of the current burst was sent
 
     def __bool__(self) -> bool:
         """Return whether the root task has a worker."""
@@ -55,6 +61,21 @@ class Runs:
         self._following = found = self._selections.of(policy, self._pipeline.root.name)
         if found is not None and before is None:
             self._load = OwnLoad(now)
+        in_bursts = found is not None and found.in_runs and admits_by_turn(self._pipeline)
+        self._queues.change(
+            plan if in_bursts else None,
+            self._pipeline.root.name,
+            found.selection.slo_s if found is not None else 0.0,
+        )
+
+    def admits(self, now: float) -> bool:
+        """Return whether the worker that the next query goes to is planned to have time for it."""
+        following = self._following
+        if following is None:
+            return True
+        if not self._turns.left:
+            self._begin(following, now)
+        return self._begun or self._queues.admits(self._turns.slot, now)
 
     def pick(self, now: float) -> tuple[int, int]:
         """Return the slot of the next query and the number of queries that follow it there."""
@@ -62,11 +83,17 @@ class Runs:
         if following is None:
             return self._turns.pick(1)
         self._load.arrived(1, now)
-        if self._turns.left:
-            return self._turns.pick(self._run)
+        if not self._turns.left:
+            self._begin(following, now)
+        self._begun = True
+        self._queues.sent(self._turns.slot, now)
+        return self._turns.pick(self._run)
+
+    def _begin(self, following: TableLookup, now: float) -> None:
         qps = self._load.qps(now)
         self._run = following.run(qps, self._run)
-        return self._turns.pick(min(self._run, together(qps, following.selection.slo_s)))
+        self._turns.begin(min(self._run, together(qps, following.selection.slo_s)))
+        self._begun = False
 
 
 class BurstBuffer:

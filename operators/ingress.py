@@ -219,7 +219,7 @@ class Ingress:
             return None if by is not None else self._unplanned(session)
         if not self._served:
             return no_worker(self._root)
-        if not self._admission.admit(now, noticed.slo_class):
+        if not (self._runs.admits(now) and self._admission.admit(now, noticed.slo_class)):
             if self._shadows is not None:
                 self._shadows.refused(now)
             return OVER_CAPACITY

@@ -65,11 +65,11 @@ class WeightedRoundRobin:
 class Turns:
     """Picks of a ``WeightedRoundRobin`` in runs: each slot several times in a row."""
 
-    __slots__ = ("_slot", "_spread", "left")
+    __slots__ = ("_spread", "left", "slot")
 
     def __init__(self, spread: WeightedRoundRobin) -> None:
         self._spread = spread
-        self._slot = -1
+        self.slot = -1  # of the current run
         self.left = 0
 
     def __bool__(self) -> bool:
@@ -78,15 +78,19 @@ class Turns:
     def change(self, spread: WeightedRoundRobin) -> None:
         """Use other slots or shares from the next run on, continuing after the last slot."""
         spread.follow(self._spread)
-        spread.resume(self._slot)
+        spread.resume(self.slot)
         self._spread, self.left = spread, 0
+
+    def begin(self, run: int) -> None:
+        """Begin a run of that length at the next slot."""
+        self.slot, self.left = self._spread.pick(), run
 
     def pick(self, run: int) -> tuple[int, int]:
         """Return the next slot and the remaining picks of it; ``run`` is a new run's length."""
         if not self.left:
-            self._slot, self.left = self._spread.pick(), run
+            self.begin(run)
         self.left -= 1
-        return self._slot, self.left
+        return self.slot, self.left
 
 
 def spreads(routes: Iterable[Route], source: str) -> dict[str, WeightedRoundRobin]:

@@ -46,6 +46,11 @@ class TableLookup:
         self._runs = [table.run for table in selection.tables]
         self._ready: list[list[Row] | None] = [None] * len(self._loads)
 
+    @property
+    def in_runs(self) -> bool:
+        """Whether a table is for runs of several queries."""
+        return max(self._runs) > 1
+
     def choose(self, queue: int, slack_s: float, own_qps: float, run: int = 0) -> tuple[str, int]:
         """Return the variant and the batch for a queue (from 1) and the slack of its head.
 

@@ -12,19 +12,29 @@ first query.
 
 No table for runs of b is more accurate than the best mixture of batches for which the workers' time
 suffices (``Way.at_most``): a run length that cannot beat an existing table is not solved for.
+
+Where no table keeps up, what counts is how much is served in time. Ingress then lets as many
+queries wait as the workers can still serve in time (control/per_query/run_admission.py): with C the
+capacity in whole batches of b and w what a batch and the gathering of its run leave of the budget,
+B = C w. Arrivals near C leave a queue that holds B empty for a part 1 / (2 B) of the time (M/D/1
+with room for B at its critical load), so that
+
+    C (1 - 1 / (2 B))
+
+queries per second are served: long batches serve more per second and leave less room to wait.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
 
+from control.per_query.run_admission import wait_s
 from control.policies.ramsis.pareto_models import CandidateModel
 
 MANY = 1e6  # in place of an unbounded load
 WAIT = 0.1  # fraction of the budget that a worker waits for the rest of a run
 SURE = 3.0  # standard deviations within which a run must arrive in that time
-SPARE = 0.75  # fraction of the budget that a run of an overrun worker may take
-SAVING = 0.6  # and a batch in place of a late one: a shorter batch saves more of a queue
+SAVING = 0.6  # fraction of the budget for a batch in place of a late one, without admission
 
 Batch = tuple[int, float, float]  # size, seconds, accuracy
 NOTHING: Batch = (1, 0.0, 0.0)  # stands for queries that are not served
@@ -106,8 +116,16 @@ def _mixed(batches: Sequence[Batch], stream: ArrivalStream) -> float:
 
 def overrun(models: Sequence[CandidateModel], stream: ArrivalStream, among: Iterable[Way]) -> Way:
     """Return the runs that serve most per second where no table keeps up, the shortest in a tie."""
-    left = [way for way in among if _rate(models, stream, way.run) > 0]
-    return max(left, key=lambda way: (_rate(models, stream, way.run), -way.run))
+    return max(among, key=lambda way: (_sustained(models, stream, way.run), -way.run))
+
+
+def sustained_qps(stream: ArrivalStream, batch: int, batch_s: float) -> float:
+    """Return how many queries per second are served in time of more, in runs of a whole batch."""
+    capacity_qps = stream.workers * batch / batch_s
+    if capacity_qps <= 0:
+        return 0.0
+    waiting = capacity_qps * wait_s(stream.slo_s, batch, batch_s, capacity_qps)
+    return capacity_qps * max(0.0, 1 - 0.5 / waiting) if waiting > 0 else 0.0
 
 
 def in_runs(model: CandidateModel, run: int) -> CandidateModel | None:
@@ -152,14 +170,13 @@ def _batches(models: Sequence[CandidateModel], stream: ArrivalStream, run: int) 
     ]
 
 
-def _rate(models: Sequence[CandidateModel], stream: ArrivalStream, run: int) -> float:
-    """Return the queries per second of a worker that serves single runs.
-
-    0 where none leaves time to spare, except for queries one by one.
-    """
-    rates = [
-        run / model.latency_s[run - 1]
-        for model in models
-        if len(model.latency_s) >= run and model.latency_s[run - 1] <= SPARE * stream.slo_s
-    ]
-    return max(rates, default=1e-9 if run == 1 else 0.0)
+def _sustained(models: Sequence[CandidateModel], stream: ArrivalStream, run: int) -> float:
+    """Return the most that one of the models serves in time in runs of that length."""
+    return max(
+        (
+            sustained_qps(stream, run, model.latency_s[run - 1])
+            for model in models
+            if len(model.latency_s) >= run
+        ),
+        default=0.0,
+    )

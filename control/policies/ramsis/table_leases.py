@@ -3,13 +3,16 @@
 Every worker holds all variants of the one task and reads one slot, so that queries go round robin,
 one by one or in runs. Its lease names the variant with the highest throughput at its best batch:
 that one is loaded first, runs until there are tables, and determines the load that ingress may
-admit.
+admit. One by one, a queue waits for a batch about as long as its own, so that a batch takes half of
+the SLO at most. In runs ingress keeps queues as short as the rest of the SLO permits
+(control/per_query/run_admission.py), and the batch is the one that serves most of an overload.
 """
 
 from collections.abc import Iterable, Mapping
 
+from control.per_query.run_admission import admits_by_turn
 from control.policies.option_fields import DISPERSION, LONGEST_RUN
-from control.policies.ramsis.burst_lengths import SAVING
+from control.policies.ramsis.burst_lengths import SAVING, ArrivalStream, sustained_qps
 from control.policies.ramsis.mdp import Setting
 from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.tables import Ask, models_of, options_for, setting_for
@@ -35,9 +38,7 @@ def allocate(problem: Problem) -> Allocation:
     setting = setting_for(options_for(policy.kind, policy), ask)
     task = pipeline.root.name
     check_memory(profile, task, problem.devices, problem.memory, setting)
-    # By round robin a queue waits for a batch about as long as its own.
-    part = 0.5 if runs(pipeline, policy) == ONE_BY_ONE else SAVING
-    model, batch = most_throughput(setting, part)
+    model, batch = lease_batch(setting, runs(pipeline, policy), admits_by_turn(pipeline))
     beside = tuple(each.name for each in setting.models if each != model)
     replicas = Replicas(
         task=task, variant=model.name, batch=batch, count=ask.workers, beside=beside
@@ -120,6 +121,29 @@ def runs(pipeline: Pipeline, policy: Policy) -> tuple[int, ...]:
     if len(pipeline.tasks) > 1 or pipeline.ingress > 1:
         return ONE_BY_ONE
     return tuple(range(1, LONGEST_RUN.of(policy) + 1))
+
+
+def lease_batch(
+    setting: Setting, lengths: tuple[int, ...], admitted: bool
+) -> tuple[CandidateModel, int]:
+    """Return the lease's model and batch for these permitted run lengths.
+
+    ``admitted``: ingress refuses what a worker is planned to have no time for.
+    """
+    if lengths == ONE_BY_ONE or setting.workers == 1:
+        return most_throughput(setting)
+    if not admitted:
+        return most_throughput(setting, SAVING)
+    stream = ArrivalStream(qps=0.0, workers=setting.workers, slo_s=setting.slo_s)
+    most_qps, _, batch, model = max(
+        (
+            (sustained_qps(stream, batch, seconds), model.accuracy, -batch, model)
+            for model in setting.models
+            for batch, seconds in enumerate(model.latency_s[: max(lengths)], start=1)
+        ),
+        key=lambda each: each[:3],
+    )
+    return (model, -batch) if most_qps > 0 else most_throughput(setting)
 
 
 def most_throughput(setting: Setting, part: float = 0.5) -> tuple[CandidateModel, int]:

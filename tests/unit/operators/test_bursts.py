@@ -158,6 +158,18 @@ def test_a_query_that_is_refused_leaves_a_run_as_it_is() -> None:
     assert ways(ingress, range(2, 5), 0.2) == [(1, 2), (1, 1), (1, 0)]
 
 
+def test_a_worker_without_time_for_another_run_gets_none_and_the_turn_stays_its_own() -> None:
+    ingress = Ingress("i", PIPELINE, range(4), incarnation=0.0)
+    leases = [a_lease("a", slots=(0,), batch=3), a_lease("b", slots=(1,), batch=3)]
+    # Two workers serve 3 queries in 120 ms each; 80 ms are left, less the gathering of a run.
+    plan = replace(a_ramsis_plan(), leases=tuple(leases), capacity_qps=50.0)
+    told(ingress, (Woke(), 0.0), (arrived(plan), 0.0), (tables(), 0.0))
+    assert [slot for slot, _ in ways(ingress, range(6))] == [0, 0, 0, 1, 1, 1]
+    refused = ingress.handle(arrived(Query(payload=b"x"), 6, 0, 0.11), 0.11)
+    assert not [e for e in refused if isinstance(e, Send)]
+    assert ways(ingress, range(7, 9), 0.21) == [(0, 2), (0, 1)]
+
+
 # ---------------------------------------------------------------------- gathering
 
 

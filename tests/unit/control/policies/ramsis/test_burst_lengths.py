@@ -20,12 +20,13 @@ from control.policies.ramsis.burst_lengths import (
     gathered,
     in_runs,
     overrun,
+    sustained_qps,
     together,
     ways,
 )
 from control.policies.ramsis.mdp_solver import falls_short
 from control.policies.ramsis.pareto_models import CandidateModel
-from control.policies.ramsis.table_leases import runs
+from control.policies.ramsis.table_leases import lease_batch, runs
 from control.policies.ramsis.tables import BATCHING, OPTIONS, Ask, TableEntry, setting_for, solved
 from control.problem.problem import SelectionError
 from headrace.config.pipeline_file import read_pipeline_file
@@ -96,13 +97,35 @@ def test_one_that_cannot_keep_up_leaves_a_part() -> None:
     assert (way.at_most, way.alone) == (pytest.approx(0.3), 0.0)
 
 
-def test_where_nothing_keeps_up_the_runs_that_serve_most_count_if_they_leave_time_to_spare() -> (
-    None
-):
+def test_where_nothing_keeps_up_the_runs_count_that_serve_most_and_leave_room_to_wait() -> None:
     among = [Way(run, 0.0, 0.0) for run in RUNS]
     assert overrun([QUICK], replace(TEN, slo_s=0.08), among).run == 8
-    assert overrun([QUICK], replace(TEN, slo_s=0.0725), among).run == 7
+    assert overrun([QUICK], replace(TEN, slo_s=0.07), among).run == 7
     assert overrun([QUICK], replace(TEN, slo_s=0.021), among).run == 1
+
+
+def test_a_longer_batch_serves_more_of_an_overload_until_little_may_wait_beside_it() -> None:
+    # The capacity is 80 in 60 ms, and 46 may wait; at an SLO of 65.5 ms none may.
+    assert sustained_qps(TEN, 8, 0.06) == pytest.approx(
+        80 / 0.06 * (1 - 0.5 / (80 / 0.06 * (0.04 - 7 * 0.06 / 80)))
+    )
+    assert sustained_qps(replace(TEN, slo_s=0.0655), 8, 0.06) == 0.0
+    assert sustained_qps(replace(TEN, workers=0), 8, 0.06) == 0.0
+
+
+def test_the_lease_has_the_batch_that_serves_most_of_an_overload_where_ingress_keeps_it_short() -> (
+    None
+):
+    setting = setting_for(RAMSIS, Ask(models=(QUICK, SLOW), slo_s=0.1, workers=10, qps=800.0))
+    assert lease_batch(setting, RUNS, admitted=True) == (QUICK, 8)
+    assert lease_batch(setting, RUNS[:6], admitted=True) == (QUICK, 6)
+    # 60 ms are 0.6 of the SLO, 49 are half of it.
+    assert lease_batch(
+        replace(setting, slo_s=0.09, levels_s=(0.0, 0.09)), RUNS, admitted=False
+    ) == (QUICK, 7)
+    assert lease_batch(setting, (1,), admitted=True) == (QUICK, 6)
+    tight = replace(setting, slo_s=0.021, levels_s=(0.0, 0.021))
+    assert lease_batch(tight, RUNS, admitted=True) == (QUICK, 1)
 
 
 def test_in_runs_a_model_has_every_so_manieth_batch() -> None:
