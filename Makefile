@@ -12,7 +12,7 @@ ALONE = $(sort $(shell grep -lr --include='*.py' pytest.mark.alone tests/integra
 unexport PYTHONDONTWRITEBYTECODE
 SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
-.PHONY: demo test soak interop check docs site reference compiled pure kcat lock clean
+.PHONY: demo test soak interop check types imports docs site reference compiled pure kcat lock clean
 
 demo: $(FILLED)
 	$(VENV)/bin/headrace demo $(ARGS)
@@ -36,14 +36,19 @@ interop: $(FILLED)
 	$(PYTHON) -m tests.interop.go_programs
 	$(PYTHON) -m pytest -q -m interop tests/interop
 
+# Types, imports and the site take one core each: two of them at a time.
 check: $(FILLED)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports
-	@$(MAKE) --no-print-directory site
+	@$(MAKE) --no-print-directory -j 2 types imports site
 	$(PYTHON) -m pytest -q -n 2 --hypothesis-profile check \
 	  -m "not kafka and not models and not compiled and not slow and not thorough" tests
+
+types: $(FILLED)
+	$(VENV)/bin/mypy
+
+imports: $(FILLED)
+	$(VENV)/bin/lint-imports
 
 # The site of docs/, in build/docs, with what docs/reference shows of the code written anew.
 docs: reference site

@@ -125,6 +125,7 @@ def test_the_command_writes_queries_and_seconds(
     assert "write 8, or cpu=4,cuda:0=2" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_lists_are_swept_and_every_record_says_for_what_it_stands(tmp_path: Path) -> None:
     file = a_cluster(tmp_path)
     found = headrace.simulate(

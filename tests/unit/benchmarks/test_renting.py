@@ -8,6 +8,7 @@ from headrace.planning.device_mix import MixRequest, pool_of
 from tests.typed_files import RANK, a_typed_file
 
 
+@pytest.mark.thorough
 def test_a_ramp_compares_the_rented_mix_with_a_fixed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ def test_what_a_class_does_not_use_goes_to_the_others() -> None:
     assert sum(found.values()) == pytest.approx(100.0, rel=0.03)
 
 
+@pytest.mark.thorough
 def test_no_class_starves_however_much_the_others_send() -> None:
     shares = {"gold": ClassShare(100.0), "bronze": ClassShare(1.0)}
     found = admitted(shares, {"gold": 5000.0, "bronze": 10.0}, 100.0)

@@ -168,6 +168,7 @@ def test_what_comes_nearest_is_an_slo_a_size_and_a_price() -> None:
     assert nearest(POOL).budget == 0.5
 
 
+@pytest.mark.thorough
 def test_a_thousand_types_are_ranked_or_refused_before_they_fill_the_memory() -> None:
     types = [PricedType(f"t{i}", 0.2 + 0.0001 * i) for i in range(1000)]
     assert len(affordable(types, 0.3)) == 1000
