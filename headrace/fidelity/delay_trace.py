@@ -53,11 +53,7 @@ def seen(
     """
     known = list(answers)
     ran = batches(known)
-    kinds: dict[tuple[str, int], list[RecordedBatch]] = {}
-    for each in ran:
-        if devices.get(each.worker, EMULATED) != EMULATED:
-            for size in (ANY_SIZE, each.size):
-                kinds.setdefault((each.task, size), []).append(each)
+    kinds = _by_kind(ran, devices)
 
     def relative(found: Iterable[tuple[float, float]]) -> Seen:
         ordered = tuple(sorted((at_s - from_s, value) for at_s, value in found))
@@ -83,6 +79,18 @@ def seen(
         starts={task: found for task, found in starts.items() if found},
         stretch={kind: found for kind, found in stretch.items() if found},
     )
+
+
+def _by_kind(
+    ran: Iterable[RecordedBatch], devices: Mapping[str, str]
+) -> dict[tuple[str, int], list[RecordedBatch]]:
+    """Return the batches of real devices by task and size, and by task alone."""
+    kinds: dict[tuple[str, int], list[RecordedBatch]] = {}
+    for each in ran:
+        if devices.get(each.worker, EMULATED) != EMULATED:
+            for size in (ANY_SIZE, each.size):
+                kinds.setdefault((each.task, size), []).append(each)
+    return kinds
 
 
 def ways_in_s(answer: Answer) -> Iterator[tuple[float, float]]:

@@ -12,7 +12,7 @@ from operators.dispatch.dispatch_profile import device_kind, dispatch_profile
 from operators.dispatch.dispatcher import Dispatcher, Part
 from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
-from schemas.pipeline import Variant
+from schemas.pipeline import Task, Variant
 
 
 def per_query(
@@ -82,15 +82,7 @@ def task_dispatcher(
             "one that has"
         )
     profile = planning_profile(file) if known is None else known
-    names = dict.fromkeys(
-        [*dict(file.cluster.devices), *(each.name for each in file.cluster.types)]
-    )
-    kinds = {
-        device_kind(name, variant.name): (variant, name)
-        for variant in found.variants
-        for name in names
-        if _measured(profile, variant, name)
-    }
+    kinds = _kinds(file, found, profile)
     if not kinds:
         raise PipelineError(
             f"{file.path}: the dispatcher of task {task!r} needs the latencies of its variants, "
@@ -109,6 +101,19 @@ def task_dispatcher(
         round_trip_s=2 * file.pipeline.comm_s,
         task=found,
     )
+
+
+def _kinds(file: PipelineFile, task: Task, profile: ProfileTable) -> dict[str, tuple[Variant, str]]:
+    """Return the kinds of a task's devices, each a profiled variant on a device of the cluster."""
+    names = dict.fromkeys(
+        [*dict(file.cluster.devices), *(each.name for each in file.cluster.types)]
+    )
+    return {
+        device_kind(name, variant.name): (variant, name)
+        for variant in task.variants
+        for name in names
+        if _measured(profile, variant, name)
+    }
 
 
 def _profiled(file: PipelineFile, profile: ProfileTable) -> Variant | None:
