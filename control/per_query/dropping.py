@@ -16,10 +16,10 @@ The paper decides per-task dropping at the end of the batch; the end is known at
 saves the computation. Its opportunistic rerouting defines nothing for last tasks, which have no way
 on; without a rule there late items would push all items behind them over the deadline.
 
-A task's budget is its batch's latency at the plan's size divided by the compute share, plus the
+A task's budget is its batch's latency at the plan's size divided by the compute share (at least
+``LEAST_S``, which the authors' code gives its dummy tasks: it has no hops, and ours vary), plus the
 hops since the previous task, or since the query's creation at the root: the plan reserves the rest
-for queues. It is at least ``LEAST_S``, which the authors' code gives its dummy tasks, because hops
-vary. ``bare`` is the paper's literal budget, the batch alone.
+for queues. ``bare`` is the paper's literal budget, the batch alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -84,7 +84,7 @@ LEAST_S = 0.005
 
 
 def _shared(latency_s: float, compute_share: float, hops_s: float) -> float:
-    return max(LEAST_S, latency_s / compute_share + hops_s)
+    return max(LEAST_S, latency_s / compute_share) + hops_s
 
 
 def _bare(latency_s: float, compute_share: float, hops_s: float) -> float:
