@@ -85,15 +85,17 @@ REST: Mapping[str, Scene] = {
         policies=("loki", PAPER, "inferline", "proteus"),
     ),
     "traffic-rules": Scene(
-        pipeline="traffic", trace=TRAFFIC,
-        policies=(*(f"loki:{rule}" for rule in SINGLE), *(f"loki:{rule}" for rule in OTHER)),
-    ),
-    "traffic-dropping": Scene(
-        pipeline="traffic", trace=TRAFFIC, policies=tuple(f"loki-paper:dropping={s}" for s in STEPS)
+        pipeline="traffic", trace=TRAFFIC, policies=tuple(f"loki:{rule}" for rule in SINGLE)
     ),
     "social-third": Scene(pipeline="social", trace=SOCIAL, every=3, policies=MAIN_POLICIES),
     "social-third-open": Scene(
         pipeline="social", trace=SOCIAL, every=3, policies=MAIN_POLICIES, admission=False
+    ),
+    "traffic-dropping": Scene(
+        pipeline="traffic", trace=TRAFFIC, policies=tuple(f"loki-paper:dropping={s}" for s in STEPS)
+    ),
+    "traffic-other": Scene(
+        pipeline="traffic", trace=TRAFFIC, policies=tuple(f"loki:{rule}" for rule in OTHER)
     ),
 }  # fmt: skip
 SCENES: Mapping[str, Scene] = {**MAIN, **REST}

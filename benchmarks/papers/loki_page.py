@@ -139,12 +139,13 @@ def _authors(scene: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _ablations(found: Played) -> Iterator[str]:
-    rules = found.policies("traffic-rules")
-    if rules:
-        yield RULES
-        yield _figures(found, "traffic-rules", rules, extra=("traffic", OURS))
-        yield f"Minus `{OURS}`, points:\n"
-        yield _differences(found, [("traffic-rules", name) for name in rules], ("traffic", OURS))
+    for scene, text in (("traffic-rules", RULES), ("traffic-other", OTHER_RULES)):
+        rules = found.policies(scene)
+        if rules:
+            yield text
+            yield _figures(found, scene, rules, extra=("traffic", OURS))
+            yield f"Minus `{OURS}`, points, over the seeds of both:"
+            yield _differences(found, [(scene, name) for name in rules], ("traffic", OURS))
     steps = found.policies("traffic-dropping")
     if steps:
         yield DROPPING
@@ -237,8 +238,13 @@ in the setting is listed below.
 RULES = """\
 ## Single rules of `loki`
 
-Traffic analysis with admission: `loki` with one rule replaced, the first seven by the one of
-`loki-paper`.
+Traffic analysis with admission: `loki` with one of its rules replaced by that of `loki-paper`.
+"""
+
+OTHER_RULES = """\
+## Other rules and headroom
+
+`headroom` multiplies the demand that is planned for.
 """
 
 DROPPING = """\

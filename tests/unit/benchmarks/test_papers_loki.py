@@ -123,7 +123,7 @@ def test_the_page_has_figures_differences_and_what_was_not_run() -> None:
 
 
 def test_every_scene_is_shown_and_the_authors_figures_stand_beside_the_recorded_ones() -> None:
-    shown = {*TITLES, *RECORDED, "traffic-rules", "traffic-dropping"}
+    shown = {*TITLES, *RECORDED, "traffic-rules", "traffic-other", "traffic-dropping"}
     assert shown == set(SCENES)
     assert set(AUTHORS) == set(RECORDED)
     assert all(SCENES[name].recorded for name in RECORDED)
