@@ -7,20 +7,25 @@ workers), each with its profile: the paper plans and simulates with one latency 
 every quantile equals it. Writes ``twitter.csv``, the trace as recorded (270 s), and
 ``twitter-300s.csv``, the trace as the artifact runs it: 261 s, then its first 39 s again.
 ``--compare`` then runs the paper's comparison and ours (``ramsis_compare``, ``ramsis_nodes``) and
-writes the page docs/results/ramsis.md; ``--again`` writes the page from the last results in
-OUT_DIR.
+writes the page docs/results/ramsis.md. OUT_DIR keeps the results of each part, so that a run that
+was cut off goes on with the part that is missing, if the commit and the seeds are the same;
+``--again`` writes the page from the results that are there.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from benchmarks.papers.ramsis_compare import LOADS, Cluster, Row, at_constant_load, on_trace
+from benchmarks.commit import commit
+from benchmarks.papers.ramsis_compare import LOADS, Row, at_constant_load, on_trace
 from benchmarks.papers.ramsis_nodes import by_nodes
 from benchmarks.papers.ramsis_page import page
+from benchmarks.papers.ramsis_trials import Cluster
 from benchmarks.papers.sources import DataError, table
 from control.policies.ramsis.pareto_models import CandidateModel, planned
 from profiles.measurements import EMULATED, Entry, Latency
@@ -156,18 +161,26 @@ class Seeds:
     nodes: int
 
 
-def compared(data: Path, out: Path, seeds: Seeds) -> Iterator[Row]:
-    """Run the comparison: constant loads with 60 workers, and the trace as the artifact runs it.
+Part = Callable[[], Iterable[Row]]
+
+
+def parts(data: Path, out: Path, seeds: Seeds) -> Iterator[tuple[str, Part]]:
+    """Yield the parts of the comparison by name: each constant load with 60 workers, bare and by
+    the nodes, and the trace as the artifact runs it.
 
     ``out`` must have the files of ``write``.
     """
     sixty = cluster(data, "image", 0.15, 60)
-    yield from at_constant_load(sixty, LOADS, seeds.constant, _tell)
-    yield from by_nodes(out / "image.yaml", sixty, LOADS, seeds.nodes, _tell)
+    for qps in LOADS:
+        yield f"constant {qps}", partial(at_constant_load, sixty, [qps], seeds.constant, _tell)
+    for qps in LOADS if seeds.nodes else ():
+        image = out / "image.yaml"
+        yield f"nodes {qps}", partial(by_nodes, image, sixty, qps, seeds.nodes, _tell)
     recorded = [float(row["qps"]) for row in table(data / "twitter_trace.csv", PAPER)]
     rates = [recorded[second % LOOPED_S] for second in range(RUN_S)]
     for workers in TRACE_WORKERS if seeds.trace else ():
-        yield from on_trace(cluster(data, "image", 0.15, workers), rates, seeds.trace, _tell)
+        held = cluster(data, "image", 0.15, workers)
+        yield f"trace {workers}", partial(on_trace, held, rates, seeds.trace, _tell)
 
 
 def _tell(what: str) -> None:
@@ -175,16 +188,31 @@ def _tell(what: str) -> None:
 
 
 def compare(data: Path, out: Path, seeds: Seeds, again: bool) -> str:
-    """Run the comparison, unless ``again``, and keep the results in OUT_DIR; return the page."""
+    """Run the parts that OUT_DIR does not have, unless ``again``; return the page."""
     kept = out / "comparison.json"
     if not again:
-        rows = [asdict(row) for row in compared(data, out, seeds)]
-        kept.write_text(json.dumps(rows), encoding="utf-8")
+        run = {"commit": commit(), "seeds": asdict(seeds)}
+        done = kept_parts(kept, run)
+        for name, play in parts(data, out, seeds):
+            if name not in done:
+                done[name] = [asdict(row) for row in play()]
+                kept.write_text(json.dumps({**run, "parts": done}), encoding="utf-8")
     try:
         found = json.loads(kept.read_text(encoding="utf-8"))
-        return page([Row(**row) for row in found])
-    except (OSError, ValueError, TypeError) as error:
+        rows = [Row(**row) for part in found["parts"].values() for row in part]
+        return page(rows, found["commit"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise DataError(f"{kept} holds no comparison ({error}); leave out --again") from error
+
+
+def kept_parts(kept: Path, run: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return the finished parts of the same run, if there are any."""
+    try:
+        found = json.loads(kept.read_text(encoding="utf-8"))
+        same = all(found[name] == value for name, value in run.items())
+        return dict(found["parts"]) if same else {}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
 
 
 def main() -> None:
@@ -194,7 +222,7 @@ def main() -> None:
     parser.add_argument("out", type=Path, metavar="OUT_DIR")
     parser.add_argument("--compare", nargs="?", type=Path, const=PAGE, metavar="PAGE")
     parser.add_argument("--again", action="store_true", help="only write the page once more")
-    for name, count in (("seeds", 20), ("trace-seeds", 5), ("node-seeds", 3)):
+    for name, count in (("seeds", 20), ("trace-seeds", 5), ("node-seeds", 10)):
         parser.add_argument(f"--{name}", type=int, default=count, help=f"({count})")
     options = parser.parse_args()
     seeds = Seeds(options.seeds, options.trace_seeds, options.node_seeds)

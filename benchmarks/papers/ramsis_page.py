@@ -7,6 +7,9 @@ from datetime import UTC, datetime
 
 from benchmarks.papers.ramsis_compare import (
     CENTRAL,
+    DROPPING,
+    DROPPING_BY_TURN,
+    DROPPING_IN_RUNS,
     JELLYFISH,
     ONE_BY_ONE,
     PAPER,
@@ -17,14 +20,16 @@ from benchmarks.papers.ramsis_compare import (
     VARIABLE,
     Row,
 )
+from benchmarks.papers.ramsis_nodes import MOST_SEEDS, SECONDS
 from benchmarks.papers.ramsis_nodes import ON as NODES
-from benchmarks.papers.ramsis_nodes import SECONDS
 from headrace.results.statistics import Mean, difference, mean_of
 
 CONSTANT, TRACE = "constant", "trace"
 SEEN = 0.0005  # points: smaller values are shown as 0
+APART = 0.1  # points of violation: smaller differences are named in the table only
 SETTING = (PAPER, JELLYFISH, SWITCHING, STATIC)
 OURS = (RUNS, ONE_BY_ONE, VARIABLE, CENTRAL)
+STATICS = (STATIC, STATIC_BY_TURN, DROPPING, DROPPING_BY_TURN, DROPPING_IN_RUNS)
 
 # Figures of the authors' code in percent: accuracy and violation by load (specs of the RAMSIS
 # data), the same on the trace by workers, and the gains in the artifact's appendix.
@@ -54,10 +59,11 @@ GAINS = {
 }
 
 
-def page(rows: Sequence[Row]) -> str:
-    """Return the page, without the experiments that were not run."""
+def page(rows: Sequence[Row], commit: str) -> str:
+    """Return the page, without the experiments that were not run; ``commit`` is the code's."""
     played = _Played(rows)
     head = HEAD.format(
+        commit=commit,
         seeds=played.seeds(CONSTANT),
         traces=played.counted(TRACE, PAPER),
         day=datetime.now(UTC).date(),
@@ -85,23 +91,27 @@ def _ours(played: "_Played") -> Iterator[str]:
     for on, head in ((CONSTANT, "queries/s"), (TRACE, "workers")):
         if played.seeds(on):
             seeds = played.counted(on, CENTRAL)
-            yield f"{TITLES[on]}, accuracy / violation; seeds of ours: {seeds}.\n"
-            yield played.table(on, head, (STATIC, STATIC_BY_TURN, *OURS), {})
-            yield f"{TITLES[on]}, minus the tuned static choice, points:\n"
-            yield played.against(on, head, STATIC, OURS)
-    yield "At constant load, where the static choice has its central queue:\n"
-    yield "\n".join(played.verdict(name, STATIC) for name in OURS) + "\n"
-    yield "And where it serves round robin like ours:\n"
-    yield "\n".join(played.verdict(name, STATIC_BY_TURN) for name in OURS[:3]) + "\n"
+            yield f"{TITLES[on]}, the static choices, accuracy / violation; seeds: {seeds}.\n"
+            yield played.table(on, head, STATICS, {})
+            yield f"{TITLES[on]}, ours:\n"
+            yield played.table(on, head, OURS, {})
+            yield f"{TITLES[on]}, ours minus the tuned static choice with dropping, points:\n"
+            yield played.against(on, head, DROPPING, OURS)
+    yield "`ramsis` against each static choice, at constant load:\n"
+    yield "\n".join(played.verdict(RUNS, name) for name in STATICS) + "\n"
+    yield "The others against the tuned static choice with dropping and one central queue:\n"
+    yield "\n".join(played.verdict(name, DROPPING) for name in OURS[1:]) + "\n"
 
 
 def _nodes(played: "_Played") -> Iterator[str]:
     """Yield the nodes beside the bare queues."""
     if not played.seeds(NODES):
         return
-    by_turn = (PAPER, RUNS, ONE_BY_ONE, VARIABLE, STATIC_BY_TURN)
-    yield NODES_TEXT.format(seeds=played.seeds(NODES), seconds=SECONDS)
+    by_turn = (PAPER, RUNS, ONE_BY_ONE, VARIABLE, STATIC_BY_TURN, DROPPING_BY_TURN)
+    yield NODES_TEXT.format(seconds=SECONDS, most=MOST_SEEDS, fewest=played.fewest(NODES))
     yield played.table(NODES, "queries/s", by_turn, {})
+    yield "Seeds of each:\n"
+    yield played.seed_table(NODES, "queries/s", by_turn)
     yield "The bare queues, 30 s and all seeds:\n"
     yield played.table(CONSTANT, "queries/s", by_turn, {})
     yield played.speed()
@@ -118,6 +128,18 @@ class _Played:
     def seeds(self, on: str) -> int:
         """Return the number of seeds of an experiment."""
         return max((len(rows) for key, rows in self._rows.items() if key[0] == on), default=0)
+
+    def fewest(self, on: str) -> int:
+        """Return the least number of seeds of a policy in an experiment."""
+        return min((len(rows) for key, rows in self._rows.items() if key[0] == on), default=0)
+
+    def seed_table(self, on: str, head: str, policies: Sequence[str]) -> str:
+        """Return a table of the number of seeds."""
+        lines = _header([head, *policies])
+        for at in self._at(on):
+            counts = [str(len(self._rows.get((on, at, policy), ()))) for policy in policies]
+            lines.append(_line([str(at), *counts]))
+        return "\n".join(lines) + "\n"
 
     def counted(self, on: str, policy: str) -> str:
         """Return the number of seeds as text, by workers or load if it differs."""
@@ -167,7 +189,8 @@ class _Played:
         return "\n".join(lines) + "\n"
 
     def verdict(self, policy: str, other: str) -> str:
-        """Return the constant loads at which a policy has more correct queries, and violations."""
+        """Return the constant loads at which a policy is better or worse than another, by the
+        intervals of the differences; violations below 0.1 points apart count as equal."""
         places: dict[str, list[str]] = {"more": [], "as many": [], "fewer": []}
         late = []
         for at in self._at(CONSTANT):
@@ -180,15 +203,12 @@ class _Played:
                 else "fewer"
             )
             places[sign].append(str(at))
-            violations = [
-                mean_of(self._values(CONSTANT, at, name, _violation)).value
-                for name in (policy, other)
-            ]
-            if violations[0] >= 1 > violations[1]:
-                late.append(f"{at} ({violations[0]:.1f} %)")
+            missed = self._difference((CONSTANT, at), policy, other, _violation)
+            if missed is not None and missed.certain and missed.value >= APART:
+                late.append(f"{at} ({missed.value:+.2f} points)")
         told = "; ".join(f"{what} right at {', '.join(at)}" for what, at in places.items() if at)
-        missed = f"; 1 % or more late where the other is below: {', '.join(late)}" if late else ""
-        return f"- `{policy}`: {told}{missed}."
+        more = f"; more violations at {', '.join(late)}" if late else "; nowhere more violations"
+        return f"- `{policy}` against `{other}`: {told}{more}."
 
     def _gained(self, on: str, at: int, other: str) -> list[float]:
         mine, theirs = (self._values(on, at, name, _accuracy) for name in (PAPER, other))
@@ -274,19 +294,17 @@ HEAD = """# RAMSIS, reproduced and compared
 `python -m benchmarks.papers.ramsis DATA_DIR OUT_DIR --compare` plays and writes this page. RAMSIS
 (EuroSys'24, doi 10.1145/3627703.3629565) chooses a model for every batch from a table solved
 ahead; `docs/explanation/ramsis.md` says how Headrace does. Played are the 9 image models of the
-artifact
-with an SLO of 150 ms: 60 workers at constant load, and 60, 70 and 80 on its Twitter trace (300 s:
-its 261 s, and the first 39 once more).
+artifact with an SLO of 150 ms: 60 workers at constant load, and 60, 70 and 80 on its Twitter trace
+(300 s: its 261 s, and the first 39 once more).
 
-{seeds} seeds of 30 s at every constant load, of the trace {traces}; {day}, 2 shared cores
-({machine}), Python {python}. A cell is accuracy over the queries in time / violation, in percent:
-means over the seeds with their 95 % interval (Student's t; none where all seeds agree). All
-policies of a seed have the same arrivals.
+Commit {commit}, {day}, 2 shared {machine} cores, Python {python}. {seeds} seeds of 30 s at every
+constant load, of the trace {traces}. A cell is accuracy over the queries in time / violation, in
+percent: means over the seeds with their 95 % interval (Student's t; none where all seeds agree).
+All policies of a seed have the same arrivals.
 
 These figures come from the bare queues of `benchmarks/papers/ramsis_queues.py`, **not from the
-nodes**: nodes have no central queue, which the paper gives the baselines, and simulate some
-thousand queries per CPU second where the bare queues do about a million. A batch takes its
-planning latency (p95) and a hop nothing. The last section has the nodes beside them.
+nodes**: nodes have no central queue of batches, which the paper gives the baselines. A batch takes
+its planning latency (p95) and a hop nothing. The last section has the nodes beside them.
 """
 
 SETTING_TEXT = """## In the paper's setting
@@ -318,24 +336,33 @@ DIFFERENCES = """What differs from the artifact, and why:
 OURS_TEXT = """## Ours
 
 `ramsis` counts queries where the paper counts decisions, and by its tables ingress sends several
-queries in a row to each worker, in turn: runs, of the length that is best for the load. `ramsis,
-one by one` is the same by plain round robin (`longest_run: 1`); `ramsis-variable`, one by one too,
-may also leave part of its queue. These run live. `ramsis, central queue` is what a queue that all
-workers share would bring: tables of a pooled model (`benchmarks/papers/ramsis_central.py`, about
-5 ms each), the best of nine and the static choice by a trial of 60 s. **It does not run live**: a
-slot has one reader. Where the table's batch would be late, ours run the model and batch that serve
-most within half of the SLO (in runs 0.6 of it, with a central queue three quarters), and drop what
-that would not save. On the trace they begin with the table of the highest load, and runs stay as
-long as they are while a table for a load within 5 % has them. "right" is the share of all queries
-that were in time and right.
+queries in a row to each worker, in turn: runs, of the length that is best for the load. Ingress
+refuses a query where the worker whose turn it is will have no time for its run, as planned
+(`control/per_query/run_admission.py`); what is refused counts as a violation. `ramsis, one by one`
+is the same by plain round robin (`longest_run: 1`), without admission; `ramsis-variable`, one by
+one too, may also leave part of its queue. These run live. `ramsis, central queue` is what a queue
+that all workers share would bring: tables of a pooled model (`benchmarks/papers/ramsis_central.py`,
+about 5 ms each), the best of nine and the static choice by a trial of 60 s. **It does not run
+live.** Where the table's batch would be late, ours run the lease's model and batch (in runs and
+with a central queue those that serve most of an overload, one by one those that serve most within
+half of the SLO), and drop what that would not save. On the trace they begin with the table of the
+highest load, and runs stay as long as they are while a table for a load within 5 % has them.
+
+The tuned static choice gets the same: `dropping` drops what its batch would not save, and its model
+and batch are tuned anew with dropping, by trials of 60 s of the way it is served: by one central
+queue, by round robin, or in the runs of `ramsis` with the same admission. Where no choice stays
+below 1 %, the batch with the fewest violations is taken. "right" is the share of all queries that
+were in time and right.
 """
 
 NODES_TEXT = """## By the nodes
 
-The nodes that serve live, in virtual time, with hops as on the local broker: the first
-{seconds:g} s of {seeds} seeds. Round robin, in runs under `ramsis`, tables for the load that is
-played; they plan for what three hops of 1.4 ms leave of the SLO. A worker rescues and drops as
-above, but under `ramsis-paper` and the static choice, which drop nothing.
+The nodes that serve live, in virtual time, with hops as on the local broker: the first {seconds:g}
+s of {fewest} seeds or more, until the intervals of accuracy and violation are half a point, or
+{most} seeds are played. Round robin, in runs and with its admission under `ramsis`, tables for the
+load that is played; they plan for what three hops of 1.4 ms leave of the SLO. A worker rescues and
+drops as above, but under `ramsis-paper` and the static choice without dropping. Under the others
+nothing is refused.
 """
 
 SPEED = """Simulated queries per CPU second by the nodes, solves apart, each run with the start of

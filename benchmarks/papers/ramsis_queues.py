@@ -6,13 +6,14 @@ query i goes to worker i mod K, and each worker has its own queue. Runs: several
 go to the same worker, which begins when all have arrived. Central queue: idle workers take from one
 queue. With ``rescue``, as under our policies (operators/serving/worker.py), the rescue batch
 replaces a batch that would be late, and queries that are still late are dropped; without, as in the
-artifact, late queries are served like others.
+artifact, late queries are served like others. With ``planned`` a query that begins a run is refused
+where its worker is planned to be busy for too long (control/per_query/run_admission.py).
 
     seen = round_robin(times_s, 60, decided(tables, models, always), slo_s=0.15)
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapreplace
 from math import inf
@@ -29,12 +30,20 @@ Run = tuple[int, float, float]
 # Queue length, slack of its head, time, length of the runs that the queries came in (0: any)
 # -> batch to run.
 Decide = Callable[[int, float, float, int], Run]
-# Queue length -> batch to run if the table's batch would be late.
-Rescue = Callable[[int], Run]
+# Queue length, time -> batch to run if the table's batch would be late.
+Rescue = Callable[[int, float], Run]
 # Time -> index of the table in force.
 InForce = Callable[[float], int]
 # Time -> length of the next worker's run.
 RunAt = Callable[[float], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The seconds of a worker that a query is planned to take, and the longest wait for it."""
+
+    query_s: float
+    wait_s: float
 
 
 @dataclass(slots=True)
@@ -64,12 +73,13 @@ def round_robin(
     decide: Decide,
     slo_s: float,
     rescue: Rescue | None = None,
+    most_late: float = inf,
 ) -> Seen:
-    """Simulate workers that each get every K-th query."""
+    """Simulate workers that each get every K-th query; stop after ``most_late`` late ones."""
     seen = Seen()
     for worker in range(workers):
         own = times_s[worker::workers]
-        _serve(seen, own, own, 1, decide, slo_s, rescue)
+        _serve(seen, own, own, 1, decide, slo_s, rescue, most_late)
     return seen
 
 
@@ -80,24 +90,41 @@ def in_runs(
     slo_s: float,
     rescue: Rescue | None,
     run_at: RunAt,
+    planned: Planned | None = None,
+    most_late: float = inf,
 ) -> Seen:
     """Simulate workers that get runs of queries in turn; the wait for the rest of a run is bounded
     as in the nodes."""
     seen = Seen()
     own: list[tuple[list[float], list[float], list[int]]] = [([], [], []) for _ in range(workers)]
-    at = turn = 0
-    while at < len(times_s):
-        length = run_at(times_s[at])
-        run = times_s[at : at + length]
-        came, there, sent_in = own[turn % workers]
+    for turn, length, run in _sent(seen, times_s, workers, run_at, planned):
+        came, there, sent_in = own[turn]
         whole_s = min(run[-1], run[0] + WAIT * slo_s)
         came.extend(run)
         there.extend(max(whole_s, each) for each in run)
         sent_in.extend([length] * len(run))
-        at, turn = at + len(run), turn + 1
     for came, there, sent_in in own:
-        _serve(seen, came, there, 1, decide, slo_s, rescue, sent_in=sent_in)
+        _serve(seen, came, there, 1, decide, slo_s, rescue, most_late, sent_in)
     return seen
+
+
+def _sent(
+    seen: Seen, times_s: Sequence[float], workers: int, run_at: RunAt, planned: Planned | None
+) -> Iterator[tuple[int, int, Sequence[float]]]:
+    """Yield each run's worker, intended length and arrivals; count the refused queries."""
+    at = turn = 0
+    free_s = [0.0] * workers  # until then the worker is planned to be busy
+    while at < len(times_s):
+        if planned is not None and free_s[turn] > times_s[at] + planned.wait_s:
+            seen.served, seen.late, at = seen.served + 1, seen.late + 1, at + 1
+            continue
+        length = run_at(times_s[at])
+        run = times_s[at : at + length]
+        if planned is not None:
+            for each in run:
+                free_s[turn] = max(free_s[turn], each) + planned.query_s
+        yield turn, length, run
+        at, turn = at + len(run), (turn + 1) % workers
 
 
 def central(
@@ -135,7 +162,7 @@ def _serve(
         run = sent_in[end - 1] if sent_in else 0
         size, seconds, accuracy = decide(end - at, slack_s, now, run)
         if rescue is not None and seconds > slack_s + ROUNDING_S:
-            size, seconds, accuracy = rescue(end - at)
+            size, seconds, accuracy = rescue(end - at, now)
             saved = bisect_left(times_s, now + seconds - slo_s - ROUNDING_S, at, end)
             if saved > at:
                 at = _dropped(seen, at, saved)
@@ -194,7 +221,13 @@ def always(now: float) -> int:
 def capped(model: CandidateModel, most: int) -> Rescue:
     """Return a rescue: this model, with batches of at most ``most``."""
     runs = [_run(model, batch) for batch in range(1, most + 1)]
-    return lambda queue: runs[min(queue, most) - 1]
+    return lambda queue, now: runs[min(queue, most) - 1]
+
+
+def as_decided(decide: Decide, slo_s: float) -> Rescue:
+    """Return a rescue that runs what is decided at full slack: with the same choice for any slack
+    only what it cannot save is dropped."""
+    return lambda queue, now: decide(queue, slo_s, now, 0)
 
 
 def by_recent_load(

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.ramsis_baselines import Fixed, held
-from benchmarks.papers.ramsis_compare import Cluster
 from benchmarks.papers.ramsis_nodes import fixed
 from benchmarks.papers.ramsis_queues import Seen, always, capped, decided, in_runs, round_robin
+from benchmarks.papers.ramsis_trials import Cluster
 from control.policies import POLICIES
 from control.policies.option_fields import with_options
 from control.policies.ramsis.burst_lengths import SAVING
@@ -72,8 +72,10 @@ def file(tmp_path: Path) -> PipelineFile:
     return read_pipeline_file(tmp_path / "small.yaml")
 
 
-def by_nodes(file: PipelineFile, policy: Policy, times: np.ndarray) -> Seen:
-    pipeline = replace(file.pipeline, policies=(policy,), admission=False)
+def by_nodes(
+    file: PipelineFile, policy: Policy, times: np.ndarray, admission: bool = False
+) -> Seen:
+    pipeline = replace(file.pipeline, policies=(policy,), admission=admission)
     run = Run(
         file=replace(file, pipeline=pipeline),
         policy=policy.name,
@@ -84,7 +86,7 @@ def by_nodes(file: PipelineFile, policy: Policy, times: np.ndarray) -> Seen:
     )
     account = simulated(run, lambda sent: None).metrics
     counts, in_time = account.counts, account.counts["answered"]
-    late = counts["late"] + counts["dropped"]
+    late = counts["late"] + counts["dropped"] + counts["refused"]
     assert sum(counts.values()) == in_time + late
     return Seen(len(times), late, 0, (account.accuracy or 0.0) * in_time)
 
@@ -118,3 +120,18 @@ def test_runs_are_served_alike(file: PipelineFile, qps: float) -> None:
     assert nodes.served == bare.served
     assert nodes.late == pytest.approx(bare.late, abs=0.01 * bare.served)
     assert nodes.accuracy == pytest.approx(bare.accuracy, abs=0.002)
+
+
+def test_ingress_refuses_alike_in_overload(file: PipelineFile) -> None:
+    qps = 600.0
+    times = poisson(qps, 10.0, np.random.default_rng(4))
+    ask = Ask(models=SMALL.models, slo_s=SLO_S, workers=3, qps=qps, runs=tuple(range(1, 33)))
+    table, lease = solved(OPTIONS["ramsis"], ask).table, SMALL.lease()
+    decide = decided([table], SMALL.models, always)
+    rescue, planned = SMALL.rescue(lease), SMALL.planned(lease)
+    bare = in_runs(times.tolist(), 3, decide, SLO_S, rescue, lambda now: table.run, planned)
+    policy = with_options(POLICIES["ramsis"].usual, loads=(qps,))
+    nodes = by_nodes(file, policy, times, admission=True)
+    assert nodes.served == bare.served
+    assert bare.late > 0.15 * bare.served
+    assert nodes.late == pytest.approx(bare.late, abs=0.01 * bare.served)

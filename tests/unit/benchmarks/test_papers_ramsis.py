@@ -1,12 +1,15 @@
 """benchmarks/papers/ramsis.py: the artifact's models and trace in Headrace's formats."""
 
 import csv
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.papers.ramsis import DataError, Seeds, compare, write
+from benchmarks.commit import commit
+from benchmarks.papers.ramsis import DataError, Seeds, compare, kept_parts, parts, write
 from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.tables import models_of
 from headrace.arrivals.arrival_processes import read_arrivals
@@ -78,7 +81,24 @@ def test_a_trace_that_was_cut_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_page_cannot_be_written_again_from_nothing(tmp_path: Path) -> None:
-    (tmp_path / "comparison.json").write_text('[{"on": "constant"}]')
+    (tmp_path / "comparison.json").write_text('{"parts": {"constant": [{"on": "constant"}]}}')
     for out in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(DataError, match=r"comparison\.json holds no comparison .*--again"):
             compare(tmp_path, out, Seeds(1, 1, 1), again=True)
+
+
+def test_a_run_that_was_cut_off_goes_on_with_the_parts_that_are_missing(tmp_path: Path) -> None:
+    out, seeds = tmp_path / "out", Seeds(1, 1, 1)
+    write(a_data_folder(tmp_path), out)
+    names = [name for name, _ in parts(tmp_path, out, seeds)]
+    assert len(set(names)) == 10 + 10 + 3
+    row = {"on": "constant", "at": 400, "seed": 0, "policy": "ramsis"}
+    row |= {"queries": 9, "accuracy": 0.8, "violation": 0.25, "cpu_s": 0.0}
+    run = {"commit": commit(), "seeds": asdict(seeds)}
+    kept = out / "comparison.json"
+    kept.write_text(json.dumps({**run, "parts": {names[0]: [row]}}))
+    assert kept_parts(kept, run) == {names[0]: [row]}
+    # Results of other code, or of fewer seeds, are no part of this run.
+    assert kept_parts(kept, {**run, "commit": "other"}) == {}
+    assert kept_parts(kept, {**run, "seeds": asdict(Seeds(2, 1, 1))}) == {}
+    assert kept_parts(out / "nowhere.json", run) == {}

@@ -6,18 +6,30 @@ from benchmarks.papers.ramsis_baselines import Fixed
 from benchmarks.papers.ramsis_central import best, central_table, tables
 from benchmarks.papers.ramsis_compare import (
     CENTRAL,
+    DROPPING,
+    DROPPING_BY_TURN,
+    DROPPING_IN_RUNS,
     JELLYFISH,
+    ONE_BY_ONE,
     PAPER,
+    RUNS,
     STATIC,
     SWITCHING,
-    Cluster,
     Row,
     at_constant_load,
+    constant,
     on_trace,
     policies,
-    tuned,
 )
 from benchmarks.papers.ramsis_page import page
+from benchmarks.papers.ramsis_trials import (
+    Cluster,
+    by_turn,
+    from_one_queue,
+    sent_in_runs,
+    tuned,
+    tuned_dropping,
+)
 from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.tables import Ask, Table, TableEntry
 
@@ -62,6 +74,25 @@ def test_the_tuned_choice_is_found_by_trial() -> None:
     assert tuned(SMALL, 1000.0) == Fixed("quick", 4)
 
 
+def test_with_dropping_the_choice_is_tuned_by_trials_of_its_own_way_of_serving() -> None:
+    for serve in (from_one_queue, by_turn, sent_in_runs(2)):
+        assert tuned_dropping(SMALL, 20.0, serve).model == "right"
+    # 3 workers serve 480/s in fours; whole batches serve most of an overload.
+    assert tuned_dropping(SMALL, 1000.0, from_one_queue) == Fixed("quick", 4)
+    assert tuned_dropping(SMALL, 1000.0, sent_in_runs(4)) == Fixed("quick", 4)
+
+
+def test_in_overload_ours_serves_no_less_than_the_static_choice_with_the_same_rules() -> None:
+    found = policies(SMALL, [600.0])
+    times = constant(600, 0).tolist()
+    ours, *others = [
+        found[name].play(SMALL, times)
+        for name in (RUNS, DROPPING, DROPPING_BY_TURN, DROPPING_IN_RUNS, ONE_BY_ONE)
+    ]
+    assert all(ours.violation <= other.violation + 0.005 for other in others)
+    assert ours.violation == pytest.approx(0.2, abs=0.02)  # 480 of 600 are served
+
+
 def test_every_policy_meets_the_same_arrivals() -> None:
     rows = list(at_constant_load(SMALL, [40], 2, lambda what: None))
     assert [row.policy for row in rows] == 2 * list(policies(SMALL, [40.0]))
@@ -83,17 +114,22 @@ def test_the_page_has_what_was_played_and_leaves_out_what_was_not() -> None:
             (SWITCHING, 0.78, 0.0),
             (STATIC, 0.79, 0.0),
             ("tuned static, round robin", 0.79, 0.02),
+            ("tuned static, dropping", 0.79, 0.0),
             ("ramsis", 0.81, 0.0),
             ("ramsis, one by one", 0.81, 0.0),
             ("ramsis-variable", 0.81, 0.0),
             (CENTRAL, 0.78 + seed / 50, 0.0),
         )
     ]
-    told = page(rows)
+    told = page(rows, "abc1234")
+    assert "Commit abc1234, " in told
     assert "| 400 | 80.500 ± 6.353 / 0 | 75.000 / 10.000 | 78.000 / 0 | 79.000 / 0 |" in told
     gained = "5.500 ± 6.353 | 5.00 to 6.00"
     assert f"| jellyfish | {gained} | 3.70 | {gained} | 15.04 |" in told
-    assert "- `ramsis, central queue`: as many right at 400." in told
+    judged = "- `ramsis, central queue` against `tuned static, dropping`"
+    assert f"{judged}: as many right at 400; nowhere more violations." in told
+    behind = "- `ramsis` against `tuned static, round robin`: more right at 400"
+    assert behind in told
     assert "## By the nodes" not in told
     assert "| workers |" not in told
 
