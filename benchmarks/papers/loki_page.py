@@ -117,15 +117,12 @@ def _scenes(found: Played) -> Iterator[str]:
 
 
 def _beside_authors(found: Played) -> Iterator[str]:
-    played = [scene for scene in RECORDED if found.policies(scene)]
-    if not played:
-        return
     yield BESIDE
-    for scene in played:
-        title = RECORDED[scene]
-        lines = [_line(name, cells) for name, cells in _authors(scene)]
-        own = _figures(found, scene, found.policies(scene))
-        yield f"{title}, no admission; ours, then theirs:\n\n" + "\n".join([own, *lines])
+    for scene, title in RECORDED.items():
+        names = found.policies(scene)
+        yield f"{title}, no admission" + ("; ours, then theirs:" if names else "; theirs:")
+        theirs = [_line(name, cells) for name, cells in _authors(scene)]
+        yield "\n".join([_figures(found, scene, names), *theirs])
 
 
 def _authors(scene: str) -> Iterator[tuple[str, list[str]]]:
@@ -159,7 +156,7 @@ def _missing(found: Played, seeds: int = 3) -> Iterator[str]:
         if (short := found.missing(scene, seeds))
     ]
     if lines:
-        yield f"## Not run\n\nWith fewer than {seeds} seeds (how many):\n\n" + "\n".join(lines)
+        yield MISSING.format(seeds=seeds) + "\n" + "\n".join(lines)
 
 
 # ---------------------------------------------------------------------- tables
@@ -207,11 +204,12 @@ HEAD = """\
 # Loki: results
 
 Made by `python -m benchmarks.papers.loki DATA_DIR OUT_DIR --compare --page docs/results/loki.md`
-of runs at commit {commit}, {day}, on {machine}, shared with other work. The comparison is that of
-Loki's evaluation (HPDC 2024, sections 6.2 and 6.3) on stand-in traces of five minutes, simulated
-with the nodes, policies and controller that run live. `DATA_DIR` is the folder of the Loki data,
-which is for comparison only and not part of this repository. `loki-paper` differs from the paper
-[as listed here](../reference/policies.md#differences-from-the-papers).
+of runs at commit {commit}, {day}, on
+{machine} (x86-64 cores shared with other work; equal runs give equal figures on any machine).
+The comparison is that of Loki's evaluation (HPDC 2024, sections 6.2 and 6.3) on stand-in traces of
+five minutes, simulated with the nodes, policies and controller that run live. `DATA_DIR` is the
+folder of the Loki data, which is for comparison only and not part of this repository. `loki-paper`
+differs from the paper [as listed here](../reference/policies.md#differences-from-the-papers).
 
 A seed draws the arrivals (Poisson, at the trace's rates), the service times (by the quantiles of
 the authors' profile), fan-out and hops, equal for all policies. Figures are means over seeds, ±
@@ -230,9 +228,16 @@ half of the 95 % interval (Student); queries on average: {queries}.
 BESIDE = """\
 ## Beside the authors' code
 
-The recorded arrivals and constant service times (p50) that the authors' code was measured with
-(their simulator, commit e6bb80c, counted our way). Seeds draw fan-out and hops only. What differs
-in the setting is listed below.
+The authors' code (their simulator, commit e6bb80c, counted our way) was measured on the recorded
+arrivals with constant service times (p50); rows of ours here have both, and seeds draw fan-out and
+hops only. What differs in the setting is listed below.
+"""
+
+MISSING = """\
+## Not run
+
+Runs are simulated by seed, what matters most first; the same command goes on with the rest. These
+have fewer than {seeds} seeds (how many):
 """
 
 RULES = """\
