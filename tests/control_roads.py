@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
-from control.controller.controller import Controller
 from control.policies.ramsis.tables import SelectionPlan
 from control.policies.solvers import solve, virtual_s
 from control.problem.problem import PlanError
-from headrace.config.profile_files import planning_profile
+from headrace.planning.rentable import rentable_of
+from headrace.roles.wiring import controller_maker
 from headrace.simulation.faults import CONTROL_DOWN
-from headrace.simulation.run_input import Run, devices
+from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_nodes import CONTROL
 from headrace.simulation.simulation_run import simulated
 from schemas.codec.single_object import decode, encode
@@ -159,9 +159,7 @@ def driven(script: Script) -> list[tuple[float, Event, tuple[Effect, ...]]]:
     run = script.run
     pipeline = replace(run.file.pipeline, policy=run.policy)
 
-    def fresh() -> Controller:
-        memory = dict(run.file.cluster.memory)
-        return Controller(pipeline, planning_profile(run.file), len(devices(run.file)), memory)
+    fresh = controller_maker(replace(run.file, pipeline=pipeline), rentable_of(run.file))
 
     async def play() -> None:
         driver = ControlDriver(

@@ -26,6 +26,12 @@ cluster:
   budget: 1.2
 profiles: [profile.json]
 """
+# Devices are rented while it runs. By the fluid bound a slow one carries 11/s, a fast one 48/s.
+RENTING = (
+    RANK.replace("slo: 100ms", "slo: 2s")
+    .replace("budget: 1.2", "budget: 1.2\n  scale: supervisor\n  start: {slow: 1}")
+    .replace("price: 0.5}", "price: 0.5, boot: 3s}")
+)
 
 
 def a_typed_file(

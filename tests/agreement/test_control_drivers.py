@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from benchmarks.small_cluster import a_cluster
-from headrace.arrivals.arrival_processes import Recorded
+from headrace.arrivals.arrival_processes import Rates, Recorded
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.config.sizes_file import sizes_of
 from headrace.simulation.faults import CONTROL_DOWN, Fault
 from headrace.simulation.run_input import Run
 from schemas.effects import (
@@ -25,6 +26,7 @@ from schemas.effects import (
     Effect,
     Infer,
     OperatorEffect,
+    Scale,
     Send,
     Solve,
     Solved,
@@ -35,6 +37,7 @@ from schemas.records import Selection
 from streams.control_app import control_driver
 from streams.simulated import simulated_driver
 from tests.control_roads import assert_the_same, recorded
+from tests.typed_files import RENTING, a_typed_file
 
 POSTCODE = Path(__file__).parents[2] / "examples" / "postcode" / "pipeline.yaml"
 AWAY_S, FOR_S = 3.05, 1.5
@@ -76,6 +79,16 @@ def test_both_drivers_of_the_controller_ask_for_the_same_effects_one_by_one(
     tables = [e for _, _, effects in here for e in effects if isinstance(e, Send)
               and isinstance(e.record, Selection)]  # fmt: skip
     assert bool(tables) == (policy == "ramsis")
+
+
+def test_both_drivers_rent_and_release_the_same_devices_at_the_same_times(tmp_path: Path) -> None:
+    file = read_pipeline_file(a_typed_file(tmp_path, RENTING))
+    rates = Rates((5.0,) * 8 + (35.0,) * 16 + (2.0,) * 40)
+    run = Run(file=file, policy="kairos", seed=1, arrivals=rates, sizes=sizes_of(file))
+    there = assert_the_same(recorded(run, 60.0))
+    scaled = [each for _, _, effects in there for each in effects if isinstance(each, Scale)]
+    assert Scale("gpu", 1) in scaled
+    assert scaled[-1] == Scale("gpu", 0)
 
 
 # ---------------------------------------------------------------------- which effects there are

@@ -14,14 +14,8 @@ from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import Ended, simulated
 from schemas.effects import Effect, Event, Scale, Send
 from schemas.records import Plan
-from tests.typed_files import RANK, a_typed_file
+from tests.typed_files import RENTING, a_typed_file
 
-# By the fluid bound a slow device carries 11/s, a fast one 48/s.
-TEXT = (
-    RANK.replace("slo: 100ms", "slo: 2s")
-    .replace("budget: 1.2", "budget: 1.2\n  scale: supervisor\n  start: {slow: 1}")
-    .replace("price: 0.5}", "price: 0.5, boot: 3s}")
-)
 FILED = SizeDistribution((10, 100, 1000), (0.5, 0.4, 0.1))
 PRICES = {"gpu": 0.5, "slow": 0.2}
 
@@ -49,7 +43,7 @@ class Asked:
 def played(
     folder: Path, rates: list[float], *faults: Fault, sizes: SizeDistribution = FILED
 ) -> tuple[Ended, Asked]:
-    file = read_pipeline_file(a_typed_file(folder, TEXT))
+    file = read_pipeline_file(a_typed_file(folder, RENTING))
     asked = Asked()
     run = Run(
         file=file, policy="kairos", seed=1, arrivals=Rates(tuple(rates)), faults=faults, sizes=sizes
