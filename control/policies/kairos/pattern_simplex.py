@@ -21,6 +21,8 @@ MOST_PIVOTS = 200  # per row of the basis
 ROOM = 2048  # columns for which there is room at first
 MOST_DUAL_PIVOTS = 20  # per row of the basis
 
+Routes = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+
 
 class PatternSimplex:
     """The program of all mixes of one set of types.
@@ -34,6 +36,7 @@ class PatternSimplex:
         self._unit_s = float(seconds[serves].mean())
         self._seconds = np.where(serves, seconds / self._unit_s, 0.0)
         self._blocked = np.where(serves, 0.0, np.inf)
+        self._probabilities = probabilities
         self._weighted = self._seconds * probabilities
         self._types = len(seconds)
         self._classes = np.arange(len(probabilities))
@@ -41,14 +44,28 @@ class PatternSimplex:
         self._room: tuple[Floats, Floats] = np.empty((ROOM, self._types)), np.empty(ROOM)
         self._room[0][: self._types], self._room[1][: self._types] = np.eye(self._types), 0.0
         self._show(self._types)
+        self._routes: list[Routes] = []  # of the patterns: the type of each class
         self._basis = list(range(self._types))
+        self._amounts: Floats = np.zeros(self._types)  # of the columns of the basis
 
     def add(self, prices: Floats) -> None:
         """Add the cheapest pattern at each of the prices [prices, types]."""
         for each in prices:
-            self._add(self._cheapest(each))
+            routes = self._cheapest(each)
+            self._add(routes, self._column(routes))
 
-    def _add(self, pattern: Floats) -> None:
+    def shares(self) -> Floats:
+        """Return which share of all queries is of each class and served by each type, [types,
+        classes], in the solution found last."""
+        found = np.zeros(self._seconds.shape)
+        for column, amount in zip(self._basis, self._amounts, strict=True):
+            if column >= self._types and amount > 0:
+                found[self._routes[column - self._types], self._classes] += amount
+        carried: Floats = found * (self._probabilities / found.sum(axis=0))
+        return carried
+
+    def _add(self, routes: Routes, pattern: Floats) -> None:
+        self._routes.append(routes)
         columns, gains = self._room
         number = len(self._gains)
         if number == len(gains):
@@ -83,13 +100,15 @@ class PatternSimplex:
             np.maximum(duals, 0.0, out=prices)
             entering = self._entering(duals)
             if entering is None:
-                pattern = self._cheapest(prices)
+                routes = self._cheapest(prices)
+                pattern = self._column(routes)
                 least = float(pattern @ prices)
                 if least >= 1 - ENDS:
                     break
-                self._add(pattern)
+                self._add(routes, pattern)
                 entering = len(self._gains) - 1
             self._pivot(entering, inverse, amounts)
+        self._amounts = amounts
         throughput = float(self._gains[self._basis] @ amounts)
         bound = float(mix @ prices) / least if least > 0 else np.inf
         return throughput, bound, prices
@@ -155,9 +174,13 @@ class PatternSimplex:
         amounts[leaving] = step
         self._basis[leaving] = entering
 
-    def _cheapest(self, prices: Floats) -> Floats:
-        """Return the column of the cheapest pattern at given prices."""
-        types = (prices[:, None] * self._seconds + self._blocked).argmin(axis=0)
-        taken = self._weighted[types, self._classes]
-        found: Floats = np.bincount(types, taken, self._types).astype(np.float64)
+    def _cheapest(self, prices: Floats) -> Routes:
+        """Return the cheapest pattern at given prices: the type of each class."""
+        found: Routes = (prices[:, None] * self._seconds + self._blocked).argmin(axis=0)
+        return found
+
+    def _column(self, routes: Routes) -> Floats:
+        """Return the column of a pattern."""
+        taken = self._weighted[routes, self._classes]
+        found: Floats = np.bincount(routes, taken, self._types).astype(np.float64)
         return found

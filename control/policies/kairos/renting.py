@@ -1,7 +1,8 @@
 """Decide which devices to rent and to release while a pipeline runs.
 
-The mix follows the demand: the cheapest one whose fluid bound is the demand times the headroom, or
-the one with the highest bound within the budget where the budget does not reach. A mix is given up
+The mix follows the demand: the cheapest one whose fluid bound is the demand times the headroom and
+which carries the demand with its queues (``queueing.py``): few devices carry less of their bound
+than many. Where the budget does not reach, it is the one with the highest bound. A mix is given up
 only for one that saves more than ``GAIN`` of its cost or, where neither carries the demand, has a
 bound higher by more than ``GAIN`` (K57 of Kairos' claims).
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from control.policies.kairos.device_mixes import CENT
 from control.policies.kairos.provisioning import Pool, Ranked, cheapest, rank
+from control.policies.kairos.queueing import carried
 from control.policies.kairos.throughput_bounds import FluidBound
 
 GAIN = 0.05  # of the cost or the bound, below which a mix is not changed
@@ -51,13 +53,14 @@ def wanted_mix(pool: Pool, demand_qps: float, headroom: float, budget: float, pr
     """
     asked = max(demand_qps * headroom, LEAST_QPS)
     most = budget + CENT
-    stays = any(present) and cost_of(pool, present) <= most
+    stays = any(present) and cost_of(pool, present) <= most and _allowed(pool, present)
     bound = bound_of(pool, present) if stays else 0.0
-    found = _cheapest(pool, math.ceil(math.log(asked) / STEP))
+    found = _cheapest(pool, math.ceil(math.log(asked) / STEP), headroom)
     if found is None or found.cost > most:
         found = _best(pool, budget)
         return present if stays and bound * (1 + GAIN) >= found.bound_qps else found.counts
-    if bound >= asked and found.cost > (1 - GAIN) * cost_of(pool, present):
+    carries = bound >= asked and carried_of(pool, present) * headroom >= asked
+    if carries and found.cost > (1 - GAIN) * cost_of(pool, present):
         return present
     return found.counts
 
@@ -91,8 +94,13 @@ def cost_of(pool: Pool, mix: Sequence[int]) -> float:
 
 
 @lru_cache(KEPT)
-def _cheapest(pool: Pool, steps: int) -> Ranked | None:
-    return cheapest(pool, math.exp(steps * STEP))
+def _cheapest(pool: Pool, steps: int, headroom: float) -> Ranked | None:
+    """Return the first of the cheapest mixes by growing bound that carries the demand."""
+    asked = math.exp(steps * STEP)
+    found = cheapest(pool, asked)
+    while found is not None and carried_of(pool, found.counts) * headroom < asked:
+        found = cheapest(pool, found.bound_qps * (1 + STEP))
+    return found
 
 
 @lru_cache(KEPT)
@@ -104,6 +112,12 @@ def _best(pool: Pool, budget: float) -> Ranked:
 def bound_of(pool: Pool, mix: Mix) -> float:
     """Return the fluid bound of a mix."""
     return FluidBound(pool.times).exact(np.array(mix, dtype=float))
+
+
+@lru_cache(KEPT)
+def carried_of(pool: Pool, mix: Mix) -> float:
+    """Return the throughput that a mix is estimated to carry with its queues."""
+    return carried(pool.times, mix)
 
 
 def _fitting(pool: Pool, missing: Mix, room: float) -> Mix:
@@ -135,6 +149,10 @@ def _released(pool: Pool, asked: Mix, surplus: Mix, price: float) -> Mix:
         spare[at] -= 1
         price -= pool.types[at].price
     return tuple(left)
+
+
+def _allowed(pool: Pool, mix: Mix) -> bool:
+    return all(each.most is None or n <= each.most for n, each in zip(mix, pool.types, strict=True))
 
 
 def _less(some: Mix, others: Mix) -> Mix:

@@ -211,6 +211,17 @@ class FluidBound:
             found += bound * prices / float(np.asarray(mix) @ prices)
         return found
 
+    def shares(self, mix: Floats) -> Floats:
+        """Return which share of all queries is of each class and served by each type, [types,
+        classes], where the mix carries its bound; all 0 if that is 0. Raises as ``exact`` does."""
+        mix = np.asarray(mix, dtype=float)
+        found = np.zeros(self.times.latency_s.shape)
+        if self.exact(mix) > 0:
+            present = mix > 0
+            carried = self.times.probabilities > 0
+            found[np.ix_(present, carried)] = self._programs[present.tobytes()].shares()
+        return found
+
     def _solved(
         self, mix: Floats, present: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
     ) -> tuple[float, Floats]:

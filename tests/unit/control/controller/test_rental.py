@@ -19,9 +19,9 @@ from schemas.records import Plan, Report, Settings
 POOL = Pool(
     types=(PricedType("fast", 0.5), PricedType("slow", 0.1, most=3)),
     sizes=SizeDistribution((1,), (1.0,)), latency_s=((0.1,), (0.25,)), largest_s=(0.1, 0.25),
-    largest_size=1, slo_s=1.0,
+    largest_size=1, slo_s=60.0,
 )  # fmt: skip
-SETTINGS = Settings(policy="kairos", slo_s=1.0)
+SETTINGS = Settings(policy="kairos", slo_s=60.0)
 BOOT_S, LEAVE_S = 4, 2
 
 
@@ -121,7 +121,7 @@ def test_what_is_set_by_commands_counts() -> None:
 
 
 def replace_settings(**changed: object) -> Settings:
-    return Settings(policy="kairos", slo_s=1.0, **changed)  # type: ignore[arg-type]
+    return Settings(policy="kairos", slo_s=60.0, **changed)  # type: ignore[arg-type]
 
 
 def test_larger_queries_need_more_devices() -> None:

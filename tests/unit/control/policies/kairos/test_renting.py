@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -6,13 +8,21 @@ from hypothesis import strategies as st
 from control.policies.kairos.device_mixes import PricedType
 from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.query_sizes import SizeDistribution
-from control.policies.kairos.renting import Fleet, Mix, bound_of, next_step, wanted_mix
+from control.policies.kairos.renting import (
+    Fleet,
+    Mix,
+    bound_of,
+    carried_of,
+    next_step,
+    wanted_mix,
+)
 
-# One size: a fast device carries 10/s for 0.5 $/h, a slow one 4/s for 0.1 $/h.
+# One size: a fast device carries 10/s for 0.5 $/h, a slow one 4/s for 0.1 $/h. The SLO leaves time
+# to wait, so a mix carries nearly its bound.
 POOL = Pool(
     types=(PricedType("fast", 0.5), PricedType("slow", 0.1, most=3)),
     sizes=SizeDistribution((1,), (1.0,)), latency_s=((0.1,), (0.25,)), largest_s=(0.1, 0.25),
-    largest_size=1, slo_s=1.0,
+    largest_size=1, slo_s=60.0,
 )  # fmt: skip
 BUDGET = 1.3
 NONE = (0, 0)
@@ -37,10 +47,23 @@ def test_the_mix_is_the_cheapest_for_the_demand_within_the_budget(
     assert wanted_mix(POOL, demand, 1.0, BUDGET, present) == wanted
 
 
+def test_a_short_slo_needs_devices_that_are_idle_at_times() -> None:
+    hurried = replace(POOL, slo_s=1.0)
+    assert wanted_mix(POOL, 19.0, 1.0, BUDGET, NONE) == (1, 3)  # bound 22/s
+    assert wanted_mix(hurried, 19.0, 1.0, BUDGET, NONE) == (2, 1)  # bound 24/s
+    assert wanted_mix(hurried, 19.0, 1.0, BUDGET, (1, 3)) == (2, 1)
+    assert carried_of(hurried, (1, 3)) < 19.0 <= carried_of(hurried, (2, 1)) < 24.0
+
+
+def test_a_mix_above_the_limit_of_a_type_is_given_up() -> None:
+    types = (PricedType("fast", 0.5), PricedType("slow", 0.1, most=1))
+    assert wanted_mix(replace(POOL, types=types), 11.0, 1.0, BUDGET, (0, 3)) == (1, 1)
+
+
 def test_a_mix_that_carries_the_demand_stays_where_another_saves_little() -> None:
     dear = Pool(
         types=(PricedType("a", 0.50), PricedType("b", 0.49)), sizes=POOL.sizes,
-        latency_s=((0.1,), (0.1,)), largest_s=(0.1, 0.1), largest_size=1, slo_s=1.0,
+        latency_s=((0.1,), (0.1,)), largest_s=(0.1, 0.1), largest_size=1, slo_s=60.0,
     )  # fmt: skip
     assert wanted_mix(dear, 8.0, 1.0, BUDGET, (1, 0)) == (1, 0)
     assert wanted_mix(dear, 8.0, 1.0, BUDGET, NONE) == (0, 1)
