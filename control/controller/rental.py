@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from control.controller.missing_types import MissingTypes
 from control.estimation.arrival_peak import ArrivalPeak
 from control.policies.kairos.device_mixes import PricedType
 from control.policies.kairos.provisioning import Pool
@@ -27,12 +28,13 @@ NOTICED_S = 3.0  # a released device reports within this time that it leaves
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rentable:
     """What can be rented. ``start`` runs at first; ``pool`` returns the types with their
-    latencies over a distribution of sizes; ``budget`` is $ per hour."""
+    latencies over a distribution of sizes; ``budget`` is $ per hour; ``boot_s`` are by type."""
 
     sizes: SizeDistribution
     pool: Callable[[SizeDistribution], Pool]
     budget: float
     start: Mix
+    boot_s: Sequence[float]
 
 
 class Rental:
@@ -43,6 +45,7 @@ class Rental:
         self._made = rentable.pool(rentable.sizes)
         self._watch = SizeWatch(rentable.sizes, self._made.largest_size)
         self._peak = ArrivalPeak()
+        self._missing = MissingTypes(rentable.boot_s)
         self._decide_s: float | None = None
         self._released: deque[tuple[float, Mix]] = deque()
         self._asked: Mix = rentable.start
@@ -96,6 +99,8 @@ class Rental:
         if demand_qps is None:
             return []
         budget = self._rentable.budget if settings.budget is None else settings.budget
+        fleet = self._fleet(serving, leaving, now)
+        self._missing.see(fleet.asked, fleet.ready, now)
         pool = self._pool(settings)
         try:
             wanted = wanted_mix(pool, demand_qps, headroom, budget, self._asked)
@@ -103,7 +108,7 @@ class Rental:
             self.trouble = str(error)
             return []
         self.trouble = ""
-        return self._ask(next_step(pool, budget, self._fleet(serving, leaving, now), wanted), now)
+        return self._ask(next_step(pool, budget, fleet, wanted), now)
 
     def _begin(self, headroom: float, now: float) -> None:
         """Until demand has been seen for a while, the present mix counts as needed."""
@@ -112,8 +117,12 @@ class Rental:
 
     def _pool(self, settings: Settings) -> Pool:
         types = tuple(
-            PricedType(each.name, settings.prices.get(each.name, each.price), each.most)
-            for each in self._made.types
+            PricedType(
+                each.name,
+                settings.prices.get(each.name, each.price),
+                self._missing.most(at, each.most),
+            )
+            for at, each in enumerate(self._made.types)
         )
         return replace(self._made, types=types, slo_s=settings.slo_s)
 

@@ -34,4 +34,5 @@ def rentable_of(file: PipelineFile) -> Rentable | None:
         pool=pool,
         budget=budget,
         start=tuple(started.get(each.name, 0) for each in filed.types),
+        boot_s=tuple(each.boot_s for each in file.cluster.types),
     )

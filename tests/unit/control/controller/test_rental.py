@@ -1,5 +1,6 @@
 """The rental with a fleet whose devices boot and hand over their work."""
 
+import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from control.controller.missing_types import AGAIN_S, PATIENCE_S
 from control.controller.rental import Rentable, Rental
 from control.policies.kairos.device_mixes import PricedType
 from control.policies.kairos.provisioning import Pool
@@ -15,7 +17,8 @@ from schemas.effects import Counted, Scale
 from schemas.enumerations import NodeState
 from schemas.records import Plan, Report, Settings
 
-# One size: a fast device carries 10/s for 0.5 $/h, a slow one 4/s for 0.1 $/h.
+# One size: a fast device carries 10/s for 0.5 $/h, a slow one 4/s for 0.1 $/h. The SLO leaves time
+# to wait, so a mix carries nearly its bound.
 POOL = Pool(
     types=(PricedType("fast", 0.5), PricedType("slow", 0.1, most=3)),
     sizes=SizeDistribution((1,), (1.0,)), latency_s=((0.1,), (0.25,)), largest_s=(0.1, 0.25),
@@ -37,6 +40,7 @@ class World:
     gone_s: dict[str, list[float]] = field(default_factory=lambda: {"fast": [], "slow": []})
     scaled: list[Scale] = field(default_factory=list)
     dearest: float = 0.0
+    sold_out: frozenset[str] = frozenset()  # types of which no more devices come
 
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng(self.seed)
@@ -58,7 +62,7 @@ class World:
         self.scaled.append(effect)
         here = self.ready_s[effect.type]
         while len(here) < effect.count:
-            here.append(self.now + BOOT_S)
+            here.append(math.inf if effect.type in self.sold_out else self.now + BOOT_S)
         while len(here) > effect.count:
             here.pop()
             self.gone_s[effect.type].append(self.now + LEAVE_S)
@@ -77,7 +81,9 @@ def rental(budget: float = 1.3) -> Rental:
             largest_size=100,
         )
 
-    return Rental(Rentable(sizes=POOL.sizes, pool=pool, budget=budget, start=(0, 1)))
+    return Rental(
+        Rentable(sizes=POOL.sizes, pool=pool, budget=budget, start=(0, 1), boot_s=(BOOT_S, BOOT_S))
+    )
 
 
 @settings(max_examples=8, deadline=None)
@@ -153,3 +159,16 @@ def test_a_budget_below_every_price_leaves_what_runs() -> None:
     world.pass_by(10, 3.0, replace_settings(budget=0.01))
     assert world.scaled == []
     assert "budget" in world.rental.trouble
+
+
+def test_a_type_that_never_comes_is_given_up_for_another_and_tried_again_later() -> None:
+    world = World(rental(), sold_out=frozenset(("slow",)))
+    demand = replace_settings(demand_qps=11.0)
+    world.pass_by(60, 2.0, demand)
+    assert world.rental.mix == {"fast": 0, "slow": 3}  # one serves, two were asked for
+    world.pass_by(int(BOOT_S + PATIENCE_S), 2.0, demand)
+    assert world.rental.mix == {"fast": 1, "slow": 1}
+    world.sold_out = frozenset()
+    world.pass_by(int(AGAIN_S), 2.0, demand)
+    assert world.rental.mix == {"fast": 0, "slow": 3}
+    assert world.dearest <= 1.3 + 1e-9
