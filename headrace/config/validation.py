@@ -71,7 +71,11 @@ def examined(file: PipelineFile) -> Examined:
         file=file,
         profiled=tuple(dict.fromkeys(e.key for e in table.entries)),
         infeasible=_infeasible(file, table.at_share(file.cluster.share)),
-        warnings=(*too_short(file.pipeline), *unmoved(file.pipeline)),
+        warnings=(
+            *too_short(file.pipeline),
+            *unmoved(file.pipeline),
+            *blind_to_sizes(file.pipeline),
+        ),
     )
 
 
@@ -135,6 +139,20 @@ def unmoved(pipeline: Pipeline) -> list[str]:
         f"labels.plan_by is measured, and under {', '.join(names)} a task runs one variant: "
         "nothing measured tells that another is better, so plans stay; name a policy that mixes "
         "variants, as loki does"
+    ]
+
+
+def blind_to_sizes(pipeline: Pipeline) -> list[str]:
+    """Return a sentence where queries have sizes and nothing in the pipeline looks at them."""
+    policy = policy_named(pipeline, pipeline.policy)
+    if pipeline.size is None or policy is None or spec_of(policy.kind).dispatch:
+        return []
+    if any(task.dispatch for task in pipeline.tasks):
+        return []
+    return [
+        f"queries have sizes, and {policy.name} does not look at the size of a query: it plans by "
+        "the mean and the quantiles over the distribution of sizes; kairos sends each query to a "
+        "device by its size"
     ]
 
 

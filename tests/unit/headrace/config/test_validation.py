@@ -11,6 +11,7 @@ from headrace.config.validation import check_plannable, described, examined, unm
 from headrace.errors import PipelineError, Unfeasible
 from operators.models.model_errors import ModelError
 from schemas.pipeline import Labels
+from tests.typed_files import RANK, a_typed_file
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 NO_ROOM = "no variant of task 'locate' fits the memory of a device; the smallest takes 96 MB"
@@ -102,3 +103,14 @@ def test_policies_that_measured_accuracies_cannot_move_are_named() -> None:
     assert warning.startswith("labels.plan_by is measured, and under inferline, static a task runs")
     assert unmoved(replace(asked, labels=Labels())) == []
     assert unmoved(replace(asked, policies=named[:1])) == []
+
+
+@pytest.mark.parametrize(("policy", "said"), [("loki", 1), ("ramsis", 1), ("kairos", 0)])
+def test_a_policy_that_ignores_the_sizes_of_queries_says_so(
+    policy: str, said: int, tmp_path: Path
+) -> None:
+    text = RANK.replace("policy: kairos", f"policy: {policy}")
+    text = text.replace("  budget", "  start: {gpu: 1}\n  budget")
+    warnings = examined(read_pipeline_file(a_typed_file(tmp_path, text))).warnings
+    assert len(warnings) == said
+    assert all(f"{policy} does not look at the size of a query" in each for each in warnings)
