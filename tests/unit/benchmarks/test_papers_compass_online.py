@@ -74,10 +74,11 @@ def test_the_page_has_factors_over_both_baselines() -> None:
         Played(
             app="SR", pace=pace, method=method, seed=1, load=1.0, sessions=10, planned=1.0,
             served=0.9, complying=0.8, goodput=goodput, usd_per_h=usd, ours_usd_per_h=1.0,
-            common=0.5,
+            least_usd_per_h=0.5, common=0.5,
         )
         for pace, more in ((1.0, 1.0), (4.0, 0.5))
         for method, goodput, usd in (
+            ("all plans known", 18.0, 1.0),
             ("compass, 5 s", 12.0, 1.0), ("vulcan-like, 15 s", 4.0 * more, 5.0),
             ("videostorm-like, 15 s", 3.0 * more, 2.0),
             ("vulcan-like, 15 s, whole GPUs", 5.0, 5.0),
@@ -91,11 +92,13 @@ def test_the_page_has_factors_over_both_baselines() -> None:
     assert "with our shares, of 2.4x asked: SR 3.00x (met)" in text
     assert "on whole GPUs, of 2.4x asked: SR 2.00x (missed)" in text
     assert "with our shares, of 3x asked: SR 2.00x (missed)" in text
+    assert "`all plans known` reaches SR 4.50x." in text  # 18 over 4 goodput
+    assert "`all plans known` reaches SR 4.00x." in text  # 2 $/h over 0.5
     assert "| vulcan-like, 15 s | 6.00x (6.00 to 6.00) |" in text  # at the papers' pace
     assert "takes so many seconds: SR 4.0." in text
     none = page(
         [replace(row, goodput=0.0, common=0.0) for row in rows if "like" in row.method]
-        + [row for row in rows if "compass" in row.method],
+        + [row for row in rows if "like" not in row.method],
         12,
     )
     assert "| vulcan-like, 15 s | they serve none |" in none
