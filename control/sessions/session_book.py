@@ -275,6 +275,7 @@ class SessionBook:
         if entry.serving is not None and not devices.holds(entry.serving):
             self._drain(entry, now)
             entry.go(SessionChange.LOSE, now, NO_DEVICE)
+            entry.replans = False  # its known plans serve at once; a drift that lasts is seen again
             entry.session = replace(entry.session, chosen=-1)
         if entry.coming is not None and loaded(entry.coming, held):
             self._drain(entry, now)

@@ -162,6 +162,23 @@ def test_a_session_whose_tier_is_lost_serves_by_another_plan_within_a_second() -
     assert len(world.profilers.run) == run  # no search: it has plans to choose from
 
 
+def test_a_session_that_loses_its_tier_while_it_is_planned_anew_serves_by_a_known_plan() -> None:
+    world = opened(Adapting(STEADY, by_variant(0.4, 0.96), load_s=0.01))
+    world.system.run(CHANGE_S)
+    world.system.kill("profiler")  # so the search on the new inputs does not end
+    world.system.run(CHANGE_S + 5.0)
+    assert world.session("a").state is SessionState.REPLANNING
+    (plan,) = [each for each in world.plan().sessions if each.session == "a" and each.admits]
+    lost = next(stage.tier for stage in plan.stages if stage.task == "read")
+    for worker in world.seats:
+        if worker.startswith(lost):
+            world.system.kill(worker)
+    world.system.run(32.0)
+    session = world.session("a")
+    assert session.plans[session.chosen].tiers["read"] != lost
+    assert 0 < world.served("a")[-1].changed_s - CHANGE_S - 5.0 < 1.0
+
+
 def test_nothing_is_planned_anew_while_nothing_changes() -> None:
     world = opened(Adapting(STEADY, STEADY))
     world.system.run(32.0)

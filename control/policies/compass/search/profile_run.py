@@ -58,7 +58,8 @@ class ProfileRun:
         for samples in self._counts():
             if self.tested.verdict is not Verdict.OPEN or samples > len(known):
                 break
-            if samples > self.tested.samples:
+            # The samples may end where a look has left the test open: that look becomes the last.
+            if samples > self.tested.samples or samples == self._rule.most:
                 self.tested = look(plain(known[:samples]), samples, self._floor, self._rule)
         return self.tested
 

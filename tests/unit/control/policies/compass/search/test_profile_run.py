@@ -33,6 +33,18 @@ def test_only_missing_blocks_up_to_the_next_look_are_wanted() -> None:
     assert blocks(RULE, 95)[-1] == (90, 95)
 
 
+def test_samples_that_end_at_a_look_which_was_open_are_decided_there() -> None:
+    run = ProfileRun(0.5, RULE)
+    halves = [0.0, 1.0] * (RULE.look // 2)
+    for first in range(0, RULE.least, RULE.look):
+        run.add(first, halves)
+    assert run.tested.verdict is Verdict.OPEN
+    run.add(RULE.least, [])
+    assert run.tested.verdict is not Verdict.OPEN
+    assert run.tested.samples == RULE.least
+    assert run.wanted(1) == ()
+
+
 def test_a_short_block_is_the_end_of_the_samples() -> None:
     run = ProfileRun(0.5, RULE)
     run.add(0, [1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0])
