@@ -12,12 +12,13 @@ seconds, steps and samples.
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
+from control.policies.compass.packing import QUARTERS
 from control.policies.compass.search.placement_factors import session_deployment
 from control.policies.compass.search.pricing import priced
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file, search_space
@@ -46,30 +47,36 @@ class Row:
 def cheapest(file: PipelineFile, truth: RecordedTruth, accuracy: float, latency_s: float) -> float:
     """Return the least $ an hour of a plan that complies in the recording; inf: none does."""
     deployment = session_deployment(search_space(file), truth.memory)
-    good = [c for c, scores in enumerate(truth.scores) if scores.mean() >= accuracy]
-    costs = [
-        plan.usd_per_h
-        for c in good
-        for plan in priced(deployment, c, truth.seconds[c], truth.sent[c], latency_s)
-    ]
-    return min(costs, default=float("inf"))
+    good = np.flatnonzero([scores.mean() >= accuracy for scores in truth.scores])
+    quick = deployment.latency(truth.seconds[good], truth.sent[good]) <= latency_s
+    quarters = deployment.price.sum(axis=0) / QUARTERS  # every stage takes one at least
+    floors = np.where(quick & deployment.fits[good], quarters, np.inf).min(axis=1, initial=np.inf)
+    least = float("inf")
+    for at in np.argsort(floors, kind="stable").tolist():
+        if floors[at] >= least:
+            break
+        c = int(good[at])
+        plans = priced(deployment, c, truth.seconds[c], truth.sent[c], latency_s)
+        least = min([least, *(plan.usd_per_h for plan in plans)])
+    return least
 
 
 def slos(
     file: PipelineFile, truth: RecordedTruth, count: int, seed: int
-) -> list[tuple[float, float, float]]:
-    """Return SLOs (accuracy, seconds) with their cheapest cost, above 0 and finite."""
+) -> Iterator[tuple[float, float, float]]:
+    """Yield SLOs (accuracy, seconds) with their cheapest cost, above 0 and finite."""
     rng = np.random.default_rng(seed)
     means = np.array([scores.mean() for scores in truth.scores])
-    found: list[tuple[float, float, float]] = []
+    found = 0
     for _ in range(100 * count):
         accuracy = float(rng.uniform(np.quantile(means, 0.6), means.max() - 0.002))
         latency_s = float(rng.uniform(0.022, 0.06))
         cost = cheapest(file, truth, accuracy, latency_s)
         if 0 < cost < float("inf"):
-            found.append((accuracy, latency_s, cost))
-        if len(found) == count:
-            return found
+            yield accuracy, latency_s, cost
+            found += 1
+        if found == count:
+            return
     sys.exit("too few of the drawn SLOs have a plan; record more configurations or samples")
 
 
@@ -101,7 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--slos", type=int, default=100, help="(100)")
     parser.add_argument("--device-seconds", type=float, default=60.0, help="(60)")
     parser.add_argument("--seed", type=int, default=0, help="(0)")
-    parser.add_argument("--json", type=Path, metavar="OUT", help="Write every search here.")
+    parser.add_argument(
+        "--json", type=Path, metavar="OUT", help="Write the searches here, after each."
+    )
     options = parser.parse_args(arguments)
     file = read_pipeline_file(options.file)
     truth = read_truth(options.truth, search_space(file).space)
@@ -113,14 +122,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             deadline_s=options.device_seconds, spend_usd=0.0,
         )  # fmt: skip
         rows.append(row(searched(file, source, asked), truth, slo))
-    if options.json:
-        options.json.write_text(json.dumps([asdict(each) for each in rows]), encoding="utf-8")
+        print(f"{len(rows)} of {options.slos}: {line(rows)}", file=sys.stderr)
+        if options.json:
+            options.json.write_text(json.dumps([asdict(each) for each in rows]), encoding="utf-8")
     print(line(rows))
 
 
 def line(rows: Sequence[Row]) -> str:
     """Return the summary of the searches."""
-    first = [each.first_device_s for each in rows if each.first_device_s is not None]
+    first = [each.first_device_s for each in rows if each.first_device_s is not None] or [np.nan]
     return (
         f"cheapest within 10 %: {100 * np.mean([r.near for r in rows]):5.1f} %  "
         f"no plan: {100 * np.mean([not np.isfinite(r.found) for r in rows]):4.1f} %  "
