@@ -16,11 +16,11 @@ with.
 """
 
 import json
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from benchmarks.commit import commit
 from control.policies import POLICIES
 from headrace.arrivals.arrival_processes import Arrivals, Rates, Recorded, read_workload
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
@@ -199,12 +199,6 @@ def _row(name: str, policy: str, found: Figures) -> Row:
         refused=found["refused"] / queries, dropped=found["dropped"] / queries,
         late=found["late"] / queries, cpu_s=found["cpu_seconds"] + found["solve_cpu_seconds"],
     )  # fmt: skip
-
-
-def commit() -> str:
-    """Return the short hash of the checked-out commit."""
-    git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _file(out: Path, scene: Scene, policy: str) -> PipelineFile:

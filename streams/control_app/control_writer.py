@@ -63,8 +63,8 @@ class OtherWriters:
 
 
 class ControlWriter:
-    """Writes the controller's records with ``write``. ``write_as`` is told the schema release of
-    each plan before it is written."""
+    """Writes the controller's records with ``write``; ``write_as`` sets the schema release of each
+    plan before that."""
 
     write: Write
 

@@ -101,8 +101,8 @@ class SendWindow:
     def release(
         self, may: Callable[[str], bool], *, every: bool = False
     ) -> Iterator[tuple[PartitionQueue, Outgoing, Flight]]:
-        """Remove and yield the records of open partitions, or of ``every`` one, whose topic ``may``
-        take them now. The receiver tells a record's flight of its delivery."""
+        """Remove and yield the records that may leave: those of open partitions, or of ``every``
+        one, whose topic ``may`` take records. The caller reports each delivery to its flight."""
         for queue in list(self._waiting):
             if every or queue.open:
                 yield from self.release_of(queue, may)
