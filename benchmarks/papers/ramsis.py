@@ -200,7 +200,9 @@ def compare(data: Path, out: Path, seeds: Seeds, again: bool) -> str:
     try:
         found = json.loads(kept.read_text(encoding="utf-8"))
         rows = [Row(**row) for part in found["parts"].values() for row in part]
-        return page(rows, found["commit"])
+        names = (name for name, _ in parts(data, out, seeds))
+        missing = [name for name in names if name not in found["parts"]]
+        return page(rows, found["commit"], missing)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise DataError(f"{kept} holds no comparison ({error}); leave out --again") from error
 

@@ -59,8 +59,8 @@ GAINS = {
 }
 
 
-def page(rows: Sequence[Row], commit: str) -> str:
-    """Return the page, without the experiments that were not run; ``commit`` is the code's."""
+def page(rows: Sequence[Row], commit: str, missing: Sequence[str] = ()) -> str:
+    """Return the page, without the ``missing`` parts, which it names; ``commit`` is the code's."""
     played = _Played(rows)
     head = HEAD.format(
         commit=commit,
@@ -70,7 +70,8 @@ def page(rows: Sequence[Row], commit: str) -> str:
         python=platform.python_version(),
         machine=platform.machine(),
     )
-    return "\n".join([head, *_setting(played), *_ours(played), *_nodes(played)])
+    not_run = [f"**Not run:** {', '.join(missing)} (load or workers).\n"] if missing else []
+    return "\n".join([head, *not_run, *_setting(played), *_ours(played), *_nodes(played)])
 
 
 def _setting(played: "_Played") -> Iterator[str]:
