@@ -369,5 +369,5 @@ nothing is refused.
 SPEED = """Simulated queries per CPU second by the nodes, solves apart, each run with the start of
 60 workers in it: median of {runs} runs {median:,.0f} ({low:,.0f} to {high:,.0f}), on a
 shared machine beside other work. What they reach alone on it, pure and compiled, is another
-benchmark's: [simulation](simulation.md#how-fast).
+benchmark's: [simulation](simulator.md).
 """
