@@ -12,6 +12,7 @@ import logging
 import signal
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -23,14 +24,10 @@ from control.controller.controller import Controller
 from schemas.effects import Observer
 from schemas.pipeline import Pipeline
 from streams.codecs.wire import Fetched
-from streams.control_app.control_driver import (
-    CHARGED,
-    LEVELS,
-    PUBLISH_S,
-    ControlDriver,
-)
+from streams.control_app.control_driver import LEVELS, PUBLISH_S, ControlDriver
 from streams.control_app.control_records import AGAIN_S, reachable
 from streams.control_app.control_writer import Write
+from streams.control_app.election import CHARGED, Election
 from streams.control_app.report_reader import ReportReader
 from streams.kafka.faust_security import to_faust
 from streams.kafka.kafka_config import KafkaConfig
@@ -49,21 +46,19 @@ HEARTBEAT_S = 1.5
 REQUEST_TIMEOUT_S = 1.5 * SESSION_TIMEOUT_S
 
 
-def make_app(
-    pipeline: Pipeline, kafka: KafkaConfig, driver: ControlDriver, folder: str
-) -> faust.App:
+def make_app(election: Election, driver: ControlDriver, folder: str) -> faust.App:
     """Return the Faust app; its topics must exist, as Faust silently ignores missing ones."""
-    app = faust.App(f"{pipeline.name}.control", datadir=folder, **_settings(kafka))
+    app = faust.App(election.group, datadir=folder, **_settings(election))
 
     def follow(logical: str) -> None:
-        name = physical(pipeline.name, logical)
+        name = physical(election.pipeline, logical)
         topic = app.topic(name, partitions=1, key_serializer="raw", value_serializer="raw")
 
         async def agent(stream: Any) -> None:
             async for event in stream.events():
                 driver.arrived(logical, event.message)
 
-        app.agent(topic, name=f"{pipeline.name}.{logical}", concurrency=1)(agent)
+        app.agent(topic, name=f"{election.pipeline}.{logical}", concurrency=1)(agent)
 
     for logical in CHARGED:
         follow(logical)
@@ -79,9 +74,11 @@ def make_app(
     return app
 
 
-def _settings(kafka: KafkaConfig) -> dict[str, Any]:
+def _settings(election: Election) -> dict[str, Any]:
     """Return the settings of a control app: it creates no topic, table or web page."""
+    kafka = election.kafka
     return {
+        "broker_client_id": election.client,
         "broker": [f"kafka://{server.strip()}" for server in kafka.bootstrap.split(",")],
         "broker_credentials": to_faust(kafka),
         "broker_session_timeout": SESSION_TIMEOUT_S,
@@ -114,21 +111,26 @@ def run(
     Raise ``BrokerError`` if the broker cannot be used.
     """
     prepare(kafka, pipeline, "control")
-    driver = ControlDriver(pipeline, fresh, kafka, observers, dilation, clock, write_as=write_as)
+    election = Election(kafka, pipeline.name, f"{pipeline.name}.control.{uuid.uuid4().hex}")
+    driver = ControlDriver(
+        pipeline, fresh, kafka, observers, dilation, clock,
+        write_as=write_as, replaced=election.replaced,
+    )  # fmt: skip
     for handler in logging.getLogger().handlers:
         handler.addFilter(driver.hushed())
     with tempfile.TemporaryDirectory(prefix="headrace-control-") as folder:
-        asyncio.run(_serve(pipeline, kafka, driver, folder))
+        asyncio.run(_serve(pipeline, election, driver, folder))
 
 
 async def _serve(
-    pipeline: Pipeline, kafka: KafkaConfig, driver: ControlDriver, folder: str
+    pipeline: Pipeline, election: Election, driver: ControlDriver, folder: str
 ) -> None:
+    kafka = election.kafka
     stopping = asyncio.Event()
     driver.read_with(_report_reader(pipeline, kafka, driver))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    make = partial(make_app, pipeline, kafka, driver, folder)
+    make = partial(make_app, election, driver, folder)
     app = await started(make, partial(reachable, kafka), stopping)
     if app is None:
         driver.close()

@@ -5,12 +5,12 @@ event: a plan is confirmed by the broker before the result of the command that c
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from aiokafka.errors import KafkaError
 
@@ -43,11 +43,13 @@ from schemas.records import Plan
 from streams.codecs.size_gate import RecordTooLarge
 from streams.codecs.wire import Fetched
 from streams.control_app.control_records import arrived, history, read_back
-from streams.control_app.control_writer import ControlWriter, Log, Overtaken, Write
+from streams.control_app.control_writer import ControlWriter, Overtaken, Write
+from streams.control_app.election import CHARGED
 from streams.control_app.host import ControlHost
 from streams.control_app.report_intake import ReportIntake
-from streams.control_app.solver_pool import Planners
-from streams.control_app.topic_ends import STALLED_S, InputTopic
+from streams.control_app.report_reader import Reports
+from streams.control_app.solver_pool import Planners, Solvers
+from streams.control_app.topic_ends import STALLED_S, Inputs, InputTopic
 from streams.kafka.connectivity import Connectivity, QuietFilter
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
@@ -76,32 +78,6 @@ LEVELS = {
 }
 STREAMED = (REPORTS, PROFILE_RESULTS)  # by the reader of reports
 READ = (*STREAMED, COMMANDS, PLANS)
-CHARGED = (COMMANDS, PLANS)  # the app that the group assigns them is in charge, and reads REPORTS
-
-
-class Inputs(Log, Protocol):
-    """Offsets of the input topic, and the ends of the shared topics by logical name; the methods
-    block and raise ``BrokerError``."""
-
-    def ends(self) -> dict[int, int]: ...
-    def done(self) -> dict[int, int]: ...
-    def shared_ends(self) -> dict[str, int]: ...
-
-
-class Reports(Protocol):
-    """Reads the ``STREAMED`` topics from offsets on, until stopped, and passes the records to
-    ``reported``."""
-
-    def start(self, offsets: Mapping[str, int]) -> None: ...
-    def stop(self) -> None: ...
-
-
-class Solvers(Protocol):
-    """Executor of planners, outside the event loop."""
-
-    def start(self, effect: Solve) -> Future[Any]: ...
-    def outcome(self, effect: Solve, error: BaseException | None, found: object) -> Event: ...
-    def close(self) -> None: ...
 
 
 class ControlDriver:
@@ -120,6 +96,7 @@ class ControlDriver:
         inputs: Inputs | None = None,
         past: Callable[[], list[Arrived]] | None = None,
         write_as: Callable[[int], None] | None = None,
+        replaced: Callable[[], bool] = lambda: False,
     ) -> None:
         self._pipeline = pipeline
         self._clock = clock
@@ -141,6 +118,7 @@ class ControlDriver:
         self._listened_s = float("-inf")
         self._writer = ControlWriter(pipeline, self._input, write_as)
         self._reports: Reports | None = None
+        self._replaced = replaced
 
     # ------------------------------------------------------------------ from Faust
 
@@ -297,6 +275,8 @@ class ControlDriver:
         for event in past:
             await self._tell(event, watched=event in plans[-1:])
         await self._tell(Woke())
+        if self._host is None:  # it gave way
+            return
         for standing in self._standings():
             standing.began()
         text = f"in charge of pipeline {self._pipeline.name} after {len(past)} records"
@@ -337,10 +317,24 @@ class ControlDriver:
         except (KafkaError, TimeoutError) as error:
             self._unpublished(error)
         except Overtaken:
-            self._say("control.overtaken", "another control app has written; reads it back")
-            self._stalled = True
+            await self._overtaken()
         except BrokerError as error:
             self._say("control.unpublished", str(error))
+            self._stalled = True
+
+    async def _overtaken(self) -> None:
+        """Give way if the group has put another app in charge; else read back what it wrote.
+
+        Of two apps that both go on, each would overtake the other.
+        """
+        replaced = False
+        with contextlib.suppress(BrokerError):
+            replaced = await asyncio.get_running_loop().run_in_executor(None, self._replaced)
+        text = "gives way to it" if replaced else "reads it back"
+        self._say("control.overtaken", f"another control app has written; this one {text}")
+        if replaced:
+            await self._end()
+        else:
             self._stalled = True
 
     def _unpublished(self, error: KafkaError | TimeoutError) -> None:

@@ -9,6 +9,7 @@ commands and plans, whose group elects the app in charge.
 
 import threading
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -22,6 +23,14 @@ GATHER_S = 0.02  # reports are handed on this often: each batch costs a wake-up 
 MOST = 5000  # at once
 
 Deliver = Callable[[list[Fetched]], None]
+
+
+class Reports(Protocol):
+    """Reads the ``STREAMED`` topics from offsets on, until stopped, and passes the records to
+    ``reported``."""
+
+    def start(self, offsets: Mapping[str, int]) -> None: ...
+    def stop(self) -> None: ...
 
 
 class ReportReader:

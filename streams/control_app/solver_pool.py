@@ -15,12 +15,21 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from multiprocessing.connection import wait
+from typing import Any, Protocol
 
 from control.policies.solvers import solve, within_s
 from control.problem.problem import Allocation, PlanError, Problem
 from schemas.effects import Event, Failed, Solve, Solved
 
 log = logging.getLogger("headrace.control")
+
+
+class Solvers(Protocol):
+    """Executor of planners, outside the event loop."""
+
+    def start(self, effect: Solve) -> Future[Any]: ...
+    def outcome(self, effect: Solve, error: BaseException | None, found: object) -> Event: ...
+    def close(self) -> None: ...
 
 
 class Planners:

@@ -1,11 +1,13 @@
 """Offsets of the input topic and of the shared control topics; a stalled consumer of reports."""
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
 
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
 from schemas.effects import COMMAND_RESULTS, PLANS, PROFILE_RESULTS, QUERIES, REPORTS
 from schemas.pipeline import Pipeline
+from streams.control_app.control_writer import Log
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
@@ -18,6 +20,15 @@ from streams.kafka.topic_contents import (
 from streams.topics import physical
 
 WAIT_S = 2.0  # a later answer would be obsolete
+
+
+class Inputs(Log, Protocol):
+    """Offsets of the input topic, and the ends of the shared topics by logical name; the methods
+    block and raise ``BrokerError``."""
+
+    def ends(self) -> dict[int, int]: ...
+    def done(self) -> dict[int, int]: ...
+    def shared_ends(self) -> dict[str, int]: ...
 
 
 class InputTopic:

@@ -28,6 +28,7 @@ from schemas.pipeline import Pipeline, Policy
 from schemas.records import Command, CommandResult, Plan, Record, Settings
 from streams.control_app.app import make_app, run, started
 from streams.control_app.control_driver import ControlDriver
+from streams.control_app.election import Election
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_admin import ensure_topics
@@ -234,6 +235,7 @@ def test_a_second_app_takes_over_when_the_first_ends(cluster: Cluster) -> None:
     cluster.until(lambda: cluster.plans, "the first plan")
     cluster.start_app()
     cluster.command("replan")
+    assert Election(cluster.kafka, cluster.pipeline.name, "another").replaced()
     assert first.pid is not None
     os.kill(first.pid, signal.SIGTERM)
     cluster.until(lambda: not first.is_alive(), "the first app to end")
@@ -284,7 +286,7 @@ def start_twice(broker: str, folder: str) -> None:
     made: list[faust.App] = []
 
     def make() -> faust.App:
-        made.append(make_app(pipeline, next(configs), driver, folder))
+        made.append(make_app(Election(next(configs), pipeline.name, "c"), driver, folder))
         return made[-1]
 
     async def whole() -> None:

@@ -1,15 +1,17 @@
 """What another control app wrote on the shared topics, seen on a real broker."""
 
+import time
 import uuid
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 
 from schemas.effects import COMMAND_RESULTS, PLANS, REPORTS
 from schemas.pipeline import Pipeline
+from streams.control_app.election import CHARGED, Election
 from streams.control_app.topic_ends import InputTopic
-from streams.kafka.kafka_client import producer
+from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_admin import ensure_topics
 from streams.topics import physical, topics
@@ -66,3 +68,25 @@ def test_a_record_of_this_pipeline_that_is_not_ones_own_is_another_apps(
     since, others = reader.written_by_others(since, own)
     assert others
     assert reader.written_by_others(since, ()) == (since, False)
+
+
+def test_of_two_apps_the_one_that_the_group_left_out_is_replaced(
+    broker: str, pipeline: Pipeline
+) -> None:
+    kafka, name = KafkaConfig(broker), pipeline.name
+    first, second = Election(kafka, name, "first"), Election(kafka, name, "second")
+    assert not first.replaced()  # nobody is in charge
+    reader = consumer(kafka, first.group, **{"client.id": "first"})
+    assigned: list[list[TopicPartition]] = []
+    try:
+        reader.subscribe(
+            [physical(name, logical) for logical in CHARGED],
+            on_assign=lambda _, places: assigned.append(places),
+        )
+        until_s = time.monotonic() + 40.0
+        while not assigned:
+            assert time.monotonic() < until_s, "the group assigned nothing within 40 s"
+            reader.poll(0.1)
+        assert (first.replaced(), second.replaced()) == (False, True)
+    finally:
+        reader.close()

@@ -134,6 +134,7 @@ def told(
     observers: Sequence[Observer] = (),
     make: Callable[[], Recorder] = Recorder,
     write: Write = no_write,
+    replaced: Callable[[], bool] = lambda: False,
 ) -> list[Event]:
     """The events of a controller whose driver is fed while it begins; raise what ends it."""
     loop, controller, inputs = VirtualLoop(), make(), inputs or Inputs()
@@ -141,7 +142,7 @@ def told(
     async def play() -> None:
         driver = ControlDriver(
             PIPELINE, lambda: controller, KafkaConfig("127.0.0.1:1"), observers, clock=loop.time,  # type: ignore[arg-type,return-value]
-            planners=Planners(), inputs=inputs, past=inputs.past,  # type: ignore[arg-type]
+            planners=Planners(), inputs=inputs, past=inputs.past, replaced=replaced,  # type: ignore[arg-type]
         )  # fmt: skip
         driver.assigned([physical(PIPELINE.name, logical) for logical in READ])
         feed(driver, loop.time())
@@ -238,14 +239,19 @@ def test_workers_whose_reports_wait_for_the_broker_are_heard_before_anything_els
     assert found == ["w0", [("w0", 0.0), ("w1", 0.0), ("w0", 0.3), ("w1", 0.3)], "w1"]
 
 
+def command(driver: ControlDriver, now: float, offset: int = 0) -> None:
+    """Feed a command."""
+    driver.arrived(COMMANDS, SimpleNamespace(
+        topic=physical("", COMMANDS), partition=0, offset=offset, timestamp=now, key=b"c",
+        value=encode(COMMAND),
+    ))  # fmt: skip
+
+
 def test_a_command_that_a_successor_has_answered_is_not_answered_again() -> None:
     """An app whose connection was cut learned after its successor's answer that it was replaced."""
 
     def feed(driver: ControlDriver, now: float) -> None:
-        driver.arrived(COMMANDS, SimpleNamespace(
-            topic=physical("", COMMANDS), partition=0, offset=0, timestamp=now, key=b"c",
-            value=encode(COMMAND),
-        ))  # fmt: skip
+        command(driver, now)
         asyncio.get_running_loop().call_later(0.5, driver.tick)
 
     replaced = Replaced()
@@ -253,6 +259,26 @@ def test_a_command_that_a_successor_has_answered_is_not_answered_again() -> None
     records = [event.record for event in events if isinstance(event, Arrived)]
     assert records == [COMMAND, ANSWER]
     assert replaced.read_back == 2
+
+
+def test_an_app_that_was_replaced_gives_way_until_the_group_assigns_it_the_topics_again() -> None:
+    """Two apps in charge after a half-open connection overtook each other, and both read back."""
+
+    def feed(driver: ControlDriver, now: float) -> None:
+        command(driver, now)
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.3, driver.tick)
+        loop.call_later(0.4, lambda: command(driver, now, offset=1))
+        topics = [physical(PIPELINE.name, logical) for logical in READ]
+        if again:
+            loop.call_later(0.5, lambda: driver.assigned(topics))
+
+    for again in (False, True):
+        inputs = Replaced()
+        events = told(feed, inputs, make=Answering, replaced=lambda: True)
+        assert inputs.read_back == 1 + again
+        records = [event.record for event in events if isinstance(event, Arrived)]
+        assert records == [COMMAND, *[ANSWER] * again]
 
 
 def nothing(driver: ControlDriver, now: float) -> None:

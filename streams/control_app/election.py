@@ -1,0 +1,47 @@
+"""Which of several control apps is in charge: the member of their consumer group that is assigned
+the topics of commands and plans."""
+
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError
+
+from schemas.effects import COMMANDS, PLANS
+from streams.kafka.kafka_client import asked
+from streams.kafka.kafka_config import KafkaConfig
+from streams.topics import physical
+
+CHARGED = (COMMANDS, PLANS)  # the app that is assigned them is in charge, and reads reports
+ANSWER_S = 2.0  # an app that cannot ask the group in this time takes itself for in charge
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """The group of a pipeline's control apps, asked by the member with this client id."""
+
+    kafka: KafkaConfig
+    pipeline: str
+    client: str
+
+    @property
+    def group(self) -> str:
+        """The name of the consumer group."""
+        return f"{self.pipeline}.control"
+
+    def replaced(self) -> bool:
+        """Return whether another member is in charge; block, and raise ``BrokerError``.
+
+        A group that assigns its topics at the moment has nobody in charge.
+        """
+        found = asked(
+            self.kafka,
+            lambda client: client.describe_consumer_groups([self.group], request_timeout=ANSWER_S),
+            ANSWER_S,
+        )[self.group]
+        if isinstance(found, KafkaError):
+            return False
+        wanted = {physical(self.pipeline, logical) for logical in CHARGED}
+        return any(
+            wanted <= {place.topic for place in member.assignment.topic_partitions}
+            for member in found.members
+            if member.client_id != self.client and member.assignment is not None
+        )
