@@ -46,6 +46,7 @@ class Sender:
         self._lease, self._leased = lease, "" if lease is None else lease.stamped
         self._producer = producer(config, error_cb=on_error)
         self._window = SendWindow()
+        self._heard = False  # the broker's confirmations, since the last turn
         self._refusals = RefusedRecords(
             partial(find_written, config, lease.settle if lease else None)
         )
@@ -67,6 +68,9 @@ class Sender:
         """Send a record of a turn, now or at the turn's end or later."""
         turn.waiting += 1
         queue = self._window.add(place, Outgoing(turn, value, key))
+        if not queue.idle and not self._heard:
+            # The last turn ended long before its records were confirmed.
+            self._hear()
         if queue.idle:
             self._hand_over(self._window.release_of(queue, self._may_leave))
 
@@ -76,11 +80,16 @@ class Sender:
         Refused records of the open ``turns`` that are not on the topic leave again. Raise
         ``LeaseLost``, or ``BrokerError`` if a record can never be sent.
         """
-        self._producer.poll(0)
+        self._hear()
+        self._heard = False
         if self._lease is not None:
             self._lease.check()
             self._send_again(turns, now)
         self._hand_over(self._window.release(self._may_leave))
+
+    def _hear(self) -> None:
+        self._producer.poll(0)
+        self._heard = True
 
     @property
     def holds(self) -> bool:

@@ -234,10 +234,10 @@ class Live:
     def _handle(self, node: str, event: Event) -> None:
         now = self._clock()
         effects = self._nodes[node].handle(event, now)
-        for observer in self._observers:
-            observer.saw(node, event, effects, now)
         for effect in effects:
             self._perform(node, effect)
+        for observer in self._observers:  # a query does not wait for them
+            observer.saw(node, event, effects, now)
 
     # ------------------------------------------------------------------ effects
 

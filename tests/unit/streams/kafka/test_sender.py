@@ -1,0 +1,61 @@
+"""A record whose partition is idle leaves while its turn goes on."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from streams.kafka import sender
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.sender import Sender
+from streams.kafka.turn import Turn
+
+
+class Client:
+    """The library's producer; the broker takes the records that have left by ``take``."""
+
+    def __init__(self) -> None:
+        self.left: list[bytes] = []
+        self._under_way: list[Callable[[None, None], None]] = []
+        self._taken: list[Callable[[None, None], None]] = []
+
+    def produce(
+        self, topic: str, value: bytes, *_: Any, on_delivery: Callable[[None, None], None], **__: Any
+    ) -> None:
+        self.left.append(value)
+        self._under_way.append(on_delivery)
+
+    def take(self) -> None:
+        self._taken, self._under_way = self._taken + self._under_way, []
+
+    def poll(self, timeout_s: float) -> None:
+        confirmed, self._taken = self._taken, []
+        for delivered in confirmed:
+            delivered(None, None)
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Client:
+    made = Client()
+    monkeypatch.setattr(sender, "producer", lambda config, **_: made)
+    return made
+
+
+def test_a_record_leaves_at_once_where_earlier_turns_are_confirmed_by_now(client: Client) -> None:
+    sends, turns = Sender(KafkaConfig("b:1"), None, lambda error: None), [Turn(), Turn()]
+    for turn, value in zip(turns, (b"first", b"second"), strict=True):
+        sends.send(turn, ("a", 0), value, None)
+        assert client.left[-1] == value
+        sends.progress(turns, 0.0)
+        client.take()
+    sends.progress(turns, 0.0)
+    assert [turn.waiting for turn in turns] == [0, 0]
+
+
+def test_the_other_records_of_a_turn_leave_together_at_its_end(client: Client) -> None:
+    sends, turn = Sender(KafkaConfig("b:1"), None, lambda error: None), Turn()
+    for value in (b"first", b"second", b"third"):
+        sends.send(turn, ("a", 0), value, None)
+    assert client.left == [b"first"]
+    sends.progress([turn], 0.0)
+    assert client.left == [b"first", b"second", b"third"]
