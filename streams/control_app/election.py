@@ -12,6 +12,8 @@ from streams.topics import physical
 
 CHARGED = (COMMANDS, PLANS)  # the app that is assigned them is in charge, and reads reports
 ANSWER_S = 2.0  # an app that cannot ask the group in this time takes itself for in charge
+# The library aborts the process where an answer comes after this (librdkafka issue 4605).
+REQUEST_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Election:
         """
         found = asked(
             self.kafka,
-            lambda client: client.describe_consumer_groups([self.group], request_timeout=ANSWER_S),
+            lambda client: client.describe_consumer_groups([self.group], request_timeout=REQUEST_S),
             ANSWER_S,
         )[self.group]
         if isinstance(found, KafkaError):

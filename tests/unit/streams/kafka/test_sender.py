@@ -20,7 +20,12 @@ class Client:
         self._taken: list[Callable[[None, None], None]] = []
 
     def produce(
-        self, topic: str, value: bytes, *_: Any, on_delivery: Callable[[None, None], None], **__: Any
+        self,
+        topic: str,
+        value: bytes,
+        *_: Any,
+        on_delivery: Callable[[None, None], None],
+        **__: Any,
     ) -> None:
         self.left.append(value)
         self._under_way.append(on_delivery)
