@@ -215,7 +215,8 @@ class KafkaTransport:
         if self._reports:
             self._reporter.poll(0)
         self._settle()
-        self._hand_over()
+        if self._hand_overs:
+            self._hand_over()
         self._ledger.check()
         self._check_stall(now)
         self._connectivity.look(now)
@@ -249,7 +250,7 @@ class KafkaTransport:
             if self._connectivity.away and now - self._delivered_s > SILENCE_S:
                 self._back_s = now
             self._reader.delivers, self._delivered_s = False, now
-        sent_s = unconfirmed_since(self._turns)
+        sent_s = unconfirmed_since(self._turns) if self._turns else None
         if sent_s is None:
             return
         # A report that was delivered first may have ended the outage (``since_s``).
@@ -263,9 +264,9 @@ class KafkaTransport:
     @property
     def patience_s(self) -> float:
         """How long the next ``end_turn`` may be away."""
-        if self._sender.holds and not self.away:
-            return HOLDING_S
-        return UNSETTLED_S if self.unsettled else IDLE_S
+        if not self.unsettled:
+            return IDLE_S
+        return HOLDING_S if self._sender.holds and not self.away else UNSETTLED_S
 
     @property
     def unsettled(self) -> bool:

@@ -1,6 +1,5 @@
 """Inputs of the live driver: a transport to the broker, and an inbox that other threads feed."""
 
-import contextlib
 import queue
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
@@ -40,11 +39,12 @@ class Inbox:
 
     def drain(self, timeout_s: float) -> list[Any]:
         """Wait for an entry, then return all queued ones; empty after the time-out."""
-        entries: list[Any] = []
-        with contextlib.suppress(queue.Empty):
-            entries.append(self._queue.get(timeout=timeout_s))
-            while True:
-                entries.append(self._queue.get_nowait())
+        try:
+            entries = [self._queue.get(timeout=timeout_s)]
+        except queue.Empty:
+            return []
+        while not self._queue.empty():
+            entries.append(self._queue.get_nowait())
         return entries
 
 

@@ -39,6 +39,7 @@ from streams.live.inbox import Clock, FetchedBatch, Inbox, Transport
 from streams.live.slot_readers import LogWentBack, SlotReaders
 from streams.topics import physical
 
+LOOK_S = 0.2  # between two looks at whether an executor hangs
 MOST_FETCHES = 4  # unhandled fetches at a time; beyond it the backlog stays on the broker
 
 
@@ -67,6 +68,7 @@ class Live:
         self._inbox = inbox or Inbox()
         self._observers = tuple(observers)
         self._executor: dict[str, Executor] = {}
+        self._look_at_s = 0.0
         self._timers: list[tuple[float, int, str, Event]] = []
         self._count = 0
         self._routes: dict[str, tuple[str, Any]] = {}
@@ -163,12 +165,9 @@ class Live:
 
     def turn(self, room: threading.Semaphore | None = None) -> None:
         """Handle the inbox, waiting if it is empty; then timers; then confirmations and commits."""
-        entries = self._inbox.drain(self._patience())
-        self._check_fence()
-        for entry in entries:
+        for entry in self._inbox.drain(self._patience()):
             self._take(entry, room)
-            self._check_fence()
-        now = self._clock()
+        now = self._now()
         while self._timers and self._timers[0][0] <= now:
             _, _, node, event = heappop(self._timers)
             self._handle(node, event)
@@ -176,21 +175,23 @@ class Live:
             for node, event in self._slots.complete(now):
                 self._deliver(node, event)
         self._transport.end_turn(now)
-        for executor in self._executor.values():
-            executor.look(now)
+        if now >= self._look_at_s:
+            self._look_at_s = now + LOOK_S
+            for executor in self._executor.values():
+                executor.look(now)
 
-    def _check_fence(self) -> None:
-        """Raise ``StoodStill`` after a stall since the last check, wherever it came: another may
-        have done the work."""
-        if self._fence_s is None:
-            return
-        before_s, self._fenced_s = self._fenced_s, self._clock()
-        stood_s = 0.0 if before_s is None else self._fenced_s - before_s
-        if stood_s > self._fence_s:
-            raise StoodStill(
-                f"this process stood still for {stood_s:.1f} s; another may have taken its place, "
-                "so it ends and is to be started anew"
-            )
+    def _now(self) -> float:
+        """Return the time. Raise ``StoodStill`` after a stall since the last call, wherever it
+        came: another may have done the work."""
+        now = self._clock()
+        if self._fence_s is not None:
+            before_s, self._fenced_s = self._fenced_s, now
+            if before_s is not None and now - before_s > self._fence_s:
+                raise StoodStill(
+                    f"this process stood still for {now - before_s:.1f} s; another may have taken "
+                    "its place, so it ends and is to be started anew"
+                )
+        return now
 
     def _take(self, entry: Any, room: threading.Semaphore | None) -> None:
         if type(entry) is FetchedBatch:
@@ -232,7 +233,7 @@ class Live:
         return min(max(self._timers[0][0] - self._clock(), 0.0), patience_s)
 
     def _handle(self, node: str, event: Event) -> None:
-        now = self._clock()
+        now = self._now()
         effects = self._nodes[node].handle(event, now)
         for effect in effects:
             self._perform(node, effect)
