@@ -194,7 +194,9 @@ def ranking_rows(data: Path, out: Path) -> list[RankingRow]:
             values = np.array([carried[each.counts] for each in ranked])
             bounds = np.array([each.bound_qps for each in ranked])
             picked = PICKS["paper"](ranked, base_of(pool))
-            plus = search(np.array([each.counts for each in ranked]), bounds, carried.__getitem__)
+            counts = np.array([each.counts for each in ranked])
+            prices = np.array([each.cost for each in ranked])
+            plus = search(counts, bounds, prices, carried.__getitem__)
             found.append(
                 RankingRow(
                     model=model, bound=bound, place=int(values.argmax()) + 1,

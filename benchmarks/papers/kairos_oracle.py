@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from benchmarks.papers.kairos_mix_search import Mix, SearchOutcome, search
-from control.policies.kairos.device_mixes import affordable
+from control.policies.kairos.device_mixes import affordable, costs
 from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.throughput_bounds import FluidBound, ServiceTimes
 from control.problem.problem import PlanError
@@ -51,4 +51,5 @@ def best_oracle(pool: Pool, budget: float) -> SearchOutcome:
     """Return the best mix within the budget for the oracle, by Kairos+ with the fluid bound."""
     times = pool.times
     counts = affordable(pool.types, budget)
-    return search(counts, FluidBound(times).above(counts), lambda mix: oracle_qps(times, mix))
+    above, prices = FluidBound(times).above(counts), costs(pool.types, counts)
+    return search(counts, above, prices, lambda mix: oracle_qps(times, mix))

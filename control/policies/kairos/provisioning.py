@@ -1,19 +1,20 @@
 """Provisioning: rank the mixes of devices that a budget affords, and pick one.
 
-Mixes are ranked by an upper bound of their throughput (throughput_bounds.py), without trial runs.
+Mixes are ranked by an upper bound of their throughput (throughput_bounds.py), without trial runs,
+and mixes of equal bounds by their cost.
 Pick rules: ``paper`` (Kairos, HPDC 2023, section 5.2) takes the first if the best three have the
 same number of base devices, else the one of the best ten that is nearest to the other nine;
 ``first`` takes the first.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from control.policies.kairos.device_mixes import Counts, PricedType, affordable, costs
+from control.policies.kairos.device_mixes import CENT, Counts, Floats, PricedType, affordable, costs
 from control.policies.kairos.query_sizes import SizeDistribution
 from control.policies.kairos.throughput_bounds import FluidBound, ServiceTimes, eq15_bounds
 from control.problem.problem import PlanError
@@ -21,7 +22,10 @@ from control.problem.problem import PlanError
 GUARD = 0.02  # Eq. 8: a base device finishes its largest query within (1 - GUARD) of the SLO
 PICK_AMONG = 10
 SAME_BASE = 3
-MARGIN = 1 + 1e-9  # relative tolerance between sampled and exact bounds
+EXACT = 1e-6  # bounds are exact to this part of theirs; of bounds that are closer the cheaper wins
+
+Rows = np.ndarray[tuple[int], np.dtype[np.int64]]
+Valued = list[tuple[int, float]]  # mixes by number, each with its bound, the best first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +79,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The best mixes by decreasing bound, the number of mixes, and of those with a base device."""
+    """The best mixes, the number of mixes, and of those with a base device."""
 
     best: tuple[Ranked, ...]
     mixes: int
@@ -110,7 +114,8 @@ def base_of(pool: Pool) -> int | None:
 
 
 def rank(pool: Pool, budget: float, bound: str = "fluid", top: int = PICK_AMONG) -> Ranking:
-    """Return the ``top`` mixes within the budget by decreasing bound; ties in lexicographic order.
+    """Return the ``top`` mixes within the budget by decreasing bound; of equal bounds (``EXACT``)
+    the cheaper first, then in lexicographic order.
 
     Every returned bound is exact. Raises ``PlanError`` for an unknown bound, and for a budget that
     affords no mix or too many.
@@ -118,47 +123,79 @@ def rank(pool: Pool, budget: float, bound: str = "fluid", top: int = PICK_AMONG)
     if bound not in BOUNDS:
         raise PlanError(f"there is no bound {bound!r}; known are {', '.join(BOUNDS)}")
     counts = affordable(pool.types, budget)
-    values, rows = BOUNDS[bound](pool.times, counts, top)
-    prices = costs(pool.types, counts[rows])
+    prices = costs(pool.types, counts)
     base = base_of(pool)
     return Ranking(
         tuple(
-            Ranked(tuple(int(n) for n in counts[row]), float(price), float(value))
-            for row, price, value in zip(rows, prices, values, strict=True)
+            Ranked(tuple(int(n) for n in counts[row]), float(prices[row]), value)
+            for row, value in BOUNDS[bound](pool.times, counts, prices, top)
         ),
         len(counts),
         0 if base is None else int((counts[:, base] > 0).sum()),
     )
 
 
-def _by_eq15(times: ServiceTimes, counts: Counts, top: int) -> tuple[list[float], list[int]]:
+def ordered(values: Floats, prices: Floats) -> Rows:
+    """Return the mixes by decreasing value; of equal values the cheaper first, then as given.
+
+    Neighbours in the order of values that differ by ``EXACT`` at most are equal, and so are all
+    between which every step is one of these: equality is transitive.
+    """
+    by_value = np.argsort(-values, kind="stable")
+    falling = values[by_value]
+    steps = falling[1:] < falling[:-1] * (1 - EXACT)
+    groups = np.zeros(len(values))
+    groups[1:] = np.cumsum(steps)
+    found: Rows = by_value[np.lexsort((by_value, in_cents(prices[by_value]), groups))]
+    return found
+
+
+def in_cents(prices: Floats) -> Floats:
+    """Return prices without the rounding errors of their sums."""
+    found: Floats = np.round(prices / CENT)
+    return found
+
+
+def _by_eq15(times: ServiceTimes, counts: Counts, prices: Floats, top: int) -> Valued:
     values = eq15_bounds(times, counts)
-    rows = np.argsort(-values, kind="stable")[:top]
-    return [float(values[row]) for row in rows], [int(row) for row in rows]
+    return [(int(row), float(values[row])) for row in ordered(values, prices)[:top]]
 
 
-def _by_fluid(times: ServiceTimes, counts: Counts, top: int) -> tuple[list[float], list[int]]:
+def _by_fluid(times: ServiceTimes, counts: Counts, prices: Floats, top: int) -> Valued:
     """Return the exact bounds of the best mixes: solve by decreasing sampled bound until no
-    remaining mix can be better."""
+    remaining mix can come before one of them."""
     fluid = FluidBound(times)
-    above = fluid.above(counts)
-    waiting = np.argsort(-above, kind="stable")
+    above, cents = fluid.above(counts), in_cents(prices)
+    waiting: Rows = np.argsort(-above, kind="stable")
     solved: dict[int, float] = {}
+    best: Valued = []
     while len(waiting):
-        least = sorted(solved.values(), reverse=True)[top - 1] if len(solved) >= top else -1.0
-        waiting = waiting[above[waiting] * MARGIN >= least]
+        if len(best) == top:
+            last, least = best[-1]
+            equal = above[waiting] <= least * (1 + EXACT)
+            cheaper = (cents[waiting] < cents[last]) | (
+                (cents[waiting] == cents[last]) & (waiting < last)
+            )
+            waiting = waiting[(above[waiting] >= least * (1 - EXACT)) & (~equal | cheaper)]
         now, waiting = waiting[:top], waiting[top:]
         known = fluid.known
         for row in np.sort(now):  # neighbours share most of a solution
             solved[int(row)] = fluid.exact(counts[row].astype(float))
+        best = _best(solved, prices, top)
         # The prices of solved mixes bound their neighbours almost exactly.
         above[waiting] = np.minimum(above[waiting], fluid.above(counts[waiting], known))
-        waiting = waiting[np.argsort(-above[waiting], kind="stable")]
-    rows = sorted(solved, key=lambda row: (-solved[row], row))[:top]
-    return [solved[row] for row in rows], rows
+        waiting = waiting[ordered(above[waiting], prices[waiting])]
+    return best
 
 
-BOUNDS: dict[str, Callable[[ServiceTimes, Counts, int], tuple[list[float], list[int]]]] = {
+def _best(solved: Mapping[int, float], prices: Floats, top: int) -> Valued:
+    """Return the first ``top`` of the mixes with exact bounds."""
+    rows = np.array(sorted(solved))
+    values = np.array([solved[row] for row in rows.tolist()])
+    return [(int(rows[at]), float(values[at])) for at in ordered(values, prices[rows])[:top]]
+
+
+BOUNDS: dict[str, Callable[[ServiceTimes, Counts, Floats, int], Valued]] = {
     "eq15": _by_eq15,
     "fluid": _by_fluid,
 }

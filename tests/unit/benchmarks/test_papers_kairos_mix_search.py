@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from benchmarks.papers.kairos_mix_search import search
 
 SPACE = np.array([(a, b) for a in range(5) for b in range(5) if a + b])
+PRICES = SPACE @ np.array([0.5, 0.2])
 
 
 def _carried(mix: tuple[int, ...]) -> float:
@@ -14,13 +15,20 @@ def _carried(mix: tuple[int, ...]) -> float:
 @given(st.lists(st.floats(0, 5), min_size=len(SPACE), max_size=len(SPACE)))
 def test_with_a_true_bound_the_best_of_all_mixes_is_found(slack: list[float]) -> None:
     true = np.array([_carried(tuple(row)) for row in SPACE.tolist()])
-    found = search(SPACE, true + np.array(slack), _carried)
+    found = search(SPACE, true + np.array(slack), PRICES, _carried)
     assert found.qps == true.max()
     assert found.qps == _carried(found.counts)
 
 
 def test_contained_and_outbid_mixes_are_not_evaluated() -> None:
     bounds = np.array([_carried(tuple(row)) for row in SPACE.tolist()])
-    found = search(SPACE, bounds, _carried)
+    found = search(SPACE, bounds, PRICES, _carried)
     # Ties with the best are kept, those contained in an evaluated one are not.
     assert [mix for mix, _ in found.evaluated] == [(2, 3), (2, 4), (3, 3), (3, 4), (4, 3), (4, 4)]
+
+
+def test_of_equal_bounds_the_cheapest_is_evaluated_first_and_wins() -> None:
+    counts = np.array([[4, 0], [0, 4], [2, 2]])
+    bounds = np.array([4.0, 4.0 * (1 - 1e-9), 4.0])
+    found = search(counts, bounds, counts @ np.array([0.5, 0.2]), lambda _: 3.0)
+    assert found.counts == (0, 4)

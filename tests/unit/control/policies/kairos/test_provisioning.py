@@ -1,9 +1,9 @@
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from control.policies.kairos.device_mixes import PricedType, affordable, costs
@@ -91,6 +91,40 @@ def test_pruning_by_sampled_prices_finds_the_same_best_mixes_as_solving_all(top:
     assert [each.bound_qps for each in found.best] == pytest.approx(best, rel=1e-7)
     assert all(each.cost <= 1.2 + 1e-9 for each in found.best)
     assert found.mixes == len(counts)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from((1, 2, 4)), st.integers(1, 9)), min_size=2, max_size=4),
+       st.sampled_from((1, 4, 10)), st.sampled_from(("fluid", "eq15")))  # fmt: skip
+def test_no_mix_stands_behind_one_that_costs_more_for_an_equal_bound(
+    kinds: list[tuple[int, int]], top: int, bound: str
+) -> None:
+    # Types of like speeds at unlike prices: many mixes have equal bounds.
+    pool = replace(
+        POOL,
+        types=tuple(PricedType(f"t{i}", cents / 10, 3) for i, (_, cents) in enumerate(kinds)),
+        latency_s=tuple((0.02 * s, 0.03 * s, 0.05 * s) for s, _ in kinds),
+        largest_s=tuple(0.05 * s for s, _ in kinds),
+    )
+    assume(any(s == 1 for s, _ in kinds))  # so that there is a base type
+    found = rank(pool, 1.2, bound, top).best
+    every = rank(pool, 1.2, bound, 1000).best
+    assert [each.counts for each in found] == [each.counts for each in every[:top]]
+    for ahead, behind in combinations(every, 2):
+        assert ahead.bound_qps >= behind.bound_qps * (1 - 1e-6)
+        if behind.bound_qps >= ahead.bound_qps * (1 - 1e-6):
+            assert ahead.cost <= behind.cost + 1e-9
+
+
+def test_of_equal_bounds_the_cheaper_mix_is_rented() -> None:
+    # A slow device more serves nothing that the others could not.
+    idle = replace(POOL, types=(replace(GPU, most=1), CPU, SLOW), latency_s=(
+        (0.01, 0.02, 0.08), (0.3, 0.3, 0.4), (0.3, 0.3, 2.0)))  # fmt: skip
+    assert [each.counts for each in rank(idle, 0.9, top=3).best] == [
+        (1, 0, 0),
+        (1, 0, 1),
+        (1, 0, 2),
+    ]
 
 
 def test_ranking_by_eq_15_is_stable_and_its_values_are_the_formula() -> None:
