@@ -72,19 +72,13 @@ from schemas.pipeline import Pipeline
 from schemas.records import Command, Plan, Report
 
 if TYPE_CHECKING:
-    from control.controller.rental import Rentable, Rental
+    from control.controller.rental import Rentable  # the solvers take most of a second to load
 
 TICK_S = 0.1
 JUST_S = 0.001  # after the time at which a worker counts as lost
 FEW, SPACING_S = 100, 2e-5  # workers; what a review takes for each of the others
 FIRST_PLAN_S = 3.0  # the first plan waits this long for all workers
 ANY_MEMORY: Mapping[str, int] = {}
-
-
-def _rental(rentable: "Rentable") -> "Rental":
-    from control.controller.rental import Rental  # the solvers take most of a second to load
-
-    return Rental(rentable)
 
 
 class FirstStep(NamedTuple):
@@ -114,7 +108,7 @@ class Controller:
         self._expected = expected_workers
         self._state = ControlState(pipeline, profile, memory)
         self._commands = CommandQueue()
-        self._rental = None if rentable is None else _rental(rentable)
+        self._rental = None if rentable is None else rentable.rental()
         self._intake = RecordIntake(self._state, self._commands, self._rental)
         self._solves = Solves(self._state, self._commands)
         self._table_jobs = TableJobs(pipeline, profile, memory)
@@ -165,11 +159,16 @@ class Controller:
             self._intake.counted(event, now)
         elif type(event) is Heartbeats:
             self._intake.heartbeats(event, now)
-        elif isinstance(event, Solved | Failed) and not self._sessions.solved(event, now):
+        elif isinstance(event, Solved | Failed) and not self._ended(event, now):
             return (
                 self._solved(event, now) if isinstance(event, Solved) else self._failed(event, now)
             )
         return []
+
+    def _ended(self, event: Solved | Failed, now: float) -> bool:
+        """Take the end of a session's job or of a mix's play; return whether it was one."""
+        played = self._rental is not None and self._rental.played(event)
+        return played or self._sessions.solved(event, now)
 
     def _start(self, now: float) -> list[Effect]:
         self._resume(now)
@@ -408,14 +407,14 @@ class Controller:
         if self._rental is None:
             return []
         state = self._state
-        headroom = state.policy(state.settings).headroom
-        crew = state.members.by_device()
-        scaled = self._rental.decide(*crew, state.settings, headroom, now)
+        crew, policy = state.members.by_device(), state.policy(state.settings)
+        scaled = self._rental.decide(*crew, state.settings, policy, now)
+        played = self._rental.play(now)
         if not scaled or state.plan is None:
-            return scaled
+            return [*scaled, *played]
         reasons = (rented(self._rental.mix),)
         plan = state.amended(state.plan, state.plan.leases, reasons, now)
-        return [*scaled, *self._publish(plan, now)]
+        return [*scaled, *played, *self._publish(plan, now)]
 
     def _advance(self, now: float) -> list[Effect]:
         """Publish the next step to the target, or new routes, if there is one."""

@@ -1,9 +1,10 @@
 """Rent devices of types while a pipeline runs (``cluster.scale``).
 
 Once a second the controller asks which mix is wanted for the demand, the sizes, the prices and the
-budget (``control/policies/kairos/renting.py``), and takes a step towards it. A step is the number
-of devices of each type that should run from now on: plans carry it (``Plan.mix``), and a ``Scale``
-for each number that changed asks for it.
+budget (``control/policies/kairos/renting.py``), and takes a step towards it.
+Mixes that may be better are played meanwhile (``mix_trials.py``). A step is the number of devices
+of each type that should run from now on: plans carry it (``Plan.mix``), and a ``Scale`` for each
+number that changed asks for it.
 """
 
 from collections import deque
@@ -11,14 +12,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from control.controller.missing_types import MissingTypes
+from control.controller.mix_trials import MixTrials
 from control.estimation.arrival_peak import ArrivalPeak
 from control.policies.kairos.device_mixes import PricedType
+from control.policies.kairos.dispatch_options import PICK, SIMULATE
+from control.policies.kairos.mix_play import Sample
 from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.query_sizes import SizeDistribution
-from control.policies.kairos.renting import Fleet, Mix, bound_of, next_step, wanted_mix
+from control.policies.kairos.renting import (
+    Fleet,
+    Mix,
+    Need,
+    bound_of,
+    next_step,
+    wanted_mix,
+    worth_playing,
+)
 from control.policies.kairos.size_watch import SizeWatch
 from control.problem.problem import PlanError
-from schemas.effects import Counted, Effect, Scale
+from schemas.effects import Counted, Effect, Failed, Scale, Solved
+from schemas.pipeline import Policy
 from schemas.records import Plan, Report, Settings
 
 DECIDE_EVERY_S = 1.0
@@ -28,13 +41,19 @@ NOTICED_S = 3.0  # a released device reports within this time that it leaves
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rentable:
     """What can be rented. ``start`` runs at first; ``pool`` returns the types with their
-    latencies over a distribution of sizes; ``budget`` is $ per hour; ``boot_s`` are by type."""
+    latencies over a distribution of sizes; ``budget`` is $ per hour; ``boot_s`` are by type;
+    ``sample`` has the draws by which mixes are played."""
 
     sizes: SizeDistribution
     pool: Callable[[SizeDistribution], Pool]
     budget: float
     start: Mix
     boot_s: Sequence[float]
+    sample: Sample
+
+    def rental(self) -> "Rental":
+        """Return the devices as they are rented at first."""
+        return Rental(self)
 
 
 class Rental:
@@ -46,6 +65,7 @@ class Rental:
         self._watch = SizeWatch(rentable.sizes, self._made.largest_size)
         self._peak = ArrivalPeak()
         self._missing = MissingTypes(rentable.boot_s)
+        self._trials = MixTrials(rentable.sample)
         self._decide_s: float | None = None
         self._released: deque[tuple[float, Mix]] = deque()
         self._asked: Mix = rentable.start
@@ -80,13 +100,13 @@ class Rental:
         serving: Mapping[str, int],
         leaving: Mapping[str, int],
         settings: Settings,
-        headroom: float,
+        policy: Policy,
         now: float,
     ) -> list[Effect]:
         """Return the devices to ask for, once a second. ``serving`` and ``leaving`` are live
         workers by device."""
         if self._decide_s is None:
-            self._begin(headroom, now)
+            self._begin(policy.headroom, now)
         assert self._decide_s is not None
         if now < self._decide_s:
             return []
@@ -102,13 +122,28 @@ class Rental:
         fleet = self._fleet(serving, leaving, now)
         self._missing.see(fleet.asked, fleet.ready, now)
         pool = self._pool(settings)
+        self._trials.change(pool, policy)
+        need = Need(
+            pool=pool, demand_qps=demand_qps, headroom=policy.headroom, budget=budget,
+            played=self._trials.played,
+        )  # fmt: skip
         try:
-            wanted = wanted_mix(pool, demand_qps, headroom, budget, self._asked)
+            wanted = wanted_mix(need, self._asked)
+            if PICK.of(policy) == SIMULATE:
+                self._trials.ask(worth_playing(need, self._asked), now)
         except PlanError as error:
             self.trouble = str(error)
             return []
         self.trouble = ""
         return self._ask(next_step(pool, budget, fleet, wanted), now)
+
+    def play(self, now: float) -> list[Effect]:
+        """Return the play of a mix that may be better than the wanted one, one at a time."""
+        return self._trials.next(now)
+
+    def played(self, event: Solved | Failed) -> bool:
+        """Take the end of a play; return whether it was one."""
+        return self._trials.ended(event)
 
     def _begin(self, headroom: float, now: float) -> None:
         """Until demand has been seen for a while, the present mix counts as needed."""

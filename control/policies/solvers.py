@@ -14,13 +14,14 @@ from control.problem.problem import Allocation, PlanError, Problem
 TABLE = "table"  # a ``TableProblem``; every other solver is a kind of policy, for a ``Problem``
 SEARCH = "search"  # a ``SearchProblem``, one step of a session's search
 SCHEDULE = "schedule"  # a ``ScheduleProblem``
+MIX = "mix"  # a ``MixProblem``
 TABLE_S = 0.1  # virtual seconds for one table
-VIRTUAL_S = {TABLE: TABLE_S, SEARCH: 0.02, SCHEDULE: 0.01}
+VIRTUAL_S = {TABLE: TABLE_S, SEARCH: 0.02, SCHEDULE: 0.01, MIX: 1.0}
 
 
 def solve(solver: str, problem: Any) -> Any:
     """Return the allocation for a ``Problem``, the table for a ``TableProblem``, the next step of
-    a search, or a schedule.
+    a search, a schedule, or what a mix carries.
 
     Planners are imported when they first run. Raises ``PlanError`` where there is no plan, and for
     an unknown kind.
@@ -32,6 +33,8 @@ def solve(solver: str, problem: Any) -> Any:
     if solver == SCHEDULE:
         scheduled = load("control.policies.compass.schedule.scheduling:schedule")
         return scheduled(problem.instance, problem.objective)
+    if solver == MIX:
+        return load("control.policies.kairos.mix_play:capacity")(problem)
     return for_classes(problem, partial(_bounded, load(spec_of(solver).plan)))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from control.policies import known_kinds, policy_named, spec_of
 from control.policies.kairos.device_mixes import PricedType
-from control.policies.kairos.dispatch_options import BOUND, PICK
+from control.policies.kairos.dispatch_options import BOUND, PICK, SIMULATE
 from control.policies.kairos.provisioning import (
     GUARD,
     PICK_AMONG,
@@ -36,7 +36,6 @@ from profiles.profile_table import ProfileTable
 from schemas.pipeline import Policy, Variant
 
 DEFAULT = "kairos"
-SIMULATE = "simulate"
 NEAR = (0.9, 1.1)  # factors of the demand whose cost is shown beside its own
 
 # Files with their mixes, and bounds in queries/s -> simulated capacity of each, queries/s.

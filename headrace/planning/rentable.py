@@ -2,12 +2,18 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from control.controller.rental import Rentable
+from control.policies.kairos.mix_play import LEAST_QUERIES, Sample
 from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.query_sizes import SizeDistribution
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
 from headrace.planning.device_mix import MixRequest, mean_s, only_variant, pool_of
+
+BLOCKS = 2  # of ``LEAST_QUERIES`` each: the queries of the longest play
+SEED = 0  # plays of equal problems have equal results
 
 
 def rentable_of(file: PipelineFile) -> Rentable | None:
@@ -35,4 +41,27 @@ def rentable_of(file: PipelineFile) -> Rentable | None:
         budget=budget,
         start=tuple(started.get(each.name, 0) for each in filed.types),
         boot_s=tuple(each.boot_s for each in file.cluster.types),
+        sample=sample(np.random.default_rng(SEED)),
     )
+
+
+def sample(rng: np.random.Generator) -> Sample:
+    """Return the draws by which mixes are played, of queries that come at random.
+
+    They are stratified: ``LEAST_QUERIES`` in a row have every part of both distributions once, so
+    that the shortest play has the rate and the sizes that it is to have, in random order.
+    """
+    gaps, uniforms = [], []
+    for _ in range(BLOCKS):
+        gaps.append(-np.log1p(-_stratified(rng)))
+        uniforms.append(_stratified(rng))
+    unit = np.concatenate(gaps)
+    return Sample(tuple((unit / unit.mean()).tolist()), tuple(np.concatenate(uniforms).tolist()))
+
+
+def _stratified(rng: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Return numbers from (0, 1), one in each of as many equal parts, in random order."""
+    found: np.ndarray[tuple[int], np.dtype[np.float64]] = (
+        rng.permutation(LEAST_QUERIES) + 0.5
+    ) / LEAST_QUERIES
+    return found

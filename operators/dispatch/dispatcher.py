@@ -28,6 +28,7 @@ from control.policies.kairos.dispatch_options import (
     URGENCY,
 )
 from control.policies.kairos.dispatch_rules import (
+    SKIPS_LATE,
     DeviceTable,
     DispatchOptions,
     Round,
@@ -61,7 +62,6 @@ ENOUGH_SIZES = 1_000
 SIZE_CLASSES = 64
 MARGINAL = "marginal"
 SERVE = "serve"
-SKIPS_LATE = ("kairos",)  # policies that withhold a query from a device on which it would be late
 _FOREVER = float("inf")
 
 

@@ -1,5 +1,7 @@
-"""Solves in a separate process, so that the control app's loop never blocks.
+"""Solves in separate processes, so that the control app's loop never blocks.
 
+Plays of mixes, of which no plan waits for one, have a process of their own, which begins with the
+first of them and takes only CPU time that nobody else wants.
 Tables of model selection are many small matrix products: with a BLAS thread per core they use ten
 times the CPU and take the cores from the workers. One thread suffices; the environment can override
 it. The process ends with its parent, even if that is killed.
@@ -11,17 +13,20 @@ import os
 import signal
 import threading  # noqa: TID251  (ends the process with its parent; no decision runs on it)
 import time  # noqa: TID251  (the deadline of solves)
+from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from multiprocessing.connection import wait
 from typing import Any, Protocol
 
-from control.policies.solvers import solve, within_s
+from control.policies.solvers import MIX, solve, within_s
 from control.problem.problem import Allocation, PlanError, Problem
 from schemas.effects import Event, Failed, Solve, Solved
 
 log = logging.getLogger("headrace.control")
+
+LOWEST_PRIORITY = 19
 
 
 class Solvers(Protocol):
@@ -33,34 +38,36 @@ class Solvers(Protocol):
 
 
 class Planners:
-    """A pool of one process, started immediately so that the first plan is not late.
-
-    A second of the policies' deadlines takes ``factor`` wall seconds.
-    """
+    """Pools of one process each. The one of planners starts immediately so that the first plan is
+    not late. A second of the policies' deadlines takes ``factor`` wall seconds."""
 
     def __init__(self, factor: float = 1.0) -> None:
         self._factor = factor
         self._plan: Future[Allocation] | None = None  # the newest
-        self._pool = _pool()
+        self._pools = {False: _pool(_begin)}  # by whether it is the one aside
 
     def start(self, effect: Solve) -> Future[Allocation]:
         """Start a solve."""
         try:
             return self._submit(effect)
         except BrokenProcessPool:  # the process was killed between two solves
-            self._pool = _pool()
+            del self._pools[effect.solver == MIX]
             return self._submit(effect)
 
     def _submit(self, effect: Solve) -> Future[Allocation]:
         """Submit a solve; a plan that was asked for before and has not begun is given up.
 
-        Tables, steps of searches and schedules are not: each is waited for.
+        Tables, steps of searches, schedules and plays are not: each is waited for.
         """
+        aside = effect.solver == MIX
+        if aside not in self._pools:
+            self._pools[aside] = _pool(_begin_aside if aside else _begin)
+        pool = self._pools[aside]
         if not isinstance(effect.problem, Problem):
-            return self._pool.submit(solve, effect.solver, effect.problem)
+            return pool.submit(solve, effect.solver, effect.problem)
         if self._plan is not None:
             self._plan.cancel()
-        self._plan = self._pool.submit(
+        self._plan = pool.submit(
             solved_in_time, effect.solver, effect.problem, within_s(effect.problem) * self._factor
         )
         return self._plan
@@ -75,8 +82,9 @@ class Planners:
         return Failed(effect.job, f"planner {effect.solver!r} failed: {error!r}; see the log")
 
     def close(self) -> None:
-        """End the process."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """End the processes."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=True, cancel_futures=True)
 
 
 def solved_in_time(solver: str, problem: Problem, within_s: float) -> Allocation:
@@ -92,11 +100,11 @@ def spent() -> tuple[float, float]:
     return sum(times[:4]), time.monotonic()
 
 
-def _pool() -> ProcessPoolExecutor:
+def _pool(begin: Callable[[], None]) -> ProcessPoolExecutor:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the process inherits the environment
     # Spawned: a fork would inherit the clients' threads and sockets.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(1, mp_context=context, initializer=_begin)
+    pool = ProcessPoolExecutor(1, mp_context=context, initializer=begin)
     pool.submit(int)
     return pool
 
@@ -104,6 +112,11 @@ def _pool() -> ProcessPoolExecutor:
 def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends when the control app does
     follow_parent()
+
+
+def _begin_aside() -> None:
+    _begin()
+    os.nice(LOWEST_PRIORITY)
 
 
 def follow_parent() -> None:

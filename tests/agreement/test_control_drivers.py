@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.small_cluster import a_cluster
+from control.policies.solvers import MIX
 from headrace.arrivals.arrival_processes import Rates, Recorded
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.sizes_file import sizes_of
@@ -86,7 +87,9 @@ def test_both_drivers_rent_and_release_the_same_devices_at_the_same_times(tmp_pa
     rates = Rates((5.0,) * 8 + (35.0,) * 16 + (2.0,) * 40)
     run = Run(file=file, policy="kairos", seed=1, arrivals=rates, sizes=sizes_of(file))
     there = assert_the_same(recorded(run, 60.0))
-    scaled = [each for _, _, effects in there for each in effects if isinstance(each, Scale)]
+    asked = [each for _, _, effects in there for each in effects]
+    assert any(isinstance(each, Solve) and each.solver == MIX for each in asked)
+    scaled = [each for each in asked if isinstance(each, Scale)]
     assert Scale("gpu", 1) in scaled
     assert scaled[-1] == Scale("gpu", 0)
 

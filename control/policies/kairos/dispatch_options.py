@@ -2,6 +2,8 @@
 
 from control.policies.option_fields import Option, OptionType
 
+SIMULATE = "simulate"  # of ``PICK``
+
 URGENCY = Option(
     name="urgency",
     type=OptionType.AMOUNT,
@@ -48,8 +50,8 @@ BOUND = Option(
 PICK = Option(
     name="pick",
     type=OptionType.CHOICE,
-    choices=("paper", "first", "simulate"),
-    default="simulate",
+    choices=("paper", "first", SIMULATE),
+    default=SIMULATE,
     meaning="how one of the mixes with the highest bounds is chosen",
 )
 LATE = Option(

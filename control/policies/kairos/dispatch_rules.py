@@ -19,6 +19,8 @@ import numpy as np
 
 from control.policies.kairos.matching import MatchingWeights, Matrix, Vector, costs_of, matched
 
+SKIPS_LATE = ("kairos",)  # policies that withhold a query from a device on which it would be late
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTable:

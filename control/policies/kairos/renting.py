@@ -2,9 +2,12 @@
 
 The mix follows the demand: the cheapest one whose fluid bound is the demand times the headroom and
 which carries the demand with its queues (``queueing.py``): few devices carry less of their bound
-than many. Where the budget does not reach, it is the one with the highest bound. A mix is given up
-only for one that saves more than ``GAIN`` of its cost or, where neither carries the demand, has a
-bound higher by more than ``GAIN`` (K57 of Kairos' claims).
+than many. Where the budget does not reach, it is the one with the highest bound. That choice takes
+force at once. Meanwhile the mixes that come into question are played (``mix_play.py``): what they
+carried, which must be the demand times the headroom, then counts in place of the estimate and the
+bound. A mix is given up only for one that saves more than ``GAIN`` of its cost or, where neither
+carries the demand, has a bound, or carried when they were played, more by ``GAIN`` (K57 of Kairos'
+claims).
 
 A change rents what fits the budget beside the devices that run, boot or hand over their work.
 Where nothing fits, those devices go first that add least to the bound for their price. The others
@@ -12,14 +15,15 @@ go when the new ones serve (K53). Throughput is in queries/s, cost and budget in
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import NamedTuple
 
 import numpy as np
 
 from control.policies.kairos.device_mixes import CENT
-from control.policies.kairos.provisioning import Pool, Ranked, cheapest, rank
+from control.policies.kairos.provisioning import PICK_AMONG, Pool, Ranked, cheapest, rank
 from control.policies.kairos.queueing import carried
 from control.policies.kairos.throughput_bounds import FluidBound
 
@@ -46,23 +50,70 @@ class Fleet:
         return tuple(a + b for a, b in zip(self.asked, self.leaving, strict=True))
 
 
-def wanted_mix(pool: Pool, demand_qps: float, headroom: float, budget: float, present: Mix) -> Mix:
-    """Return the mix for a demand; ``present`` has what runs or boots.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What a mix should do: carry ``demand_qps`` times ``headroom``, for ``budget``.
+
+    ``played`` has what mixes of the pool carried when they were played (``mix_play.py``); the
+    others, and those with None, carry what ``queueing.py`` estimates.
+    """
+
+    pool: Pool
+    demand_qps: float
+    headroom: float
+    budget: float
+    played: Mapping[Mix, float | None] = field(default_factory=dict)
+
+    @property
+    def asked_qps(self) -> float:
+        """The least bound of a mix, rounded up."""
+        asked = max(self.demand_qps * self.headroom, LEAST_QPS)
+        return math.exp(math.ceil(math.log(asked) / STEP) * STEP)
+
+    def carried(self, mix: Mix) -> float:
+        """Return what a mix carries with its queues."""
+        played = self.played.get(mix)
+        return carried_of(self.pool, mix) if played is None else played
+
+    def met(self, mix: Mix, asked_qps: float) -> bool:
+        """Return whether a mix carries the demand with its headroom, ``asked_qps``. An estimate is
+        cautious, so it need not have the headroom, too."""
+        played = self.played.get(mix) is not None
+        return self.carried(mix) * (1.0 if played else self.headroom) >= asked_qps
+
+    def affords(self, mix: Mix) -> bool:
+        """Return whether a mix has a device, and is within the budget and the limits of types."""
+        pool = self.pool
+        return any(mix) and cost_of(pool, mix) <= self.budget + CENT and _allowed(pool, mix)
+
+
+def wanted_mix(need: Need, present: Mix) -> Mix:
+    """Return the mix for a need; ``present`` has what runs or boots.
 
     Raises ``PlanError`` if the budget affords no device.
     """
-    asked = max(demand_qps * headroom, LEAST_QPS)
-    most = budget + CENT
-    stays = any(present) and cost_of(pool, present) <= most and _allowed(pool, present)
-    bound = bound_of(pool, present) if stays else 0.0
-    found = _cheapest(pool, math.ceil(math.log(asked) / STEP), headroom)
-    if found is None or found.cost > most:
-        found = _best(pool, budget)
-        return present if stays and bound * (1 + GAIN) >= found.bound_qps else found.counts
-    carries = bound >= asked and carried_of(pool, present) * headroom >= asked
-    if carries and found.cost > (1 - GAIN) * cost_of(pool, present):
-        return present
-    return found.counts
+    pool, asked = need.pool, max(need.demand_qps * need.headroom, LEAST_QPS)
+    found = _cheapest_first(need).found
+    if found is None:
+        return _best_within(need, present)
+    carries = bound_of(pool, present) >= asked and need.met(present, asked)
+    stays = carries and need.affords(present)
+    saves = cost_of(pool, found) <= (1 - GAIN) * cost_of(pool, present)
+    return present if stays and not saves else found
+
+
+def worth_playing(need: Need, present: Mix) -> tuple[Mix, ...]:
+    """Return the mixes whose plays would refine ``wanted_mix``, in order, each once.
+
+    These are the wanted one and those that are cheaper. Where the budget does not reach, they are
+    also its best, and the present one. Raises as ``wanted_mix`` does.
+    """
+    walk = _cheapest_first(need)
+    cheap = walk.mixes[:PICK_AMONG]
+    if walk.found is not None:
+        return tuple(cheap)
+    kept = [present] if need.affords(present) else []
+    return tuple(dict.fromkeys([*cheap, *_best(need.pool, need.budget), *kept]))
 
 
 def next_step(pool: Pool, budget: float, fleet: Fleet, wanted: Mix) -> Mix:
@@ -93,19 +144,45 @@ def cost_of(pool: Pool, mix: Sequence[int]) -> float:
     return sum(n * each.price for n, each in zip(mix, pool.types, strict=True))
 
 
-@lru_cache(KEPT)
-def _cheapest(pool: Pool, steps: int, headroom: float) -> Ranked | None:
-    """Return the first of the cheapest mixes by growing bound that carries the demand."""
-    asked = math.exp(steps * STEP)
-    found = cheapest(pool, asked)
-    while found is not None and carried_of(pool, found.counts) * headroom < asked:
-        found = cheapest(pool, found.bound_qps * (1 + STEP))
-    return found
+class _Walk(NamedTuple):
+    """``mixes`` within the budget by growing cost and bound, from the cheapest whose bound is
+    enough to ``found``, the first that carries the demand; None if none does."""
+
+    mixes: list[Mix]
+    found: Mix | None
+
+
+def _cheapest_first(need: Need) -> _Walk:
+    asked, walk = need.asked_qps, list[Mix]()
+    next_ = _cheapest(need.pool, asked)
+    while next_ is not None and next_.cost <= need.budget + CENT:
+        walk.append(next_.counts)
+        if need.met(next_.counts, asked):
+            return _Walk(walk, next_.counts)
+        next_ = _cheapest(need.pool, next_.bound_qps * (1 + STEP))
+    return _Walk(walk, None)
+
+
+def _best_within(need: Need, present: Mix) -> Mix:
+    """Return the mix of the budget with the highest bound; once the best are played, the one of
+    them that carries most."""
+    best = _best(need.pool, need.budget)
+    stays = need.affords(present)
+    if all(mix in need.played for mix in (*best, *([present] if stays else []))):
+        found, worth = max(best, key=need.carried), need.carried
+    else:
+        found, worth = best[0], partial(bound_of, need.pool)
+    return present if stays and worth(present) * (1 + GAIN) >= worth(found) else found
 
 
 @lru_cache(KEPT)
-def _best(pool: Pool, budget: float) -> Ranked:
-    return rank(pool, budget, top=1).best[0]
+def _cheapest(pool: Pool, bound_qps: float) -> Ranked | None:
+    return cheapest(pool, bound_qps)
+
+
+@lru_cache(KEPT)
+def _best(pool: Pool, budget: float) -> tuple[Mix, ...]:
+    return tuple(each.counts for each in rank(pool, budget).best)
 
 
 @lru_cache(KEPT)

@@ -13,8 +13,10 @@ from control.controller.rental import Rentable, Rental
 from control.policies.kairos.device_mixes import PricedType
 from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.query_sizes import SizeDistribution
+from headrace.planning.rentable import sample
 from schemas.effects import Counted, Scale
 from schemas.enumerations import NodeState
+from schemas.pipeline import Policy
 from schemas.records import Plan, Report, Settings
 
 # One size: a fast device carries 10/s for 0.5 $/h, a slow one 4/s for 0.1 $/h. The SLO leaves time
@@ -26,6 +28,7 @@ POOL = Pool(
 )  # fmt: skip
 SETTINGS = Settings(policy="kairos", slo_s=60.0)
 BOOT_S, LEAVE_S = 4, 2
+POLICY = Policy(name="kairos", kind="kairos", options={"pick": "first"})
 
 
 @dataclass
@@ -52,7 +55,7 @@ class World:
             self.rental.count(Counted(self.arrived, 0, self.now))
             serving = {t: sum(at <= self.now for at in each) for t, each in self.ready_s.items()}
             leaving = {t: sum(at > self.now for at in each) for t, each in self.gone_s.items()}
-            for effect in self.rental.decide(serving, leaving, settings, 1.0, self.now):
+            for effect in self.rental.decide(serving, leaving, settings, POLICY, self.now):
                 assert isinstance(effect, Scale)
                 self._do(effect)
             cost = sum(p * self._paid(t) for t, p in (("fast", 0.5), ("slow", 0.1)))
@@ -82,7 +85,14 @@ def rental(budget: float = 1.3) -> Rental:
         )
 
     return Rental(
-        Rentable(sizes=POOL.sizes, pool=pool, budget=budget, start=(0, 1), boot_s=(BOOT_S, BOOT_S))
+        Rentable(
+            sizes=POOL.sizes,
+            pool=pool,
+            budget=budget,
+            start=(0, 1),
+            boot_s=(BOOT_S, BOOT_S),
+            sample=sample(np.random.default_rng(0)),
+        )
     )
 
 
@@ -151,7 +161,7 @@ def test_it_goes_on_from_the_mix_of_a_plan() -> None:
     )
     resumed.resume(plan)
     assert resumed.mix == {"fast": 2, "slow": 0}
-    assert resumed.decide({}, {}, SETTINGS, 1.0, 1.0) == []  # nothing is counted yet
+    assert resumed.decide({}, {}, SETTINGS, POLICY, 1.0) == []  # nothing is counted yet
 
 
 def test_a_budget_below_every_price_leaves_what_runs() -> None:

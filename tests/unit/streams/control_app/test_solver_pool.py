@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from control.policies.solvers import SEARCH
+from control.policies.solvers import MIX, SEARCH
 from control.policies.static import allocate
 from control.problem.problem import Problem
 from schemas.effects import Event, Failed, Solve, Solved
@@ -58,10 +58,23 @@ def test_an_unknown_planner_is_named(planners: Planners) -> None:
 
 
 def test_a_killed_process_is_replaced(planners: Planners) -> None:
-    for pid in list(planners._pool._processes):
+    for pid in list(planners._pools[False]._processes):
         os.kill(pid, signal.SIGKILL)
     events = [told(planners, Solve(job, "static", PROBLEM)) for job in (6, 7)]
     assert events[-1] == Solved(7, allocate(PROBLEM))
+
+
+def test_plays_of_mixes_run_aside_at_the_lowest_priority_and_no_plan_waits_for_them(
+    planners: Planners,
+) -> None:
+    plays = [planners.start(Solve(job, MIX, "no problem")) for job in (20, 21)]
+    assert all(each.exception(60) is not None for each in plays)
+    (aside,) = planners._pools[True]._processes
+    assert os.getpriority(os.PRIO_PROCESS, aside) == 19
+    assert list(planners._pools[False]._processes) != [aside]
+    os.kill(aside, signal.SIGKILL)
+    plays = [planners.start(Solve(job, MIX, "no problem")) for job in (22, 23)]
+    assert plays[-1].exception(60) is not None
 
 
 def test_a_plan_takes_the_place_of_an_earlier_plan_and_of_nothing_else(

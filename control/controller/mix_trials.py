@@ -1,0 +1,73 @@
+"""Play the mixes that come into question for renting, one after another, outside the event loop.
+
+A choice of devices takes force at once, by bounds and estimates. Meanwhile mixes are played
+(``control/policies/kairos/mix_play.py``), for ``WITHIN_S`` at most since the newest change of what
+is to be played. What a mix carried holds until the service times or the policy change.
+"""
+
+from control.policies.kairos.mix_play import MixProblem, Sample, playable
+from control.policies.kairos.provisioning import Pool
+from control.policies.kairos.renting import Mix, bound_of
+from control.policies.solvers import MIX
+from schemas.effects import Effect, Failed, Solve, Solved
+from schemas.pipeline import Policy
+
+WITHIN_S = 20.0
+FIRST_JOB = 1 << 42  # the numbers of plays are above, those of plans, tables and sessions below
+
+
+class MixTrials:
+    """``played`` has what mixes carried, in queries/s; None: they are not to be played."""
+
+    def __init__(self, sample: Sample) -> None:
+        self.played: dict[Mix, float | None] = {}
+        self._sample = sample
+        self._problem: tuple[Pool, Policy] | None = None
+        self._asked: tuple[Mix, ...] = ()
+        self._until_s = 0.0
+        self._job = FIRST_JOB
+        self._playing: Mix | None = None
+
+    def change(self, pool: Pool, policy: Policy) -> None:
+        """Take the present pool and policy; forget what was played with other service times."""
+        if self._problem is None or _service(*self._problem) != _service(pool, policy):
+            self.played, self._asked, self._playing = {}, (), None
+        self._problem = pool, policy
+
+    def ask(self, mixes: tuple[Mix, ...], now: float) -> None:
+        """Set the mixes to play, in order."""
+        if mixes != self._asked:
+            self._asked, self._until_s = mixes, now + WITHIN_S
+
+    def next(self, now: float) -> list[Effect]:
+        """Return the play of the next mix, unless one is played already or none is left."""
+        if self._problem is None or self._playing is not None:
+            return []
+        pool, policy = self._problem
+        for mix in self._asked:
+            if mix in self.played:
+                continue
+            problem = MixProblem(
+                pool=pool, policy=policy, mix=mix, bound_qps=bound_of(pool, mix),
+                sample=self._sample,
+            )  # fmt: skip
+            if now < self._until_s and playable(problem):
+                self._playing, self._job = mix, self._job + 1
+                return [Solve(self._job, MIX, problem)]
+            self.played[mix] = None
+        return []
+
+    def ended(self, event: Solved | Failed) -> bool:
+        """Take the end of a play; return whether it was one. The end of a play whose service times
+        hold no longer changes nothing."""
+        if isinstance(event.job, str) or event.job < FIRST_JOB:
+            return False
+        if event.job == self._job and self._playing is not None:
+            self.played[self._playing] = event.plan if isinstance(event, Solved) else None
+            self._playing = None
+        return True
+
+
+def _service(pool: Pool, policy: Policy) -> tuple[object, ...]:
+    """Return what decides how much a mix carries: prices and limits of types do not."""
+    return pool.sizes, pool.latency_s, pool.slo_s, policy
