@@ -28,6 +28,7 @@ from operators.drop_reasons import (
 )
 from operators.input_place import InputPlaces
 from operators.plan_follower import PlanFollower
+from operators.query_parts import Split, UnfitQuery, fitting
 from operators.record_size import brief, excess
 from operators.reporter import Reporter
 from operators.shadow_sampler import shadow_sampler
@@ -46,7 +47,7 @@ from schemas.effects import (
     work_topic,
 )
 from schemas.enumerations import NodeState
-from schemas.pipeline import ClassShare, Pipeline, QuerySize
+from schemas.pipeline import ClassShare, Pipeline
 from schemas.records import (
     Completion,
     Garbled,
@@ -75,7 +76,8 @@ class Ingress:
 
     With a ``dispatcher`` and a plan that dispatches, queries wait there until a device is free.
     Where the policy plans sessions, a query goes by the query plan of the session that it names.
-    ``accuracies``, by "task/variant", lead shadows along the most accurate path.
+    ``accuracies``, by "task/variant", lead shadows along the most accurate path. ``split`` makes
+    parts of queries above the largest size.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Ingress:
         dispatcher: Dispatcher | None = None,
         number: int = 0,
         accuracies: Mapping[str, float] = UNKNOWN,
+        split: Split | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._partitions = tuple(partitions)
@@ -103,7 +106,7 @@ class Ingress:
             {name: pipeline.class_shares.get(name, ClassShare()) for name in pipeline.slo_classes}
         )
         self._epoch = 0
-        self._sizes, self._slo_s = pipeline.size, pipeline.slo_s
+        self._sizes, self._slo_s, self._split = pipeline.size, pipeline.slo_s, split
         self._most_s = max(pipeline.longest_deadline_s, pipeline.slo_s)
         self._places = places = places or InputPlaces({})
         self._shadows = shadow_sampler(pipeline, accuracies)
@@ -155,18 +158,37 @@ class Ingress:
         noticed = _noticed(event, name, deadline, slo_class, session)
         if now > deadline:
             return self._too_late(event, noticed, now)
-        unfit = excess(query.payload) if self._sizes is None else self._unfit(query, self._sizes)
-        refusal = bad_input(unfit) if unfit else self._refusal(query.session, plan, noticed, now)
+        try:
+            items = self._items(query)
+        except UnfitQuery as error:
+            return self._refuse(event, noticed, bad_input(str(error)), now)
+        refusal = self._refusal(query.session, plan, noticed, now)
         if refusal is not None:
             return self._refuse(event, noticed, refusal, now)
+        return self._admit(event, noticed, items, plan, now)
+
+    def _admit(
+        self,
+        event: Arrived,
+        noticed: Noticed,
+        items: list[tuple[Item, int]],
+        plan: SessionPlan | None,
+        now: float,
+    ) -> list[Effect]:
+        """Send the items of an admitted query onward, each as work of its own."""
         self._counts["admitted"] += 1
-        if self._sizes is not None:
-            self._count_size(query.size)
-        work = self._work(event, noticed, Item(value=query.payload), size=query.size)
-        if plan is not None:
-            work = replace(work, session=plan)
-        effects = [*self._onward(work, now), *self._notice(event, noticed, now)]
-        return effects if self._shadows is None else effects + self._shadows.shadows(work, now)
+        effects: list[Effect] = []
+        for item, size in items:
+            if self._sizes is not None:
+                self._count_size(size)
+            work = self._work(event, noticed, item, size=size)
+            if plan is not None:
+                work = replace(work, session=plan)
+            effects += self._onward(work, now)
+        effects += self._notice(event, noticed, now)
+        if self._shadows is None or len(items) > 1:
+            return effects
+        return effects + self._shadows.shadows(work, now)
 
     def _onward(self, work: Work, now: float) -> list[Effect]:
         """Send the work to the next worker, or queue it in the dispatcher."""
@@ -183,10 +205,17 @@ class Ingress:
         name = size_count(size)
         self._counts[name] = self._counts.get(name, 0) + 1
 
-    def _unfit(self, query: Query, sizes: QuerySize) -> str:
-        if not 1 <= query.size <= sizes.most:
-            return f"size {query.size} is not from 1 to {sizes.most}; split the query"
-        return excess(query.payload)
+    def _items(self, query: Query) -> list[tuple[Item, int]]:
+        """Return the query's items and their sizes: parts of it if it is above the largest size.
+
+        Raises ``UnfitQuery`` for a size or a payload that is refused.
+        """
+        if self._sizes is not None:
+            return fitting(query, self._sizes, self._split)
+        too_large = excess(query.payload)
+        if too_large:
+            raise UnfitQuery(too_large)
+        return [(Item(value=query.payload), query.size)]
 
     def _placed(self, event: Arrived) -> Arrived:
         """Return the record with its place as its offset; the two differ after the topic's offsets

@@ -59,18 +59,27 @@ class Task:
     dispatch: str = ""
 
 
+MOST_PARTS = 1000  # of a query that is split
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuerySize:
     """The source of a query's size: samples to rank, tokens, pixels.
 
     ``header`` names the Kafka header of raw inputs; a query without one has size 1. Queries larger
-    than ``most`` are refused. ``batch`` is the largest total size of a batch; 0: every query is a
-    batch of its own.
+    than ``most`` are split by the function ``split``, "package.module:function", or refused ("").
+    ``batch`` is the largest total size of a batch; 0: every query is a batch of its own.
     """
 
     most: int
     header: str = "headrace-size"
     batch: int = 0
+    split: str = ""
+
+    @property
+    def largest(self) -> int:
+        """The largest size of a query that is not refused."""
+        return self.most * MOST_PARTS if self.split else self.most
 
 
 @dataclass(frozen=True, slots=True)

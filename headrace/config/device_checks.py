@@ -73,6 +73,12 @@ def check_sizes(file: FileSection, source: Source) -> None:
             f"{{}} is above size.most of {file.size.most}, up to which variants are profiled; "
             "lower it, or raise most",
         )
+    if (file.size.over == "split") != (file.size.split is not None):
+        raise source.error(
+            ("size", "over"),
+            "queries above size.most are split by a function of yours: write both over: split and "
+            "split: package.module:function, or neither",
+        )
     for task, section in file.tasks.items():
         for name, variant in section.variants.items():
             if variant.batch != 1:

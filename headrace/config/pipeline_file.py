@@ -162,7 +162,9 @@ def _size(file: FileSection) -> QuerySize | None:
     size = file.size
     if size is None:
         return None
-    return QuerySize(most=size.most, header=size.header, batch=size.batch or 0)
+    return QuerySize(
+        most=size.most, header=size.header, batch=size.batch or 0, split=size.split or ""
+    )
 
 
 def _task(name: str, section: TaskSection, folder: Path, models: Mapping[str, LockedModel]) -> Task:

@@ -189,7 +189,8 @@ class QuerySizeSection(Section):
     most: Annotated[int, Field(ge=1, le=10**9)]
     header: str = "headrace-size"
     batch: Annotated[int, Field(ge=1, le=10**9)] | None = None  # the largest total size of a batch
-    over: Literal["refuse"] = "refuse"  # the treatment of queries above ``most``
+    over: Literal["refuse", "split"] = "refuse"  # the treatment of queries above ``most``
+    split: Spec | None = None  # the function that makes parts of such a query
 
 
 class SloClassSection(Section):

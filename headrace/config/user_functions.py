@@ -1,4 +1,4 @@
-"""The user's functions that a pipeline file names: workload, combine function, scorer."""
+"""The user's functions that a pipeline file names: workload, combine and split function, scorer."""
 
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -11,6 +11,7 @@ from control.problem.lazy_references import parts
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import PipelineError
 from operators.models.user_modules import import_module
+from operators.query_parts import Split
 from operators.user_frames import sentence, with_frames
 from schemas.pipeline import Labels, Pipeline
 
@@ -71,6 +72,13 @@ def _takes_tasks(function: Callable[..., Any]) -> bool:
         return False
     required = [p for p in signature(function).parameters.values() if p.default is p.empty]
     return len(required) > 1 or "tasks" in signature(function).parameters
+
+
+def load_split(pipeline: Pipeline) -> Split | None:
+    """Return the function that splits queries above the largest size, ``None`` without one; raises
+    ``PipelineError``."""
+    size = pipeline.size
+    return _function(size.split, "size.split") if size is not None and size.split else None
 
 
 def load_scorer(labels: Labels) -> Callable[[Any, Any], Any] | None:

@@ -11,7 +11,7 @@ from control.problem.problem import PlanError, Problem
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import load_profile, planning_profile
 from headrace.config.session_sections import space_counts
-from headrace.config.user_functions import load_combine, load_scorer, load_workload
+from headrace.config.user_functions import load_combine, load_scorer, load_split, load_workload
 from headrace.config.yaml_source import read_source
 from headrace.errors import PipelineError, Unfeasible
 from operators.models.loading import load_operator
@@ -62,6 +62,7 @@ def examined(file: PipelineFile) -> Examined:
     """
     table = load_profile(file)
     load_combine(file.pipeline)
+    load_split(file.pipeline)
     if file.pipeline.labels:
         load_scorer(file.pipeline.labels)
     if file.workload:

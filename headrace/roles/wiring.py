@@ -16,7 +16,7 @@ from headrace.client.accuracy_topic import newest_accuracy
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import load_profile, planning_profile
 from headrace.config.topology import Share, dispatcher_name
-from headrace.config.user_functions import load_combine, load_scorer
+from headrace.config.user_functions import load_combine, load_scorer, load_split
 from headrace.errors import NameTaken, PipelineError
 from headrace.processes import run_directory
 from headrace.roles.dispatching import dispatcher, per_query, task_dispatcher
@@ -115,7 +115,7 @@ def run_ingress(
     node = Ingress(
         name, pipeline, mine, incarnation=incarnation, share=1.0 / share.of,
         places=InputPlaces(start.upto, topic_id, start.regressed), dispatcher=dispatching,
-        number=share.index, accuracies=_for_shadows(file),
+        number=share.index, accuracies=_for_shadows(file), split=load_split(pipeline),
     )  # fmt: skip
     with _driver(
         pipeline, {name: node}, kafka, group, logs, fence_s=FENCE_S, namesakes=namesakes

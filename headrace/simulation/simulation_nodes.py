@@ -26,6 +26,7 @@ from operators.dispatch.task_dispatcher import TaskDispatcher
 from operators.egress import Egress
 from operators.ingress import Ingress
 from operators.models.emulated import Emulated, Stretched
+from operators.query_parts import even_parts
 from operators.serving.worker import Worker
 from profiles.measurements import EMULATED
 from profiles.profile_table import ProfileTable
@@ -166,7 +167,7 @@ class SimulatedNodes:
             return Ingress(
                 name, pipeline, mine, incarnation=now, share=1.0 / cluster.ingress,
                 dispatcher=dispatcher(self._file, int(index), self.profile), number=int(index),
-                accuracies=self.accuracies,
+                accuracies=self.accuracies, split=even_parts,
             )  # fmt: skip
         if role == "dispatcher":
             task, _, number = index.rpartition("-")

@@ -117,3 +117,15 @@ def test_recorded_sizes_are_played_and_those_above_the_limit_refused(tmp_path: P
     run = Run(file=file, policy="kairos", seed=1, arrivals=read_workload(trace))
     counts = simulated(run, lambda sent: None).metrics.counts
     assert (counts["answered"], counts["refused"], counts["lost"]) == (30, 30, 0)
+
+
+@pytest.mark.parametrize("policy", ["kairos", "loki"])
+def test_queries_above_the_limit_are_answered_in_parts(tmp_path: Path, policy: str) -> None:
+    text = HOPS.replace("{most: 1000}", '{most: 1000, over: split, split: "builtins:list"}')
+    file = with_mix(read_pipeline_file(a_typed_file(tmp_path, text)), {"gpu": 2})
+    trace = tmp_path / "trace.csv"
+    rows = "".join(f"{10_000 + at * 250},{(10, 1500)[at % 2]}\n" for at in range(60))
+    trace.write_text("ms,size\n" + rows)
+    run = Run(file=file, policy=policy, seed=1, arrivals=read_workload(trace))
+    counts = simulated(run, lambda sent: None).metrics.counts
+    assert (counts["answered"], counts["refused"], counts["lost"]) == (60, 0, 0)

@@ -69,7 +69,7 @@ def _slo_class(said: Any, pipeline: Pipeline) -> str:
 def _size(said: Any, pipeline: Pipeline) -> int:
     text = str(said)
     if text.isascii() and text.isdigit() and len(text) < 12 and int(text) >= 1:
-        most = pipeline.size.most if pipeline.size else 1
+        most = pipeline.size.largest if pipeline.size else 1
         if int(text) <= most:
             return int(text)
         raise Unserved(

@@ -20,10 +20,11 @@ from headrace.config.pipeline_file import read_pipeline_file, resolve_paths
 from headrace.config.policy_sections import section_of
 from headrace.config.profile_files import load_profile, planning_profile, weights_sha256
 from headrace.config.sections import together
-from headrace.config.user_functions import load_combine, load_workload
+from headrace.config.user_functions import load_combine, load_split, load_workload
 from headrace.errors import PipelineError
 from schemas.durations import duration
 from schemas.pipeline import ClassShare, Pipeline, Policy, Task, Variant
+from tests.typed_files import RANK, a_typed_file
 
 GOOD = """\
 name: postcode
@@ -504,6 +505,18 @@ def test_a_combine_that_is_none_is_told(tmp_path: Path, new: str, words: str) ->
     file = read_pipeline_file(with_module(tmp_path, changed(":join", new), "wl_combine"))
     with pytest.raises(PipelineError, match=words):
         load_combine(file.pipeline)
+
+
+def test_the_function_that_splits_large_queries_is_loaded_or_told(tmp_path: Path) -> None:
+    assert load_split(read_pipeline_file(a_typed_file(tmp_path)).pipeline) is None
+    for spec, words in (("builtins:list", ""), ("builtins:cut", "size.split names .* has no cut")):
+        text = RANK.replace("{most: 1000}", f'{{most: 1000, over: split, split: "{spec}"}}')
+        pipeline = read_pipeline_file(a_typed_file(tmp_path, text)).pipeline
+        if not words:
+            assert load_split(pipeline) is list
+            continue
+        with pytest.raises(PipelineError, match=words):
+            load_split(pipeline)
 
 
 def test_a_pipeline_without_combine_has_none(tmp_path: Path) -> None:

@@ -132,6 +132,8 @@ def test_files_that_cannot_be_planned_are_refused_in_one_sentence(
         ("    slow: {", "    emulated: {", "'emulated' is no name of a device type"),
         ("size: {most: 1000}\n", "", "sizes needs to know what a size is"),
         ("most: 1000", "most: 0", "size.most is 0; it must be 1 or more"),
+        ("most: 1000", "most: 1000, over: split", "write both over: split and split"),
+        ("most: 1000", 'most: 1000, split: "a.b:c"', "write both over: split and split"),
         ('"builtins:bytes"}', '"builtins:bytes"}, batch: 4', "each is a batch of its own"),
         ("profiles: [profile.json]\n", "", "differ by their profiles"),
     ],

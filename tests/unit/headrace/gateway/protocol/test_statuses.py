@@ -109,6 +109,13 @@ def test_a_caller_says_more_than_tensors() -> None:
     )
 
 
+def test_a_size_above_the_largest_is_taken_where_queries_are_split() -> None:
+    pipeline = a_pipeline(size=QuerySize(most=100, split="shop.parts:cut"))
+    assert caller_of({"headrace-size": "250"}, InferRequest(inputs=()), pipeline).size == 250
+    with pytest.raises(Unserved, match="takes 100000 at most"):
+        caller_of({"headrace-size": "100001"}, InferRequest(inputs=()), pipeline)
+
+
 @pytest.mark.parametrize(
     ("headers", "told"),
     [
