@@ -282,22 +282,23 @@ class Dispatcher:
         dropped = self._give_up(now)
         if not self._waiting or not self._devices or self._policy is None:
             return [], dropped
-        round_ = self._round(now)
+        queue = self._in_order(now)
+        round_ = self._round(queue, now)
         if not any([left <= round_.lead_s for left in round_.remaining_s]):
             return [], dropped
         picks: list[Pick] = []
-        taken: set[int] = set()
+        taken: set[Waiting] = set()
         for i, j in self._rule(round_, self._options):
-            waiting, device = self._waiting[i], self._devices[j]
+            waiting, device = queue[i], self._devices[j]
             if self._misses(waiting, device, round_.remaining_s[j], now):
                 continue
-            taken.add(i)
+            taken.add(waiting)
             self._send(waiting, device, now)
             picks.append((waiting, device.slot))
-        for i, held in enumerate(round_.held):
-            self._waiting[i].held = held
+        for waiting, held in zip(queue, round_.held, strict=True):
+            waiting.held = held
         if taken:
-            self._waiting = [w for i, w in enumerate(self._waiting) if i not in taken]
+            self._waiting = [each for each in self._waiting if each not in taken]
         return picks, dropped
 
     def next_s(self, now: float) -> float:
@@ -318,11 +319,21 @@ class Dispatcher:
         asked = self._asked_lead_s
         return min(self._round_trip_s, LONGEST_LEAD_S) if asked is None else asked
 
-    def _round(self, now: float) -> Round:
-        assert self._table is not None
-        waiting = self._waiting
+    def _in_order(self, now: float) -> list[Waiting]:
+        """Return the queries that the rule is given, in the order in which they are served.
+
+        Queries that may be late on every device are behind the others. In overload the first one is
+        always at the edge of its deadline: a rule that goes by the order alone would serve nothing
+        else, and nearly half of it late. The matching has a cost for it.
+        """
         if self._rule is match:
-            waiting = waiting[: self._options.considered * len(self._devices)]
+            return self._waiting[: self._options.considered * len(self._devices)]
+        if self._serves_late:
+            return self._waiting
+        return sorted(self._waiting, key=lambda each: now > each.yield_s)
+
+    def _round(self, waiting: list[Waiting], now: float) -> Round:
+        assert self._table is not None
         lead_s = self._lead_s
         # A query goes to its device and its answer to egress: one hop each way.
         left_s = now + self._round_trip_s
@@ -392,5 +403,7 @@ class Dispatcher:
         """Predict a query's latency on every type, and its latest start on the plan's types."""
         waiting.latency_s, waiting.worst_s = self._predictions.of(waiting.work.size)
         if self._kinds:
-            best_s = min([waiting.latency_s[kind] for kind in self._kinds])
-            waiting.give_up_s = waiting.work.deadline_s - best_s
+            # A query goes to its device and its answer to egress: one hop each way.
+            left_s = waiting.work.deadline_s - self._round_trip_s
+            waiting.give_up_s = left_s - min([waiting.latency_s[kind] for kind in self._kinds])
+            waiting.yield_s = left_s - min([waiting.worst_s[kind] for kind in self._kinds])

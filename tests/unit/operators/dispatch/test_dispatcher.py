@@ -30,6 +30,10 @@ def _seconds(type_: str, size: int, quantile: str) -> float:
     return size / {"gpu": 1000, "slow": 250}[type_]
 
 
+def _spread(type_: str, size: int, quantile: str) -> float:
+    return _seconds(type_, size, quantile) * (1.2 if quantile == "p95" else 1.0)
+
+
 def a_sized_pipeline(**changes: object) -> Pipeline:
     usual: dict[str, object] = {
         "slo_s": SLO_S, "size": QuerySize(most=100), "policy": "kairos", "comm_s": 0.0,
@@ -95,6 +99,36 @@ def test_a_query_that_no_device_can_finish_in_time_is_given_up() -> None:
     picks, dropped = dispatcher.decide(0.06)  # 50 ms on the gpu: done at 0.11
     assert picks == []
     assert [(each.work.origin.offset, round(s, 6)) for each, s in dropped] == [(0, 0.01)]
+
+
+def test_a_query_is_given_up_in_time_for_both_hops() -> None:
+    profile = dispatch_profile(("gpu", "slow"), _seconds, 100)
+    dispatcher = Dispatcher(a_sized_pipeline(), profile, round_trip_s=0.02)
+    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    dispatcher.add(work(0, 50))
+    _, dropped = dispatcher.decide(0.04)  # 50 ms on the gpu and 20 ms of hops: there at 0.11
+    assert [(each.work.origin.offset, round(s, 6)) for each, s in dropped] == [(0, 0.01)]
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "threshold", "earliest"])
+def test_a_query_that_may_be_late_lets_others_pass(policy: str) -> None:
+    pipeline = a_sized_pipeline(policy=policy)
+    dispatcher = Dispatcher(pipeline, dispatch_profile(("gpu", "slow"), _spread, 100))
+    dispatcher.change(a_dispatching_plan("gpu", policy=policy), 0.0)
+    for of in (work(0, 50), work(1, 50, created_s=0.02), work(2, 50, created_s=0.02)):
+        dispatcher.add(of)
+    # The first ends at 0.095, or at 0.105 where the gpu takes its 95th percentile.
+    picks, dropped = dispatcher.decide(0.045)
+    assert [each.work.origin.offset for each, _ in picks] == [1]
+    assert dropped == []
+
+
+def test_a_query_that_may_be_late_takes_a_device_that_nobody_else_wants() -> None:
+    pipeline = a_sized_pipeline(policy="fcfs")
+    dispatcher = Dispatcher(pipeline, dispatch_profile(("gpu", "slow"), _spread, 100))
+    dispatcher.change(a_dispatching_plan("gpu", policy="fcfs"), 0.0)
+    dispatcher.add(work(0, 50))
+    assert sent(dispatcher, 0.045) == [(0, 0)]
 
 
 def test_a_query_is_kept_back_from_a_device_on_which_it_would_be_late() -> None:
