@@ -237,8 +237,10 @@ def _admitted(
 ) -> float | None:
     if base.settings.paused:
         return 0.0
-    if _dispatches(policy):
-        return None  # a query that cannot finish in time is dropped where it waits
+    # Where it waits, a query that cannot finish in time is dropped. That knows no weights: where
+    # classes share the capacity, ingress admits by them.
+    if _dispatches(policy) and not pipeline.slo_classes:
+        return None
     return capacity if pipeline.admission else None
 
 

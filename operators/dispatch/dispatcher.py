@@ -10,6 +10,7 @@ idle for the two hops between its completion and the next query.
 Several dispatchers of a task divide the devices of each type among themselves.
 """
 
+from bisect import insort
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -103,7 +104,7 @@ class Dispatcher:
         self._options = DispatchOptions(MatchingWeights(pipeline.slo_s))
         self._serves_late = False
         self._asked_lead_s: float | None = None
-        self._waiting: list[Waiting] = []
+        self._waiting: list[Waiting] = []  # by deadline, those of one deadline as they came
         self._devices: list[DispatchedDevice] = []
         self._by_slot: dict[int, DispatchedDevice] = {}
         self._table: DeviceTable | None = None
@@ -238,7 +239,7 @@ class Dispatcher:
         self._sizes.append(self._profile.bounded(work.size))
         waiting = Waiting(work, place)
         self._predict(waiting)
-        self._waiting.append(waiting)
+        insort(self._waiting, waiting, key=_deadline_s)
 
     def recall(self, sizes: Iterable[int]) -> None:
         """Take the sizes of queries that earlier incarnations dispatched, oldest first."""
@@ -407,3 +408,7 @@ class Dispatcher:
             left_s = waiting.work.deadline_s - self._round_trip_s
             waiting.give_up_s = left_s - min([waiting.latency_s[kind] for kind in self._kinds])
             waiting.yield_s = left_s - min([waiting.worst_s[kind] for kind in self._kinds])
+
+
+def _deadline_s(waiting: Waiting) -> float:
+    return waiting.work.deadline_s

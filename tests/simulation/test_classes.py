@@ -110,16 +110,25 @@ def test_a_plan_keeps_the_slo_of_its_tightest_class(tmp_path: Path, policy: str)
     assert gold[ANSWERED] / sum(gold.values()) > 0.9
 
 
-@pytest.mark.parametrize("policy", ["loki", "loki-paper", "inferline", "proteus", "ramsis"])
+# Policies that match single queries to devices plan no batch, so no part of the SLO for queues: of
+# the queries that they admit some of the tight class are dropped.
+KEPT = {
+    "kairos": 0.75, "kairos-paper": 0.8, "fcfs": 0.8, "threshold": 0.8, "earliest": 0.85,
+}  # fmt: skip
+PLANNED = ["loki", "loki-paper", "inferline", "proteus", "ramsis", "ramsis-paper", "fixed"]
+
+
+@pytest.mark.parametrize("policy", [*PLANNED, *KEPT])
 def test_under_overload_a_tight_class_keeps_its_slo_and_shares_follow_weights(
     tmp_path: Path, policy: str
 ) -> None:
-    found = outcomes(a_planned_file(tmp_path), policy, 400.0)
+    fixed = {"fixed": {"replicas": {"read/small": 2}, "batch": {"read/small": 2}}}
+    found = outcomes(a_planned_file(tmp_path, policies=fixed), policy, 400.0)
     admitted = {name: sum(counts.values()) - counts[REFUSED] for name, counts in found.items()}
-    assert found["gold"][ANSWERED] / admitted["gold"] > 0.95
+    assert found["gold"][ANSWERED] / admitted["gold"] > KEPT.get(policy, 0.95)
     assert admitted["gold"] / admitted["bulk"] == pytest.approx(3.0, rel=0.05)
     assert admitted["silver"] / admitted["bulk"] == pytest.approx(2.0, rel=0.05)
-    assert found["bulk"][ANSWERED] / admitted["bulk"] > 0.8
+    assert found["bulk"][ANSWERED] / admitted["bulk"] > (0.75 if policy in KEPT else 0.8)
 
 
 def test_the_plan_says_which_class_no_path_meets(

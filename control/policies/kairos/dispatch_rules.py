@@ -8,8 +8,9 @@
     earliest     each query, on arrival, to the queue of the device with the earliest predicted
                  finish; one queue per device (Clockwork, OSDI 2020)
 
-A rule takes a ``Round``, queries in order of arrival and devices with the time until each is
-free, and returns pairs (query, device). A device is eligible if it is free within ``lead_s``.
+A rule takes a ``Round``, queries in order and devices with the time until each is free, and
+returns pairs (query, device). A device is eligible if it is free within ``lead_s``. The order is
+that of the deadlines, which is that of arrival where all have one SLO (operators/dispatch/).
 """
 
 from collections.abc import Callable
@@ -50,10 +51,10 @@ class DeviceTable:
 class Round:
     """The input of one dispatch decision: waiting queries and the state of the devices.
 
-    Queries are in order of arrival, with seconds waited, seconds until the deadline, and the
-    predicted seconds on each type: the mean (``latency_s``) and the quantile that the deadline
-    check uses (``worst_s``). ``held[i]`` is the device that an earlier round chose for query i,
-    or -1 (``earliest``).
+    Queries are in the order in which they are served, with seconds waited, seconds until the
+    deadline, and the predicted seconds on each type: the mean (``latency_s``) and the quantile that
+    the deadline check uses (``worst_s``). ``held[i]`` is the device that an earlier round chose for
+    query i, or -1 (``earliest``).
     """
 
     sizes: list[int]

@@ -110,6 +110,16 @@ def test_a_query_is_given_up_in_time_for_both_hops() -> None:
     assert [(each.work.origin.offset, round(s, 6)) for each, s in dropped] == [(0, 0.01)]
 
 
+@pytest.mark.parametrize("policy", ["kairos", "fcfs", "threshold", "earliest"])
+def test_of_two_classes_the_earliest_deadline_goes_first(policy: str) -> None:
+    profile = dispatch_profile(("gpu", "slow"), _seconds, 100)
+    dispatcher = Dispatcher(a_sized_pipeline(policy=policy), profile)
+    dispatcher.change(a_dispatching_plan("gpu", policy=policy), 0.0)
+    dispatcher.add(replace(work(0, 10), deadline_s=1.0))
+    dispatcher.add(work(1, 10, created_s=0.01))
+    assert sent(dispatcher, 0.01) == [(1, 0)]
+
+
 @pytest.mark.parametrize("policy", ["fcfs", "threshold", "earliest"])
 def test_a_query_that_may_be_late_lets_others_pass(policy: str) -> None:
     pipeline = a_sized_pipeline(policy=policy)
