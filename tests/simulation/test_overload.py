@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from benchmarks.overload import CAPACITY_QPS, LOADS, ONE_TASK, goodput, scene
 from benchmarks.small_cluster import a_cluster
 from headrace.arrivals.arrival_processes import Rates, Renewal
 from headrace.config.pipeline_file import read_pipeline_file
@@ -73,32 +73,6 @@ def test_a_plan_that_goes_by_the_pace_of_its_devices_takes_enough_of_them(tmp_pa
     assert violation(tmp_path, paced=False) > 0.4
 
 
-ONE_TASK = {"children": {"read": ()}, "fan_out": 0}
-
-
-def goodput(
-    tmp_path: Path, policy: str, rate_qps: float, factor: float = 1.3, **changes: Any
-) -> float:
-    """Return the queries/s answered in time by devices that take ``factor`` times what was
-    profiled."""
-    file = read_pipeline_file(
-        a_cluster(tmp_path, batch_s=0.02, devices=5, load_s=0.1, slo="1s", **changes)
-    )
-    slow = tuple(
-        Fault(at_s=0.0, kind="slow", device=name, for_s=60.0, factor=factor)
-        for name in devices(file)
-    )
-    arrivals = Renewal(rate_qps, 16.0)
-    run = Run(file=file, policy=policy, seed=0, arrivals=arrivals, faults=slow, warm_up_s=6.0)
-    return simulated(run, lambda sent: None).metrics.counts[ANSWERED] / 10.0
-
-
-# Queries/s in time under a true profile, at the best of seven loads.
-CAPACITY_QPS = {
-    "static": 66.0, "loki": 134.0, "loki-paper": 117.0, "inferline": 64.0, "proteus": 123.0,
-    "ramsis": 410.0, "ramsis-paper": 410.0, "kairos": 125.0,
-}  # fmt: skip
-ALONE = ("ramsis", "ramsis-paper", "kairos")  # plan one task
 # Per-task budgets of a profile that is too fast drop what would be in time; and under the rules of
 # the paper goodput grows with load, so that the best is at three times the capacity.
 LESS = {("inferline", 1.3): 0.85, ("loki-paper", 1.3): 0.8}
@@ -110,10 +84,9 @@ LESS = {("inferline", 1.3): 0.85, ("loki-paper", 1.3): 0.8}
 def test_every_policy_keeps_its_goodput_beyond_its_capacity(
     tmp_path: Path, policy: str, factor: float
 ) -> None:
-    changes = ONE_TASK if policy in ALONE else {}
     found = [
-        goodput(tmp_path, policy, load * CAPACITY_QPS[policy] / factor, factor, **changes)
-        for load in (1.0, 1.5, 3.0)
+        goodput(tmp_path, policy, load * CAPACITY_QPS[policy] / factor, factor, **scene(policy))
+        for load in LOADS
     ]
     assert min(found[1:]) >= LESS.get((policy, factor), 0.9) * max(found), found
 

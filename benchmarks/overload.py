@@ -1,0 +1,230 @@
+"""Load every policy beyond its capacity, in virtual time, and write docs/results/overload.md.
+
+    nice -n 10 python -m benchmarks.overload ROWS [--policies loki fcfs ...] [--seeds 5]
+        [--seconds 30] [--page docs/results/overload.md]
+
+Five devices serve a line of two tasks (``benchmarks/small_cluster.py``), or its first task under
+policies that plan one task. Each policy gets 1, 1.5 and 3 times its capacity, with a true profile
+and with one that is 30 % too fast: every batch then takes 1.3 times what was profiled, and the
+loads are those of the devices as they are. Goodput is what is answered in time, queries a second.
+Runs whose rows the file ROWS has are not played again. The exit code is 1 if a policy keeps less
+than ``LEAST_SHARE`` of its best goodput.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from benchmarks.commit import commit
+from benchmarks.small_cluster import a_cluster
+from headrace.arrivals.arrival_processes import Renewal
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.config.policy_options import with_policies
+from headrace.machine import machine
+from headrace.results.statistics import Mean, mean_of
+from headrace.simulation.faults import Fault
+from headrace.simulation.run_input import Run, devices
+from headrace.simulation.simulation_run import simulated
+from schemas.records import ANSWERED
+
+LEAST_SHARE = 0.9  # of the best goodput
+LOADS = (1.0, 1.5, 3.0)  # of the capacity
+FACTORS = (1.0, 1.3)  # seconds of a batch over those of the profile
+WARM_UP_S = 6.0
+ONE_TASK = {"children": {"read": ()}, "fan_out": 0}
+# Queries/s in time under a true profile, at the best of seven loads.
+CAPACITY_QPS = {
+    "static": 66.0, "loki": 134.0, "loki-paper": 117.0, "inferline": 64.0, "proteus": 123.0,
+    "ramsis": 410.0, "ramsis-paper": 410.0, "kairos": 125.0, "kairos-paper": 125.0, "fcfs": 125.0,
+    "threshold": 125.0, "earliest": 125.0,
+}  # fmt: skip
+ALONE = frozenset(list(CAPACITY_QPS)[5:])  # plan one task
+PACED = tuple(f"{name}:paced=true" for name in ("loki-paper", "inferline", "proteus"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One run. ``load`` is in capacities, ``factor`` the seconds of a batch over the profile's."""
+
+    policy: str
+    factor: float
+    load: float
+    seed: int
+    seconds: float
+    commit: str
+    goodput_qps: float
+
+
+def capacity_qps(policy: str) -> float:
+    """Return the capacity of a policy, which may have options."""
+    return CAPACITY_QPS[policy.partition(":")[0]]
+
+
+def scene(policy: str) -> dict[str, Any]:
+    """Return what the pipeline of a policy has other than the usual one."""
+    return ONE_TASK if policy.partition(":")[0] in ALONE else {}
+
+
+def goodput(
+    folder: Path, policy: str, rate_qps: float, factor: float = 1.3, *, seed: int = 0,
+    seconds: float = 10.0, **changes: Any,
+) -> float:  # fmt: skip
+    """Return the queries/s answered in time by devices that take ``factor`` times what was
+    profiled, over ``seconds`` after a warm-up."""
+    path = a_cluster(folder, batch_s=0.02, devices=5, load_s=0.1, slo="1s", **changes)
+    file = with_policies(read_pipeline_file(path), [policy])
+    arrivals = Renewal(rate_qps, WARM_UP_S + seconds)
+    slow = tuple(
+        Fault(at_s=0.0, kind="slow", device=name, for_s=10 * arrivals.seconds, factor=factor)
+        for name in devices(file)
+    )
+    run = Run(
+        file=file, policy=policy, seed=seed, arrivals=arrivals, faults=slow, warm_up_s=WARM_UP_S
+    )
+    return simulated(run, lambda sent: None).metrics.counts[ANSWERED] / seconds
+
+
+def played(asked: argparse.Namespace) -> Iterator[Row]:
+    """Yield the rows that are asked for; keep those that were not recorded yet."""
+    name = commit()
+    known = {_key(row): row for row in recorded(asked.rows)}
+    runs = product(range(asked.seeds), asked.policies, FACTORS, LOADS)
+    with tempfile.TemporaryDirectory(prefix="headrace-overload-") as folder:
+        for seed, policy, factor, load in runs:
+            key = (policy, factor, load, seed, asked.seconds)
+            if key not in known:
+                found = goodput(
+                    Path(folder), policy, load * capacity_qps(policy) / factor, factor, seed=seed,
+                    seconds=asked.seconds, **scene(policy),
+                )  # fmt: skip
+                known[key] = Row(
+                    policy=policy, factor=factor, load=load, seed=seed, seconds=asked.seconds,
+                    commit=name, goodput_qps=round(found, 3),
+                )  # fmt: skip
+                with asked.rows.open("a") as rows:
+                    rows.write(json.dumps(asdict(known[key])) + "\n")
+            yield known[key]
+
+
+def recorded(path: Path) -> list[Row]:
+    """Return the rows of a file; none if there is no such file."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [Row(**json.loads(line)) for line in lines]
+
+
+def _key(row: Row) -> tuple[str, float, float, int, float]:
+    return row.policy, row.factor, row.load, row.seed, row.seconds
+
+
+# ---------------------------------------------------------------------- the page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Mean goodputs of a policy by load, and the least part of the best one beyond capacity."""
+
+    goodputs: tuple[Mean, ...]
+    share: Mean
+
+    @property
+    def missed(self) -> bool:
+        """Whether the part is below ``LEAST_SHARE``."""
+        return self.share.value < LEAST_SHARE
+
+
+def kept(rows: Sequence[Row], policy: str, factor: float) -> Kept:
+    """Return what a policy keeps: of every seed the goodput at the load where the mean is least
+    over that at the load where it is best."""
+    own = [row for row in rows if (row.policy, row.factor) == (policy, factor)]
+    by_load = [[row.goodput_qps for row in own if row.load == load] for load in LOADS]
+    means = tuple(mean_of(each) for each in by_load)
+    best = max(range(len(LOADS)), key=lambda at: means[at].value)
+    least = min(range(1, len(LOADS)), key=lambda at: means[at].value)
+    pairs = zip(by_load[least], by_load[best], strict=True)
+    return Kept(goodputs=means, share=mean_of([one / other for one, other in pairs]))
+
+
+def page(rows: Sequence[Row]) -> str:
+    """Return the page of the rows."""
+    policies = list(dict.fromkeys(row.policy for row in rows))
+    made = HEAD.format(
+        commit=" and ".join(dict.fromkeys(row.commit for row in rows)),
+        day=datetime.now(UTC).date(), machine=machine(), seeds=len({row.seed for row in rows}),
+        seconds=max(row.seconds for row in rows),
+    )  # fmt: skip
+    for factor, title in zip(FACTORS, TITLES, strict=True):
+        made += f"\n## {title}\n\n{COLUMNS}\n"
+        for policy in policies:
+            made += _line(policy, kept(rows, policy, factor)) + "\n"
+    return made + NOTES
+
+
+def _line(policy: str, found: Kept) -> str:
+    cells = [f"{each.value:.1f} ± {each.half or 0.0:.1f}" for each in found.goodputs]
+    share = f"{found.share.value:.3f} ± {found.share.half or 0.0:.3f}"
+    return f"| `{policy}` | {' | '.join(cells)} | {f'**{share}**' if found.missed else share} |"
+
+
+TITLES = ("A true profile", "A profile that is 30 % too fast")
+COLUMNS = """\
+| policy | goodput at 1 capacity, /s | at 1.5 | at 3 | least of the best |
+| --- | --- | --- | --- | --- |"""
+HEAD = """\
+# Overload: what a policy keeps of its goodput
+
+`python -m benchmarks.overload ROWS --page docs/results/overload.md` plays and writes this page,
+with the nodes that run live, in virtual time. Commit {commit}, {day}, {machine}; {seeds} seeds of
+{seconds:g} s after {warm_up:g} s that are not counted; means with their 95 % intervals, shares
+paired by seed. Goodput is what is answered in time, queries a second.
+
+Five devices serve two tasks in a line with a fan-out of two, or one task under the policies that
+plan one; SLO 1 s. Asked for is {least:g} of the best goodput at 1.5 and 3 times the capacity; what
+misses it is **bold**.
+""".replace("{warm_up:g}", f"{WARM_UP_S:g}").replace("{least:g}", f"{LEAST_SHARE:g}")
+NOTES = """
+## Rules
+
+- Ingress admits the plan's capacity, divided by the slowdown that workers report, and less where
+  queries keep ending late or dropped (`control/estimation/seen_capacity.py`).
+- `fcfs`, `threshold` and `earliest` (`late: drop`): a query that may be late on every device, by
+  the 95th percentile of what the devices take and with both hops, goes behind the others. The
+  papers drop nothing (`late: serve`); in overload a queue in order of age alone serves only queries
+  at the edge of their deadlines.
+- `loki-paper`, `inferline` and `proteus` plan by a profile that they take for true, as in Loki's
+  evaluation, and drop by budgets made from it. `paced: true` is the deviation that a wrong profile
+  needs: plans, and with them budgets, follow the slowdown that workers report.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play, print and write the page; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("rows", type=Path, metavar="ROWS", help="a file of one JSON row a line")
+    parser.add_argument("--policies", nargs="+", default=[*CAPACITY_QPS, *PACED])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=30.0, help="of arrivals that count")
+    parser.add_argument("--page", type=Path, help="the page to write")
+    asked = parser.parse_args(arguments)
+    rows: list[Row] = []
+    for row in played(asked):
+        rows.append(row)
+        print(json.dumps(asdict(row)), flush=True)
+    found = [
+        (policy, kept(rows, policy, factor)) for policy, factor in product(asked.policies, FACTORS)
+    ]
+    for policy, each in found:
+        print(_line(policy, each))
+    if asked.page:
+        asked.page.write_text(page(rows))
+    return 1 if any(each.missed for _, each in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
