@@ -150,9 +150,12 @@ def _fits_slots(problem: Problem, wanted: Counts) -> None:
     for task in problem.pipeline.tasks:
         replicas = sum(wanted.get(variant.key, 0) for variant in task.variants)
         if replicas > task.slots:
+            has, raised = f"has {task.slots} slots", "`slots`"
+            if task.most == task.slots:  # the bound of the file, which planners take for slots
+                has, raised = f"may have {task.most} at most", "its `replicas.most`"
             raise PlanError(
                 f"policy {problem.policy.name!r} asks for {replicas} replicas of task "
-                f"{task.name!r}, which has {task.slots} slots; raise `slots` or lower the replicas"
+                f"{task.name!r}, which {has}; raise {raised} or lower the replicas"
             )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from control.policies import policy_named, spec_of
+from control.policies.option_fields import DISCRETISATION, PRICE, STEPS, VIOLATION
 from control.policies.solvers import solve
 from control.problem.candidates import paths
 from control.problem.problem import PlanError, Problem
@@ -76,6 +77,7 @@ def examined(file: PipelineFile) -> Examined:
             *too_short(file.pipeline),
             *unmoved(file.pipeline),
             *blind_to_sizes(file.pipeline),
+            *without_effect(file.pipeline),
         ),
     )
 
@@ -155,6 +157,24 @@ def blind_to_sizes(pipeline: Pipeline) -> list[str]:
         "the mean and the quantiles over the distribution of sizes; kairos sends each query to a "
         "device by its size"
     ]
+
+
+def without_effect(pipeline: Pipeline) -> list[str]:
+    """Return a sentence for each option of the file's policies that another one, or the kind, puts
+    out of force."""
+    found = []
+    for policy in pipeline.policies:
+        if not spec_of(policy.kind).choose:
+            continue
+        said = f"policy {policy.name!r}: "
+        if policy.batch_delay_s is not None:
+            found.append(f"{said}batch_delay has no effect, since its tables say when a batch runs")
+        if VIOLATION.of(policy) is not None and PRICE.of(policy) > 0:
+            found.append(f"{said}price has no effect, since violation finds one; leave one out")
+        by_model = DISCRETISATION.of(policy) != DISCRETISATION.default
+        if by_model and STEPS.of(policy) != STEPS.default:
+            found.append(f"{said}steps has no effect, since it is for fixed-length discretisation")
+    return found
 
 
 def check_plannable(file: PipelineFile) -> None:

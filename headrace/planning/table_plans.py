@@ -11,13 +11,15 @@ from typing import Any
 
 from control.policies import policy_named, spec_of
 from control.policies.option_fields import DISPERSION, VIOLATION
-from control.policies.ramsis.table_leases import runs
+from control.policies.ramsis.table_leases import check_memory, runs
 from control.policies.ramsis.tables import (
     Ask,
+    Options,
     SelectionPlan,
     described,
     models_of,
     options_for,
+    setting_for,
     solved,
     solved_within,
 )
@@ -52,6 +54,7 @@ def tables(
 ) -> Iterator[Made]:
     """Yield a table for each demand, in order: the most accurate within ``violation`` if given.
 
+    The table is for the tightest SLO class, as live, and for the workers that the task may have.
     Raises ``PlanError`` for a request that these policies cannot plan, ``ProfileError`` for a
     missing profile, and ``Unfeasible`` if no query can be served in time.
     """
@@ -60,7 +63,10 @@ def tables(
     assert named is not None, "`selects` has found it"
     options = options_for(named.kind, named)
     violation = VIOLATION.of(named) if violation is None else violation
-    ask = _ask(file, asked, named)
+    try:
+        ask = _ask(file, asked, named, options)
+    except SelectionError as error:
+        raise Unfeasible(str(error)) from error
     for demand in asked.demands_qps:
         each, (cpu, wall) = replace(ask, qps=demand), spent()
         try:
@@ -121,7 +127,7 @@ def _rows(plan: SelectionPlan) -> list[str]:
     return lines
 
 
-def _ask(file: PipelineFile, asked: PlanRequest, named: Policy) -> Ask:
+def _ask(file: PipelineFile, asked: PlanRequest, named: Policy, options: Options) -> Ask:
     pipeline, policy = file.pipeline, asked.policy or file.pipeline.policy
     if len(pipeline.tasks) > 1:
         raise PlanError(
@@ -141,11 +147,16 @@ def _ask(file: PipelineFile, asked: PlanRequest, named: Policy) -> Ask:
             f"{', '.join(device for device, _ in kinds)}; change cluster.devices in the file"
         )
     (device, count), *_ = kinds
-    return Ask(
-        models=models_of(planning_profile(file), pipeline.root, device),
-        slo_s=pipeline.slo_s if asked.slo_s is None else asked.slo_s,
-        workers=asked.devices or count,
+    profile, task, workers = planning_profile(file), pipeline.root, asked.devices or count
+    slo_s = pipeline.slo_s if asked.slo_s is None else asked.slo_s
+    ask = Ask(
+        models=models_of(profile, task, device),
+        slo_s=min((slo_s, *pipeline.slo_classes.values())),
+        workers=min(workers, workers if task.most is None else task.most),
         qps=0.0,
         dispersion=DISPERSION.of(named),
         runs=runs(pipeline, named),
     )
+    memory = dict(file.cluster.memory)
+    check_memory(profile, task.name, (device,), memory, setting_for(options, ask))
+    return ask

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control.policies.replica_bounds import bounded
 from control.policies.static import allocate, divide
 from control.problem.problem import Allocation, PlanError, Problem, Replicas
 from schemas.pipeline import Pipeline, Policy
@@ -143,6 +144,14 @@ def test_division_gives_everything_out_within_the_caps(
         for other in names:
             if names[one] > names[other]:
                 assert given_out[one] >= given_out[other]
+
+
+def test_more_replicas_than_the_file_permits_are_refused_by_the_name_of_the_bound() -> None:
+    pipeline = a_pipeline(read={"forest": 3})
+    tasks = tuple(replace(task, most=2) for task in pipeline.tasks)
+    problem = bounded(a_problem(4, replace(pipeline, tasks=tasks)))
+    with pytest.raises(PlanError, match=r"which may have 2 at most; raise its `replicas\.most`"):
+        allocate(problem)
 
 
 @given(workers=st.integers(0, 20), slots=st.integers(1, 8))

@@ -5,9 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.small_cluster import a_cluster
 from control.policies import policy_named
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
-from headrace.config.validation import check_plannable, described, examined, unmoved
+from headrace.config.validation import (
+    check_plannable,
+    described,
+    examined,
+    unmoved,
+    without_effect,
+)
 from headrace.errors import PipelineError, Unfeasible
 from operators.models.model_errors import ModelError
 from schemas.pipeline import Labels
@@ -114,3 +121,21 @@ def test_a_policy_that_ignores_the_sizes_of_queries_says_so(
     warnings = examined(read_pipeline_file(a_typed_file(tmp_path, text))).warnings
     assert len(warnings) == said
     assert all(f"{policy} does not look at the size of a query" in each for each in warnings)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"batch_delay": "5ms"}, "batch_delay has no effect"),
+        ({"violation": 0.01, "price": 2}, "price has no effect"),
+        ({"discretisation": "model-based", "steps": 50}, "steps has no effect"),
+        ({"violation": 0.01, "dispersion": 4, "discretisation": "model-based"}, ""),
+    ],
+)
+def test_options_of_tables_without_effect_are_told(
+    options: dict[str, object], said: str, tmp_path: Path
+) -> None:
+    policies = {"mine": {"kind": "ramsis", **options}}
+    path = a_cluster(tmp_path, children={"read": ()}, fan_out=0, policies=policies)
+    found = without_effect(read_pipeline_file(path).pipeline)
+    assert [each.startswith(f"policy 'mine': {said}") for each in found] == [True] * bool(said)

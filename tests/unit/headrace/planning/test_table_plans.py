@@ -126,6 +126,26 @@ def test_what_these_policies_cannot_plan_is_one_sentence(
     assert message in told.err
 
 
+@pytest.mark.parametrize(
+    ("line", "added", "code", "message"),
+    [
+        ("  read:\n", "    replicas: {most: 2}\n", 0, "2 workers at 10 queries/s, SLO 100 ms"),
+        ("slo: 100ms\n", "slo_classes: {gold: 50ms}\n", 0, "4 workers at 10 queries/s, SLO 50 ms"),
+        ("slo: 100ms\n", "slo_classes: {bulk: 1s}\n", 0, "4 workers at 10 queries/s, SLO 100 ms"),
+        ("{emulated: 4}", ", memory: {emulated: 1MB}", 3, "is to hold 2 variants of 'read', which"),
+    ],
+)
+def test_the_table_is_for_the_workers_the_memory_and_the_tightest_class_of_the_file(
+    path: Path, capsys: pytest.CaptureFixture[str], line: str, added: str, code: int, message: str
+) -> None:
+    path.write_text(path.read_text().replace(line, line + added))
+    profile = path.parent / "profile.json"
+    profile.write_text(profile.read_text().replace('"memory_bytes": 0', '"memory_bytes": 900000'))
+    assert run(["plan", str(path), "--policy", "ramsis", "--demand", "10"]) == code
+    told = capsys.readouterr()
+    assert message in told.out + told.err
+
+
 def test_a_pipeline_of_several_tasks_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     postcode = Path(__file__).parents[4] / "examples/postcode/pipeline.yaml"
     assert run(["plan", str(postcode), "--policy", "ramsis", "--demand", "10"]) == 2
