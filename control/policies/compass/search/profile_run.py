@@ -41,7 +41,9 @@ class ProfileRun:
         if self.tested.verdict is not Verdict.OPEN:
             return ()
         next_look = next(n for n in self._counts() if n > self.tested.samples)
-        upto = min(next_look + ahead * self._rule.look, self._rule.most)
+        # All samples up to the least at once: an early look that rejects voids the rest.
+        upto = max(next_look, self._rule.least) + ahead * self._rule.look
+        upto = min(upto, self._rule.most)
         return tuple(each for each in blocks(self._rule, upto) if each[0] not in self._blocks)
 
     def add(self, first: int, scores: Sequence[float] | Floats) -> Tested:
@@ -83,7 +85,7 @@ class ProfileRun:
         self._rule = replace(self._rule, least=min(self._rule.least, end), most=end)
 
     def _counts(self) -> tuple[int, ...]:
-        looks = tuple(self._rule.looks(self._rule.most))
+        looks = self._rule.looks(self._rule.most)
         return looks if looks[-1] == self._rule.most else (*looks, self._rule.most)
 
 

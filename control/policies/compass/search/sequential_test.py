@@ -6,6 +6,16 @@ at ``confidence``. At ``most`` samples it accepts only with the confidence ``cap
 looks and the selection bias of a search inflate means near the floor. Rules by name: ``one-sided``
 (default), ``two-sided`` (Circinus v1), ``stratified`` (variance within strata).
 
+Before ``least`` samples Student's t cannot be trusted, but Chernoff's bound can: if the true mean
+reaches the floor, n scores from 0 to 1 have a mean of at most m < floor with a probability of at
+most
+
+    exp(-n (m ln(m / floor) + (1 - m) ln((1 - m) / (1 - floor))))
+
+whatever their distribution (Hoeffding 1963, Theorem 1; it also holds for a finite set of samples).
+Configurations far below the floor are rejected by it every ``look`` samples; all these looks
+together reject a good one with a probability of ``1 - confidence`` at most.
+
 A *control variate* uses the fixed order of the samples: a finished configuration has scores ``y``
 on the same samples and on more, so its mean is better known, and
 
@@ -21,7 +31,7 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
+from scipy.special import rel_entr, stdtr
 
 from control.problem.problem import PlanError
 
@@ -63,9 +73,16 @@ class StopRule:
         if self.test not in TESTS:
             raise PlanError(f"no test {self.test!r}; there are {', '.join(TESTS)}")
 
-    def looks(self, samples: int) -> range:
+    @property
+    def early(self) -> range:
+        """The sample counts before ``least`` at which the test looks."""
+        return range(self.look, self.least, self.look)
+
+    def looks(self, samples: int) -> tuple[int, ...]:
         """Return the sample counts, up to ``samples``, at which the test looks."""
-        return range(self.least, min(samples, self.most) + 1, self.look)
+        upto = min(samples, self.most)
+        usual = range(self.least, upto + 1, self.look)
+        return (*(each for each in self.early if each <= upto), *usual)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,19 +175,37 @@ TESTS: Mapping[str, Callable[[float], float]] = {
 
 def look(estimate: Estimate, samples: int, floor: float, rule: StopRule) -> Tested:
     """Return the state of a test after ``samples`` samples."""
+    if samples < rule.least:
+        return _early(estimate, samples, floor, rule)
     if rule.population is not None:
         if samples >= rule.population:
             return _exact(estimate, samples, floor)
         left = 1 - samples / rule.population
         estimate = Estimate(estimate.mean, estimate.variance * left, estimate.freedom)
     confidence = at_least(estimate, floor)
-    if samples >= rule.least and TESTS[rule.test](confidence) >= rule.confidence:
+    if TESTS[rule.test](confidence) >= rule.confidence:
         verdict = Verdict.ACCEPTED if confidence > 0.5 else Verdict.REJECTED
     elif samples >= rule.most:
         verdict = Verdict.ACCEPTED if confidence >= rule.cap else Verdict.REJECTED
     else:
         verdict = Verdict.OPEN
     return Tested(verdict, samples, confidence, estimate)
+
+
+def _early(estimate: Estimate, samples: int, floor: float, rule: StopRule) -> Tested:
+    """Return the state before ``least`` samples: rejected by Chernoff's bound, or open."""
+    chance = chernoff(estimate.mean, floor, samples)
+    rejected = chance * len(rule.early) <= 1 - rule.confidence
+    verdict = Verdict.REJECTED if rejected else Verdict.OPEN
+    return Tested(verdict, samples, min(chance, at_least(estimate, floor)), estimate)
+
+
+def chernoff(mean: float, floor: float, samples: int) -> float:
+    """Return the most probability of a sample mean as low as ``mean`` at or above the floor."""
+    if mean >= floor:
+        return 1.0
+    divergence = rel_entr(mean, floor) + rel_entr(1 - mean, 1 - floor)
+    return float(np.exp(-samples * divergence))
 
 
 def _exact(estimate: Estimate, samples: int, floor: float) -> Tested:
@@ -198,7 +233,7 @@ def run_test(
         least=max(2, min(rule.least, last)), most=max(2, last), look=rule.look,
         confidence=rule.confidence, cap=rule.cap, test=rule.test, population=rule.population,
     )  # fmt: skip
-    for samples in [*capped.looks(last), last]:
+    for samples in (*capped.looks(last), last):
         found = look(_estimate(scores[:samples], capped, reference, strata), samples, floor, capped)
         if found.verdict is not Verdict.OPEN:
             return found
@@ -208,6 +243,8 @@ def run_test(
 def _estimate(
     scores: Floats, rule: StopRule, reference: Floats | None, strata: Sequence[int]
 ) -> Estimate:
+    if len(scores) < rule.least:
+        return plain(scores)  # Chernoff's bound is one for means of scores
     if rule.test == "stratified":
         return stratified(scores, strata)
     return plain(scores) if reference is None else controlled(scores, reference)

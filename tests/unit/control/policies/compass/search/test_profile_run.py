@@ -33,6 +33,14 @@ def test_only_missing_blocks_up_to_the_next_look_are_wanted() -> None:
     assert blocks(RULE, 95)[-1] == (90, 95)
 
 
+def test_a_block_far_below_the_floor_ends_the_profile() -> None:
+    run = ProfileRun(0.8, RULE)
+    run.add(10, [1.0] * 10)  # a later block, which came first
+    run.add(0, [0.0] * 10)
+    assert (run.tested.verdict, run.tested.samples) == (Verdict.REJECTED, 10)
+    assert run.wanted(ahead=1) == ()
+
+
 def test_samples_that_end_at_a_look_which_was_open_are_decided_there() -> None:
     run = ProfileRun(0.5, RULE)
     halves = [0.0, 1.0] * (RULE.look // 2)

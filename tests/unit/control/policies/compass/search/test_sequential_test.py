@@ -32,6 +32,24 @@ def test_clear_cases_are_decided_right_with_few_samples() -> None:
         assert samples < 90
 
 
+def test_what_is_far_below_the_floor_is_rejected_before_the_least_number_of_samples() -> None:
+    found = run_test(np.array([0.2, 0.6, 0.0, 0.4, 0.2] * 70), 0.9, StopRule())
+    assert (found.verdict, found.samples) == (Verdict.REJECTED, 10)
+    assert found.confidence < 0.01
+
+
+def test_early_looks_together_reject_what_reaches_the_floor_in_at_most_one_test_of_a_hundred() -> (
+    None
+):
+    # Right or wrong with the floor as the mean is the hardest case of Chernoff's bound.
+    rng = np.random.default_rng(7)
+    for floor in (0.5, 0.8, 0.95):
+        scores = (rng.random((3000, 350)) < floor).astype(float)
+        found = [run_test(each, floor, StopRule()) for each in scores]
+        early = [t.verdict is Verdict.REJECTED and t.samples < StopRule().least for t in found]
+        assert np.mean(early) <= 0.01
+
+
 def test_false_accepts_just_below_the_floor_stay_rare() -> None:
     # Repeated looks break the nominal 1 %; measured over 400 runs each.
     rates = [verdicts(mean, StopRule())[0] for mean in (0.74, 0.77)]
