@@ -4,7 +4,7 @@ Sessions are restored from their compacted topic, their query plans from the pla
 the policy does not plan sessions, plans carry none, and sessions wait.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -116,16 +116,30 @@ class SessionDesk:
         waiting = book.unplanned()
         searches.begin(waiting, self._health.links, named, now)
         effects = searches.advance(waiting, now)
+        self._found(book, searches, waiting, now)
+        return [*effects, *self._schedules.begin(book, named, now)]
+
+    def _found(
+        self, book: SessionBook, searches: "SessionSearches", waiting: Sequence[Session], now: float
+    ) -> None:
+        """Give sessions the first plans of their searches, and all of those that have ended."""
         for name, state in searches.states.items():
+            if not book.planless(name):
+                continue
             book.searched(name, state, now)
+            if plans := searches.plans(name):
+                book.spent(name, searches.figures(name, now))
+                book.first_planned(name, plans, now)
+                self.changed = True
         unplanned = {each.id for each in waiting}
         for end in searches.ended():
             if end.session not in unplanned:
                 continue  # closed meanwhile
-            book.searched(end.session, end.reason, now, **end.figures)
+            if book.planless(end.session):
+                book.searched(end.session, end.reason, now)
+            book.spent(end.session, end.figures)
             book.planned(end.session, end.plans, now, end.reason)
             self.changed = True
-        return [*effects, *self._schedules.begin(book, named, now)]
 
     def _watch(self, book: SessionBook, health: SessionHealth, now: float) -> None:
         """Plan the sessions anew whose plans do not hold what was planned."""

@@ -1,21 +1,23 @@
 """The searches of a pipeline's sessions: proposals from the planners, profiles from the profilers.
 
 As many searches run at once as there are profilers; sessions of equal objectives on the same
-samples share one. A session whose links have changed is priced anew: its known profiles say what
-every plan takes over other links, so no profiler is needed. Steps are solved in the planners'
+samples share one. A search that has found a plan gives way to those that have none: its clock
+stands still meanwhile. A session whose links have changed is priced anew: its known profiles say
+what every plan takes over other links, so no profiler is needed. Steps are solved in the planners'
 process, profiles come as records: the controller waits for neither. A search has no state beside
 what is on the topics: after a restart it begins anew, blocks that were finished are not run again,
 and its deadline and its money are those of its first beginning.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from control.policies.compass.search.camo import Nearest, Slo
+from control.policies.compass.search.camo import Nearest, Profiled, Slo
 from control.policies.compass.search.pricing import Priced
 from control.policies.compass.search.profile_store import ProfileStore, known
 from control.policies.compass.search.search_run import Phase, SearchLimits, SearchRun
 from control.policies.compass.search.search_step import SearchProblem, search_options
+from control.policies.compass.search.sequential_test import StopRule
 from control.policies.compass.session_options import DEADLINE, SESSIONS, SPEND
 from control.policies.solvers import SEARCH
 from control.problem.problem import PlanError
@@ -50,7 +52,7 @@ class SessionSearches:
         self._pipeline, self._space = pipeline, space
         self._store = ProfileStore(space.space)
         self._runs: dict[str, SearchRun] = {}  # by session
-        self._sharing: dict[str, list[str]] = {}  # by session with a run, those that share it
+        self._sharing: dict[str, str] = {}  # session to the one whose run it shares
         self._solving: dict[int | str, str] = {}  # job to session
         self._job = FIRST_JOB
         self._ended: list[SearchEnd] = []
@@ -90,20 +92,28 @@ class SessionSearches:
         self._links = links
         by_name = {each.id: each for each in waiting}
         self._runs = {name: run for name, run in self._runs.items() if name in by_name}
-        self._sharing = {name: [] for name in self._runs}
+        self._sharing = {}
         searched = {self._objectives(by_name[name]): name for name in self._runs}
         for session in waiting:
             shared = searched.get(self._objectives(session))
             if shared is not None:
                 if shared != session.id:
-                    self._sharing[shared].append(session.id)
+                    self._sharing[session.id] = shared
             elif self._has_room(session) and self._begun(session, policy, now):
                 searched[self._objectives(session)] = session.id
-                self._sharing[session.id] = []
 
     def _has_room(self, session: Session) -> bool:
         """Return whether a profiler is free for a search, or it needs none."""
-        return session.id in self._links or len(self._runs) < self._space.profilers
+        planless = sum(not run.plans for run in self._runs.values())
+        return session.id in self._links or planless < self._space.profilers
+
+    def _active(self) -> frozenset[str]:
+        """Return the searches that go on now: those that need no profiler, and of the others as
+        many as there are profilers, those without a plan first."""
+        priced = [name for name in self._runs if name in self._links]
+        others = [name for name in self._runs if name not in self._links]
+        others.sort(key=lambda name: bool(self._runs[name].plans))
+        return frozenset([*priced, *others[: self._space.profilers]])
 
     def _objectives(self, session: Session) -> tuple[object, ...]:
         """Return what the result of a search depends on."""
@@ -127,14 +137,15 @@ class SessionSearches:
         usd = float("inf") if session.usd_per_h is None else session.usd_per_h
         slo = Slo(accuracy=session.accuracy or 0.0, latency_s=session.slo_s, usd_per_h=usd)
         links = self._links.get(session.id)
-        blocks = self._store.blocks(session.samples) if links else {}
+        resumed = session.state is SessionState.SEARCHING  # by an earlier life of the control app
+        began_s = session.changed_s if resumed else now
         problem = SearchProblem(
             search=f"{session.id}@{now:.3f}",
             sessions=self._space if links is None else self._space.with_links(links),
             slo=slo,
             options=options,
             history=self._store.past(session.samples, options.history),
-            learnt=known(self._space.space, blocks, slo.accuracy, options.rule),
+            learnt=self._known(session.samples, began_s, slo.accuracy, options.rule),
         )
         limits = SearchLimits(
             deadline_s=float(DEADLINE.of(policy)),
@@ -142,17 +153,28 @@ class SessionSearches:
             price=max((tier.price for tier in self._space.tiers.values()), default=0.0),
             priced=links is not None,
         )
-        resumed = session.state is SessionState.SEARCHING  # by an earlier life of the control app
-        began_s = session.changed_s if resumed else now
         self._runs[session.id] = SearchRun(problem, limits, began_s, resumed=resumed)
+
+    def _known(
+        self, samples: str, began_s: float, floor: float, rule: StopRule
+    ) -> tuple[Profiled, ...]:
+        """Return the profiles that other searches on the same samples had decided by ``began_s``:
+        after a restart a search begins with those that it began with before."""
+        blocks = self._store.blocks(samples)
+        earlier = {at: each for at, each in blocks.items() if each.finished_s < began_s}
+        return known(self._space.space, earlier, floor, rule)
 
     def advance(self, waiting: Sequence[Session], now: float) -> list[Effect]:
         """Return the requests and steps that the searches need now."""
         effects: list[Effect] = []
+        active = self._active()
         for session in waiting:
             run = self._runs.get(session.id)
-            if run is not None:
+            if run is not None and session.id in active:
+                run.resume(now)
                 effects += self._advance(session, run, now)
+            elif run is not None:
+                run.pause(now)
         return effects
 
     def _advance(self, session: Session, run: SearchRun, now: float) -> list[Effect]:
@@ -185,14 +207,21 @@ class SessionSearches:
     # ------------------------------------------------------------------ results
 
     def figures(self, name: str, now: float) -> dict[str, float | int | str]:
-        """Return what a search has taken so far, as fields of ``Session``."""
-        run = self._runs[name]
+        """Return what a session's search has taken so far, as fields of ``Session``."""
+        run = self._run(name)
         return {
             "steps": run.steps,
-            "profile_s": run.profile_s,
+            "profile_s": 0.0 if name in self._sharing else run.profile_s,
             "search_s": now - run.began_s,
             "stopped": run.stopped,
         }
+
+    def plans(self, name: str) -> tuple[SessionChoice, ...]:
+        """Return the plans that a session's search has found so far, the cheapest first."""
+        return tuple(choice(self._space, each) for each in self._run(name).plans[:MOST_PLANS])
+
+    def _run(self, name: str) -> SearchRun:
+        return self._runs[self._sharing.get(name, name)]
 
     @property
     def states(self) -> dict[str, str]:
@@ -205,8 +234,8 @@ class SessionSearches:
                 else f"its plan is searched: {run.steps} configurations profiled, "
                 f"{len(run.plans)} plans"
             )
-            for each in self._sharing[name]:
-                found[each] = f"its search is that of session {name!r}: their objectives are equal"
+        for name, other in self._sharing.items():
+            found[name] = f"its search is that of session {other!r}: their objectives are equal"
         return found
 
     def ended(self) -> list[SearchEnd]:
@@ -215,14 +244,17 @@ class SessionSearches:
         return ended
 
     def _end(self, name: str, run: SearchRun, error: str, now: float) -> None:
-        figures = self.figures(name, now)
-        del self._runs[name]
-        plans = tuple(choice(self._space, each) for each in run.plans[:MOST_PLANS])
         reason = error or nothing_complies(run.problem.slo, run.nearest, run.stopped)
-        end = SearchEnd(session=name, plans=plans, reason=reason, figures=figures)
-        shared = replace(end, figures=figures | {"profile_s": 0.0})
-        sharing = self._sharing.pop(name, ())
-        self._ended += [end, *(replace(shared, session=each) for each in sharing)]
+        sharing = [each for each, other in self._sharing.items() if other == name]
+        self._ended += [
+            SearchEnd(
+                session=each, plans=self.plans(each), reason=reason, figures=self.figures(each, now)
+            )
+            for each in (name, *sharing)
+        ]
+        del self._runs[name]
+        for each in sharing:
+            del self._sharing[each]
 
 
 def choice(space: SessionSpace, plan: Priced) -> SessionChoice:

@@ -9,7 +9,8 @@ falling order of
 
 so that none starves (Compass, Section 4.3: weights grow with waiting time). One that waits alone
 takes its cheapest plan that fits; several are ``contending``: they wait until a schedule has
-assigned them their plans (control/controller/session_schedules.py).
+assigned them their plans (control/controller/session_schedules.py). A session serves by the first
+plan that its search finds while the search goes on, and moves to the cheapest one at its end.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,6 +49,7 @@ class _Entry:
     going: list[tuple[SessionPlan, float]] = field(default_factory=list)
     written: Session | None = None
     replans: bool = False  # its new plans are not known yet
+    improves: bool = False  # it has the first plans of its search, which goes on
     planned_s: float | None = None  # since then its newest plans are known
     assigned: SessionChoice | None = None  # by the schedule
 
@@ -67,9 +69,15 @@ class _Entry:
         return self.waits and self.state is SessionState.WAITING and not self.session.number
 
     @property
-    def unplanned(self) -> bool:
-        """Whether its plans are to be searched."""
+    def planless(self) -> bool:
+        """Whether its search has found no plan yet."""
         return self.replans or self.state in (SessionState.OPENING, SessionState.SEARCHING)
+
+    @property
+    def kept(self) -> tuple[SessionChoice, ...]:
+        """The plan by which it serves, if it is one of its search's: it may stay with it."""
+        chosen = self.session.chosen
+        return self.session.plans[chosen : chosen + 1] if chosen >= 0 else ()
 
     def go(self, change: SessionChange, now: float, reason: str = "") -> None:
         before = self.state
@@ -108,11 +116,13 @@ class SessionBook:
 
     @property
     def serving(self) -> dict[str, SessionPlan]:
-        """The plans of the sessions that serve, and are not planned anew, by session."""
+        """The plans of the sessions that serve, and are not being planned, by session."""
         return {
             name: entry.serving
             for name, entry in self._entries.items()
-            if entry.serving is not None and entry.state is SessionState.SERVING
+            if entry.serving is not None
+            and entry.state is SessionState.SERVING
+            and not entry.improves
         }
 
     @property
@@ -132,7 +142,11 @@ class SessionBook:
         """Take a session's record from an earlier life."""
         states = StateMachine(f"session {session.id}", TRANSITIONS, session.state)
         replans = session.state is SessionState.REPLANNING and bool(session.samples)
-        self._entries[session.id] = _Entry(session, states, written=session, replans=replans)
+        goes_on = bool(session.samples and session.plans) and not session.stopped
+        improves = goes_on and session.state in (SessionState.WAITING, SessionState.SERVING)
+        self._entries[session.id] = _Entry(
+            session, states, written=session, replans=replans, improves=improves
+        )
 
     def resume(self, plan: Plan, now: float) -> None:
         """Take the query plans of the plan that is in force."""
@@ -163,13 +177,25 @@ class SessionBook:
 
     def unplanned(self) -> tuple[Session, ...]:
         """Return the sessions whose plans are to be searched, in the order of opening."""
-        return tuple(e.session for e in self._entries.values() if e.unplanned)
+        return tuple(e.session for e in self._entries.values() if e.planless or e.improves)
 
-    def searched(self, name: str, reason: str, now: float, **figures: Any) -> None:
-        """Note that a session's plans are searched, and what the search has taken so far."""
+    def planless(self, name: str) -> bool:
+        """Return whether the search of a session's plans has found none yet."""
+        return self._entries[name].planless
+
+    def searched(self, name: str, reason: str, now: float) -> None:
+        """Note that a session's plans are searched."""
+        self._entries[name].go(SessionChange.SEARCH, now, reason)
+
+    def spent(self, name: str, figures: Mapping[str, float | int | str]) -> None:
+        """Note what a session's search has taken so far, as fields of its record."""
         entry = self._entries[name]
-        entry.go(SessionChange.SEARCH, now, reason)
         entry.session = replace(entry.session, **figures)
+
+    def first_planned(self, name: str, plans: Sequence[SessionChoice], now: float) -> None:
+        """Give a session the first plans of its search, which goes on."""
+        self.planned(name, plans, now)
+        self._entries[name].improves = True
 
     def planned(
         self, name: str, plans: Sequence[SessionChoice], now: float, reason: str = NO_PLAN
@@ -177,12 +203,19 @@ class SessionBook:
         """Give a session plans to choose from, the best first; none: the search found none, for
         ``reason``."""
         entry = self._entries[name]
+        improved, entry.improves = entry.improves, False
         entry.replans = False
         entry.planned_s = now if plans else None
         if plans:
             serving = entry.serving
+            kept = entry.kept if improved else ()
+            plans = (*plans, *(each for each in kept if each not in plans))
             chosen = -1 if serving is None else _index(plans, serving)
-            entry.session = replace(entry.session, plans=tuple(plans), chosen=chosen)
+            entry.session = replace(entry.session, plans=plans, chosen=chosen)
+            if entry.coming is not None and _index(plans, entry.coming) != 0:
+                entry.coming = None
+            if chosen == 0 and entry.state is SessionState.SERVING:
+                return
             entry.go(SessionChange.PLANS, now, NO_DEVICE)
         elif entry.state is SessionState.REPLANNING:
             entry.go(SessionChange.KEEP, now, reason)
@@ -198,7 +231,7 @@ class SessionBook:
         entry.go(SessionChange.REPLAN, now, TO_SEARCH)
         count = entry.session.replans + 1
         entry.session = replace(entry.session, replans=count, **changes)
-        entry.replans = entry.state is SessionState.REPLANNING
+        entry.replans, entry.improves = entry.state is SessionState.REPLANNING, False
         entry.coming = None
 
     def assign(self, plans: Mapping[str, int], schedule_s: float) -> None:
@@ -214,7 +247,7 @@ class SessionBook:
         entry = self._entries[name]
         entry.go(SessionChange.CLOSE, now)
         self._drain(entry, now)
-        entry.coming = None
+        entry.coming, entry.improves = None, False
 
     # ------------------------------------------------------------------ devices
 

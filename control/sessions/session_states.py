@@ -37,6 +37,7 @@ TRANSITIONS: Mapping[tuple[SessionState, SessionChange], SessionState] = {
     (_S.WAITING, _C.LOSE): _S.WAITING,
     (_S.WAITING, _C.REPLAN): _S.OPENING,
     (_S.WAITING, _C.CLOSE): _S.CLOSING,
+    (_S.SERVING, _C.PLANS): _S.REPLANNING,  # of a search that went on beyond its first plan
     (_S.SERVING, _C.LOSE): _S.WAITING,
     (_S.SERVING, _C.REPLAN): _S.REPLANNING,
     (_S.SERVING, _C.CLOSE): _S.CLOSING,

@@ -63,6 +63,55 @@ def test_a_session_without_a_plan_is_searched_placed_and_served(world: Planned) 
     assert {tuple(hop.key for hop in path) for x in answers for path in x.paths} == expected
 
 
+def test_a_session_serves_by_its_first_plan_while_its_search_goes_on() -> None:
+    world = Planned(seconds=0.02)
+    world.command(1.0, "open-session", session="a", slo="60ms", accuracy="0.55")
+    world.ask("a", 3.0, 12.0)
+    world.system.run(15.0)
+    served = [each for each in world.records(SESSIONS) if each.state is SessionState.SERVING]
+    first, last = served[0], served[-1]
+    assert first.changed_s - first.opened_s < 1.5
+    assert (first.stopped, last.stopped) == ("", "deadline")
+    assert last.search_s > 5.0
+    assert (first.chosen, last.chosen, last.number) == (0, 0, 2)
+    before, after = first.plans[0], last.plans[0]
+    assert (after.accuracy or 0.0, after.usd_per_h) > (before.accuracy or 0.0, before.usd_per_h)
+    around = [each for each in world.answers("a") if abs(each.created_s - last.changed_s) < 2.0]
+    assert {each.outcome for each in around} == {"answered"}
+
+
+def test_a_session_on_known_samples_serves_without_a_profile(world: Planned) -> None:
+    world.command(1.0, "open-session", session="a", slo="500ms")
+    world.system.run(8.0)
+    run = len(world.profilers.run)
+    world.command(8.0, "open-session", session="b", slo="500ms", accuracy="0.8")
+    world.system.run(12.0)
+    served = next(
+        each
+        for each in world.records(SESSIONS)
+        if each.id == "b" and each.state is SessionState.SERVING
+    )
+    assert served.changed_s - served.opened_s < 1.0
+    assert served.profile_s == 0
+    assert served.steps <= run
+
+
+def test_searches_without_a_plan_have_the_profiler_first() -> None:
+    world = Planned(seconds=0.02)
+    for number in range(4):
+        accuracy = f"{0.8 + 0.04 * number:g}"
+        at_s = 1.0 + number / 100
+        world.command(at_s, "open-session", session=f"s{number}", slo="500ms", accuracy=accuracy)
+    world.system.run(60.0)
+    served: dict[str, Session] = {}
+    for each in world.records(SESSIONS):
+        if each.state is SessionState.SERVING:
+            served.setdefault(each.id, each)
+    assert max(each.changed_s - each.opened_s for each in served.values()) < 6.0
+    ends = [world.session(f"s{number}") for number in range(4)]
+    assert all(each.stopped in ("space", "deadline") for each in ends)
+
+
 def test_no_block_is_run_twice_for_sessions_on_the_same_samples(world: Planned) -> None:
     for number in range(3):
         world.command(1.0 + number, "open-session", session=f"s{number}", slo="500ms")

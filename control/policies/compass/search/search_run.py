@@ -63,6 +63,7 @@ class SearchRun:
         self._limits = limits
         self._resumed = resumed
         self._run = self._new_run(-1)
+        self._paused_s: float | None = None
 
     @property
     def steps(self) -> int:
@@ -88,6 +89,17 @@ class SearchRun:
         else:
             self.phase, self.step = Phase.PROFILES, self.step + 1
             self._run = self._new_run(step.proposal.configuration)
+
+    def pause(self, now: float) -> None:
+        """Stop the clock of the deadline: others have the profilers."""
+        if self._paused_s is None:
+            self._paused_s = now
+
+    def resume(self, now: float) -> None:
+        """Let the clock of the deadline run on."""
+        if self._paused_s is not None and self.first_s is not None:
+            self.first_s += now - self._paused_s
+        self._paused_s = None
 
     def profile(self, blocks: Mapping[Block, ProfileResult], now: float) -> tuple[Block, ...]:
         """Take the blocks that are known; return those to ask for now, as (first, upto).
