@@ -10,6 +10,7 @@ from headrace.errors import UNSUCCESSFUL
 from headrace.terminal import print_json, print_text, say
 
 if TYPE_CHECKING:
+    from headrace.config.pipeline_file import PipelineFile
     from headrace.demo.demo_run import DemoOptions
 
 
@@ -58,7 +59,7 @@ def demo(
 
     if sessions:
         path = file or shipped_pipeline().with_name("sessions.yaml")
-        return _with_sessions(path, seconds, as_json)
+        return _with_sessions(read_pipeline_file(path), seconds, as_json)
     options = DemoOptions(
         file=read_pipeline_file(file or shipped_pipeline()), bootstrap=bootstrap, seconds=seconds,
         rate_qps=rate, seed=seed, as_json=as_json,
@@ -66,10 +67,10 @@ def demo(
     return _compared(options) if compare else _shown(options)
 
 
-def _with_sessions(path: Path, seconds: float, as_json: bool) -> int:
+def _with_sessions(file: "PipelineFile", seconds: float, as_json: bool) -> int:
     from headrace.demo.session_demo import run_session_demo
 
-    result = run_session_demo(path, seconds, say if as_json else print_text)
+    result = run_session_demo(file, seconds, say if as_json else print_text)
     if as_json:
         print_json(result)
     return UNSUCCESSFUL if result["lost"] else 0

@@ -18,10 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headrace.cluster.run_state import read_state
+from headrace.cluster.supervisor import last_word
+from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import Unsuccessful
-from headrace.processes import HEADRACE
+from headrace.processes import HEADRACE, run_directory
 
-SERVED_WITHIN_S = 300.0  # all sessions, on a busy machine
+FIRST_PLAN_WITHIN = "60s"  # on a busy machine
+SERVED_WITHIN_S = 300.0  # all sessions, likewise
 LOOK_EVERY_S = 5.0
 SETTLE_EVERY_S = 2.0
 CHANGES = 0.22  # of the seconds, then the first data change; the others follow at that distance
@@ -57,18 +61,19 @@ MOVED = "far"  # the session whose link becomes slower
 class SessionDemo:
     """The demo's state: the file, its seconds of load, and what it has seen."""
 
-    file: Path
+    file: PipelineFile
     home: Path
     seconds: float
     show: Callable[[str], None]
+    open_s: dict[str, float] = field(default_factory=dict)  # until it served, by session
     changes: list[dict[str, Any]] = field(default_factory=list)
     loads: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def command(self, name: str, *options: str) -> list[str]:
         """Print a command as a user types it; return it as a process."""
-        words = (*name.split(), os.path.relpath(self.file), *options)
+        words = (*name.split(), os.path.relpath(self.file.path), *options)
         self.show(f"\n$ headrace {' '.join(map(shlex.quote, words))}")
-        return [*HEADRACE, *name.split(), str(self.file), *options]
+        return [*HEADRACE, *name.split(), str(self.file.path), *options]
 
     def run(self, name: str, *options: str, least: bool = False) -> str:
         """Run a command and show what it prints; raise ``Unsuccessful`` if it fails.
@@ -80,9 +85,25 @@ class SessionDemo:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         self.show(done.stdout.rstrip())
-        if done.returncode and not least:
-            raise Unsuccessful(f"headrace {name} failed with {done.returncode}: {done.stdout}")
+        if done.returncode:
+            self._go_on_or_end(name, done.returncode, done.stdout, least=least)
         return done.stdout
+
+    def _go_on_or_end(self, name: str, code: int, said: str, *, least: bool) -> None:
+        """Raise ``Unsuccessful`` after a command that failed, unless it was the ``least``: if the
+        pipeline has ended, that is the cause, whatever the command says."""
+        if (why := self.ended()) and name not in ("up", "down"):
+            raise Unsuccessful(f"headrace {name} cannot work: `headrace up` has ended: {why}")
+        if not least:
+            raise Unsuccessful(f"headrace {name} failed with {code}: {said.rstrip()}")
+
+    def ended(self) -> str:
+        """Return the last line that `headrace up` wrote if it has ended; "": it runs."""
+        directory = run_directory(self.file.pipeline.name, self.environment)
+        state = read_state(directory)
+        if state is not None and state.supervisor.alive:
+            return ""
+        return last_word(directory / "up.log") or "it wrote nothing"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -92,10 +113,11 @@ class SessionDemo:
     def sessions(self) -> dict[str, dict[str, Any]]:
         """Return the sessions by name, as ``session list --json`` has them."""
         done = subprocess.run(
-            [*HEADRACE, "session", "list", str(self.file), "--json"],
-            env=self.environment, text=True, check=True, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            [*HEADRACE, "session", "list", str(self.file.path), "--json"],
+            env=self.environment, text=True, check=False, capture_output=True,
         )  # fmt: skip
+        if done.returncode:
+            self._go_on_or_end("session list", done.returncode, done.stderr, least=False)
         return {row["session"]: row for row in json.loads(done.stdout)}
 
     # ------------------------------------------------------------------ the acts
@@ -103,8 +125,12 @@ class SessionDemo:
     def open_sessions(self) -> None:
         """Open every session, and wait until each serves or no plan meets its objectives."""
         for user in USERS:
+            began = time.monotonic()
             objectives = ("--slo", user.slo, "--accuracy", f"{user.accuracy:g}")
-            self.run("session open", user.name, *objectives)
+            wait = ("--wait", FIRST_PLAN_WITHIN)
+            self.run("session open", user.name, *objectives, *wait, least=True)
+            self.open_s[user.name] = round(time.monotonic() - began, 1)
+            self.show(f"# this took {self.open_s[user.name]:g} s")
         self._settle()
         # A busy machine's search may end before it has profiled enough.
         for name, row in self.sessions().items():
@@ -166,6 +192,8 @@ class SessionDemo:
 
     def _await(self, name: str, process: "subprocess.Popen[str]") -> None:
         out, _ = process.communicate(timeout=self.seconds + ALL_OVER_S)
+        if not out:  # it prints what it counted, also where queries are lost
+            self._go_on_or_end("load", process.returncode, "", least=False)
         found = json.loads(out)
         known = self.loads.setdefault(name, {"queries": 0, "lost": 0})
         for key in known:
@@ -199,7 +227,9 @@ def _pipeline(demo: SessionDemo) -> Iterator[None]:
         subprocess.run(broker, env=demo.environment, check=False, stdout=subprocess.DEVNULL)
 
 
-def run_session_demo(file: Path, seconds: float, show: Callable[[str], None]) -> dict[str, Any]:
+def run_session_demo(
+    file: PipelineFile, seconds: float, show: Callable[[str], None]
+) -> dict[str, Any]:
     """Run the demo with ``seconds`` of load; return its result as JSON.
 
     Raises ``Unsuccessful`` where a command fails.
@@ -216,6 +246,7 @@ def run_session_demo(file: Path, seconds: float, show: Callable[[str], None]) ->
     shutil.rmtree(home)
     return {
         "sessions": list(rows.values()),
+        "open_seconds": demo.open_s,
         "changes": demo.changes,
         "served": sum(row["state"] == "serving" for row in rows.values()),
         "loads": demo.loads,

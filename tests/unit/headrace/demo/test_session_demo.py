@@ -1,0 +1,26 @@
+"""What the demo of sessions says of a pipeline that has ended."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.demo.demo_run import shipped_pipeline
+from headrace.demo.session_demo import SessionDemo
+from headrace.errors import Unsuccessful
+from headrace.processes import run_directory
+
+
+def test_a_command_that_fails_because_up_has_ended_is_told_so_and_not_that_no_broker_runs(
+    tmp_path: Path,
+) -> None:
+    file = read_pipeline_file(shipped_pipeline().with_name("sessions.yaml"))
+    demo = SessionDemo(file, tmp_path, 1.0, lambda text: None)
+    directory = run_directory(file.pipeline.name, demo.environment)
+    directory.mkdir(parents=True)
+    (directory / "up.log").write_text("headrace: control cannot run: KeyError: 'x'\n")
+    with pytest.raises(
+        Unsuccessful, match=r"`headrace up` has ended: .*control cannot run"
+    ) as told:
+        demo.sessions()
+    assert "broker" not in str(told.value)
