@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from control.policies.compass.search.camo import Floats, Past, Profiled, Proposal
-from control.policies.compass.search.configuration_run import ASK_AGAIN_S, ConfigurationRun
-from control.policies.compass.search.profile_store import PING, ProfileStore, profiled
+from control.policies.compass.search.configuration_run import (
+    ASK_AGAIN_S,
+    ConfigurationRun,
+    ProfileGoal,
+)
+from control.policies.compass.search.profile_store import PING, ProfileStore
 from control.policies.compass.search.sequential_test import (
     Estimate,
-    StopRule,
     Tested,
     Verdict,
 )
@@ -106,7 +109,7 @@ class LiveProfiles:
             self._receive()
 
     def profile(
-        self, proposal: Proposal, floor: float, rule: StopRule, until_s: float
+        self, proposal: Proposal, goal: ProfileGoal, until_s: float
     ) -> tuple[Step, Profiled | None] | None:
         """Run the sequential test of a configuration on profilers; None after ``until_s``.
 
@@ -114,7 +117,7 @@ class LiveProfiles:
         """
         began, c = time.monotonic(), proposal.configuration
         self._step += 1
-        run = ConfigurationRun(c, floor, rule, self._ahead)
+        run = ConfigurationRun(c, goal, self._ahead)
         spent_s = 0.0
         while True:
             came = run.take(self._known.blocks(self._set))
@@ -124,7 +127,7 @@ class LiveProfiles:
                 return self._rejected(proposal, run.failed, now - began, spent_s)
             if run.ended:
                 step = self._step_of(proposal, run, now - began, spent_s)
-                return step, profiled(self._space, c, run.tested, run.taken)
+                return step, run.profile
             self._ask(c, run.due(now))
             if now - began > until_s:
                 return None

@@ -7,6 +7,7 @@ of the reference device; the search does not wait for the latter.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 from control.policies import policy_named
@@ -17,11 +18,13 @@ from control.policies.compass.search.camo import (
     Proposal,
     SessionSearch,
     Slo,
+    may_comply,
 )
+from control.policies.compass.search.configuration_run import ProfileGoal
 from control.policies.compass.search.placement_factors import session_deployment
 from control.policies.compass.search.profile_run import ProfileRun
 from control.policies.compass.search.search_step import search_options
-from control.policies.compass.search.sequential_test import StopRule, Tested
+from control.policies.compass.search.sequential_test import Tested
 from control.problem.problem import PlanError
 from control.problem.session_space import SessionSpace
 from control.problem.space import Space
@@ -98,7 +101,7 @@ class ProfileSource(Protocol):
     @property
     def past(self) -> Sequence[Past]: ...
     def profile(
-        self, proposal: Proposal, floor: float, rule: StopRule, until_s: float
+        self, proposal: Proposal, goal: ProfileGoal, until_s: float
     ) -> tuple[Step, Profiled | None] | None:
         """Return a step and its profile; None if the search's ``until_s`` seconds are over.
 
@@ -118,13 +121,10 @@ def searched(
     options = policy_options(file)
     slo = _slo(sessions, asked)
     chosen = search_options(options, source.population)
-    rule = chosen.rule
-    search = SessionSearch(
-        session_deployment(sessions, source.memory),
-        slo,
-        chosen,
-        source.sent,
-        source.past,
+    deployment = session_deployment(sessions, source.memory)
+    search = SessionSearch(deployment, slo, chosen, source.sent, source.past)
+    goal = ProfileGoal(
+        sessions.space, slo.accuracy, chosen.rule, partial(may_comply, deployment, slo)
     )
     found = Found(asked=asked, slo=slo, sessions=sessions, search=search)
     price = max((tier.price for tier in sessions.tiers.values()), default=0.0)
@@ -137,7 +137,7 @@ def searched(
             return found
         proposed = time.perf_counter()
         left_s = _deadline_s(found, options) - found.elapsed_s - (proposed - began)
-        profiled = source.profile(proposal, slo.accuracy, rule, left_s)
+        profiled = source.profile(proposal, goal, left_s)
         if profiled is None:
             found.stopped = "deadline"
             return found
@@ -219,14 +219,16 @@ class RecordedProfiles:
         self.population = min(len(each) for each in truth.scores)
 
     def profile(
-        self, proposal: Proposal, floor: float, rule: StopRule, until_s: float
+        self, proposal: Proposal, goal: ProfileGoal, until_s: float
     ) -> tuple[Step, Profiled]:
         """Run the sequential test over the recorded scores of a configuration."""
         c, truth = proposal.configuration, self._truth
-        run = ProfileRun(floor, rule)
+        run = ProfileRun(goal.floor, goal.rule)
         while wanted := run.wanted():
             for first, upto in wanted:
                 run.add(first, truth.scores[c][first:upto])
+            if run.settled and not goal.may_comply(self._profiled(c, run.tested)):
+                run.end_unfit()
         seconds, cached = self._cost(c, run.tested.samples)
         step = Step(
             proposal=proposal,
@@ -234,7 +236,15 @@ class RecordedProfiles:
             cached=cached,
             profile_s=seconds / truth.parallelism,
         )
-        return step, Profiled(configuration=c, tested=run.tested, seconds=tuple(truth.seconds[c]))
+        return step, self._profiled(c, run.tested)
+
+    def _profiled(self, configuration: int, tested: Tested) -> Profiled:
+        return Profiled(
+            configuration=configuration,
+            tested=tested,
+            seconds=tuple(self._truth.seconds[configuration]),
+            sent=tuple(self._truth.sent[configuration]),
+        )
 
     def _cost(self, configuration: int, samples: int) -> tuple[float, tuple[str, ...]]:
         """Return the device seconds of samples, and the tasks whose outputs were all cached."""

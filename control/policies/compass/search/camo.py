@@ -25,7 +25,7 @@ from scipy.special import ndtr
 from control.policies.compass.search.committee import Committee
 from control.policies.compass.search.composition import Deployment, HopBytes, StageTimes, meets
 from control.policies.compass.search.gaussian_process import GaussianProcess, Kernel
-from control.policies.compass.search.pricing import Priced, cheapest_estimate, priced
+from control.policies.compass.search.pricing import Priced, cheapest_estimate, fits, priced
 from control.policies.compass.search.sequential_test import StopRule, Tested, Verdict
 from control.problem.problem import PlanError
 
@@ -92,6 +92,18 @@ class Profiled:
     tested: Tested
     seconds: tuple[float, ...]
     sent: tuple[float, ...] | None = None  # bytes per hop; None: known before profiling
+
+
+def may_comply(deployment: Deployment, slo: Slo, found: Profiled) -> bool:
+    """Return whether a plan of a configuration is fast and cheap enough, by a profile with sizes;
+    if none is, its accuracy need not be known any better."""
+    c, seconds, sent = found.configuration, np.array(found.seconds), np.array(found.sent)
+    if not fits(deployment, c, seconds, sent, slo.latency_s).any():
+        return False
+    if slo.usd_per_h == float("inf"):
+        return True
+    plans = priced(deployment, c, seconds, sent, slo.latency_s)
+    return any(plan.usd_per_h <= slo.usd_per_h for plan in plans)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

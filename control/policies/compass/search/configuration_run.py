@@ -1,13 +1,27 @@
 """The profiling of one configuration by profilers, block by block."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
+from control.policies.compass.search.camo import Profiled
 from control.policies.compass.search.profile_run import ProfileRun
-from control.policies.compass.search.profile_store import Block
+from control.policies.compass.search.profile_store import Block, profiled
 from control.policies.compass.search.sequential_test import StopRule, Tested
+from control.problem.space import Space
 from schemas.records import ProfileResult
 
 ASK_AGAIN_S = 15.0  # a profiler answers a block that it has run from its memory
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileGoal:
+    """What a profile is to find out: whether the accuracy reaches ``floor``, unless by the seconds
+    and bytes of the samples so far no plan ``may_comply``."""
+
+    space: Space
+    floor: float
+    rule: StopRule
+    may_comply: Callable[[Profiled], bool]
 
 
 class ConfigurationRun:
@@ -17,12 +31,13 @@ class ConfigurationRun:
     which the configuration crashed or hung its operator, if it did.
     """
 
-    def __init__(self, configuration: int, floor: float, rule: StopRule, ahead: int) -> None:
+    def __init__(self, configuration: int, goal: ProfileGoal, ahead: int) -> None:
         self.configuration = configuration
         self.taken: list[ProfileResult] = []
         self.failed: ProfileResult | None = None
         self._ahead = ahead
-        self._test = ProfileRun(floor, rule)
+        self._goal = goal
+        self._test = ProfileRun(goal.floor, goal.rule)
         self._asked: dict[int, float] = {}  # first sample of a block to when it was asked for
 
     @property
@@ -50,7 +65,14 @@ class ConfigurationRun:
                 came.append((block, first in self._asked))
                 self.taken.append(block)
                 self._test.add(first, block.scores)
+            if self._test.settled and not self._goal.may_comply(self.profile):
+                self._test.end_unfit()
         return came
+
+    @property
+    def profile(self) -> Profiled:
+        """The profile by the blocks that were taken."""
+        return profiled(self._goal.space, self.configuration, self.tested, self.taken)
 
     def due(self, now: float) -> tuple[Block, ...]:
         """Return the blocks to ask for now, as (first, upto): new ones, and those without an

@@ -10,6 +10,7 @@ from control.policies.compass.search.composition import Deployment
 from control.policies.compass.search.trimming import BATCHING, Trimmed, trimmed
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +47,9 @@ def priced(
     deployment: Deployment, configuration: int, seconds: Floats, sent: Floats, slo_s: float
 ) -> tuple[Priced, ...]:
     """Return the cheapest trimmed plan of a configuration within the SLO for each demand."""
-    whole = deployment.latency(seconds[None], sent[None])[0]
-    fitting = np.flatnonzero((whole <= slo_s) & deployment.fits[configuration])
+    fitting = fits(deployment, configuration, seconds, sent, slo_s)
     found = []
-    for placement in fitting.tolist():
+    for placement in np.flatnonzero(fitting).tolist():
         for shares in _trimmed(deployment, configuration, placement, seconds, sent, slo_s):
             found.append(_plan(deployment, configuration, placement, shares))
     cheap: dict[tuple[tuple[str, int], ...], Priced] = {}
@@ -58,6 +58,14 @@ def priced(
         if other is None or (plan.usd_per_h, plan.latency_s) < (other.usd_per_h, other.latency_s):
             cheap[plan.demand] = plan
     return tuple(cheap.values())
+
+
+def fits(
+    deployment: Deployment, configuration: int, seconds: Floats, sent: Floats, slo_s: float
+) -> Bools:
+    """Return the placements at which whole GPUs keep a configuration within the SLO."""
+    whole = deployment.latency(seconds[None], sent[None])[0]
+    return (whole <= slo_s) & deployment.fits[configuration]
 
 
 def _trimmed(

@@ -66,6 +66,16 @@ class ProfileRun:
         return self.tested
 
     @property
+    def settled(self) -> bool:
+        """Whether it has the least number of samples, by which seconds are known well enough."""
+        return self.tested.samples >= self._rule.least
+
+    def end_unfit(self) -> None:
+        """End an open test: whatever its accuracy, the configuration is too slow or too dear."""
+        if self.tested.verdict is Verdict.OPEN:
+            self.tested = replace(self.tested, verdict=Verdict.UNFIT)
+
+    @property
     def scores(self) -> Floats:
         """The scores without a gap from the first sample on."""
         found: list[Floats] = []

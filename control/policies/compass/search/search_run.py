@@ -11,12 +11,13 @@ times at which its blocks were finished.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
-from control.policies.compass.search.camo import Nearest, Profiled
-from control.policies.compass.search.configuration_run import ConfigurationRun
+from control.policies.compass.search.camo import Nearest, Profiled, may_comply
+from control.policies.compass.search.configuration_run import ConfigurationRun, ProfileGoal
 from control.policies.compass.search.pricing import Priced
-from control.policies.compass.search.profile_store import Block, profiled
-from control.policies.compass.search.search_step import SearchProblem, SearchStep
+from control.policies.compass.search.profile_store import Block
+from control.policies.compass.search.search_step import SearchProblem, SearchStep, deployed
 from schemas.records import ProfileResult
 
 SECONDS_PER_H = 3600.0
@@ -61,6 +62,11 @@ class SearchRun:
         self.profile_s = 0.0
         self.step = 0
         self._limits = limits
+        slo = problem.slo
+        self._goal = ProfileGoal(
+            problem.sessions.space, slo.accuracy, problem.options.rule,
+            partial(may_comply, deployed(problem), slo),
+        )  # fmt: skip
         self._resumed = resumed
         self._run = self._new_run(-1)
         self._paused_s: float | None = None
@@ -115,8 +121,7 @@ class SearchRun:
         if run.failed is not None:
             self._learn(run.configuration)
         elif run.ended:
-            space = self.problem.sessions.space
-            self._learn(profiled(space, run.configuration, run.tested, run.taken))
+            self._learn(run.profile)
         elif self._late(now):
             self._end("deadline")
         else:
@@ -136,8 +141,7 @@ class SearchRun:
         self.phase = Phase.PROPOSES
 
     def _new_run(self, configuration: int) -> ConfigurationRun:
-        problem, ahead = self.problem, self._limits.ahead
-        return ConfigurationRun(configuration, problem.slo.accuracy, problem.options.rule, ahead)
+        return ConfigurationRun(configuration, self._goal, self._limits.ahead)
 
     def _late(self, now: float) -> bool:
         return self.first_s is not None and now - self.first_s >= self._limits.deadline_s

@@ -21,6 +21,7 @@ from control.policies.compass.search.camo import (
     SessionSearch,
     Slo,
 )
+from control.policies.compass.search.composition import Deployment
 from control.policies.compass.search.placement_factors import session_deployment
 from control.policies.compass.search.pricing import Priced
 from control.policies.compass.search.sequential_test import StopRule
@@ -91,11 +92,17 @@ def cheapest_first(plans: Sequence[Priced]) -> tuple[Priced, ...]:
     return tuple(order)
 
 
-def _fresh(problem: SearchProblem) -> SessionSearch:
+def deployed(problem: SearchProblem) -> Deployment:
+    """Return the tiers and links of a search's session; models' memory is not known live."""
     space = problem.sessions.space
-    memory = np.zeros((space.configuration_count, len(space.stages)))
+    return session_deployment(
+        problem.sessions, np.zeros((space.configuration_count, len(space.stages)))
+    )
+
+
+def _fresh(problem: SearchProblem) -> SessionSearch:
     return SessionSearch(
-        session_deployment(problem.sessions, memory),
+        deployed(problem),
         problem.slo,
         problem.options,
         None,

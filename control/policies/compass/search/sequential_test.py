@@ -44,6 +44,7 @@ class Verdict(StrEnum):
     OPEN = "open"
     ACCEPTED = "accepted"
     REJECTED = "rejected"
+    UNFIT = "unfit"  # whatever its mean, it is too slow or too dear
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

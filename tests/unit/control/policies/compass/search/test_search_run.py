@@ -1,9 +1,13 @@
-"""When the clock of a search begins: once a profiler has run a block for it."""
+"""When the clock of a search begins, once a profiler has run a block for it, and when a profile
+ends."""
 
-from control.policies.compass.search.camo import SearchOptions, Slo
+from dataclasses import replace
+
+from control.policies.compass.search.camo import Profiled, SearchOptions, Slo
 from control.policies.compass.search.profile_store import Block
 from control.policies.compass.search.search_run import Phase, SearchLimits, SearchRun
 from control.policies.compass.search.search_step import SearchProblem, next_step
+from control.policies.compass.search.sequential_test import Verdict
 from schemas.records import ProfileResult
 from tests.session_world import a_space
 
@@ -50,3 +54,16 @@ def test_blocks_that_were_known_do_not_begin_the_clock() -> None:
     run.profile(known, 235.2)
     run.proposed(next_step(run.problem), 235.2)
     assert run.stopped == "deadline"
+
+
+def test_a_configuration_that_is_too_slow_on_every_tier_is_tested_no_further_than_the_least() -> (
+    None
+):
+    problem = replace(PROBLEM, slo=Slo(accuracy=0.5, latency_s=0.002))
+    run = SearchRun(problem, LIMITS, 100.0)
+    first = proposing(run, 100.0)
+    known = {(first, at): a_block(first, at, 50.0) for at in range(0, 50, 10)}
+    assert run.profile(known, 100.1) == ()
+    (learnt,) = run.problem.learnt
+    assert isinstance(learnt, Profiled)
+    assert (learnt.tested.verdict, learnt.tested.samples) == (Verdict.UNFIT, 50)
