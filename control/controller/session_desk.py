@@ -114,7 +114,7 @@ class SessionDesk:
             self._health.forget(name)
             self.changed = True
         waiting = book.unplanned()
-        searches.begin(waiting, self._health.links, named, now)
+        searches.begin(waiting, self._health, named, now)
         effects = searches.advance(waiting, now)
         self._found(book, searches, waiting, now)
         return [*effects, *self._schedules.begin(book, named, now)]

@@ -11,6 +11,7 @@ and its deadline and its money are those of its first beginning.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isinf
 
 from control.policies.compass.search.camo import Nearest, Profiled, Slo
 from control.policies.compass.search.pricing import Priced
@@ -23,6 +24,7 @@ from control.policies.solvers import SEARCH
 from control.problem.problem import PlanError
 from control.problem.session_space import SessionSpace
 from control.problem.tiers import Link
+from control.sessions.session_health import SessionHealth
 from schemas.effects import PROFILE_REQUESTS, Effect, Failed, Send, Solve, Solved
 from schemas.enumerations import SessionState
 from schemas.pipeline import Policy
@@ -57,6 +59,7 @@ class SessionSearches:
         self._job = FIRST_JOB
         self._ended: list[SearchEnd] = []
         self._links: Mapping[str, Links] = {}
+        self._qps: Mapping[str, float] = {}
 
     # ------------------------------------------------------------------ events
 
@@ -82,14 +85,14 @@ class SessionSearches:
     # ------------------------------------------------------------------ what is asked
 
     def begin(
-        self, waiting: Sequence[Session], links: Mapping[str, Links], policy: Policy, now: float
+        self, waiting: Sequence[Session], seen: SessionHealth, policy: Policy, now: float
     ) -> None:
         """Begin the searches of sessions for which there are profilers.
 
-        Searches of sessions that are not listed any more end without a result. ``links`` are by
-        session those that differ from the file's.
+        Searches of sessions that are not listed any more end without a result. ``seen`` are links
+        that differ from the file's, and rates of queries.
         """
-        self._links = links
+        self._links, self._qps = seen.links, seen.qps
         by_name = {each.id: each for each in waiting}
         self._runs = {name: run for name, run in self._runs.items() if name in by_name}
         self._sharing = {}
@@ -118,7 +121,8 @@ class SessionSearches:
     def _objectives(self, session: Session) -> tuple[object, ...]:
         """Return what the result of a search depends on."""
         links = tuple(sorted(self._links.get(session.id, {}).items()))
-        return session.samples, session.slo_s, session.accuracy, session.usd_per_h, links
+        slo = session.slo_s, session.accuracy, session.usd_per_h
+        return session.samples, slo, links, self._qps.get(session.id, 0.0)
 
     def _begun(self, session: Session, policy: Policy, now: float) -> bool:
         """Begin a search; return False if it ends at once."""
@@ -146,6 +150,7 @@ class SessionSearches:
             options=options,
             history=self._store.past(session.samples, options.history),
             learnt=self._known(session.samples, began_s, slo.accuracy, options.rule),
+            qps=self._qps.get(session.id, 0.0),
         )
         limits = SearchLimits(
             deadline_s=float(DEADLINE.of(policy)),
@@ -277,6 +282,8 @@ def nothing_complies(slo: Slo, nearest: Nearest | None, stopped: str) -> str:
     )
     if nearest is None:
         return f"no plan meets its objectives: {ended}, and nothing was profiled"
+    if isinf(nearest.latency_s):
+        return f"no plan meets its objectives: {ended}; its links are too slow for its queries"
     found = [
         f"accuracy {nearest.accuracy:.3f} ({slo.accuracy:g} wanted)",
         f"{nearest.latency_s * 1e3:.0f} ms ({slo.latency_s * 1e3:g} ms wanted)",

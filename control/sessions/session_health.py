@@ -76,6 +76,7 @@ class SessionHealth:
         self._seen: dict[str, _Seen] = {}
         self._pauses: dict[str, tuple[float, float]] = {}  # no search before, the next pause
         self.links: dict[str, dict[Hop, Link]] = {}  # by session
+        self.qps: dict[str, float] = {}  # of the sessions that were planned anew, as of then
 
     # ------------------------------------------------------------------ what is seen
 
@@ -134,8 +135,10 @@ class SessionHealth:
         return tuple(n for n, seen in self._seen.items() if now - seen.asked_s >= within_s)
 
     def forget(self, session: str) -> None:
-        """Forget a session's links and pauses: it has closed, or a person plans it anew."""
+        """Forget what was seen of a session and its pauses: it has closed, or a person plans it
+        anew."""
         self.links.pop(session, None)
+        self.qps.pop(session, None)
         self._pauses.pop(session, None)
 
     # ------------------------------------------------------------------ alarms
@@ -145,6 +148,12 @@ class SessionHealth:
         seen = self._seen.get(session.id)
         if seen is None or not session.samples:
             return None
+        found = self._found(session, seen, now)
+        if found is not None:
+            self.qps[session.id] = sum(each[2] for each in seen.outcomes) / WINDOW_S
+        return found
+
+    def _found(self, session: Session, seen: _Seen, now: float) -> Alarm | None:
         found = self._link(session.id, seen)
         if found is not None:
             self.links.setdefault(session.id, {}).update(found.links)

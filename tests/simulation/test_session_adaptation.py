@@ -127,6 +127,18 @@ def test_a_link_ten_times_slower_is_left_within_a_second_and_nothing_is_profiled
     assert world.session("b") == others  # the other session's plan stays as it is
 
 
+def test_a_link_that_is_fast_enough_for_one_query_and_not_for_all_of_them_is_left() -> None:
+    world = opened(Adapting(STEADY, STEADY))
+    world.system.run(CHANGE_S)
+    assert world.links is not None
+    # 50 ms of 200 for a query; of 20 in a second they take the link for all of its time.
+    world.links.changed["a", ("handheld", "depot")] = Link(FAST.bytes_per_s / 5.5, FAST.delay_s)
+    world.system.run(32.0)
+    session = world.session("a")
+    assert session.plans[session.chosen].tiers["read"] == "cloud"
+    assert world.on_time("a", CHANGE_S + 2.0, 30.0) > 0.95
+
+
 def test_data_on_which_the_plan_is_inaccurate_are_noticed_and_planned_for_within_ten_seconds() -> (
     None
 ):

@@ -3,6 +3,10 @@
     latency(c, p) = max over leaves of  sum_s seconds[c, s] * slowdown[s, p]
                                       + sum_hops bytes * seconds_per_byte[hop, p] + delay[hop, p]
 
+A link carries the records of a session one after another. Where the session's queries a second are
+known, each transfer waits as long as in an M/D/1 queue: ``rho s / (2 (1 - rho))`` for ``s`` seconds
+of sending and the share ``rho`` of the time for which the link is busy, without end from 1 on.
+
 Profiling one configuration gives the seconds of its stages on the reference device; for every
 plan with the same options up to a stage, the seconds of that stage are then known on every tier. A
 Gaussian process on the logarithm of seconds predicts the other stages, around the mean of past
@@ -48,6 +52,7 @@ class Deployment:
     capacity: Floats
     fits: Bools
     own_tiers: frozenset[str] = frozenset()  # one per session, free
+    qps: float = 0.0  # of the session; 0: not known
 
     def latency(self, seconds: Floats, sent: Floats) -> Floats:
         """Return the seconds of every plan: configurations x placements.
@@ -57,9 +62,16 @@ class Deployment:
         longest: Floats = np.full((len(seconds), self.slowdown.shape[1]), -np.inf)
         for number, path in enumerate(self.paths):
             hops = [*path, len(self.space.stages) + number]
-            path_s = seconds[:, path] @ self.slowdown[path] + sent[:, hops] @ self.per_byte[hops]
+            path_s = seconds[:, path] @ self.slowdown[path] + self._sending(sent, hops)
             longest = np.maximum(longest, path_s + self.delay[hops].sum(axis=0))
         return longest
+
+    def _sending(self, sent: Floats, hops: Sequence[int]) -> Floats:
+        """Return the seconds that links send, and that records wait for them, of every plan."""
+        if not self.qps:
+            sending: Floats = sent[:, hops] @ self.per_byte[hops]
+            return sending
+        return queued(sent[:, hops, None] * self.per_byte[hops], self.qps).sum(axis=1)
 
     def variance(self, seconds: Floats, deviation: Floats) -> Floats:
         """Return the largest variance of a path's seconds, from the stages' log deviations."""
@@ -86,8 +98,8 @@ class Deployment:
         found = []
         for number, path in enumerate(self.paths):
             hops = [*path, len(self.space.stages) + number]
-            seconds = sent[hops] @ self.per_byte[hops, placement]
-            found.append(float(seconds + self.delay[hops, placement].sum()))
+            seconds = queued(sent[hops] * self.per_byte[hops, placement], self.qps)
+            found.append(float(seconds.sum() + self.delay[hops, placement].sum()))
         return tuple(found)
 
     def stretched(
@@ -115,6 +127,13 @@ class Deployment:
                 name = self.space.stages[at[name]].parent
             found.append(path[::-1])
         return found
+
+
+def queued(seconds: Floats, qps: float) -> Floats:
+    """Return the seconds of transfers with their waits in the queue of their link."""
+    busy = qps * seconds
+    wait = busy * seconds / (2 * np.maximum(1 - busy, 1e-9))
+    return np.where(busy < 1, seconds + wait, np.inf)
 
 
 def meets(latency: Floats, variance: Floats, slo_s: float) -> Floats:

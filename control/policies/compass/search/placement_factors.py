@@ -6,6 +6,7 @@ nothing. Inputs start on the session's own tier, and results return there.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +22,11 @@ Floats = NDArray[np.float64]
 UNREACHABLE_S = 1e12  # delay of a missing link, or one of 0 bytes a second
 
 
-def session_deployment(sessions: SessionSpace, memory: Floats) -> Deployment:
-    """Return the factors of the placements that sessions may choose; as ``deployment``."""
-    return deployment(sessions.space, sessions.tiers, sessions.links, sessions.origin, memory)
+def session_deployment(sessions: SessionSpace, memory: Floats, qps: float = 0.0) -> Deployment:
+    """Return the factors of the placements that a session of ``qps`` queries/s may choose; as
+    ``deployment``."""
+    found = deployment(sessions.space, sessions.tiers, sessions.links, sessions.origin, memory)
+    return replace(found, qps=qps)
 
 
 def deployment(

@@ -34,7 +34,8 @@ Learnt = Profiled | int  # a profile, or a configuration whose operators fail
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchProblem:
-    """A search and what it has learnt so far. ``search`` names it; ``history`` oldest first."""
+    """A search and what it has learnt so far. ``search`` names it; ``history`` oldest first;
+    ``qps`` are the session's queries/s, 0: not known."""
 
     search: str
     sessions: SessionSpace
@@ -42,6 +43,7 @@ class SearchProblem:
     options: SearchOptions
     history: tuple[Past, ...] = ()
     learnt: tuple[Learnt, ...] = ()
+    qps: float = 0.0
 
     def begins(self, other: "SearchProblem") -> bool:
         """Return whether the other problem is this one, with at least as much learnt."""
@@ -95,9 +97,8 @@ def cheapest_first(plans: Sequence[Priced]) -> tuple[Priced, ...]:
 def deployed(problem: SearchProblem) -> Deployment:
     """Return the tiers and links of a search's session; models' memory is not known live."""
     space = problem.sessions.space
-    return session_deployment(
-        problem.sessions, np.zeros((space.configuration_count, len(space.stages)))
-    )
+    memory = np.zeros((space.configuration_count, len(space.stages)))
+    return session_deployment(problem.sessions, memory, problem.qps)
 
 
 def _fresh(problem: SearchProblem) -> SessionSearch:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from control.policies.compass.search.camo import Past, Profiled, SearchOptions, SessionSearch, Slo
-from control.policies.compass.search.composition import Deployment, HopBytes
+from control.policies.compass.search.composition import Deployment, HopBytes, queued
 from control.policies.compass.search.sequential_test import StopRule, Verdict, run_test
 from control.problem.problem import PlanError
 from control.problem.space import Knob, Space, Stage
@@ -84,6 +84,13 @@ def searched(world: World, slo: Slo, history: list[Past], steps: int = 1000) -> 
             break
         search.tell(world.profiled(asked.configuration, slo))
     return search
+
+
+def test_transfers_wait_for_their_link_and_for_ever_where_it_is_always_busy() -> None:
+    seconds = np.array([0.0, 0.05, 0.1, 0.3])
+    assert queued(seconds, 0.0).tolist() == seconds.tolist()
+    # M/D/1: at half of the time busy, a record waits for half of its own time.
+    assert queued(seconds, 5.0) == pytest.approx([0.0, 0.05 + 0.05 / 6, 0.15, np.inf])
 
 
 SLO = Slo(accuracy=0.85, latency_s=0.25)
