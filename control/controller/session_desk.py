@@ -29,10 +29,10 @@ from control.sessions.session_book import SessionBook
 from control.sessions.session_health import Drift, SessionHealth
 from schemas.effects import Effect, Failed, Solved
 from schemas.pipeline import Pipeline
-from schemas.records import Command, Plan, ProfileResult, Record, Report, Session
+from schemas.records import Command, Plan, ProfileResult, Record, Report, Session, SessionChoice
 
 if TYPE_CHECKING:
-    from control.controller.session_searches import SessionSearches
+    from control.controller.session_searches import SearchEnd, SessionSearches
 
 Answered = tuple[Command, bool, str]
 
@@ -138,8 +138,16 @@ class SessionDesk:
             if book.planless(end.session):
                 book.searched(end.session, end.reason, now)
             book.spent(end.session, end.figures)
-            book.planned(end.session, end.plans, now, end.reason)
+            book.planned(end.session, end.plans or self._better(end), now, end.reason)
             self.changed = True
+
+    def _better(self, end: "SearchEnd") -> tuple[SessionChoice, ...]:
+        """Return the nearest plan of a search that found none, if it is surely more accurate than
+        the plan by which its session serves, for whose accuracy it was planned anew."""
+        assert self._health is not None
+        now_s = self._health.accuracies.get(end.session)
+        better = now_s is not None and end.nearest is not None and end.nearest_low > now_s
+        return (end.nearest,) if better and end.nearest is not None else ()
 
     def _watch(self, book: SessionBook, health: SessionHealth, now: float) -> None:
         """Plan the sessions anew whose plans do not hold what was planned."""

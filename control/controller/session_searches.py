@@ -39,12 +39,18 @@ Links = Mapping[tuple[str, str], Link]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchEnd:
-    """The result of a session's search: its plans, the cheapest first, or why there are none."""
+    """The result of a session's search: its plans, the cheapest first, or why there are none.
+
+    ``nearest`` is then one that is fast and cheap enough and not accurate enough, if there is one,
+    and ``nearest_low`` the lower bound of its accuracy at 99 %.
+    """
 
     session: str
     plans: tuple[SessionChoice, ...]
     reason: str
     figures: dict[str, float | int | str]
+    nearest: SessionChoice | None = None
+    nearest_low: float = 0.0
 
 
 class SessionSearches:
@@ -251,12 +257,16 @@ class SessionSearches:
     def _end(self, name: str, run: SearchRun, error: str, now: float) -> None:
         reason = error or nothing_complies(run.problem.slo, run.nearest, run.stopped)
         sharing = [each for each, other in self._sharing.items() if other == name]
+        near = run.nearest.plan if run.nearest is not None else None
         self._ended += [
             SearchEnd(
-                session=each, plans=self.plans(each), reason=reason, figures=self.figures(each, now)
+                session=each, plans=self.plans(each), reason=reason,
+                figures=self.figures(each, now),
+                nearest=None if near is None else choice(self._space, near),
+                nearest_low=0.0 if near is None else near.accuracy_low,
             )
             for each in (name, *sharing)
-        ]
+        ]  # fmt: skip
         del self._runs[name]
         for each in sharing:
             del self._sharing[each]

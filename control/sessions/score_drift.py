@@ -31,12 +31,16 @@ class Scores:
             self.squares + other.squares,
         )  # fmt: skip
 
+    @property
+    def mean(self) -> float:
+        """The mean score."""
+        return self.total / self.count
+
     def most(self) -> float:
         """Return the upper bound of the mean; equal scores have the spread of one that differs."""
         n = self.count
-        mean = self.total / n
-        spread = (self.squares - n * mean**2) / (n - 1)
-        return mean + students_t(n - 1) * sqrt(max(spread, (1 - 1 / n) / n) / n)
+        spread = (self.squares - n * self.mean**2) / (n - 1)
+        return self.mean + students_t(n - 1) * sqrt(max(spread, (1 - 1 / n) / n) / n)
 
 
 class ScoreDrift:
@@ -56,8 +60,8 @@ class ScoreDrift:
         while self._count - self._newest[0].count >= KEPT:
             self._count -= self._newest.popleft().count
 
-    def since_s(self, floor: float) -> float | None:
-        """Return since when the mean is below the floor; None: there is no evidence that it is."""
+    def below(self, floor: float) -> Scores | None:
+        """Return the shortest window whose mean is below the floor; None: there is no evidence."""
         window: Scores | None = None
         looks = iter(WINDOWS)
         least = next(looks)
@@ -66,7 +70,7 @@ class ScoreDrift:
             if window.count < least:
                 continue
             if window.most() < floor:
-                return window.at_s
+                return window
             least = next((each for each in looks if each > window.count), KEPT)
         return None
 

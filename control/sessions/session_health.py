@@ -76,7 +76,10 @@ class SessionHealth:
         self._seen: dict[str, _Seen] = {}
         self._pauses: dict[str, tuple[float, float]] = {}  # no search before, the next pause
         self.links: dict[str, dict[Hop, Link]] = {}  # by session
-        self.qps: dict[str, float] = {}  # of the sessions that were planned anew, as of then
+        # Of the sessions that were planned anew, as of then: queries a second, and the accuracy of
+        # the plan that was not accurate enough.
+        self.qps: dict[str, float] = {}
+        self.accuracies: dict[str, float] = {}
 
     # ------------------------------------------------------------------ what is seen
 
@@ -139,6 +142,7 @@ class SessionHealth:
         anew."""
         self.links.pop(session, None)
         self.qps.pop(session, None)
+        self.accuracies.pop(session, None)
         self._pauses.pop(session, None)
 
     # ------------------------------------------------------------------ alarms
@@ -151,6 +155,8 @@ class SessionHealth:
         found = self._found(session, seen, now)
         if found is not None:
             self.qps[session.id] = sum(each[2] for each in seen.outcomes) / WINDOW_S
+            if found.drift is not Drift.ACCURACY:
+                self.accuracies.pop(session.id, None)
         return found
 
     def _found(self, session: Session, seen: _Seen, now: float) -> Alarm | None:
@@ -192,11 +198,12 @@ class SessionHealth:
     def _accuracy(self, session: Session, seen: _Seen) -> Alarm | None:
         if session.accuracy is None:
             return None
-        since_s = seen.scores.since_s(session.accuracy)
-        if since_s is None:
+        window = seen.scores.below(session.accuracy)
+        if window is None:
             return None
+        self.accuracies[session.id] = window.mean
         reason = f"its answers are less accurate than {session.accuracy:g} by their labels"
-        return Alarm(session=session.id, drift=Drift.ACCURACY, since_s=since_s, reason=reason)
+        return Alarm(session=session.id, drift=Drift.ACCURACY, since_s=window.at_s, reason=reason)
 
     def _attainment(self, session: Session, seen: _Seen) -> Alarm | None:
         ended = sum(each[2] for each in seen.outcomes)

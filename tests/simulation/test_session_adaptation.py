@@ -157,6 +157,16 @@ def test_data_on_which_the_plan_is_inaccurate_are_noticed_and_planned_for_within
     assert world.session("b") == others
 
 
+def test_a_session_goes_by_the_most_accurate_plan_where_none_is_accurate_enough_any_more() -> None:
+    world = opened(Adapting(STEADY, by_variant(0.3, 0.8)))
+    world.system.run(CHANGE_S)
+    assert world.chosen("a")["read"].startswith("read/v")
+    world.system.run(30.0)
+    assert world.chosen("a")["read"].startswith("read/w")
+    plan = world.session("a").plans[0]
+    assert 0.6 < (plan.accuracy or 0.0) < 0.9
+
+
 def test_a_session_whose_tier_is_lost_serves_by_another_plan_within_a_second() -> None:
     world = opened(Adapting(STEADY, STEADY, load_s=0.01))  # as the postcode example's models
     world.system.run(CHANGE_S)

@@ -119,13 +119,15 @@ class SearchOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nearest:
     """The profiled configuration that is closest to the SLO: its accuracy, its least seconds, and
-    the least $ an hour of its plans that are fast enough (None: it has none)."""
+    the least $ an hour of its plans that are fast enough (None: it has none), and the cheapest of
+    them, if it is cheap enough."""
 
     configuration: int
     violation: float
     accuracy: float
     latency_s: float
     usd_per_h: float | None = None
+    plan: Priced | None = None
 
 
 class SessionSearch:
@@ -275,26 +277,31 @@ class SessionSearch:
             offered = priced(self.deployment, c, seconds, sent, self.slo.latency_s)
         whole = self.deployment.latency(seconds[None], sent[None])[0]
         fitting = np.where(self.deployment.fits[c], whole, np.inf)
-        self._note_nearest(found, float(fitting.min()), offered)
         estimate = found.tested.estimate
         low = estimate.mean - 2.33 * float(np.sqrt(estimate.variance))
+        self._note_nearest(found, float(fitting.min()), offered, low)
         return tuple(
             plan.with_accuracy(estimate.mean, low)
             for plan in offered
             if accepted and plan.usd_per_h <= self.slo.usd_per_h
         )
 
-    def _note_nearest(self, found: Profiled, least_s: float, offered: Sequence[Priced]) -> None:
+    def _note_nearest(
+        self, found: Profiled, least_s: float, offered: Sequence[Priced], low: float
+    ) -> None:
         accuracy = found.tested.estimate.mean
-        usd = min((plan.usd_per_h for plan in offered), default=None)
+        cheapest = min(offered, key=lambda plan: plan.usd_per_h, default=None)
+        usd = None if cheapest is None else cheapest.usd_per_h
         violation = max(0.0, self.slo.accuracy - accuracy)
         violation += max(0.0, least_s / self.slo.latency_s - 1)
         if usd is not None and usd > self.slo.usd_per_h:
             violation += usd / max(self.slo.usd_per_h, 1e-9) - 1
         if self.nearest is None or violation < self.nearest.violation:
+            within = cheapest is not None and cheapest.usd_per_h <= self.slo.usd_per_h
             self.nearest = Nearest(
                 configuration=found.configuration, violation=violation, accuracy=accuracy,
                 latency_s=least_s, usd_per_h=usd,
+                plan=cheapest.with_accuracy(accuracy, low) if cheapest and within else None,
             )  # fmt: skip
 
 

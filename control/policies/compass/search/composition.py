@@ -71,7 +71,8 @@ class Deployment:
         if not self.qps:
             sending: Floats = sent[:, hops] @ self.per_byte[hops]
             return sending
-        return queued(sent[:, hops, None] * self.per_byte[hops], self.qps).sum(axis=1)
+        sending = queued(sent[:, hops, None] * self.per_byte[hops], self.qps).sum(axis=1)
+        return sending
 
     def variance(self, seconds: Floats, deviation: Floats) -> Floats:
         """Return the largest variance of a path's seconds, from the stages' log deviations."""

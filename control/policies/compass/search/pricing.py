@@ -65,7 +65,8 @@ def fits(
 ) -> Bools:
     """Return the placements at which whole GPUs keep a configuration within the SLO."""
     whole = deployment.latency(seconds[None], sent[None])[0]
-    return (whole <= slo_s) & deployment.fits[configuration]
+    within: Bools = (whole <= slo_s) & deployment.fits[configuration]
+    return within
 
 
 def _trimmed(

@@ -27,7 +27,7 @@ def labels_until_alarm(drift: ScoreDrift, draw: Draw, most: int, seed: int, at_s
         scores = draw(rng, IN_A_REPORT)
         squares = float((scores**2).sum())
         drift.add(Scores(at_s + number, IN_A_REPORT, float(scores.sum()), squares))
-        if drift.since_s(FLOOR) is not None:
+        if drift.below(FLOOR) is not None:
             return number + IN_A_REPORT
     return most
 
@@ -46,9 +46,9 @@ def test_a_fall_is_seen_soon_and_its_time_is_about_right(mean: float, within: in
         drift = ScoreDrift()
         labels_until_alarm(drift, right_or_wrong(0.97), 400, seed, 0.0)
         found.append(labels_until_alarm(drift, right_or_wrong(mean), 1000, seed + 99, 400.0))
-        since_s = drift.since_s(FLOOR)
-        assert since_s is not None
-        assert since_s > 400.0 - 2 * IN_A_REPORT * 20
+        window = drift.below(FLOOR)
+        assert window is not None
+        assert window.at_s > 400.0 - 2 * IN_A_REPORT * 20
     assert np.percentile(found, 90) <= within
 
 
