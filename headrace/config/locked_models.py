@@ -3,8 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from headrace.config.sections import FileSection, SignatureSection, VariantSection, validated
-from headrace.config.yaml_source import Place, Source, read_source
+from headrace.config.sections import (
+    FileSection,
+    SignatureSection,
+    VariantSection,
+    pipeline_source,
+    validated,
+)
+from headrace.config.yaml_source import Place, Source
 from headrace.errors import PipelineError
 from headrace.model_registry.lock_file import LockedModel, lock_path, read_lock
 from headrace.model_registry.references import Reference, is_reference, parsed
@@ -16,7 +22,7 @@ def references_in(path: Path) -> list[Reference]:
 
     Raises ``PipelineError`` with the line of a malformed one.
     """
-    source = read_source(path)
+    source = pipeline_source(path)
     named = _named(validated(source))
     return list(dict.fromkeys(_parsed(text, place, source) for place, text in named))
 

@@ -23,10 +23,10 @@ from headrace.config.sections import (
     SignatureSection,
     TaskSection,
     TensorSection,
+    pipeline_source,
     validated,
 )
 from headrace.config.session_sections import session_space
-from headrace.config.yaml_source import read_source
 from headrace.errors import PipelineError
 from headrace.model_registry.lock_file import LockedModel
 from headrace.model_registry.signature import Signature, TensorSpec
@@ -54,7 +54,7 @@ def read_pipeline_file(path: Path) -> PipelineFile:
 
     Raises ``PipelineError`` with file, line, mistake and remedy.
     """
-    source = read_source(Path(path))
+    source = pipeline_source(Path(path))
     file = validated(source)
     check(file, source)
     models = locked_models(file, source)

@@ -97,9 +97,9 @@ cluster:
 _OPERATORS = '''\
 """The operators of the pipeline $name.
 
-An operator is a class: ``load`` once, then ``predict`` for batch after batch, with one output for
-each input. Models are loaded in ``load``; docs/reference/operators.md of Headrace shows ready-made
-operators for torch, transformers, ONNX and LightGBM.
+An operator is a class: ``predict`` takes batch after batch, with one output for each input. One
+with a model loads it in ``load(self, device)``; docs/reference/operators.md of Headrace shows
+ready-made operators for torch, transformers, ONNX and LightGBM.
 """
 
 import re
@@ -109,28 +109,21 @@ BAD = {"bad", "awful", "cold", "rude", "slow", "dear"}
 NEGATIONS = {"not", "never", "hardly"}
 
 
-class Operator:
-    """What all three share: there is nothing to load."""
-
-    def load(self, device):
-        pass
-
-
-class Sentences(Operator):
+class Sentences:
     """A review, as bytes, to the list of its sentences: the items for the next task."""
 
     def predict(self, batch):
         return [split(review.decode()) for review in batch]
 
 
-class Words(Operator):
+class Words:
     """1 for a good word, -1 for a bad one, summed over the sentence."""
 
     def predict(self, batch):
         return [sum(tone(word) for word in words(sentence)) for sentence in batch]
 
 
-class Phrases(Operator):
+class Phrases:
     """As ``Words``, but what follows a negation counts the other way round."""
 
     def predict(self, batch):

@@ -3,8 +3,10 @@
 Checks across sections are in ``headrace/config/checks.py``.
 """
 
+import dataclasses
 import reprlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
@@ -30,7 +32,7 @@ from headrace.config.field_types import (
     TypeName,
 )
 from headrace.config.policy_sections import Tables, section_keys, wrong_in
-from headrace.config.yaml_source import Place, Source, nearest
+from headrace.config.yaml_source import Place, Source, nearest, read_source
 from headrace.errors import PipelineError
 from headrace.model_registry.signature import Datatype
 from schemas.durations import duration
@@ -133,6 +135,10 @@ class TaskSection(Section):
     batched: bool = False
     cpu: bool = False
     output_schema: str | None = None
+
+
+# Keys of a variant that a task may have itself: they are those of its only variant.
+OF_ONLY_VARIANT = VariantSection.model_fields.keys() - TaskSection.model_fields.keys()
 
 
 class TypeSection(Section):
@@ -277,6 +283,34 @@ class FileSection(Section):
         return order
 
 
+def pipeline_source(path: Path) -> Source:
+    """Read a pipeline file, and spell out the variants of its tasks; raises ``PipelineError``.
+
+    ``read: {operator: ..., batch: 8}`` stands for
+    ``read: {variants: {read: {operator: ..., batch: 8}}}``.
+    """
+    source = read_source(path)
+    tasks = source.values.get("tasks") if isinstance(source.values, dict) else None
+    if not isinstance(tasks, dict):
+        return source
+    spelled_out = {
+        name: _with_variants(name, task)
+        for name, task in tasks.items()
+        if isinstance(task, dict) and "variants" not in task and OF_ONLY_VARIANT & task.keys()
+    }
+    return dataclasses.replace(
+        source,
+        values={**source.values, "tasks": {**tasks, **spelled_out}},
+        unnamed=frozenset(("tasks", name, "variants", name) for name in spelled_out),
+    )
+
+
+def _with_variants(name: str, task: dict[str, Any]) -> dict[str, Any]:
+    own = TaskSection.model_fields
+    variant = {key: value for key, value in task.items() if key not in own}
+    return {key: task[key] for key in task if key in own} | {"variants": {name: variant}}
+
+
 def validated(source: Source) -> FileSection:
     """Return the file as sections; raises ``PipelineError`` with every mistake, by line."""
     values = source.values
@@ -300,18 +334,17 @@ def together(found: Sequence[tuple[int, PipelineError]]) -> PipelineError:
 
 def _error_at(source: Source, details: ErrorDetails) -> tuple[int, PipelineError]:
     place: Place = tuple(part for part in details["loc"] if part != "[key]")
-    sentence = _sentence(place, details, source)
-    if details["type"] == "missing":
-        place = place[:-1]
-    return source.line(place), source.error(place, sentence)
+    return source.line(place), source.error(place, _sentence(place, details, source))
 
 
 def _sentence(place: Place, details: ErrorDetails, source: Source) -> str:
     kind, found, context = details["type"], reprlib.repr(details["input"]), details.get("ctx", {})
+    if kind == "extra_forbidden" and _is_task(place[:-1]) and place[-1] in OF_ONLY_VARIANT:
+        return "{} stands beside variants; move it into one of them"
     if kind == "extra_forbidden":
         return f"{{}} is no known key; {nearest(str(place[-1]), _keys(place[:-1], source))}"
     if kind == "missing":
-        return f"{'.'.join(map(str, place))} is missing; {EXAMPLES[str(place[-1])]}"
+        return f"{{}} is missing; {EXAMPLES[str(place[-1])]}"
     if kind == "value_error":
         return str(context["error"])
     if kind == "too_short":
@@ -344,8 +377,8 @@ EXAMPLES = {
     "name": "add a line such as: name: postcode",
     "slo": "add a line such as: slo: 300ms",
     "tasks": "name the tasks, each with its variants",
-    "variants": "name one variant at least, with its operator",
-    "operator": "name the class, as in operator: package.module:Class",
+    "variants": "name the operator of its only variant, or several variants",
+    "operator": "name the class or function, as in operator: package.module:Class",
     "cluster": "name the workers, as in cluster: {devices: {cpu: 2}}",
     "devices": "name the workers, as in devices: {cpu: 2}",
     "inputs": "name the tensors, as in inputs: {image: {datatype: UINT8, shape: [-1, -1, 3]}}",
@@ -356,8 +389,14 @@ EXAMPLES = {
 }
 
 
+def _is_task(place: Place) -> bool:
+    return len(place) == 2 and place[0] == "tasks"
+
+
 def _keys(place: Place, source: Source) -> list[str]:
     """Return the known keys of a mapping of the file."""
+    if place in source.unnamed:
+        return [*VariantSection.model_fields, *TaskSection.model_fields]
     if place[:2] in CLUSTER_SECTIONS:
         return list(CLUSTER_SECTIONS[place[:2]].model_fields)
     if len(place) == 2 and place[0] == "policies":

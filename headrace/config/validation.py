@@ -11,9 +11,9 @@ from control.problem.candidates import paths
 from control.problem.problem import PlanError, Problem
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import load_profile, planning_profile
+from headrace.config.sections import pipeline_source
 from headrace.config.session_sections import space_counts
 from headrace.config.user_functions import load_combine, load_scorer, load_split, load_workload
-from headrace.config.yaml_source import read_source
 from headrace.errors import PipelineError, Unfeasible
 from operators.models.loading import load_operator
 from operators.models.model_errors import ModelError
@@ -85,7 +85,7 @@ def examined(file: PipelineFile) -> Examined:
 def _load_operators(file: PipelineFile) -> None:
     """Raise the errors of all variants' operators as one, each with the line of its operator."""
     errors: list[ModelError] = []
-    lines = read_source(file.path)
+    lines = pipeline_source(file.path)
     for variant in (v for task in file.pipeline.tasks for v in task.variants):
         try:
             load_operator(_example(file, variant))

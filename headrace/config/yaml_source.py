@@ -19,22 +19,33 @@ Place = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file's values, with the line of every place (path of keys) in it."""
+    """A file's values, with the line of every place (path of keys) in it.
+
+    ``unnamed`` are places in the values whose last two keys the file leaves out.
+    """
 
     path: Path
     values: Any
     lines: Mapping[Place, int]
+    unnamed: frozenset[Place] = frozenset()
 
     def line(self, place: Place) -> int:
         """Return the line of a place, or of the nearest enclosing place."""
+        place = self._written(place)
         while place not in self.lines:
             place = place[:-1]
         return self.lines[place]
 
     def error(self, place: Place, sentence: str) -> PipelineError:
         """Return the error for a place; the first "{}" in the sentence becomes the place's name."""
-        name = ".".join(str(part) for part in place) or "the file"
+        name = _name(self._written(place))
         return PipelineError(f"{self.path}:{self.line(place)}: {sentence.replace('{}', name, 1)}")
+
+    def _written(self, place: Place) -> Place:
+        """Return a place as the file has it."""
+        enclosing = (place[:end] for end in range(2, len(place) + 1))
+        left_out = next((each for each in enclosing if each in self.unnamed), None)
+        return place if left_out is None else left_out[:-2] + place[len(left_out) :]
 
 
 def read_source(path: Path) -> Source:

@@ -3,13 +3,14 @@
 import contextlib
 import importlib
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from operators.models.model_errors import BadArguments, BadOperator, ModelError
 from operators.models.module_references import nearest, resolve
 from operators.models.output_schema import Checked, schema_check
+from operators.models.python import Python
 from operators.user_frames import sentence, trace, with_frames
 from schemas.pipeline import Variant
 
@@ -21,10 +22,7 @@ def load_operator(variant: Variant) -> object:
     module or ``__init__`` the message names the frames of the user's code.
     """
     try:
-        made = resolve(variant.operator)
-        _check_class(made, variant.operator)
-        _check_arguments(made, variant)
-        operator: object = made(**variant.arguments)
+        operator = _built(resolve(variant.operator), variant)
         if variant.output_schema:
             operator = Checked(operator, schema_check(Path(variant.output_schema)))
     except ModelError as error:
@@ -55,21 +53,40 @@ def preload(variants: Iterable[Variant]) -> None:
                 importlib.import_module(name)
 
 
-def _check_class(made: Any, name: str) -> None:
-    if not inspect.isclass(made):
-        raise BadOperator(f"{name} is no class; wrap a function in operators.models.python:Python")
-    lacking = [m for m in ("load", "predict") if not callable(getattr(made, m, None))]
-    if lacking:
-        raise BadOperator(
-            f"{name} has no method {' and no '.join(lacking)}; an operator needs load(device) "
-            f"and predict(batch)"
-        )
+def _built(named: Any, variant: Variant) -> object:
+    """Build the operator of the class or function that a variant names."""
+    if inspect.isfunction(named):
+        _check_arguments(named, variant, [])  # [] in place of the batch
+        return Python(variant.operator, variant.arguments, batched=True)
+    _check_class(named, variant.operator)
+    _check_arguments(named, variant)
+    operator: object = named(**variant.arguments)
+    return operator if hasattr(operator, "load") else WithoutLoad(operator)
 
 
-def _check_arguments(made: Any, variant: Variant) -> None:
-    signature = inspect.signature(made)
+class WithoutLoad:
+    """An operator that has nothing to load, with a ``load`` that does nothing."""
+
+    def __init__(self, operator: Any) -> None:
+        self.predict = operator.predict
+        if hasattr(operator, "warm_up"):
+            self.warm_up = operator.warm_up
+
+    def load(self, device: str) -> None:
+        """Do nothing."""
+
+
+def _check_class(named: Any, name: str) -> None:
+    if not inspect.isclass(named):
+        raise BadOperator(f"{name} is no class and no Python function; name one of these")
+    if not callable(getattr(named, "predict", None)):
+        raise BadOperator(f"{name} has no method predict; an operator needs predict(batch)")
+
+
+def _check_arguments(called: Callable[..., Any], variant: Variant, *before: Any) -> None:
+    signature = inspect.signature(called)
     try:
-        signature.bind(**variant.arguments)
+        signature.bind(*before, **variant.arguments)
     except TypeError as error:
         known = list(signature.parameters)
         unknown = [name for name in variant.arguments if name not in known]

@@ -115,12 +115,12 @@ def test_a_pipeline_file_is_read_without_importing_what_it_names(
     ("operator", "error", "sentence"),
     [
         ("no_such_module:Split", BadReference, "neither beside the pipeline file nor installed"),
-        ("os:mkdir", BadOperator, "os:mkdir is no class"),
-        ("io:BytesIO", BadOperator, "io:BytesIO has no method load and no predict"),
+        ("os:mkdir", BadOperator, "os:mkdir is no class and no Python function"),
+        ("io:BytesIO", BadOperator, "io:BytesIO has no method predict"),
         ("os:getcwd()", BadReference, "module os has no 'getcwd\\(\\)'"),
     ],
 )
-def test_an_operator_is_a_class_of_an_importable_module(
+def test_an_operator_is_a_class_or_function_of_an_importable_module(
     operator: str, error: type[Exception], sentence: str
 ) -> None:
     variant = Variant(task="split", name="plain", operator=operator, batch=1)

@@ -191,3 +191,9 @@ def test_every_file_of_the_applications_is_counted(system: str, workload: str) -
     files = SYSTEMS[system].code(workload)
     assert files
     assert all(file.is_file() and APPS in file.parents for file in files)
+
+
+@pytest.mark.parametrize("workload", ["noop", "postcode"])
+def test_a_user_of_headrace_writes_the_fewest_lines(workload: str) -> None:
+    lines = {name: lines_of(system.code(workload)) for name, system in SYSTEMS.items()}
+    assert lines["headrace"] == min(lines.values()), lines

@@ -119,6 +119,14 @@ def test_what_is_wrong_is_found() -> None:
         assert mistake in found
 
 
+def test_a_task_has_variants_or_the_keys_of_its_only_one() -> None:
+    document = yaml.safe_load(FILES[0].read_text())
+    document["tasks"] = {"split": {"operator": "words:Split", "batch": 8, "children": []}}
+    assert checked(document) == []
+    document["tasks"] = {"split": {"batch": 8}}
+    assert checked(document) == ["variants is missing"]
+
+
 def test_every_key_and_every_kind_of_policy_is_there() -> None:
     schema = json_schema()
     assert set(schema["properties"]) == set(FileSection.model_fields)

@@ -305,6 +305,48 @@ def test_a_mistake_is_told_with_its_line_and_mend(
     assert words in refusal(tmp_path, changed(old, new))
 
 
+SHORT = """\
+name: words
+slo: 300ms
+tasks:
+  split: {operator: "words:Split", batch: 8, children: [shout], replicas: {most: 2}}
+  shout:
+    variants:
+      shout: {operator: "words:Shout"}
+cluster: {devices: {cpu: 2}}
+"""
+
+
+def test_a_task_of_one_variant_may_have_its_keys_itself(tmp_path: Path) -> None:
+    pipeline = read_pipeline_file(written(tmp_path, SHORT)).pipeline
+    only = Variant(task="split", name="split", operator="words:Split", batch=8)
+    assert pipeline.task("split").variants == (only,)
+    assert (pipeline.task("split").children, pipeline.task("split").most) == (("shout",), 2)
+    assert pipeline.task("shout").variants[0].key == "shout/shout"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("batch: 8", "batch: 0", ":4: tasks.split.batch is 0; it must be 1 or more"),
+        ("batch: 8", "bach: 8", ":4: tasks.split.bach is no known key; did you mean 'batch'?"),
+        ("children", "chldren", ":4: tasks.split.chldren is no known key; did you mean 'children'"),
+        ('operator: "words:Split", ', "", ":4: tasks.split.operator is missing; name the class or"),
+        ("words:Split", "words.Split", ":4: tasks.split.operator is 'words.Split'; write it as"),
+        ("batch: 8", "arguments: {weights: x}", ":4: tasks.split.arguments.weights is 'x'"),
+        (
+            "  shout:\n",
+            "  shout:\n    batch: 8\n",
+            ":6: tasks.shout.batch stands beside variants; move it into one of them",
+        ),
+    ],
+)
+def test_a_mistake_in_such_a_task_is_told_as_the_file_has_it(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    assert words in refusal(tmp_path, SHORT.replace(old, new, 1))
+
+
 def test_the_message_starts_with_the_file_as_it_was_named(tmp_path: Path) -> None:
     message = refusal(tmp_path, changed("        batch: 32", "        batc: 32"))
     assert message == (

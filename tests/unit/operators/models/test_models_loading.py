@@ -34,8 +34,20 @@ class Empty:
     pass
 
 
-def shout(value):
-    return value.upper()
+class Tripler:
+    def predict(self, batch):
+        return [3 * value for value in batch]
+
+    def warm_up(self):
+        return [1]
+
+
+def shout(batch, mark=""):
+    return [value.upper() + mark for value in batch]
+
+
+def nothing():
+    return []
 """
 
 
@@ -66,6 +78,19 @@ def a_variant(operator: str, **arguments: Any) -> Variant:
 def test_an_operator_is_made_with_its_arguments() -> None:
     operator: Any = load_operator(a_variant("zoo.animals:Doubler", factor=3))
     assert operator.predict([1, 2]) == [3, 6]
+
+
+def test_an_operator_that_loads_nothing_needs_no_load() -> None:
+    operator: Any = load_operator(a_variant("zoo.animals:Tripler"))
+    operator.load("cpu")
+    assert operator.predict([1, 2]) == [3, 6]
+    assert operator.warm_up() == [1]
+
+
+def test_a_function_is_an_operator_that_gets_the_batch_and_the_arguments() -> None:
+    operator: Any = load_operator(a_variant("zoo.animals:shout", mark="!"))
+    operator.load("cpu")
+    assert operator.predict(["a", "b"]) == ["A!", "B!"]
 
 
 @pytest.mark.parametrize(
@@ -103,11 +128,26 @@ def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, int], senten
 
 
 @pytest.mark.parametrize(
+    ("function", "arguments", "sentence"),
+    [
+        ("shout", {"mrk": "!"}, "unexpected keyword argument 'mrk'; did you mean 'mark'?"),
+        ("shout", {"batch": 1}, "multiple values for argument 'batch'"),
+        ("nothing", {}, "too many positional arguments"),
+    ],
+)
+def test_arguments_that_do_not_fit_a_function_are_refused(
+    function: str, arguments: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(BadArguments, match=sentence):
+        load_operator(a_variant(f"zoo.animals:{function}", **arguments))
+
+
+@pytest.mark.parametrize(
     ("reference", "sentence"),
     [
         ("zoo.animals:Silent", "zoo.animals:Silent has no method predict; an operator needs"),
-        ("zoo.animals:Empty", "has no method load and no predict"),
-        ("zoo.animals:shout", "is no class; wrap a function in operators.models.python:Python"),
+        ("zoo.animals:Empty", "zoo.animals:Empty has no method predict; an operator needs"),
+        ("zoo.animals:__doc__", "is no class and no Python function; name one of these"),
     ],
 )
 def test_what_is_no_operator_is_refused(reference: str, sentence: str) -> None:
