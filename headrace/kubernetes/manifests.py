@@ -29,6 +29,8 @@ from headrace.kubernetes.pods import (
 
 GUARDED = ("ingress", "egress", "gateway")  # with a budget for evictions
 GATEWAY_PORTS = {"http": 8000, "grpc": 8001}
+# From a gateway's removal from its Service until it is told to end: nodes learn of it meanwhile.
+LEAVES_S = 5
 _SEVERAL = {"replicas": 1, "strategy": {"type": "Recreate"}}
 MOST_NAME = 40  # so that names with a role and a hash stay below 63
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
@@ -187,6 +189,7 @@ def _gateway(
     command = ["gateway", mounted(file), "--host", "0.0.0.0"]
     command += [] if "grpc" in ports else ["--grpc-port", "none"]
     template = pod(file, files, "gateway", command, options, ports=ports)
+    template["spec"]["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": LEAVES_S}}}
     yield _deployment(file, "gateway", "gateway", template, options, replicas=gateway.processes)
     yield {
         "apiVersion": "v1",

@@ -1,5 +1,6 @@
 """The pods of a pipeline's roles: containers, probes, volumes, rights. Pure."""
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -103,7 +104,18 @@ def pod(
         "containers": [container],
         "volumes": _volumes(file, files, options),
     }
-    return {"metadata": {"labels": labels(file.pipeline.name, role)}, "spec": spec}
+    made: dict[str, Any] = {"labels": labels(file.pipeline.name, role)}
+    if not options.claim:
+        made["annotations"] = {"headrace/folder": _digest(files)}
+    return {"metadata": made, "spec": spec}
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    """Return a digest of a folder: roles read it when they start, so a change must replace them."""
+    found = hashlib.sha256()
+    for path in sorted(files):
+        found.update(f"{path}\0{len(files[path])}\0".encode() + files[path])
+    return found.hexdigest()
 
 
 _NO_PRIVILEGES = {

@@ -72,6 +72,20 @@ def test_the_folder_is_mounted_as_it_is(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_change_of_the_folder_replaces_every_pod(tmp_path: Path) -> None:
+    def templates(objects: list[dict[str, Any]]) -> list[Any]:
+        return [
+            o["spec"]["template"] for o in objects if o["kind"] in ("Deployment", "StatefulSet")
+        ]
+
+    file = a_file(tmp_path)
+    first, again = templates(made(file)), templates(made(file))
+    assert first == again
+    (tmp_path / "words.py").write_text((tmp_path / "words.py").read_text() + "# changed\n")
+    changed = templates(made(file))
+    assert all(one != other for one, other in zip(first, changed, strict=True))
+
+
 def container_volumes(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     spec = named(objects, "Deployment")["words-control"]
     return {volume["name"]: volume for volume in spec["template"]["spec"]["volumes"]}
@@ -103,6 +117,8 @@ def test_a_gateway_has_a_service_and_a_budget(tmp_path: Path) -> None:
     assert [port["port"] for port in named(objects, "Service")["words-gateway"]["ports"]] == [
         8000, 8001,
     ]  # fmt: skip
+    gateway = container(named(objects, "Deployment")["words-gateway"])
+    assert gateway["lifecycle"] == {"preStop": {"sleep": {"seconds": 5}}}
     budgets = named(objects, "PodDisruptionBudget")
     assert sorted(budgets) == ["words-egress", "words-gateway", "words-ingress"]
 
