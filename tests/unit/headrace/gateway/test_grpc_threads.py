@@ -1,0 +1,59 @@
+"""The threads of the gateway's gRPC port."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from psutil import CONN_LISTEN, Process
+
+GATEWAY = """
+import asyncio
+from headrace.gateway import gateway_role
+from headrace.gateway.access import tokens_in
+from headrace.gateway.front import Front
+from headrace.gateway.listeners import Limits
+from headrace.gateway.request_counts import RequestCounts
+
+async def serve():
+    limits = Limits(
+        body_bytes=1000, connections=8, requests=8, idle_s=60.0, body_s=1.0, drain_s=1.0
+    )
+    options = gateway_role.GatewayOptions(
+        host="127.0.0.1", http_port=0, grpc_port=0, tokens=None, tls=None, limits=limits
+    )
+    front = Front({}, RequestCounts({}), tokens_in(None), draining=True)  # no model to be ready
+    closing = []
+    print(await gateway_role._listen_grpc(closing, front, options, 0), flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(serve())
+"""
+
+
+def waiting_for_connections(process: int) -> set[str]:
+    """The names of the threads that wait for the only socket that listens."""
+    place, listening = Path(f"/proc/{process}"), Process(process).net_connections("tcp")
+    (socket,) = (each.fd for each in listening if each.status == CONN_LISTEN)
+    sets = {
+        hex(int(of.name)) for of in (place / "fdinfo").iterdir()
+        if any(line.split()[:2] == ["tfd:", str(socket)] for line in of.read_text().splitlines())
+    }  # fmt: skip
+    return {
+        (task / "comm").read_text().strip() for task in (place / "task").iterdir()
+        if "epoll" in (task / "wchan").read_text()
+        and (task / "syscall").read_text().split()[1] in sets
+    }  # fmt: skip
+
+
+def test_the_thread_that_waits_for_events_of_grpc_reads_its_sockets_too() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", GATEWAY], text=True, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        try:
+            process.stdout.readline()  # it listens
+            while not (names := waiting_for_connections(process.pid)):  # it may run just now
+                pass
+            assert "event_engine" not in names
+        finally:
+            process.kill()
