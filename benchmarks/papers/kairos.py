@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.papers.sources import DataError, table, unreadable
+from benchmarks.row_file import RowFileError
 from profiles.measurements import Entry, Latency
 from profiles.profile_json import profile_text
 from profiles.profile_table import ProfileTable
@@ -204,7 +205,7 @@ def main() -> None:
         if options.picks is not None:
             options.picks.write_text(_with_picks(options), encoding="utf-8")
             print(options.picks)
-    except DataError as error:
+    except (DataError, RowFileError) as error:
         parser.exit(2, f"{error}\n")
 
 
@@ -214,13 +215,13 @@ def _compared(options: argparse.Namespace) -> str:
     from benchmarks.papers.kairos_page import page
 
     if options.again:
-        found = comparison.read(options.out / "comparison.jsonl")
+        found = comparison.recorded(options.out).read()
     else:
         asked = comparison.searches(options.data, options.models, options.seeds)
         found = list(comparison.searched(options.out, asked, options.processes))
     found += comparison.oracles(options.out, options.models)
     text = page(found, comparison.ranking_rows(options.data, options.out))
-    rows = kairos_picks.read(options.out)
+    rows = kairos_picks.recorded(options.out).read()
     return kairos_picks.with_section(text, kairos_picks.section(rows)) if rows else text
 
 
@@ -231,7 +232,8 @@ def _with_picks(options: argparse.Namespace) -> str:
     for row in kairos_picks.picked(options.out, options.models, cases, options.processes):
         print(row, flush=True)
     page = options.picks.read_text(encoding="utf-8") if options.picks.exists() else ""
-    return kairos_picks.with_section(page, kairos_picks.section(kairos_picks.read(options.out)))
+    rows = kairos_picks.recorded(options.out).read()
+    return kairos_picks.with_section(page, kairos_picks.section(rows))
 
 
 if __name__ == "__main__":

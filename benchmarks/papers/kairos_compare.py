@@ -8,10 +8,9 @@ has changed. The best mixes of the rules are those of ``sim_scheme_comparison.cs
 the whole space is compared with ``sim_allowable_exhaustive.csv``, without simulation.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from benchmarks.papers.kairos_mix_search import search
 from benchmarks.papers.kairos_oracle import best_oracle
 from benchmarks.papers.sources import table
+from benchmarks.row_file import RowFile
 from control.policies.kairos.provisioning import PICKS, base_of, rank
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.policy_options import with_policies
@@ -79,11 +79,11 @@ def _mix_of(text: str) -> Mix:
 
 def searched(out: Path, asked: Sequence[Search], processes: int) -> Iterator[Search]:
     """Yield every search with its rate: kept ones first, then the others as they finish."""
-    kept = out / "comparison.jsonl"
-    known = {_key(each): each for each in read(kept)}
+    record = recorded(out)
+    known = {_key(each): each for each in record.read()}
     yield from (known[_key(each)] for each in asked if _key(each) in known)
     left = [each for each in asked if _key(each) not in known]
-    with ProcessPoolExecutor(processes) as pool, kept.open("a", encoding="utf-8") as lines:
+    with ProcessPoolExecutor(processes) as pool:
         for seed in sorted({each.seed for each in left}):
             near = {_key(each)[:-1]: each.qps for each in known.values()}
             now = [
@@ -92,18 +92,14 @@ def searched(out: Path, asked: Sequence[Search], processes: int) -> Iterator[Sea
                 if each.seed == seed
             ]
             for found in pool.map(_found, [out] * len(now), now):
-                lines.write(json.dumps(asdict(found)) + "\n")
-                lines.flush()
+                record.append(found)
                 known[_key(found)] = found
                 yield found
 
 
-def read(kept: Path) -> list[Search]:
-    """Return the searches of an earlier run, if any."""
-    if not kept.exists():
-        return []
-    rows = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()]
-    return [Search(**{**row, "mix": tuple(row["mix"])}) for row in rows]
+def recorded(out: Path) -> RowFile[Search]:
+    """Return the file of the searches that have ended."""
+    return RowFile(out / "comparison.jsonl", Search)
 
 
 def _key(of: Search) -> tuple[object, ...]:

@@ -9,15 +9,15 @@ more than ``FINITE``; so is a mix that an evaluated one contains, since fewer de
 more. Finished cases are kept in ``OUT_DIR/picks.jsonl``, so that the table can be made in pieces.
 """
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 from benchmarks.papers.kairos_compare import BUDGET, MODELS, TYPES
+from benchmarks.row_file import RowFile
 from control.policies.kairos.provisioning import Pool, Ranked, rank
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.policy_options import with_policies
@@ -151,28 +151,19 @@ def pick_row(out: Path, model: str, case: str) -> PickRow:
 
 def picked(out: Path, models: Sequence[str], most: int, processes: int) -> Iterator[PickRow]:
     """Yield the rows of at most ``most`` cases that ``out`` does not have yet, and keep them."""
-    known = {(each.model, each.case) for each in read(out)}
+    record = recorded(out)
+    known = {(each.model, each.case) for each in record.read()}
     left = ((m, c) for c in CASES for m in models if (m, c) not in known)
     now = list(islice(left, most))
-    with (
-        ProcessPoolExecutor(processes) as pool,
-        (out / "picks.jsonl").open("a", encoding="utf-8") as kept,
-    ):
+    with ProcessPoolExecutor(processes) as pool:
         for row in pool.map(pick_row, [out] * len(now), *zip(*now, strict=True)) if now else ():
-            kept.write(json.dumps(asdict(row)) + "\n")
-            kept.flush()
+            record.append(row)
             yield row
 
 
-def read(out: Path) -> list[PickRow]:
-    """Return the rows of earlier runs."""
-    path = out / "picks.jsonl"
-    if not path.exists():
-        return []
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return [
-        PickRow(**{**row, "pick": tuple(row["pick"]), "best": tuple(row["best"])}) for row in rows
-    ]
+def recorded(out: Path) -> RowFile[PickRow]:
+    """Return the file of the cases that have ended."""
+    return RowFile(out / "picks.jsonl", PickRow)
 
 
 # ---------------------------------------------------------------------- the page

@@ -23,6 +23,7 @@ from pathlib import Path
 from benchmarks.papers.loki_compare import SCENES, compare, recorded
 from benchmarks.papers.loki_page import page
 from benchmarks.papers.sources import DataError, table, unreadable
+from benchmarks.row_file import RowFileError
 from profiles.measurements import EMULATED, Entry, FanOut, Latency
 from profiles.profile_json import profile_text
 from profiles.profile_table import ProfileTable
@@ -256,14 +257,14 @@ def main() -> None:
     try:
         for path in write(options.data, options.out):
             print(path)
-    except DataError as error:
+        if options.compare:
+            for row in compare(options.out, options.scene, options.seeds):
+                print(row, flush=True)
+        if options.page is not None:
+            options.page.write_text(page(recorded(options.out).read()), encoding="utf-8")
+            print(options.page)
+    except (DataError, RowFileError) as error:
         parser.exit(2, f"{error}\n")
-    if options.compare:
-        for row in compare(options.out, options.scene, options.seeds):
-            print(row, flush=True)
-    if options.page is not None:
-        options.page.write_text(page(recorded(options.out)), encoding="utf-8")
-        print(options.page)
 
 
 if __name__ == "__main__":

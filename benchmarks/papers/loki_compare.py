@@ -17,10 +17,11 @@ with.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.commit import commit
+from benchmarks.row_file import RowFile
 from control.policies import POLICIES
 from headrace.arrivals.arrival_processes import Arrivals, Rates, Recorded, read_workload
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
@@ -128,10 +129,13 @@ class Row:
 def compare(out: Path, names: Sequence[str], seeds: int) -> Iterator[Row]:
     """Play the runs that are not recorded yet; record and yield their rows."""
     collect_seldom()
-    known = {(row.scene, row.policy, row.seed) for row in recorded(out)}
+    record = recorded(out)
+    known = {(row.scene, row.policy, row.seed) for row in record.read()}
     for key in runs_in_order(names, seeds):
         if key not in known:
-            yield _recorded_anew(out, played(out, *key))
+            row = played(out, *key)
+            record.append(row)
+            yield row
 
 
 def runs_in_order(names: Sequence[str], seeds: int) -> Iterator[tuple[str, str, int]]:
@@ -144,18 +148,9 @@ def runs_in_order(names: Sequence[str], seeds: int) -> Iterator[tuple[str, str, 
                         yield name, policy, seed
 
 
-def recorded(out: Path) -> list[Row]:
-    """Return the rows of all runs so far."""
-    path = out / "rows.jsonl"
-    if not path.is_file():
-        return []
-    return [Row(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def _recorded_anew(out: Path, row: Row) -> Row:
-    with (out / "rows.jsonl").open("a", encoding="utf-8") as rows:
-        rows.write(json.dumps(asdict(row)) + "\n")
-    return row
+def recorded(out: Path) -> RowFile[Row]:
+    """Return the file with the rows of all runs so far."""
+    return RowFile(out / "rows.jsonl", Row)
 
 
 def played(out: Path, name: str, policy: str, seed: int) -> Row:

@@ -13,13 +13,11 @@ was cut off goes on with the part that is missing, if the commit and the seeds a
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from benchmarks.commit import commit
 from benchmarks.papers.ramsis_compare import LOADS, Row, at_constant_load, on_trace
@@ -27,6 +25,7 @@ from benchmarks.papers.ramsis_nodes import by_nodes
 from benchmarks.papers.ramsis_page import page
 from benchmarks.papers.ramsis_trials import Cluster
 from benchmarks.papers.sources import DataError, table
+from benchmarks.row_file import RowFile, RowFileError
 from control.policies.ramsis.pareto_models import CandidateModel, planned
 from profiles.measurements import EMULATED, Entry, Latency
 from profiles.profile_json import profile_text
@@ -161,10 +160,25 @@ class Seeds:
     nodes: int
 
 
-Part = Callable[[], Iterable[Row]]
+Play = Callable[[], Iterable[Row]]
 
 
-def parts(data: Path, out: Path, seeds: Seeds) -> Iterator[tuple[str, Part]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The rows of one part, of the run of a commit with these seeds."""
+
+    name: str
+    commit: str
+    seeds: Seeds
+    rows: tuple[Row, ...]
+
+    @property
+    def run(self) -> tuple[str, Seeds]:
+        """The run that the part belongs to: its commit and seeds."""
+        return self.commit, self.seeds
+
+
+def parts(data: Path, out: Path, seeds: Seeds) -> Iterator[tuple[str, Play]]:
     """Yield the parts of the comparison by name: each constant load with 60 workers, bare and by
     the nodes, and the trace as the artifact runs it.
 
@@ -188,33 +202,39 @@ def _tell(what: str) -> None:
 
 
 def compare(data: Path, out: Path, seeds: Seeds, again: bool) -> str:
-    """Run the parts that OUT_DIR does not have, unless ``again``; return the page."""
-    kept = out / "comparison.json"
-    if not again:
-        run = {"commit": commit(), "seeds": asdict(seeds)}
-        done = kept_parts(kept, run)
-        for name, play in parts(data, out, seeds):
-            if name not in done:
-                done[name] = [asdict(row) for row in play()]
-                kept.write_text(json.dumps({**run, "parts": done}), encoding="utf-8")
-    try:
-        found = json.loads(kept.read_text(encoding="utf-8"))
-        rows = [Row(**row) for part in found["parts"].values() for row in part]
-        names = (name for name, _ in parts(data, out, seeds))
-        missing = [name for name in names if name not in found["parts"]]
-        return page(rows, found["commit"], missing)
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise DataError(f"{kept} holds no comparison ({error}); leave out --again") from error
+    """Run the parts that OUT_DIR does not have, or none if ``again``; return the page."""
+    record = recorded(out)
+    wanted = list(parts(data, out, seeds))
+    done = last_run(record) if again else played(record, seeds, wanted)
+    rows = [row for part in done.values() for row in part.rows]
+    missing = [name for name, _ in wanted if name not in done]
+    return page(rows, next(iter(done.values())).commit, missing)
 
 
-def kept_parts(kept: Path, run: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return the finished parts of the same run, if there are any."""
-    try:
-        found = json.loads(kept.read_text(encoding="utf-8"))
-        same = all(found[name] == value for name, value in run.items())
-        return dict(found["parts"]) if same else {}
-    except (OSError, ValueError, TypeError, KeyError):
-        return {}
+def recorded(out: Path) -> RowFile[Part]:
+    """Return the file of the parts that have ended."""
+    return RowFile(out / "parts.jsonl", Part)
+
+
+def last_run(record: RowFile[Part]) -> dict[str, Part]:
+    """Return the parts of the run that recorded one last. Raises ``DataError`` if there is none."""
+    found = record.read()
+    if not found:
+        raise DataError(f"{record.path} has no part of a comparison; leave out --again")
+    return {part.name: part for part in found if part.run == found[-1].run}
+
+
+def played(
+    record: RowFile[Part], seeds: Seeds, wanted: Iterable[tuple[str, Play]]
+) -> dict[str, Part]:
+    """Play and record the wanted parts that this commit's run lacks; return all of its parts."""
+    run = commit(), seeds
+    done = {part.name: part for part in record.read() if part.run == run}
+    for name, play in wanted:
+        if name not in done:
+            done[name] = Part(name=name, commit=run[0], seeds=seeds, rows=tuple(play()))
+            record.append(done[name])
+    return done
 
 
 def main() -> None:
@@ -235,7 +255,7 @@ def main() -> None:
             told = compare(options.data, options.out, seeds, options.again)
             options.compare.write_text(told, encoding="utf-8")
             print(options.compare)
-    except DataError as error:
+    except (DataError, RowFileError) as error:
         parser.exit(2, f"{error}\n")
 
 

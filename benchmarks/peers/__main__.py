@@ -11,30 +11,30 @@ that a long measurement can be made in pieces; the page is written of all of the
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.commit import commit
 from benchmarks.peers.measure import Plan, Row, measure
 from benchmarks.peers.page import page
 from benchmarks.peers.systems import SYSTEMS, lines_of
 from benchmarks.peers.workloads import WORKLOADS
-from benchmarks.rig import ROOT
+from benchmarks.row_file import RowFile
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, record, print and write the page."""
     asked = _parser().parse_args(arguments)
-    rows = _recorded(asked.record)
+    record = RowFile(asked.record, Row) if asked.record else None
+    rows = record.read() if record else []
     first = 1 + max((row.round for row in rows if row.workload in asked.workloads), default=0)
     for row in _measured(asked, range(first, first + asked.rounds)):
         rows.append(row)
-        if asked.record:  # at once: a run may be ended early
-            with asked.record.open("a") as record:
-                record.write(json.dumps(asdict(row)) + "\n")
+        if record:
+            record.append(row)
     lines = {
         workload: {name: lines_of(system.code(workload)) for name, system in SYSTEMS.items()}
         for workload in WORKLOADS
@@ -46,25 +46,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _measured(asked: argparse.Namespace, rounds: range) -> Iterator[Row]:
-    git = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    measured_at = commit()
     with tempfile.TemporaryDirectory() as logs:
         for workload in [WORKLOADS[name]() for name in asked.workloads]:
             for number in rounds:
                 plan = Plan(
-                    commit=commit, round=number, seconds=asked.seconds, protocols=asked.protocols
+                    commit=measured_at,
+                    round=number,
+                    seconds=asked.seconds,
+                    protocols=asked.protocols,
                 )
                 # Each round begins with another system.
                 turn = number % len(asked.systems)
                 for name in (*asked.systems[turn:], *asked.systems[:turn]):
                     print(f"{workload.name}, round {number}: {name}", file=sys.stderr, flush=True)
                     yield from measure(name, workload, plan, Path(logs))
-
-
-def _recorded(record: Path | None) -> list[Row]:
-    if record is None or not record.is_file():
-        return []
-    return [Row(**json.loads(line)) for line in record.read_text().splitlines()]
 
 
 def _parser() -> argparse.ArgumentParser:

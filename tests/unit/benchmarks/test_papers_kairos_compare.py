@@ -1,7 +1,6 @@
 """The page of Kairos' comparison, from searches that were kept."""
 
-import json
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.papers.kairos_compare import RankingRow, Search, read
+from benchmarks.papers.kairos_compare import RankingRow, Search, recorded, searched
 from benchmarks.papers.kairos_oracle import oracle_qps
 from benchmarks.papers.kairos_page import page
 from control.policies.kairos.throughput_bounds import FluidBound, ServiceTimes
@@ -72,9 +71,8 @@ def test_the_oracle_does_not_exceed_the_fluid_bound(mix: list[int], slopes: list
     assert oracle_qps(times, tuple(mix), 500) <= bound * 1.0000001
 
 
-def test_searches_that_were_kept_are_read_back(tmp_path: Path) -> None:
-    kept = tmp_path / "comparison.jsonl"
-    assert read(kept) == []
-    found = Search("rm2", "fcfs", "fcfs", (3, 0, 6, 0), 0, 80.0)
-    kept.write_text(json.dumps(asdict(found)) + "\n")
-    assert read(kept) == [found]
+def test_searches_that_have_ended_are_not_made_again(tmp_path: Path) -> None:
+    asked = Search("rm2", "fcfs", "fcfs", (3, 0, 6, 0), 0)
+    found = replace(asked, qps=80.0)
+    recorded(tmp_path).append(found)
+    assert list(searched(tmp_path, [asked], processes=1)) == [found]

@@ -1,15 +1,25 @@
 """benchmarks/papers/ramsis.py: the artifact's models and trace in Headrace's formats."""
 
 import csv
-import json
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.commit import commit
-from benchmarks.papers.ramsis import DataError, Seeds, compare, kept_parts, parts, write
+from benchmarks.papers.ramsis import (
+    DataError,
+    Part,
+    Seeds,
+    compare,
+    last_run,
+    parts,
+    played,
+    recorded,
+    write,
+)
+from benchmarks.papers.ramsis_compare import Row
 from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.tables import models_of
 from headrace.arrivals.arrival_processes import read_arrivals
@@ -81,24 +91,29 @@ def test_a_trace_that_was_cut_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_page_cannot_be_written_again_from_nothing(tmp_path: Path) -> None:
-    (tmp_path / "comparison.json").write_text('{"parts": {"constant": [{"on": "constant"}]}}')
-    for out in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(DataError, match=r"comparison\.json holds no comparison .*--again"):
-            compare(tmp_path, out, Seeds(1, 1, 1), again=True)
+    write(a_data_folder(tmp_path), tmp_path)
+    with pytest.raises(DataError, match=r"parts\.jsonl has no part of a comparison; .*--again"):
+        compare(tmp_path, tmp_path, Seeds(1, 1, 1), again=True)
+
+
+def test_every_part_has_a_name_of_its_own(tmp_path: Path) -> None:
+    write(a_data_folder(tmp_path), tmp_path / "out")
+    names = {name for name, _ in parts(tmp_path, tmp_path / "out", Seeds(1, 1, 1))}
+    assert len(names) == 10 + 10 + 3
 
 
 def test_a_run_that_was_cut_off_goes_on_with_the_parts_that_are_missing(tmp_path: Path) -> None:
-    out, seeds = tmp_path / "out", Seeds(1, 1, 1)
-    write(a_data_folder(tmp_path), out)
-    names = [name for name, _ in parts(tmp_path, out, seeds)]
-    assert len(set(names)) == 10 + 10 + 3
-    row = {"on": "constant", "at": 400, "seed": 0, "policy": "ramsis"}
-    row |= {"queries": 9, "accuracy": 0.8, "violation": 0.25, "cpu_s": 0.0}
-    run = {"commit": commit(), "seeds": asdict(seeds)}
-    kept = out / "comparison.json"
-    kept.write_text(json.dumps({**run, "parts": {names[0]: [row]}}))
-    assert kept_parts(kept, run) == {names[0]: [row]}
-    # Results of other code, or of fewer seeds, are no part of this run.
-    assert kept_parts(kept, {**run, "commit": "other"}) == {}
-    assert kept_parts(kept, {**run, "seeds": asdict(Seeds(2, 1, 1))}) == {}
-    assert kept_parts(out / "nowhere.json", run) == {}
+    seeds = Seeds(1, 1, 1)
+    row = Row(
+        on="constant", at=400, seed=0, policy="ramsis", queries=9, accuracy=0.8, violation=0.25
+    )
+    mine = [Part(name=name, commit=commit(), seeds=seeds, rows=(row,)) for name in "ab"]
+    # Parts of other code, or of other seeds, belong to another run.
+    others = [replace(mine[0], commit="other"), replace(mine[0], seeds=Seeds(2, 1, 1))]
+    record = recorded(tmp_path)
+    for part in (*others, mine[0]):
+        record.append(part)
+    plays = [("a", lambda: pytest.fail("a is played again")), ("b", lambda: [row])]
+    assert list(played(record, seeds, plays).values()) == mine
+    assert record.read() == [*others, *mine]
+    assert last_run(record) == {part.name: part for part in mine}
