@@ -237,6 +237,7 @@ def deployment(
     froms = np.concatenate([ends, placements], axis=1)
     tos = np.concatenate([placements, ends], axis=1)
     moves = froms != tos
+    fits = app.memory[:, None, :] <= np.where(cpu, np.inf, room)[None]
     leaves_edge = froms == space.tiers.index(EDGE)
     rate = np.where(leaves_edge, upload_mbps, network["other_mbps"]) * 1e6 / 8
     return Deployment(
@@ -247,7 +248,7 @@ def deployment(
         price=np.where(cpu, 0.0, price).T,
         memory=app.memory,
         capacity=room.T,
-        fits=(app.memory[:, None, :] <= np.where(cpu, np.inf, room)[None]).all(axis=2),
+        fits=np.all(fits, axis=2),
         own_tiers=frozenset({EDGE}),
     )
 

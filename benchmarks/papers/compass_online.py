@@ -320,7 +320,7 @@ def _play(options: argparse.Namespace) -> None:
     apps = applications(options.data)
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.apps.split(","):
-        rows = []
+        rows: list[Played] = []
         for seed, load in product(range(options.seeds), map(float, options.loads.split(","))):
             rows += played(apps[name], 100 + seed, options.queries, load)
             text = json.dumps([asdict(row) for row in rows])
