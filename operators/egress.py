@@ -180,7 +180,10 @@ class Egress:
         self._upto[partition] = upto
         if self._early:
             effects += self._end_early(partition, upto, now)
-        return [*effects, *self._commit_soon(event.slot, now)]
+        # An open query of the notice holds the commit up until it closes.
+        if self._progress[event.slot].movable:
+            effects += self._commit_soon(event.slot, now)
+        return effects
 
     def _end_early(self, partition: int, upto: int, now: float) -> list[Effect]:
         """Release answered queries whose notice was lost with a part of the input topic.

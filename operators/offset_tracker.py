@@ -28,6 +28,11 @@ class Progress:
         """The number of unfinished pieces."""
         return sum(self._pieces.values())
 
+    @property
+    def movable(self) -> bool:
+        """Whether ``advance`` would move ``done``."""
+        return bool(self._order) and self._pieces[self._order[0]] <= 0
+
     def begin(self, offset: int, pieces: int, note: tuple[int, int] | None = None) -> bool:
         """Begin a record; return False if it or a later one was seen before.
 

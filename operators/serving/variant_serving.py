@@ -127,7 +127,8 @@ class VariantServing:
                 late.append(ticket)
             else:
                 batch.append(ticket)
-                filled += ticket.work.size if room else 0
+                if room:
+                    filled += ticket.work.size
         return batch, late
 
     # ------------------------------------------------------------------ variants

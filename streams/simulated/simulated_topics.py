@@ -3,7 +3,9 @@
 Only hops, fetches and commits (``streams/simulated/delays.py``) take time.
 """
 
+from bisect import insort
 from collections.abc import Callable, Collection
+from operator import attrgetter
 from typing import Any
 from zlib import crc32
 
@@ -73,6 +75,7 @@ class SimulatedTopics:
         self._ignored = set(_UNREAD if keep is not None else ()) - set(keep or ())
         self._slots = {logical(pipeline.name, t.name): t.partitions for t in topics(pipeline)}
         self._logs: dict[Place, Log] = {}
+        self._used: dict[str, list[Log]] = {}  # the slots of each topic so far, in order
 
     # ------------------------------------------------------------------ from outside
 
@@ -83,23 +86,18 @@ class SimulatedTopics:
 
     def ends(self, topic: str) -> dict[int, int]:
         """Return the end offset of each slot of a topic."""
-        return {log.place[1]: log.first + len(log.records) for log in self._slots_of(topic)}
+        return {log.place[1]: log.first + len(log.records) for log in self._used.get(topic, ())}
 
     def written(self, topic: str) -> dict[int, list[tuple[Record, float]]]:
         """Return a topic's retained records with their time stamps, by slot, in offset order."""
-        return {log.place[1]: log.records for log in self._slots_of(topic) if log.records}
+        return {log.place[1]: log.records for log in self._used.get(topic, ()) if log.records}
 
     def committed(self, topic: str) -> dict[int, tuple[int, str]]:
         """Return the committed offset of each slot of a topic, with its note."""
-        logs = self._slots_of(topic)
+        logs = self._used.get(topic, ())
         for log in logs:
             log.settle(self._agenda.now)
         return {log.place[1]: (log.committed, log.note) for log in logs if log.committed}
-
-    def _slots_of(self, topic: str) -> list[Log]:
-        """Return the slots of a topic that have been used, in order."""
-        places = [(topic, slot) for slot in range(self._slots.get(topic, 0))]
-        return [self._logs[place] for place in places if place in self._logs]
 
     def _log(self, place: Place) -> Log:
         topic, slot = place
@@ -114,6 +112,7 @@ class SimulatedTopics:
             reports=topic == REPORTS,
             hop=self._hops.get(topic, self._delays.hop),
         )
+        insort(self._used.setdefault(topic, []), log, key=attrgetter("place"))
         return log
 
     # ------------------------------------------------------------------ writing
@@ -190,9 +189,9 @@ class SimulatedTopics:
             return
         log = reader.log
         topic, slot = log.place
-        landed = log.landed
-        while reader.position < landed and not reader.paused:
-            offset = reader.position
+        for offset in range(reader.position, log.landed):
+            if reader.paused:
+                return
             reader.position = offset + 1
             record, at_s = log.records[offset - log.first]
             self._deliver(reader.node, Arrived(record, topic, slot, offset, at_s))

@@ -98,7 +98,7 @@ def test_at_first_it_reads_plans_and_its_partitions() -> None:
 
 
 def test_a_noticed_query_is_awaited_until_its_deadline_and_grace() -> None:
-    assert told(an_egress(), (arrived(a_notice(0)), 0.1)) == [Wake(CLOSES_S), Wake(0.1)]
+    assert told(an_egress(), (arrived(a_notice(0)), 0.1)) == [Wake(CLOSES_S)]
 
 
 def test_a_complete_query_is_answered_and_its_records_are_done() -> None:
@@ -175,13 +175,11 @@ def test_the_next_query_is_closed_in_its_turn() -> None:
     egress = an_egress()
     first, second = a_noticed(0), a_noticed(1, deadline_s=SLO_S + 1)
     notice = Notice(partition=0, upto=2, queries=(second, first))
-    assert told(egress, (arrived(notice), 0.1)) == [
-        Wake(CLOSES_S + 1), Wake(CLOSES_S), Wake(0.1),
-    ]  # fmt: skip
-    (send, wake) = quiet(egress.handle(Woke(), CLOSES_S))
+    assert told(egress, (arrived(notice), 0.1)) == [Wake(CLOSES_S + 1), Wake(CLOSES_S)]
+    send, commits_now, wake = quiet(egress.handle(Woke(), CLOSES_S))
     assert isinstance(send, Send)
     assert isinstance(send.record, Answer)
-    assert (send.record.id, wake) == ("q0", Wake(CLOSES_S + 1))
+    assert (send.record.id, commits_now, wake) == ("q0", Wake(CLOSES_S), Wake(CLOSES_S + 1))
     assert isinstance(egress.handle(Woke(), CLOSES_S + 1)[0], Send)
 
 

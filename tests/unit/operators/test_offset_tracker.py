@@ -81,7 +81,8 @@ def test_done_is_always_the_first_open_record_and_never_goes_back(
     for offset in [o for o in order for _ in range(pieces[o])]:
         progress.finish(offset)
         left[offset] -= 1
-        progress.advance()
+        movable = progress.movable
+        assert progress.advance() is movable
         open_ones = [o for o, n in left.items() if n]
         assert progress.done >= done
         done = progress.done
