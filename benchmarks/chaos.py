@@ -164,7 +164,7 @@ def settle(rig: Rig) -> None:
     for name in sorted(rig.running, key=lambda role: (order.index(_begin(role)), role)):
         code = rig.stop(name)
         if code != 0:
-            raise Stuck(f"{name} was told to end and did so with {code}")
+            raise Stuck(f"{name} was asked to end and exited with {code}")
     rig.pass_time(1)
 
 

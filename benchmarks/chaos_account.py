@@ -111,7 +111,7 @@ def _plans_outbid(record: Record) -> Iterator[str]:
     """Judge plans with the epoch of one before them: a control app that is cut off writes them.
 
     Whoever follows the first one rejects them; a node that starts after the topic was compacted
-    may not, so another plan has to follow. A lower epoch than one before is followed by nobody.
+    may not, so another plan has to follow. No node follows a lower epoch than an earlier one.
     """
     highest = 0
     contested: Plan | None = None

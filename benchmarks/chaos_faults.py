@@ -246,7 +246,7 @@ def _without(rig: Rig, worker: str) -> bool:
 def stopped(rig: Rig, name: str) -> None:
     code = rig.stop(name)
     if code != 0:
-        raise Stuck(f"{name} was told to end and did so with {code}")
+        raise Stuck(f"{name} was asked to end and exited with {code}")
 
 
 def _commanded(rig: Rig, action: str, target: str) -> None:

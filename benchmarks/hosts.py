@@ -39,7 +39,7 @@ class Host:
 
     @property
     def command(self) -> list[str]:
-        """What stands before a command that runs on the host."""
+        """The prefix of a command that runs on the host."""
         return ["ip", "netns", "exec", self.namespace]
 
     def connect(self) -> None:

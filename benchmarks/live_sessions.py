@@ -54,7 +54,7 @@ ANSWERED_WITHIN_S = 3.0  # after the last deadline
 LOOK_S = 0.05
 KINDS = (("quick", "150ms", 0.8), ("plain", "300ms", 0.8), ("sharp", "400ms", 0.9),
          ("calm", "1s", 0.9))  # fmt: skip
-LASTS = 0.1  # of the seconds: so many sessions live at a time
+LASTS = 0.1  # of the seconds: this share of the sessions lives at a time
 QPS = 2.0
 DEVICES = 4  # of each tier
 SAMPLES, PAYLOAD_BYTES = 200, 1000

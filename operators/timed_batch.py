@@ -1,4 +1,4 @@
-"""A batch with the time that is left for each of its items, for operators that wait for others."""
+"""A batch with the time left for each of its items, for operators that wait for other services."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,8 +7,8 @@ from typing import Any
 class TimedBatch(list[Any]):
     """The inputs of one call of ``predict``.
 
-    ``left_s``: the seconds until each item's deadline when the call began; a negative number where
-    it has passed. Empty: nobody said.
+    ``left_s``: the seconds until each item's deadline when the call began, negative if it has
+    passed. Empty: deadlines are unknown, as in warm-ups and profiles.
     """
 
     def __init__(self, values: Sequence[Any], left_s: Sequence[float]) -> None:
@@ -17,7 +17,7 @@ class TimedBatch(list[Any]):
 
 
 class OutOfTime(Exception):
-    """In the place of an output: the item's deadline came first. The item counts as dropped."""
+    """Returned in place of an output: the item's deadline came first, so it counts as dropped."""
 
 
 def seconds_left(batch: Sequence[Any], most_s: float) -> list[float]:

@@ -58,7 +58,7 @@ class Attacked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """What a hostile producer writes: ``count`` records of a kind, ``rate`` a second."""
+    """The load of a hostile producer: ``count`` records of a kind, ``rate`` a second."""
 
     kind: str
     count: int

@@ -17,7 +17,7 @@ from schemas.records import Query
 from streams.kafka.kafka_client import producer
 from streams.kafka.kafka_config import KafkaConfig
 
-LETTER_BYTES = 1_000_000  # of a record that nobody can read
+LETTER_BYTES = 1_000_000  # of an unreadable record
 BURST_S = 0.02  # records of this time are written together
 
 

@@ -1,4 +1,4 @@
-"""The plans that a method knows of a session after some seconds of planning, in modelled time.
+"""The plans that a method knows for a session after some seconds of planning, in modelled time.
 
 Ours goes on until its limit, as a live search does. A baseline goes on as well, and its plans are
 those that it profiled and found to comply, on the tiers on which it tried them; GPU shares are
@@ -24,7 +24,7 @@ MOST_PLANS = 16  # of a session, the cheapest, as live
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What a method knows of a session ``seconds`` after its arrival: its plans, the cheapest
+    """The plans that a method knows for a session ``seconds`` after its arrival, the cheapest
     first, and which of them truly meet its objectives."""
 
     seconds: float

@@ -61,7 +61,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How long to measure, and with which seed; ``commit`` is noted in the rows."""
+    """The length and the seed (``round``) of a measurement; ``commit`` is noted in the rows."""
 
     commit: str
     round: int
@@ -153,7 +153,7 @@ async def _check(call: Call, workload: Workload) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a load brought: the queries, the seconds for which they were sent, CPU seconds of the
+    """The results of a load: the queries, the seconds for which they were sent, CPU seconds of the
     system and of the load itself."""
 
     ended: Sequence[Ended]

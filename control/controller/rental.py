@@ -40,9 +40,12 @@ NOTICED_S = 3.0  # a released device reports within this time that it leaves
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rentable:
-    """What can be rented. ``start`` runs at first; ``pool`` returns the types with their
-    latencies over a distribution of sizes; ``budget`` is $ per hour; ``boot_s`` are by type;
-    ``sample`` has the draws by which mixes are played."""
+    """The devices that can be rented.
+
+    ``start`` runs at first; ``pool`` returns the types with their latencies over a distribution of
+    sizes; ``budget`` is in $ per hour; ``boot_s`` are by type;
+    ``sample`` has the draws by which mixes are played.
+    """
 
     sizes: SizeDistribution
     pool: Callable[[SizeDistribution], Pool]

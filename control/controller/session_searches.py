@@ -236,7 +236,7 @@ class SessionSearches:
 
     @property
     def states(self) -> dict[str, str]:
-        """What every search under way waits for, in a sentence by session."""
+        """The state of every search under way, as a sentence by session."""
         found: dict[str, str] = {}
         for name, run in self._runs.items():
             found[name] = (

@@ -12,7 +12,7 @@ MEMORY_S = 30.0  # devices are rented at once and released that late
 SHORT_S, LONG_S = 3.0, 10.0
 SIGMAS = 3.0
 SPACING_S = 0.5  # of the readings that are kept
-SILENT_S = 5.0  # without a reading for so long the rate is not known
+SILENT_S = 5.0  # without a reading for longer the rate is unknown
 
 
 class ArrivalPeak:

@@ -1,9 +1,9 @@
-"""What is seen of the sessions that serve, and when one needs another plan.
+"""The health of sessions that serve, and the alarm when one needs another plan.
 
-Three things say that a session's plan is not what was planned: answers that are less accurate than
-the session's objective (labels), queries that do not end in time (outcomes), and links of another
-speed (transfers). All of them come as counts in the reports of scorer, egress and workers; counts
-are sums since a node's start, so differences are taken by node and incarnation.
+Three deviations raise an alarm: answers that are less accurate than the session's objective
+(labels), queries that do not end in time (outcomes), and links of another speed (transfers). All of
+them come as counts in the reports of scorer, egress and workers; counts are sums since a node's
+start, so differences are taken by node and incarnation.
 
 A slower link is answered by prices for the plans that are known (nothing is profiled), the other
 two by a search on the session's newest inputs. A search that does not help is not repeated at once:
@@ -33,7 +33,7 @@ Hop = tuple[str, str]  # tiers
 
 
 class Drift(StrEnum):
-    """What differs from the plan."""
+    """The deviation of a session from its plan."""
 
     ACCURACY = "accuracy"
     ATTAINMENT = "attainment"
@@ -42,7 +42,7 @@ class Drift(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """A session needs another plan: why, since when, and the links as they were seen."""
+    """A session that needs another plan: the deviation, its start, the links as observed."""
 
     session: str
     drift: Drift
@@ -53,7 +53,7 @@ class Alarm:
 
 @dataclass(slots=True)
 class _Seen:
-    """What is seen of one session under the plan ``number``."""
+    """The observations of one session under the plan ``number``."""
 
     number: int
     from_s: float  # since then all answers are by this plan

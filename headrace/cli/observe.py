@@ -210,7 +210,7 @@ def report(file: Path, last: float, html: Path | None, bootstrap: str | None, as
     show_default=True,
     help="Of the answers in good time.",
 )
-@click.option("--since", type=DurationType(), help="Begin so long ago; without: now.")
+@click.option("--since", type=DurationType(), help="Begin this long ago; by default now.")
 @click.option("--for", "length", type=DurationType(), help="End after this time; without: Ctrl-C.")
 def traces(
     file: Path,

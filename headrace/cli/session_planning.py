@@ -36,7 +36,9 @@ READY_WITHIN_S = 180.0  # a profiler imports torch, on a busy laptop
 @click.option("--accuracy", type=click.FloatRange(0, 1), help="At least; instead of the file's.")
 @click.option("--slo", type=DurationType(), help="Latency, as in 60ms; instead of the file's.")
 @click.option("--cost", type=click.FloatRange(0), help="$ an hour at most.")
-@click.option("--deadline", type=DurationType(), help="End after so long; instead of the policy's.")
+@click.option(
+    "--deadline", type=DurationType(), help="End after this time, instead of the policy's deadline."
+)
 @click.option("--spend", type=click.FloatRange(0), help="$ of profiling at most; 0: any.")
 @click.option("--steps", type=click.IntRange(1), help="Profiled configurations at most.")
 @click.option("--session", default="cli", show_default=True, help="Name of the session.")

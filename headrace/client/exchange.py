@@ -31,8 +31,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What came from the broker at ``now``: keys and values of the results topic's records, the
-    ids of queries that it took, and those that it refused."""
+    """The broker's news at ``now``: keys and values of the results topic's records, the ids of
+    queries that it acknowledged, and those that it refused."""
 
     now: float
     records: Sequence[tuple[bytes, bytes]]
@@ -41,7 +41,7 @@ class Turn:
 
 
 class Waiting(Protocol):
-    """Who waits for answers. Both methods are called in the reading thread."""
+    """A holder of waiting requests. Both methods are called in the reading thread."""
 
     def take(self, turn: Turn) -> None: ...
     def end(self, error: Exception) -> None: ...

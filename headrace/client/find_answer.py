@@ -20,7 +20,7 @@ from streams.topics import LEASE_MS, physical
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-MOST_SEARCHED = 200_000  # records, where nobody says how far back the answer can be
+MOST_SEARCHED = 200_000  # records, unless a time bounds the search
 _PLACE = re.compile(r"(\d+)-(\d+)")
 
 

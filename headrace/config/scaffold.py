@@ -169,18 +169,18 @@ class Reviews:
             yield text.encode(), balance([score for _, score in pairs])
 
     def score(self, result, truth):
-        """How much of an answer is right, of how much."""
+        """The number of right parts of an answer, and of all its parts."""
         return int(result == truth), 1
 
     def task_inputs(self, task, n, rng):
-        """Inputs of one task and what its outputs should be."""
+        """Inputs of one task and the outputs that are right."""
         pairs = [sentence(rng) for _ in range(n)]
         if task == "judge":
             return [text for text, _ in pairs], [score for _, score in pairs]
         return [text.encode() for text, _ in pairs], [[text.rstrip(".")] for text, _ in pairs]
 
     def task_score(self, task, output, truth):
-        """How right one output is, 0 to 1."""
+        """The score of one output, from 0 to 1."""
         return float(output == truth)
 
 

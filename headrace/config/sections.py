@@ -78,7 +78,7 @@ class TierSection(Section):
 
     @property
     def devices_here(self) -> int:
-        """How many devices ``headrace up`` runs; of a tier that every session has its own of, 1."""
+        """The number of devices that ``headrace up`` runs; by default 1 on a tier per session."""
         return self.count or int(self.per == "session")
 
 

@@ -28,7 +28,7 @@ LOOK_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DashboardOptions:
-    """Where the dashboard listens (``port`` 0: any free one), and whom it lets in."""
+    """The address (``port`` 0: any free one) and the access rules of a dashboard."""
 
     host: str
     port: int

@@ -1,7 +1,7 @@
 """Who may look at the dashboard: the token, the host that was asked for, and the page's policy.
 
 A browser is let in once by the token in the address that is printed, and by a cookie from then on,
-since an event stream sends no headers of one's own. Names in ``Host`` are checked, so that no web
+since an event stream cannot send custom headers. Names in ``Host`` are checked, so that no web
 page can reach the dashboard through a name that it resolves to this machine (DNS rebinding).
 """
 

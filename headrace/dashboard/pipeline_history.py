@@ -15,7 +15,7 @@ from headrace.status.snapshot import Board, Snapshot
 from schemas.records import CommandResult, Plan, Report
 
 KEPT_S = 600.0  # the page shows ten minutes
-GONE_AFTER_S = 2.0  # a node that is silent for so long is an event on the time line
+GONE_AFTER_S = 2.0  # a node that is silent for longer is an event on the time line
 EVENTS = 200
 PLANS = 1000  # a plan a second at most, and the one in force before the time shown
 

@@ -39,7 +39,7 @@ NOTICED_S = 0.5  # from "not ready" until the port closes, for load balancers th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayOptions:
-    """Where the gateway listens, whom it lets in, and its limits. ``grpc_port`` None: no gRPC.
+    """The addresses, access rules and limits of a gateway. ``grpc_port`` None: no gRPC.
 
     ``share_ports``: other gateways on this machine listen on the same ports.
     """

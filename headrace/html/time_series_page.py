@@ -63,8 +63,8 @@ def latencies(named: Named, slo_s: float) -> str:
     )  # fmt: skip
     return section(
         "Latency",
-        "Of all queries, which part had an answer within so long. What never rises to 100 % was "
-        "refused, dropped or lost, or took longer than is shown; incomplete answers count here.",
+        "The share of all queries that were answered within a given time, incomplete answers "
+        "included. The rest was refused, dropped or lost, or took longer than is shown.",
         drawn,
     )
 

@@ -13,7 +13,7 @@ SHOWN = 200  # characters of a server's words in a sentence
 
 
 class ServerFault(Exception):
-    """What a server answered that is no answer; the item fails with it."""
+    """A response that is no answer; its item fails with the message."""
 
 
 def bearer(variable: str) -> str:

@@ -49,7 +49,7 @@ REPEATS = Repeats()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfilingOptions:
-    """How to profile: ``batches`` for every variant (None: 1, 2, 4 ... up to the largest that
+    """Options of profiling: ``batches`` for every variant (None: 1, 2, 4 ... up to the largest that
     the file uses) and ``busy`` further processes (None: one per other worker of the named
     devices, at most one per CPU core)."""
 

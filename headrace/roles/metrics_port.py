@@ -24,7 +24,8 @@ from streams.observers.metrics import Observed, Sample
 
 
 class Probes(Protocol):
-    """Why a role must be restarted, and why it cannot accept work; "": it need not, it can."""
+    """The reasons why a role must be restarted (``live``) and why it cannot accept work
+    (``ready``); "" if there is none."""
 
     def live(self) -> str: ...
     def ready(self) -> str: ...

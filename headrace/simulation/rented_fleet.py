@@ -54,7 +54,7 @@ class RentedFleet:
 
     @property
     def usd(self) -> float:
-        """What all devices have cost so far."""
+        """The cost of all devices so far."""
         running = {name: type_ for type_, here in self._here.items() for name in here}
         open_usd = sum(self._cost(n, type_) for n, type_ in {**running, **self._leaving}.items())
         return self._usd + open_usd

@@ -15,7 +15,7 @@ from schemas.variant_id import variant_id
 
 
 class DeviceState(StrEnum):
-    """Whether a variant serves, and whether another one is loading or waits for the swap."""
+    """The state of a device: which variant serves, and which is loading or waits for the swap."""
 
     EMPTY = "empty"
     LOADING = "loading"  # none serves, one is loading

@@ -1,4 +1,4 @@
-"""What becomes of a worker's items: answered, dropped or failed.
+"""The ends of a worker's items: answered, dropped or failed.
 
 Each way an item ends has three parts: what is sent onward, to the children's workers or to egress;
 what is counted; and the offsets of finished records, to be committed.

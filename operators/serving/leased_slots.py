@@ -1,4 +1,4 @@
-"""The slots of a worker's lease: what it reads, whether reading is paused, what it may commit.
+"""The slots of a worker's lease: reading, backpressure, and the offsets to commit.
 
 After a worker loses a slot, another one reads on from the committed offset; queued items of that
 slot are forgotten, and egress counts running ones once.
@@ -15,7 +15,7 @@ from schemas.records import Lease, SlotState
 
 
 class Reading(StrEnum):
-    """Whether a worker reads slots."""
+    """The reading state of a worker."""
 
     IDLE = "idle"  # no lease
     READING = "reading"

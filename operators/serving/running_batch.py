@@ -35,7 +35,7 @@ IDLE, RUNNING, HANGING = BatchState
 
 
 class NextBatch(NamedTuple):
-    """What a worker takes from its queue: a batch, and ``late`` items that it drops."""
+    """A batch taken from a worker's queue, and the ``late`` items that are dropped with it."""
 
     items: list[Ticket]
     late: list[Ticket]

@@ -78,7 +78,7 @@ class SessionServing:
 
     @property
     def trouble(self) -> str:
-        """Why the first of the settings that failed cannot be loaded; "": all could be."""
+        """The reason why the first failed setting cannot be loaded; "" if none failed."""
         return next(iter(self._refused.values()), "")
 
     def refuse(self, queue: deque[Ticket]) -> list[Ticket]:

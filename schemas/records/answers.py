@@ -107,7 +107,7 @@ class DeadLetter(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Label(Struct, frozen=True, gc=False, kw_only=True):
-    """What the answer to query ``id`` should have been: its true result, or how much is right.
+    """The label of query ``id``: the true result, or how much of the answer is right.
 
     With ``truth`` a scorer compares it with the answer's result; ``right`` of ``of`` parts is the
     sender's own judgement.

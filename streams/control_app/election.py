@@ -1,5 +1,5 @@
-"""Which of several control apps is in charge: the member of their consumer group that is assigned
-the topics of commands and plans."""
+"""The election among control apps: the one in charge is the member of their consumer group that is
+assigned the topics of commands and plans."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.topics import physical
 
 CHARGED = (COMMANDS, PLANS)  # the app that is assigned them is in charge, and reads reports
-ANSWER_S = 2.0  # an app that cannot ask the group in this time takes itself for in charge
+ANSWER_S = 2.0  # without an answer within this time an app assumes that it is in charge
 # The library aborts the process where an answer comes after this (librdkafka issue 4605).
 REQUEST_S = 60.0
 
@@ -32,7 +32,7 @@ class Election:
     def replaced(self) -> bool:
         """Return whether another member is in charge; block, and raise ``BrokerError``.
 
-        A group that assigns its topics at the moment has nobody in charge.
+        While the group rebalances, no member is in charge.
         """
         found = asked(
             self.kafka,

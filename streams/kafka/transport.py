@@ -263,7 +263,7 @@ class KafkaTransport:
 
     @property
     def patience_s(self) -> float:
-        """How long the next ``end_turn`` may be away."""
+        """The seconds within which the next ``end_turn`` is due."""
         if not self.unsettled:
             return IDLE_S
         return HOLDING_S if self._sender.holds and not self.away else UNSETTLED_S

@@ -47,7 +47,7 @@ class SlotReader:
         self.done = None
 
     def close(self) -> None:
-        """Read no more of the slot, in the midst of a backlog too."""
+        """Stop reading the slot, even in the middle of a backlog."""
         del self.log.readers[self.node.name]
         self.paused = True
 

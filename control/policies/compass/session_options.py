@@ -11,7 +11,7 @@ DEADLINE = Option(
     name="deadline",
     type=OptionType.SECONDS,
     default=5.0,
-    meaning="a search ends after so long",
+    meaning="time after which a search ends",
 )
 SPEND = Option(
     name="spend",
@@ -56,12 +56,12 @@ OBJECTIVE = Option(
     type=OptionType.CHOICE,
     choices=("goodput", "cost"),
     default="goodput",
-    meaning="what the schedule of many sessions is for",
+    meaning="what the schedule of many sessions maximises or minimises",
 )
 IDLE = Option(
     name="idle",
     type=OptionType.SECONDS_OR_AUTO,
-    meaning="a session that serves and has no queries for so long is closed; auto: none is",
+    meaning="time without queries after which a session that serves is closed; auto: none is",
 )
 SESSIONS: tuple[Option, ...] = (
     DEADLINE, SPEND, CONFIDENCE, SAMPLES, HISTORY, MEMBERS, TEST, OBJECTIVE, IDLE,

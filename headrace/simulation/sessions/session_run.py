@@ -50,8 +50,8 @@ KEPT = (COMMAND_RESULTS, PLANS, RESULTS, SESSIONS)
 
 @dataclass(slots=True)
 class SessionResult:
-    """What became of one session. ``served_s`` are the seconds in which it had a plan;
-    ``usd`` what its plans cost in them."""
+    """The outcome of one session. ``served_s`` are the seconds in which it had a plan, ``usd`` is
+    the cost of its plans in them."""
 
     session: Listed
     opened_s: float

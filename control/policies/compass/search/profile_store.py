@@ -27,7 +27,7 @@ class SampleSet:
 
     @property
     def newest_s(self) -> float:
-        """When the newest block was finished."""
+        """The time at which the newest block was finished; 0 without blocks."""
         return max((each.finished_s for each in self.blocks.values()), default=0.0)
 
     def past(self, space: Space) -> Past:

@@ -24,7 +24,7 @@ SECONDS_PER_H = 3600.0
 
 
 class Phase(StrEnum):
-    """What a search does."""
+    """The phase of a search."""
 
     PROPOSES = "proposes"
     PROFILES = "profiles"
@@ -33,9 +33,9 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchLimits:
-    """When a search ends: seconds from its first block, $ of profiling (0: any) at ``price`` $ an
-    hour. ``ahead`` blocks beyond those needed keep as many profilers busy. ``priced``: it ends as
-    soon as a plan complies, as one whose profiles are known and whose prices have changed."""
+    """The limits of a search: seconds from its first block, $ of profiling (0: any) at ``price`` $
+    an hour. ``ahead`` blocks beyond those needed keep as many profilers busy. ``priced``: the
+    search only prices known profiles anew, so it ends as soon as a plan complies."""
 
     deadline_s: float
     spend_usd: float
