@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isinf
 
-from control.policies.compass.search.camo import Nearest, Profiled, Slo
+from control.policies.compass.search.camo import NearestConfiguration, Profiled, Slo
 from control.policies.compass.search.pricing import Priced
 from control.policies.compass.search.profile_store import ProfileStore, known
-from control.policies.compass.search.search_run import Phase, SearchLimits, SearchRun
+from control.policies.compass.search.search_run import SearchLimits, SearchPhase, SearchRun
 from control.policies.compass.search.search_step import SearchProblem, search_options
 from control.policies.compass.search.sequential_test import StopRule
 from control.policies.compass.session_options import DEADLINE, SESSIONS, SPEND
@@ -194,9 +194,9 @@ class SessionSearches:
         except PlanError as error:
             self._end(session.id, run, str(error), now)
             return []
-        if run.phase is Phase.ENDED:
+        if run.phase is SearchPhase.ENDED:
             self._end(session.id, run, "", now)
-        if run.phase is not Phase.PROPOSES:
+        if run.phase is not SearchPhase.PROPOSES:
             return [self._request(session, run, first, upto, now) for first, upto in wanted]
         if session.id in self._solving.values():
             return []
@@ -241,7 +241,7 @@ class SessionSearches:
         for name, run in self._runs.items():
             found[name] = (
                 "its search waits for a profiler"
-                if run.first_s is None and run.phase is Phase.PROFILES
+                if run.first_s is None and run.phase is SearchPhase.PROFILES
                 else f"its plan is searched: {run.steps} configurations profiled, "
                 f"{len(run.plans)} plans"
             )
@@ -285,7 +285,7 @@ def choice(space: SessionSpace, plan: Priced) -> SessionChoice:
     )
 
 
-def nothing_complies(slo: Slo, nearest: Nearest | None, stopped: str) -> str:
+def nothing_complies(slo: Slo, nearest: NearestConfiguration | None, stopped: str) -> str:
     """Say in one sentence that no plan complies, and how far the nearest is from it."""
     ended = {"space": "every configuration that may comply was profiled"}.get(
         stopped, f"the search ended by its {stopped} (`headrace session replan` goes on)"

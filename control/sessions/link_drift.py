@@ -18,7 +18,7 @@ LEAST_S = 0.01  # a record: less is the broker's own time
 
 
 @dataclass(frozen=True, slots=True)
-class Transfers:
+class LinkSums:
     """Records over a link, in sums, that were counted at ``at_s``."""
 
     at_s: float
@@ -31,9 +31,9 @@ class LinkDrift:
     """The newest transfers of one session into one stage."""
 
     def __init__(self) -> None:
-        self._newest: deque[Transfers] = deque()
+        self._newest: deque[LinkSums] = deque()
 
-    def add(self, transfers: Transfers) -> None:
+    def add(self, transfers: LinkSums) -> None:
         """Add the newest transfers; those of more than ``WINDOW_S`` ago are forgotten."""
         self._newest.append(transfers)
         while self._newest[0].at_s < transfers.at_s - WINDOW_S:

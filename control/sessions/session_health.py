@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from control.problem.session_space import SessionSpace
 from control.problem.tiers import Link
-from control.sessions.link_drift import FACTOR, FINER, LinkDrift, Transfers
+from control.sessions.link_drift import FACTOR, FINER, LinkDrift, LinkSums
 from control.sessions.score_drift import ScoreDrift, Scores
 from schemas.count_names import count_name
 from schemas.records import ANSWERED, DROPPED, FAILED, Report, Session, SessionPlan
@@ -105,7 +105,7 @@ class SessionHealth:
 
     def _add(self, seen: _Seen, counts: Mapping[str, float], at_s: float) -> None:
         for hop, sums in _hops(counts).items():
-            transfers = Transfers(
+            transfers = LinkSums(
                 at_s, int(sums.get("records", 0)), sums.get("bytes", 0.0), sums.get("busy_s", 0.0)
             )
             seen.hops.setdefault(hop, LinkDrift()).add(transfers)

@@ -21,7 +21,7 @@ from headrace.terminal import print_json, print_text, say
 if TYPE_CHECKING:
     from headrace.config.pipeline_file import PipelineFile
     from headrace.planning.session_search import ProfileSource
-    from headrace.planning.sessions_file import Planned
+    from headrace.planning.sessions_file import PlannedSessions
 
 READY_WITHIN_S = 180.0  # a profiler imports torch, on a busy laptop
 
@@ -160,7 +160,7 @@ def schedule(
     return 0 if made.feasible else INFEASIBLE
 
 
-def _planned(file: "PipelineFile", sessions: Path, recorded: Path, gpus: str) -> "Planned":
+def _planned(file: "PipelineFile", sessions: Path, recorded: Path, gpus: str) -> "PlannedSessions":
     from headrace.config.pipeline_file import search_space
     from headrace.planning.recorded_truth import read_truth
     from headrace.planning.sessions_file import planned, read_sessions

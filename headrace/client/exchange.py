@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class BrokerNews:
     """The broker's news at ``now``: keys and values of the results topic's records, the ids of
     queries that it acknowledged, and those that it refused."""
 
@@ -40,10 +40,10 @@ class Turn:
     refused: Mapping[str, BrokerError]
 
 
-class Waiting(Protocol):
+class RequestHolder(Protocol):
     """A holder of waiting requests. Both methods are called in the reading thread."""
 
-    def take(self, turn: Turn) -> None: ...
+    def take(self, news: BrokerNews) -> None: ...
     def end(self, error: Exception) -> None: ...
 
 
@@ -54,7 +54,7 @@ class Exchange:
     Raises ``BrokerError`` if the broker or the pipeline's topics are not available.
     """
 
-    def __init__(self, kafka: KafkaConfig, pipeline: Pipeline, waiting: Waiting) -> None:
+    def __init__(self, kafka: KafkaConfig, pipeline: Pipeline, waiting: RequestHolder) -> None:
         self._connectivity = Connectivity(kafka)
         self._topic = physical(pipeline.name, RESULTS)
         self._results = Tail(kafka, self._topic)
@@ -125,7 +125,7 @@ class Exchange:
             for name, reason in _drained(self._asker.refused).items()
         }
         records = [(message.key() or b"", message.value() or b"") for message in messages]
-        self._waiting.take(Turn(now, records, _drained(self._asker.acknowledged), refused))
+        self._waiting.take(BrokerNews(now, records, _drained(self._asker.acknowledged), refused))
         self._look(now)
 
     def _look(self, now: float) -> None:

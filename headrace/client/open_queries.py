@@ -4,7 +4,7 @@ import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from headrace.client.exchange import Turn
+from headrace.client.exchange import BrokerNews
 from headrace.client.formats import Read
 from headrace.errors import NoAnswer
 from schemas.codec.single_object import CodecError
@@ -42,15 +42,15 @@ class OpenQueries:
             self._waiting[name] = _Waiting(future, now + within_s, within_s)
         return future
 
-    def take(self, turn: Turn) -> None:
-        """Resolve the queries that a turn of the exchange has news of."""
-        for key, value in turn.records:
+    def take(self, news: BrokerNews) -> None:
+        """Resolve the queries that the news concern."""
+        for key, value in news.records:
             self.answer(key.decode(errors="replace"), value)
-        for name, error in turn.refused.items():
+        for name, error in news.refused.items():
             self.fail(name, error)
-        if turn.now >= self._look_s:  # not every turn: it looks at every query in flight
-            self._look_s = turn.now + LOOK_EVERY_S
-            self.expire(turn.now)
+        if news.now >= self._look_s:  # not every turn: it looks at every query in flight
+            self._look_s = news.now + LOOK_EVERY_S
+            self.expire(news.now)
 
     def answer(self, name: str, value: bytes) -> None:
         """Resolve a query in flight with a record of the results topic; ignore any other id."""

@@ -32,7 +32,7 @@ class PlansTopic(Protocol):
         """End reading."""
 
 
-class Fleet(Protocol):
+class RentedWorkers(Protocol):
     """Starts and ends the workers of rented devices."""
 
     def start_at(self, role: Role, due_s: float) -> None:
@@ -53,7 +53,7 @@ class LocalDevices:
     """Rented devices that are workers on this machine."""
 
     def __init__(
-        self, cluster: Cluster, fleet: Fleet, clock: Callable[[], float] = time.monotonic
+        self, cluster: Cluster, fleet: RentedWorkers, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._boot_s = {each.name: each.boot_s for each in cluster.types}
         self._fleet, self._clock = fleet, clock

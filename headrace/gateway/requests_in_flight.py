@@ -1,6 +1,6 @@
 """The queries in flight of a gateway, and the requests that wait for each. In the event loop.
 
-The reading thread hands over what a whole turn brought in one call, and only records that somebody
+The reading thread hands over the news of a whole turn in one call, and only records that a request
 waits for: each hand-over wakes the loop, which costs more than a record.
 """
 
@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headrace.client.exchange import Turn
+from headrace.client.exchange import BrokerNews
 from headrace.client.formats import Read
 from headrace.client.open_queries import no_answer
 from headrace.gateway.result_watch import ResultWatch
@@ -76,13 +76,13 @@ class RequestsInFlight:
 
     # ------------------------------------------------------------------ from the reading thread
 
-    def take(self, turn: Turn) -> None:
-        """Hand the loop what a turn has brought for this gateway."""
+    def take(self, news: BrokerNews) -> None:
+        """Hand the loop the news for this gateway."""
         queries, watched = self._queries, self._watch.wants
-        records = [each for each in turn.records if each[0] in queries or watched(each[0])]
-        acknowledged = [name for name in turn.acknowledged if self._asks_if_taken(name)]
-        if records or acknowledged or turn.refused:
-            self._loop.call_soon_threadsafe(self._give, records, acknowledged, turn.refused)
+        records = [each for each in news.records if each[0] in queries or watched(each[0])]
+        acknowledged = [name for name in news.acknowledged if self._asks_if_taken(name)]
+        if records or acknowledged or news.refused:
+            self._loop.call_soon_threadsafe(self._give, records, acknowledged, news.refused)
 
     def end(self, error: Exception) -> None:
         """End every query with an error."""

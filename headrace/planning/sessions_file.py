@@ -60,7 +60,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlannedSessions:
     """Listed sessions with the plans that meet their objectives, or why there are none."""
 
     sessions: tuple[Listed, ...]
@@ -118,7 +118,7 @@ def _seconds(path: Path, session: str, what: str, text: str) -> float:
 
 def planned(
     file: PipelineFile, sessions: tuple[Listed, ...], truth: RecordedTruth, gpus: str
-) -> Planned:
+) -> PlannedSessions:
     """Search the plans of sessions over a recording; raises ``PlanError``.
 
     ``gpus`` "any" lifts the limit of every shared tier.
@@ -144,7 +144,7 @@ def planned(
             for each in sessions
         ),
     )
-    return Planned(sessions=sessions, plans=plans, reasons=reasons, instance=instance)
+    return PlannedSessions(sessions=sessions, plans=plans, reasons=reasons, instance=instance)
 
 
 def _tier(space: SessionSpace, name: str, sessions: int, gpus: str) -> Tier:
@@ -154,7 +154,7 @@ def _tier(space: SessionSpace, name: str, sessions: int, gpus: str) -> Tier:
     return Tier(None if gpus == ANY else space.counts.get(name, 0), tier.price)
 
 
-def as_json(planned: Planned, made: Schedule) -> dict[str, Any]:
+def as_json(planned: PlannedSessions, made: Schedule) -> dict[str, Any]:
     """Return what ``headrace schedule FILE --json`` prints beside the schedule of an instance."""
     chosen = list(zip(planned.sessions, made.plans, strict=True))
     return {
@@ -169,7 +169,7 @@ def as_json(planned: Planned, made: Schedule) -> dict[str, Any]:
     }
 
 
-def refusal(planned: Planned, session: Listed) -> str:
+def refusal(planned: PlannedSessions, session: Listed) -> str:
     """Return why a session is not served."""
     return planned.reasons.get(session.objectives, "no devices are left for any of its plans")
 
@@ -191,7 +191,7 @@ def _assigned(plan: SessionChoice) -> dict[str, Any]:
     }
 
 
-def as_text(planned: Planned, made: Schedule) -> str:
+def as_text(planned: PlannedSessions, made: Schedule) -> str:
     """Return the plan of every session as text, a line each."""
     lines = []
     for each, at in zip(planned.sessions, made.plans, strict=True):

@@ -28,7 +28,7 @@ class Overtaken(Exception):
     """Another control app has written a plan or a command result of this pipeline."""
 
 
-class Log(Protocol):
+class SharedLog(Protocol):
     """The shared topics; the method blocks and raises ``BrokerError``."""
 
     def written_by_others(
@@ -39,7 +39,7 @@ class Log(Protocol):
 class OtherWriters:
     """Compares the topics of plans and command results with what this app wrote."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: SharedLog) -> None:
         self._log = log
         self._since: Mapping[str, int] = {}  # by logical topic: known up to this offset
         self._own: set[tuple[str, int]] = set()  # (logical topic, offset) written since
@@ -69,7 +69,7 @@ class ControlWriter:
     write: Write
 
     def __init__(
-        self, pipeline: Pipeline, log: Log, write_as: Callable[[int], None] | None
+        self, pipeline: Pipeline, log: SharedLog, write_as: Callable[[int], None] | None
     ) -> None:
         self._pipeline = pipeline
         self._others = OtherWriters(log)

@@ -7,7 +7,7 @@ from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
 from schemas.effects import COMMAND_RESULTS, PLANS, PROFILE_RESULTS, QUERIES, REPORTS
 from schemas.pipeline import Pipeline
-from streams.control_app.control_writer import Log
+from streams.control_app.control_writer import SharedLog
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
@@ -22,7 +22,7 @@ from streams.topics import physical
 WAIT_S = 2.0  # a later answer would be obsolete
 
 
-class Inputs(Log, Protocol):
+class Inputs(SharedLog, Protocol):
     """Offsets of the input topic, and the ends of the shared topics by logical name; the methods
     block and raise ``BrokerError``."""
 

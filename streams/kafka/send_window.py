@@ -20,7 +20,7 @@ from streams.kafka.turn import Place, Turn
 MOST_UNCONFIRMED = 5  # records of a partition, as in librdkafka
 
 
-class Outgoing(NamedTuple):
+class TurnRecord(NamedTuple):
     """A record and the turn that sent it."""
 
     turn: Turn
@@ -28,7 +28,7 @@ class Outgoing(NamedTuple):
     key: str | bytes | None
 
 
-class Flight:
+class Departure:
     """The records of one turn that left for a partition together; the broker confirms each."""
 
     __slots__ = ("_queue", "turn")
@@ -53,7 +53,7 @@ class PartitionQueue:
 
     def __init__(self, topic: str, slot: int) -> None:
         self.topic, self.slot = topic, slot
-        self.waiting = deque[Outgoing]()
+        self.waiting = deque[TurnRecord]()
         self.unconfirmed = 0
 
     @property
@@ -67,15 +67,15 @@ class PartitionQueue:
         """Whether a single record waits and none is under way."""
         return self.unconfirmed == 0 and len(self.waiting) == 1
 
-    def leave(self, may: Callable[[str], bool]) -> Iterator[tuple[Outgoing, Flight]]:
+    def leave(self, may: Callable[[str], bool]) -> Iterator[tuple[TurnRecord, Departure]]:
         """Remove and yield the waiting records in order, as long as ``may`` takes the topic."""
-        flight = None
+        departure = None
         while self.waiting and may(self.topic):
             record = self.waiting.popleft()
-            if flight is None or flight.turn is not record.turn:
-                flight = Flight(self, record.turn)
+            if departure is None or departure.turn is not record.turn:
+                departure = Departure(self, record.turn)
             self.unconfirmed += 1
-            yield record, flight
+            yield record, departure
 
 
 class SendWindow:
@@ -89,7 +89,7 @@ class SendWindow:
         """The number of waiting records."""
         return sum(len(queue.waiting) for queue in self._waiting)
 
-    def add(self, place: Place, record: Outgoing) -> PartitionQueue:
+    def add(self, place: Place, record: TurnRecord) -> PartitionQueue:
         """Put a record behind the earlier ones of its partition; return their queue."""
         queue = self._queues.get(place)
         if queue is None:
@@ -100,19 +100,19 @@ class SendWindow:
 
     def release(
         self, may: Callable[[str], bool], *, every: bool = False
-    ) -> Iterator[tuple[PartitionQueue, Outgoing, Flight]]:
+    ) -> Iterator[tuple[PartitionQueue, TurnRecord, Departure]]:
         """Remove and yield the records that may leave: those of open partitions, or of ``every``
-        one, whose topic ``may`` take records. The caller reports each delivery to its flight."""
+        one, whose topic ``may`` take records. The caller reports each delivery to its departure."""
         for queue in list(self._waiting):
             if every or queue.open:
                 yield from self.release_of(queue, may)
 
     def release_of(
         self, queue: PartitionQueue, may: Callable[[str], bool]
-    ) -> Iterator[tuple[PartitionQueue, Outgoing, Flight]]:
+    ) -> Iterator[tuple[PartitionQueue, TurnRecord, Departure]]:
         """Remove and yield the records of one partition, as ``release`` does."""
-        for record, flight in queue.leave(may):
-            yield queue, record, flight
+        for record, departure in queue.leave(may):
+            yield queue, record, departure
         if not queue.waiting:
             del self._waiting[queue]
 

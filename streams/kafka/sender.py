@@ -17,7 +17,7 @@ from streams.kafka.kafka_client import OnError, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.leases.refused_records import RefusedRecords, find_written
-from streams.kafka.send_window import Flight, Outgoing, PartitionQueue, SendWindow
+from streams.kafka.send_window import Departure, PartitionQueue, SendWindow, TurnRecord
 from streams.kafka.turn import Place, Turn
 
 WARM_WITHIN_S = 5.0
@@ -67,7 +67,7 @@ class Sender:
     def send(self, turn: Turn, place: Place, value: bytes, key: str | bytes | None) -> None:
         """Send a record of a turn, now or at the turn's end or later."""
         turn.waiting += 1
-        queue = self._window.add(place, Outgoing(turn, value, key))
+        queue = self._window.add(place, TurnRecord(turn, value, key))
         if not queue.idle and not self._heard:
             # The last turn ended long before its records were confirmed.
             self._hear()
@@ -119,23 +119,23 @@ class Sender:
             one.turn.ended_s = now
             m = one.message
             place = (m.topic() or "", m.partition() or 0)
-            self._window.add(place, Outgoing(one.turn, m.value() or b"", m.key()))
+            self._window.add(place, TurnRecord(one.turn, m.value() or b"", m.key()))
 
-    def _hand_over(self, released: Iterable[tuple[PartitionQueue, Outgoing, Flight]]) -> None:
+    def _hand_over(self, released: Iterable[tuple[PartitionQueue, TurnRecord, Departure]]) -> None:
         lease = self._lease
-        for queue, record, flight in released:
+        for queue, record, departure in released:
             if lease is None or queue.topic != self._leased:
-                self._produce(queue.topic, queue.slot, record, 0, flight.delivered)
+                self._produce(queue.topic, queue.slot, record, 0, departure.delivered)
                 continue
             stamp_ms = lease.stamp_ms
             record.turn.stamp_ms = record.turn.stamp_ms or stamp_ms
-            self._produce(queue.topic, queue.slot, record, stamp_ms, flight.stamped)
+            self._produce(queue.topic, queue.slot, record, stamp_ms, departure.stamped)
 
     def _may_leave(self, topic: str) -> bool:
         return topic != self._leased or self._lease is None or self._lease.fresh
 
     def _produce(
-        self, topic: str, slot: int, record: Outgoing, stamp_ms: int,
+        self, topic: str, slot: int, record: TurnRecord, stamp_ms: int,
         delivered: Callable[[KafkaError | None, Any], None],
     ) -> None:  # fmt: skip
         """Hand a record to the producer; ``stamp_ms`` 0 is the present time."""

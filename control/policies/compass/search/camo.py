@@ -117,7 +117,7 @@ class SearchOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nearest:
+class NearestConfiguration:
     """The profiled configuration that is closest to the SLO: its accuracy, its least seconds, and
     the least $ an hour of its plans that are fast enough (None: it has none), and the cheapest of
     them, if it is cheap enough."""
@@ -161,7 +161,7 @@ class SessionSearch:
         self._fruitless = 0
         self._spread = SAMPLE_SPREAD
         self.plans: tuple[Priced, ...] = ()
-        self.nearest: Nearest | None = None
+        self.nearest: NearestConfiguration | None = None
 
     @property
     def best(self) -> Priced | None:
@@ -298,7 +298,7 @@ class SessionSearch:
             violation += usd / max(self.slo.usd_per_h, 1e-9) - 1
         if self.nearest is None or violation < self.nearest.violation:
             within = cheapest is not None and cheapest.usd_per_h <= self.slo.usd_per_h
-            self.nearest = Nearest(
+            self.nearest = NearestConfiguration(
                 configuration=found.configuration, violation=violation, accuracy=accuracy,
                 latency_s=least_s, usd_per_h=usd,
                 plan=cheapest.with_accuracy(accuracy, low) if cheapest and within else None,

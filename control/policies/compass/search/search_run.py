@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
-from control.policies.compass.search.camo import Nearest, Profiled, may_comply
+from control.policies.compass.search.camo import NearestConfiguration, Profiled, may_comply
 from control.policies.compass.search.configuration_run import ConfigurationRun, ProfileGoal
 from control.policies.compass.search.pricing import Priced
 from control.policies.compass.search.profile_store import Block
@@ -23,7 +23,7 @@ from schemas.records import ProfileResult
 SECONDS_PER_H = 3600.0
 
 
-class Phase(StrEnum):
+class SearchPhase(StrEnum):
     """The phase of a search."""
 
     PROPOSES = "proposes"
@@ -53,9 +53,9 @@ class SearchRun:
         self, problem: SearchProblem, limits: SearchLimits, began_s: float, *, resumed: bool = False
     ) -> None:
         self.problem = problem
-        self.phase = Phase.PROPOSES
+        self.phase = SearchPhase.PROPOSES
         self.plans: tuple[Priced, ...] = ()
-        self.nearest: Nearest | None = None
+        self.nearest: NearestConfiguration | None = None
         self.stopped = ""
         self.began_s = began_s
         self.first_s: float | None = None  # the time of the first block
@@ -93,7 +93,7 @@ class SearchRun:
         elif self._late(now):
             self._end("deadline")
         else:
-            self.phase, self.step = Phase.PROFILES, self.step + 1
+            self.phase, self.step = SearchPhase.PROFILES, self.step + 1
             self._run = self._new_run(step.proposal.configuration)
 
     def pause(self, now: float) -> None:
@@ -113,7 +113,7 @@ class SearchRun:
         Once the test is decided, the search proposes again. Raises ``PlanError`` if there are too
         few samples.
         """
-        if self.phase is not Phase.PROFILES:
+        if self.phase is not SearchPhase.PROFILES:
             return ()
         run = self._run
         for block, asked in run.take(blocks):
@@ -138,7 +138,7 @@ class SearchRun:
 
     def _learn(self, found: Profiled | int) -> None:
         self.problem = replace(self.problem, learnt=(*self.problem.learnt, found))
-        self.phase = Phase.PROPOSES
+        self.phase = SearchPhase.PROPOSES
 
     def _new_run(self, configuration: int) -> ConfigurationRun:
         return ConfigurationRun(configuration, self._goal, self._limits.ahead)
@@ -152,4 +152,4 @@ class SearchRun:
         return bool(limits.spend_usd) and usd >= limits.spend_usd
 
     def _end(self, why: str) -> None:
-        self.phase, self.stopped = Phase.ENDED, why
+        self.phase, self.stopped = SearchPhase.ENDED, why

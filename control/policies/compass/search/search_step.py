@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from control.policies.compass.search.camo import (
-    Nearest,
+    NearestConfiguration,
     Past,
     Profiled,
     Proposal,
@@ -62,7 +62,7 @@ class SearchStep:
 
     proposal: Proposal | None
     plans: tuple[Priced, ...]
-    nearest: Nearest | None
+    nearest: NearestConfiguration | None
 
 
 _kept: OrderedDict[str, tuple[SearchProblem, SessionSearch]] = OrderedDict()

@@ -3,7 +3,7 @@
 import pytest
 
 from control.problem.tiers import Link
-from control.sessions.link_drift import LinkDrift, Transfers
+from control.sessions.link_drift import LinkDrift, LinkSums
 
 PLANNED = Link(bytes_per_s=100_000.0, delay_s=0.01)
 RECORD = 2000  # bytes
@@ -14,9 +14,9 @@ def seen(count: int, bytes_per_s: float, before: int = 0) -> tuple[Link, float] 
     drift = LinkDrift()
     planned_s = RECORD / PLANNED.bytes_per_s + PLANNED.delay_s
     if before:
-        drift.add(Transfers(1.0, before, before * RECORD, before * planned_s))
+        drift.add(LinkSums(1.0, before, before * RECORD, before * planned_s))
     busy_s = count * (RECORD / bytes_per_s + PLANNED.delay_s)
-    drift.add(Transfers(1.2, count, count * RECORD, busy_s))
+    drift.add(LinkSums(1.2, count, count * RECORD, busy_s))
     return drift.seen(PLANNED)
 
 
@@ -36,12 +36,12 @@ def test_a_little_slower_and_few_records_say_nothing() -> None:
 
 def test_milliseconds_of_the_broker_say_nothing() -> None:
     drift = LinkDrift()
-    drift.add(Transfers(1.0, 5, 5 * 10, 5 * (0.01 + 0.009)))  # 10 bytes each, 9 ms too long
+    drift.add(LinkSums(1.0, 5, 5 * 10, 5 * (0.01 + 0.009)))  # 10 bytes each, 9 ms too long
     assert drift.seen(PLANNED) is None
 
 
 def test_old_transfers_are_forgotten() -> None:
     drift = LinkDrift()
-    drift.add(Transfers(1.0, 4, 4 * RECORD, 4 * 0.5))
-    drift.add(Transfers(3.0, 1, RECORD, 0.03))
+    drift.add(LinkSums(1.0, 4, 4 * RECORD, 4 * 0.5))
+    drift.add(LinkSums(3.0, 1, RECORD, 0.03))
     assert drift.seen(PLANNED) is None

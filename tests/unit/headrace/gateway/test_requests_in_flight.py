@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.client.exchange import Turn
+from headrace.client.exchange import BrokerNews
 from headrace.client.formats import read_answer
 from headrace.errors import ClientClosed, NoAnswer
 from headrace.gateway.requests_in_flight import RequestsInFlight
@@ -31,11 +31,11 @@ def a_turn(
     *records: tuple[bytes, bytes],
     acknowledged: Sequence[str] = (),
     refused: Mapping[str, BrokerError] | None = None,
-) -> Turn:
-    return Turn(0.0, records, acknowledged, refused or {})
+) -> BrokerNews:
+    return BrokerNews(0.0, records, acknowledged, refused or {})
 
 
-def answered(*names: str) -> Turn:
+def answered(*names: str) -> BrokerNews:
     return a_turn(*((name.encode(), encode(an_answer(name))) for name in names))
 
 
@@ -93,18 +93,20 @@ def test_a_query_ends_without_an_answer_after_its_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("turn", "error"),
+    ("news", "error"),
     [
         (a_turn((b"a", b"garbage")), CodecError),
         (a_turn(refused={"a": BrokerError("too large")}), BrokerError),
     ],
 )
-def test_what_is_no_answer_is_told_to_whoever_waits(turn: Turn, error: type[Exception]) -> None:
+def test_what_is_no_answer_is_told_to_whoever_waits(
+    news: BrokerNews, error: type[Exception]
+) -> None:
     async def play() -> None:
         side = InLoop()
         side.add("a")
         waiting = side.open.waiter("a")
-        side.open.take(turn)
+        side.open.take(news)
         with pytest.raises(error):
             await waiting
 

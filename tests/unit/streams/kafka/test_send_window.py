@@ -5,10 +5,10 @@ from collections import defaultdict
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from streams.kafka.send_window import MOST_UNCONFIRMED, Flight, Outgoing, SendWindow
+from streams.kafka.send_window import MOST_UNCONFIRMED, Departure, SendWindow, TurnRecord
 from streams.kafka.turn import Turn
 
-Left = tuple[tuple[str, int], bytes, Flight]
+Left = tuple[tuple[str, int], bytes, Departure]
 
 
 def always(topic: str) -> bool:
@@ -18,7 +18,7 @@ def always(topic: str) -> bool:
 def sent(window: SendWindow, turn: Turn, topic: str, slot: int, *values: bytes) -> None:
     for value in values:
         turn.waiting += 1
-        window.add((topic, slot), Outgoing(turn, value, None))
+        window.add((topic, slot), TurnRecord(turn, value, None))
 
 
 def left(window: SendWindow, *, every: bool = False) -> list[Left]:
@@ -57,15 +57,15 @@ def test_a_few_records_under_way_hold_nothing_back() -> None:
 
 def test_a_record_waits_for_the_end_of_its_turn_only_behind_another_one() -> None:
     window, turn = SendWindow(), Turn()
-    queue = window.add(("a", 0), Outgoing(turn, b"first", None))
+    queue = window.add(("a", 0), TurnRecord(turn, b"first", None))
     assert queue.idle
     [(_, _, flight)] = window.release_of(queue, always)
-    assert not window.add(("a", 0), Outgoing(turn, b"second", None)).idle
+    assert not window.add(("a", 0), TurnRecord(turn, b"second", None)).idle
     assert values(left(window)) == [b"second"]
     for _ in range(2):
         flight.delivered(None, None)
-    assert window.add(("a", 0), Outgoing(turn, b"third", None)).idle
-    assert not window.add(("a", 0), Outgoing(turn, b"fourth", None)).idle
+    assert window.add(("a", 0), TurnRecord(turn, b"third", None)).idle
+    assert not window.add(("a", 0), TurnRecord(turn, b"fourth", None)).idle
 
 
 def test_a_partition_that_confirms_nothing_holds_back_no_other() -> None:
@@ -123,7 +123,7 @@ class Sending(RuleBasedStateMachine):
         self.window, self.turns, self.count = SendWindow(), [Turn()], 0
         self.sent = defaultdict[int, list[bytes]](list)
         self.left = defaultdict[int, list[bytes]](list)
-        self.under_way = defaultdict[int, list[Flight]](list)
+        self.under_way = defaultdict[int, list[Departure]](list)
 
     @rule(slot=SLOTS, count=st.integers(1, 8))
     def send(self, slot: int, count: int) -> None:

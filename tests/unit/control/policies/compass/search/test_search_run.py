@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from control.policies.compass.search.camo import Profiled, SearchOptions, Slo
 from control.policies.compass.search.profile_store import Block
-from control.policies.compass.search.search_run import Phase, SearchLimits, SearchRun
+from control.policies.compass.search.search_run import SearchLimits, SearchPhase, SearchRun
 from control.policies.compass.search.search_step import SearchProblem, next_step
 from control.policies.compass.search.sequential_test import Verdict
 from schemas.records import ProfileResult
@@ -30,7 +30,7 @@ def a_block(configuration: int, first: int, finished_s: float) -> ProfileResult:
 def proposing(run: SearchRun, now: float) -> int:
     """Take the next step; return the configuration to profile."""
     run.proposed(next_step(run.problem), now)
-    assert run.phase is Phase.PROFILES
+    assert run.phase is SearchPhase.PROFILES
     return run.configuration
 
 
@@ -41,7 +41,7 @@ def test_blocks_that_were_known_do_not_begin_the_clock() -> None:
         (first, at): a_block(first, at, 50.0) for at in range(0, 350, 10)
     }
     assert run.profile(known, 100.1) == ()
-    assert run.phase is Phase.PROPOSES
+    assert run.phase is SearchPhase.PROPOSES
     assert run.first_s is None
 
     second = proposing(run, 200.0)  # long after the deadline, had the clock run
