@@ -248,9 +248,11 @@ class Egress:
         """Release records; they span several slots if the number of slots was changed."""
         idle = not self._committing
         for slot, offset in held:
-            self._progress[slot].finish(offset)
-            self._committing[slot] = None
-        return [Wake(now)] if idle and held else []
+            progress = self._progress[slot]
+            progress.finish(offset)
+            if progress.movable:  # else an older open query holds the commit up
+                self._committing[slot] = None
+        return [Wake(now)] if idle and self._committing else []
 
     def _close_overdue(self, now: float) -> list[Effect]:
         due = self._due
