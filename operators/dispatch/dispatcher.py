@@ -335,12 +335,13 @@ class Dispatcher:
 
     def _round(self, waiting: list[Waiting], now: float) -> Round:
         assert self._table is not None
-        lead_s = self._lead_s
+        lead_s, slo_s = self._lead_s, self._options.weights.slo_s
         # A query goes to its device and its answer to egress: one hop each way.
         left_s = now + self._round_trip_s
         return Round(
             sizes=[w.work.size for w in waiting],
-            wait_s=[now - w.work.created_s for w in waiting],
+            # Counted back from the deadline: of two classes the one with less time is more urgent.
+            wait_s=[now + slo_s - w.work.deadline_s for w in waiting],
             slack_s=[w.work.deadline_s - left_s for w in waiting],
             latency_s=[w.latency_s for w in waiting],
             worst_s=[w.worst_s for w in waiting],

@@ -120,6 +120,15 @@ def test_of_two_classes_the_earliest_deadline_goes_first(policy: str) -> None:
     assert sent(dispatcher, 0.01) == [(1, 0)]
 
 
+def test_of_two_classes_the_matching_prefers_the_one_with_less_time() -> None:
+    dispatcher = a_dispatcher()
+    dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
+    dispatcher.add(replace(work(0, 10), deadline_s=0.078))
+    dispatcher.add(replace(work(1, 10, created_s=0.03), deadline_s=0.075))
+    # Both are in time on the gpu alone; the first one has waited longer.
+    assert sent(dispatcher, 0.04) == [(1, 0)]
+
+
 @pytest.mark.parametrize("policy", ["fcfs", "threshold", "earliest"])
 def test_a_query_that_may_be_late_lets_others_pass(policy: str) -> None:
     pipeline = a_sized_pipeline(policy=policy)
