@@ -1,14 +1,14 @@
-"""Load three SLO classes at once, live on emulated devices, below and above the capacity.
+"""Load three SLO classes at once on emulated devices, below and above the capacity.
 
     nice -n 5 python -m benchmarks.slo_classes [--policies loki inferline ...] [--seconds 20]
-        [--rates 40 400] [--json]
+        [--rates 40 400] [--simulated] [--json]
 
 Two emulated devices serve a task with a fast and a slow variant under an SLO of 500 ms, on a local
-broker of its own. The classes gold (100 ms, weight 3), silver (300 ms, 2) and bulk (1 s, 1) have a
-third of the queries each. For each policy and rate, by class: queries a second in time, the share
-of the admitted queries that was in time, and that of all that was admitted. The exit code is 1 if
-gold's share in time is below ``LEAST``, or, where a tenth or more was refused, the admitted shares
-of gold and bulk are not three to one within ``WITHIN``.
+broker of its own, or with ``--simulated`` in virtual time. The classes gold (100 ms, weight 3),
+silver (300 ms, 2) and bulk (1 s, 1) have a third of the queries each. For each policy and rate, by
+class: queries a second in time, the share of the admitted queries that was in time, and that of all
+that was admitted. The exit code is 1 if gold's share in time is below ``LEAST``, or, where a tenth
+or more was refused, the admitted shares of gold and bulk are not three to one within ``WITHIN``.
 """
 
 import argparse
@@ -25,6 +25,10 @@ from pathlib import Path
 from benchmarks.relay import machine
 from benchmarks.second_day import User
 from benchmarks.small_cluster import a_cluster
+from headrace.arrivals.arrival_processes import Renewal
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.simulation.run_input import Run
+from headrace.simulation.simulation_run import simulated
 
 CLASSES: Mapping[str, Mapping[str, object]] = {
     "gold": {"slo": "100ms", "weight": 3},
@@ -32,6 +36,8 @@ CLASSES: Mapping[str, Mapping[str, object]] = {
     "bulk": {"slo": "1s", "weight": 1},
 }
 LEAST, WITHIN, REFUSED = 0.95, 0.15, 0.1
+WARM_UP_S = 6.0  # of a simulation
+ENDS = ("answered", "late", "dropped", "failed", "lost")  # of what was admitted
 WORKLOAD = """
 class Blank:
     def queries(self, rng):
@@ -68,13 +74,40 @@ def loaded(user: User, policy: str, rate: float, seconds: float, name: str) -> P
     done = user.types(*line, "--json")
     if not done.stdout:
         raise RuntimeError(done.stderr.decode())
-    row = json.loads(done.stdout)
-    ended = sum(row[each] for each in ("answered", "late", "dropped", "failed", "lost"))
+    return counted(policy, rate, seconds, name, json.loads(done.stdout))
+
+
+def counted(policy: str, rate: float, seconds: float, name: str, counts: Mapping[str, int]) -> Part:
+    """Return the part of a class by its outcomes."""
+    ended = sum(counts.get(each, 0) for each in ENDS)
+    came, answered = ended + counts.get("refused", 0), counts.get("answered", 0)
     return Part(
-        policy=policy, rate_qps=rate, slo_class=name, in_time_qps=row["answered"] / seconds,
-        kept=row["answered"] / ended if ended else 0.0,
-        admitted=ended / (ended + row["refused"]) if ended + row["refused"] else 0.0,
+        policy=policy, rate_qps=rate, slo_class=name, in_time_qps=answered / seconds,
+        kept=answered / ended if ended else 0.0, admitted=ended / came if came else 0.0,
     )  # fmt: skip
+
+
+def a_pipeline(folder: Path, policy: str) -> Path:
+    """Write the pipeline under a policy."""
+    return a_cluster(
+        folder, children={"read": ()}, fan_out=0, batch_s=0.02, devices=2, slo="500ms",
+        policy=policy, workload="blank:Blank", slo_classes={k: dict(v) for k, v in CLASSES.items()},
+    )  # fmt: skip
+
+
+def played(folder: Path, asked: argparse.Namespace) -> Iterator[Part]:
+    """Play each policy and rate in virtual time, after a warm-up."""
+    thirds = tuple((name, 1 / len(CLASSES)) for name in CLASSES)
+    for policy in asked.policies:
+        file = read_pipeline_file(a_pipeline(folder, policy))
+        for rate in asked.rates:
+            run = Run(
+                file=file, policy=policy, seed=0, warm_up_s=WARM_UP_S, classes=thirds,
+                arrivals=Renewal(rate, WARM_UP_S + asked.seconds),
+            )  # fmt: skip
+            found = simulated(run, lambda sent: None).metrics.classes
+            for name in CLASSES:
+                yield counted(policy, rate, asked.seconds, name, found.get(name, {}))
 
 
 def measured(folder: Path, asked: argparse.Namespace) -> Iterator[Part]:
@@ -83,11 +116,7 @@ def measured(folder: Path, asked: argparse.Namespace) -> Iterator[Part]:
     user = User(folder)
     try:
         for policy in asked.policies:
-            a_cluster(
-                folder, children={"read": ()}, fan_out=0, batch_s=0.02, devices=2, slo="500ms",
-                policy=policy, workload="blank:Blank", slo_classes={k: dict(v) for k, v in
-                CLASSES.items()},
-            )  # fmt: skip
+            a_pipeline(folder, policy)
             try:
                 user.up()
                 for rate in asked.rates:
@@ -118,11 +147,15 @@ def main() -> int:
     parser.add_argument("--policies", nargs="+", default=["loki", "inferline", "ramsis"])
     parser.add_argument("--rates", nargs="+", type=float, default=[40.0, 400.0])
     parser.add_argument("--seconds", type=float, default=20.0, help="at each rate")
+    parser.add_argument(
+        "--simulated", action="store_true", help="in virtual time, without a broker"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON alone")
     asked = parser.parse_args()
     found: list[Part] = []
     with tempfile.TemporaryDirectory(prefix="headrace-classes-") as folder:
-        for part in measured(Path(folder), asked):
+        play = played if asked.simulated else measured
+        for part in play(Path(folder), asked):
             found.append(part)
             if not asked.json:
                 print(
