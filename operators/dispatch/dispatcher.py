@@ -405,8 +405,9 @@ class Dispatcher:
         """Predict a query's latency on every type, and its latest start on the plan's types."""
         waiting.latency_s, waiting.worst_s = self._predictions.of(waiting.work.size)
         if self._kinds:
-            # A query goes to its device and its answer to egress: one hop each way.
-            left_s = waiting.work.deadline_s - self._round_trip_s
+            # A query goes to its device and its answer to egress: one hop each way. After a pause
+            # the measured round trip is long until completions come: not everything is given up.
+            left_s = waiting.work.deadline_s - min(self._round_trip_s, LONGEST_LEAD_S)
             waiting.give_up_s = left_s - min([waiting.latency_s[kind] for kind in self._kinds])
             waiting.yield_s = left_s - min([waiting.worst_s[kind] for kind in self._kinds])
 
