@@ -3,10 +3,10 @@
     python -m benchmarks.memory_growth [--minutes 60] [--warm-up 10] [--rate 50] [--json]
 
 The first half of the warm-up offers ``PEAK`` times the rate: what a backlog took of the heap stays
-with the process (glibc returns little of it), and is no growth. The resident memory of every role is read every 5 s. After the warm-up the growth is the slope of
-Theil and Sen (the median over all pairs of readings) with its 95 % interval, in percent of the
-median memory a day. Exit code 1: a role grows by more than ``MOST_PERCENT_A_DAY``, or a query has
-no answer.
+with the process (glibc returns little of it), and is no growth. The resident memory of every role
+is read every 5 s. After the warm-up the growth is the slope of Theil and Sen (the median over all
+pairs of readings) with its 95 % interval, in percent of the median memory a day. Exit code 1: a
+role grows by more than ``MOST_PERCENT_A_DAY``, or a query has no answer.
 """
 
 import argparse

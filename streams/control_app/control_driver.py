@@ -97,6 +97,7 @@ class ControlDriver:
         past: Callable[[], list[Arrived]] | None = None,
         write_as: Callable[[int], None] | None = None,
         replaced: Callable[[], bool] = lambda: False,
+        monotonic: Clock = time.monotonic,
     ) -> None:
         self._pipeline = pipeline
         self._clock = clock
@@ -109,7 +110,8 @@ class ControlDriver:
         self._host: ControlHost | None = None  # None: another app is in charge
         self._planners = planners or Planners(dilation.factor)
         self._inbox: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
-        self._awake_s = time.monotonic()
+        self._monotonic = monotonic
+        self._awake_s = monotonic()
         self._stalled = False
         self._jobs: set[asyncio.Task[None]] = set()  # solves and counts in flight
         self._input = inputs or InputTopic(kafka, pipeline)
@@ -221,7 +223,7 @@ class ControlDriver:
     def _look_at_the_clock(self) -> None:
         # Ticks continue while the controller waits for the broker: a gap between them means that
         # the process itself stalled.
-        now = time.monotonic()
+        now = self._monotonic()
         self._stalled = self._stalled or now - self._awake_s > STALL_S * self._dilation.factor
         self._awake_s = now
 
