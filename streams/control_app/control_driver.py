@@ -253,9 +253,20 @@ class ControlDriver:
             )
 
     async def _catch_up(self) -> None:
-        """Replay the topics after a stall: another app may have acted in the meantime."""
+        """After a stall another app may have acted: give way if the group has put it in charge,
+        else replay the topics.
+
+        Of two apps that both go on, each would overtake the other.
+        """
         self._stalled = False
-        if self._host is not None:
+        if self._host is None:
+            return
+        replaced = False
+        with contextlib.suppress(BrokerError):
+            replaced = await asyncio.get_running_loop().run_in_executor(None, self._replaced)
+        if replaced:
+            await self._end()
+        else:
             self._say("control.stalled", "reads back what another control app may have done")
             await self._begin()
 
@@ -319,24 +330,10 @@ class ControlDriver:
         except (KafkaError, TimeoutError) as error:
             self._unpublished(error)
         except Overtaken:
-            await self._overtaken()
+            self._say("control.overtaken", "another control app has written")
+            self._stalled = True
         except BrokerError as error:
             self._say("control.unpublished", str(error))
-            self._stalled = True
-
-    async def _overtaken(self) -> None:
-        """Give way if the group has put another app in charge; else read back what it wrote.
-
-        Of two apps that both go on, each would overtake the other.
-        """
-        replaced = False
-        with contextlib.suppress(BrokerError):
-            replaced = await asyncio.get_running_loop().run_in_executor(None, self._replaced)
-        text = "gives way to it" if replaced else "reads it back"
-        self._say("control.overtaken", f"another control app has written; this one {text}")
-        if replaced:
-            await self._end()
-        else:
             self._stalled = True
 
     def _unpublished(self, error: KafkaError | TimeoutError) -> None:

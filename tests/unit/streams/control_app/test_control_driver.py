@@ -281,6 +281,36 @@ def test_an_app_that_was_replaced_gives_way_until_the_group_assigns_it_the_topic
         assert records == [COMMAND, *[ANSWER] * again]
 
 
+class Slow(Inputs):
+    """Counts how often its history is read."""
+
+    def __init__(self) -> None:
+        self.read_back = 0
+
+    def past(self) -> list[Arrived]:
+        self.read_back += 1
+        return []
+
+
+async def not_taken(*_: object) -> int:
+    raise TimeoutError
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_an_app_whose_record_the_broker_did_not_take_asks_whether_it_was_replaced(
+    replaced: bool,
+) -> None:
+    """It read back, went on beside its successor, and both published plans of one epoch."""
+
+    def feed(driver: ControlDriver, now: float) -> None:
+        command(driver, now)
+        asyncio.get_running_loop().call_later(0.3, driver.tick)
+
+    inputs = Slow()
+    told(feed, inputs, make=Answering, write=not_taken, replaced=lambda: replaced)
+    assert inputs.read_back == (1 if replaced else 2)
+
+
 def nothing(driver: ControlDriver, now: float) -> None:
     """Feed nothing."""
 
