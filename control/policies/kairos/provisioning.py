@@ -170,22 +170,27 @@ def _by_fluid(times: ServiceTimes, counts: Counts, prices: Floats, top: int) -> 
     solved: dict[int, float] = {}
     best: Valued = []
     while len(waiting):
-        if len(best) == top:
-            last, least = best[-1]
-            equal = above[waiting] <= least * (1 + EXACT)
-            cheaper = (cents[waiting] < cents[last]) | (
-                (cents[waiting] == cents[last]) & (waiting < last)
-            )
-            waiting = waiting[(above[waiting] >= least * (1 - EXACT)) & (~equal | cheaper)]
         now, waiting = waiting[:top], waiting[top:]
         known = fluid.known
         for row in np.sort(now):  # neighbours share most of a solution
             solved[int(row)] = fluid.exact(counts[row].astype(float))
         best = _best(solved, prices, top)
+        waiting = _in_question(waiting, above, cents, best[top - 1 :])
         # The prices of solved mixes bound their neighbours almost exactly.
         above[waiting] = np.minimum(above[waiting], fluid.above(counts[waiting], known))
+        waiting = _in_question(waiting, above, cents, best[top - 1 :])
         waiting = waiting[ordered(above[waiting], prices[waiting])]
     return best
+
+
+def _in_question(waiting: Rows, above: Floats, cents: Floats, last: Valued) -> Rows:
+    """Return the waiting mixes that may come before the ``last`` of the best; without it all."""
+    for row, least in last:
+        waiting = waiting[above[waiting] >= least * (1 - EXACT)]
+        better = above[waiting] > least * (1 + EXACT)
+        cheaper = (cents[waiting] < cents[row]) | ((cents[waiting] == cents[row]) & (waiting < row))
+        waiting = waiting[better | cheaper]
+    return waiting
 
 
 def _best(solved: Mapping[int, float], prices: Floats, top: int) -> Valued:
