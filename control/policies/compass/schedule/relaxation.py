@@ -13,6 +13,7 @@ select the few columns near the best of their class; the program over those colu
 prices, until the dual bound over all columns equals its value. Any prices give a valid bound.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +31,7 @@ TOLERANCE = 1e-6  # relative, between a value and its bound
 DESCENT = 80  # evaluations of the dual bound, at most
 FIRST_WINDOW = 1e-4  # relative to the largest column value: columns within it of their class's best
 WIDER = 5.0
+WHOLE = 2.0  # a window that holds every column
 ROUNDS = 10
 
 Bools = NDArray[np.bool_]
@@ -147,8 +149,10 @@ def _sift(data: ProgramData, center: Floats) -> Relaxed | None:
     window, best = FIRST_WINDOW, None
     tighter = max if data.cost else min
     bound = dual_bound(data, center)
-    for _ in range(ROUNDS):
-        fixed, free = _near(data, center, window)
+    fixed, free = near_columns(data, center, window)
+    for number in range(ROUNDS):
+        if number:
+            window, fixed, free = others(data, center, window, (fixed, free))
         found = _restricted(data, free, fixed)
         if found is not None:
             bound = tighter(bound, found.bound)
@@ -167,7 +171,20 @@ def _gap(data: ProgramData, found: Relaxed, bound: float) -> float:
     return abs(bound - value) / max(abs(value), 1.0)
 
 
-def _near(data: ProgramData, prices: Floats, window: float) -> tuple[Floats, Bools]:
+def others(
+    data: ProgramData, center: Floats, window: float, last: Sequence[Floats | Bools]
+) -> tuple[float, Floats, Bools]:
+    """Return the first window from ``window`` on that selects other columns than the last ones,
+    and its selection: a program over the same columns has the same solution."""
+    while True:
+        fixed, free = near_columns(data, center, window)
+        same = np.array_equal(fixed, last[0]) and np.array_equal(free, last[1])
+        if not same or window >= WHOLE:
+            return window, fixed, free
+        window *= WIDER
+
+
+def near_columns(data: ProgramData, prices: Floats, window: float) -> tuple[Floats, Bools]:
     """Return the sessions fixed for classes with one near column, and the other near columns."""
     values = column_values(data, prices)
     best = best_values(data, values)

@@ -1,6 +1,6 @@
 """Schedules fit, are as good as exhaustive search, and never worse than the greedy."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -17,7 +17,15 @@ from control.policies.compass.schedule.instance import (
     Tier,
 )
 from control.policies.compass.schedule.reference_schedulers import SCHEDULERS
-from control.policies.compass.schedule.relaxation import DIRECT, dual_bound, model
+from control.policies.compass.schedule.relaxation import (
+    DIRECT,
+    FIRST_WINDOW,
+    WHOLE,
+    dual_bound,
+    model,
+    near_columns,
+    others,
+)
 from control.policies.compass.schedule.scheduling import Schedule, packed, schedule
 from control.problem.problem import PlanError
 
@@ -153,6 +161,19 @@ def test_sifting_finds_the_bound_of_the_whole_program(
     monkeypatch.setattr("control.policies.compass.schedule.relaxation.DIRECT", 10**9)
     whole = schedule(instance, objective).bound
     assert sifted == pytest.approx(whole, rel=2e-6)
+
+
+def test_a_window_is_widened_until_it_selects_other_columns() -> None:
+    instance = drawn(60, 3, 20, (1.0, 2.0))
+    data = model(instance, classes(instance), "goodput")
+    prices = np.full(len(data.free), 0.3)
+    window, last = FIRST_WINDOW, near_columns(data, prices, FIRST_WINDOW)
+    selections = [[part.tobytes() for part in last]]
+    while window < WHOLE:
+        window, *last = others(data, prices, window, last)
+        selections.append([part.tobytes() for part in last])
+    assert len(selections) >= 3
+    assert all(one != other for one, other in pairwise(selections[:-1]))  # the last may be all
 
 
 @pytest.mark.parametrize("objective", ["goodput", "cost"])
