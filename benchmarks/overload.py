@@ -141,9 +141,11 @@ class Kept:
 
 def kept(rows: Sequence[Row], policy: str, factor: float) -> Kept:
     """Return what a policy keeps: of every seed the goodput at the load where the mean is least
-    over that at the load where it is best."""
+    over that at the load where it is best. Seeds count that were played at every load."""
     own = [row for row in rows if (row.policy, row.factor) == (policy, factor)]
-    by_load = [[row.goodput_qps for row in own if row.load == load] for load in LOADS]
+    runs = {(row.load, row.seed): row.goodput_qps for row in own}
+    seeds = [n for n in sorted({n for _, n in runs}) if all((load, n) in runs for load in LOADS)]
+    by_load = [[runs[load, seed] for seed in seeds] for load in LOADS]
     means = tuple(mean_of(each) for each in by_load)
     best = max(range(len(LOADS)), key=lambda at: means[at].value)
     least = min(range(1, len(LOADS)), key=lambda at: means[at].value)
@@ -156,7 +158,7 @@ def page(rows: Sequence[Row]) -> str:
     policies = list(dict.fromkeys(row.policy for row in rows))
     made = HEAD.format(
         commit=" and ".join(dict.fromkeys(row.commit for row in rows)),
-        day=datetime.now(UTC).date(), machine=machine(), seeds=len({row.seed for row in rows}),
+        day=datetime.now(UTC).date(), machine=machine(),
         seconds=max(row.seconds for row in rows),
     )  # fmt: skip
     for factor, title in zip(FACTORS, TITLES, strict=True):
@@ -169,18 +171,19 @@ def page(rows: Sequence[Row]) -> str:
 def _line(policy: str, found: Kept) -> str:
     cells = [f"{each.value:.1f} ± {each.half or 0.0:.1f}" for each in found.goodputs]
     share = f"{found.share.value:.3f} ± {found.share.half or 0.0:.3f}"
-    return f"| `{policy}` | {' | '.join(cells)} | {f'**{share}**' if found.missed else share} |"
+    share = f"**{share}**" if found.missed else share
+    return f"| `{policy}` | {' | '.join(cells)} | {share} | {found.share.count} |"
 
 
 TITLES = ("A true profile", "A profile that is 30 % too fast")
 COLUMNS = """\
-| policy | goodput at 1 capacity, /s | at 1.5 | at 3 | least of the best |
-| --- | --- | --- | --- | --- |"""
+| policy | goodput at 1 capacity, /s | at 1.5 | at 3 | least of the best | seeds |
+| --- | --- | --- | --- | --- | --- |"""
 HEAD = """\
 # Overload: what a policy keeps of its goodput
 
 `python -m benchmarks.overload ROWS --page docs/results/overload.md` plays and writes this page,
-with the nodes that run live, in virtual time. Commit {commit}, {day}, {machine}; {seeds} seeds of
+with the nodes that run live, in virtual time. Commit {commit}, {day}, {machine}; each seed
 {seconds:g} s after {warm_up:g} s that are not counted; means with their 95 % intervals, shares
 paired by seed. Goodput is what is answered in time, queries a second.
 

@@ -51,10 +51,11 @@ class DeviceTable:
 class Round:
     """The input of one dispatch decision: waiting queries and the state of the devices.
 
-    Queries are in the order in which they are served, with seconds waited, seconds until the
-    deadline, and the predicted seconds on each type: the mean (``latency_s``) and the quantile that
-    the deadline check uses (``worst_s``). ``held[i]`` is the device that an earlier round chose for
-    query i, or -1 (``earliest``).
+    Queries are in the order in which they are served, with seconds waited (counted back from the
+    deadline, so that a tighter class has waited longer), seconds until the deadline, and the
+    predicted seconds on each type: the mean (``latency_s``) and the quantile that the deadline
+    check uses (``worst_s``). ``held[i]`` is the device that an earlier round chose for query i, or
+    -1 (``earliest``).
     """
 
     sizes: list[int]
