@@ -78,14 +78,15 @@ class Exchange:
         """Whether the broker counts as away."""
         return self._connectivity.away
 
-    def send(self, query: Query, headers: Headers = ()) -> None:
+    def send(self, query: Query, headers: Headers = (), together: int | None = None) -> None:
         """Send a query, which has an id, with ``headers`` of Kafka's beside those of its form.
 
+        Queries with one number ``together`` share a partition.
         Raises ``ClientClosed``, ``BrokerError`` while too many queries wait for the broker and
         ``headrace.errors.Unsuccessful`` for a query that is too large.
         """
         try:
-            self._asker.ask(query, headers)
+            self._asker.ask(query, headers, together)
         except BufferError:
             raise BrokerError(
                 "too many queries wait for the broker to take them; ask fewer at once, and check "

@@ -146,13 +146,15 @@ class Asker(AbstractContextManager["Asker"]):
             },
         )
         # Connect before the first query, whose latency would include the connection.
-        self._producer.list_topics(self._topic, timeout=ACKNOWLEDGED_WITHIN_S)
+        found = self._producer.list_topics(self._topic, timeout=ACKNOWLEDGED_WITHIN_S)
+        self._partitions = max(1, len(found.topics[self._topic].partitions))
         self.acknowledged: dict[str, float] = {}
         self.refused: dict[str, str] = {}
 
-    def ask(self, query: Query, more_headers: Headers = ()) -> None:
+    def ask(self, query: Query, more_headers: Headers = (), together: int | None = None) -> None:
         """Send a query at once, with ``more_headers`` of Kafka's.
 
+        Queries with one number ``together`` share a partition; without one their ids choose it.
         Raises ``Unsuccessful`` for one over the size limit.
         """
         value, headers = self._written(query)
@@ -169,7 +171,10 @@ class Asker(AbstractContextManager["Asker"]):
                 self.acknowledged[query.id] = message.timestamp()[1] / 1e3
 
         every = [*headers, *more_headers]
-        self._producer.produce(self._topic, value, query.id, headers=every, on_delivery=delivered)
+        partition = -1 if together is None else together % self._partitions
+        self._producer.produce(
+            self._topic, value, query.id, partition, headers=every, on_delivery=delivered
+        )
         self._producer.poll(0)
 
     def poll(self) -> None:

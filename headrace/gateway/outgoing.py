@@ -3,6 +3,9 @@
 Requests come in bunches, since answers do. Sent between the handling of two requests, each query
 would be a produce request of its own for the broker; sent one right after the other, they share a
 few. None waits for more than what the loop has to do anyway.
+
+A produce request is for one partition, and what follows from a query is for one of egress': so the
+queries of ``TOGETHER_S`` share a partition, and the next ones take the next partition.
 """
 
 import asyncio
@@ -15,8 +18,10 @@ from schemas.codec.single_object import CodecError
 from schemas.records import Query
 from streams.kafka.kafka_errors import BrokerError
 
-Send = Callable[[Query, Headers], None]
+Send = Callable[[Query, Headers, int], None]  # queries with one number share a partition
 Refused = Callable[[str, Unserved], None]
+
+TOGETHER_S = 0.01  # that of ingress' notices to egress
 
 
 class Outgoing:
@@ -37,9 +42,10 @@ class Outgoing:
 
     def _flush(self) -> None:
         queries, self._queries = self._queries, []
+        together = int(self._loop.time() / TOGETHER_S)
         for query, headers in queries:
             try:
-                self._send(query, headers)
+                self._send(query, headers, together)
             except Exception as error:  # noqa: BLE001 - the others of this turn are to be sent
                 self._refused(query.id, unsent(error))
 

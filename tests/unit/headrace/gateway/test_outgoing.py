@@ -1,6 +1,8 @@
 """Queries of one turn of the loop go together, and one that cannot be sent ends alone."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,7 @@ def test_the_queries_of_a_turn_are_sent_in_order_once_it_ends() -> None:
         sent: list[tuple[str, Headers]] = []
         outgoing = Outgoing(
             asyncio.get_running_loop(),
-            lambda query, headers: sent.append((query.id, headers)),
+            lambda query, headers, _: sent.append((query.id, headers)),
             lambda name, error: pytest.fail(f"{name}: {error}"),
         )
         trace = [("traceparent", b"00-1")]
@@ -36,6 +38,41 @@ def test_the_queries_of_a_turn_are_sent_in_order_once_it_ends() -> None:
         assert sent[2:] == [("c", ())]
 
     asyncio.run(play())
+
+
+class Turns:
+    """A loop whose time and turns the test makes."""
+
+    def __init__(self) -> None:
+        self.now = 5.0
+        self._due: list[Callable[[], None]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        self._due.append(call)
+
+    def turn(self) -> None:
+        due, self._due = self._due, []
+        for call in due:
+            call()
+
+
+def test_the_queries_of_ten_milliseconds_share_a_partition_and_the_next_take_the_next() -> None:
+    turns: Any = Turns()
+    sent: dict[str, int] = {}
+    outgoing = Outgoing(
+        turns,
+        lambda query, _, together: sent.update({query.id: together}),
+        lambda name, error: pytest.fail(f"{name}: {error}"),
+    )
+    for name, at_s in (("a", 5.001), ("b", 5.001), ("c", 5.009), ("d", 5.011), ("e", 5.021)):
+        turns.now = at_s
+        outgoing.add(a_query(name), ())
+        turns.turn()
+    first = sent["a"]
+    assert sent == {"a": first, "b": first, "c": first, "d": first + 1, "e": first + 2}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +90,7 @@ def test_a_query_that_cannot_be_sent_ends_alone(error: Exception, ending: Ending
         sent: list[str] = []
         refused: dict[str, Unserved] = {}
 
-        def send(query: Query, _: Headers) -> None:
+        def send(query: Query, _: Headers, __: int) -> None:
             if query.id == "bad":
                 raise error
             sent.append(query.id)

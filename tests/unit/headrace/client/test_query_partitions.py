@@ -1,0 +1,36 @@
+"""The partition of the input topic that a query goes to."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.client import topic_clients
+from schemas.records import Query
+from streams.kafka.kafka_config import KafkaConfig
+from tests.builders import a_pipeline
+
+
+class Broker:
+    """A producer whose topics have three partitions; ``sent`` are keys with their partitions."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, int]] = []
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=dict.fromkeys(range(3)))})
+
+    def produce(self, topic: str, value: bytes, key: str, partition: int, **_: Any) -> None:
+        self.sent.append((key, partition))
+
+    def poll(self, timeout: float) -> None:
+        """Deliver nothing."""
+
+
+def test_queries_with_one_number_share_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker()
+    monkeypatch.setattr(topic_clients, "producer", lambda kafka, **_: broker)
+    asker = topic_clients.Asker(KafkaConfig("x:9092"), a_pipeline())
+    for name, together in (("a", 7), ("b", 7), ("c", 8), ("d", 9), ("by-id", None)):
+        asker.ask(Query(payload=b"x", id=name), together=together)
+    assert broker.sent == [("a", 1), ("b", 1), ("c", 2), ("d", 0), ("by-id", -1)]
