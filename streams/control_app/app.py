@@ -44,6 +44,9 @@ HEARTBEAT_S = 1.5
 # A broker that answers no request is taken for lost after this; Faust's default is 90 s. A group's
 # join answers once its lost members have timed out, so the requests wait for longer than that.
 REQUEST_TIMEOUT_S = 1.5 * SESSION_TIMEOUT_S
+# A standby's connection may have gone half open long before it takes charge: its first plan would
+# wait for ``PUBLISH_S``. So one that is idle for this long is closed; the next record opens another.
+IDLE_S = 3.0
 
 
 def make_app(election: Election, driver: ControlDriver, folder: str) -> faust.App:
@@ -87,6 +90,7 @@ def _settings(election: Election) -> dict[str, Any]:
         "consumer_auto_offset_reset": "earliest",
         "consumer_max_fetch_size": MAX_RECORD_BYTES,
         "producer_max_request_size": MAX_RECORD_BYTES,
+        "producer_connections_max_idle_ms": int(IDLE_S * 1e3),
         "producer_request_timeout": PUBLISH_S,
         "stream_wait_empty": False,
         "store": "memory://",
