@@ -45,7 +45,7 @@ HEARTBEAT_S = 1.5
 # join answers once its lost members have timed out, so the requests wait for longer than that.
 REQUEST_TIMEOUT_S = 1.5 * SESSION_TIMEOUT_S
 # A standby's connection may have gone half open long before it takes charge: its first plan would
-# wait for ``PUBLISH_S``. So one that is idle for this long is closed; the next record opens another.
+# wait for ``PUBLISH_S``. So one that is idle for this long is closed, and a record opens a new one.
 IDLE_S = 3.0
 
 
