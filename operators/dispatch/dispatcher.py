@@ -19,14 +19,13 @@ import numpy as np
 
 from control.policies import policy_named, spec_of
 from control.policies.kairos.dispatch_options import (
-    CONSIDERED,
-    GUARD,
     LATE,
     LEAD,
     LEARN,
+    MARGINAL,
     PRICES,
+    SERVE,
     THRESHOLD,
-    URGENCY,
 )
 from control.policies.kairos.dispatch_rules import (
     SKIPS_LATE,
@@ -61,8 +60,6 @@ TICK_S = 1e-9
 WINDOW = 10_000  # newest queries whose sizes count
 ENOUGH_SIZES = 1_000
 SIZE_CLASSES = 64
-MARGINAL = "marginal"
-SERVE = "serve"
 _FOREVER = float("inf")
 
 
@@ -152,10 +149,7 @@ class Dispatcher:
         self._asked_lead_s = LEAD.of(policy)
         self._staff(plan, now)
         slo_s = plan.settings.slo_s
-        weights = MatchingWeights(slo_s, GUARD.of(policy), URGENCY.of(policy))
-        self._options = DispatchOptions(
-            weights, self._threshold(policy, slo_s), CONSIDERED.of(policy)
-        )
+        self._options = DispatchOptions.of(policy, slo_s, self._threshold(policy, slo_s))
         for each in self._waiting:
             each.held = -1
             self._predict(each)
@@ -188,11 +182,7 @@ class Dispatcher:
     def _table_of(self, devices: list[DispatchedDevice], slo_s: float) -> DeviceTable:
         base, speeds = self._profile.speeds()
         costs = self._device_costs(speeds, devices, slo_s)
-        return DeviceTable(
-            kinds=tuple(device.kind for device in devices),
-            coefficients=np.array([costs[d.kind] for d in devices]),
-            base=tuple(device.kind == base for device in devices),
-        )
+        return DeviceTable.of([device.kind for device in devices], costs, base)
 
     def _device_costs(
         self, speeds: Vector, devices: list[DispatchedDevice], slo_s: float
@@ -318,7 +308,13 @@ class Dispatcher:
     def _lead_s(self) -> float:
         assert self._policy is not None
         asked = self._asked_lead_s
-        return min(self._round_trip_s, LONGEST_LEAD_S) if asked is None else asked
+        return self._usual_trip_s if asked is None else asked
+
+    @property
+    def _usual_trip_s(self) -> float:
+        """The measured round trip, without what a pause of the broker adds until completions come:
+        by that, everything would be given up."""
+        return min(self._round_trip_s, LONGEST_LEAD_S)
 
     def _in_order(self, now: float) -> list[Waiting]:
         """Return the queries that the rule is given, in the order in which they are served.
@@ -405,9 +401,8 @@ class Dispatcher:
         """Predict a query's latency on every type, and its latest start on the plan's types."""
         waiting.latency_s, waiting.worst_s = self._predictions.of(waiting.work.size)
         if self._kinds:
-            # A query goes to its device and its answer to egress: one hop each way. After a pause
-            # the measured round trip is long until completions come: not everything is given up.
-            left_s = waiting.work.deadline_s - min(self._round_trip_s, LONGEST_LEAD_S)
+            # A query goes to its device and its answer to egress: one hop each way.
+            left_s = waiting.work.deadline_s - self._usual_trip_s
             waiting.give_up_s = left_s - min([waiting.latency_s[kind] for kind in self._kinds])
             waiting.yield_s = left_s - min([waiting.worst_s[kind] for kind in self._kinds])
 

@@ -3,6 +3,8 @@
 from control.policies.option_fields import Option, OptionType
 
 SIMULATE = "simulate"  # of ``PICK``
+MARGINAL = "marginal"  # of ``PRICES``
+SERVE = "serve"  # of ``LATE``
 
 URGENCY = Option(
     name="urgency",
@@ -25,8 +27,8 @@ CONSIDERED = Option(
 PRICES = Option(
     name="prices",
     type=OptionType.CHOICE,
-    choices=("marginal", "speed"),
-    default="marginal",
+    choices=(MARGINAL, "speed"),
+    default=MARGINAL,
     meaning="cost of a device's second: its marginal throughput in the mix, or its speed (C_j)",
 )
 LEAD = Option(
@@ -57,7 +59,7 @@ PICK = Option(
 LATE = Option(
     name="late",
     type=OptionType.CHOICE,
-    choices=("drop", "serve"),
+    choices=("drop", SERVE),
     default="drop",
     meaning="what happens to queries that no device can finish in time",
 )

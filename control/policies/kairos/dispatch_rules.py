@@ -13,12 +13,14 @@ returns pairs (query, device). A device is eligible if it is free within ``lead_
 that of the deadlines, which is that of arrival where all have one SLO (operators/dispatch/).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from control.policies.kairos.dispatch_options import CONSIDERED, GUARD, URGENCY
 from control.policies.kairos.matching import MatchingWeights, Matrix, Vector, costs_of, matched
+from schemas.pipeline import Policy
 
 SKIPS_LATE = ("kairos",)  # policies that withhold a query from a device on which it would be late
 
@@ -45,6 +47,15 @@ class DeviceTable:
             range(len(self.kinds)), key=lambda j: (not self.base[j], -self.coefficients[j], j)
         )
         object.__setattr__(self, "preference", tuple(order))
+
+    @classmethod
+    def of(cls, kinds: Sequence[int], costs: Vector, base: int) -> "DeviceTable":
+        """Return the table of devices of these types; ``costs`` are by type, ``base`` is one."""
+        return cls(
+            kinds=tuple(kinds),
+            coefficients=np.array([costs[kind] for kind in kinds]),
+            base=tuple(kind == base for kind in kinds),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +97,12 @@ class DispatchOptions:
     weights: MatchingWeights
     threshold: int = 0
     considered: int = 1
+
+    @classmethod
+    def of(cls, policy: Policy, slo_s: float, threshold: int) -> "DispatchOptions":
+        """Return the options of a policy."""
+        weights = MatchingWeights(slo_s, GUARD.of(policy), URGENCY.of(policy))
+        return cls(weights, threshold, CONSIDERED.of(policy))
 
 
 Pairs = list[tuple[int, int]]

@@ -15,12 +15,11 @@ import numpy as np
 
 from control.policies import spec_of
 from control.policies.kairos.dispatch_options import (
-    CONSIDERED,
-    GUARD,
     LATE,
+    MARGINAL,
     PRICES,
+    SERVE,
     THRESHOLD,
-    URGENCY,
 )
 from control.policies.kairos.dispatch_rules import (
     SKIPS_LATE,
@@ -30,7 +29,7 @@ from control.policies.kairos.dispatch_rules import (
     Rule,
     match,
 )
-from control.policies.kairos.matching import MatchingWeights, Vector, device_costs
+from control.policies.kairos.matching import Vector, device_costs
 from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.queueing import ATTAINMENT
 from control.policies.kairos.throughput_bounds import FluidBound
@@ -98,7 +97,7 @@ class _Play:
         pool, queries = problem.pool, problem.queries
         self._policy, self._slo_s = problem.policy, pool.slo_s
         self._rule: Rule = load(spec_of(problem.policy.kind).dispatch)
-        self._serves_late = LATE.of(problem.policy) == "serve"
+        self._serves_late = LATE.of(problem.policy) == SERVE
         self._devices = _device_table(problem)
         self._factors = np.ones(len(self._devices.kinds))
         self._options = _options(problem)
@@ -195,14 +194,10 @@ def _device_table(problem: MixProblem) -> DeviceTable:
     base = _base(pool)
     speeds: Vector = pool.largest_s[base] / np.array(pool.largest_s)
     costs = speeds
-    if PRICES.of(problem.policy) == "marginal":
+    if PRICES.of(problem.policy) == MARGINAL:
         marginal = FluidBound(pool.times).marginal(np.array(problem.mix, dtype=float))
         costs = device_costs(speeds, marginal)
-    return DeviceTable(
-        kinds=kinds,
-        coefficients=np.array([costs[kind] for kind in kinds]),
-        base=tuple(kind == base for kind in kinds),
-    )
+    return DeviceTable.of(kinds, costs, base)
 
 
 def _base(pool: Pool) -> int:
@@ -217,8 +212,5 @@ def _options(problem: MixProblem) -> DispatchOptions:
     fits = [
         pool.largest[each.name] for i, each in enumerate(pool.types) if problem.mix[i] and i != base
     ]
-    return DispatchOptions(
-        MatchingWeights(pool.slo_s, GUARD.of(policy), URGENCY.of(policy)),
-        THRESHOLD.of(policy) or min(fits, default=0),
-        CONSIDERED.of(policy),
-    )
+    threshold = THRESHOLD.of(policy) or min(fits, default=0)
+    return DispatchOptions.of(policy, pool.slo_s, threshold)

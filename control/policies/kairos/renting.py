@@ -65,10 +65,14 @@ class Need:
     played: Mapping[Mix, float | None] = field(default_factory=dict)
 
     @property
+    def least_qps(self) -> float:
+        """The demand with its headroom."""
+        return max(self.demand_qps * self.headroom, LEAST_QPS)
+
+    @property
     def asked_qps(self) -> float:
         """The least bound of a mix, rounded up."""
-        asked = max(self.demand_qps * self.headroom, LEAST_QPS)
-        return math.exp(math.ceil(math.log(asked) / STEP) * STEP)
+        return math.exp(math.ceil(math.log(self.least_qps) / STEP) * STEP)
 
     def carried(self, mix: Mix) -> float:
         """Return what a mix carries with its queues."""
@@ -92,7 +96,7 @@ def wanted_mix(need: Need, present: Mix) -> Mix:
 
     Raises ``PlanError`` if the budget affords no device.
     """
-    pool, asked = need.pool, max(need.demand_qps * need.headroom, LEAST_QPS)
+    pool, asked = need.pool, need.least_qps
     found = _cheapest_first(need).found
     if found is None:
         return _best_within(need, present)
