@@ -117,11 +117,6 @@ class SendWindow:
             del self._waiting[queue]
 
     @property
-    def empty(self) -> bool:
-        """Whether no record waits."""
-        return not self._waiting
-
-    @property
     def closed(self) -> bool:
         """Whether records wait for the confirmation of others."""
         return not all(queue.open for queue in self._waiting)

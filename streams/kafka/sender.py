@@ -85,8 +85,7 @@ class Sender:
         if self._lease is not None:
             self._lease.check()
             self._send_again(turns, now)
-        if not self._window.empty:
-            self._hand_over(self._window.release(self._may_leave))
+        self._hand_over(self._window.release(self._may_leave))
 
     def _hear(self) -> None:
         self._producer.poll(0)
@@ -95,7 +94,7 @@ class Sender:
     @property
     def holds(self) -> bool:
         """Whether records wait for the confirmation of others."""
-        return not self._window.empty and self._window.closed
+        return self._window.closed
 
     def flush(self, within_s: float) -> None:
         """Hand over everything that has a stamp or needs none; wait for the confirmations."""

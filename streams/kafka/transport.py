@@ -215,8 +215,7 @@ class KafkaTransport:
         if self._reports:
             self._reporter.poll(0)
         self._settle()
-        if self._hand_overs:
-            self._hand_over()
+        self._hand_over()
         self._ledger.check()
         self._check_stall(now)
         self._connectivity.look(now)
@@ -250,7 +249,7 @@ class KafkaTransport:
             if self._connectivity.away and now - self._delivered_s > SILENCE_S:
                 self._back_s = now
             self._reader.delivers, self._delivered_s = False, now
-        sent_s = unconfirmed_since(self._turns) if self._turns else None
+        sent_s = unconfirmed_since(self._turns)
         if sent_s is None:
             return
         # A report that was delivered first may have ended the outage (``since_s``).
