@@ -63,7 +63,7 @@ class _HandOver(NamedTuple):
 class KafkaTransport:
     """One consumer and one producer for all nodes of a process, and a producer for reports.
 
-    The reading thread has a consumer of its own (``partition_reader.py``); a second consumer on its
+    One thread fetches from a consumer of its own (``partition_reader.py``); a second consumer on its
     own thread looks up and commits offsets. The driver's thread never waits for the broker.
     """
 
@@ -103,7 +103,7 @@ class KafkaTransport:
     # ------------------------------------------------------------------ reading
 
     def fetch(self, timeout_s: float) -> list[Fetched]:
-        """Wait for a record, then fetch all available ones. Called from the reading thread."""
+        """Wait for a record, then fetch all available ones."""
         return self._reader.fetch(timeout_s)
 
     @property

@@ -70,7 +70,8 @@ class _Transport:
 
     def fetch(self, timeout_s: float) -> list[Fetched]:
         inner = self._inner
-        return [each._replace(at_s=inner(each.at_s)) for each in self._transport.fetch(timeout_s)]
+        found = self._transport.fetch(timeout_s * self._factor)
+        return [each._replace(at_s=inner(each.at_s)) for each in found]
 
     def end_turn(self, now: float) -> None:
         self._transport.end_turn(self._wall(now))

@@ -37,6 +37,11 @@ class Inbox:
     def put(self, entry: Any) -> None:
         self._queue.put(entry)
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is queued."""
+        return self._queue.empty()
+
     def drain(self, timeout_s: float) -> list[Any]:
         """Wait for an entry, then return all queued ones; empty after the time-out."""
         try:

@@ -1,8 +1,8 @@
 """The live driver: drain, handle, perform, commit; on the wall clock.
 
 One thread handles the entries of one inbox and the due timers in order, and performs their effects
-before the next turn. Other threads only feed the inbox: one reads from Kafka, and each worker's
-threads run and load its models.
+before the next turn. Other threads only feed the inbox: each worker's threads run and load its
+models, and one beside them reads from Kafka. A process without models reads on the deciding thread.
 """
 
 import threading
@@ -128,24 +128,38 @@ class Live:
 
     def run(self) -> None:
         """Drive until ``stop`` or ``leave``; then flush the sends, commit and close."""
-        room = threading.Semaphore(MOST_FETCHES)
-        reader = threading.Thread(target=self._read, args=(room,), name="reader", daemon=True)
         try:
             self.start()
-            reader.start()
-            while not (self._stopping or self.has_left):
-                self.turn(room)
+            if self._executor:
+                self._run_beside_reader()
+            else:
+                self._run_alone()
         except Fenced:
             self._transport.abandon()
             raise
         finally:
-            self._stopping = True
             for executor in self._executor.values():
                 executor.close()
-            room.release()
-            if reader.ident is not None:
-                reader.join()
             self._transport.close()
+
+    def _run_alone(self) -> None:
+        """Fetch on this thread: a record that changes threads arrives later."""
+        while not (self._stopping or self.has_left):
+            self._fetch(self._patience() if self._inbox.empty else 0.0)
+            self.turn(wait_s=0.0)
+
+    def _run_beside_reader(self) -> None:
+        """Fetch on a thread of its own: the end of a batch must not wait for a fetch."""
+        room = threading.Semaphore(MOST_FETCHES)
+        reader = threading.Thread(target=self._read, args=(room,), name="reader", daemon=True)
+        reader.start()
+        try:
+            while not (self._stopping or self.has_left):
+                self.turn(room)
+        finally:
+            self._stopping = True
+            room.release()
+            reader.join()
 
     def _read(self, room: threading.Semaphore) -> None:
         while not self._stopping:
@@ -158,14 +172,20 @@ class Live:
                 room.acquire()
                 self._inbox.put(FetchedBatch(self._transport.assigned, found))
 
+    def _fetch(self, timeout_s: float) -> None:
+        if found := self._transport.fetch(timeout_s):
+            self._inbox.put(FetchedBatch(self._transport.assigned, found))
+
     def start(self) -> None:
         """Send every node its first event."""
         for name in self._nodes:
             self._handle(name, Woke())
 
-    def turn(self, room: threading.Semaphore | None = None) -> None:
+    def turn(
+        self, room: threading.Semaphore | None = None, wait_s: float | None = None
+    ) -> None:
         """Handle the inbox, waiting if it is empty; then timers; then confirmations and commits."""
-        for entry in self._inbox.drain(self._patience()):
+        for entry in self._inbox.drain(self._patience() if wait_s is None else wait_s):
             self._take(entry, room)
         now = self._now()
         while self._timers and self._timers[0][0] <= now:
