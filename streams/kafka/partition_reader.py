@@ -5,6 +5,7 @@ starves the others: so this consumer is used by one thread only, and orders wait
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from math import ceil
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -45,7 +46,7 @@ class PartitionReader:
         """Wait for a record, then fetch all available ones."""
         while not self._orders.empty():
             self._orders.get()()
-        first = self._consumer.poll(min(timeout_s, ORDERS_WAIT_S))
+        first = self._consumer.poll(whole_ms(min(timeout_s, ORDERS_WAIT_S)))
         if first is None:
             return []
         self.delivers = True
@@ -133,6 +134,12 @@ class PartitionReader:
             what = ("group", self._group) if of_group else ("topic", message.topic() or "")
             raise BrokerError(refusal(self._config, error, "Read", *what))
         return False  # librdkafka retries by itself
+
+
+def whole_ms(wait_s: float) -> float:
+    """Return a wait rounded up to milliseconds, which the client would round down: to 0, and a
+    caller that waits for the rest would spin."""
+    return ceil(wait_s * 1e3) / 1e3
 
 
 def _fetched(message: Any) -> Fetched:

@@ -63,8 +63,8 @@ class _HandOver(NamedTuple):
 class KafkaTransport:
     """One consumer and one producer for all nodes of a process, and a producer for reports.
 
-    One thread fetches from a consumer of its own (``partition_reader.py``); a second consumer on its
-    own thread looks up and commits offsets. The driver's thread never waits for the broker.
+    One thread fetches from a consumer of its own (``partition_reader.py``); a second consumer on
+    its own thread looks up and commits offsets. The driver's thread never waits for the broker.
     """
 
     _reported_s = float("inf")  # when a report was last confirmed

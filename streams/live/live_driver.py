@@ -144,9 +144,12 @@ class Live:
 
     def _run_alone(self) -> None:
         """Fetch on this thread: a record that changes threads arrives later."""
+        due_s = 0.0
         while not (self._stopping or self.has_left):
-            self._fetch(self._patience() if self._inbox.empty else 0.0)
-            self.turn(wait_s=0.0)
+            self._fetch(max(due_s - self._clock(), 0.0) if self._inbox.empty else 0.0)
+            if not self._inbox.empty or self._clock() >= due_s:
+                self.turn(wait_s=0.0)
+                due_s = self._clock() + self._patience()
 
     def _run_beside_reader(self) -> None:
         """Fetch on a thread of its own: the end of a batch must not wait for a fetch."""
@@ -181,9 +184,7 @@ class Live:
         for name in self._nodes:
             self._handle(name, Woke())
 
-    def turn(
-        self, room: threading.Semaphore | None = None, wait_s: float | None = None
-    ) -> None:
+    def turn(self, room: threading.Semaphore | None = None, wait_s: float | None = None) -> None:
         """Handle the inbox, waiting if it is empty; then timers; then confirmations and commits."""
         for entry in self._inbox.drain(self._patience() if wait_s is None else wait_s):
             self._take(entry, room)
