@@ -149,9 +149,9 @@ def control(file: Path, bootstrap: str | None, logs: LogOptions) -> None:
       headrace control pipeline.yaml --bootstrap kafka:9092
     """
     from headrace.config.cluster_cost import prices
+    from headrace.roles.heap import tune_heap
     from headrace.roles.observability import observed
     from headrace.roles.process_setup import (
-        collect_seldom,
         dilation,
         process_clock,
         write_within_limit,
@@ -167,7 +167,7 @@ def control(file: Path, bootstrap: str | None, logs: LogOptions) -> None:
         rentable = rentable_of(read)
     fresh = controller_maker(read, rentable)
     kafka = _kafka(bootstrap)
-    collect_seldom()
+    tune_heap()
     with observed("control", read.pipeline, logs, prices=prices(read.cluster)) as observers:
         run(
             read.pipeline, fresh, kafka, observers, dilation(), process_clock, write_within_limit()

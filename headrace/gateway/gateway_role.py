@@ -19,9 +19,9 @@ from headrace.gateway.listeners import HttpListener, Limits
 from headrace.gateway.model import Model
 from headrace.gateway.plans_in_force import PlansInForce
 from headrace.gateway.request_counts import RequestCounts
+from headrace.roles.heap import tune_heap
 from headrace.roles.log_options import LogOptions
 from headrace.roles.observability import build, ended, sign_of_life, started
-from headrace.roles.process_setup import collect_seldom
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.preflight import prepare
 
@@ -75,7 +75,7 @@ async def _serve(
         front = stack.enter_context(_front(files, kafka, options))
         where = _metrics(front, logs) | await _listen(stack, front, options)
         started("gateway", ", ".join(front.models), where, os.environ)
-        collect_seldom()
+        tune_heap()
         sys.setswitchinterval(SWITCH_S)
         await _until_signal(front)
         front.draining = True

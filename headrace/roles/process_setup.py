@@ -1,12 +1,7 @@
-"""Set up the process of a role: its clock, its time dilation, the schema release in which it
-writes, and its garbage collector's tuning.
-
-Records and effects form no cycles: reference counting frees them. At the default of one collection
-per 700 new objects the collector found nothing and took an eighth of the time (two stages in
-simulation: 1.73 s of CPU with it, 1.52 s without).
+"""Set up the process of a role: its clock, its time dilation, and the schema release in which it
+writes.
 """
 
-import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,16 +16,6 @@ from streams.live.dilation import REAL, Dilation
 from streams.live.steady_clock import SteadyClock
 
 process_clock = SteadyClock(time.time, time.monotonic)  # of every node, timer and time stamp
-
-
-NEW_OBJECTS = 50_000  # between two collections
-
-
-def collect_seldom() -> None:
-    """Set the collector's thresholds for this process and freeze the existing objects."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(NEW_OBJECTS, 20, 100)
 
 
 def write_within_limit() -> Callable[[int], None]:

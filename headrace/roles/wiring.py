@@ -20,13 +20,13 @@ from headrace.config.user_functions import load_combine, load_scorer, load_split
 from headrace.errors import NameTaken, PipelineError
 from headrace.processes import run_directory
 from headrace.roles.dispatching import dispatcher, per_query, task_dispatcher
+from headrace.roles.heap import tune_heap
 from headrace.roles.link_file import file_links, follow_links, link_file
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.namesakes import LISTEN_S, Namesakes
 from headrace.roles.observability import LEVELS, observed
 from headrace.roles.partition_watch import watch_partitions, watch_topic_id
 from headrace.roles.process_setup import (
-    collect_seldom,
     dilation,
     process_clock,
     write_within_limit,
@@ -429,5 +429,5 @@ def _run_until_signal(live: Live, end: Callable[[], None]) -> None:
     """Run until SIGTERM, which ends the role gracefully, or SIGINT, which ends it at once."""
     signal.signal(signal.SIGTERM, lambda *_: end())
     signal.signal(signal.SIGINT, lambda *_: live.stop())
-    collect_seldom()
+    tune_heap()
     live.run()
