@@ -18,12 +18,16 @@ NEW_OBJECTS = 50_000  # between two collections
 TRIM_EVERY_S = 10.0  # trimming takes 0.02 ms where nothing is free, 0.1 ms after the start
 
 
-def tune_heap() -> None:
-    """Set the collector's thresholds for this process, freeze the existing objects, and return
-    freed memory to the system every ``TRIM_EVERY_S`` from now on."""
+def collect_seldom() -> None:
+    """Set the collector's thresholds for this process and freeze the existing objects."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(NEW_OBJECTS, 20, 100)
+
+
+def tune_heap() -> None:
+    """Collect seldom, and return freed memory to the system every ``TRIM_EVERY_S`` from now on."""
+    collect_seldom()
     threading.Thread(target=_trim_often, name="trim", daemon=True).start()
 
 

@@ -17,7 +17,7 @@ from headrace.cells import columns
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.policy_options import with_policies
 from headrace.config.sizes_file import sizes_of
-from headrace.roles.process_setup import collect_seldom
+from headrace.roles.heap import collect_seldom
 from headrace.simulation.chrome_trace import ChromeTrace
 from headrace.simulation.faults import read_faults
 from headrace.simulation.overrides import Devices, changed, known_classes
