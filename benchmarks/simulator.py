@@ -37,7 +37,7 @@ from control.policies import POLICIES
 from control.policies.option_fields import with_options
 from headrace.arrivals.arrival_processes import Arrivals, Rates, Renewal, read_workload
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.roles.process_setup import collect_seldom
+from headrace.roles.heap import collect_seldom
 from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import Ended, simulated
 

@@ -26,7 +26,7 @@ from control.policies import POLICIES
 from headrace.arrivals.arrival_processes import Arrivals, Rates, Recorded, read_workload
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.policy_options import with_policies
-from headrace.roles.process_setup import collect_seldom
+from headrace.roles.heap import collect_seldom
 from headrace.simulation.batch_runs import Row as Figures
 from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import simulated

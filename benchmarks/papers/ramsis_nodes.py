@@ -30,7 +30,7 @@ from control.policies.option_fields import with_options
 from headrace.arrivals.arrival_processes import Recorded
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.results.statistics import mean_of
-from headrace.roles.process_setup import collect_seldom
+from headrace.roles.heap import collect_seldom
 from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import simulated
 from schemas.pipeline import Policy
