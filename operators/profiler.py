@@ -1,8 +1,10 @@
 """Run configurations of a pipeline with knobs over samples: fan-out, scores, cached prefixes.
 
 A configuration runs as in service: an item's output fans out to the children, ``combine`` makes
-the answer, and the workload judges it. Outputs of a stage are cached by the options of all stages
-up to it, so that configurations that share these options compute them once (Compass, Section 4.2).
+the answer, and it is compared with the sample's truth, or with the answer of a reference
+configuration: the score is then the agreement with it. Outputs of a stage are cached by the options
+of all stages up to it, so that configurations that share these options compute them once (Compass,
+Section 4.2).
 The caller runs the operators; everything else is decided here.
 """
 
@@ -16,7 +18,7 @@ from operators.join import Combine, Join, OpenQuery
 from operators.record_size import record_size
 from operators.serving.fanout import outcome
 from schemas.pipeline import Pipeline
-from schemas.records import ANSWERED, Item, Origin, Value
+from schemas.records import ANSWERED, Answer, Item, Origin, Value
 
 # Runs a configuration's operator of a stage on values; returns an output per value, an exception
 # in the place of one that failed, and the device seconds of all.
@@ -27,11 +29,11 @@ Made = tuple[tuple[str, Item], ...]  # what a stage made of a sample: (child, it
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Number ``number`` of a sample set: a payload and its truth."""
+    """Number ``number`` of a sample set: a payload and its truth, which a reference replaces."""
 
     number: int
     payload: Value
-    truth: Any
+    truth: Any = None
 
 
 @dataclass(slots=True)
@@ -56,14 +58,17 @@ class Profile:
 class Profiler:
     """The configurations of one search space; outputs are kept in ``cache``.
 
-    ``judge`` raises what the user's workload raises.
+    ``judge`` raises what the user's function raises. The answers of the configuration ``reference``
+    count as true; without one, the truths of the samples.
     """
 
     def __init__(
-        self, pipeline: Pipeline, space: Space, cache: PrefixCache, combine: Combine, judge: Judge
-    ) -> None:
+        self, pipeline: Pipeline, space: Space, cache: PrefixCache, combine: Combine, judge: Judge,
+        reference: int | None = None,
+    ) -> None:  # fmt: skip
         self._pipeline, self._space, self._cache = pipeline, space, cache
         self._join, self._judge = Join(pipeline, combine, {}), judge
+        self._reference = reference
 
     def profile(
         self, configuration: int, sample_set: str, samples: Sequence[Sample], run: Run
@@ -78,6 +83,23 @@ class Profiler:
     def _scored(
         self, configuration: int, sample_set: str, sample: Sample, run: Run, found: Profile
     ) -> float:
+        answered = self._answered(configuration, sample_set, sample, run, found)
+        truth = sample.truth
+        if self._reference is not None:
+            aside = Profile(stages=[StageCost() for _ in self._space.stages])
+            true = self._answered(self._reference, sample_set, sample, run, aside)
+            found.spent_s += aside.spent_s
+            if true.outcome != ANSWERED:  # to agree with it is to have no answer
+                return float(answered.outcome == true.outcome)
+            truth = true.result
+        if answered.outcome != ANSWERED:
+            return 0.0
+        right, of = self._judge(answered.result, truth)
+        return float(right) / float(of) if of else 0.0
+
+    def _answered(
+        self, configuration: int, sample_set: str, sample: Sample, run: Run, found: Profile
+    ) -> Answer:
         query = OpenQuery("profiled", Origin(0, sample.number), 0.0, float("inf"))
         made: dict[str, Made] = {"": ((self._space.stages[0].name, Item(value=sample.payload)),)}
         for stage, described in enumerate(self._space.stages):
@@ -94,11 +116,7 @@ class Profiler:
                 if not child:
                     query.branches[item.branch] = item
                     query.credit += item.credit
-        answered = self._join.answer(query, 0.0)
-        if answered.outcome != ANSWERED:
-            return 0.0
-        right, of = self._judge(answered.result, sample.truth)
-        return float(right) / float(of) if of else 0.0
+        return self._join.answer(query, 0.0)
 
     def _made(
         self,

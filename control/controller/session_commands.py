@@ -16,7 +16,7 @@ from math import isfinite
 from typing import Any
 
 from control.controller.commands import CommandError
-from control.problem.sample_sets import WORKLOAD
+from control.problem.sample_sets import first_set
 from control.problem.session_space import SessionSpace, option_name
 from control.problem.tiers import QUARTERS
 from schemas.durations import duration
@@ -32,7 +32,6 @@ ARGUMENTS: Mapping[str, frozenset[str]] = {
     REPLAN: frozenset(("session",)),
 }
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-USUAL_SAMPLES = f"{WORKLOAD}0"
 
 
 def named_session(action: str, arguments: Mapping[str, str]) -> str:
@@ -49,7 +48,9 @@ def named_session(action: str, arguments: Mapping[str, str]) -> str:
     return session
 
 
-def asked_session(arguments: Mapping[str, str], pipeline: Pipeline, space: SessionSpace) -> Session:
+def asked_session(
+    arguments: Mapping[str, str], pipeline: Pipeline, space: SessionSpace, now: float
+) -> Session:
     """Return the session that ``open-session`` asks for; raise ``CommandError``.
 
     What it does not name is the pipeline file's.
@@ -63,7 +64,7 @@ def asked_session(arguments: Mapping[str, str], pipeline: Pipeline, space: Sessi
         accuracy=_number(arguments, "accuracy", space.accuracy, most=1.0),
         usd_per_h=_number(arguments, "cost", space.usd_per_h),
         weight=_number(arguments, "weight", space.weight) or space.weight,
-        samples="" if plan else arguments.get("samples", USUAL_SAMPLES),
+        samples="" if plan else arguments.get("samples", first_set(space.truth, now)),
         plans=(hand_made(plan, space),) if plan else (),
     )
 

@@ -22,7 +22,7 @@ from control.policies import plans_sessions, policy_named, spec_of
 from control.policies.compass.session_options import IDLE
 from control.problem.lazy_references import load
 from control.problem.plan_reasons import SESSIONS, causes, sentence
-from control.problem.sample_sets import WORKLOAD, recent_set
+from control.problem.sample_sets import WORKLOAD, Truth, first_set, own_set
 from control.problem.seats import open_seats
 from control.problem.session_space import SessionSpace
 from control.sessions.session_book import SessionBook
@@ -151,6 +151,7 @@ class SessionDesk:
 
     def _watch(self, book: SessionBook, health: SessionHealth, now: float) -> None:
         """Plan the sessions anew whose plans do not hold what was planned."""
+        assert self._space is not None
         serving = book.serving
         health.serves(serving, now)
         for name in serving:
@@ -162,7 +163,7 @@ class SessionDesk:
                 "detect_s": max(0.0, now - alarm.since_s),
             }
             if alarm.drift is not Drift.LINK:
-                changes["samples"] = recent_set(name, alarm.since_s)
+                changes["samples"] = own_set(self._space.truth, name, alarm.since_s, now)
             book.replan(name, now, **changes)
 
     def _heard(self, report: Report) -> None:
@@ -227,23 +228,31 @@ class SessionDesk:
     ) -> str:
         if name in book:
             raise CommandError(f"session {name!r} is open already; close it or name another one")
-        asked = asked_session(command.arguments, self._pipeline, space)
+        asked = asked_session(command.arguments, self._pipeline, space, now)
         if not asked.plans:
-            self._check_search(asked, space)
+            self._check_search(asked, space, now)
         book.open(asked, now)
         return f"session {name!r} is open"
 
-    def _check_search(self, asked: Session, space: SessionSpace) -> None:
+    def _check_search(self, asked: Session, space: SessionSpace, now: float) -> None:
         if not space.profilers:
             raise CommandError(
                 "no plan can be searched: the pipeline file names no workload, whose samples "
-                "profilers run; add one, or give a plan made by hand: --plan FILE"
+                "profilers run; add one, or profiling: {truth: feedback} for labelled inputs, or "
+                "give a plan made by hand: --plan FILE"
             )
         if asked.accuracy is None:
             raise CommandError(
                 "the session names no accuracy to search for, nor does the pipeline file; give "
                 "--accuracy 0.9, or a plan made by hand: --plan FILE"
             )
+        if space.truth is Truth.FEEDBACK:
+            if asked.samples != first_set(space.truth, now):
+                raise CommandError(
+                    f"no sample set {asked.samples!r}: profiling.truth is feedback, so profiles "
+                    "are of labelled inputs; leave --samples out"
+                )
+            return
         seed = asked.samples.removeprefix(WORKLOAD)
         if seed == asked.samples or not seed.isdigit():
             raise CommandError(f"no sample set {asked.samples!r}; name one as workload@7")

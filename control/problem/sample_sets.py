@@ -1,21 +1,67 @@
 """Names of the sample sets that configurations are profiled on.
 
-``workload@SEED`` is what the pipeline file's workload draws with a seed; ``recent@SESSION@MS`` are
+``workload@SEED`` is what the pipeline file's workload draws with a seed. ``recent@SESSION@MS`` are
 a session's own inputs with a label, in the order of their labels, from a time on (milliseconds
-since the epoch). Both have one order, so that a prefix of a set means the same to every profiler.
+since the epoch); without a session, those of all. ``inputs@SESSION@MS-MS`` are a session's inputs
+between two times, with labels or without. Each has one order, so that a prefix of a set means the
+same to every profiler.
 """
 
-WORKLOAD, RECENT = "workload@", "recent@"
+from enum import StrEnum
+from math import inf
+from typing import NamedTuple
+
+WORKLOAD, RECENT, INPUTS = "workload@", "recent@", "inputs@"
+LABELLED_S = 3600.0  # the labelled inputs of all sessions begin with an hour, one or two ago
 
 
-def recent_set(session: str, since_s: float) -> str:
-    """Return the name of the set of a session's inputs from a time on."""
-    return f"{RECENT}{session}@{int(since_s * 1e3)}"
+class Truth(StrEnum):
+    """What the answers of a configuration are compared with: the workload's truths, the answers of
+    a reference configuration, or the labels of users."""
+
+    WORKLOAD = "workload"
+    REFERENCE = "reference"
+    FEEDBACK = "feedback"
 
 
-def recent_of(name: str) -> tuple[str, float] | None:
-    """Return the session and the time, in seconds, of a set of recent inputs; None: another set."""
-    session, _, since_ms = name.removeprefix(RECENT).rpartition("@")
-    if not (name.startswith(RECENT) and session and since_ms.isdigit()):
+class InputSet(NamedTuple):
+    """The inputs of a session ("": of all) from a time on: the labelled ones, or with a last time
+    all of them."""
+
+    session: str
+    since_s: float
+    until_s: float = inf
+
+    @property
+    def name(self) -> str:
+        """The name of the set."""
+        since_ms = int(self.since_s * 1e3)
+        if self.until_s == inf:
+            return f"{RECENT}{self.session}@{since_ms}"
+        return f"{INPUTS}{self.session}@{since_ms}-{int(self.until_s * 1e3)}"
+
+
+def first_set(truth: Truth, now: float) -> str:
+    """Return the name of the set of a session without inputs of its own that names none."""
+    if truth is not Truth.FEEDBACK:
+        return f"{WORKLOAD}0"
+    # The same for all sessions of an hour, so that they share what is profiled.
+    return InputSet("", max(0.0, now // LABELLED_S - 1) * LABELLED_S).name
+
+
+def own_set(truth: Truth, session: str, since_s: float, now: float) -> str:
+    """Return the name of the set of a session's own inputs from a time on."""
+    until_s = now if truth is Truth.REFERENCE else inf
+    return InputSet(session, since_s, until_s).name
+
+
+def input_set(name: str) -> InputSet | None:
+    """Return the set of inputs of that name; None: it names no inputs."""
+    kind = next((each for each in (RECENT, INPUTS) if name.startswith(each)), "")
+    session, _, times = name.removeprefix(kind).rpartition("@")
+    since_ms, _, until_ms = times.partition("-")
+    if not kind or not since_ms.isdigit() or until_ms.isdigit() is not (kind == INPUTS):
         return None
-    return session, int(since_ms) / 1e3
+    if kind == RECENT:
+        return None if until_ms else InputSet(session, int(since_ms) / 1e3)
+    return InputSet(session, int(since_ms) / 1e3, int(until_ms) / 1e3)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from control.problem.sample_sets import Truth
 from control.problem.space import Space
 from control.problem.tiers import Link, SessionTier
 from schemas.pipeline import Pipeline, Variant
@@ -20,8 +21,9 @@ VARIANT = "variant"  # the knob of a task's variants
 class SessionSpace:
     """The space of query plans, and a session's defaults. ``origin`` is the tier of its inputs;
     ``values`` maps "task.knob" to the value of each option, ``counts`` tiers to their devices.
-    ``truth`` says what profiles are judged by, ``cache_bytes`` limits a profiler's cache, and
-    ``profilers`` is the number of profilers that run (0: the file has no workload)."""
+    ``truth`` says what profiles are judged by (``reference``: the configuration whose answers
+    count as true), ``cache_bytes`` limits a profiler's cache, and ``profilers`` is the number of
+    profilers that run (0: the file has no samples for them)."""
 
     space: Space
     tiers: Mapping[str, SessionTier]
@@ -32,7 +34,8 @@ class SessionSpace:
     usd_per_h: float | None
     values: Mapping[str, Mapping[str, Any]]
     variants: Mapping[str, str]  # of tasks with a single variant
-    truth: str = "workload"
+    truth: Truth = Truth.WORKLOAD
+    reference: int | None = None
     cache_bytes: int = 500_000_000
     weight: float = 1.0
     counts: Mapping[str, int] = field(default_factory=dict)

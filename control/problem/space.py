@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,11 +46,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class Space:
-    """Stages in topological order, their knobs in the same order, and all tiers."""
+    """Stages in topological order, their knobs in the same order, and all tiers; ``truth`` is what
+    scores were compared with, "" for the workload's truths."""
 
     stages: tuple[Stage, ...]
     knobs: tuple[Knob, ...]
     tiers: tuple[str, ...]
+    truth: str = ""
 
     def __post_init__(self) -> None:
         """Raise ``PlanError`` for an empty space, or one too large to search."""
@@ -71,7 +74,8 @@ class Space:
 
     def __getstate__(self) -> dict[str, object]:
         """Return the fields: what is derived from them is not sent to another process."""
-        return {"stages": self.stages, "knobs": self.knobs, "tiers": self.tiers}
+        kept = ("stages", "knobs", "tiers", "truth")
+        return {name: getattr(self, name) for name in kept}
 
     @property
     def configuration_count(self) -> int:
@@ -126,11 +130,14 @@ class Space:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of stages, knobs and options, equal for equal spaces; tiers are not part of it."""
-        described = [
+        """A hash of stages, knobs, options and truth, equal for equal spaces; tiers are not part of
+        it."""
+        described: list[Any] = [
             [[s.name, s.parent] for s in self.stages],
             [[k.stage, k.name, k.options] for k in self.knobs],
         ]
+        if self.truth:
+            described.append(self.truth)
         return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:16]
 
     def _knobs_of(self, stages: set[str]) -> tuple[int, ...]:

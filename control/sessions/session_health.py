@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from control.problem.sample_sets import Truth
 from control.problem.session_space import SessionSpace
 from control.problem.tiers import Link
 from control.sessions.link_drift import FACTOR, FINER, LinkDrift, LinkSums
@@ -207,7 +208,10 @@ class SessionHealth:
 
     def _attainment(self, session: Session, seen: _Seen) -> Alarm | None:
         ended = sum(each[2] for each in seen.outcomes)
-        if ended < LEAST_QUERIES or not len(seen.scores):  # nothing to profile without labels
+        profiles = (
+            self._space.truth is Truth.REFERENCE or len(seen.scores) > 0
+        )  # else nothing has a truth
+        if ended < LEAST_QUERIES or not profiles:
             return None
         share = sum(each[1] for each in seen.outcomes) / ended
         if share + (SURE / ended) ** 0.5 >= LEAST_ATTAINMENT:

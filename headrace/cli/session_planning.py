@@ -1,6 +1,7 @@
 """``headrace search`` and ``schedule``: query plans for one session and for many."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -184,20 +185,24 @@ def _source(
 
         yield RecordedProfiles(sessions.space, read_truth(recorded, sessions.space))
         return
+    from control.problem.sample_sets import WORKLOAD, Truth, first_set
     from headrace.broker.connect import brokers
     from headrace.cluster.supervisor import profilers
     from headrace.config.user_functions import load_workload
-    from headrace.planning.live_profiles import LiveProfiles, sample_set
+    from headrace.planning.live_profiles import LiveProfiles
     from streams.kafka.preflight import prepare
 
-    load_workload(file)
+    if sessions.truth is not Truth.FEEDBACK:
+        load_workload(file)
     kafka = brokers(bootstrap)
     prepare(kafka, file.pipeline, "profiler")
     number = file.cluster.profilers if count is None else count
+    of_labels = sessions.truth is Truth.FEEDBACK
+    samples = first_set(sessions.truth, time.time()) if of_labels else f"{WORKLOAD}{seed}"
     with (
         profilers(file, kafka.bootstrap, number, say) as (tend, _),
         LiveProfiles(
-            kafka, file.pipeline, sessions, sample_set(seed), session, ahead=number, tend=tend
+            kafka, file.pipeline, sessions, samples, session, ahead=number, tend=tend
         ) as source,
     ):
         source.ready(READY_WITHIN_S)

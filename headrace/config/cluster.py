@@ -82,7 +82,7 @@ class Cluster:
     budget: float | None = None
     base: str = ""
     tasks_per_device: int = 1
-    profilers: int = 0  # processes; 0 without a workload, which has their samples
+    profilers: int = 0  # processes; 0 without samples for them: a workload's or labelled inputs
     gateway: Gateways | None = None
     dashboard_port: int | None = None  # of this machine; 0: any free one; None: no dashboard
     scale: str = NOBODY  # who rents devices of types while the pipeline runs
@@ -147,7 +147,7 @@ def cluster_of(file: FileSection) -> Cluster:
         budget=section.budget,
         base=section.base or "",
         tasks_per_device=parts,
-        profilers=section.profilers if file.workload else 0,
+        profilers=section.profilers if file.has_samples else 0,
         gateway=_gateways(section.gateway) if section.gateway else None,
         dashboard_port=section.dashboard.port if section.dashboard else None,
         scale=section.scale,

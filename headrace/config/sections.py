@@ -109,6 +109,7 @@ class ProfilingSection(Section):
     """``profiling``."""
 
     truth: Literal["workload", "reference", "feedback"] = "workload"
+    reference: dict[str, str | int | float | bool] = {}
     cache: Size = 500_000_000
 
 
@@ -273,6 +274,12 @@ class FileSection(Section):
     profiling: ProfilingSection | None = None
     labels: LabelsSection | None = None
     weight: Positive = 1.0
+
+    @property
+    def has_samples(self) -> bool:
+        """Whether profilers have samples: the workload's, or inputs with labels."""
+        of_labels = self.profiling is not None and self.profiling.truth == "feedback"
+        return self.workload is not None or of_labels
 
     def topological(self) -> list[str]:
         """Return the tasks of the tree level by level from the root, each level in file order."""

@@ -4,9 +4,12 @@ A task's variants and knobs span its settings; with several variants, ``task.var
 Tiers span placements. A setting is named ``task/variant@knob=option,...``.
 """
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 from control.problem.problem import PlanError
+from control.problem.sample_sets import Truth
 from control.problem.session_space import VARIANT, SessionSpace, option_name
 from control.problem.space import Knob, Space, Stage
 from control.problem.tiers import Link, SessionTier
@@ -30,6 +33,17 @@ def session_space(file: FileSection, source: Source) -> SessionSpace:
         raise source.error(("tasks",), str(error)) from error
     accuracy, cost = objectives(source.values["slo"])
     profiling = file.profiling or ProfilingSection()
+    truth = Truth(profiling.truth)
+    if truth is Truth.FEEDBACK and file.labels is None:
+        raise source.error(
+            ("profiling", "truth"),
+            "{} is feedback, but the file has no labels; add `labels: {}`, and send labels to the "
+            "topic",
+        )
+    reference = _reference(profiling, space, source)
+    if truth is not Truth.WORKLOAD:
+        of = "" if reference is None else json.dumps(space.named(reference), sort_keys=True)
+        space = replace(space, truth=truth + of)
     own = [name for name, tier in tiers.items() if tier.per == "session"]
     return SessionSpace(
         space=space,
@@ -45,12 +59,40 @@ def session_space(file: FileSection, source: Source) -> SessionSpace:
             for knob, options in file.tasks[task].knobs.items()
         },
         variants={t: next(iter(s.variants)) for t, s in file.tasks.items() if len(s.variants) == 1},
-        truth=profiling.truth,
+        truth=truth,
+        reference=reference,
         cache_bytes=profiling.cache,
         weight=file.weight,
-        profilers=file.cluster.profilers if file.workload else 0,
+        profilers=file.cluster.profilers if file.has_samples else 0,
         counts={name: here for name, tier in tiers.items() if (here := tier.devices_here)},
     )
+
+
+def _reference(profiling: ProfilingSection, space: Space, source: Source) -> int | None:
+    """Return the configuration whose answers count as true; None with another truth."""
+    options = {name: option_name(option) for name, option in profiling.reference.items()}
+    if profiling.truth != "reference":
+        if options:
+            raise source.error(
+                ("profiling", "reference"),
+                f"{{}} is given, but profiling.truth is {profiling.truth}; write truth: reference, "
+                "or leave it out",
+            )
+        return None
+    known = {f"{knob.stage}.{knob.name}": knob.options for knob in space.knobs}
+    for name in sorted(known.keys() - options.keys()):
+        raise source.error(
+            ("profiling", "truth"),
+            f"{{}} is reference, but profiling.reference has no option of {name}; add {name}: "
+            f"{known[name][-1]}, or another of {', '.join(known[name])}",
+        )
+    for name, option in options.items():
+        if option not in known.get(name, ()):
+            wanted = ", ".join(known.get(name, sorted(known)))
+            raise source.error(
+                ("profiling", "reference", name), f"{{}} is {option}; write one of {wanted}"
+            )
+    return space.index_of(options)
 
 
 def space_counts(space: Space) -> dict[str, int]:

@@ -40,11 +40,6 @@ POLL_S = 0.05
 EXPIRES_S = 60.0  # a request without a search behind it is void
 
 
-def sample_set(seed: int) -> str:
-    """Return the name of the workload's samples of a seed."""
-    return f"workload@{seed}"
-
-
 class LiveProfiles:
     """A ``ProfileSource`` over topics; use it in a ``with`` block.
 

@@ -6,12 +6,18 @@ import numpy as np
 
 from control.policies.compass.search.pricing import Priced
 from control.policies.compass.search.search_step import cheapest_first
+from control.problem.sample_sets import Truth
 from control.problem.session_space import SessionSpace
 from control.problem.space import Space
 from headrace.config.session_sections import space_counts
 from headrace.planning.session_search import Found, Step
 
 SHOWN = 8  # plans
+JUDGED = {
+    Truth.WORKLOAD: "accuracy",
+    Truth.REFERENCE: "agreement with the reference",
+    Truth.FEEDBACK: "accuracy by labels",
+}
 
 
 def as_json(found: Found) -> dict[str, Any]:
@@ -25,6 +31,7 @@ def as_json(found: Found) -> dict[str, Any]:
             "latency_ms": found.slo.latency_s * 1e3,
             "usd_per_h": found.slo.usd_per_h if np.isfinite(found.slo.usd_per_h) else None,
         },
+        "judged_by": str(found.sessions.truth),
         "stopped": found.stopped,
         "first": _first(found),
         "steps": [_step(space, number, step) for number, step in enumerate(found.steps, 1)],
@@ -99,8 +106,8 @@ def as_text(found: Found) -> str:
     """Return the search as text: its steps, the first compliant plan, the cheapest plans."""
     space = found.sessions.space
     lines = [
-        f"{space.configuration_count:,} configurations, {space.plans:,} query plans; accuracy "
-        f"{found.slo.accuracy:g}, {found.slo.latency_s * 1e3:g} ms",
+        f"{space.configuration_count:,} configurations, {space.plans:,} query plans; "
+        f"{JUDGED[found.sessions.truth]} {found.slo.accuracy:g}, {found.slo.latency_s * 1e3:g} ms",
         *(_step_line(found.sessions, number, step) for number, step in enumerate(found.steps, 1)),
         _ended(found),
     ]

@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -26,21 +27,23 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from msgspec.structs import replace
 
 from control.policies.compass.search.prefix_cache import PrefixCache
-from control.problem.sample_sets import WORKLOAD, recent_of
+from control.problem.sample_sets import WORKLOAD, InputSet, Truth, input_set
 from control.problem.session_space import VARIANT, SessionSpace
 from headrace.config.pipeline_file import PipelineFile, search_space
-from headrace.config.user_functions import load_combine, load_workload
+from headrace.config.user_functions import load_combine, load_scorer, load_workload
 from headrace.errors import PipelineError
 from headrace.processes import run_directory
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.observability import observed
-from headrace.roles.recent_inputs import RecentInputs
+from headrace.roles.recent_inputs import InputsBetween, RecentInputs
 from operators.join import as_list
 from operators.models.loading import load_operator
-from operators.profiler import Profile, Profiler, Sample, outputs_of
+from operators.profiler import Judge, Profile, Profiler, Sample, outputs_of
+from operators.scoring.scorer import exact_match, parts_of
 from operators.user_frames import sentence
 from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import PROFILE_REQUESTS, PROFILE_RESULTS
+from schemas.pipeline import Pipeline
 from schemas.records import ProfileRequest, ProfileResult, Value
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
@@ -60,17 +63,18 @@ WRITTEN_WITHIN_S = 30.0
 
 
 MOST_RECENT = 8  # sets of recent inputs that are read
+ReadBack = Callable[[InputSet], RecentInputs | InputsBetween]
 
 
 class Samples:
     """The samples by set, in one order: the workload's, drawn once and kept, and sessions' own
-    inputs, which ``recent`` opens by session and time."""
+    inputs, which ``read_back`` opens."""
 
-    def __init__(self, workload: Any, recent: Callable[[str, float], RecentInputs]) -> None:
-        self._workload = workload
+    def __init__(self, workload: Any, read_back: ReadBack) -> None:
+        self._workload = workload  # None: the file has none
         self._open: dict[str, tuple[Iterator[Any], list[Sample]]] = {}
-        self._open_recent = recent
-        self._recent: OrderedDict[str, RecentInputs] = OrderedDict()
+        self._read_back = read_back
+        self._recent: OrderedDict[str, RecentInputs | InputsBetween] = OrderedDict()
 
     def of(self, name: str, first: int, upto: int) -> list[Sample] | None:
         """Return samples ``first`` to ``upto - 1``, fewer at the end of the set; None: they are not
@@ -78,10 +82,12 @@ class Samples:
 
         Raises ``PipelineError`` for an unknown set.
         """
-        if (found := recent_of(name)) is not None:
-            return self._inputs(name, *found).of(first, upto)
+        if (found := input_set(name)) is not None:
+            return self._inputs(name, found).of(first, upto)
         if name not in self._open:
             seed = name.removeprefix(WORKLOAD)
+            if self._workload is None:
+                raise PipelineError(f"no sample set {name!r}: the pipeline file has no workload")
             if not (name.startswith(WORKLOAD) and seed.isdigit()):
                 raise PipelineError(f"no sample set {name!r}; name one as {WORKLOAD}7")
             queries = self._workload.queries(np.random.default_rng(int(seed)))
@@ -91,9 +97,9 @@ class Samples:
             drawn.append(Sample(len(drawn), payload, truth))
         return drawn[first:upto]
 
-    def _inputs(self, name: str, session: str, since_s: float) -> RecentInputs:
+    def _inputs(self, name: str, inputs: InputSet) -> RecentInputs | InputsBetween:
         if name not in self._recent:
-            self._recent[name] = self._open_recent(session, since_s)
+            self._recent[name] = self._read_back(inputs)
             if len(self._recent) > MOST_RECENT:
                 self._recent.popitem(last=False)[1].close()
         self._recent.move_to_end(name)
@@ -200,22 +206,32 @@ def result_key(request: ProfileRequest, configuration: int | None) -> bytes:
     return f"{where}/{request.first}-{request.upto}".encode()
 
 
+def judge_of(file: PipelineFile, truth: Truth, workload: Any) -> Judge:
+    """Return the function that compares an answer with a truth: the workload's, or for labels the
+    scorer's. Raises ``PipelineError``."""
+    labels = file.pipeline.labels
+    if truth is not Truth.FEEDBACK or labels is None:
+        return workload.score  # type: ignore[no-any-return]
+    scorer = load_scorer(labels) or exact_match
+    return lambda result, truth: parts_of(scorer(result, truth))
+
+
 class ProfilerRole:
     """One profiler's state: the operators, the cache, what is finished."""
 
     def __init__(
         self, file: PipelineFile, sessions: SessionSpace, name: str, device: str,
-        finished: dict[bytes, bytes], journal: CrashJournal,
-        recent: Callable[[str, float], RecentInputs],
+        finished: dict[bytes, bytes], journal: CrashJournal, read_back: ReadBack,
     ) -> None:  # fmt: skip
         self._sessions, self._name, self._device = sessions, name, device
         self._finished, self._journal = finished, journal
-        workload = load_workload(file)
-        self._samples = Samples(workload, recent)
+        workload = load_workload(file) if file.workload else None
+        self._samples = Samples(workload, read_back)
         self.operators = Operators(file, sessions, device)
         self._profiler = Profiler(
             file.pipeline, sessions.space, PrefixCache(sessions.cache_bytes),
-            load_combine(file.pipeline) or as_list, workload.score,
+            load_combine(file.pipeline) or as_list, judge_of(file, sessions.truth, workload),
+            sessions.reference,
         )  # fmt: skip
         self.running: ProfileRequest | None = None
 
@@ -282,17 +298,12 @@ def run_profiler(
 ) -> None:
     """Serve as a profiler until SIGTERM or SIGINT; raises ``PipelineError`` and ``BrokerError``."""
     pipeline, sessions = file.pipeline, search_space(file)
-    if sessions.truth != "workload":
-        raise PipelineError(
-            f"{file.path}: profiling.truth is {sessions.truth!r}, and profilers judge by the "
-            "workload's truth only; write truth: workload"
-        )
     prepare(kafka, pipeline, "profiler")
     results, requests = (physical(pipeline.name, t) for t in (PROFILE_RESULTS, PROFILE_REQUESTS))
     role = ProfilerRole(
         file, sessions, name, device, dict(read_kept(kafka, results)),
         CrashJournal(run_directory(pipeline.name) / f"{name}.profiling.json"),
-        lambda session, since_s: RecentInputs(kafka, pipeline, session, since_s),
+        partial(_read_back, kafka, pipeline),
     )  # fmt: skip
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -304,6 +315,14 @@ def run_profiler(
         role.operators.warm()
         log.info("%s takes requests", name)
         _serve(role, reader, writer, (requests, results), stopped)
+
+
+def _read_back(
+    kafka: KafkaConfig, pipeline: Pipeline, inputs: InputSet
+) -> RecentInputs | InputsBetween:
+    if inputs.until_s == float("inf"):
+        return RecentInputs(kafka, pipeline, inputs.session, inputs.since_s)
+    return InputsBetween(kafka, pipeline, inputs)
 
 
 def _serve(

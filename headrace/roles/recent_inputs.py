@@ -1,14 +1,18 @@
-"""A session's newest inputs with their labels, read back from the topics, as samples.
+"""Inputs of sessions, read back from the topics, as samples.
 
-The order is that of the labels, which have one partition: every profiler sees the same prefix. The
-set grows while labels arrive. Profiles wait for the first ``ENOUGH`` of them, no longer than
-``WAITS_S`` from the first request on; after that the set ends, for each block, where its labels do.
+Labelled ones are in the order of the labels, which have one partition: every profiler sees the same
+prefix. The set grows while labels arrive. Profiles wait for the first ``ENOUGH`` of them, no longer
+than ``WAITS_S`` from the first request on; after that the set ends, for each block, where its
+labels do. Inputs for a reference need no labels: they are those between two times, in the order in
+which the broker took them.
 """
 
 import time
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 from contextlib import closing
 
+from control.problem.sample_sets import InputSet
 from headrace.client.topic_clients import Tail
 from headrace.roles.recent_sizes import fetched
 from operators.profiler import Sample
@@ -63,7 +67,7 @@ class InputJoin:
 
 
 class RecentInputs:
-    """The labelled inputs of one session from ``since_s`` on. Raises ``BrokerError``."""
+    """The labelled inputs of a session, "" for all, from ``since_s`` on. Raises ``BrokerError``."""
 
     def __init__(
         self, kafka: KafkaConfig, pipeline: Pipeline, session: str, since_s: float
@@ -100,9 +104,57 @@ class RecentInputs:
         read_s = time.time()
         for message in self._queries.written(READ_WITHIN_S):
             query = self._query(fetched(message))
-            if isinstance(query, Query) and query.session == self._session and query.id:
+            if not isinstance(query, Query) or not query.id:
+                continue
+            if self._session in ("", query.session):
                 self._join.add_input(query.id, query.payload)
         self._join.join(read_s)
+
+
+class InputsBetween:
+    """The inputs of a session between two times, labelled or not. Raises ``BrokerError``."""
+
+    def __init__(self, kafka: KafkaConfig, pipeline: Pipeline, inputs: InputSet) -> None:
+        self._inputs = inputs
+        self._query = decoder(pipeline, QUERIES)
+        self._queries = Tail(kafka, physical(pipeline.name, QUERIES), inputs.since_s)
+        self._samples: list[Sample] | None = None
+
+    def of(self, first: int, upto: int) -> list[Sample] | None:
+        """Return samples ``first`` to ``upto - 1``, fewer at the end of the set; None: inputs of
+        that time may still reach the broker."""
+        if self._samples is None:
+            if time.time() < self._inputs.until_s + LATE_S:
+                return None
+            self._samples = self._read()
+        return self._samples[first:upto]
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._queries.close()
+
+    def _read(self) -> list[Sample]:
+        taken = []
+        for message in self._queries.written(READ_WITHIN_S):
+            query = self._query(fetched(message))
+            if isinstance(query, Query):
+                at = message.timestamp()[1], message.partition(), message.offset()
+                taken.append((at, query.session, query.payload))
+        return between(self._inputs, taken)
+
+
+def between(
+    inputs: InputSet, taken: Iterable[tuple[tuple[int, int, int], str, Value]]
+) -> list[Sample]:
+    """Return the oldest ``MOST`` samples of a set, of inputs as ((milliseconds, partition, offset),
+    session, payload)."""
+    since_ms, until_ms = inputs.since_s * 1e3, inputs.until_s * 1e3
+    mine = sorted(
+        ((at, payload) for at, session, payload in taken
+         if session == inputs.session and since_ms <= at[0] <= until_ms),
+        key=lambda each: each[0],
+    )  # fmt: skip
+    return [Sample(number, payload) for number, (_, payload) in enumerate(mine[:MOST])]
 
 
 def awaited(count: int, upto: int, waited_s: float) -> bool:

@@ -345,7 +345,12 @@ def score(result: Value, label: Label, judge: Judge) -> tuple[float, float]:
     """
     if label.right is not None and label.of is not None:
         return label.right, label.of  # checked by the codec
-    judged = judge(result, label.truth)
+    return parts_of(judge(result, label.truth))
+
+
+def parts_of(judged: Any) -> tuple[float, float]:
+    """Return (parts right, parts) of what a scorer returned; raises ``ValueError`` if it makes no
+    sense."""
     right, of = judged if isinstance(judged, (tuple, list)) else (float(judged), 1.0)
     right, of = float(right), float(of)
     if not (0.0 <= right <= of and 0.0 < of <= 1e9 and math.isfinite(of)):

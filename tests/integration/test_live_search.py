@@ -10,7 +10,7 @@ import pytest
 from headrace.cli.main import run
 from headrace.cluster.supervisor import profilers
 from headrace.config.pipeline_file import read_pipeline_file, search_space
-from headrace.planning.live_profiles import LiveProfiles, sample_set
+from headrace.planning.live_profiles import LiveProfiles
 from headrace.planning.session_search import Asked, searched
 from headrace.processes import run_directory
 from schemas.codec.single_object import decode
@@ -122,7 +122,7 @@ def test_killed_profilers_lose_no_finished_block(broker: str, tmp_path: Path) ->
                 killed.append(alive[-1].pid)
 
         with LiveProfiles(
-            kafka, file.pipeline, search_space(file), sample_set(0), "s", tend=tend_and_kill
+            kafka, file.pipeline, search_space(file), "workload@0", "s", tend=tend_and_kill
         ) as source:
             source.ready(120.0)
             found = searched(file, source, Asked(deadline_s=120.0))

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from control.problem.sample_sets import InputSet
 from headrace.client.topic_clients import Asker, Labeller
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
-from headrace.roles.recent_inputs import RecentInputs
+from headrace.roles.recent_inputs import InputsBetween, RecentInputs
 from operators.profiler import Sample
 from schemas.records import Label, Query
 from streams.kafka.kafka_config import KafkaConfig
@@ -84,7 +85,7 @@ def others(kafka: KafkaConfig, file: PipelineFile) -> Iterator[None]:
         thread.join()
 
 
-def until_there(recent: RecentInputs, first: int, upto: int) -> list[Sample]:
+def until_there(recent: RecentInputs | InputsBetween, first: int, upto: int) -> list[Sample]:
     """Ask for samples as a profiler does, until they are there or the set ends before them."""
     while (found := recent.of(first, upto)) is None:
         pass
@@ -111,3 +112,20 @@ def test_inputs_are_read_in_the_order_of_their_labels_while_others_arrive(
             assert [each.payload for each in until_there(recent, 10, 14)] == [
                 f"cam-{n}".encode() for n in range(9, 13)
             ]
+
+
+def test_inputs_for_a_reference_need_no_labels_and_end_at_their_last_time(
+    broker: str, file: PipelineFile
+) -> None:
+    kafka, since_s = KafkaConfig(broker), time.time() - 60.0
+    with closing(Sender(kafka, file)) as sender:
+        for number in range(6):
+            sender.send(f"cam-{number}", "cam", truth="any" if number % 2 else None)
+            sender.send(f"odd-{number}", "other")
+        until_s = time.time()
+        inputs = InputSet("cam", since_s, until_s)
+        with closing(InputsBetween(kafka, file.pipeline, inputs)) as between:
+            assert between.of(0, 3) is None  # some may still reach the broker
+            assert [s.payload for s in until_there(between, 0, 3)] == [b"cam-0", b"cam-1", b"cam-2"]
+            sender.send("cam-6", "cam")
+            assert [s.payload for s in until_there(between, 3, 9)] == [b"cam-3", b"cam-4", b"cam-5"]

@@ -8,6 +8,7 @@ import numpy as np
 
 from control.controller.controller import Controller
 from control.policies.solvers import solve, virtual_s
+from control.problem.sample_sets import Truth
 from control.problem.tiers import Link
 from operators.egress import Egress
 from operators.ingress import Ingress
@@ -43,9 +44,11 @@ class World:
         counts: Mapping[str, int] | None = None,
         links: Mapping[Hop, Link] | None = None,
         load_s: float = LOAD_S,
+        truth: Truth = Truth.WORKLOAD,
         **changes: Any,
     ) -> None:
-        self.pipeline, self.space = a_session_pipeline(**changes), a_space(counts)
+        self.pipeline = a_session_pipeline(**changes)
+        self.space = replace(a_space(counts), truth=truth)
         self.links: SessionLinks | None = None
         if links is not None:
             self.space = replace(self.space, links=links)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from control.problem.sample_sets import Truth
 from schemas.effects import COMMAND_RESULTS, PLANS, PROFILE_RESULTS, SESSIONS, Arrived, Event
 from schemas.enumerations import SessionState
 from schemas.pipeline import Policy
@@ -278,3 +279,18 @@ def test_a_session_without_queries_is_closed_where_the_file_says_so() -> None:
     assert world.session("idle").state is SessionState.CLOSING
     world.system.run(30.0)  # the queries of the other one have ended, too
     assert world.session("busy").state is SessionState.CLOSING
+
+
+def test_with_feedback_a_session_is_searched_on_the_labelled_inputs_of_all() -> None:
+    world = Planned(truth=Truth.FEEDBACK)
+    world.command(1.0, "open-session", session="a", slo="500ms")
+    world.command(6.0, "open-session", session="b", slo="500ms", samples="workload@7")
+    world.system.run(12.0)
+    session = world.session("a")
+    assert (session.state, session.samples) == (SessionState.SERVING, "recent@@0")
+    refused = world.results()["open-session"]
+    assert (refused.ok, refused.message) == (
+        False,
+        "no sample set 'workload@7': profiling.truth is feedback, so profiles are of labelled "
+        "inputs; leave --samples out",
+    )

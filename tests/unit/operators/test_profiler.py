@@ -54,12 +54,16 @@ class Counting:
         return outputs, 0.1 * len(values)
 
 
-def a_profiler(cache_bytes: int = 10**6) -> Profiler:
+def a_profiler(cache_bytes: int = 10**6, reference: int | None = None) -> Profiler:
     def judge(result: Any, truth: Any) -> tuple[float, float]:
         wanted = [*truth.split(), truth.split()[0].upper()]
         return sum(r == w for r, w in zip(result, wanted, strict=False)), len(wanted)
 
-    return Profiler(PIPELINE, SPACE, PrefixCache(cache_bytes), as_list, judge)
+    def agreement(result: Any, truth: Any) -> tuple[float, float]:
+        return sum(r == w for r, w in zip(result, truth, strict=False)), len(truth)
+
+    chosen = judge if reference is None else agreement
+    return Profiler(PIPELINE, SPACE, PrefixCache(cache_bytes), as_list, chosen, reference)
 
 
 def test_a_tree_is_run_and_scored_and_failures_score_nothing() -> None:
@@ -101,3 +105,24 @@ def test_a_batch_that_fails_runs_item_by_item() -> None:
     assert outputs_of(predict, []) == []
     short = outputs_of(lambda values: [1], [1, 2])
     assert [str(each) for each in short] == ["1 outputs for 2 inputs"] * 2
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 10**6])
+def test_answers_are_compared_with_those_of_a_reference_whose_seconds_are_spent(
+    cache_bytes: int,
+) -> None:
+    titles = SPACE.index_of({"split.most": "9", "low.case": "title"})
+    lows = SPACE.index_of({"split.most": "9", "low.case": "low"})
+    assert titles is not None
+    assert lows is not None
+    samples = [Sample(number, text) for number, text in enumerate(("Ab", "Ab Cd", "boom"))]
+    alone = a_profiler(cache_bytes).profile(
+        lows, "s", [Sample(s.number, s.payload, s.payload) for s in samples], Counting()
+    )
+    found = a_profiler(cache_bytes, reference=titles).profile(lows, "s", samples, Counting())
+    # "ab" is not "Ab", "AB" is; of the last one neither has an answer.
+    assert found.scores == [0.5, pytest.approx(1 / 3), 1.0]
+    assert [cost.seconds for cost in found.stages] == [cost.seconds for cost in alone.stages]
+    assert found.spent_s > alone.spent_s
+    itself = a_profiler(cache_bytes, reference=titles).profile(titles, "s", samples, Counting())
+    assert itself.scores == [1.0, 1.0, 1.0]

@@ -129,3 +129,56 @@ def test_validate_counts_the_space(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "planned.yaml").write_text(YAML)
     assert run(["validate", str(tmp_path / "planned.yaml")]) == 0
     assert "24 configurations, 72 query plans" in capsys.readouterr().out
+
+
+REFERENCE = """\
+profiling:
+  truth: reference
+  reference: {scan.scale: 1, scan.denoise: median, read.variant: cnn, read.votes: 3}
+"""
+
+
+def test_a_reference_is_a_configuration_and_makes_another_space(tmp_path: Path) -> None:
+    plain, judged = read(tmp_path).sessions, read(tmp_path, YAML + REFERENCE).sessions
+    other = read(tmp_path, YAML + REFERENCE.replace("cnn", "mlp")).sessions
+    assert plain is not None
+    assert judged is not None
+    assert judged.reference is not None
+    assert judged.space.named(judged.reference) == {
+        "scan.scale": "1", "scan.denoise": "median", "read.variant": "cnn", "read.votes": "3",
+    }  # fmt: skip
+    assert other is not None
+    # Scores by another truth are no history of these.
+    assert len({each.space.digest for each in (plain, judged, other)}) == 3
+
+
+def test_with_feedback_profilers_run_without_a_workload(tmp_path: Path) -> None:
+    text = YAML + "profiling: {truth: feedback}\nlabels: {}\n"
+    with_labels, without = read(tmp_path, text), read(tmp_path)
+    assert with_labels.sessions is not None
+    assert without.sessions is not None
+    assert (with_labels.sessions.profilers, without.sessions.profilers) == (1, 0)
+    assert (with_labels.cluster.profilers, without.cluster.profilers) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("profiling: {truth: feedback}\n", "truth is feedback, but the file has no labels"),
+        ("profiling: {truth: reference}\n",
+         "profiling.truth is reference, but profiling.reference has no option of read.variant; "
+         "add read.variant: cnn, or another of mlp, cnn"),
+        (REFERENCE.replace("cnn", "gnn"), "reference.read.variant is gnn; write one of mlp, cnn"),
+        (REFERENCE.replace("}", ", read.size: 3}"), "reference.read.size is 3; write one"),
+        (REFERENCE.replace("truth: reference", "truth: workload"),
+         "profiling.reference is given, but profiling.truth is workload; write truth: reference"),
+        ("profiling: {truth: guess}\n", "profiling.truth"),
+    ],
+)  # fmt: skip
+def test_a_truth_that_lacks_something_is_one_sentence(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    with pytest.raises(PipelineError) as raised:
+        read(tmp_path, YAML + text)
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)

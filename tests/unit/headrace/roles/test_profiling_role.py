@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
+from control.problem.sample_sets import InputSet
 from headrace.errors import PipelineError
 from headrace.roles.profiling_role import (
     Samples,
@@ -82,7 +83,7 @@ def test_blocks_have_keys_of_their_own() -> None:
     assert len(keys) == 4
 
 
-def no_inputs(session: str, since_s: float) -> RecentInputs:
+def no_inputs(inputs: InputSet) -> RecentInputs:
     raise AssertionError("no inputs of sessions are asked for")
 
 
@@ -98,6 +99,8 @@ def test_samples_are_drawn_once_in_order_and_may_end() -> None:
     assert samples.of("workload@7", 9, 12) == []
     with pytest.raises(PipelineError, match="no sample set 'mine'; name one as workload@7"):
         samples.of("mine", 0, 1)
+    with pytest.raises(PipelineError, match="'workload@7': the pipeline file has no workload"):
+        Samples(None, no_inputs).of("workload@7", 0, 1)
 
 
 def test_an_operator_of_each_variant_is_loaded_before_requests_are_taken() -> None:

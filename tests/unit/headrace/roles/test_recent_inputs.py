@@ -2,7 +2,8 @@
 
 import pytest
 
-from headrace.roles.recent_inputs import MOST_UNLABELLED, InputJoin, awaited
+from control.problem.sample_sets import InputSet
+from headrace.roles.recent_inputs import MOST, MOST_UNLABELLED, InputJoin, awaited, between
 from schemas.records import Label
 
 
@@ -74,3 +75,18 @@ def test_the_first_fifty_samples_are_waited_for_and_no_more(
     count: int, upto: int, waited_s: float, waits: bool
 ) -> None:
     assert awaited(count, upto, waited_s) is waits
+
+
+def test_inputs_between_two_times_have_the_order_in_which_the_broker_took_them() -> None:
+    taken = [
+        ((2000, 1, 7), "cam", "c"), ((1999, 0, 9), "cam", "b"), ((2000, 0, 11), "other", "x"),
+        ((2000, 1, 8), "cam", "d"), ((1500, 3, 1), "cam", "a"), ((3001, 0, 12), "cam", "late"),
+        ((1499, 0, 8), "cam", "early"),
+    ]  # fmt: skip
+    inputs = InputSet("cam", 1.5, 3.0)
+    for order in (taken, taken[::-1]):
+        assert [(s.number, s.payload) for s in between(inputs, order)] == [
+            (0, "a"), (1, "b"), (2, "c"), (3, "d"),
+        ]  # fmt: skip
+    many = [((2000, 0, offset), "cam", offset) for offset in range(MOST + 5)]
+    assert [s.payload for s in between(inputs, many)] == list(range(MOST))

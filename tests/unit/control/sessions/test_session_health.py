@@ -1,0 +1,57 @@
+"""When queries that do not end in time make a session need another plan."""
+
+from dataclasses import replace
+
+import pytest
+
+from control.problem.sample_sets import Truth
+from control.sessions.session_health import Drift, SessionHealth
+from schemas.enumerations import NodeState, SessionState
+from schemas.records import Report, Session, SessionPlan
+from tests.session_world import a_space
+
+CAM = Session(
+    id="cam", pipeline="p", state=SessionState.SERVING, slo_s=1.0, accuracy=0.9,
+    samples="workload@0",
+)  # fmt: skip
+PLAN = SessionPlan(session="cam", number=1, slo_s=1.0, admits=True, stages=())
+
+
+def reported(at_s: float, **counts: float) -> Report:
+    return Report(
+        node="egress", role="egress", pipeline="p", epoch=1, state=NodeState.READY, incarnation=0.0, sent_s=at_s,
+        counts={f"session/cam/{name}": count for name, count in counts.items()},
+    )  # fmt: skip
+
+
+def seen(truth: Truth, labels: int, answered: float) -> SessionHealth:
+    """Return the health of a session after five seconds of 20 queries a second."""
+    health = SessionHealth(replace(a_space(), truth=truth), drain_s=1.0)
+    health.serves({"cam": PLAN}, 0.0)
+    for second in range(1, 6):
+        ended = 20.0 * second
+        right = {"labels": float(labels * second), "score": float(labels * second)}
+        counts = {"answered": ended * answered, "late": ended * (1 - answered)}
+        health.take(reported(float(second), **counts, **(right if labels else {})))
+    return health
+
+
+@pytest.mark.parametrize(
+    ("truth", "labels", "alarmed"),
+    [
+        (Truth.WORKLOAD, 0, False),  # nothing that a search could be judged by
+        (Truth.FEEDBACK, 0, False),
+        (Truth.WORKLOAD, 5, True),
+        (Truth.FEEDBACK, 5, True),
+        (Truth.REFERENCE, 0, True),
+    ],
+)
+def test_late_queries_raise_an_alarm_where_a_search_has_a_truth(
+    truth: Truth, labels: int, *, alarmed: bool
+) -> None:
+    alarm = seen(truth, labels, answered=0.3).alarm(CAM, 5.0)
+    assert (alarm is not None and alarm.drift is Drift.ATTAINMENT) is alarmed
+
+
+def test_queries_in_time_raise_none() -> None:
+    assert seen(Truth.REFERENCE, 0, answered=1.0).alarm(CAM, 5.0) is None
