@@ -147,6 +147,8 @@ def _row(finding: "Finding") -> Any:
 @click.option("--claim", default="", help="PersistentVolumeClaim with the pipeline's folder.")
 @click.option("--strimzi", default="", help="Make topics and users for this cluster of Strimzi.")
 @click.option("--keda", default="", help="Prometheus' address: add KEDA's ScaledObjects.")
+@click.option("--gateway-tokens", default="", help="Secret with the gateway's bearer tokens.")
+@click.option("--gateway-tls", default="", help="Secret with its certificate (tls.crt, tls.key).")
 @click.option("--pod-monitor", is_flag=True, help="Add a PodMonitor, for Prometheus' operator.")
 def kubernetes(
     file: Path,
@@ -157,13 +159,16 @@ def kubernetes(
     claim: str,
     strimzi: str,
     keda: str,
+    gateway_tokens: str,
+    gateway_tls: str,
     pod_monitor: bool,
 ) -> None:
     """Print the manifests of a pipeline for Kubernetes.
 
     One Deployment for each process of control, ingress and egress, a StatefulSet for the workers of
     each device, the gateway with its Service, budgets for evictions. Without --claim the folder is
-    a ConfigMap of 1 MB at most. With --keda the workers of each device type are as many as the
+    a ConfigMap of 1 MB at most. A secret of --gateway-tokens has the key `tokens`, one token a
+    line. With --keda the workers of each device type are as many as the
     control app wants (cluster.scale).
 
     \b
@@ -183,6 +188,8 @@ def kubernetes(
         strimzi=strimzi,
         pod_monitor=pod_monitor,
         keda=keda,
+        gateway_tokens=gateway_tokens,
+        gateway_tls=gateway_tls,
     )
     read = read_deployed(file)
     files = {} if claim else folder_files(read)

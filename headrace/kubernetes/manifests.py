@@ -18,6 +18,7 @@ from headrace.errors import PipelineError
 from headrace.kubernetes import keda, strimzi
 from headrace.kubernetes.folder import config_data
 from headrace.kubernetes.pods import (
+    METRICS_PORT,
     KubernetesOptions,
     device_name,
     labels,
@@ -31,6 +32,7 @@ GUARDED = ("ingress", "egress", "gateway")  # with a budget for evictions
 GATEWAY_PORTS = {"http": 8000, "grpc": 8001}
 # From a gateway's removal from its Service until it is told to end: nodes learn of it meanwhile.
 LEAVES_S = 5
+SECRETS = "/etc/headrace-gateway"
 _SEVERAL = {"replicas": 1, "strategy": {"type": "Recreate"}}
 MOST_NAME = 40  # so that names with a role and a hash stay below 63
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
@@ -49,6 +51,7 @@ def manifests(
         *(strimzi.objects(file.pipeline, options) if options.strimzi else []),
         *_processes(file, files, options),
         *_workers(file, files, options),
+        *_worker_services(file, options),
         *_gateway(file, files, options),
         *_budgets(file, options),
         *([_pod_monitor(file, options)] if options.pod_monitor else []),
@@ -122,10 +125,37 @@ def _workers(
     file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
 ) -> Iterator[dict[str, Any]]:
     devices = dict(file.cluster.devices)
-    rented = [each.name for each in file.cluster.types if options.keda]
-    for device in dict.fromkeys((*devices, *rented)):
+    for device in _devices(file, options):
         processes = cluster_workers(file.cluster, device, devices.get(device, 0))
         yield _worker(file, files, device, processes, options)
+
+
+def _worker_services(file: PipelineFile, options: KubernetesOptions) -> Iterator[dict[str, Any]]:
+    """Yield the Services without an address that the workers' StatefulSets name: each worker's
+    pod has a name in DNS by it."""
+    pipeline = file.pipeline.name
+    for device in _devices(file, options):
+        yield {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata(workers_name(pipeline, device), "worker", pipeline, options),
+            "spec": {
+                "clusterIP": "None",
+                "publishNotReadyAddresses": True,
+                "selector": _workers_of(pipeline, device),
+                "ports": [{"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"}],
+            },
+        }
+
+
+def _devices(file: PipelineFile, options: KubernetesOptions) -> tuple[str, ...]:
+    """Return the devices and device types that have a StatefulSet."""
+    rented = [each.name for each in file.cluster.types if options.keda]
+    return tuple(dict.fromkeys((*dict(file.cluster.devices), *rented)))
+
+
+def _workers_of(pipeline: str, device: str) -> dict[str, str]:
+    return {**labels(pipeline, "worker"), "headrace/device": device_name(device)}
 
 
 def _worker(
@@ -141,7 +171,7 @@ def _worker(
             f"{file.path}: device {host} cannot be a pod's, which sees its only GPU as cuda:0; "
             "count its workers under cuda:0 or a device type"
         )
-    pipeline, name = file.pipeline.name, device_name(device)
+    pipeline = file.pipeline.name
     first = processes[0] if processes else rented_worker(device, 0)
     count = first.arguments[first.arguments.index("--device") :]
     count = count[: count.index("--metrics-port")] if "--metrics-port" in count else count
@@ -152,7 +182,7 @@ def _worker(
     )  # fmt: skip
     if host.startswith("cuda"):
         template["spec"]["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
-    chosen = {**labels(pipeline, "worker"), "headrace/device": name}
+    chosen = _workers_of(pipeline, device)
     template["metadata"]["labels"] |= chosen
     return {
         "apiVersion": "apps/v1",
@@ -184,11 +214,21 @@ def _gateway(
 ) -> Iterator[dict[str, Any]]:
     gateway, pipeline = file.cluster.gateway, file.pipeline.name
     if gateway is None:
+        if named := options.gateway_tokens or options.gateway_tls:
+            raise PipelineError(
+                f"{file.path}: the secret {named!r} is for a gateway, and the file has none; add "
+                "cluster.gateway: {processes: 1}, or leave the option out"
+            )
         return
     ports = GATEWAY_PORTS if gateway.grpc_port is not None else {"http": GATEWAY_PORTS["http"]}
     command = ["gateway", mounted(file), "--host", "0.0.0.0"]
     command += [] if "grpc" in ports else ["--grpc-port", "none"]
+    secrets = _secrets(options)
+    for _, arguments in secrets.values():
+        command += arguments
     template = pod(file, files, "gateway", command, options, ports=ports)
+    for volume, (secret, _) in secrets.items():
+        _mount_secret(template, volume, secret)
     template["spec"]["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": LEAVES_S}}}
     yield _deployment(file, "gateway", "gateway", template, options, replicas=gateway.processes)
     yield {
@@ -202,6 +242,26 @@ def _gateway(
             ],
         },
     }
+
+
+def _secrets(options: KubernetesOptions) -> dict[str, tuple[str, list[str]]]:
+    """Return the gateway's secrets and its arguments for them, by volume."""
+    found = {}
+    if options.gateway_tokens:
+        path = f"{SECRETS}/tokens/tokens"
+        found["tokens"] = options.gateway_tokens, ["--tokens", path]
+    if options.gateway_tls:
+        certificate, key = f"{SECRETS}/tls/tls.crt", f"{SECRETS}/tls/tls.key"
+        arguments = ["--tls-certificate", certificate, "--tls-key", key]
+        found["tls"] = options.gateway_tls, arguments
+    return found
+
+
+def _mount_secret(template: dict[str, Any], volume: str, secret: str) -> None:
+    spec = template["spec"]
+    spec["volumes"].append({"name": volume, "secret": {"secretName": secret}})
+    mount = {"name": volume, "mountPath": f"{SECRETS}/{volume}", "readOnly": True}
+    spec["containers"][0]["volumeMounts"].append(mount)
 
 
 def _budgets(file: PipelineFile, options: KubernetesOptions) -> Iterator[dict[str, Any]]:

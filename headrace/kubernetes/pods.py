@@ -33,6 +33,8 @@ class KubernetesOptions:
     ``claim`` names a PersistentVolumeClaim that holds the pipeline's folder ("": a ConfigMap does).
     ``strimzi`` names the Kafka cluster of Strimzi whose topics and users are made ("": none).
     ``keda`` is the address of the Prometheus that KEDA asks how many workers should run ("": none).
+    ``gateway_tokens`` and ``gateway_tls`` name the gateway's secrets ("": none): bearer tokens
+    under the key ``tokens``, and a certificate of type ``kubernetes.io/tls``.
     """
 
     image: str
@@ -43,6 +45,8 @@ class KubernetesOptions:
     strimzi: str = ""
     pod_monitor: bool = False
     keda: str = ""
+    gateway_tokens: str = ""
+    gateway_tls: str = ""
 
 
 def device_name(device: str) -> str:

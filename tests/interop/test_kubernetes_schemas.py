@@ -36,7 +36,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file.write_text(yaml.safe_dump(words))
     command = [
         sys.executable, "-m", "headrace", "kubernetes", str(file), "--strimzi", "main",
-        "--pod-monitor",
+        "--pod-monitor", "--gateway-tokens", "callers", "--gateway-tls", "front",
     ]  # fmt: skip
     manifest.write_bytes(subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout)
     return manifest
@@ -48,7 +48,7 @@ def test_every_object_of_kubernetes_is_what_its_schema_says(manifest: Path) -> N
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) == 12
+    assert int(done.stdout) == 14
 
 
 def custom_objects(manifest: Path, kind: str) -> list[dict[str, Any]]:

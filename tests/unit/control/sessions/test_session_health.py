@@ -19,7 +19,8 @@ PLAN = SessionPlan(session="cam", number=1, slo_s=1.0, admits=True, stages=())
 
 def reported(at_s: float, **counts: float) -> Report:
     return Report(
-        node="egress", role="egress", pipeline="p", epoch=1, state=NodeState.READY, incarnation=0.0, sent_s=at_s,
+        node="egress", role="egress", pipeline="p", epoch=1, state=NodeState.READY,
+        incarnation=0.0, sent_s=at_s,
         counts={f"session/cam/{name}": count for name, count in counts.items()},
     )  # fmt: skip
 

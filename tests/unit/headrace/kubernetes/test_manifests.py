@@ -192,3 +192,39 @@ def test_keda_needs_somebody_who_decides(tmp_path: Path) -> None:
     file = read_pipeline_file(a_typed_file(tmp_path))
     with pytest.raises(PipelineError, match="scale: supervisor"):
         made(file, replace(OPTIONS, keda="http://prometheus:9090"))
+
+
+def test_every_stateful_set_has_the_service_that_it_names(tmp_path: Path) -> None:
+    objects = made(a_file(tmp_path, devices={"cpu": 2, "cuda:0": 1}))
+    services = named(objects, "Service")
+    sets = named(objects, "StatefulSet")
+    assert len(sets) == 2
+    for spec in sets.values():
+        service = services[spec["serviceName"]]
+        assert service["clusterIP"] == "None"
+        assert service["selector"] == spec["selector"]["matchLabels"]
+        assert service["selector"].items() <= spec["template"]["metadata"]["labels"].items()
+
+
+def test_a_gateway_has_its_secrets_as_files(tmp_path: Path) -> None:
+    file = a_file(tmp_path, gateway={"processes": 1})
+    options = replace(OPTIONS, gateway_tokens="callers", gateway_tls="front")
+    spec = named(made(file, options), "Deployment")["words-gateway"]
+    gateway = container(spec)
+    assert gateway["args"][-6:] == [
+        "--tokens", "/etc/headrace-gateway/tokens/tokens",
+        "--tls-certificate", "/etc/headrace-gateway/tls/tls.crt",
+        "--tls-key", "/etc/headrace-gateway/tls/tls.key",
+    ]  # fmt: skip
+    volumes = {each["name"]: each for each in spec["template"]["spec"]["volumes"]}
+    mounts = {each["name"]: each["mountPath"] for each in gateway["volumeMounts"]}
+    for name, secret in (("tokens", "callers"), ("tls", "front")):
+        assert volumes[name] == {"name": name, "secret": {"secretName": secret}}
+        assert mounts[name] == f"/etc/headrace-gateway/{name}"
+    plain = container(named(made(file), "Deployment")["words-gateway"])
+    assert "--tokens" not in plain["args"]
+
+
+def test_secrets_without_a_gateway_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="the secret 'callers' is for a gateway, and the file"):
+        made(a_file(tmp_path), replace(OPTIONS, gateway_tokens="callers"))
