@@ -4,9 +4,8 @@ Records and effects form no cycles: reference counting frees them. At the defaul
 per 700 new objects the collector found nothing and took an eighth of the time (two stages in
 simulation: 1.73 s of CPU with it, 1.52 s without).
 
-glibc keeps what was freed in the middle of an arena, and gives each thread an arena: after every
-backlog a role's resident memory stayed larger, though nothing more was in use
-(docs/results/chaos.md, "Memory over an hour").
+glibc keeps what was freed in the middle of an arena, and gives each thread an arena: 1 to 4 MB of
+what a backlog takes of a role (docs/results/chaos.md, "Memory over an hour").
 """
 
 import ctypes
