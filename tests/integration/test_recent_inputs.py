@@ -122,7 +122,7 @@ def test_inputs_for_a_reference_need_no_labels_and_end_at_their_last_time(
         for number in range(6):
             sender.send(f"cam-{number}", "cam", truth="any" if number % 2 else None)
             sender.send(f"odd-{number}", "other")
-        until_s = time.time()
+        until_s = time.time() + 3.0  # opening the consumer may take a second
         inputs = InputSet("cam", since_s, until_s)
         with closing(InputsBetween(kafka, file.pipeline, inputs)) as between:
             assert between.of(0, 3) is None  # some may still reach the broker
