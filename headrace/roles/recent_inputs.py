@@ -3,8 +3,8 @@
 Labelled ones are in the order of the labels, which have one partition: every profiler sees the same
 prefix. The set grows while labels arrive. Profiles wait for the first ``ENOUGH`` of them, no longer
 than ``WAITS_S`` from the first request on; after that the set ends, for each block, where its
-labels do. Inputs for a reference need no labels: they are those between two times, in the order in
-which the broker took them.
+labels do. Inputs for a reference need no labels: they are those between two times, by their time
+stamps; those of one millisecond by partition.
 """
 
 import time
