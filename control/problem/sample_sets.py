@@ -33,18 +33,24 @@ class InputSet(NamedTuple):
     until_s: float = inf
 
     @property
+    def labelled(self) -> bool:
+        """Whether only inputs with a label count."""
+        return self.until_s == inf
+
+    @property
     def name(self) -> str:
         """The name of the set."""
         since_ms = int(self.since_s * 1e3)
-        if self.until_s == inf:
+        if self.labelled:
             return f"{RECENT}{self.session}@{since_ms}"
         return f"{INPUTS}{self.session}@{since_ms}-{int(self.until_s * 1e3)}"
 
 
-def first_set(truth: Truth, now: float) -> str:
-    """Return the name of the set of a session without inputs of its own that names none."""
+def first_set(truth: Truth, now: float, seed: int = 0) -> str:
+    """Return the name of the set of a session without inputs of its own that names none; ``seed``
+    is the workload's."""
     if truth is not Truth.FEEDBACK:
-        return f"{WORKLOAD}0"
+        return f"{WORKLOAD}{seed}"
     # The same for all sessions of an hour, so that they share what is profiled.
     return InputSet("", max(0.0, now // LABELLED_S - 1) * LABELLED_S).name
 

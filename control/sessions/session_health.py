@@ -208,10 +208,8 @@ class SessionHealth:
 
     def _attainment(self, session: Session, seen: _Seen) -> Alarm | None:
         ended = sum(each[2] for each in seen.outcomes)
-        profiles = (
-            self._space.truth is Truth.REFERENCE or len(seen.scores) > 0
-        )  # else nothing has a truth
-        if ended < LEAST_QUERIES or not profiles:
+        judged = self._space.truth is Truth.REFERENCE or len(seen.scores) > 0
+        if ended < LEAST_QUERIES or not judged:  # nothing to profile without a truth
             return None
         share = sum(each[1] for each in seen.outcomes) / ended
         if share + (SURE / ended) ** 0.5 >= LEAST_ATTAINMENT:

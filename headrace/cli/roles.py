@@ -151,11 +151,7 @@ def control(file: Path, bootstrap: str | None, logs: LogOptions) -> None:
     from headrace.config.cluster_cost import prices
     from headrace.roles.heap import tune_heap
     from headrace.roles.observability import observed
-    from headrace.roles.process_setup import (
-        dilation,
-        process_clock,
-        write_within_limit,
-    )
+    from headrace.roles.process_setup import dilation, process_clock, write_within_limit
     from headrace.roles.wiring import controller_maker
     from streams.control_app.app import run
 

@@ -185,7 +185,7 @@ def _source(
 
         yield RecordedProfiles(sessions.space, read_truth(recorded, sessions.space))
         return
-    from control.problem.sample_sets import WORKLOAD, Truth, first_set
+    from control.problem.sample_sets import Truth, first_set
     from headrace.broker.connect import brokers
     from headrace.cluster.supervisor import profilers
     from headrace.config.user_functions import load_workload
@@ -197,8 +197,7 @@ def _source(
     kafka = brokers(bootstrap)
     prepare(kafka, file.pipeline, "profiler")
     number = file.cluster.profilers if count is None else count
-    of_labels = sessions.truth is Truth.FEEDBACK
-    samples = first_set(sessions.truth, time.time()) if of_labels else f"{WORKLOAD}{seed}"
+    samples = first_set(sessions.truth, time.time(), seed)
     with (
         profilers(file, kafka.bootstrap, number, say) as (tend, _),
         LiveProfiles(

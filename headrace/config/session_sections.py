@@ -33,20 +33,10 @@ def session_space(file: FileSection, source: Source) -> SessionSpace:
         raise source.error(("tasks",), str(error)) from error
     accuracy, cost = objectives(source.values["slo"])
     profiling = file.profiling or ProfilingSection()
-    truth = Truth(profiling.truth)
-    if truth is Truth.FEEDBACK and file.labels is None:
-        raise source.error(
-            ("profiling", "truth"),
-            "{} is feedback, but the file has no labels; add `labels: {}`, and send labels to the "
-            "topic",
-        )
-    reference = _reference(profiling, space, source)
-    if truth is not Truth.WORKLOAD:
-        of = "" if reference is None else json.dumps(space.named(reference), sort_keys=True)
-        space = replace(space, truth=truth + of)
+    truth, reference = _truth(file, space, source)
     own = [name for name, tier in tiers.items() if tier.per == "session"]
     return SessionSpace(
-        space=space,
+        space=replace(space, truth=_named_truth(truth, reference, space)),
         tiers={name: _tier(tier) for name, tier in tiers.items()},
         links=_links(file),
         origin=own[0] if own else next(iter(tiers)),
@@ -66,6 +56,25 @@ def session_space(file: FileSection, source: Source) -> SessionSpace:
         profilers=file.cluster.profilers if file.has_samples else 0,
         counts={name: here for name, tier in tiers.items() if (here := tier.devices_here)},
     )
+
+
+def _truth(file: FileSection, space: Space, source: Source) -> tuple[Truth, int | None]:
+    """Return what profiles are judged by, and the reference configuration if it is one."""
+    profiling = file.profiling or ProfilingSection()
+    if profiling.truth == "feedback" and file.labels is None:
+        raise source.error(
+            ("profiling", "truth"),
+            "{} is feedback, but the file has no labels; add `labels: {}`, and send labels to the "
+            "topic",
+        )
+    return Truth(profiling.truth), _reference(profiling, space, source)
+
+
+def _named_truth(truth: Truth, reference: int | None, space: Space) -> str:
+    """Return the truth as a space has it: scores by another one are no history."""
+    if truth is Truth.WORKLOAD:
+        return ""
+    return truth + ("" if reference is None else json.dumps(space.named(reference), sort_keys=True))
 
 
 def _reference(profiling: ProfilingSection, space: Space, source: Source) -> int | None:

@@ -19,6 +19,7 @@ from headrace.kubernetes import keda, strimzi
 from headrace.kubernetes.folder import config_data
 from headrace.kubernetes.pods import (
     METRICS_PORT,
+    SECRETS,
     KubernetesOptions,
     device_name,
     labels,
@@ -32,7 +33,11 @@ GUARDED = ("ingress", "egress", "gateway")  # with a budget for evictions
 GATEWAY_PORTS = {"http": 8000, "grpc": 8001}
 # From a gateway's removal from its Service until it is told to end: nodes learn of it meanwhile.
 LEAVES_S = 5
-SECRETS = "/etc/headrace-gateway"
+# The arguments for a secret, by its folder.
+SECRET_ARGUMENTS = {
+    "tokens": ("--tokens", f"{SECRETS}/tokens/tokens"),
+    "tls": ("--tls-certificate", f"{SECRETS}/tls/tls.crt", "--tls-key", f"{SECRETS}/tls/tls.key"),
+}
 _SEVERAL = {"replicas": 1, "strategy": {"type": "Recreate"}}
 MOST_NAME = 40  # so that names with a role and a hash stay below 63
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
@@ -213,22 +218,21 @@ def _gateway(
     file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
 ) -> Iterator[dict[str, Any]]:
     gateway, pipeline = file.cluster.gateway, file.pipeline.name
+    asked = {"tokens": options.gateway_tokens, "tls": options.gateway_tls}
+    secrets = {folder: secret for folder, secret in asked.items() if secret}
     if gateway is None:
-        if named := options.gateway_tokens or options.gateway_tls:
+        for secret in secrets.values():
             raise PipelineError(
-                f"{file.path}: the secret {named!r} is for a gateway, and the file has none; add "
+                f"{file.path}: the secret {secret!r} is for a gateway, and the file has none; add "
                 "cluster.gateway: {processes: 1}, or leave the option out"
             )
         return
     ports = GATEWAY_PORTS if gateway.grpc_port is not None else {"http": GATEWAY_PORTS["http"]}
     command = ["gateway", mounted(file), "--host", "0.0.0.0"]
     command += [] if "grpc" in ports else ["--grpc-port", "none"]
-    secrets = _secrets(options)
-    for _, arguments in secrets.values():
-        command += arguments
-    template = pod(file, files, "gateway", command, options, ports=ports)
-    for volume, (secret, _) in secrets.items():
-        _mount_secret(template, volume, secret)
+    for folder in secrets:
+        command += SECRET_ARGUMENTS[folder]
+    template = pod(file, files, "gateway", command, options, ports=ports, secrets=secrets)
     template["spec"]["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": LEAVES_S}}}
     yield _deployment(file, "gateway", "gateway", template, options, replicas=gateway.processes)
     yield {
@@ -242,26 +246,6 @@ def _gateway(
             ],
         },
     }
-
-
-def _secrets(options: KubernetesOptions) -> dict[str, tuple[str, list[str]]]:
-    """Return the gateway's secrets and its arguments for them, by volume."""
-    found = {}
-    if options.gateway_tokens:
-        path = f"{SECRETS}/tokens/tokens"
-        found["tokens"] = options.gateway_tokens, ["--tokens", path]
-    if options.gateway_tls:
-        certificate, key = f"{SECRETS}/tls/tls.crt", f"{SECRETS}/tls/tls.key"
-        arguments = ["--tls-certificate", certificate, "--tls-key", key]
-        found["tls"] = options.gateway_tls, arguments
-    return found
-
-
-def _mount_secret(template: dict[str, Any], volume: str, secret: str) -> None:
-    spec = template["spec"]
-    spec["volumes"].append({"name": volume, "secret": {"secretName": secret}})
-    mount = {"name": volume, "mountPath": f"{SECRETS}/{volume}", "readOnly": True}
-    spec["containers"][0]["volumeMounts"].append(mount)
 
 
 def _budgets(file: PipelineFile, options: KubernetesOptions) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -15,6 +15,7 @@ MOUNTED = "/opt/pipeline"
 HOME = "/var/lib/headrace"
 PROPERTIES = "/etc/headrace/client.properties"
 AUTHORITY = "/etc/headrace/authority"
+SECRETS = "/etc/headrace-gateway"
 METRICS_PORT = 9400
 USER = 1000  # of the image
 # Above the ten seconds in which a worker hands its slots over and a gateway drains.
@@ -84,9 +85,11 @@ def pod(
     image: str = "",
     resources: Mapping[str, Mapping[str, str]] | None = None,
     ports: Mapping[str, int] | None = None,
+    secrets: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the template of a role's pods; ``command`` is the headrace command line,
-    ``files`` the pipeline's folder."""
+    """Return the template of a role's pods; ``command`` is the headrace command line, ``files`` the
+    pipeline's folder, ``secrets`` are mounted under ``SECRETS`` by the names of their folders."""
+    secrets = secrets or {}
     container = {
         "name": role,
         "image": image or options.image,
@@ -99,14 +102,14 @@ def pod(
         **_probes(),
         "resources": {name: dict(amounts) for name, amounts in (resources or _LIGHT).items()},
         "securityContext": _NO_PRIVILEGES,
-        "volumeMounts": _mounts(options),
+        "volumeMounts": _mounts(options, secrets),
     }
     spec = {
         "terminationGracePeriodSeconds": GRACE_S,
         "automountServiceAccountToken": False,
         "securityContext": _UNPRIVILEGED_USER,
         "containers": [container],
-        "volumes": _volumes(file, files, options),
+        "volumes": _volumes(file, files, options, secrets),
     }
     made: dict[str, Any] = {"labels": labels(file.pipeline.name, role)}
     if not options.claim:
@@ -181,7 +184,7 @@ def _probes() -> dict[str, Any]:
     }
 
 
-def _mounts(options: KubernetesOptions) -> list[dict[str, Any]]:
+def _mounts(options: KubernetesOptions, secrets: Iterable[str]) -> list[dict[str, Any]]:
     mounts: list[dict[str, Any]] = [
         {"name": "pipeline", "mountPath": MOUNTED, "readOnly": True},
         {"name": "home", "mountPath": HOME},
@@ -193,11 +196,17 @@ def _mounts(options: KubernetesOptions) -> list[dict[str, Any]]:
             {"name": "client", "mountPath": folder, "readOnly": True},
             {"name": "authority", "mountPath": AUTHORITY, "readOnly": True},
         ]
+    mounts += [
+        {"name": name, "mountPath": f"{SECRETS}/{name}", "readOnly": True} for name in secrets
+    ]
     return mounts
 
 
 def _volumes(
-    file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
+    file: PipelineFile,
+    files: Mapping[str, bytes],
+    options: KubernetesOptions,
+    secrets: Mapping[str, str],
 ) -> list[dict[str, Any]]:
     name = file.pipeline.name
     folder: dict[str, Any] = {"persistentVolumeClaim": {"claimName": options.claim}}
@@ -215,4 +224,7 @@ def _volumes(
             {"name": "client", "configMap": {"name": f"{name}-client"}},
             {"name": "authority", "secret": {"secretName": authority}},
         ]
+    volumes += [
+        {"name": name, "secret": {"secretName": secret}} for name, secret in secrets.items()
+    ]
     return volumes

@@ -320,9 +320,8 @@ def run_profiler(
 def _read_back(
     kafka: KafkaConfig, pipeline: Pipeline, inputs: InputSet
 ) -> RecentInputs | InputsBetween:
-    if inputs.until_s == float("inf"):
-        return RecentInputs(kafka, pipeline, inputs.session, inputs.since_s)
-    return InputsBetween(kafka, pipeline, inputs)
+    read = RecentInputs if inputs.labelled else InputsBetween
+    return read(kafka, pipeline, inputs)
 
 
 def _serve(

@@ -67,12 +67,10 @@ class InputJoin:
 
 
 class RecentInputs:
-    """The labelled inputs of a session, "" for all, from ``since_s`` on. Raises ``BrokerError``."""
+    """The labelled inputs of a session, "" for all, from a time on. Raises ``BrokerError``."""
 
-    def __init__(
-        self, kafka: KafkaConfig, pipeline: Pipeline, session: str, since_s: float
-    ) -> None:
-        self._session = session
+    def __init__(self, kafka: KafkaConfig, pipeline: Pipeline, inputs: InputSet) -> None:
+        self._session, since_s = inputs.session, inputs.since_s
         self._query, self._label = decoder(pipeline, QUERIES), decoder(pipeline, LABELS)
         self._queries = Tail(kafka, physical(pipeline.name, QUERIES), since_s)
         self._labels = Tail(kafka, physical(pipeline.name, LABELS), since_s)
@@ -104,9 +102,9 @@ class RecentInputs:
         read_s = time.time()
         for message in self._queries.written(READ_WITHIN_S):
             query = self._query(fetched(message))
-            if not isinstance(query, Query) or not query.id:
+            if not isinstance(query, Query):
                 continue
-            if self._session in ("", query.session):
+            if query.id and self._session in ("", query.session):
                 self._join.add_input(query.id, query.payload)
         self._join.join(read_s)
 

@@ -26,11 +26,7 @@ from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.namesakes import LISTEN_S, Namesakes
 from headrace.roles.observability import LEVELS, observed
 from headrace.roles.partition_watch import watch_partitions, watch_topic_id
-from headrace.roles.process_setup import (
-    dilation,
-    process_clock,
-    write_within_limit,
-)
+from headrace.roles.process_setup import dilation, process_clock, write_within_limit
 from headrace.roles.profile_lookups import accuracies, latency_of
 from headrace.roles.recent_sizes import recent_sizes
 from headrace.roles.worker_models import (

@@ -167,16 +167,15 @@ class Live:
     def _read(self, room: threading.Semaphore) -> None:
         while not self._stopping:
             try:
-                found = self._transport.fetch(0.1)
+                self._fetch(0.1, room)
             except Exception as error:  # noqa: BLE001 - the driver's thread raises it
                 self._inbox.put(error)
                 return
-            if found:
-                room.acquire()
-                self._inbox.put(FetchedBatch(self._transport.assigned, found))
 
-    def _fetch(self, timeout_s: float) -> None:
+    def _fetch(self, timeout_s: float, room: threading.Semaphore | None = None) -> None:
         if found := self._transport.fetch(timeout_s):
+            if room is not None:
+                room.acquire()
             self._inbox.put(FetchedBatch(self._transport.assigned, found))
 
     def start(self) -> None:

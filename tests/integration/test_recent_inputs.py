@@ -95,14 +95,14 @@ def until_there(recent: RecentInputs | InputsBetween, first: int, upto: int) -> 
 def test_inputs_are_read_in_the_order_of_their_labels_while_others_arrive(
     broker: str, file: PipelineFile
 ) -> None:
-    kafka = KafkaConfig(broker)
+    kafka, inputs = KafkaConfig(broker), InputSet("cam", time.time() - 60.0)
     with others(kafka, file), closing(Sender(kafka, file)) as sender:
         sender.send("early", "cam", truth="before")
         sender.send("no label", "cam")
         for number in range(12):
             sender.send(f"cam-{number}", "cam", truth=f"truth {number}")
         sender.send("odd", "other", truth="another session's")
-        with closing(RecentInputs(kafka, file.pipeline, "cam", time.time() - 60.0)) as recent:
+        with closing(RecentInputs(kafka, file.pipeline, inputs)) as recent:
             found = until_there(recent, 0, 10)
             assert [each.payload for each in found] == [
                 b"early", *(f"cam-{n}".encode() for n in range(9))
