@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -28,25 +28,26 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from control.policies.compass.search.composition import Deployment
+from control.controller.session_commands import OPEN
+from control.policies.compass.search.composition import Deployment, hop_bytes
 from control.policies.compass.search.placement_factors import session_deployment
 from control.policies.compass.search.prefix_cache import PrefixCache
 from control.problem.session_space import SessionSpace
-from control.problem.space import leaves
-from headrace.client.formats import answers_in, reader_of
-from headrace.client.session_view import close_session, open_session, serving
-from headrace.client.topic_clients import Asker, Tail
+from headrace.client.exchange import Exchange
+from headrace.client.formats import reader_of
+from headrace.client.give_command import give
+from headrace.client.open_queries import OpenQueries
+from headrace.client.session_view import close_session, serving
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file, search_space
 from headrace.config.user_functions import load_combine, load_workload
 from headrace.fidelity.live_run import LiveEnvironment, staged
 from headrace.machine import machine
 from headrace.planning.recorded_truth import read_truth
+from headrace.results.tally import latency_ms
 from headrace.roles.profiling_role import Operators
 from operators.join import as_list
 from operators.profiler import Profiler, Sample
-from schemas.effects import RESULTS
-from schemas.records import ANSWERED, Answer, Query
-from streams.topics import physical
+from schemas.records import ANSWERED, Query
 
 FOLDER = Path(__file__).parents[1] / "examples" / "postcode"
 WITHIN = 0.10
@@ -89,52 +90,25 @@ class Composer:
     def latencies(
         self, configuration: int, placement: int, samples: Sequence[Sample]
     ) -> list[float]:
-        """Return the composed seconds of each sample; the first ``WARM_UP`` run twice."""
+        """Return the composed milliseconds of each sample; the first ``WARM_UP`` run twice."""
         found = []
         for sample in (*samples[:WARM_UP], *samples):
             seen = self._profiler.profile(configuration, "composed", [sample], self._operators.run)
             seconds = np.array([[cost.seconds for cost in seen.stages]])
-            out = [cost.bytes for cost in seen.stages]
-            at = {stage.name: index for index, stage in enumerate(self._space.stages)}
-            stages = self._space.stages
-            into = [out[at[stage.parent]] if stage.parent else seen.input_bytes for stage in stages]
-            sent = np.array([[*into, *(out[leaf] for leaf in leaves(stages))]])
-            found.append(float(self.deployment.latency(seconds, sent)[0, placement]))
+            output = [cost.bytes for cost in seen.stages]
+            sent = np.array([hop_bytes(self._space, seen.input_bytes, output)])
+            found.append(1e3 * float(self.deployment.latency(seconds, sent)[0, placement]))
         return found[WARM_UP:]
 
 
-class Caller(ExitStack):
-    """Sends queries of a session one after the other and waits for their answers."""
-
-    def __init__(self, stage: LiveEnvironment) -> None:
-        super().__init__()
-        pipeline = stage.file.pipeline
-        self._asker = self.enter_context(Asker(stage.kafka, pipeline))
-        topic = physical(pipeline.name, RESULTS)
-        self._tail = self.enter_context(closing(Tail(stage.kafka, topic)))
-        self._read = reader_of(pipeline)
-
-    def called(self, session: str, number: int, payload: Any) -> Answer:
-        """Send a query and return its answer. Raises ``TimeoutError``."""
-        name = f"{session}-{number}"
-        self._asker.ask(Query(payload=payload, id=name, session=session))
-        self._asker.flush()
-        until_s = time.monotonic() + ANSWERED_WITHIN_S
-        while time.monotonic() < until_s:
-            for answer in answers_in(self._tail.take(0.05), self._read):
-                if answer.id == name:
-                    return answer
-        raise TimeoutError(f"{name} has no answer within {ANSWERED_WITHIN_S:g} s")
-
-
-def one_of_each(folder: Path) -> PipelineFile:
-    """Return the example in a folder of its own, with one device of each tier and no profilers."""
+def for_one_session(folder: Path) -> PipelineFile:
+    """Return the example in a folder of its own, with the devices of one session."""
     shutil.copytree(FOLDER, folder)
     path = folder / "planned.yaml"
     row = msgspec.yaml.decode(path.read_bytes())
     for tier in row["cluster"]["tiers"].values():
-        tier["count"] = 1
-    row["cluster"]["profilers"] = 0
+        if tier.get("per") == "session":
+            tier["count"] = 1
     path.write_bytes(msgspec.yaml.encode(row))
     return read_pipeline_file(path)
 
@@ -160,29 +134,31 @@ def as_plan(space: SessionSpace, configuration: int, placement: int) -> dict[str
     }
 
 
-def measured(
-    stage: LiveEnvironment, folder: Path, count: int, queries: int, seed: int
-) -> list[Row]:
-    """Measure every plan. Raises ``TimeoutError`` and what opening a session raises."""
+def measured(stage: LiveEnvironment, count: int, queries: int, seed: int) -> list[Row]:
+    """Measure every plan. Raises ``NoAnswer`` and what opening a session raises."""
     file, space = stage.file, search_space(stage.file)
     composer = Composer(file, space)
     rows = []
-    asked = islice(load_workload(file).queries(np.random.default_rng(seed)), queries)
-    samples = [Sample(number, payload, truth) for number, (payload, truth) in enumerate(asked)]
-    with Caller(stage) as caller:
+    inputs = islice(load_workload(file).queries(np.random.default_rng(seed)), queries)
+    samples = [Sample(number, payload, truth) for number, (payload, truth) in enumerate(inputs)]
+    waiting = OpenQueries(reader_of(file.pipeline))
+    with closing(Exchange(stage.kafka, file.pipeline, waiting)) as exchange:
         for number, (c, p) in enumerate(drawn(space, composer.deployment, count, seed)):
-            session, plan = f"plan-{number}", folder / "plan.json"
-            plan.write_text(json.dumps(as_plan(space, c, p)))
+            session, plan = f"plan-{number}", json.dumps(as_plan(space, c, p))
             composed = composer.latencies(c, p, samples)
-            opened = open_session(file, stage.kafka, session, {"plan": plan, "slo": "5s"})
+            asked = {"session": session, "plan": plan, "slo": "5s"}
+            opened = give(file, stage.kafka, OPEN, asked)
             if not opened.ok:
                 raise RuntimeError(f"{session} was refused: {opened.message}")
             serving(file, stage.kafka, session, SERVES_WITHIN_S)
             live = []
             for turn, sample in enumerate((*samples[:WARM_UP], *samples)):
-                answer = caller.called(session, turn, sample.payload)
+                query = Query(payload=sample.payload, id=f"{session}-{turn}", session=session)
+                future = waiting.add(query.id, time.time(), ANSWERED_WITHIN_S)
+                exchange.send(query)
+                answer = future.result()
                 if turn >= WARM_UP and answer.outcome == ANSWERED:
-                    live.append(answer.answered_s - answer.created_s)
+                    live.append(latency_ms(answer))
             close_session(file, stage.kafka, session)
             rows.append(row(named(space, c, p), composed, live))
             print(text(rows[-1]), flush=True)
@@ -190,14 +166,14 @@ def measured(
 
 
 def row(plan: str, composed: Sequence[float], live: Sequence[float]) -> Row:
-    """Return the row of a plan."""
+    """Return the row of a plan, of latencies in milliseconds."""
     return Row(
         plan=plan,
         queries=len(live),
-        composed_mean_ms=1e3 * float(np.mean(composed)),
-        live_mean_ms=1e3 * float(np.mean(live)),
-        composed_p95_ms=1e3 * float(np.quantile(composed, 0.95)),
-        live_p95_ms=1e3 * float(np.quantile(live, 0.95)),
+        composed_mean_ms=float(np.mean(composed)),
+        live_mean_ms=float(np.mean(live)),
+        composed_p95_ms=float(np.quantile(composed, 0.95)),
+        live_p95_ms=float(np.quantile(live, 0.95)),
     )
 
 
@@ -225,9 +201,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="OUT", help="Write the rows here.")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="headrace-composed-") as folder:
-        file = one_of_each(Path(folder) / "postcode")
+        file = for_one_session(Path(folder) / "postcode")
         with staged(file, file.pipeline.policy, 1.0) as stage:
-            rows = measured(stage, Path(folder), options.plans, options.queries, options.seed)
+            rows = measured(stage, options.plans, options.queries, options.seed)
     if options.json:
         found = {"machine": machine(), "rows": [asdict(one) for one in rows]}
         options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")

@@ -143,6 +143,16 @@ def meets(latency: Floats, variance: Floats, slo_s: float) -> Floats:
     return probability
 
 
+def hop_bytes(space: Space, given: float, output: Sequence[float]) -> tuple[float, ...]:
+    """Return the bytes of every hop: into each stage, then back from each leaf.
+
+    ``given`` are those of the input, ``output`` those that each stage sends on.
+    """
+    at = {stage.name: index for index, stage in enumerate(space.stages)}
+    into = [output[at[stage.parent]] if stage.parent else given for stage in space.stages]
+    return (*into, *(output[leaf] for leaf in leaves(space.stages)))
+
+
 class HopBytes:
     """Bytes of every hop by configuration, learned from profiles.
 

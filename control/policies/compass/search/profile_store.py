@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from control.policies.compass.search.camo import Past, Profiled
+from control.policies.compass.search.composition import hop_bytes
 from control.policies.compass.search.profile_run import ProfileRun
 from control.policies.compass.search.sequential_test import StopRule, Tested, plain
-from control.problem.space import Space, leaves
+from control.problem.space import Space
 from schemas.records import ProfileResult
 
 PING = -1  # first sample of a request for none
@@ -108,13 +109,11 @@ def profiled(
     """Return the profile of a configuration from the blocks of its test."""
     output = per_sample(rows, "bytes", space)
     given = sum(each.input_bytes for each in rows) / sum(len(each.scores) for each in rows)
-    at = {stage.name: index for index, stage in enumerate(space.stages)}
-    into = [output[at[stage.parent]] if stage.parent else given for stage in space.stages]
     return Profiled(
         configuration=configuration,
         tested=tested,
         seconds=tuple(per_sample(rows, "seconds", space)),
-        sent=(*into, *(output[leaf] for leaf in leaves(space.stages))),
+        sent=hop_bytes(space, given, output),
     )
 
 
