@@ -13,8 +13,6 @@ from itertools import chain
 import numpy as np
 
 from benchmarks.papers.ramsis_baselines import Fixed, held, jellyfish, model_switching
-from benchmarks.papers.ramsis_central import best
-from benchmarks.papers.ramsis_central import tables as central_tables
 from benchmarks.papers.ramsis_queues import (
     Decide,
     InForce,
@@ -43,6 +41,8 @@ from benchmarks.papers.ramsis_trials import (
     tuned,
     tuned_dropping,
 )
+from control.policies.ramsis.central_queue import best
+from control.policies.ramsis.central_queue import tables as central_tables
 from control.policies.ramsis.mdp import fixed_levels
 from control.policies.ramsis.tables import OPTIONS, Table, grid, solved
 from headrace.arrivals.arrival_processes import Times, from_rates, poisson

@@ -342,7 +342,7 @@ refuses a query where the worker whose turn it is will have no time for its run,
 (`control/per_query/run_admission.py`); what is refused counts as a violation. `ramsis, one by one`
 is the same by plain round robin (`longest_run: 1`), without admission; `ramsis-variable`, one by
 one too, may also leave part of its queue. These run live. `ramsis, central queue` is what a queue
-that all workers share would bring: tables of a pooled model (`benchmarks/papers/ramsis_central.py`,
+that all workers share would bring: tables of a pooled model (`control/policies/ramsis/central_queue.py`,
 about 5 ms each), the best of nine and the static choice by a trial of 60 s. **It does not run
 live.** Where the table's batch would be late, ours run the lease's model and batch (in runs and
 with a central queue those that serve most of an overload, one by one those that serve most within

@@ -3,7 +3,6 @@
 import pytest
 
 from benchmarks.papers.ramsis_baselines import Fixed
-from benchmarks.papers.ramsis_central import best, central_table, tables
 from benchmarks.papers.ramsis_compare import (
     CENTRAL,
     DROPPING,
@@ -30,6 +29,7 @@ from benchmarks.papers.ramsis_trials import (
     tuned,
     tuned_dropping,
 )
+from control.policies.ramsis.central_queue import best, central_table, tables
 from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.tables import Ask, Table, TableEntry
 
