@@ -26,6 +26,7 @@ from streams.topics import physical
 
 LISTEN_S, WATCH_S = 0.7, 3.0  # as headrace/roles/namesakes.py
 FENCE_S = 5.0  # as headrace/roles/wiring.py
+LEAST_WAIT_S = 1e-6  # a wait by a slewed clock may be too short to be added to the time
 MOST_TURNS = 1000  # of one instant: more are an endless loop
 
 
@@ -191,7 +192,7 @@ class DataProcess:
             self._fail(error)
             return
         if self.alive:
-            self._turn_at(self._agenda.now + self._inbox.patience_s)
+            self._turn_at(self._agenda.now + max(self._inbox.patience_s, LEAST_WAIT_S))
 
     def _fail(self, error: Exception) -> None:
         self.die()
