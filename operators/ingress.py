@@ -14,7 +14,7 @@ from control.policies import plans_sessions
 from control.policies.kairos.size_watch import size_count
 from operators.bursts import Runs
 from operators.dead_letter import dead_letter
-from operators.dispatch.dispatcher import Dispatcher
+from operators.dispatch.dispatch_queue import CentralQueue
 from operators.drop_reasons import (
     OVER_CAPACITY,
     PAUSED,
@@ -64,6 +64,7 @@ from schemas.records import (
 
 NOTICE_S = 0.01  # delay of the notice and of the offset commit
 UNKNOWN: Mapping[str, float] = {}
+_COUNTED = ("arrived", "admitted", "refused", "dropped", "missing")
 TASK = "ingress"  # the name under which ingress ends a query
 
 
@@ -74,7 +75,7 @@ class Ingress:
     index among them. ``places`` are its places on the input topic, from the first one that an
     earlier incarnation did not commit (``operators/input_place.py``).
 
-    With a ``dispatcher`` and a plan that dispatches, queries wait there until a device is free.
+    Under a plan that dispatches, queries wait in one of the ``dispatchers`` until a device is free.
     Where the policy plans sessions, a query goes by the query plan of the session that it names.
     ``accuracies``, by "task/variant", lead shadows along the most accurate path. ``split`` makes
     parts of queries above the largest size.
@@ -89,7 +90,7 @@ class Ingress:
         incarnation: float,
         share: float = 1.0,
         places: InputPlaces | None = None,
-        dispatcher: Dispatcher | None = None,
+        dispatchers: Sequence[CentralQueue] = (),
         number: int = 0,
         accuracies: Mapping[str, float] = UNKNOWN,
         split: Split | None = None,
@@ -110,7 +111,8 @@ class Ingress:
         self._most_s = max(pipeline.longest_deadline_s, pipeline.slo_s)
         self._places = places = places or InputPlaces({})
         self._shadows = shadow_sampler(pipeline, accuracies)
-        self._dispatcher, self._number = dispatcher, number
+        self._dispatchers, self._number = dispatchers, number
+        self._dispatcher: CentralQueue | None = None  # of the plan in force
         self._decide_s = float("inf")  # time of the pending wake for the dispatcher
         self._by_session = False  # whether every query goes by the plan of its session
         self._sessions: dict[str, SessionPlan] = {}  # the plans that admit, by session
@@ -119,9 +121,7 @@ class Ingress:
         self._flushing, self._flush_s = False, 0.0
         self._reporter = Reporter(name, "ingress", pipeline, incarnation)
         self._counts = self._reporter.counts
-        for name in ("arrived", "admitted", "refused", "dropped", "missing"):
-            self._counts[name] = 0
-        self._counts["regressed"] = places.regressed
+        self._counts |= dict.fromkeys(_COUNTED, 0) | {"regressed": places.regressed}
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if type(event) is Arrived:
@@ -135,7 +135,7 @@ class Ingress:
             if type(record) is Plan:
                 return self._plan(record, now)
             if type(record) is Selection:
-                self._runs.take(record, self._plans.plan, now)
+                self._selection(record, now)
             return []
         if type(event) is Woke:
             return self._woke(now)
@@ -194,7 +194,7 @@ class Ingress:
         """Send the work to the next worker, or queue it in the dispatcher."""
         if work.session is not None:
             return [Send(self._topic, work, work.session.stage(self._root).slot)]
-        if self._dispatcher is not None and self._dispatcher.active:
+        if self._dispatcher is not None:
             self._dispatcher.add(work)
             return self._soon(now)
         slot, follow = self._runs.pick(now)
@@ -248,7 +248,8 @@ class Ingress:
             return None if by is not None else self._unplanned(session)
         if not self._served:
             return no_worker(self._root)
-        if not (self._runs.admits(now) and self._admission.admit(now, noticed.slo_class)):
+        has_time = self._dispatcher is not None or self._runs.admits(now)
+        if not (has_time and self._admission.admit(now, noticed.slo_class)):
             if self._shadows is not None:
                 self._shadows.refused(now)
             return OVER_CAPACITY
@@ -378,13 +379,17 @@ class Ingress:
         # Reading starts with the first plan: before it the pipeline has no worker.
         return [*self._redispatch(plan, now), Assign(QUERIES, self._partitions)]
 
+    def _selection(self, selection: Selection, now: float) -> None:
+        self._runs.take(selection, self._plans.plan, now)
+        for each in self._dispatchers:
+            each.take(selection)
+
     def _redispatch(self, plan: Plan, now: float) -> list[Effect]:
-        """Pass a plan to the dispatcher; send queries that the dispatcher releases by turns."""
-        if self._dispatcher is None:
-            return []
-        left = self._dispatcher.change(plan, now)
+        """Pass a plan to the dispatchers; send on the queries that one releases."""
+        left = [work for each in self._dispatchers for work in each.change(plan, now)]
+        self._dispatcher = next((each for each in self._dispatchers if each.active), None)
         sent = [effect for work in left for effect in self._onward(work, now)] if self._runs else []
-        if not self._dispatcher.active:
+        if self._dispatcher is None:
             return sent
         return [Assign(COMPLETIONS, (self._number,)), *sent, *self._soon(now)]
 
@@ -393,10 +398,7 @@ class Ingress:
     @property
     def _served(self) -> bool:
         """Whether the root task has a worker."""
-        dispatcher = self._dispatcher
-        if dispatcher is not None and dispatcher.active:
-            return bool(dispatcher)
-        return self._has_worker
+        return self._has_worker if self._dispatcher is None else bool(self._dispatcher)
 
     def _completed(self, completion: Completion, now: float) -> list[Effect]:
         if self._dispatcher is None:
@@ -411,7 +413,7 @@ class Ingress:
         self._decide_s = now
         return [Wake(now)]
 
-    def _dispatch(self, dispatcher: Dispatcher, now: float) -> list[Effect]:
+    def _dispatch(self, dispatcher: CentralQueue, now: float) -> list[Effect]:
         self._decide_s = float("inf")
         picks, dropped = dispatcher.decide(now)
         effects: list[Effect] = [Send(self._topic, each.work, slot) for each, slot in picks]

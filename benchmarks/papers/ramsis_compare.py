@@ -8,7 +8,6 @@ The tuned static choice also gets what ours have beside a table: dropping, and r
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from benchmarks.papers.ramsis_queues import (
 )
 from benchmarks.papers.ramsis_trials import (
     LENGTHS,
+    OURS,
     STATIC_TRIAL_S,
     Cluster,
     Serve,
@@ -41,10 +41,10 @@ from benchmarks.papers.ramsis_trials import (
     tuned,
     tuned_dropping,
 )
-from control.policies.ramsis.central_queue import best
-from control.policies.ramsis.central_queue import tables as central_tables
+from control.policies.ramsis import central_queue
+from control.policies.ramsis.central_trial import Trial
 from control.policies.ramsis.mdp import fixed_levels
-from control.policies.ramsis.tables import OPTIONS, Table, grid, solved
+from control.policies.ramsis.tables import OPTIONS, Table, grid, setting_for, solved
 from headrace.arrivals.arrival_processes import Times, from_rates, poisson
 
 LOADS = tuple(range(400, 4001, 400))
@@ -213,8 +213,13 @@ def _chosen(cluster: Cluster, qps: float) -> dict[str, Table]:
         model=tuple(row[:1] * len(levels) for row in found[STATIC].model),
         batch=tuple(row[:1] * len(levels) for row in found[STATIC].batch),
     )
-    candidates = chain((static,), central_tables(ask_of(cluster, qps)))
-    return {**found, CENTRAL: best(candidates, short.of_table)}
+    setting = setting_for(OPTIONS[OURS], ask_of(cluster, qps))
+    tried = [
+        (each, Trial(*short.of_table(each)))
+        for each in (static, *central_queue.candidates(setting, qps))
+    ]
+    table, _ = central_queue.best(tried, central_queue.HARDLY_LATE)
+    return {**found, CENTRAL: table}
 
 
 # ---------------------------------------------------------------------- runs

@@ -1,10 +1,10 @@
 """Run the same policies with the live nodes in virtual time
 (``headrace/simulation/simulation_run.py``).
 
-Dispatch is by round robin, single queries or runs, because a slot has one reader. Every policy has
-tables for the load of the run, as in the artifact; hops are those of the local broker, a batch
-takes its planning latency, and the policy decides on dropping late queries. Ingress refuses as it
-does live under ``ramsis``, and nothing under the others.
+Dispatch is by round robin, single queries or runs, or from the central queue in ingress. Every
+policy has tables for the load of the run, as in the artifact; hops are those of the local broker, a
+batch takes its planning latency, and the policy decides on dropping late queries. Ingress refuses
+as it does live under ``ramsis`` and with a central queue, and nothing under the others.
 
 A policy is played on more seeds than ``seeds`` until its intervals resolve a point.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from benchmarks.papers.ramsis_baselines import Fixed
 from benchmarks.papers.ramsis_compare import (
+    CENTRAL,
     DROPPING_BY_TURN,
     ONE_BY_ONE,
     PAPER,
@@ -36,6 +37,7 @@ from headrace.simulation.simulation_run import simulated
 from schemas.pipeline import Policy
 
 ON = "nodes"
+KIND = "ramsis-central"
 SECONDS = 5.0
 RESOLVED = 0.005  # half of a 95 % interval: two such intervals tell a point apart
 MOST_SEEDS = 200
@@ -65,6 +67,7 @@ def _policies(cluster: Cluster, qps: float) -> Iterator[Policy]:
     for name in (PAPER, RUNS, VARIABLE):
         yield with_options(POLICIES[name].usual, loads=(qps,))
     yield replace(with_options(runs, loads=(qps,), longest_run=1), name=ONE_BY_ONE)
+    yield replace(with_options(POLICIES[KIND].usual, loads=(qps,)), name=CENTRAL)
     yield fixed(tuned(cluster, qps), cluster.workers)
     dropping = fixed(tuned_dropping(cluster, qps, by_turn), cluster.workers)
     yield replace(dropping, name=DROPPING_BY_TURN, dropping="deadline")
@@ -84,7 +87,7 @@ def fixed(choice: Fixed, workers: int) -> Policy:
 
 
 def _run(file: PipelineFile, policy: Policy, seed: int, arrivals: Recorded) -> Run:
-    admission = policy.name == RUNS  # as it runs live
+    admission = policy.name in (RUNS, CENTRAL)  # as they run live
     pipeline = replace(file.pipeline, policies=(policy,), admission=admission)
     return Run(
         file=replace(file, pipeline=pipeline),

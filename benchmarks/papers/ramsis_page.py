@@ -108,7 +108,7 @@ def _nodes(played: "_Played") -> Iterator[str]:
     """Yield the nodes beside the bare queues."""
     if not played.seeds(NODES):
         return
-    by_turn = (PAPER, RUNS, ONE_BY_ONE, VARIABLE, STATIC_BY_TURN, DROPPING_BY_TURN)
+    by_turn = (PAPER, RUNS, ONE_BY_ONE, VARIABLE, CENTRAL, STATIC_BY_TURN, DROPPING_BY_TURN)
     yield NODES_TEXT.format(seconds=SECONDS, most=MOST_SEEDS, fewest=played.fewest(NODES))
     yield played.table(NODES, "queries/s", by_turn, {})
     yield "Seeds of each:\n"
@@ -304,7 +304,7 @@ percent: means over the seeds with their 95 % interval (Student's t; none where 
 All policies of a seed have the same arrivals.
 
 These figures come from the bare queues of `benchmarks/papers/ramsis_queues.py`, **not from the
-nodes**: nodes have no central queue of batches, which the paper gives the baselines. A batch takes
+nodes**: nodes have no central queue for the policies that the paper gives one. A batch takes
 its planning latency (p95) and a hop nothing. The last section has the nodes beside them.
 """
 
@@ -341,13 +341,13 @@ queries in a row to each worker, in turn: runs, of the length that is best for t
 refuses a query where the worker whose turn it is will have no time for its run, as planned
 (`control/per_query/run_admission.py`); what is refused counts as a violation. `ramsis, one by one`
 is the same by plain round robin (`longest_run: 1`), without admission; `ramsis-variable`, one by
-one too, may also leave part of its queue. These run live. `ramsis, central queue` is what a queue
-that all workers share would bring: tables of a pooled model (`control/policies/ramsis/central_queue.py`,
-about 5 ms each), the best of nine and the static choice by a trial of 60 s. **It does not run
-live.** Where the table's batch would be late, ours run the lease's model and batch (in runs and
-with a central queue those that serve most of an overload, one by one those that serve most within
-half of the SLO), and drop what that would not save. On the trace they begin with the table of the
-highest load, and runs stay as long as they are while a table for a load within 5 % has them.
+one too, may also leave part of its queue. `ramsis, central queue` has one queue for all workers,
+in ingress: tables of a pooled model (`control/policies/ramsis/central_queue.py`), the best of nine
+by a trial; here the tuned static choice is a tenth, and a trial takes 60 s. All run live, the last
+as `ramsis-central`. Where the table's batch would be late, ours run the lease's model and batch (in
+runs and with a central queue those that serve most of an overload, one by one those that serve most
+within half of the SLO), and drop what that would not save. On the trace they begin with the table
+of the highest load, and runs stay as long as they are while a table for a load within 5 % has them.
 
 The tuned static choice gets the same: `dropping` drops what its batch would not save, and its model
 and batch are tuned anew with dropping, by trials of 60 s of the way it is served: by one central
@@ -361,7 +361,8 @@ NODES_TEXT = """## By the nodes
 The nodes that serve live, in virtual time, with hops as on the local broker: the first {seconds:g}
 s of {fewest} seeds or more, until the intervals of accuracy and violation are half a point, or
 {most} seeds are played. Round robin, in runs and with its admission under `ramsis`, tables for the
-load that is played; they plan for what three hops of 1.4 ms leave of the SLO. A worker rescues and
+load that is played; they plan for what three hops of 1.4 ms leave of the SLO. With a central queue
+ingress sends each free worker a batch and hears of its end, a hop each way. A worker rescues and
 drops as above, but under `ramsis-paper` and the static choice without dropping. Under the others
 nothing is refused.
 """

@@ -13,8 +13,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from control.policies.compass.session_options import SESSIONS
-from control.policies.kairos.dispatch_options import DISPATCH
-from control.policies.option_fields import ACCURACY_LEAST, MILP, QUICK, TABLES, TRAFFIC
+from control.policies.kairos.dispatch_options import DISPATCH, LEAD
+from control.policies.option_fields import (
+    ACCURACY_LEAST,
+    CENTRAL_TABLES,
+    MILP,
+    QUICK,
+    TABLES,
+    TRAFFIC,
+)
 from control.policies.spec import PolicySpec, installed, names
 from control.problem.problem import PlanError
 from schemas.pipeline import Pipeline, Policy
@@ -119,6 +126,17 @@ POLICIES: Mapping[str, PolicySpec] = {
             common={"rate": "p95", "capped": True, "paced": True},
             options=TABLES,
             needs_profile=False,
+        ),
+        PolicySpec(
+            name="ramsis-central",
+            summary="a model and a batch size for every batch, from tables of one central queue",
+            plan="control.policies.ramsis.table_leases:allocate",
+            choose="control.policies.ramsis.central_queue:make",
+            central_queue=True,
+            common={"rate": "p95", "capped": True, "paced": True},
+            options=(*CENTRAL_TABLES, LEAD),
+            needs_profile=False,
+            mixes_variants=True,
         ),
         # The baselines of Loki's evaluation, both with per-task dropping.
         PolicySpec(
@@ -260,7 +278,12 @@ def fixed_policies(pipeline: Pipeline) -> list[Policy]:
 
 def choosing_kinds() -> tuple[str, ...]:
     """Return the kinds whose workers choose a model for each batch: values of `selection`."""
-    return tuple(name for name in known_kinds() if spec_of(name).choose)
+    return tuple(name for name in known_kinds() if chooses(spec_of(name)))
+
+
+def chooses(spec: PolicySpec) -> bool:
+    """Return whether each worker chooses a model for each batch, by its own queue."""
+    return bool(spec.choose) and not spec.central_queue
 
 
 def selections(pipeline: Pipeline, policy: Policy) -> dict[str, str]:

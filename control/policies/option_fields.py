@@ -274,6 +274,9 @@ TABLES: tuple[Option, ...] = (
     LOADS, PRICE, LONGEST_RUN, VIOLATION, DISPERSION, DISCRETISATION, STEPS,
 )  # fmt: skip
 
+# Of policies with tables for a central queue: without runs, and for Poisson arrivals.
+CENTRAL_TABLES: tuple[Option, ...] = (LOADS, PRICE, VIOLATION, DISCRETISATION, STEPS)
+
 
 def with_options(policy: Policy, **values: Any) -> Policy:
     """Return a policy with other values of its own options."""

@@ -38,6 +38,10 @@ class PolicySpec:
     ``dispatch``
                 ``Round -> pairs`` (control/policies/kairos/dispatch_rules.py): queries wait until
                 the rule sends each to a free device; "": they queue at the devices
+    ``central_queue``
+                the tables of ``choose`` are for one queue of all workers: queries wait until a
+                worker is free, and it gets a batch with its variant
+                (operators/dispatch/table_dispatcher.py)
     ``estimate``, ``route``, ``drop``, ``batch``
                 a rule's name in ``ESTIMATORS``, ``ROUTINGS``, ``RULES`` or ``BATCHERS``, or the
                 reference of one; the pipeline file may name another for a policy of the kind
@@ -56,6 +60,7 @@ class PolicySpec:
     quick: str = ""
     choose: str = ""
     dispatch: str = ""
+    central_queue: bool = False
     estimate: str = "recent"
     route: str = "throughput"
     drop: str = "deadline"
@@ -101,6 +106,11 @@ class PolicySpec:
                     f"the policy {self.name!r} has a default for {name!r}, which is none of its "
                     f"options; they are {', '.join(names)}"
                 )
+
+    @property
+    def dispatches(self) -> bool:
+        """Whether queries wait in a central queue until a worker is free."""
+        return self.central_queue or bool(self.dispatch)
 
     @property
     def every_option(self) -> tuple[Option, ...]:

@@ -110,7 +110,7 @@ def _typed(
 
 
 def _dispatches(policy: Policy) -> bool:
-    return bool(policy.name) and bool(spec_of(policy.kind).dispatch)
+    return bool(policy.name) and spec_of(policy.kind).dispatches
 
 
 def same(one: Plan, other: Plan) -> bool:
@@ -239,7 +239,7 @@ def _admitted(
         return 0.0
     # Where it waits, a query that cannot finish in time is dropped. That knows no weights: where
     # classes share the capacity, ingress admits by them.
-    if _dispatches(policy) and not pipeline.slo_classes:
+    if policy.name and spec_of(policy.kind).dispatch and not pipeline.slo_classes:
         return None
     return capacity if pipeline.admission else None
 

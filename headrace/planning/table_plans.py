@@ -11,7 +11,8 @@ from typing import Any
 
 from control.policies import policy_named, spec_of
 from control.policies.option_fields import DISPERSION, VIOLATION
-from control.policies.ramsis.table_leases import check_memory, runs
+from control.policies.ramsis.table_builder import TableProblem
+from control.policies.ramsis.table_leases import check_memory, queue_workers, runs
 from control.policies.ramsis.tables import (
     Ask,
     Options,
@@ -20,9 +21,8 @@ from control.policies.ramsis.tables import (
     models_of,
     options_for,
     setting_for,
-    solved,
-    solved_within,
 )
+from control.policies.solvers import TABLE, solve
 from control.problem.problem import PlanError, SelectionError
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
@@ -70,10 +70,10 @@ def tables(
     for demand in asked.demands_qps:
         each, (cpu, wall) = replace(ask, qps=demand), spent()
         try:
-            if violation is None:
-                plan = solved(options, each)
-            else:
-                plan = solved_within(options, each, violation)
+            plan: SelectionPlan = solve(
+                TABLE,
+                TableProblem(kind=named.kind, ask=each, options=options, violation=violation),
+            )
         except SelectionError as error:
             raise Unfeasible(str(error)) from error
         cpu_after, wall_after = spent()
@@ -152,7 +152,7 @@ def _ask(file: PipelineFile, asked: PlanRequest, named: Policy, options: Options
     ask = Ask(
         models=models_of(profile, task, device),
         slo_s=min((slo_s, *pipeline.slo_classes.values())),
-        workers=min(workers, workers if task.most is None else task.most),
+        workers=queue_workers(pipeline, named, min(workers, task.most or workers)),
         qps=0.0,
         dispersion=DISPERSION.of(named),
         runs=runs(pipeline, named),

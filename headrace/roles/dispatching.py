@@ -1,6 +1,8 @@
 """Support query sizes in roles: profiles by query, and the dispatcher of an ingress."""
 
 import contextlib
+from collections.abc import Iterable, Mapping
+from functools import cache
 
 from control.policies import policy_named, spec_of
 from control.policies.kairos.query_sizes import SizeDistribution
@@ -9,7 +11,9 @@ from headrace.config.profile_files import planning_profile
 from headrace.config.sizes_file import sizes_of
 from headrace.errors import PipelineError
 from operators.dispatch.dispatch_profile import device_kind, dispatch_profile
-from operators.dispatch.dispatcher import Dispatcher, Part
+from operators.dispatch.dispatch_queue import CentralQueue, Part
+from operators.dispatch.dispatcher import Dispatcher
+from operators.dispatch.table_dispatcher import TableDispatcher
 from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Task, Variant
@@ -31,7 +35,7 @@ def per_query(
 
 
 def dispatches(file: PipelineFile) -> bool:
-    """Return whether a policy of the file dispatches queries, or could be set by a command.
+    """Return whether a policy of the file dispatches single queries, or could be set by a command.
 
     A command can set such a policy if the cluster has device types.
     """
@@ -41,14 +45,46 @@ def dispatches(file: PipelineFile) -> bool:
     )
 
 
-def dispatcher(
-    file: PipelineFile, number: int, known: ProfileTable | None = None
-) -> Dispatcher | None:
-    """Return the dispatcher of ingress ``number``; None if queries are never dispatched or the
-    root task is not profiled. ``known`` is the file's profile if already read."""
-    if not dispatches(file):
-        return None
+def central_queues(
+    file: PipelineFile,
+    number: int,
+    known: ProfileTable | None = None,
+    recent: Iterable[int] = (),
+) -> tuple[CentralQueue, ...]:
+    """Return the dispatchers of ingress ``number``, of which a plan makes one active at most.
+
+    ``known`` is the file's profile if already read, ``recent`` are the sizes of the last queries.
+    """
     profile = planning_profile(file) if known is None else known
+    found: list[CentralQueue] = []
+    single = _dispatcher(file, number, profile) if dispatches(file) else None
+    if single is not None:
+        single.recall(recent)
+        found.append(single)
+    kinds = _kinds(file, file.pipeline.root, profile)
+    if kinds and len(file.pipeline.tasks) == 1:
+        found.append(_table_dispatcher(file, number, kinds, profile))
+    return tuple(found)
+
+
+def _table_dispatcher(
+    file: PipelineFile,
+    number: int,
+    kinds: Mapping[str, tuple[Variant, str]],
+    profile: ProfileTable,
+) -> TableDispatcher:
+    @cache
+    def seconds(kind: str, batch: int) -> float:
+        variant, device = kinds[kind]
+        return profile.latency_s(variant.task, variant.name, device, batch, "mean")
+
+    pipeline = file.pipeline
+    part = Part(number, file.cluster.ingress)
+    return TableDispatcher(pipeline, tuple(kinds), seconds, part, 2 * pipeline.comm_s)
+
+
+def _dispatcher(file: PipelineFile, number: int, profile: ProfileTable) -> Dispatcher | None:
+    """Return the dispatcher of single queries; None if the root task is not profiled."""
     variant = _profiled(file, profile)
     if variant is None:
         return None

@@ -19,7 +19,7 @@ from headrace.config.topology import Share, dispatcher_name
 from headrace.config.user_functions import load_combine, load_scorer, load_split
 from headrace.errors import NameTaken, PipelineError
 from headrace.processes import run_directory
-from headrace.roles.dispatching import dispatcher, per_query, task_dispatcher
+from headrace.roles.dispatching import central_queues, dispatches, per_query, task_dispatcher
 from headrace.roles.heap import tune_heap
 from headrace.roles.link_file import file_links, follow_links, link_file
 from headrace.roles.log_options import SILENT, LogOptions
@@ -105,12 +105,12 @@ def run_ingress(
     namesakes.check()  # before this ingress commits anything
     topic_id = topic_id_on(kafka, queries)
     start = input_start(kafka, pipeline, group, mine, topic_id)
-    dispatching = dispatcher(file, share.index)
-    if dispatching is not None and pipeline.size is not None:
-        dispatching.recall(recent_sizes(kafka, pipeline, WINDOW))
+    sized = pipeline.size is not None and dispatches(file)
+    recent = recent_sizes(kafka, pipeline, WINDOW) if sized else ()
     node = Ingress(
         name, pipeline, mine, incarnation=incarnation, share=1.0 / share.of,
-        places=InputPlaces(start.upto, topic_id, start.regressed), dispatcher=dispatching,
+        places=InputPlaces(start.upto, topic_id, start.regressed), 
+        dispatchers=central_queues(file, share.index, recent=recent),
         number=share.index, accuracies=_for_shadows(file), split=load_split(pipeline),
     )  # fmt: skip
     with _driver(

@@ -19,7 +19,7 @@ from control.problem.problem import PlanError
 from headrace.config.profile_files import load_profile, planning_profile
 from headrace.config.topology import Share, dispatchers
 from headrace.planning.rentable import rentable_of
-from headrace.roles.dispatching import dispatcher, per_query, task_dispatcher
+from headrace.roles.dispatching import central_queues, per_query, task_dispatcher
 from headrace.roles.profile_lookups import accuracies, latency_of, variant_of
 from headrace.simulation.run_input import Run, check_profiled, devices
 from operators.dispatch.task_dispatcher import TaskDispatcher
@@ -166,7 +166,7 @@ class SimulatedNodes:
             mine = Share(int(index), cluster.ingress).mine(slots[physical(pipeline.name, QUERIES)])
             return Ingress(
                 name, pipeline, mine, incarnation=now, share=1.0 / cluster.ingress,
-                dispatcher=dispatcher(self._file, int(index), self.profile), number=int(index),
+                dispatchers=central_queues(self._file, int(index), self.profile), number=int(index),
                 accuracies=self.accuracies, split=even_parts,
             )  # fmt: skip
         if role == "dispatcher":

@@ -1,8 +1,24 @@
 """What a dispatcher holds: the waiting queries, and its devices with their queries in flight."""
 
-from schemas.records import Lease, Origin, Work
+from dataclasses import dataclass
+from typing import Protocol
 
+from schemas.records import Completion, Lease, Origin, Plan, Selection, Work
+
+TRIP_WEIGHT = 0.1  # of the newest measured round trip
+LONGEST_LEAD_S = 0.02
 _FOREVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A dispatcher's share of the devices: number ``index`` of ``of`` dispatchers."""
+
+    index: int = 0
+    of: int = 1
+
+
+ALONE = Part()
 
 
 class Waiting:
@@ -23,6 +39,47 @@ class Waiting:
 
 Pick = tuple[Waiting, int]  # a query and its slot
 Dropped = tuple[Waiting, float]  # a query and the seconds by which the best device would be late
+
+
+def deadline_s(waiting: Waiting) -> float:
+    """Return the deadline, by which waiting queries are ordered."""
+    return waiting.work.deadline_s
+
+
+class CentralQueue(Protocol):
+    """What ingress asks of a dispatcher of the root task."""
+
+    @property
+    def active(self) -> bool:
+        """Whether the plan in force dispatches queries this way."""
+
+    @property
+    def waiting(self) -> int:
+        """The number of queued queries."""
+
+    def __bool__(self) -> bool:
+        """Return whether the plan has a device."""
+
+    def change(self, plan: Plan, now: float) -> list[Work]:
+        """Follow a plan; return the queued queries if the plan no longer dispatches this way."""
+
+    def take(self, selection: Selection) -> None:
+        """Take the tables of a policy."""
+
+    def add(self, work: Work, place: int = -1) -> None:
+        """Queue a query, read from a record at offset ``place``."""
+
+    def oldest(self, partition: int) -> int | None:
+        """Return the lowest queued offset of an input partition, or None."""
+
+    def completed(self, completion: Completion, now: float) -> None:
+        """Record that a device finished or dropped a query."""
+
+    def decide(self, now: float) -> tuple[list[Pick], list[Dropped]]:
+        """Return the queries to send now with their slots, and those that are given up."""
+
+    def next_s(self, now: float) -> float:
+        """Return the time of the next decision if nothing arrives."""
 
 
 class DispatchedQuery:

@@ -13,7 +13,6 @@ Several dispatchers of a task divide the devices of each type among themselves.
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -42,36 +41,28 @@ from control.policies.kairos.query_sizes import SizeDistribution, observed
 from control.problem.lazy_references import load
 from operators.dispatch.dispatch_profile import DispatchProfile, Predictions
 from operators.dispatch.dispatch_queue import (
+    ALONE,
+    LONGEST_LEAD_S,
+    TRIP_WEIGHT,
     DispatchedDevice,
     DispatchedQuery,
     Dropped,
+    Part,
     Pick,
     Waiting,
+    deadline_s,
 )
 from schemas.pipeline import Pipeline, Policy, Task
-from schemas.records import ANSWERED, Completion, Plan, Work
+from schemas.records import ANSWERED, Completion, Plan, Selection, Work
 from schemas.variant_id import variant_id
 
 AHEAD = 2  # queries at a device at most: the one that runs and one ahead
-FOLLOWS = 0.1  # weight of the newest measured round trip
-LONGEST_LEAD_S = 0.02
 OVERDUE = 3.0  # multiple of the prediction after which a device gets no further query
 TICK_S = 1e-9
 WINDOW = 10_000  # newest queries whose sizes count
 ENOUGH_SIZES = 1_000
 SIZE_CLASSES = 64
 _FOREVER = float("inf")
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A dispatcher's share of the devices: number ``index`` of ``of`` dispatchers."""
-
-    index: int = 0
-    of: int = 1
-
-
-ALONE = Part()
 
 
 class Dispatcher:
@@ -155,6 +146,9 @@ class Dispatcher:
             self._predict(each)
         return []
 
+    def take(self, selection: Selection) -> None:
+        """Ignore the tables of a policy: the rules of this dispatcher have none."""
+
     def _staff(self, plan: Plan, now: float) -> None:
         """Adopt the plan's devices; queries in flight move with their slots."""
         sent = {d.slot: d for d in self._devices}
@@ -229,7 +223,7 @@ class Dispatcher:
         self._sizes.append(self._profile.bounded(work.size))
         waiting = Waiting(work, place)
         self._predict(waiting)
-        insort(self._waiting, waiting, key=_deadline_s)
+        insort(self._waiting, waiting, key=deadline_s)
 
     def recall(self, sizes: Iterable[int]) -> None:
         """Take the sizes of queries that earlier incarnations dispatched, oldest first."""
@@ -258,7 +252,7 @@ class Dispatcher:
             return
         if ran and not sent.ahead:
             trip_s = max(now - sent.sent_s - completion.queued_s - completion.run_s, 0.0)
-            self._round_trip_s += FOLLOWS * (trip_s - self._round_trip_s)
+            self._round_trip_s += TRIP_WEIGHT * (trip_s - self._round_trip_s)
         # The next query began when this one ended, a hop ago.
         begun_s = now - self._round_trip_s / 2
         device.free_s = begun_s + sum([each.predicted_s for each in device.sent])
@@ -405,7 +399,3 @@ class Dispatcher:
             left_s = waiting.work.deadline_s - self._usual_trip_s
             waiting.give_up_s = left_s - min([waiting.latency_s[kind] for kind in self._kinds])
             waiting.yield_s = left_s - min([waiting.worst_s[kind] for kind in self._kinds])
-
-
-def _deadline_s(waiting: Waiting) -> float:
-    return waiting.work.deadline_s

@@ -10,7 +10,7 @@ from operators.serving.device import Device
 from operators.serving.worker_rules import LatencyOf, WorkerRules
 from schemas.pipeline import Pipeline
 from schemas.records import Selection
-from schemas.variant_id import variant_id
+from schemas.variant_id import variant_id, variant_key
 
 
 class TableBatching:
@@ -56,7 +56,8 @@ class TableBatching:
     def choose(
         self, head: Ticket, ready: int, rules: WorkerRules, largest: int, now: float
     ) -> tuple[str, int]:
-        """Return the tables' variant and batch size for ``ready`` items.
+        """Return the tables' variant and batch size for ``ready`` items, or those of the run that a
+        dispatcher sent.
 
         The serving variant replaces one that is not loaded yet. Items that are late in any case
         run in batches of up to ``largest``, if the policy says so.
@@ -65,8 +66,12 @@ class TableBatching:
         assert tables is not None
         stretch = self._pace.stretch if rules.paced else 1.0
         slack_s = rules.slack_s(head.work, head.item, tables.selection.slo_s, now) / stretch
-        qps = self.arrivals.qps(now) * stretch
-        variant, size = tables.choose(ready, slack_s, qps, self.arrivals.run)
+        if head.work.variant:  # a dispatcher has chosen
+            variant = variant_key(tables.selection.task, head.work.variant)
+            size = min(head.work.follow + 1, ready)
+        else:
+            qps = self.arrivals.qps(now) * stretch
+            variant, size = tables.choose(ready, slack_s, qps, self.arrivals.run)
         if rules.capped and self._latency(variant, size) > slack_s:
             return device.serving, batch_size(ready, largest)  # maximises throughput
         if variant not in device.held:

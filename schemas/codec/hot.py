@@ -153,6 +153,7 @@ def work_parts(work: Work, parts: Parts) -> None:
         parts.append(_NULL)
     else:
         _add_session_plan(work.session, parts)
+    parts.append(avro_text(work.variant))
 
 
 def answer_parts(answer: Answer, parts: Parts) -> None:

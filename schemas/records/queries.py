@@ -122,6 +122,7 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
     size: int = 1  # the query's
     slo_class: str = ""  # the query's
     session: SessionPlan | None = None  # the query plan by which it goes; None: the plan's routes
+    variant: str = ""  # that a dispatcher chose for the run; "": the worker chooses
 
 
 class Completion(Struct, frozen=True, gc=False, kw_only=True):

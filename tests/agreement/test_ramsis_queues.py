@@ -8,68 +8,38 @@ import pytest
 
 from benchmarks.papers.ramsis_baselines import Fixed, held
 from benchmarks.papers.ramsis_nodes import fixed
-from benchmarks.papers.ramsis_queues import Seen, always, capped, decided, in_runs, round_robin
+from benchmarks.papers.ramsis_queues import (
+    Seen,
+    always,
+    capped,
+    central,
+    decided,
+    in_runs,
+    round_robin,
+)
 from benchmarks.papers.ramsis_trials import Cluster
 from control.policies import POLICIES
 from control.policies.option_fields import with_options
 from control.policies.ramsis.burst_lengths import SAVING
-from control.policies.ramsis.pareto_models import CandidateModel
-from control.policies.ramsis.table_leases import most_throughput
-from control.policies.ramsis.tables import OPTIONS, Ask, setting_for, solved
+from control.policies.ramsis.central_queue import make
+from control.policies.ramsis.table_builder import TableProblem
+from control.policies.ramsis.table_leases import central_lease, most_throughput
+from control.policies.ramsis.tables import OPTIONS, Ask, options_for, setting_for, solved
 from headrace.arrivals.arrival_processes import Recorded, poisson
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import simulated
-from profiles.measurements import EMULATED, Entry, Latency
-from profiles.profile_json import profile_text
-from profiles.profile_table import ProfileTable
 from schemas.pipeline import Policy
 from streams.simulated.delays import DelayTrace
+from tests.selection_world import SLO_S, TWO_MODELS, a_two_model_file
 
-SLO_S = 0.1
-QUICK = CandidateModel("quick", 0.6, (0.01003, 0.01511, 0.02017, 0.02519))
-RIGHT = CandidateModel("right", 0.8, (0.03007, 0.05013, 0.07019, 0.09023))
-SMALL = Cluster(models=(QUICK, RIGHT), slo_s=SLO_S, workers=3)
+SMALL = Cluster(models=TWO_MODELS, slo_s=SLO_S, workers=3)
 AT_ONCE = ((0.0, 0.0),)  # hops
-
-PIPELINE = """\
-name: small
-slo: 100ms
-comm: 0ms
-tasks:
-  classify:
-    slots: 4
-    variants:
-      quick: {operator: "operators.models.python:Python", arguments: {function: "builtins:bytes"}, batch: 4}
-      right: {operator: "operators.models.python:Python", arguments: {function: "builtins:bytes"}, batch: 4}
-cluster: {devices: {emulated: 3}}
-profiles: [small.json]
-"""  # noqa: E501
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> PipelineFile:
-    entries = tuple(
-        Entry(
-            task="classify",
-            variant=model.name,
-            device=EMULATED,
-            operator="operators.models.python:Python",
-            weights_sha256="",
-            load_s=0.0,
-            memory_bytes=0,
-            accuracy=model.accuracy,
-            children={},
-            latency=tuple(
-                Latency(batch=b, repeats=9, mean_s=s, p50_s=s, p90_s=s, p95_s=s, p99_s=s)
-                for b, s in enumerate(model.latency_s, start=1)
-            ),
-        )
-        for model in SMALL.models
-    )
-    (tmp_path / "small.json").write_text(profile_text(ProfileTable("small", entries, {})))
-    (tmp_path / "small.yaml").write_text(PIPELINE)
-    return read_pipeline_file(tmp_path / "small.yaml")
+    return read_pipeline_file(a_two_model_file(tmp_path))
 
 
 def by_nodes(
@@ -135,3 +105,19 @@ def test_ingress_refuses_alike_in_overload(file: PipelineFile) -> None:
     assert nodes.served == bare.served
     assert bare.late > 0.15 * bare.served
     assert nodes.late == pytest.approx(bare.late, abs=0.01 * bare.served)
+
+
+@pytest.mark.parametrize("qps", [150.0, 300.0, 420.0])
+def test_a_central_queue_is_served_alike(file: PipelineFile, qps: float) -> None:
+    times = poisson(qps, 10.0, np.random.default_rng(4))
+    ask = Ask(models=SMALL.models, slo_s=SLO_S, workers=3, qps=qps)
+    policy = POLICIES["ramsis-central"].usual
+    options = options_for(policy.kind, policy)
+    table = make(TableProblem(kind=policy.kind, ask=ask, options=options)).table
+    rescue = capped(*central_lease(setting_for(options, ask)))
+    decide = decided([table], SMALL.models, always)
+    bare = central(times.tolist(), 3, decide, SLO_S, rescue)
+    nodes = by_nodes(file, with_options(policy, loads=(qps,), lead=0.0), times)
+    assert nodes.served == bare.served
+    assert nodes.late == pytest.approx(bare.late, abs=0.01 * bare.served)
+    assert nodes.accuracy == pytest.approx(bare.accuracy, abs=0.003)

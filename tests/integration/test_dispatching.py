@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
+from headrace.client.formats import answers_in, read_answer
+from headrace.client.newest_records import newest_first
 from headrace.client.topic_clients import Asker
 from headrace.cluster.run_state import read_state
 from headrace.cluster.supervisor import environment
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.roles.recent_sizes import recent_sizes
-from schemas.effects import waiting_topic
+from schemas.effects import RESULTS, waiting_topic
 from schemas.records import Query
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
@@ -23,6 +25,7 @@ from streams.kafka.topic_admin import ensure_topics
 from streams.topics import physical, topics
 from tests.inner_files import TWO_TASKS, a_two_task_file
 from tests.integration.brought_up import brought_up
+from tests.selection_world import TWO_MODEL_FILE, a_two_model_file
 from tests.typed_files import RANK, a_typed_file
 
 ENDS = ("answered", "late", "dropped", "failed", "refused", "lost")
@@ -51,13 +54,36 @@ def test_queries_are_dispatched_and_none_is_lost_when_ingress_is_killed(
     assert row["answered"] > 0.5 * row["queries"]
 
 
+def test_batches_of_a_central_queue_are_dispatched_and_none_is_lost_when_ingress_is_killed(
+    tmp_path: Path, broker: str
+) -> None:
+    text = TWO_MODEL_FILE.replace(
+        "slo: 100ms\ncomm: 0ms", "slo: 200ms\nresults: avro\npolicy: ramsis-central"
+    )
+    path = a_two_model_file(tmp_path, text.replace("name: small", "name: central"))
+    payload = tmp_path / "payload"
+    payload.write_bytes(b"x")
+    env = environment(os.environ, None) | {
+        "HEADRACE_HOME": str(tmp_path), "HEADRACE_BOOTSTRAP": broker,
+    }  # fmt: skip
+    with brought_up(path, env):
+        row, err = loaded_while_killed(path, payload, env, "central", "ingress-0", rate=120)
+    assert row["lost"] == 0, err
+    assert row["answered"] > 0.4 * row["queries"]
+    (newest, *_) = newest_first(KafkaConfig(broker), physical("central", RESULTS))
+    answers = answers_in(filter(None, [message.value() for message in newest]), read_answer)
+    hops = [hop for answer in answers for path in answer.paths for hop in path]
+    assert {hop.variant for hop in hops} == {"quick", "right"}
+    assert max(hop.batch for hop in hops) > 1
+
+
 def loaded_while_killed(
-    path: Path, payload: Path, env: dict[str, str], pipeline: str, role: str
+    path: Path, payload: Path, env: dict[str, str], pipeline: str, role: str, rate: int = 15
 ) -> tuple[dict[str, float], str]:
     """Return what ``headrace load`` says of 8 s in whose beginning a role is killed."""
     load = subprocess.Popen(
         [
-            sys.executable, "-m", "headrace", "load", str(path), "--rate", "15", "--seconds",
+            sys.executable, "-m", "headrace", "load", str(path), "--rate", str(rate), "--seconds",
             "8", "--input", str(payload), "--json",
         ],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,

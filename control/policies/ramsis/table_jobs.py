@@ -18,7 +18,13 @@ from msgspec import structs
 from control.policies import policy_named, selections
 from control.policies.option_fields import DISPERSION, LOADS, VIOLATION
 from control.policies.ramsis.table_builder import TableProblem, compact, names
-from control.policies.ramsis.table_leases import alike, check_memory, runs, whole_budget_s
+from control.policies.ramsis.table_leases import (
+    alike,
+    check_memory,
+    queue_workers,
+    runs,
+    whole_budget_s,
+)
 from control.policies.ramsis.tables import (
     APART,
     Ask,
@@ -262,7 +268,7 @@ class TableJobs:
         ask = Ask(
             models=alike(self._profile, task, there, policy.latency),
             slo_s=self._budget_s(plan, policy, task.name, devices),
-            workers=len(leases),
+            workers=queue_workers(self._pipeline, policy, len(leases)),
             qps=0.0,
             dispersion=DISPERSION.of(policy),
             runs=runs(self._pipeline, policy),

@@ -11,6 +11,7 @@ the SLO at most. In runs ingress keeps queues as short as the rest of the SLO pe
 from collections.abc import Iterable, Mapping
 
 from control.per_query.run_admission import admits_by_turn
+from control.policies import spec_of
 from control.policies.option_fields import DISPERSION, LONGEST_RUN
 from control.policies.ramsis.burst_lengths import SAVING, ArrivalStream, sustained_qps
 from control.policies.ramsis.mdp import Setting
@@ -21,6 +22,7 @@ from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Policy, Task
 
+CENTRAL_LENGTHS = tuple(range(1, 33))  # runs by which the lease of a central queue is chosen
 HOPS = 3  # from producer to ingress to worker to egress
 ONE_BY_ONE = (1,)
 
@@ -38,7 +40,10 @@ def allocate(problem: Problem) -> Allocation:
     setting = setting_for(options_for(policy.kind, policy), ask)
     task = pipeline.root.name
     check_memory(profile, task, problem.devices, problem.memory, setting)
-    model, batch = lease_batch(setting, runs(pipeline, policy), admits_by_turn(pipeline))
+    if spec_of(policy.kind).central_queue:
+        model, batch = central_lease(setting)
+    else:
+        model, batch = lease_batch(setting, runs(pipeline, policy), admits_by_turn(pipeline))
     beside = tuple(each.name for each in setting.models if each != model)
     replicas = Replicas(
         task=task, variant=model.name, batch=batch, count=ask.workers, beside=beside
@@ -144,6 +149,18 @@ def lease_batch(
         key=lambda each: each[:3],
     )
     return (model, -batch) if most_qps > 0 else most_throughput(setting)
+
+
+def central_lease(setting: Setting) -> tuple[CandidateModel, int]:
+    """Return the lease's model and batch for a central queue: they serve most of an overload."""
+    return lease_batch(setting, CENTRAL_LENGTHS, admitted=True)
+
+
+def queue_workers(pipeline: Pipeline, policy: Policy, workers: int) -> int:
+    """Return the workers that a table is for: every ingress has a central queue of its own."""
+    if not spec_of(policy.kind).central_queue:
+        return workers
+    return max(workers // pipeline.ingress, 1)
 
 
 def most_throughput(setting: Setting, part: float = 0.5) -> tuple[CandidateModel, int]:

@@ -29,42 +29,11 @@ from benchmarks.papers.ramsis_trials import (
     tuned,
     tuned_dropping,
 )
-from control.policies.ramsis.central_queue import best, central_table, tables
 from control.policies.ramsis.pareto_models import CandidateModel
-from control.policies.ramsis.tables import Ask, Table, TableEntry
 
 QUICK = CandidateModel("quick", 0.6, (0.01, 0.015, 0.02, 0.025))
 RIGHT = CandidateModel("right", 0.8, (0.03, 0.05, 0.07, 0.09))
 SMALL = Cluster(models=(QUICK, RIGHT), slo_s=0.1, workers=3)
-
-
-def ask(qps: float) -> Ask:
-    return Ask(models=SMALL.models, slo_s=SMALL.slo_s, workers=SMALL.workers, qps=qps)
-
-
-def test_a_short_queue_is_served_well_and_a_long_one_fast() -> None:
-    table = central_table(ask(80.0), patience=8, margin=1.0)
-    assert table.choose(1, 0.1).model == "right"
-    assert table.choose(40, 0.1) == TableEntry("quick", 4)
-    # What is late whatever runs does not keep the others long.
-    assert table.choose(4, 0.0) == TableEntry("quick", 4)
-
-
-def test_no_choice_takes_longer_than_the_slack_where_one_fits() -> None:
-    seconds = {model.name: model.latency_s for model in SMALL.models}
-    for table in tables(ask(60.0)):
-        for queue in (1, 2, 5, 100):
-            for slack in (0.02, 0.04, 0.1):
-                chosen = table.choose(queue, slack + 1e-9)
-                assert chosen.batch <= queue
-                assert seconds[chosen.model][chosen.batch - 1] <= slack + 2e-9
-
-
-def test_the_best_candidate_is_the_most_right_of_those_that_are_hardly_late() -> None:
-    seen = {1.0: (0.9, 0.01), 2.0: (0.7, 0.0), 3.0: (0.8, 0.0005)}
-    candidates = [Table(qps=q, models=(), levels_s=(), model=(), batch=()) for q in seen]
-    assert best(iter(candidates), lambda table: seen[table.qps]) is candidates[2]
-    assert best(iter(candidates[:2]), lambda table: (table.qps, 0.5)) is candidates[1]
 
 
 def test_the_tuned_choice_is_found_by_trial() -> None:

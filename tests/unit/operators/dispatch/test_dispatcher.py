@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from control.policies.kairos.matching import LEAST_COST
 from control.policies.kairos.query_sizes import SizeDistribution
 from operators.dispatch.dispatch_profile import dispatch_profile
-from operators.dispatch.dispatcher import ENOUGH_SIZES, Dispatcher, Part
+from operators.dispatch.dispatch_queue import Part
+from operators.dispatch.dispatcher import ENOUGH_SIZES, Dispatcher
 from operators.ingress import Ingress
 from schemas.effects import OUTPUTS, QUERIES, Arrived, Assign, Effect, Send, Wake, Woke, work_topic
 from schemas.pipeline import Pipeline, QuerySize
@@ -291,7 +292,7 @@ def test_a_mix_that_shrinks_keeps_what_waits_and_what_cannot_run_any_more_is_giv
 
 def an_ingress(*types: str) -> Ingress:
     node = Ingress(
-        "ingress-0", a_sized_pipeline(), (0,), incarnation=0.0, dispatcher=a_dispatcher()
+        "ingress-0", a_sized_pipeline(), (0,), incarnation=0.0, dispatchers=(a_dispatcher(),)
     )
     node.handle(Woke(), 0.0)
     node.handle(Arrived(a_dispatching_plan(*types), "plans", 0, 0, 0.0), 0.0)

@@ -87,6 +87,16 @@ def test_until_a_window_of_load_was_seen_the_table_of_the_highest_counts() -> No
     assert run(worker, 0, now=0.3, created_s=0.3) == [Infer(1, "read/v", (b"x",))]
 
 
+def test_it_runs_what_a_dispatcher_sent_and_not_what_its_own_tables_say() -> None:
+    worker = following()
+    for offset, (follow, variant) in enumerate([(1, "w"), (0, "w"), (0, "v")]):
+        work = a_work(offset, created_s=2.0, deadline_s=2.2)
+        worker.handle(arrived(replace(work, follow=follow, variant=variant), offset), 2.0)
+    assert inferring(worker.handle(Woke(), 2.0)) == [Infer(1, "read/w", (b"x",) * 2)]
+    (ended,) = [inferring(worker.handle(inferred(1, "out", "out"), 2.1))]
+    assert ended == [Infer(2, "read/v", (b"x",))]
+
+
 def test_a_load_above_a_tables_own_takes_the_next() -> None:
     worker = following()
     for offset in range(40):

@@ -408,8 +408,9 @@ def test_absurd_lengths_cost_neither_memory_nor_time(length: int) -> None:
     count = BytesIO()
     fastavro.schemaless_writer(count, "long", length)
     data = encode(replace(WORK, items=()))
-    assert data[-5:] == b"\x00\x00\x02\x00\x00"  # no items, follow, size, class, session
-    survives(data[:-4] + count.getvalue())  # items
+    # no items, follow, size, class, session, variant
+    assert data[-6:] == b"\x00\x00\x02\x00\x00\x00"
+    survives(data[:-5] + count.getvalue())  # items
     survives(CURRENT["Query"].prefix + b"\x0a" + count.getvalue() + b"abc")  # a payload's bytes
     with pytest.raises(CodecError):
         decode(CURRENT["Command"].prefix + count.getvalue() + b"abc")  # an id

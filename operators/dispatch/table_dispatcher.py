@@ -1,0 +1,323 @@
+"""The dispatcher of RAMSIS' central queue: batches, each with its variant, to free workers.
+
+It is a component of ingress like the dispatcher of queries (``dispatcher.py``). When a worker is
+free, or will be within the lead, the policy's tables (control/policies/ramsis/central_queue.py)
+give the variant and the batch for the length of the queue and the slack of its first query. The
+worker gets them as a run of queries, and runs what it was sent.
+
+Until there are tables a worker gets its lease's batch. Of several ingresses each has its part of
+the workers, and tables for as many.
+"""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable
+from math import inf
+
+from msgspec.structs import replace
+
+from control.per_query.local_slowdown import LocalSlowdown
+from control.per_query.table_lookup import OwnLoad, Selections, TableLookup
+from control.policies import policy_named, spec_of
+from control.policies.kairos.dispatch_options import LEAD
+from operators.dispatch.dispatch_profile import device_kind
+from operators.dispatch.dispatch_queue import (
+    ALONE,
+    LONGEST_LEAD_S,
+    TRIP_WEIGHT,
+    Dropped,
+    Part,
+    Pick,
+    Waiting,
+    deadline_s,
+)
+from schemas.pipeline import Pipeline, Policy
+from schemas.records import ANSWERED, Completion, Lease, Origin, Plan, Selection, Work
+from schemas.variant_id import variant_id
+
+AHEAD = 2  # batches at a worker at most: the one that runs and one ahead
+OVERDUE = 3.0  # multiple of the prediction after which a worker gets no further batch
+TRIPS = 100  # measured round trips of which the 95th percentile is taken off the slack
+REFRESH = 32  # observed batches after which it and the fastest latency are computed anew
+
+BatchSeconds = Callable[[str, int], float]  # kind (type with variant), batch -> seconds
+
+
+class _Batch:
+    """A batch in flight."""
+
+    __slots__ = ("ahead", "deadline_s", "kind", "left", "predicted_s", "sent_s", "size")
+
+    def __init__(
+        self, queries: list[Work], kind: str, predicted_s: float, sent_s: float, ahead: bool
+    ) -> None:
+        self.left: set[Origin] = {work.origin for work in queries}
+        self.size = len(queries)
+        self.kind = kind
+        self.predicted_s = predicted_s
+        self.sent_s = sent_s
+        self.deadline_s = queries[-1].deadline_s
+        self.ahead = ahead
+
+
+class _Worker:
+    """A worker and its batches in flight, in order of sending."""
+
+    __slots__ = ("batches", "free_s", "lease")
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        self.batches: list[_Batch] = []
+        self.free_s = 0.0  # predicted time at which all of them are finished
+
+    def overdue(self, now: float) -> bool:
+        """Return whether it exceeds its prediction so far that it may be lost."""
+        return now > self.free_s + (OVERDUE - 1) * self.batches[0].predicted_s
+
+
+class TableDispatcher:
+    """Central queue of the root task's queries, active under policies with tables for one.
+
+    Invariant: a worker has at most ``AHEAD`` batches in flight, plus those of a lost worker whose
+    slots it has taken over.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        kinds: tuple[str, ...],
+        seconds: BatchSeconds,
+        part: Part = ALONE,
+        round_trip_s: float = 0.0,
+    ) -> None:
+        """``kinds`` are the profiled pairs of device type and variant (``device_kind``)."""
+        self._pipeline, self._root = pipeline, pipeline.root
+        self._part = part
+        self._policy: Policy | None = None
+        self._selections = Selections()
+        self._tables: TableLookup | None = None
+        self._load = OwnLoad(0.0)
+        self._came = 0  # queries since the last decision
+        self._waiting: list[Waiting] = []  # by deadline, those of one deadline as they came
+        self._workers: list[_Worker] = []
+        self._by_slot: dict[int, _Worker] = {}
+        self._kinds = frozenset(kinds)
+        self._seconds = seconds  # as profiled
+        self._pace: dict[str, LocalSlowdown] = {}  # by worker
+        self._observed = 0
+        self._fastest_s = 0.0  # of a single query on a worker of the plan
+        self._round_trip_s = self._slow_trip_s = round_trip_s
+        self._trips_s: deque[float] = deque(maxlen=TRIPS)
+
+    @property
+    def active(self) -> bool:
+        """Whether the plan in force has a central queue."""
+        return self._policy is not None
+
+    @property
+    def waiting(self) -> int:
+        """The number of queued queries."""
+        return len(self._waiting)
+
+    def __bool__(self) -> bool:
+        """Return whether the plan has a worker."""
+        return bool(self._workers)
+
+    # ------------------------------------------------------------------ plans
+
+    def change(self, plan: Plan, now: float) -> list[Work]:
+        """Follow a plan; return the queued queries if it has no central queue."""
+        policy = policy_named(self._pipeline, plan.settings.policy)
+        if policy is None or not spec_of(policy.kind).central_queue:
+            self._policy = None
+            left, self._waiting = [each.work for each in self._waiting], []
+            return left
+        if self._policy is None:
+            self._load = OwnLoad(now)
+        self._policy = policy
+        self._tables = self._selections.of(policy.name, self._root.name)
+        self._staff(plan)
+        return []
+
+    def take(self, selection: Selection) -> None:
+        """Take the tables of a policy for the root task; they replace its earlier ones."""
+        if (selection.pipeline, selection.task) != (self._pipeline.name, self._root.name):
+            return
+        self._selections.take(selection, [variant.name for variant in self._root.variants])
+        if self._policy is not None:
+            self._tables = self._selections.of(self._policy.name, self._root.name)
+
+    def _staff(self, plan: Plan) -> None:
+        """Adopt the plan's workers; batches in flight move with their slots."""
+        leases = [x for x in plan.leases if x.task == self._root.name and x.open_slot >= 0]
+        before = self._by_slot
+        self._workers = [_Worker(x) for x in leases[self._part.index :: self._part.of]]
+        for worker in self._workers:
+            for slot in worker.lease.slots:
+                if slot in before:
+                    earlier = before[slot]
+                    worker.batches += [b for b in earlier.batches if b not in worker.batches]
+                    worker.free_s = max(worker.free_s, earlier.free_s)
+        self._by_slot = {slot: each for each in self._workers for slot in each.lease.slots}
+        names = [each.lease.worker for each in self._workers]
+        self._pace = {x: self._pace.get(x) or LocalSlowdown(self._profiled_s) for x in names}
+        self._refresh()
+
+    def _refresh(self) -> None:
+        types = {worker.lease.type for worker in self._workers}
+        there = {device_kind(type_, each.name) for type_ in types for each in self._root.variants}
+        stretch = min(
+            [self._pace[each.lease.worker].stretch for each in self._workers], default=1.0
+        )
+        singles_s = [self._seconds(kind, 1) for kind in self._kinds & there]
+        self._fastest_s = stretch * min(singles_s, default=0.0)
+        if self._trips_s:
+            slow_s = sorted(self._trips_s)[int(0.95 * (len(self._trips_s) - 1))]
+            self._slow_trip_s = min(slow_s, LONGEST_LEAD_S)
+
+    # ------------------------------------------------------------------ queries
+
+    def add(self, work: Work, place: int = -1) -> None:
+        """Queue a query, read from a record at offset ``place``."""
+        self._came += 1
+        insort(self._waiting, Waiting(work, place), key=deadline_s)
+
+    def oldest(self, partition: int) -> int | None:
+        """Return the lowest queued offset of an input partition, or None."""
+        origins = [each.work.origin for each in self._waiting]
+        return min([o.offset for o in origins if o.partition == partition], default=None)
+
+    def completed(self, completion: Completion, now: float) -> None:
+        """Record that a worker ran or dropped a query; its batch ends with the last of its
+        queries."""
+        worker = self._by_slot.get(completion.slot)
+        if worker is None:
+            return
+        origin = completion.origin
+        batch = next((each for each in worker.batches if origin in each.left), None)
+        if batch is None:
+            return
+        batch.left.discard(origin)
+        if completion.outcome != ANSWERED:
+            batch.size -= 1
+        if batch.left:
+            return
+        worker.batches.remove(batch)
+        if batch.size > 0 and batch.kind in self._kinds:
+            self._learn(batch, completion, worker, now)
+        # The next batch began when this one ended, a hop ago.
+        begun_s = now - self._round_trip_s / 2
+        worker.free_s = begun_s + sum([each.predicted_s for each in worker.batches])
+
+    def _learn(self, batch: _Batch, completion: Completion, worker: _Worker, now: float) -> None:
+        """Learn the latency of a batch that ran as it was sent, and the round trip."""
+        if device_kind(completion.type, variant_id(completion.setting).variant) == batch.kind:
+            self._pace[worker.lease.worker].ran(batch.kind, batch.size, completion.run_s)
+        if not batch.ahead:
+            trip_s = max(now - batch.sent_s - completion.queued_s - completion.run_s, 0.0)
+            self._round_trip_s += TRIP_WEIGHT * (trip_s - self._round_trip_s)
+            self._trips_s.append(trip_s)
+        self._observed += 1
+        if self._observed % REFRESH == 0:
+            self._refresh()
+
+    # ------------------------------------------------------------------ decisions
+
+    def decide(self, now: float) -> tuple[list[Pick], list[Dropped]]:
+        """Return the queries to send now with their slots, those of a batch one after another, and
+        the queries that no worker can finish in time."""
+        if self._came:
+            self._load.arrived(self._came, now)
+            self._came = 0
+        dropped = self._give_up(now)
+        picks: list[Pick] = []
+        lead_s = self._lead_s
+        while self._waiting:
+            left_s = [self._remaining_s(worker, now, lead_s) for worker in self._workers]
+            soonest_s = min(left_s, default=inf)
+            if soonest_s > lead_s:
+                break
+            picks += self._send(self._workers[left_s.index(soonest_s)], soonest_s, now)
+        return picks, dropped
+
+    def next_s(self, now: float) -> float:
+        """Return the time of the next decision if nothing arrives: a worker becomes free within
+        the lead, or the first query can no longer meet its deadline."""
+        if not self._waiting or not self._workers:
+            return inf
+        lead_s = self._lead_s
+        free = [w.free_s - lead_s for w in self._workers if len(w.batches) == 1] if lead_s else []
+        due = [at_s for at_s in (*free, self._give_up_s(self._waiting[0])) if at_s > now]
+        return min(due, default=inf)
+
+    @property
+    def _lead_s(self) -> float:
+        assert self._policy is not None
+        asked: float | None = LEAD.of(self._policy)
+        return self._usual_trip_s if asked is None else asked
+
+    @property
+    def _usual_trip_s(self) -> float:
+        """The measured round trip, without what a pause of the broker adds until completions
+        come."""
+        return min(self._round_trip_s, LONGEST_LEAD_S)
+
+    def _remaining_s(self, worker: _Worker, now: float, lead_s: float) -> float:
+        """Return the seconds until a worker can take a batch; infinite for one that holds
+        ``AHEAD`` batches or is overdue."""
+        if not worker.batches:
+            return 0.0
+        if len(worker.batches) < AHEAD and lead_s and not worker.overdue(now):
+            return max(worker.free_s - now, 0.0)
+        if worker.free_s <= now:
+            grace_s = self._pipeline.grace_s
+            worker.batches = [b for b in worker.batches if now <= b.deadline_s + grace_s]
+        return inf if worker.batches else 0.0
+
+    def _send(self, worker: _Worker, left_s: float, now: float) -> list[Pick]:
+        """Send a worker the batch that the tables choose, ``left_s`` before it is free."""
+        variant, size = self._choice(worker, left_s, now)
+        sent, self._waiting = self._waiting[:size], self._waiting[size:]
+        kind = device_kind(worker.lease.type, variant)
+        predicted_s = self._profiled_s(kind, len(sent)) * self._pace[worker.lease.worker].stretch
+        ahead = bool(worker.batches)
+        begins_s = worker.free_s if ahead else now + self._round_trip_s / 2
+        worker.free_s = max(begins_s, now) + predicted_s
+        batch = _Batch([each.work for each in sent], kind, predicted_s, now, ahead)
+        worker.batches.append(batch)
+        for follow, each in enumerate(reversed(sent)):
+            each.work = replace(each.work, follow=follow, variant=variant)
+        return [(each, worker.lease.open_slot) for each in sent]
+
+    def _choice(self, worker: _Worker, left_s: float, now: float) -> tuple[str, int]:
+        """Return the variant and the size of the next batch of a worker.
+
+        The lease's batch, which serves most, replaces one that would be late.
+        """
+        tables, lease, head = self._tables, worker.lease, self._waiting[0].work
+        if tables is None:
+            return lease.variant, lease.batch
+        assert self._policy is not None
+        stretch = self._pace[lease.worker].stretch if self._policy.paced else 1.0
+        # A batch goes to its worker and its answers to egress: one hop each way.
+        slack_s = (head.deadline_s - self._slow_trip_s - left_s - now) / stretch
+        qps = self._load.qps(now) * stretch / tables.selection.workers
+        key, size = tables.choose(len(self._waiting), slack_s, qps)
+        variant = variant_id(key).variant
+        late = self._profiled_s(device_kind(lease.type, variant), size) > slack_s
+        return (lease.variant, lease.batch) if late and self._policy.capped else (variant, size)
+
+    def _profiled_s(self, kind: str, size: int) -> float:
+        """Return the profiled seconds of a batch; 0 for a variant that is not profiled."""
+        return self._seconds(kind, size) if kind in self._kinds else 0.0
+
+    def _give_up(self, now: float) -> list[Dropped]:
+        late = 0
+        while late < len(self._waiting) and self._give_up_s(self._waiting[late]) < now:
+            late += 1
+        gone, self._waiting = self._waiting[:late], self._waiting[late:]
+        return [(each, now - self._give_up_s(each)) for each in gone]
+
+    def _give_up_s(self, waiting: Waiting) -> float:
+        """Return the latest start at which the fastest variant meets a query's deadline."""
+        return waiting.work.deadline_s - self._usual_trip_s - self._fastest_s
