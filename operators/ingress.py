@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from control.per_query.class_admission import ClassAdmission
-from control.policies import plans_sessions
 from control.policies.kairos.size_watch import size_count
 from operators.bursts import Runs
 from operators.dead_letter import dead_letter
@@ -21,7 +20,6 @@ from operators.drop_reasons import (
     Reason,
     bad_input,
     dropped,
-    no_session_plan,
     no_worker,
     past_saving,
     read_late,
@@ -31,6 +29,7 @@ from operators.plan_follower import PlanFollower
 from operators.query_parts import Split, UnfitQuery, fitting
 from operators.record_size import brief, excess
 from operators.reporter import Reporter
+from operators.session_queries import SessionQueries
 from operators.shadow_sampler import shadow_sampler
 from schemas.effects import (
     COMPLETIONS,
@@ -114,9 +113,7 @@ class Ingress:
         self._dispatchers, self._number = dispatchers, number
         self._dispatcher: CentralQueue | None = None  # of the plan in force
         self._decide_s = float("inf")  # time of the pending wake for the dispatcher
-        self._by_session = False  # whether every query goes by the plan of its session
-        self._sessions: dict[str, SessionPlan] = {}  # the plans that admit, by session
-        self._opened: frozenset[str] = frozenset()  # sessions with a plan, admitting or not
+        self._sessions = SessionQueries()
         self._pending: dict[int, list[Noticed]] = {}
         self._flushing, self._flush_s = False, 0.0
         self._reporter = Reporter(name, "ingress", pipeline, incarnation)
@@ -146,14 +143,14 @@ class Ingress:
     def _query(self, event: Arrived, query: Query, now: float) -> list[Effect]:
         event = self._placed(event)
         name = query.id or f"{event.slot}-{event.offset}"
-        plan = self._sessions.get(query.session)
+        plan = self._sessions.plan_of(query.session)
         deadline = self._deadline(query, plan, event.at_s, now)
         if deadline is None:
             known = ", ".join(sorted(self._pipeline.slo_classes)) or "none"
             unknown = f"SLO class {query.slo_class!r} is unknown; the pipeline file has: {known}"
             noticed = _noticed(event, name, event.at_s + self._pipeline.slo_s)
             return self._refuse(event, noticed, bad_input(unknown), now)
-        session = query.session if query.session in self._opened else ""
+        session = self._sessions.known(query.session)
         slo_class = query.slo_class and self._class_of(query)
         noticed = _noticed(event, name, deadline, slo_class, session)
         if now > deadline:
@@ -162,7 +159,7 @@ class Ingress:
             items = self._items(query)
         except UnfitQuery as error:
             return self._refuse(event, noticed, bad_input(str(error)), now)
-        refusal = self._refusal(query.session, plan, noticed, now)
+        refusal = self._refusal(query.session, noticed, now)
         if refusal is not None:
             return self._refuse(event, noticed, refusal, now)
         return self._admit(event, noticed, items, plan, now)
@@ -238,14 +235,12 @@ class Ingress:
             return None
         return min(deadline_s, created_s + self._most_s, now + self._most_s)
 
-    def _refusal(
-        self, session: str, by: SessionPlan | None, noticed: Noticed, now: float
-    ) -> Reason | None:
+    def _refusal(self, session: str, noticed: Noticed, now: float) -> Reason | None:
         plan = self._plans.plan
         if plan is not None and plan.settings.paused:
             return PAUSED
-        if self._by_session:
-            return None if by is not None else self._unplanned(session)
+        if self._sessions.active:
+            return self._sessions.refusal(session)
         if not self._served:
             return no_worker(self._root)
         has_time = self._dispatcher is not None or self._runs.admits(now)
@@ -258,20 +253,6 @@ class Ingress:
     def _class_of(self, query: Query) -> str:
         """Return the query's SLO class; "" if it has none or gives an unknown one."""
         return query.slo_class if query.slo_class in self._pipeline.slo_classes else ""
-
-    def _unplanned(self, session: str) -> Reason:
-        """Return why a query without a query plan is refused, where every query needs one."""
-        if not session:
-            return bad_input(
-                "the query names no session, and this pipeline serves sessions: open one with "
-                "`headrace session open` and name it in the header headrace-session"
-            )
-        if session in self._opened:
-            return no_session_plan(session)
-        return bad_input(
-            f"no session {session!r} is served; open it with `headrace session open`, or see in "
-            "`headrace session list` what it waits for"
-        )
 
     def _refuse(self, event: Arrived, noticed: Noticed, reason: Reason, now: float) -> list[Effect]:
         self._counts["refused"] += 1
@@ -369,9 +350,7 @@ class Ingress:
         if self._shadows is not None:
             self._shadows.change(plan)
         self._has_worker = bool(self._runs)
-        self._by_session = plans_sessions(self._pipeline, plan.settings.policy)
-        self._sessions = {each.session: each for each in plan.sessions if each.admits}
-        self._opened = frozenset([each.session for each in plan.sessions])
+        self._sessions.change(plan, self._pipeline)
         rate = None if plan.capacity_qps is None else plan.capacity_qps * self._share
         burst = (rate or 0.0) * plan.settings.slo_s
         self._admission.change(rate, burst, now)

@@ -1,0 +1,47 @@
+"""Where the policy plans sessions: the query plan by which a query goes, and why one is refused."""
+
+from control.policies import plans_sessions
+from operators.drop_reasons import Reason, bad_input, no_session_plan
+from schemas.pipeline import Pipeline
+from schemas.records import Plan, SessionPlan
+
+
+class SessionQueries:
+    """The sessions of the plan in force, as ingress sees them."""
+
+    __slots__ = ("_opened", "_plans", "active")
+
+    def __init__(self) -> None:
+        self.active = False  # whether every query goes by the plan of its session
+        self._plans: dict[str, SessionPlan] = {}  # those that admit, by session
+        self._opened: frozenset[str] = frozenset()  # sessions with a plan, admitting or not
+
+    def change(self, plan: Plan, pipeline: Pipeline) -> None:
+        """Follow a plan."""
+        self.active = plans_sessions(pipeline, plan.settings.policy)
+        self._plans = {each.session: each for each in plan.sessions if each.admits}
+        self._opened = frozenset([each.session for each in plan.sessions])
+
+    def plan_of(self, session: str) -> SessionPlan | None:
+        """Return the query plan of a session; None if it admits no queries."""
+        return self._plans.get(session)
+
+    def known(self, session: str) -> str:
+        """Return the session; "" if it is not open."""
+        return session if session in self._opened else ""
+
+    def refusal(self, session: str) -> Reason | None:
+        """Return why a query of a session is refused, where every query needs a query plan."""
+        if session in self._plans:
+            return None
+        if not session:
+            return bad_input(
+                "the query names no session, and this pipeline serves sessions: open one with "
+                "`headrace session open` and name it in the header headrace-session"
+            )
+        if session in self._opened:
+            return no_session_plan(session)
+        return bad_input(
+            f"no session {session!r} is served; open it with `headrace session open`, or see in "
+            "`headrace session list` what it waits for"
+        )
