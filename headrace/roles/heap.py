@@ -12,6 +12,8 @@ import ctypes
 import gc
 import threading
 import time
+from collections.abc import Callable
+from functools import cache
 
 NEW_OBJECTS = 50_000  # between two collections
 TRIM_EVERY_S = 10.0  # trimming takes 0.02 ms where nothing is free, 0.1 ms after the start
@@ -32,12 +34,17 @@ def tune_heap() -> None:
 
 def trim() -> bool:
     """Return the heap's free pages to the system; False where the C library cannot (not glibc)."""
-    try:
-        malloc_trim = ctypes.CDLL(None).malloc_trim
-    except AttributeError:
+    malloc_trim = _malloc_trim()
+    if malloc_trim is None:
         return False
     malloc_trim(0)
     return True
+
+
+@cache  # each CDLL makes a class, which only a full collection frees
+def _malloc_trim() -> Callable[[int], int] | None:
+    found: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return found
 
 
 def _trim_often() -> None:

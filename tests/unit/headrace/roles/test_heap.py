@@ -1,10 +1,14 @@
 """The heap of a role's process."""
 
+import gc
 import subprocess
 import sys
+import tracemalloc
 from textwrap import dedent
 
 import pytest
+
+from headrace.roles.heap import trim
 
 SCRIPT = dedent("""
     import ctypes, psutil
@@ -30,3 +34,17 @@ def test_freed_memory_in_the_middle_of_the_heap_returns_to_the_system() -> None:
     if ran.stdout.split()[0] == "False":
         pytest.skip("the C library has no malloc_trim")
     assert ran.stdout.split() == ["True", "True"]
+
+
+def test_trimming_takes_no_memory_itself() -> None:
+    trim()
+    gc.disable()  # roles collect cycles seldom
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            trim()
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert taken < 10_000
