@@ -47,7 +47,7 @@ from headrace.results.tally import latency_ms
 from headrace.roles.profiling_role import Operators
 from operators.join import as_list
 from operators.profiler import Profiler, Sample
-from schemas.records import ANSWERED, Query
+from schemas.records import ANSWERED, Answer, Query
 
 FOLDER = Path(__file__).parents[1] / "examples" / "postcode"
 WITHIN = 0.10
@@ -59,7 +59,8 @@ WARM_UP = 5  # queries of a session that count nowhere
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A plan: composed and live latency of its queries, milliseconds."""
+    """A plan: composed and live latency of its queries, milliseconds, and the part of the
+    operators in each, in the mean; the rest is links, and live the hops over Kafka."""
 
     plan: str
     queries: int
@@ -67,6 +68,8 @@ class Row:
     live_mean_ms: float
     composed_p95_ms: float
     live_p95_ms: float
+    composed_run_ms: float
+    live_run_ms: float
 
     @property
     def error(self) -> float:
@@ -89,16 +92,20 @@ class Composer:
 
     def latencies(
         self, configuration: int, placement: int, samples: Sequence[Sample]
-    ) -> list[float]:
-        """Return the composed milliseconds of each sample; the first ``WARM_UP`` run twice."""
-        found = []
+    ) -> tuple[list[float], list[float]]:
+        """Return the composed milliseconds of each sample, and its operators' part of them; the
+        first ``WARM_UP`` run twice."""
+        found, ran = [], []
+        slowdown = self.deployment.slowdown[:, placement]
         for sample in (*samples[:WARM_UP], *samples):
             seen = self._profiler.profile(configuration, "composed", [sample], self._operators.run)
             seconds = np.array([[cost.seconds for cost in seen.stages]])
             output = [cost.bytes for cost in seen.stages]
             sent = np.array([hop_bytes(self._space, seen.input_bytes, output)])
             found.append(1e3 * float(self.deployment.latency(seconds, sent)[0, placement]))
-        return found[WARM_UP:]
+            run_s = seconds[0] * slowdown
+            ran.append(1e3 * max(float(run_s[path].sum()) for path in self.deployment.paths))
+        return found[WARM_UP:], ran[WARM_UP:]
 
 
 def for_one_session(folder: Path) -> PipelineFile:
@@ -145,28 +152,47 @@ def measured(stage: LiveEnvironment, count: int, queries: int, seed: int) -> lis
     with closing(Exchange(stage.kafka, file.pipeline, waiting)) as exchange:
         for number, (c, p) in enumerate(drawn(space, composer.deployment, count, seed)):
             session, plan = f"plan-{number}", json.dumps(as_plan(space, c, p))
-            composed = composer.latencies(c, p, samples)
+            composed, ran = composer.latencies(c, p, samples)
             asked = {"session": session, "plan": plan, "slo": "5s"}
             opened = give(file, stage.kafka, OPEN, asked)
             if not opened.ok:
                 raise RuntimeError(f"{session} was refused: {opened.message}")
             serving(file, stage.kafka, session, SERVES_WITHIN_S)
-            live = []
-            for turn, sample in enumerate((*samples[:WARM_UP], *samples)):
-                query = Query(payload=sample.payload, id=f"{session}-{turn}", session=session)
-                future = waiting.add(query.id, time.time(), ANSWERED_WITHIN_S)
-                exchange.send(query)
-                answer = future.result()
-                if turn >= WARM_UP and answer.outcome == ANSWERED:
-                    live.append(latency_ms(answer))
+            answers = answered(exchange, waiting, session, samples)
             close_session(file, stage.kafka, session)
-            rows.append(row(named(space, c, p), composed, live))
+            parts = float(np.mean(ran)), float(np.mean([run_ms(answer) for answer in answers]))
+            live = [latency_ms(answer) for answer in answers]
+            rows.append(row(named(space, c, p), composed, live, parts))
             print(text(rows[-1]), flush=True)
     return rows
 
 
-def row(plan: str, composed: Sequence[float], live: Sequence[float]) -> Row:
-    """Return the row of a plan, of latencies in milliseconds."""
+def answered(
+    exchange: Exchange, waiting: OpenQueries, session: str, samples: Sequence[Sample]
+) -> list[Answer]:
+    """Return the answers to the samples, each sent after the answer to the one before; what the
+    first ``WARM_UP`` took is not counted."""
+    found = []
+    for turn, sample in enumerate((*samples[:WARM_UP], *samples)):
+        query = Query(payload=sample.payload, id=f"{session}-{turn}", session=session)
+        future = waiting.add(query.id, time.time(), ANSWERED_WITHIN_S)
+        exchange.send(query)
+        answer = future.result()
+        if turn >= WARM_UP and answer.outcome == ANSWERED:
+            found.append(answer)
+    return found
+
+
+def run_ms(answer: Answer) -> float:
+    """Return the milliseconds of the operators on the longest path of an answer."""
+    return 1e3 * max(sum(hop.finished_s - hop.started_s for hop in path) for path in answer.paths)
+
+
+def row(
+    plan: str, composed: Sequence[float], live: Sequence[float], parts: tuple[float, float]
+) -> Row:
+    """Return the row of a plan, of latencies in milliseconds; ``parts``: of the operators, in the
+    mean, composed and live."""
     return Row(
         plan=plan,
         queries=len(live),
@@ -174,6 +200,8 @@ def row(plan: str, composed: Sequence[float], live: Sequence[float]) -> Row:
         live_mean_ms=float(np.mean(live)),
         composed_p95_ms=float(np.quantile(composed, 0.95)),
         live_p95_ms=float(np.quantile(live, 0.95)),
+        composed_run_ms=parts[0],
+        live_run_ms=parts[1],
     )
 
 
@@ -186,7 +214,8 @@ def named(space: SessionSpace, configuration: int, placement: int) -> str:
 def text(one: Row) -> str:
     """Return a row as a line."""
     return (
-        f"mean {one.composed_mean_ms:6.1f} composed, {one.live_mean_ms:6.1f} live; "
+        f"mean {one.composed_mean_ms:6.1f} composed, {one.live_mean_ms:6.1f} live (operators "
+        f"{one.composed_run_ms:.1f}, {one.live_run_ms:.1f}); "
         f"p95 {one.composed_p95_ms:6.1f} composed, {one.live_p95_ms:6.1f} live "
         f"({100 * one.error:+5.1f} %) ms; {one.plan}"
     )

@@ -82,6 +82,7 @@ def _yaml(app: Application, query: DrawnQuery) -> str:
         f"# {app.name} of Compass' evaluation, as modelled by benchmark_model.json.",
         f"name: compass-{app.name.lower()}",
         f"slo: {{latency: {query.slo.latency_s * 1e3:.3f}ms, accuracy: {query.slo.accuracy:.6f}}}",
+        "comm: 0ms  # the model has no hops between processes",
         "policy: compass",
         "policies:",
         f"  compass: {{kind: compass, spend: 0.0, deadline: {_deadline(app)}, "

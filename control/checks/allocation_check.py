@@ -321,7 +321,7 @@ def _latency(judge: _Judge) -> Iterator[Violation]:
 
 
 def _budget_s(problem: Problem, tasks: int) -> float:
-    """Return the compute budget in seconds of a path through ``tasks`` tasks (design section 8)."""
+    """Return the compute budget in seconds of a path through ``tasks`` tasks."""
     pipeline = problem.pipeline
     return pipeline.compute_share * (problem.slo_s - (tasks + 1) * pipeline.comm_s)
 
@@ -423,7 +423,7 @@ def _accuracy(judge: _Judge) -> Iterator[Violation]:
 
 
 def accuracy_of(plan: Allocation, problem: Problem) -> float:
-    """Return the accuracy of the served queries from an allocation's shares (design section 8).
+    """Return the accuracy of the served queries from an allocation's shares.
 
     Raises ``ProfileError`` for a variant that was not measured.
     """

@@ -124,7 +124,7 @@ class _Judge:
         return found
 
     def budget_s(self, way: Sequence[str]) -> float:
-        """Return the compute budget in seconds of a way through tasks (design section 8)."""
+        """Return the compute budget in seconds of a way through tasks."""
         pipeline = self.conditions.pipeline
         left_s = self.plan.tightest_slo_s - (len(way) + 1) * pipeline.comm_s
         return pipeline.compute_share * left_s

@@ -3,7 +3,7 @@
 A policy of a pipeline (``schemas.pipeline.Policy``) names its kind; the table has the kind's
 planner, rules and options. To add a policy, write its planner in a module or folder here and add a
 ``PolicySpec`` to ``POLICIES``. A separate package registers a policy as an entry point instead
-(``installed.py``, docs/how-to/write-a-policy.md).
+(``spec.py``, docs/how-to/write-a-policy.md).
 
 This module imports no planner: solvers take most of a second to import, and every role reads the
 table.

@@ -125,7 +125,7 @@ def device_kinds(problem: Problem) -> dict[str, tuple[str, ...]]:
 
 
 def budgets_s(problem: Problem) -> dict[str, float]:
-    """Return the compute budget of the path to each leaf task (design section 8), s; may be < 0."""
+    """Return the compute budget of the path to each leaf task, s; may be < 0."""
     pipeline = problem.pipeline
     depth = {pipeline.root.name: 1}
     for task in pipeline.tasks:

@@ -21,6 +21,7 @@ VARIANT = "variant"  # the knob of a task's variants
 class SessionSpace:
     """The space of query plans, and a session's defaults. ``origin`` is the tier of its inputs;
     ``values`` maps "task.knob" to the value of each option, ``counts`` tiers to their devices.
+    A hop takes ``comm_s`` beside what its link takes.
     ``truth`` says what profiles are judged by (``reference``: the configuration whose answers
     count as true), ``cache_bytes`` limits a profiler's cache, and ``profilers`` is the number of
     profilers that run (0: the file has no samples for them)."""
@@ -40,6 +41,7 @@ class SessionSpace:
     weight: float = 1.0
     counts: Mapping[str, int] = field(default_factory=dict)
     profilers: int = 1
+    comm_s: float = 0.0
 
     def with_links(self, links: Mapping[tuple[str, str], Link]) -> "SessionSpace":
         """Return the space with some links as a session has them."""

@@ -54,6 +54,7 @@ def session_space(file: FileSection, source: Source) -> SessionSpace:
         cache_bytes=profiling.cache,
         weight=file.weight,
         profilers=file.cluster.profilers if file.has_samples else 0,
+        comm_s=file.comm,
         counts={name: here for name, tier in tiers.items() if (here := tier.devices_here)},
     )
 

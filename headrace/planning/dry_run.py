@@ -124,7 +124,7 @@ def spent() -> tuple[float, float]:
 
 
 def as_json(planned: Planned) -> dict[str, Any]:
-    """Return one line of ``headrace plan --json``; design section 8 fixes the keys."""
+    """Return one line of ``headrace plan --json``."""
     plan, asked = planned.allocation, planned.problem
     several = any(each.device for each in plan.replicas)
     line: dict[str, Any] = {

@@ -1,6 +1,6 @@
 """The policies ``loki`` and ``loki-paper``: variants, their batches and numbers of devices.
 
-Three steps (Loki, section 4.1; design section 8), each a MILP (``milp.py``):
+Three steps (Loki, section 4.1), each a MILP (``milp.py``):
 
     hardware      only the most accurate variant of each task; the fewest devices
     accuracy      where that is infeasible: the highest accuracy with the available devices

@@ -23,6 +23,7 @@ Configured nodes grow with (variants x batches)^depth. Where they are too many, 
 units alone, and instead of "batch" there are, with g(u, b) items/s at batch b,
 
     load         sum of D m(n) f(n) over the nodes that end in u           == sum of g(u, b)
+    used         sum of f over the nodes that end in u                     <= sum of y(u, b)
     capacity     sum of g(u, b) / q(u, b) over b                           <= x(u)
     batch        g(u, b)  <=  the most items/s that can reach u  *  y(u, b)
     cover        sum of f over the leaf's nodes that contain all of K
@@ -114,7 +115,7 @@ def require(model: FlowModel, name: str, constraint: Any) -> None:
 
 
 def accuracy_terms(model: FlowModel) -> Iterator[tuple[Any, float]]:
-    """Yield leaf shares with their coefficients in the plan's accuracy (design section 8)."""
+    """Yield leaf shares with their coefficients in the plan's accuracy."""
     for node, share in zip(model.nodes, model.share, strict=True):
         weight = model.choices.weight.get(node.task)
         if weight is not None:

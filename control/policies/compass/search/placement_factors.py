@@ -23,10 +23,10 @@ UNREACHABLE_S = 1e12  # delay of a missing link, or one of 0 bytes a second
 
 
 def session_deployment(sessions: SessionSpace, memory: Floats, qps: float = 0.0) -> Deployment:
-    """Return the factors of the placements that a session of ``qps`` queries/s may choose; as
-    ``deployment``."""
+    """Return the factors of the placements that a session of ``qps`` queries/s may choose, with
+    the time between processes in every hop's delay; as ``deployment``."""
     found = deployment(sessions.space, sessions.tiers, sessions.links, sessions.origin, memory)
-    return replace(found, qps=qps)
+    return replace(found, qps=qps, delay=found.delay + sessions.comm_s)
 
 
 def deployment(

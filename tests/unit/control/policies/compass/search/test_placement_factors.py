@@ -1,0 +1,21 @@
+"""What a session's deployment is made of."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from control.policies.compass.search.placement_factors import session_deployment
+from tests.session_world import a_space
+
+
+def test_every_hop_takes_the_time_between_processes_beside_its_link() -> None:
+    """Two stages: a hop into each and one back."""
+    space = a_space()
+    known = np.zeros((space.space.configuration_count, 2))
+    bare = session_deployment(space, known)
+    with_hops = session_deployment(replace(space, comm_s=0.002), known)
+    seconds, sent = np.full(known.shape, 0.01), np.zeros((len(known), 3))
+    before, after = bare.latency(seconds, sent), with_hops.latency(seconds, sent)
+    linked = before < 10  # the others need a link that is missing
+    assert linked.any()
+    np.testing.assert_allclose(after[linked] - before[linked], 3 * 0.002)
