@@ -6,6 +6,7 @@ decides and reports must not wait for it: workers that all fall silent would all
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ Answer = TypeVar("Answer")
 
 AGAIN_S = 0.2  # between two requests for offsets that fail
 SERVE_S = 1.0  # interval at which an idle ledger polls the client's errors
+PEEK_S = 0.5
 CLOSE_S = 15.0  # the longest that an absent coordinator delays the end of a role
 
 HOPELESS = (
@@ -89,6 +91,12 @@ class OffsetLedger:
         """Call ``then`` on the ledger's thread with the end offsets."""
         wanted = tuple(places)
         self._jobs.put(lambda: self._answered(lambda: {p: self._end(p) for p in wanted}, then))
+
+    def peek(self, places: Iterable[Place], then: Callable[[dict[Place, int]], None]) -> None:
+        """Call ``then`` on the ledger's thread with the end offsets that the broker tells at once;
+        the others are absent."""
+        wanted = tuple(places)
+        self._jobs.put(lambda: then(self._peeked(wanted)))
 
     def close(self) -> None:
         """Run the queued jobs, then stop the thread and close the client."""
@@ -171,6 +179,14 @@ class OffsetLedger:
         starts: Starts = committed(self._client, topic, slots)
         self.confirmed.update({(p.topic, p.partition): p.offset for p in starts})
         return starts
+
+    def _peeked(self, places: tuple[Place, ...]) -> dict[Place, int]:
+        found: dict[Place, int] = {}
+        with suppress(KafkaException):  # commits must not wait for a broker that is away
+            for place in places:
+                asked = TopicPartition(*place)
+                _, found[place] = self._client.get_watermark_offsets(asked, timeout=PEEK_S)
+        return found
 
     def _end(self, place: Place) -> int:
         topic, slot = place

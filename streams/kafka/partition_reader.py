@@ -4,6 +4,7 @@ Since 2.16 the client serialises the threads of a consumer, and a thread that po
 starves the others: so this consumer is used by one thread only, and orders wait in a queue.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from math import ceil
 from queue import Empty, SimpleQueue
@@ -16,10 +17,17 @@ from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
 from streams.kafka.offset_ledger import HOPELESS
+from streams.kafka.silent_slots import SilentSlots, told
 from streams.kafka.turn import Place
+from streams.observers.journal import tell
 
 ORDERS_WAIT_S = 0.02  # a new lease waits at most this long for the reading thread
 MOST_PER_FETCH = 500
+
+log = logging.getLogger("headrace.broker")
+
+# Calls the second argument, from any thread, with the broker's ends of some of the slots.
+Ends = Callable[[Iterable[Place], Callable[[dict[Place, int]], None]], None]
 
 
 class PartitionReader:
@@ -31,7 +39,7 @@ class PartitionReader:
     """
 
     def __init__(
-        self, config: KafkaConfig, group: str, on_error: Callable[[KafkaError], None]
+        self, config: KafkaConfig, group: str, on_error: Callable[[KafkaError], None], ends: Ends
     ) -> None:
         self._config, self._group = config, group
         self._consumer = consumer(config, group, error_cb=on_error)
@@ -39,6 +47,7 @@ class PartitionReader:
         self._paused: set[Place] = set()
         self._read: set[Place] = set()  # slots read; owned by the reading thread
         self._left: dict[Place, int] = {}  # slots given up -> last number; reading thread's too
+        self._silent, self._ask_ends = SilentSlots(), ends
         self.assigned = 0
         self.delivers = False
 
@@ -52,7 +61,10 @@ class PartitionReader:
         self.delivers = True
         # consume(N, timeout) would wait for N or the whole timeout.
         rest = self._consumer.consume(MOST_PER_FETCH - 1, 0)
-        return [_fetched(m) for m in (first, *rest) if self._usable(m)]
+        found = [_fetched(m) for m in (first, *rest) if self._usable(m)]
+        for each in found:
+            self._silent.heard((each.topic, each.slot), each.offset)
+        return found
 
     def leave(self, places: Iterable[Place], number: int) -> None:
         """Read these slots no more, by assignment ``number``."""
@@ -85,6 +97,10 @@ class PartitionReader:
         except Empty:
             return {}
 
+    def look(self) -> None:
+        """Read slots anew that the client has stopped reading, if there are any."""
+        self._orders.put(self._look)
+
     def close(self) -> None:
         """Close the client."""
         self._consumer.close()
@@ -95,10 +111,15 @@ class PartitionReader:
         left = self._read_of(places)
         self._left.update(dict.fromkeys(places, number))
         self._read -= {(p.topic, p.partition) for p in left}
+        for place in places:
+            self._silent.leaves(place)
         if left:
-            # The client remembers a pause beyond the assignment: the slot would return paused.
-            self._consumer.resume(left)
-            self._consumer.incremental_unassign(left)
+            self._unassign(left)
+
+    def _unassign(self, places: list[TopicPartition]) -> None:
+        # The client remembers a pause beyond the assignment: the slot would return paused.
+        self._consumer.resume(places)
+        self._consumer.incremental_unassign(places)
 
     def _read_from(self, places: list[TopicPartition], number: int) -> None:
         # A single order: between two, a fetch could read the new slots under the old number.
@@ -107,10 +128,33 @@ class PartitionReader:
         if fresh:
             self._consumer.incremental_assign(fresh)
             self._read |= {(p.topic, p.partition) for p in fresh}
+            for p in fresh:
+                self._silent.reads((p.topic, p.partition), p.offset)
             held = self._read_of({(p.topic, p.partition) for p in fresh} & self._paused)
             if held:
                 self._consumer.pause(held)
         self.assigned = number
+
+    def _look(self) -> None:
+        """Ask the broker where the slots end from which nothing has come since the last look."""
+        silent = self._silent.silent(self._paused)
+        if silent:
+            self._ask_ends(silent, lambda ends: self._orders.put(lambda: self._read_anew(ends)))
+
+    def _read_anew(self, ends: dict[Place, int]) -> None:
+        """Assign the slots anew that the client has stopped reading."""
+        stopped = [
+            (place, at)
+            for place, at in self._silent.stopped(ends)
+            if place in self._read and place not in self._paused
+        ]
+        if stopped:
+            slots = [f"{topic}-{slot}" for (topic, slot), _ in stopped]
+            text = told(stopped, ends)
+            tell(log, logging.WARNING, "broker.slot_stopped", text, slots=slots)
+            places = [TopicPartition(*place, at) for place, at in stopped]
+            self._unassign(places)
+            self._consumer.incremental_assign(places)
 
     def _read_of(self, places: Iterable[Place]) -> list[TopicPartition]:
         """Return those of the slots that are being read."""

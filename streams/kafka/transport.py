@@ -46,6 +46,7 @@ STALLED_S = 20.0  # the role ends if the broker delivers but confirms nothing fo
 HOLDING_S = 0.001  # the longest turn while records wait for the confirmation of others
 UNSETTLED_S = 0.05  # while confirmations or commits are under way
 IDLE_S = 1.0
+LOOK_S = 1.0  # between two looks for slots that the client has stopped reading
 _REPORTS = physical("", REPORTS)
 
 
@@ -79,8 +80,8 @@ class KafkaTransport:
         self._lease = lease
         self._connectivity = Connectivity(config)
         on_error = fatal_errors(config, self._connectivity.failed_request)
-        self._reader = PartitionReader(config, group, on_error)
         self._ledger = OffsetLedger(config, group, consumer(config, group))
+        self._reader = PartitionReader(config, group, on_error, self._ledger.peek)
         self._asked = 0  # assignments ordered
         self._sender = Sender(config, lease, on_error)
         self._reporter = report_producer(config, error_cb=fatal_errors(config))
@@ -92,7 +93,7 @@ class KafkaTransport:
         self._hand_overs: deque[_HandOver] = deque()
         self._ends: dict[Place, int] = {}
         self._ready: dict[Place, tuple[int, str]] = {}
-        self._commit_at = 0.0
+        self._commit_at = self._look_at_s = 0.0
         self._answered = False  # whether the broker confirmed a send made while it counted as away
         self._delivered_s = self._back_s = 0.0
 
@@ -219,6 +220,9 @@ class KafkaTransport:
         self._ledger.check()
         self._check_stall(now)
         self._connectivity.look(now)
+        if now >= self._look_at_s:
+            self._look_at_s = now + LOOK_S
+            self._reader.look()
         if self._answered:
             self._answered = False
             self._connectivity.answered(now)

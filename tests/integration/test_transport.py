@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -158,6 +158,33 @@ def test_a_slot_that_is_given_up_before_its_offset_was_looked_up_is_not_read(bro
     transport.pause([], [(topic, 0)])
     found = [record for _ in range(40) for record in transport.fetch(0.05)]
     assert [record.value for record in found] == [b"x"]
+    transport.close()
+
+
+def test_a_slot_that_the_client_has_stopped_reading_is_read_anew(
+    broker: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config, topic = KafkaConfig(broker), a_topic(broker)
+    transport, source = KafkaTransport(config, topic), producer(config)
+    transport.assign([(topic, 0)], [], commits=False)
+
+    def read(until: Callable[[list[bytes | None]], bool]) -> list[bytes | None]:
+        values: list[bytes | None] = []
+        until_s = time.monotonic() + 20
+        while not until(values) and time.monotonic() < until_s:
+            values += [record.value for record in transport.fetch(0.05)]
+            transport.end_turn(time.time())
+        return values
+
+    source.produce(topic, b"1", partition=0)
+    source.flush(5)
+    assert read(lambda values: len(values) > 0) == [b"1"]
+    transport._reader._consumer.pause([TopicPartition(topic, 0)])  # behind the reader's back
+    for value in (b"2", b"3"):
+        source.produce(topic, value, partition=0)
+    source.flush(5)
+    assert read(lambda values: len(values) > 1) == [b"2", b"3"]
+    assert f"the client had stopped reading {topic}-0 at 1 of 3: read anew" in caplog.text
     transport.close()
 
 

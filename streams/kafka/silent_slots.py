@@ -1,0 +1,74 @@
+"""Find slots that the client no longer reads although records stand there.
+
+After the leader of a partition was killed, a client of librdkafka 2.16 read that partition no more
+while it read its others: a minute later 3,354 records stood behind its place (chaos on three
+brokers). Restarting the process helped, and so does assigning the slot anew.
+
+A slot is looked at when no record has come between two looks. If the broker then has records behind
+its place, and at the next look too with no record come, it is to be read anew.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+Place = tuple[str, int]  # topic on the broker, slot
+
+
+class SilentSlots:
+    """The places of the slots that a reader reads; a place is the offset of the next record."""
+
+    def __init__(self) -> None:
+        self._next: dict[Place, int] = {}
+        self._heard: set[Place] = set()  # slots with a record since the last look
+        self._behind: dict[Place, int] = {}  # slots behind at the last look -> their place
+        self._known: dict[Place, int] = {}  # slots read anew -> the end then
+
+    def reads(self, place: Place, offset: int) -> None:
+        """Record that a slot is read from an offset; below 0: from the beginning."""
+        self._next[place] = offset
+        self._heard.add(place)
+
+    def heard(self, place: Place, offset: int) -> None:
+        """Record that a record has come."""
+        self._next[place] = offset + 1
+        self._heard.add(place)
+
+    def leaves(self, place: Place) -> None:
+        """Record that a slot is read no more."""
+        for known in (self._next, self._behind, self._known):
+            known.pop(place, None)
+        self._heard.discard(place)
+
+    def silent(self, paused: Collection[Place]) -> list[Place]:
+        """Return the slots to ask the broker's end of, and begin a new look."""
+        heard, self._heard = self._heard, set()
+        found = [
+            place
+            for place, offset in self._next.items()
+            if offset >= 0 and place not in heard and place not in paused
+        ]
+        self._behind = {place: at for place, at in self._behind.items() if place in found}
+        return found
+
+    def stopped(self, ends: Mapping[Place, int]) -> list[tuple[Place, int]]:
+        """Return the slots to be read anew, with their offsets; ``ends`` are those of the broker.
+
+        Behind the last record there may be marks that no client is given: for them a slot is read
+        anew once.
+        """
+        found = []
+        for place, end in ends.items():
+            at = self._next.get(place)
+            if at is None or at >= end or place in self._heard or self._known.get(place) == end:
+                self._behind.pop(place, None)
+            elif self._behind.get(place) == at:
+                self._known[place] = end
+                found.append((place, at))
+            else:
+                self._behind[place] = at
+        return found
+
+
+def told(stopped: Iterable[tuple[Place, int]], ends: Mapping[Place, int]) -> str:
+    """Return a sentence about slots that are read anew."""
+    slots = [f"{topic}-{slot} at {at} of {ends[topic, slot]}" for (topic, slot), at in stopped]
+    return f"the client had stopped reading {', '.join(slots)}: read anew"

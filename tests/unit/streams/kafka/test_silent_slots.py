@@ -1,0 +1,87 @@
+"""Slots that the client has silently stopped reading."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streams.kafka.silent_slots import SilentSlots, told
+
+A, B = ("work", 0), ("work", 1)
+
+
+def reading(**offsets: int) -> SilentSlots:
+    """A reader of slots, whose first look has passed."""
+    slots = SilentSlots()
+    for name, offset in offsets.items():
+        slots.reads({"a": A, "b": B}[name], offset)
+    assert slots.silent(()) == []
+    return slots
+
+
+def test_a_slot_behind_at_two_looks_without_a_record_is_read_anew() -> None:
+    slots = reading(a=5, b=5)
+    assert slots.silent(()) == [A, B]
+    assert slots.stopped({A: 9, B: 5}) == []
+    assert slots.silent(()) == [A, B]
+    assert slots.stopped({A: 12, B: 5}) == [(A, 5)]
+
+
+def test_a_record_between_the_looks_clears_it() -> None:
+    slots = reading(a=5)
+    slots.silent(())
+    slots.stopped({A: 9})
+    slots.heard(A, 5)
+    assert slots.silent(()) == []
+    assert slots.silent(()) == [A]
+    assert slots.stopped({A: 9}) == []
+
+
+def test_a_record_that_came_while_the_broker_was_asked_counts() -> None:
+    slots = reading(a=5)
+    slots.silent(())
+    slots.stopped({A: 9})
+    slots.silent(())
+    slots.heard(A, 5)
+    assert slots.stopped({A: 9}) == []
+
+
+def test_marks_behind_the_last_record_cost_one_assignment() -> None:
+    slots = reading(a=5)
+    found = []
+    for _ in range(6):
+        slots.silent(())
+        found.append(slots.stopped({A: 6}))
+    assert found == [[], [(A, 5)], [], [], [], []]
+
+
+def test_paused_slots_and_those_from_the_beginning_are_not_asked_about() -> None:
+    slots = reading(a=5, b=-2)
+    assert slots.silent({A}) == []
+    slots.heard(B, 0)
+    slots.silent({A})
+    assert slots.silent({A}) == [B]
+
+
+def test_a_slot_that_was_left_is_forgotten() -> None:
+    slots = reading(a=5)
+    slots.silent(())
+    slots.stopped({A: 9})
+    slots.leaves(A)
+    assert slots.silent(()) == []
+    assert slots.stopped({A: 9}) == []
+
+
+def test_the_sentence_names_place_and_end() -> None:
+    assert told([(A, 5)], {A: 9}) == "the client had stopped reading work-0 at 5 of 9: read anew"
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=40))
+def test_a_reader_that_keeps_up_is_never_disturbed(steps: list[tuple[bool, int]]) -> None:
+    """Records come at once: at each look the place is the end."""
+    slots, end = reading(a=0), 0
+    for looks, records in steps:
+        for _ in range(records):
+            slots.heard(A, end)
+            end += 1
+        if looks:
+            asked = slots.silent(())
+            assert slots.stopped(dict.fromkeys(asked, end)) == []
