@@ -9,6 +9,7 @@ commands and plans, whose group elects the app in charge.
 
 import threading
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Protocol
 
 from confluent_kafka import Consumer, TopicPartition
@@ -17,10 +18,16 @@ from streams.codecs.wire import Fetched
 from streams.control_app.control_records import fetched_from
 from streams.kafka.kafka_client import OnError, consumer, fatal_errors
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.partition_reader import assign_anew
+from streams.kafka.silent_slots import SilentSlots
+from streams.kafka.topic_contents import ends_now
 from streams.topics import physical
 
 GATHER_S = 0.02  # reports are handed on this often: each batch costs a wake-up of the event loop
 MOST = 5000  # at once
+LOOK_EVERY = (
+    50  # batches, a second or so: between two looks for slots that the client reads no more
+)
 
 Deliver = Callable[[list[Fetched]], None]
 
@@ -76,18 +83,36 @@ class ReportReader:
                 error_cb=fatal_errors(self._config, self._on_error),
             )
             try:
-                reader.assign(places)
-                self._read(reader, ends)
+                reader.incremental_assign(places)
+                self._read(reader, places, ends)
             finally:
                 reader.close()
         except Exception as error:  # noqa: BLE001 - the driver raises it
             if not ends.is_set():
                 self._fail(error)
 
-    def _read(self, reader: Consumer, ends: threading.Event) -> None:
-        while not ends.is_set():
+    def _read(self, reader: Consumer, places: list[TopicPartition], ends: threading.Event) -> None:
+        silent = SilentSlots()
+        for each in places:
+            silent.reads((each.topic, each.partition), each.offset)
+        for turn in count(1):
+            if ends.is_set():
+                return
+            if turn % LOOK_EVERY == 0:
+                _look(reader, silent)
             messages = reader.consume(MOST, timeout=GATHER_S)
             # librdkafka retries by itself after an error.
             batch = [fetched_from(each) for each in messages if each.error() is None]
+            for each in batch:
+                silent.heard((each.topic, each.slot), each.offset)
             if batch and not ends.is_set():
                 self._deliver(batch)
+
+
+def _look(reader: Consumer, silent: SilentSlots) -> None:
+    """Read slots anew that the client has stopped reading, if there are any."""
+    asked = silent.silent(())
+    ends = ends_now(reader, asked) if asked else {}
+    stopped = silent.stopped(ends)
+    if stopped:
+        assign_anew(reader, stopped, ends)

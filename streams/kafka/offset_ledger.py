@@ -6,7 +6,6 @@ decides and reports must not wait for it: workers that all fall silent would all
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -14,7 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicP
 
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
-from streams.kafka.topic_contents import committed, watermarks
+from streams.kafka.topic_contents import committed, ends_now, watermarks
 
 Place = tuple[str, int]  # topic on the broker, slot
 Offsets = Mapping[Place, tuple[int, str]]  # the offset to commit, with its note
@@ -23,7 +22,6 @@ Answer = TypeVar("Answer")
 
 AGAIN_S = 0.2  # between two requests for offsets that fail
 SERVE_S = 1.0  # interval at which an idle ledger polls the client's errors
-PEEK_S = 0.5
 CLOSE_S = 15.0  # the longest that an absent coordinator delays the end of a role
 
 HOPELESS = (
@@ -96,7 +94,7 @@ class OffsetLedger:
         """Call ``then`` on the ledger's thread with the end offsets that the broker tells at once;
         the others are absent."""
         wanted = tuple(places)
-        self._jobs.put(lambda: then(self._peeked(wanted)))
+        self._jobs.put(lambda: then(ends_now(self._client, wanted)))
 
     def close(self) -> None:
         """Run the queued jobs, then stop the thread and close the client."""
@@ -179,14 +177,6 @@ class OffsetLedger:
         starts: Starts = committed(self._client, topic, slots)
         self.confirmed.update({(p.topic, p.partition): p.offset for p in starts})
         return starts
-
-    def _peeked(self, places: tuple[Place, ...]) -> dict[Place, int]:
-        found: dict[Place, int] = {}
-        with suppress(KafkaException):  # commits must not wait for a broker that is away
-            for place in places:
-                asked = TopicPartition(*place)
-                _, found[place] = self._client.get_watermark_offsets(asked, timeout=PEEK_S)
-        return found
 
     def _end(self, place: Place) -> int:
         topic, slot = place

@@ -10,7 +10,7 @@ from math import ceil
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, TopicPartition
 
 from streams.codecs.wire import Fetched
 from streams.kafka.kafka_client import consumer
@@ -114,12 +114,7 @@ class PartitionReader:
         for place in places:
             self._silent.leaves(place)
         if left:
-            self._unassign(left)
-
-    def _unassign(self, places: list[TopicPartition]) -> None:
-        # The client remembers a pause beyond the assignment: the slot would return paused.
-        self._consumer.resume(places)
-        self._consumer.incremental_unassign(places)
+            _unassign(self._consumer, left)
 
     def _read_from(self, places: list[TopicPartition], number: int) -> None:
         # A single order: between two, a fetch could read the new slots under the old number.
@@ -149,12 +144,7 @@ class PartitionReader:
             if place in self._read and place not in self._paused
         ]
         if stopped:
-            slots = [f"{topic}-{slot}" for (topic, slot), _ in stopped]
-            text = told(stopped, ends)
-            tell(log, logging.WARNING, "broker.slot_stopped", text, slots=slots)
-            places = [TopicPartition(*place, at) for place, at in stopped]
-            self._unassign(places)
-            self._consumer.incremental_assign(places)
+            assign_anew(self._consumer, stopped, ends)
 
     def _read_of(self, places: Iterable[Place]) -> list[TopicPartition]:
         """Return those of the slots that are being read."""
@@ -178,6 +168,23 @@ class PartitionReader:
             what = ("group", self._group) if of_group else ("topic", message.topic() or "")
             raise BrokerError(refusal(self._config, error, "Read", *what))
         return False  # librdkafka retries by itself
+
+
+def assign_anew(
+    client: Consumer, stopped: list[tuple[Place, int]], ends: Mapping[Place, int]
+) -> None:
+    """Assign slots anew, at their offsets, that the client has stopped reading, and say so."""
+    slots = [f"{topic}-{slot}" for (topic, slot), _ in stopped]
+    tell(log, logging.WARNING, "broker.slot_stopped", told(stopped, ends), slots=slots)
+    places = [TopicPartition(*place, at) for place, at in stopped]
+    _unassign(client, places)
+    client.incremental_assign(places)
+
+
+def _unassign(client: Consumer, places: list[TopicPartition]) -> None:
+    # The client remembers a pause beyond the assignment: the slot would return paused.
+    client.resume(places)
+    client.incremental_unassign(places)
 
 
 def whole_ms(wait_s: float) -> float:

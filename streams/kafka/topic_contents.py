@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -23,6 +24,7 @@ from streams.kafka.topic_admin import readable_partitions
 Found = TypeVar("Found")
 
 _RECORDS_AT_ONCE = 1000
+AT_ONCE_S = 0.5  # longest wait for an answer that nobody needs
 
 # Settings of a consumer that reads to the end: the last offsets may hold no record that it gets
 # (those of transactions, and those that compaction removed).
@@ -121,6 +123,17 @@ def watermarks(client: Consumer, place: TopicPartition, timeout_s: float = 30.0)
         return low, high
 
     return _once_led(place.topic, ask, timeout_s)
+
+
+def ends_now(client: Consumer, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """Return the end offsets that the broker tells at once; after the first that it does not tell
+    the others are absent."""
+    found: dict[tuple[str, int], int] = {}
+    with suppress(KafkaException):
+        for topic, slot in places:
+            asked = TopicPartition(topic, slot)
+            _, found[topic, slot] = client.get_watermark_offsets(asked, timeout=AT_ONCE_S)
+    return found
 
 
 def offset_since(
