@@ -5,8 +5,8 @@ from typing import Protocol
 
 from schemas.records import Completion, Lease, Origin, Plan, Selection, Work
 
-TRIP_WEIGHT = 0.1  # of the newest measured round trip
-LONGEST_LEAD_S = 0.02
+AHEAD = 2  # queries or batches at a device at most: what runs and one ahead
+OVERDUE = 3.0  # multiple of the prediction after which a device gets nothing more
 _FOREVER = float("inf")
 
 

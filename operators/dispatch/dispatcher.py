@@ -19,7 +19,6 @@ import numpy as np
 from control.policies import policy_named, spec_of
 from control.policies.kairos.dispatch_options import (
     LATE,
-    LEAD,
     LEARN,
     MARGINAL,
     PRICES,
@@ -41,9 +40,9 @@ from control.policies.kairos.query_sizes import SizeDistribution, observed
 from control.problem.lazy_references import load
 from operators.dispatch.dispatch_profile import DispatchProfile, Predictions
 from operators.dispatch.dispatch_queue import (
+    AHEAD,
     ALONE,
-    LONGEST_LEAD_S,
-    TRIP_WEIGHT,
+    OVERDUE,
     DispatchedDevice,
     DispatchedQuery,
     Dropped,
@@ -52,12 +51,11 @@ from operators.dispatch.dispatch_queue import (
     Waiting,
     deadline_s,
 )
+from operators.dispatch.round_trip import RoundTrip
 from schemas.pipeline import Pipeline, Policy, Task
 from schemas.records import ANSWERED, Completion, Plan, Selection, Work
 from schemas.variant_id import variant_id
 
-AHEAD = 2  # queries at a device at most: the one that runs and one ahead
-OVERDUE = 3.0  # multiple of the prediction after which a device gets no further query
 TICK_S = 1e-9
 WINDOW = 10_000  # newest queries whose sizes count
 ENOUGH_SIZES = 1_000
@@ -91,7 +89,6 @@ class Dispatcher:
         self._rule: Rule = first_come
         self._options = DispatchOptions(MatchingWeights(pipeline.slo_s))
         self._serves_late = False
-        self._asked_lead_s: float | None = None
         self._waiting: list[Waiting] = []  # by deadline, those of one deadline as they came
         self._devices: list[DispatchedDevice] = []
         self._by_slot: dict[int, DispatchedDevice] = {}
@@ -100,7 +97,7 @@ class Dispatcher:
         self._factors: Vector = np.ones(0)
         self._learned = LatencyModel(profile.types, profile.mean_s)
         self._predictions = Predictions(profile, self._learned)
-        self._round_trip_s = round_trip_s
+        self._trip = RoundTrip(round_trip_s)
         self._sizes: deque[int] = deque(maxlen=WINDOW)
 
     @property
@@ -137,7 +134,6 @@ class Dispatcher:
         self._policy = policy
         self._rule = load(rule)
         self._serves_late = LATE.of(policy) == SERVE
-        self._asked_lead_s = LEAD.of(policy)
         self._staff(plan, now)
         slo_s = plan.settings.slo_s
         self._options = DispatchOptions.of(policy, slo_s, self._threshold(policy, slo_s))
@@ -251,10 +247,9 @@ class Dispatcher:
         if sent is None:
             return
         if ran and not sent.ahead:
-            trip_s = max(now - sent.sent_s - completion.queued_s - completion.run_s, 0.0)
-            self._round_trip_s += TRIP_WEIGHT * (trip_s - self._round_trip_s)
+            self._trip.measured(now - sent.sent_s - completion.queued_s - completion.run_s)
         # The next query began when this one ended, a hop ago.
-        begun_s = now - self._round_trip_s / 2
+        begun_s = now - self._trip.mean_s / 2
         device.free_s = begun_s + sum([each.predicted_s for each in device.sent])
         at = self._devices.index(device)
         self._factors[at] = self._learned.factor(device.worker)
@@ -301,14 +296,7 @@ class Dispatcher:
     @property
     def _lead_s(self) -> float:
         assert self._policy is not None
-        asked = self._asked_lead_s
-        return self._usual_trip_s if asked is None else asked
-
-    @property
-    def _usual_trip_s(self) -> float:
-        """The measured round trip, without what a pause of the broker adds until completions come:
-        by that, everything would be given up."""
-        return min(self._round_trip_s, LONGEST_LEAD_S)
+        return self._trip.lead_s(self._policy)
 
     def _in_order(self, now: float) -> list[Waiting]:
         """Return the queries that the rule is given, in the order in which they are served.
@@ -327,7 +315,7 @@ class Dispatcher:
         assert self._table is not None
         lead_s, slo_s = self._lead_s, self._options.weights.slo_s
         # A query goes to its device and its answer to egress: one hop each way.
-        left_s = now + self._round_trip_s
+        left_s = now + self._trip.mean_s
         return Round(
             sizes=[w.work.size for w in waiting],
             # Counted back from the deadline: of two classes the one with less time is more urgent.
@@ -366,7 +354,7 @@ class Dispatcher:
     def _send(self, waiting: Waiting, device: DispatchedDevice, now: float) -> None:
         predicted_s = waiting.latency_s[device.kind] * self._learned.factor(device.worker)
         origin, ahead = waiting.work.origin, bool(device.sent)
-        begins_s = device.free_s if ahead else now + self._round_trip_s / 2
+        begins_s = device.free_s if ahead else now + self._trip.mean_s / 2
         device.free_s = max(begins_s, now) + predicted_s
         device.sent.append(
             DispatchedQuery(origin, predicted_s, now, waiting.work.deadline_s, ahead)
@@ -396,6 +384,6 @@ class Dispatcher:
         waiting.latency_s, waiting.worst_s = self._predictions.of(waiting.work.size)
         if self._kinds:
             # A query goes to its device and its answer to egress: one hop each way.
-            left_s = waiting.work.deadline_s - self._usual_trip_s
+            left_s = waiting.work.deadline_s - self._trip.usual_s
             waiting.give_up_s = left_s - min([waiting.latency_s[kind] for kind in self._kinds])
             waiting.yield_s = left_s - min([waiting.worst_s[kind] for kind in self._kinds])

@@ -10,7 +10,6 @@ the workers, and tables for as many.
 """
 
 from bisect import insort
-from collections import deque
 from collections.abc import Callable
 from math import inf
 
@@ -19,26 +18,23 @@ from msgspec.structs import replace
 from control.per_query.local_slowdown import LocalSlowdown
 from control.per_query.table_lookup import OwnLoad, Selections, TableLookup
 from control.policies import policy_named, spec_of
-from control.policies.kairos.dispatch_options import LEAD
 from operators.dispatch.dispatch_profile import device_kind
 from operators.dispatch.dispatch_queue import (
+    AHEAD,
     ALONE,
-    LONGEST_LEAD_S,
-    TRIP_WEIGHT,
+    OVERDUE,
     Dropped,
     Part,
     Pick,
     Waiting,
     deadline_s,
 )
+from operators.dispatch.round_trip import RoundTrip
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import ANSWERED, Completion, Lease, Origin, Plan, Selection, Work
 from schemas.variant_id import variant_id
 
-AHEAD = 2  # batches at a worker at most: the one that runs and one ahead
-OVERDUE = 3.0  # multiple of the prediction after which a worker gets no further batch
-TRIPS = 100  # measured round trips of which the 95th percentile is taken off the slack
-REFRESH = 32  # observed batches after which it and the fastest latency are computed anew
+REFRESH = 32  # observed batches after which the fastest latency is computed anew
 
 BatchSeconds = Callable[[str, int], float]  # kind (type with variant), batch -> seconds
 
@@ -106,8 +102,7 @@ class TableDispatcher:
         self._pace: dict[str, LocalSlowdown] = {}  # by worker
         self._observed = 0
         self._fastest_s = 0.0  # of a single query on a worker of the plan
-        self._round_trip_s = self._slow_trip_s = round_trip_s
-        self._trips_s: deque[float] = deque(maxlen=TRIPS)
+        self._trip = RoundTrip(round_trip_s)
 
     @property
     def active(self) -> bool:
@@ -171,9 +166,6 @@ class TableDispatcher:
         )
         singles_s = [self._seconds(kind, 1) for kind in self._kinds & there]
         self._fastest_s = stretch * min(singles_s, default=0.0)
-        if self._trips_s:
-            slow_s = sorted(self._trips_s)[int(0.95 * (len(self._trips_s) - 1))]
-            self._slow_trip_s = min(slow_s, LONGEST_LEAD_S)
 
     # ------------------------------------------------------------------ queries
 
@@ -206,7 +198,7 @@ class TableDispatcher:
         if batch.size > 0 and batch.kind in self._kinds:
             self._learn(batch, completion, worker, now)
         # The next batch began when this one ended, a hop ago.
-        begun_s = now - self._round_trip_s / 2
+        begun_s = now - self._trip.mean_s / 2
         worker.free_s = begun_s + sum([each.predicted_s for each in worker.batches])
 
     def _learn(self, batch: _Batch, completion: Completion, worker: _Worker, now: float) -> None:
@@ -214,9 +206,7 @@ class TableDispatcher:
         if device_kind(completion.type, variant_id(completion.setting).variant) == batch.kind:
             self._pace[worker.lease.worker].ran(batch.kind, batch.size, completion.run_s)
         if not batch.ahead:
-            trip_s = max(now - batch.sent_s - completion.queued_s - completion.run_s, 0.0)
-            self._round_trip_s += TRIP_WEIGHT * (trip_s - self._round_trip_s)
-            self._trips_s.append(trip_s)
+            self._trip.measured(now - batch.sent_s - completion.queued_s - completion.run_s)
         self._observed += 1
         if self._observed % REFRESH == 0:
             self._refresh()
@@ -226,12 +216,13 @@ class TableDispatcher:
     def decide(self, now: float) -> tuple[list[Pick], list[Dropped]]:
         """Return the queries to send now with their slots, those of a batch one after another, and
         the queries that no worker can finish in time."""
+        assert self._policy is not None
         if self._came:
             self._load.arrived(self._came, now)
             self._came = 0
         dropped = self._give_up(now)
         picks: list[Pick] = []
-        lead_s = self._lead_s
+        lead_s = self._trip.lead_s(self._policy)
         while self._waiting:
             left_s = [self._remaining_s(worker, now, lead_s) for worker in self._workers]
             soonest_s = min(left_s, default=inf)
@@ -243,24 +234,12 @@ class TableDispatcher:
     def next_s(self, now: float) -> float:
         """Return the time of the next decision if nothing arrives: a worker becomes free within
         the lead, or the first query can no longer meet its deadline."""
-        if not self._waiting or not self._workers:
+        if not self._waiting or not self._workers or self._policy is None:
             return inf
-        lead_s = self._lead_s
+        lead_s = self._trip.lead_s(self._policy)
         free = [w.free_s - lead_s for w in self._workers if len(w.batches) == 1] if lead_s else []
         due = [at_s for at_s in (*free, self._give_up_s(self._waiting[0])) if at_s > now]
         return min(due, default=inf)
-
-    @property
-    def _lead_s(self) -> float:
-        assert self._policy is not None
-        asked: float | None = LEAD.of(self._policy)
-        return self._usual_trip_s if asked is None else asked
-
-    @property
-    def _usual_trip_s(self) -> float:
-        """The measured round trip, without what a pause of the broker adds until completions
-        come."""
-        return min(self._round_trip_s, LONGEST_LEAD_S)
 
     def _remaining_s(self, worker: _Worker, now: float, lead_s: float) -> float:
         """Return the seconds until a worker can take a batch; infinite for one that holds
@@ -281,7 +260,7 @@ class TableDispatcher:
         kind = device_kind(worker.lease.type, variant)
         predicted_s = self._profiled_s(kind, len(sent)) * self._pace[worker.lease.worker].stretch
         ahead = bool(worker.batches)
-        begins_s = worker.free_s if ahead else now + self._round_trip_s / 2
+        begins_s = worker.free_s if ahead else now + self._trip.mean_s / 2
         worker.free_s = max(begins_s, now) + predicted_s
         batch = _Batch([each.work for each in sent], kind, predicted_s, now, ahead)
         worker.batches.append(batch)
@@ -300,7 +279,7 @@ class TableDispatcher:
         assert self._policy is not None
         stretch = self._pace[lease.worker].stretch if self._policy.paced else 1.0
         # A batch goes to its worker and its answers to egress: one hop each way.
-        slack_s = (head.deadline_s - self._slow_trip_s - left_s - now) / stretch
+        slack_s = (head.deadline_s - self._trip.slow_s - left_s - now) / stretch
         qps = self._load.qps(now) * stretch / tables.selection.workers
         key, size = tables.choose(len(self._waiting), slack_s, qps)
         variant = variant_id(key).variant
@@ -320,4 +299,4 @@ class TableDispatcher:
 
     def _give_up_s(self, waiting: Waiting) -> float:
         """Return the latest start at which the fastest variant meets a query's deadline."""
-        return waiting.work.deadline_s - self._usual_trip_s - self._fastest_s
+        return waiting.work.deadline_s - self._trip.usual_s - self._fastest_s
