@@ -26,6 +26,8 @@ MOST_PER_FETCH = 500
 
 log = logging.getLogger("headrace.broker")
 
+LEVELS = {"broker.slot_stopped": logging.WARNING}
+
 # Calls the second argument, from any thread, with the broker's ends of some of the slots.
 Ends = Callable[[Iterable[Place], Callable[[dict[Place, int]], None]], None]
 
@@ -175,7 +177,8 @@ def assign_anew(
 ) -> None:
     """Assign slots anew, at their offsets, that the client has stopped reading, and say so."""
     slots = [f"{topic}-{slot}" for (topic, slot), _ in stopped]
-    tell(log, logging.WARNING, "broker.slot_stopped", told(stopped, ends), slots=slots)
+    event = "broker.slot_stopped"
+    tell(log, LEVELS[event], event, told(stopped, ends), slots=slots)
     places = [TopicPartition(*place, at) for place, at in stopped]
     _unassign(client, places)
     client.incremental_assign(places)
