@@ -60,11 +60,22 @@ JSON_VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=8,
 )
+# Only inside a list or an object has an int any size: one that stands alone is a long, or refused.
+JSON_CONTAINERS = st.lists(JSON_VALUES, max_size=4) | st.dictionaries(
+    st.text(max_size=5), JSON_VALUES, max_size=4
+)
 ARRAYS = st.sampled_from(sorted(DTYPES)).flatmap(
     lambda name: npst.arrays(name, npst.array_shapes(min_dims=0, max_dims=3, min_side=0))
 )
 FLAT = (
-    st.none() | st.booleans() | LONGS | st.floats() | st.text() | st.binary() | ARRAYS | JSON_VALUES
+    st.none()
+    | st.booleans()
+    | LONGS
+    | st.floats()
+    | st.text()
+    | st.binary()
+    | ARRAYS
+    | JSON_CONTAINERS
 )
 VALUES = FLAT | st.lists(FLAT, max_size=4) | st.dictionaries(st.text(), FLAT, max_size=4)
 PRIMITIVES = {
