@@ -278,12 +278,7 @@ def fixed_policies(pipeline: Pipeline) -> list[Policy]:
 
 def choosing_kinds() -> tuple[str, ...]:
     """Return the kinds whose workers choose a model for each batch: values of `selection`."""
-    return tuple(name for name in known_kinds() if chooses(spec_of(name)))
-
-
-def chooses(spec: PolicySpec) -> bool:
-    """Return whether each worker chooses a model for each batch, by its own queue."""
-    return bool(spec.choose) and not spec.central_queue
+    return tuple(name for name in known_kinds() if spec_of(name).chooses_by_worker)
 
 
 def selections(pipeline: Pipeline, policy: Policy) -> dict[str, str]:

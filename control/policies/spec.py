@@ -108,6 +108,11 @@ class PolicySpec:
                 )
 
     @property
+    def chooses_by_worker(self) -> bool:
+        """Whether each worker chooses a model for each batch, by its own queue."""
+        return bool(self.choose) and not self.central_queue
+
+    @property
     def dispatches(self) -> bool:
         """Whether queries wait in a central queue until a worker is free."""
         return self.central_queue or bool(self.dispatch)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
-from control.policies import chooses, choosing_kinds, spec_of
+from control.policies import choosing_kinds, spec_of
 from control.policies.option_fields import SEVERAL, Option, OptionType
 from control.policies.spec import PolicySpec
 from control.problem.problem import PlanError
@@ -119,7 +119,7 @@ def policy_of(name: str, values: Mapping[str, Any]) -> Policy:
 def tables(value: str) -> str:
     """Return the kind of a task's tables; raises ``ValueError`` for a kind without tables."""
     spec = _known(value)
-    if value and (spec is None or not chooses(spec)):
+    if value and (spec is None or not spec.chooses_by_worker):
         raise ValueError(f"{{}} is {value!r}; it can be {', '.join(choosing_kinds())}")
     return value
 

@@ -55,14 +55,17 @@ def central_queues(
 
     ``known`` is the file's profile if already read, ``recent`` are the sizes of the last queries.
     """
+    by_query, alone = dispatches(file), len(file.pipeline.tasks) == 1
+    if not (by_query or alone):
+        return ()  # without a profile read
     profile = planning_profile(file) if known is None else known
     found: list[CentralQueue] = []
-    single = _dispatcher(file, number, profile) if dispatches(file) else None
+    single = _dispatcher(file, number, profile) if by_query else None
     if single is not None:
         single.recall(recent)
         found.append(single)
-    kinds = _kinds(file, file.pipeline.root, profile)
-    if kinds and len(file.pipeline.tasks) == 1:
+    kinds = _kinds(file, file.pipeline.root, profile) if alone else {}
+    if kinds:
         found.append(_table_dispatcher(file, number, kinds, profile))
     return tuple(found)
 

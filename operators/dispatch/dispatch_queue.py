@@ -1,5 +1,6 @@
 """What a dispatcher holds: the waiting queries, and its devices with their queries in flight."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,6 +45,12 @@ Dropped = tuple[Waiting, float]  # a query and the seconds by which the best dev
 def deadline_s(waiting: Waiting) -> float:
     """Return the deadline, by which waiting queries are ordered."""
     return waiting.work.deadline_s
+
+
+def oldest(queue: Iterable[Waiting], partition: int) -> int | None:
+    """Return the lowest offset of an input partition among waiting queries, or None."""
+    origins = [each.work.origin for each in queue]
+    return min([o.offset for o in origins if o.partition == partition], default=None)
 
 
 class CentralQueue(Protocol):

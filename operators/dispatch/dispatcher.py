@@ -50,6 +50,7 @@ from operators.dispatch.dispatch_queue import (
     Pick,
     Waiting,
     deadline_s,
+    oldest,
 )
 from operators.dispatch.round_trip import RoundTrip
 from schemas.pipeline import Pipeline, Policy, Task
@@ -227,8 +228,7 @@ class Dispatcher:
 
     def oldest(self, partition: int) -> int | None:
         """Return the lowest queued offset of an input partition, or None."""
-        origins = [each.work.origin for each in self._waiting]
-        return min([o.offset for o in origins if o.partition == partition], default=None)
+        return oldest(self._waiting, partition)
 
     def completed(self, completion: Completion, now: float) -> None:
         """Record that a device finished or dropped a query.

@@ -113,6 +113,6 @@ def _look(reader: Consumer, silent: SilentSlots) -> None:
     """Read slots anew that the client has stopped reading, if there are any."""
     asked = silent.silent(())
     ends = ends_now(reader, asked) if asked else {}
-    stopped = silent.stopped(ends)
+    stopped = silent.stopped(ends, ())
     if stopped:
         assign_anew(reader, stopped, ends)

@@ -91,8 +91,8 @@ class OffsetLedger:
         self._jobs.put(lambda: self._answered(lambda: {p: self._end(p) for p in wanted}, then))
 
     def peek(self, places: Iterable[Place], then: Callable[[dict[Place, int]], None]) -> None:
-        """Call ``then`` on the ledger's thread with the end offsets that the broker tells at once;
-        the others are absent."""
+        """Call ``then`` on the ledger's thread with the end offsets, as ``ends_now``: without
+        repeating a request that fails."""
         wanted = tuple(places)
         self._jobs.put(lambda: then(ends_now(self._client, wanted)))
 

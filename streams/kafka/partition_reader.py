@@ -50,6 +50,7 @@ class PartitionReader:
         self._read: set[Place] = set()  # slots read; owned by the reading thread
         self._left: dict[Place, int] = {}  # slots given up -> last number; reading thread's too
         self._silent, self._ask_ends = SilentSlots(), ends
+        self._look_due = False  # one at most waits: between two looks the client was polled
         self.assigned = 0
         self.delivers = False
 
@@ -57,6 +58,8 @@ class PartitionReader:
         """Wait for a record, then fetch all available ones."""
         while not self._orders.empty():
             self._orders.get()()
+        if self._look_due:
+            self._look()
         first = self._consumer.poll(whole_ms(min(timeout_s, ORDERS_WAIT_S)))
         if first is None:
             return []
@@ -101,7 +104,7 @@ class PartitionReader:
 
     def look(self) -> None:
         """Read slots anew that the client has stopped reading, if there are any."""
-        self._orders.put(self._look)
+        self._look_due = True
 
     def close(self) -> None:
         """Close the client."""
@@ -134,17 +137,14 @@ class PartitionReader:
 
     def _look(self) -> None:
         """Ask the broker where the slots end from which nothing has come since the last look."""
+        self._look_due = False
         silent = self._silent.silent(self._paused)
         if silent:
             self._ask_ends(silent, lambda ends: self._orders.put(lambda: self._read_anew(ends)))
 
     def _read_anew(self, ends: dict[Place, int]) -> None:
         """Assign the slots anew that the client has stopped reading."""
-        stopped = [
-            (place, at)
-            for place, at in self._silent.stopped(ends)
-            if place in self._read and place not in self._paused
-        ]
+        stopped = self._silent.stopped(ends, self._paused)
         if stopped:
             assign_anew(self._consumer, stopped, ends)
 

@@ -49,16 +49,18 @@ class SilentSlots:
         self._behind = {place: at for place, at in self._behind.items() if place in found}
         return found
 
-    def stopped(self, ends: Mapping[Place, int]) -> list[tuple[Place, int]]:
+    def stopped(
+        self, ends: Mapping[Place, int], paused: Collection[Place]
+    ) -> list[tuple[Place, int]]:
         """Return the slots to be read anew, with their offsets; ``ends`` are those of the broker.
 
         Behind the last record there may be marks that no client is given: for them a slot is read
         anew once.
         """
-        found = []
+        found, excused = [], self._heard.union(paused)
         for place, end in ends.items():
             at = self._next.get(place)
-            if at is None or at >= end or place in self._heard or self._known.get(place) == end:
+            if at is None or at >= end or place in excused or self._known.get(place) == end:
                 self._behind.pop(place, None)
             elif self._behind.get(place) == at:
                 self._known[place] = end

@@ -126,8 +126,8 @@ def watermarks(client: Consumer, place: TopicPartition, timeout_s: float = 30.0)
 
 
 def ends_now(client: Consumer, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    """Return the end offsets that the broker tells at once; after the first that it does not tell
-    the others are absent."""
+    """Return end offsets by slot. A request that fails, or takes more than ``AT_ONCE_S``, is the
+    last one: its slot and those behind it are left out."""
     found: dict[tuple[str, int], int] = {}
     with suppress(KafkaException):
         for topic, slot in places:

@@ -1,12 +1,21 @@
 """A pipeline that ``headrace up`` holds up while a test uses it."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from headrace.processes import environment
+
 ROOT = Path(__file__).parents[2]
+
+
+def at_home(folder: Path, broker: str) -> dict[str, str]:
+    """The variables of commands whose home is a folder, and which use a broker."""
+    own = {"HEADRACE_HOME": str(folder), "HEADRACE_BOOTSTRAP": broker}
+    return environment(os.environ, None) | own
 
 
 @contextmanager

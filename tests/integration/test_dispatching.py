@@ -14,7 +14,6 @@ from headrace.client.formats import answers_in, read_answer
 from headrace.client.newest_records import newest_first
 from headrace.client.topic_clients import Asker
 from headrace.cluster.run_state import read_state
-from headrace.cluster.supervisor import environment
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.roles.recent_sizes import recent_sizes
 from schemas.effects import RESULTS, waiting_topic
@@ -24,7 +23,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_admin import ensure_topics
 from streams.topics import physical, topics
 from tests.inner_files import TWO_TASKS, a_two_task_file
-from tests.integration.brought_up import brought_up
+from tests.integration.brought_up import at_home, brought_up
 from tests.selection_world import TWO_MODEL_FILE, a_two_model_file
 from tests.typed_files import RANK, a_typed_file
 
@@ -45,9 +44,7 @@ def test_queries_are_dispatched_and_none_is_lost_when_ingress_is_killed(
     path = a_typed_file(tmp_path, TEXT)
     payload = tmp_path / "payload"
     payload.write_bytes(b"x")
-    env = environment(os.environ, None) | {
-        "HEADRACE_HOME": str(tmp_path), "HEADRACE_BOOTSTRAP": broker,
-    }  # fmt: skip
+    env = at_home(tmp_path, broker)
     with brought_up(path, env):
         row, err = loaded_while_killed(path, payload, env, "rank", "ingress-0")
     assert row["lost"] == 0, err
@@ -63,9 +60,7 @@ def test_batches_of_a_central_queue_are_dispatched_and_none_is_lost_when_ingress
     path = a_two_model_file(tmp_path, text.replace("name: small", "name: central"))
     payload = tmp_path / "payload"
     payload.write_bytes(b"x")
-    env = environment(os.environ, None) | {
-        "HEADRACE_HOME": str(tmp_path), "HEADRACE_BOOTSTRAP": broker,
-    }  # fmt: skip
+    env = at_home(tmp_path, broker)
     with brought_up(path, env):
         row, err = loaded_while_killed(path, payload, env, "central", "ingress-0", rate=120)
     assert row["lost"] == 0, err
@@ -132,9 +127,7 @@ def test_no_item_is_lost_or_doubled_when_the_dispatcher_of_an_inner_task_is_kill
     path = a_two_task_file(tmp_path, TWO_TASKS.replace("slo: 250ms", "slo: 3s"))
     payload = tmp_path / "payload"
     payload.write_bytes(b"x")
-    env = environment(os.environ, None) | {
-        "HEADRACE_HOME": str(tmp_path), "HEADRACE_BOOTSTRAP": broker,
-    }  # fmt: skip
+    env = at_home(tmp_path, broker)
     with brought_up(path, env):
         row, err = loaded_while_killed(path, payload, env, "letters", "dispatcher-read-0")
     assert row["lost"] == 0, err

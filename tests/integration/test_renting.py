@@ -1,7 +1,6 @@
 """Devices are rented and released by `headrace up`, as the control app's plans say."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +9,9 @@ import pytest
 
 from headrace.client.topic_clients import PlanTail, decoded
 from headrace.cluster.run_state import read_state
-from headrace.cluster.supervisor import environment
 from schemas.records import Plan
 from streams.kafka.kafka_config import KafkaConfig
-from tests.integration.brought_up import brought_up
+from tests.integration.brought_up import at_home, brought_up
 from tests.typed_files import RANK, a_typed_file
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -43,9 +41,7 @@ def test_load_rents_a_device_that_serves_and_nothing_is_lost(tmp_path: Path, bro
     path = a_typed_file(tmp_path, TEXT)
     payload = tmp_path / "payload"
     payload.write_bytes(b"x")
-    env = environment(os.environ, None) | {
-        "HEADRACE_HOME": str(tmp_path), "HEADRACE_BOOTSTRAP": broker,
-    }  # fmt: skip
+    env = at_home(tmp_path, broker)
     with brought_up(path, env):
         done = subprocess.run(
             [

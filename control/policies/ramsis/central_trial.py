@@ -5,7 +5,6 @@ them. As under the nodes a batch that would be late gives way to the rescue batc
 be late even so is dropped.
 """
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -64,7 +63,7 @@ def played(table: Table, workers: Workers, times_s: Sequence[float]) -> Trial:
         if slack_s < fastest_s:
             head += 1
             continue
-        model, size = _decision(table, arrived - head, slack_s)
+        model, size = table.decision(arrived - head, slack_s)
         if seconds[model][size - 1] > slack_s:
             model, size = workers.rescue[0], min(arrived - head, workers.rescue[1])
         earliest_s = now + seconds[model][size - 1] - workers.slo_s - ROUNDING_S
@@ -86,13 +85,6 @@ def _taken(
         served += times_s[head] >= earliest_s
         head += 1
     return head, served
-
-
-def _decision(table: Table, queue: int, slack_s: float) -> tuple[int, int]:
-    full = len(table.model)
-    at = min(queue, full) - 1
-    level = max(bisect_right(table.levels_s, slack_s) - 1, 0) if queue < full else 0
-    return table.model[at][level], min(table.batch[at][level], queue)
 
 
 @cache  # a fixed seed: every table is tried with the same arrivals, so a result repeats

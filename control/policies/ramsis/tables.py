@@ -84,11 +84,16 @@ class Table:
         """Return the decision for a queue's length (from 1) and its earliest deadline's slack."""
         if queue < 1:
             raise SelectionError(f"a queue of {queue} has nothing to serve; wait for a query")
+        model, batch = self.decision(queue, slack_s)
+        return TableEntry(self.models[model], batch)
+
+    def decision(self, queue: int, slack_s: float) -> tuple[int, int]:
+        """Return the index of the model and the batch, as ``choose``, unchecked."""
         full = len(self.model)
         at = min(queue, full) - 1
         level = max(bisect_right(self.levels_s, slack_s) - 1, 0) if queue < full else 0
         batch = self.batch[at][level]
-        return TableEntry(self.models[self.model[at][level]], queue if batch == full else batch)
+        return self.model[at][level], queue if batch == full else batch
 
     def decisions(self) -> list[list[Any]]:
         """Return [[queue, slack index, model, batch], ...]; the full queue last, at index 0."""

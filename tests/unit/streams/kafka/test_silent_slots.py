@@ -20,28 +20,28 @@ def reading(**offsets: int) -> SilentSlots:
 def test_a_slot_behind_at_two_looks_without_a_record_is_read_anew() -> None:
     slots = reading(a=5, b=5)
     assert slots.silent(()) == [A, B]
-    assert slots.stopped({A: 9, B: 5}) == []
+    assert slots.stopped({A: 9, B: 5}, ()) == []
     assert slots.silent(()) == [A, B]
-    assert slots.stopped({A: 12, B: 5}) == [(A, 5)]
+    assert slots.stopped({A: 12, B: 5}, ()) == [(A, 5)]
 
 
 def test_a_record_between_the_looks_clears_it() -> None:
     slots = reading(a=5)
     slots.silent(())
-    slots.stopped({A: 9})
+    slots.stopped({A: 9}, ())
     slots.heard(A, 5)
     assert slots.silent(()) == []
     assert slots.silent(()) == [A]
-    assert slots.stopped({A: 9}) == []
+    assert slots.stopped({A: 9}, ()) == []
 
 
 def test_a_record_that_came_while_the_broker_was_asked_counts() -> None:
     slots = reading(a=5)
     slots.silent(())
-    slots.stopped({A: 9})
+    slots.stopped({A: 9}, ())
     slots.silent(())
     slots.heard(A, 5)
-    assert slots.stopped({A: 9}) == []
+    assert slots.stopped({A: 9}, ()) == []
 
 
 def test_marks_behind_the_last_record_cost_one_assignment() -> None:
@@ -49,7 +49,7 @@ def test_marks_behind_the_last_record_cost_one_assignment() -> None:
     found = []
     for _ in range(6):
         slots.silent(())
-        found.append(slots.stopped({A: 6}))
+        found.append(slots.stopped({A: 6}, ()))
     assert found == [[], [(A, 5)], [], [], [], []]
 
 
@@ -61,13 +61,26 @@ def test_paused_slots_and_those_from_the_beginning_are_not_asked_about() -> None
     assert slots.silent({A}) == [B]
 
 
+def test_a_slot_that_was_paused_while_the_broker_was_asked_is_found_when_it_is_read_again() -> None:
+    slots = reading(a=5)
+    slots.silent(())
+    slots.stopped({A: 9}, ())
+    slots.silent(())
+    assert slots.stopped({A: 9}, {A}) == []
+    found = []
+    for _ in range(2):
+        slots.silent(())
+        found.append(slots.stopped({A: 9}, ()))
+    assert found == [[], [(A, 5)]]
+
+
 def test_a_slot_that_was_left_is_forgotten() -> None:
     slots = reading(a=5)
     slots.silent(())
-    slots.stopped({A: 9})
+    slots.stopped({A: 9}, ())
     slots.leaves(A)
     assert slots.silent(()) == []
-    assert slots.stopped({A: 9}) == []
+    assert slots.stopped({A: 9}, ()) == []
 
 
 def test_the_sentence_names_place_and_end() -> None:
@@ -84,4 +97,4 @@ def test_a_reader_that_keeps_up_is_never_disturbed(steps: list[tuple[bool, int]]
             end += 1
         if looks:
             asked = slots.silent(())
-            assert slots.stopped(dict.fromkeys(asked, end)) == []
+            assert slots.stopped(dict.fromkeys(asked, end), ()) == []
