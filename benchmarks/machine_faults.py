@@ -1,7 +1,7 @@
 """Faults of the machine under a role or the broker: a wall clock that steps, a full disk.
 
-Both need what not every machine has: Debian's libfaketime, and the right to mount a tmpfs. What is
-missing is said, and the kind is then not drawn.
+Both need what not every machine has: Debian's libfaketime and a C compiler, and the right to mount
+a tmpfs. What is missing is said, and the kind is then not drawn.
 """
 
 import errno
@@ -21,6 +21,8 @@ from headrace.broker import local_broker as local
 
 STEP_S = 5.0
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+WAITS = Path(__file__).with_name("faketime_waits.c")  # libfaketime fakes no waits of the client
+COMPILER = "cc"
 DISK_BYTES = 1_500_000_000  # an hour of chaos writes 500 MB
 FULL = "fill"  # the file that fills the disk, in the broker's home
 BROKER_ENDS_WITHIN_S = 10.0
@@ -28,7 +30,11 @@ BROKER_ENDS_WITHIN_S = 10.0
 
 def no_faketime() -> str:
     """Return why no clock can be stepped, "" if one can."""
-    return "" if FAKETIME.is_file() else "libfaketime is missing: apt-get install faketime"
+    if not FAKETIME.is_file():
+        return "libfaketime is missing: apt-get install faketime"
+    if shutil.which(COMPILER) is None:
+        return "a C compiler is missing: apt-get install gcc libc6-dev"
+    return ""
 
 
 def no_small_disk() -> str:
@@ -48,11 +54,12 @@ def clock_stepped(scene: Scene, fault: Fault) -> float:
     monotonic clock goes on. Return when the clock stepped.
     """
     rig, own = scene.rig, scene.rig.variables
+    waits = _faked_waits(rig.folder)
     for name in fault.targets:
         offset = rig.folder / f"{name}.clock"
         offset.write_text("+0")
         stopped(rig, name)
-        rig.variables = {**own, **_under_faketime(offset)}
+        rig.variables = {**own, **_under_faketime(offset, waits)}
         rig.start(name)
         rig.variables = own
         rig.until(rig.serves, f"{name} to be back")
@@ -68,9 +75,19 @@ def clock_stepped(scene: Scene, fault: Fault) -> float:
     return began_s
 
 
-def _under_faketime(offset: Path) -> Mapping[str, str]:
+def _faked_waits(folder: Path) -> Path:
+    """Return the library of ``WAITS``; compile it if the folder has none."""
+    library = folder / "faketime_waits.so"
+    if not library.is_file():
+        subprocess.run(
+            [COMPILER, "-shared", "-fPIC", "-O1", "-o", str(library), str(WAITS)], check=True
+        )
+    return library
+
+
+def _under_faketime(offset: Path, waits: Path) -> Mapping[str, str]:
     return {
-        "LD_PRELOAD": str(FAKETIME),
+        "LD_PRELOAD": f"{waits}:{FAKETIME}",
         "FAKETIME_TIMESTAMP_FILE": str(offset),
         "FAKETIME_CACHE_DURATION": "1",  # seconds between two looks at the file
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
