@@ -19,19 +19,18 @@ static bool before(struct timespec left, struct timespec right)
 
 int cnd_timedwait(cnd_t *condition, mtx_t *mutex, const struct timespec *until)
 {
-    for (;;) {
-        struct timespec end;
-        clock_gettime(CLOCK_REALTIME, &end);
-        if (!before(end, *until))
-            return thrd_timedout;
-        end.tv_nsec += SLICE_NS;
-        end.tv_sec += end.tv_nsec / SECOND_NS;
-        end.tv_nsec %= SECOND_NS;
-        if (before(*until, end))
-            end = *until;
-        /* The types of both kinds of threads are the same in glibc. */
-        int error = pthread_cond_timedwait((pthread_cond_t *)condition, (pthread_mutex_t *)mutex, &end);
-        if (error != ETIMEDOUT)
-            return error == 0 ? thrd_success : thrd_error;
-    }
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    if (!before(end, *until))
+        return thrd_timedout;
+    end.tv_nsec += SLICE_NS;
+    end.tv_sec += end.tv_nsec / SECOND_NS;
+    end.tv_nsec %= SECOND_NS;
+    if (before(*until, end))
+        end = *until;
+    /* glibc's types of both kinds of threads are the same. */
+    int error = pthread_cond_timedwait((pthread_cond_t *)condition, (pthread_mutex_t *)mutex, &end);
+    /* The end of a slice is a spurious wake, which every caller must expect: it looks at what it
+       waits for and waits again. */
+    return error == 0 || error == ETIMEDOUT ? thrd_success : thrd_error;
 }
