@@ -39,8 +39,9 @@ from benchmarks.chaos_kinds import DISK_FULL, HOST, LONG_HOST, chosen, drawn, la
 from benchmarks.fault_scene import Fault, Kind, Scene
 from benchmarks.hosts import Host
 from benchmarks.machine_faults import small_disk
+from benchmarks.received_answers import ends, in_time
 from benchmarks.relay import machine
-from benchmarks.rig import Rig, Stuck, ends, in_time
+from benchmarks.rig import Rig, Stuck
 from benchmarks.squares import PIPELINE
 from benchmarks.tcp_proxy import Proxies
 from headrace.broker import local_broker as local
@@ -145,7 +146,9 @@ def _suffer(rig: Rig, scene: Scene, fault: Fault) -> Suffered:
         began_s = perform(scene, fault)
         since_s = time.time()
         rig.until(
-            lambda: rig.serves() and rig.well_since(since_s), "all to be well", WHOLE_WITHIN_S
+            lambda: rig.serves() and rig.answers.well_since(since_s),
+            "all to be well",
+            WHOLE_WITHIN_S,
         )
     except Stuck as stuck:
         raise Stuck(f"after {fault}: {stuck}") from None

@@ -64,7 +64,7 @@ def clock_stepped(scene: Scene, fault: Fault) -> float:
         rig.variables = own
         rig.until(rig.serves, f"{name} to be back")
         since_s = time.time()
-        rig.until(partial(rig.well_since, since_s), "all to be well before the step")
+        rig.until(partial(rig.answers.well_since, since_s), "all to be well before the step")
         sign = "+-"[scene.hits[fault.kind] % 2]
         scene.hits[fault.kind] += 1
         offset.write_text(f"{sign}{STEP_S:g}")

@@ -23,8 +23,9 @@ import psutil
 from scipy.stats import theilslopes
 
 from benchmarks.chaos import a_rig, say, settle
+from benchmarks.received_answers import ends
 from benchmarks.relay import machine
-from benchmarks.rig import Stuck, ends
+from benchmarks.rig import Stuck
 
 READ_EVERY_S = 5.0
 SAID_EVERY_S = 300.0

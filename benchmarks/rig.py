@@ -12,8 +12,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ import yaml
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
 
 from benchmarks.hosts import Host
+from benchmarks.received_answers import Answers
 from control.controller.command_queue import COMMAND_VALID_S
 from headrace.broker.connect import KAFKA_CONFIG
 from headrace.client.formats import read_answer
@@ -30,7 +30,6 @@ from headrace.cluster.supervisor import last_word
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.config.topology import Role, file_roles
 from headrace.processes import end_session, environment
-from operators.outcomes import outcome_of
 from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER
 from schemas.codec.single_object import encode
 from schemas.effects import (
@@ -42,17 +41,7 @@ from schemas.effects import (
     REPORTS,
     RESULTS,
 )
-from schemas.records import (
-    ANSWERED,
-    Answer,
-    Command,
-    CommandResult,
-    DeadLetter,
-    Origin,
-    Plan,
-    Query,
-    Report,
-)
+from schemas.records import Answer, Command, CommandResult, DeadLetter, Origin, Plan, Query, Report
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_admin import ensure_topics, partitions_of
@@ -61,7 +50,6 @@ from streams.topics import physical, topics
 ROOT = Path(__file__).parents[1]
 WAIT_S = 40.0  # long enough for a busy machine
 SETTLED = ("ready", "idle", "draining")
-WELL_S = 1.0
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # caused by close()
 READY = b"ready to control pipeline"  # logged by the control app once it has started
 FRESH_S = 0.6  # a node is alive if it reported within this time
@@ -88,14 +76,13 @@ class Rig:
     folder: Path
     description: dict[str, Any]
     asked: dict[str, Asked] = field(default_factory=dict)
-    answers: list[Answer] = field(default_factory=list)
+    answers: Answers = field(default_factory=Answers)
     letters: list[DeadLetter] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
     results: list[CommandResult] = field(default_factory=list)
     reports: dict[str, Report] = field(default_factory=dict)  # newest of each node
-    epochs: dict[tuple[str, float], list[int]] = field(
-        default_factory=dict
-    )  # followed by each life of a node
+    # followed by each life of a node
+    epochs: dict[tuple[str, float], list[int]] = field(default_factory=dict)
     silences: dict[str, list[float]] = field(default_factory=dict)  # s between reports of one life
     leaders: list[int] = field(default_factory=list)  # pids of all processes ever started
     properties: dict[str, str] = field(default_factory=dict)  # of every Kafka client
@@ -106,12 +93,9 @@ class Rig:
     may_end: set[str] = field(default_factory=set)  # roles that are about to end by themselves
     _processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
     _began_s: dict[str, float] = field(default_factory=dict)
-    _log_from: dict[str, int] = field(
-        default_factory=dict
-    )  # offset in the log of the running process
+    _log_from: dict[str, int] = field(default_factory=dict)  # offset of the process in its log
     _frozen: set[str] = field(default_factory=set)
     _open: set[str] = field(default_factory=set)  # in flight
-    _made_in: dict[int, list[Answer]] = field(default_factory=dict)  # by second of creation
     _rate: float = 0.0
     _due_s: float = 0.0
     _numbers: int = 0
@@ -360,7 +344,7 @@ class Rig:
         for name, process in self._processes.items():
             code = process.poll()
             if code is not None and name not in self.may_end:
-                raise Stuck(f"{name} ended by itself with {code}: {self._word(name)}")
+                raise Stuck(f"{name} ended by itself with {code}: {last_word(self.log(name))}")
 
     def _answer(self, message: Message) -> None:
         answer = read_answer(message.value() or b"")
@@ -370,7 +354,6 @@ class Rig:
         if asked is not None and asked.origin is None:
             # A request that was repeated is confirmed late, and without its offset.
             asked.origin = answer.origin
-        self._made_in.setdefault(int(answer.created_s), []).append(answer)
 
     def _record(self, message: Message) -> None:
         record = decoded(message.value() or b"")
@@ -390,13 +373,12 @@ class Rig:
             if life[-1:] != [record.epoch]:
                 life.append(record.epoch)
 
-    def _word(self, name: str) -> str:
-        return last_word(self.log(name))
-
     def _story(self) -> str:
         nodes = ", ".join(f"{r.node} {r.state} at {r.epoch}" for r in self.reports.values())
         plan = f"plan {self.plans[-1].epoch}" if self.plans else "no plan"
-        words = "; ".join(f"{name}: {word}" for name in self.roles if (word := self._word(name)))
+        words = "; ".join(
+            f"{name}: {word}" for name in self.roles if (word := last_word(self.log(name)))
+        )
         unknown = sum(asked.origin is None for asked in self.asked.values())
         waiting = f"{len(self.waiting)} unanswered ({unknown} not acknowledged)"
         return f"{plan}, {nodes or 'no reports'}, {waiting}; {words}"
@@ -448,13 +430,6 @@ class Rig:
             for report in told
         )
 
-    def well_since(self, at_s: float) -> bool:
-        """Return whether the newest ``WELL_S`` of queries came after ``at_s`` and all were answered
-        in time."""
-        newest = self._made_in.get(max(self._made_in, default=0), [])
-        recent_s = max((a.created_s for a in newest), default=0.0) - WELL_S
-        return recent_s >= at_s and all(in_time(answer) for answer in self.since(recent_s))
-
     @property
     def waiting(self) -> set[str]:
         """The ids of the queries in flight."""
@@ -473,34 +448,3 @@ class Rig:
         self.until(lambda: name not in self.waiting, f"the answer to {name}")
         (found,) = [answer for answer in self.answers if answer.id == name]
         return found
-
-    def answered_twice(self) -> list[str]:
-        """Return descriptions of the answers to ids with more than one answer."""
-        counts = Counter(answer.id for answer in self.answers)
-        return [
-            f"{a.id} {a.origin} at {a.answered_s:.3f}: {a.outcome} {a.reason}"
-            for a in self.answers
-            if counts[a.id] > 1
-        ]
-
-    def since(self, at_s: float) -> list[Answer]:
-        """Return the answers to queries created since ``at_s``."""
-        seconds = sorted(second for second in self._made_in if second >= int(at_s))
-        return [a for second in seconds for a in self._made_in[second] if a.created_s >= at_s]
-
-
-def in_time(answer: Answer) -> bool:
-    """Return whether a query was answered in time and complete."""
-    return outcome_of(answer) == ANSWERED
-
-
-def ends(answers: Iterable[Answer]) -> str:
-    """Return the counts of outcomes as text."""
-    counts = Counter(outcome_of(answer) for answer in answers)
-    return ", ".join(f"{count} {end}" for end, count in sorted(counts.items())) or "none"
-
-
-def recovered_s(answers: Sequence[Answer], since_s: float) -> float:
-    """Return the seconds from ``since_s`` to the creation of the last query not answered in time,
-    or 0."""
-    return max((a.created_s - since_s for a in answers if not in_time(a)), default=0.0)

@@ -24,8 +24,9 @@ from pathlib import Path
 import psutil
 
 from benchmarks.chaos import a_rig, say
+from benchmarks.received_answers import ends
 from benchmarks.relay import machine
-from benchmarks.rig import Rig, Stuck, ends
+from benchmarks.rig import Rig, Stuck
 from control.controller.membership import DEAD_AFTER_S
 from schemas.enumerations import PlanCause
 

@@ -26,8 +26,9 @@ from typing import Any
 
 import psutil
 
+from benchmarks.received_answers import in_time
 from benchmarks.relay import machine
-from benchmarks.rig import Rig, in_time
+from benchmarks.rig import Rig
 from benchmarks.squares import PIPELINE
 from headrace.broker import local_broker as local
 from headrace.processes import end_session

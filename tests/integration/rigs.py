@@ -18,5 +18,5 @@ def under_load(running: Rig, rate_qps: float) -> Iterator[Rig]:
 def check_one_answer_each(rig: Rig) -> None:
     """Settle, and assert that every query so far has exactly one answer."""
     rig.settle()
-    assert rig.answered_twice() == []
+    assert rig.answers.twice() == []
     assert {a.id: a.origin for a in rig.answers} == {n: q.origin for n, q in rig.asked.items()}

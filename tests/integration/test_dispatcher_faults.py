@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from benchmarks.rig import Rig, ends
+from benchmarks.received_answers import ends
+from benchmarks.rig import Rig
 from tests.inner_files import TWO_TASKS, a_two_task_file
 from tests.integration.rigs import check_one_answer_each, under_load
 from tests.integration.test_dispatching import TEXT
@@ -41,13 +42,13 @@ def rig(running: Rig) -> Iterator[Rig]:
 
 def each_ended_once(rig: Rig, what: str, at_s: float) -> None:
     check_one_answer_each(rig)
-    print(f"\n{what}: {ends(rig.since(at_s))}")
+    print(f"\n{what}: {ends(rig.answers.since(at_s))}")
 
 
 def test_a_killed_dispatcher_has_its_queue_again(rig: Rig) -> None:
     at_s = rig.kill("ingress-0")
     rig.start("ingress-0")
-    rig.until(lambda: rig.well_since(at_s), "good answers only")
+    rig.until(lambda: rig.answers.well_since(at_s), "good answers only")
     each_ended_once(rig, "dispatcher killed", at_s)
 
 
@@ -56,14 +57,14 @@ def test_a_dispatcher_that_was_frozen_goes_on(rig: Rig) -> None:
     rig.pass_time(2)
     rig.thaw("ingress-0")
     (at_s,) = [max(q.created_s for q in rig.answers)]
-    rig.until(lambda: rig.well_since(at_s), "good answers only")
+    rig.until(lambda: rig.answers.well_since(at_s), "good answers only")
     each_ended_once(rig, "dispatcher frozen for 2 s", at_s)
 
 
 def test_a_second_dispatcher_is_refused_and_the_first_serves_on(rig: Rig) -> None:
     at_s = max(q.created_s for q in rig.answers)
     assert rig.another("ingress-0") != 0
-    rig.until(lambda: rig.well_since(at_s), "good answers only")
+    rig.until(lambda: rig.answers.well_since(at_s), "good answers only")
     each_ended_once(rig, "second dispatcher", at_s)
 
 
@@ -75,7 +76,7 @@ def test_what_a_killed_device_had_is_served_by_another_or_ends(rig: Rig, device:
     rig.pass_time(1)
     rig.start(device)
     rig.until(rig.serves, "the device to serve")
-    rig.until(lambda: rig.well_since(at_s), "good answers only")
+    rig.until(lambda: rig.answers.well_since(at_s), "good answers only")
     each_ended_once(rig, f"{device} killed", at_s)
 
 
@@ -84,7 +85,7 @@ def test_a_device_that_was_frozen_doubles_nothing(rig: Rig) -> None:
     rig.freeze("slow")
     rig.pass_time(2)
     rig.thaw("slow")
-    rig.until(lambda: rig.well_since(at_s), "good answers only")
+    rig.until(lambda: rig.answers.well_since(at_s), "good answers only")
     each_ended_once(rig, "device frozen for 2 s", at_s)
 
 
@@ -116,7 +117,7 @@ def inner(running_inner: Rig) -> Iterator[Rig]:
 def test_a_killed_inner_dispatcher_has_its_queue_again(inner: Rig) -> None:
     at_s = inner.kill(INNER)
     inner.start(INNER)
-    inner.until(lambda: inner.well_since(at_s), "good answers only")
+    inner.until(lambda: inner.answers.well_since(at_s), "good answers only")
     each_ended_once(inner, "inner dispatcher killed", at_s)
 
 
@@ -125,12 +126,12 @@ def test_an_inner_dispatcher_that_was_frozen_goes_on(inner: Rig) -> None:
     inner.pass_time(2)
     inner.thaw(INNER)
     at_s = max(q.created_s for q in inner.answers)
-    inner.until(lambda: inner.well_since(at_s), "good answers only")
+    inner.until(lambda: inner.answers.well_since(at_s), "good answers only")
     each_ended_once(inner, "inner dispatcher frozen for 2 s", at_s)
 
 
 def test_a_second_inner_dispatcher_is_refused_and_the_first_serves_on(inner: Rig) -> None:
     at_s = max(q.created_s for q in inner.answers)
     assert inner.another(INNER) != 0
-    inner.until(lambda: inner.well_since(at_s), "good answers only")
+    inner.until(lambda: inner.answers.well_since(at_s), "good answers only")
     each_ended_once(inner, "second inner dispatcher", at_s)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.rig import Rig, ends, in_time, recovered_s
+from benchmarks.received_answers import ends, in_time, recovered_s
+from benchmarks.rig import Rig
 from benchmarks.squares import PIPELINE, right
 from headrace.broker import local_broker as local
 from headrace.config.topology import Role
@@ -64,7 +65,7 @@ def each_ended_once(rig: Rig) -> None:
 
 def tell(what: str, rig: Rig, since_s: float, *more: str) -> list[Answer]:
     """Print what became of the queries made since then."""
-    found = rig.since(since_s)
+    found = rig.answers.since(since_s)
     last_s = recovered_s(found, since_s)
     parts = [ends(found), f"the last not in time was made {last_s:.2f} s after", *more]
     print(f"\n{what}: {'; '.join(parts)}")
@@ -73,8 +74,8 @@ def tell(what: str, rig: Rig, since_s: float, *more: str) -> list[Answer]:
 
 def back_after_s(rig: Rig, since_s: float) -> float:
     """From then on, how long until the first good answer to a query made later."""
-    rig.until(lambda: any(in_time(a) for a in rig.since(since_s)), "a good answer")
-    return min(a.answered_s for a in rig.since(since_s) if in_time(a)) - since_s
+    rig.until(lambda: any(in_time(a) for a in rig.answers.since(since_s)), "a good answer")
+    return min(a.answered_s for a in rig.answers.since(since_s) if in_time(a)) - since_s
 
 
 def one_worker_of_two_dies(rig: Rig) -> float:
@@ -108,7 +109,7 @@ def test_the_only_worker_of_a_task_killed_and_restarted(rig: Rig) -> None:
     (victim,) = workers_of(rig, "split")
     at_s = rig.kill(victim)
     back_s = bring_back(rig, victim)
-    rig.until(lambda: rig.well_since(at_s), "good answers only")
+    rig.until(lambda: rig.answers.well_since(at_s), "good answers only")
     each_ended_once(rig)
     tell("the only worker killed", rig, at_s, f"served again after {back_s:.2f} s")
 
@@ -199,7 +200,7 @@ def test_a_control_app_that_was_stopped_does_not_take_the_others_back(rig: Rig) 
     assert all(followed == sorted(followed) for followed in rig.epochs.values())
     answered = [result.id for result in rig.results]
     assert sorted(answered) == sorted(set(answered))
-    assert all(in_time(answer) for answer in rig.since(at_s))
+    assert all(in_time(answer) for answer in rig.answers.since(at_s))
 
 
 def test_the_broker_away_for_five_seconds_under_load(tmp_path: Path) -> None:
@@ -217,7 +218,7 @@ def test_the_broker_away_for_five_seconds_under_load(tmp_path: Path) -> None:
             starting = beside.submit(local.start, home)
             rig.until(starting.done, "the broker to start", 70.0)
             up_s = time.time()
-            rig.until(lambda: rig.well_since(up_s), "answers in time again")
+            rig.until(lambda: rig.answers.well_since(up_s), "answers in time again")
             well_s = time.time() - up_s
             rig.until(rig.serves, "every role to serve")
             each_ended_once(rig)

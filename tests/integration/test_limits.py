@@ -6,7 +6,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks.rig import Rig, Stuck, ends, in_time
+from benchmarks.received_answers import ends, in_time
+from benchmarks.rig import Rig, Stuck
 from headrace.roles.subprocess_operator import Isolated
 from operators.user_frames import OperatorFailed
 from schemas.pipeline import Variant
@@ -102,7 +103,7 @@ def test_a_worker_goes_on_behind_an_operator_that_hangs_hoards_or_dies(
         others = [a for a in rig.answers if a.id not in names.values()]
         print(f"beside them: {ends(others)}")
         assert {a.outcome for a in others} == {ANSWERED}
-        assert rig.answered_twice() == []
+        assert rig.answers.twice() == []
     finally:
         rig.close()
 
@@ -137,7 +138,7 @@ def test_a_query_that_crashes_its_worker_twice_fails_and_the_worker_serves_on(
         # While no worker is there the plan lets nobody in.
         assert {a.outcome for a in others} <= {ANSWERED, REFUSED}
         assert in_time(others[-1])
-        assert rig.answered_twice() == []
+        assert rig.answers.twice() == []
         assert "cpu-0" in rig.running
     finally:
         rig.close()

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.rig import Rig, ends, in_time
+from benchmarks.received_answers import ends, in_time
+from benchmarks.rig import Rig
 from benchmarks.squares import right
 from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER
 from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED, Answer, Origin
@@ -82,7 +83,7 @@ def test_every_query_is_answered_once_with_its_own_result(rig: Rig) -> None:
     rig.offer(50)
     rig.pass_time(4)
     rig.settle()
-    answers = rig.since(began_s)
+    answers = rig.answers.since(began_s)
     took_ms = sorted((a.answered_s - a.created_s) * 1e3 for a in answers)
     print(
         f"{len(answers)} queries at 50/s: {ends(answers)}; p50 {took_ms[len(took_ms) // 2]:.1f} ms"
@@ -90,7 +91,7 @@ def test_every_query_is_answered_once_with_its_own_result(rig: Rig) -> None:
     assert len(answers) > 150
     assert all(in_time(answer) for answer in answers)
     assert wrong_results(rig, answers) == []
-    assert rig.answered_twice() == []
+    assert rig.answers.twice() == []
     assert {a.origin for a in answers} == {rig.asked[a.id].origin for a in answers}
 
 
@@ -176,7 +177,7 @@ def test_what_fits_no_record_ends_its_own_query_only(rig: Rig) -> None:
         assert (answer.outcome, answer.task, answer.result) == (outcome, task, None)
     answer = rig.answer_to(part)
     assert (answer.outcome, answer.incomplete, answer.result) == (ANSWERED, True, 1 + 9)
-    others = [a for a in rig.since(began_s) if a.id not in bad and a.id != part]
+    others = [a for a in rig.answers.since(began_s) if a.id not in bad and a.id != part]
     print(f"beside what fits no record: {ends(others)}")
     assert wrong_results(rig, others) == []
     assert all(a.outcome == ANSWERED for a in others)
@@ -201,7 +202,7 @@ def test_an_operator_that_fails_for_some_fails_those_only(rig: Rig) -> None:
     part = rig.answer_to(in_part)
     assert (part.outcome, part.incomplete, part.result) == (ANSWERED, True, 1 + 9)
     assert "'word' is no number" in part.reason
-    others = [a for a in rig.since(began_s) if a.id not in names and a.id != in_part]
+    others = [a for a in rig.answers.since(began_s) if a.id not in names and a.id != in_part]
     print(f"beside {len(names)} bad inputs: {ends(others)}")
     assert all(in_time(answer) for answer in others)
     assert wrong_results(rig, others) == []
@@ -215,7 +216,7 @@ def test_a_command_changes_the_variant_and_loses_no_query(rig: Rig) -> None:
     result = rig.command("apply-policy", policy="slow")
     assert result.ok, result.message
     rig.until(
-        lambda: rig.since(asked_s) and {h.variant for p in rig.answers[-1].paths for h in p}
+        lambda: rig.answers.since(asked_s) and {h.variant for p in rig.answers[-1].paths for h in p}
         == {"plain", "slow"},
         "an answer of the other variant",
     )  # fmt: skip
@@ -227,11 +228,11 @@ def test_a_command_changes_the_variant_and_loses_no_query(rig: Rig) -> None:
     assert back.ok, back.message
     rig.pass_time(1)
     rig.settle()
-    answers = rig.since(began_s)
+    answers = rig.answers.since(began_s)
     print(f"across two changes of variant: {ends(answers)}")
     assert all(in_time(answer) for answer in answers)
     assert wrong_results(rig, answers) == []
-    assert rig.answered_twice() == []
+    assert rig.answers.twice() == []
 
 
 def test_draining_a_worker_under_load_loses_and_duplicates_nothing(rig: Rig) -> None:
@@ -249,7 +250,7 @@ def test_draining_a_worker_under_load_loses_and_duplicates_nothing(rig: Rig) -> 
     rig.until(rig.serves, "the worker to be back")
     rig.pass_time(1)
     rig.settle()
-    answers = rig.since(began_s)
+    answers = rig.answers.since(began_s)
     duplicates = rig.reports["egress-0"].counts["duplicates"] - before
     print(
         f"drained in {took_s:.2f} s, ended with {code}: {ends(answers)}, {duplicates:g} duplicates"
@@ -258,4 +259,4 @@ def test_draining_a_worker_under_load_loses_and_duplicates_nothing(rig: Rig) -> 
     assert duplicates == 0
     assert all(in_time(answer) for answer in answers)
     assert wrong_results(rig, answers) == []
-    assert rig.answered_twice() == []
+    assert rig.answers.twice() == []

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.rig import Rig, ends, in_time
+from benchmarks.received_answers import ends, in_time
+from benchmarks.rig import Rig
 from benchmarks.squares import PIPELINE, right
 from headrace.broker.connect import WRITE_RELEASE
 from schemas.release import UNDECLARED
@@ -35,7 +36,7 @@ def check_answers(rig: Rig) -> None:
     rig.until(lambda: in_time(rig.answers[-1]), "a good answer")
     rig.settle()
     print(f"{len(rig.roles)} roles rolled: {ends(rig.answers)}")
-    assert rig.answered_twice() == []
+    assert rig.answers.twice() == []
     assert rig.letters == []
     good = [a for a in rig.answers if in_time(a)]
     assert {a.id: a.origin for a in rig.answers} == {n: q.origin for n, q in rig.asked.items()}

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.rig import WAIT_S, Rig, Stuck, ends
+from benchmarks.received_answers import ends
+from benchmarks.rig import WAIT_S, Rig, Stuck
 from benchmarks.squares import right
 from headrace.cluster.run_state import read_state
 from headrace.machine import cores
@@ -103,7 +104,7 @@ def pair(running: Pair) -> Iterator[Pair]:
     yield running
     running.settle()
     for rig in running.rigs:
-        assert rig.answered_twice() == []
+        assert rig.answers.twice() == []
         assert {a.id: a.origin for a in rig.answers} == {n: q.origin for n, q in rig.asked.items()}
         assert {a.id for a in rig.answers if a.outcome == ANSWERED and not a.incomplete} == {
             a.id for a in rig.answers if a.result == right(int(rig.asked[a.id].payload))
@@ -131,8 +132,8 @@ def test_a_command_to_one_leaves_the_other_as_it_is(pair: Pair) -> None:
     pair.pass_time(0.5)
     assert one.command("resume").ok
     pair.pass_time(0.5)
-    assert {a.outcome for a in one.since(since_s)} == {ANSWERED, REFUSED}
-    assert {a.outcome for a in other.since(since_s)} == {ANSWERED}
+    assert {a.outcome for a in one.answers.since(since_s)} == {ANSWERED, REFUSED}
+    assert {a.outcome for a in other.answers.since(since_s)} == {ANSWERED}
     assert (other.plan.epoch, other.results) == (epoch, [])
 
 
@@ -158,7 +159,7 @@ def test_a_worker_that_dies_is_missed_by_its_own_pipeline_only(pair: Pair) -> No
     pair.until(one.serves, "it to be back")
     pair.pass_time(0.5)
     assert (other.plan.epoch, lives(other)) == (epoch, before)
-    assert {a.outcome for a in other.since(since_s)} == {ANSWERED}
+    assert {a.outcome for a in other.answers.since(since_s)} == {ANSWERED}
 
 
 def test_control_apps_that_come_back_find_their_own_past(pair: Pair) -> None:
