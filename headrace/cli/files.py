@@ -22,7 +22,7 @@ def init(folder: Path, name: str, as_json: bool) -> None:
       headrace init reviews
       headrace up reviews/pipeline.yaml
     """
-    from headrace.config.scaffold import starter_files, starter_names, write_starter
+    from headrace.starter.starter_files import starter_files, starter_names, write_starter
 
     names = starter_names(folder.resolve().name, name)
     written = write_starter(folder, starter_files(names))

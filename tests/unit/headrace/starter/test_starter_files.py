@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,17 +12,20 @@ from hypothesis import strategies as st
 
 from headrace.cli.main import run
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.config.scaffold import Names, starter_files, starter_names, write_starter
 from headrace.config.user_functions import load_workload
 from headrace.errors import PipelineError
+from headrace.starter.starter_files import Names, starter_files, starter_names, write_starter
 from operators.models.loading import load_operator
 
 
 @pytest.fixture
-def no_traces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test imports is gone after it."""
+def no_traces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """What a test imports from its starter is gone after it."""
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "modules", {**sys.modules})
+    yield
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""The starter pipeline that ``headrace init`` writes."""
