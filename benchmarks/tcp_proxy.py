@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import Any
 
 from benchmarks.hosts import Host
 
@@ -57,7 +56,6 @@ class TcpProxy:
         self._address, self._target, self._enter = address, target, enter
         self._loop = asyncio.new_event_loop()
         self._brokers: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._serving = threading.Event()
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
         self._thread.start()
@@ -84,9 +82,10 @@ class TcpProxy:
             self._serving.set()
             self._loop.run_forever()
             server.close()
-            for task in self._tasks:
+            every = asyncio.all_tasks(self._loop)
+            for task in every:
                 task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
+            self._loop.run_until_complete(asyncio.gather(*every, return_exceptions=True))
         finally:
             self._loop.close()
 
@@ -96,15 +95,11 @@ class TcpProxy:
         self._brokers.clear()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         try:
             # Cancelled by ``close``: asyncio would complain of a task that ends so.
             with contextlib.suppress(OSError, asyncio.CancelledError):
                 await self._forward(reader, writer)
         finally:
-            self._tasks.discard(task)
             writer.transport.abort()
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
