@@ -4,9 +4,11 @@
 
 One run, one broker, one pipeline (benchmarks/pipelines/noop.yaml) and one gateway, all on this
 machine with the load. At the fixed rate queries go in turn through ``headrace.Client``, HTTP and
-gRPC, so that all three see the same machine; then every connection sends its next request as soon
-as the last one is answered, and in turn a client writes to Kafka directly with as many queries in
-flight, which no gateway can outdo. The body is 500 bytes as they are, the answer JSON.
+gRPC, so that all three see the same machine, and between them calls of either protocol that ask
+whether the gateway lives: what client and server of the protocol take without a query. Then every
+connection sends its next request as soon as the last one is answered, and in turn a client writes
+to Kafka directly with as many queries in flight, which no gateway can outdo. The body is 500 bytes
+as they are, the answer JSON.
 """
 
 import argparse
@@ -45,6 +47,8 @@ REQUEST = (
     f"POST {INFER} HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: 0\r\n"
     f"Content-Length: {len(BODY)}\r\n\r\n"
 ).encode() + BODY
+HEALTH = "/v2/health/live"
+LIVE = {"http": "http_live", "grpc": "grpc_live"}  # the calls without a query
 WATCHED = ("gateway", "roles", "broker", "load")
 M = classes(pool())
 
@@ -96,9 +100,14 @@ def ways(bootstrap: str) -> Iterator[dict[str, Callable[[], None]]]:
             request_serializer=M.ModelInferRequest.SerializeToString,
             response_deserializer=M.ModelInferResponse.FromString,
         )
+        lives = channel.unary_unary(
+            f"/{SERVICE}/ServerLive",
+            request_serializer=M.ServerLiveRequest.SerializeToString,
+            response_deserializer=M.ServerLiveResponse.FromString,
+        )
 
-        def by_http() -> None:
-            http.request("POST", INFER, BODY, RAW)
+        def by_http(*request: Any) -> None:
+            http.request(*request)
             response = http.getresponse()
             response.read()
             assert response.status == 200, response.status
@@ -106,7 +115,13 @@ def ways(bootstrap: str) -> Iterator[dict[str, Callable[[], None]]]:
         def by_kafka() -> None:
             assert client.ask(BODY).outcome == "answered"
 
-        yield {"kafka": by_kafka, "http": by_http, "grpc": lambda: infer(message)}
+        yield {
+            "kafka": by_kafka,
+            "http": lambda: by_http("POST", INFER, BODY, RAW),
+            LIVE["http"]: lambda: by_http("GET", HEALTH),
+            "grpc": lambda: infer(message),
+            LIVE["grpc"]: lambda: lives(M.ServerLiveRequest()),
+        }
 
 
 def in_turn(
@@ -115,6 +130,7 @@ def in_turn(
     """Return the latencies of each way in ms; ``rate`` is queries per second of all ways."""
     took: dict[str, list[float]] = {name: [] for name in asked}
     names = list(asked)
+    rate *= len(names) / (len(names) - len(LIVE))
     began = time.perf_counter()
     for number in range(round(rate * (WARM_S + seconds))):
         due_s = began + number / rate
@@ -238,7 +254,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in ("kafka", "http", "grpc"):
         over = "" if name == "kafka" else f", {found[f'p50_over_kafka_ms_{name}']:+.2f} over Kafka"
         p50, p99 = found[f"p50_ms_{name}"], found[f"p99_ms_{name}"]
-        print(f"{name:6} p50 {p50:.2f} ms{over}, p99 {p99:.2f} ms at {said.rate:g}/s")
+        live = f"; without a query {found[f'p50_ms_{LIVE[name]}']:.2f}" if name in LIVE else ""
+        print(f"{name:6} p50 {p50:.2f} ms{over}, p99 {p99:.2f} ms at {said.rate:g}/s{live}")
     for flat in found["flat_out"]:
         cpu = ", ".join(f"{n} {flat[f'{n}_cpu_ms']:.3f}" for n in WATCHED)
         print(
