@@ -2,6 +2,7 @@
 
     python -m benchmarks.chaos [--minutes 3] [--seed 1] [--rate 50] [--nodes 3] [--longest 90]
                                [--slo 1] [--kinds "kill node,freeze node"] [--json]
+                               [--pipeline dispatched]
 
 A pipeline of two stages with fan-out runs on its own broker, with one process per role and two
 control apps. Faults follow each other (benchmarks/chaos_kinds.py), each after a second in which
@@ -36,33 +37,26 @@ import psutil
 from benchmarks.chaos_account import Record, broken
 from benchmarks.chaos_faults import CONTROLS
 from benchmarks.chaos_kinds import DISK_FULL, HOST, LONG_HOST, chosen, drawn, lacking, perform
+from benchmarks.chaos_pipelines import PIPELINES, SLOTS, description, write_profile
 from benchmarks.fault_scene import Fault, Kind, Scene
 from benchmarks.hosts import Host
 from benchmarks.machine_faults import small_disk
 from benchmarks.received_answers import ends, in_time
 from benchmarks.relay import machine
 from benchmarks.rig import Rig, Stuck
-from benchmarks.squares import PIPELINE
 from benchmarks.tcp_proxy import Proxies
 from headrace.broker import local_broker as local
 from headrace.config.topology import Role
 
 WHOLE_WITHIN_S = 60.0
 ENDED_WITHIN_S = 10.0
-PROXIED = 7  # roles: three workers, ingress, egress, two control apps
+PROXIED = 8  # roles: three workers, ingress, egress, a dispatcher, two control apps
 ALL = "all"
 # A frozen node or a cut network answers no request: clients try again after this time.
 PROPERTIES = {
     "socket.timeout.ms": "2000",
     "request.timeout.ms": "2000",
     "topic.metadata.refresh.interval.ms": "500",
-}
-DESCRIPTION = {
-    **PIPELINE,
-    "policy": "static",
-    "policies": {
-        "swapped": {"kind": "static", "replicas": {"split/plain": 2, "square/plain": 1}},
-    },
 }
 
 
@@ -106,6 +100,7 @@ class Account:
     longest_s: float
     slo_s: float
     kinds: Sequence[str]
+    pipeline: str
     queries: int
     outcomes: str
     plans: int
@@ -163,7 +158,7 @@ def settle(rig: Rig) -> None:
     with suppress(Stuck):  # the account reports unanswered queries
         rig.until(lambda: not rig.waiting, "the last answers")
     rig.pass_time(1)
-    order = ("ingress", "control", "cpu", "egress")
+    order = ("ingress", "dispatcher", "control", "cpu", "egress")
     for name in sorted(rig.running, key=lambda role: (order.index(_begin(role)), role)):
         code = rig.stop(name)
         if code != 0:
@@ -262,9 +257,13 @@ def record_of(rig: Rig, scene: Scene) -> Record:
 
 @contextmanager
 def a_rig(
-    folder: Path, nodes: int = 1, slo_s: float = 1.0, kinds: Collection[str] = ()
+    folder: Path,
+    nodes: int = 1,
+    slo_s: float = 1.0,
+    kinds: Collection[str] = (),
+    pipeline: str = SLOTS,
 ) -> Iterator[tuple[Rig, Scene]]:
-    """Yield the pipeline on its own broker; both end with the block.
+    """Yield a pipeline of ``chaos_pipelines`` on its own broker; both end with the block.
 
     ``kinds`` of faults may need the broker's data on a small disk, or each role on its own host.
     """
@@ -277,14 +276,16 @@ def a_rig(
         beside = stack.enter_context(ThreadPoolExecutor(1))
         running = local.start(home, nodes=nodes, proxied=PROXIED if nodes == 1 else 0)
         stack.callback(lambda: beside.submit(local.stop, home).result())
-        description = {**DESCRIPTION, "slo": f"{slo_s}s"}
-        rig = Rig(running.bootstrap, folder, description, properties=dict(PROPERTIES))
+        write_profile(folder)
+        described = description(pipeline, slo_s)
+        rig = Rig(running.bootstrap, folder, described, properties=dict(PROPERTIES))
         stack.callback(rig.close)
         rig.roles |= {name: Role(name, "control") for name in CONTROLS}
         rig.hosts = dict(zip(rig.roles, hosts, strict=False))
         proxies = None
         if running.proxied:
-            proxies = Proxies(tuple(rig.roles), running.proxied, rig.hosts)
+            listeners = running.proxied[: len(rig.roles)]
+            proxies = Proxies(tuple(rig.roles), listeners, rig.hosts)
             stack.callback(proxies.close)
             rig.bootstraps |= proxies.bootstraps
         yield rig, Scene(rig, home, beside, proxies)
@@ -293,6 +294,7 @@ def a_rig(
 def measure(
     folder: Path, seed: int, minutes: float, rate: float, *, nodes: int = 1,
     longest_s: float = 10.0, slo_s: float = 1.0, names: Sequence[str] = (), bounded: bool = True,
+    pipeline: str = SLOTS,
 ) -> Account:  # fmt: skip
     """Run and return the account; print progress to standard error.
 
@@ -301,7 +303,7 @@ def measure(
     kinds = chosen(nodes, longest_s, names)
     for name, reason in lacking().items():
         say(f"without {name}: {reason}")
-    with a_rig(folder, nodes, slo_s, kinds) as (rig, scene):
+    with a_rig(folder, nodes, slo_s, kinds, pipeline) as (rig, scene):
         say(f"up after {rig.up():.1f} s")
         rig.offer(rate)
         rig.pass_time(2)
@@ -318,6 +320,7 @@ def measure(
         longest_s=longest_s,
         slo_s=slo_s,
         kinds=tuple(names),
+        pipeline=pipeline,
         queries=len(rig.asked) + len(scene.garbage),
         outcomes=ends(rig.answers),
         plans=len(rig.plans),
@@ -355,6 +358,7 @@ def again(account: Account) -> str:
         f"--rate {account.rate:g} --nodes {account.nodes} --longest {account.longest_s:g} "
         f"--slo {account.slo_s:g}"
         + (f" --kinds '{','.join(account.kinds)}'" if account.kinds else "")
+        + ("" if account.pipeline == SLOTS else f" --pipeline {account.pipeline}")
     )
 
 
@@ -374,13 +378,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--longest", type=float, default=10.0, help="seconds of a fault's least")
     parser.add_argument("--slo", type=float, default=1.0, help="seconds")
     parser.add_argument("--kinds", default="", help="these kinds only, separated by commas")
+    parser.add_argument("--pipeline", choices=PIPELINES, default=SLOTS)
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     asked = parser.parse_args(arguments)
     names = tuple(name for name in asked.kinds.split(",") if name)
     folder = Path(tempfile.mkdtemp(prefix="headrace-chaos-"))
     account = measure(
         folder, asked.seed, asked.minutes, asked.rate, nodes=asked.nodes, longest_s=asked.longest,
-        slo_s=asked.slo, names=names,
+        slo_s=asked.slo, names=names, pipeline=asked.pipeline,
     )  # fmt: skip
     print(json.dumps(as_json(account)) if asked.json else report(account))
     if account.broken:

@@ -189,9 +189,12 @@ def overload(scene: Scene, fault: Fault) -> float:
 
 
 def policies(scene: Scene, fault: Fault) -> float:
-    """Change the policy and change it back."""
-    began_s = time.time()
-    for policy in ("swapped", "static"):
+    """Apply the next two of the pipeline's policies; the second stays until the next such fault."""
+    began_s, every = time.time(), scene.rig.description
+    names = (*every["policies"], every["policy"])
+    for _ in range(2):
+        policy = names[scene.hits[fault.kind] % len(names)]
+        scene.hits[fault.kind] += 1
         result = scene.rig.command("apply-policy", policy=policy)
         if not result.ok:
             raise Stuck(f"policy {policy} was refused: {result.message}")

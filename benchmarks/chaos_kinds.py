@@ -61,7 +61,8 @@ def perform(scene: Scene, fault: Fault) -> float:
     return KINDS[fault.kind].perform(scene, fault)
 
 
-WORKERS, EVERYBODY = ("cpu-",), ("control", "egress", "cpu-", "ingress")
+WORKERS, EVERYBODY = ("cpu-",), ("control", "egress", "cpu-", "dispatcher", "ingress")
+QUEUES = ("ingress", "dispatcher")  # roles that hold waiting queries or items
 ONE, THREE = (1, 1), (3, 9)
 HOST, LONG_HOST = "host cut off", "host long cut off"  # every role has its own host then
 DISK_FULL = "disk full"  # the broker's data lie on a small disk then
@@ -70,7 +71,7 @@ HEALED: Mapping[str, Any] = {"nodes": ONE, "most_s": 2.0}
 KINDS: Mapping[str, Kind] = {
     "kill worker": Kind(perform=process.killed, of=WORKERS, median_s=1.0, most_s=2.0),
     "kill control app": Kind(perform=process.killed, of=process.CONTROLS),
-    "kill ingress": Kind(perform=process.killed, of=("ingress",)),
+    "kill ingress": Kind(perform=process.killed, of=QUEUES),
     "kill egress": Kind(perform=process.killed, of=("egress",)),
     "kill three": Kind(perform=process.killed, of=EVERYBODY, count=3, seconds=(0.0, 1.5)),
     "overlapping": Kind(
@@ -78,7 +79,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "freeze worker": Kind(perform=process.frozen, of=WORKERS, seconds=(0.3, 5.0)),
     "freeze control app": Kind(perform=process.frozen, of=process.CONTROLS, seconds=(0.5, 10.0)),
-    "freeze ingress": Kind(perform=process.frozen, of=("ingress",), seconds=(0.3, 3.0)),
+    "freeze ingress": Kind(perform=process.frozen, of=QUEUES, seconds=(0.3, 3.0)),
     "freeze egress": Kind(perform=process.frozen, of=("egress",), seconds=(0.3, 3.0)),
     "stand still": Kind(perform=process.stood_still, of=("egress", "ingress"), seconds=(6.0, 9.0)),
     "second instance": Kind(perform=process.second_instance, of=("egress", "ingress", "cpu-")),
@@ -93,7 +94,7 @@ KINDS: Mapping[str, Kind] = {
     "cut worker": Kind(perform=network.cut, of=WORKERS, seconds=(1.0, 5.0), **HEALED),
     "cut control app": Kind(perform=network.cut, of=process.CONTROLS, seconds=(1.0, 5.0), **HEALED),
     "cut egress": Kind(perform=network.cut, of=("egress",), seconds=(1.0, 4.0), **HEALED),
-    "cut ingress": Kind(perform=network.cut, of=("ingress",), seconds=(1.0, 4.0), **HEALED),
+    "cut ingress": Kind(perform=network.cut, of=QUEUES, seconds=(1.0, 4.0), **HEALED),
     "long cut": Kind(perform=network.cut, of=("control", "cpu-"), seconds=(30.0, 90.0), **HEALED),
     HOST: Kind(
         perform=network.host_cut_off, of=EVERYBODY, seconds=(1.0, 5.0), lacking=no_hosts, **HEALED

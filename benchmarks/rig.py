@@ -81,8 +81,7 @@ class Rig:
     plans: list[Plan] = field(default_factory=list)
     results: list[CommandResult] = field(default_factory=list)
     reports: dict[str, Report] = field(default_factory=dict)  # newest of each node
-    # followed by each life of a node
-    epochs: dict[tuple[str, float], list[int]] = field(default_factory=dict)
+    epochs: dict[tuple[str, float], list[int]] = field(default_factory=dict)  # of each node's life
     silences: dict[str, list[float]] = field(default_factory=dict)  # s between reports of one life
     leaders: list[int] = field(default_factory=list)  # pids of all processes ever started
     properties: dict[str, str] = field(default_factory=dict)  # of every Kafka client
@@ -376,9 +375,8 @@ class Rig:
     def _story(self) -> str:
         nodes = ", ".join(f"{r.node} {r.state} at {r.epoch}" for r in self.reports.values())
         plan = f"plan {self.plans[-1].epoch}" if self.plans else "no plan"
-        words = "; ".join(
-            f"{name}: {word}" for name in self.roles if (word := last_word(self.log(name)))
-        )
+        last = {name: last_word(self.log(name)) for name in self.roles}
+        words = "; ".join(f"{name}: {word}" for name, word in last.items() if word)
         unknown = sum(asked.origin is None for asked in self.asked.values())
         waiting = f"{len(self.waiting)} unanswered ({unknown} not acknowledged)"
         return f"{plan}, {nodes or 'no reports'}, {waiting}; {words}"
@@ -401,7 +399,8 @@ class Rig:
         return max(self.plans, key=lambda plan: plan.epoch)
 
     def serves(self) -> bool:
-        """Return whether running roles follow the newest plan and all open slots get traffic."""
+        """Return whether running roles follow the newest plan, by which every task that has open
+        slots gets traffic, and only these do."""
         if not self.plans:
             return False
         plan = self.plan
@@ -409,7 +408,8 @@ class Rig:
         following = [self._follows(name, plan) for name in names]
         opened = {(lease.task, lease.open_slot) for lease in plan.leases if lease.open_slot >= 0}
         routed = {(route.task, route.slot) for route in plan.routes if route.share > 0}
-        return all(following) and opened == routed and all(map(self._stands_by, names))
+        fed = routed <= opened and dict(routed).keys() == dict(opened).keys()
+        return fed and all(following) and all(map(self._stands_by, names))
 
     def _stands_by(self, role: str) -> bool:
         """Return whether a control app has logged that it is ready; a standby sends no reports."""

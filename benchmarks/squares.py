@@ -13,7 +13,7 @@ OVERSIZED = 9 * 1024 * 1024  # bytes; a record holds 8 MiB
 LONG = 500_000  # elements: 4 MB in Avro, three times as much in JSON
 _ROUNDS_PER_MS = 1200  # of PBKDF2 on the slowest machine seen; burns CPU instead of sleeping
 # A pipeline file without a name: three workers; every query has items for both workers of "square".
-PIPELINE = {
+PIPELINE: dict[str, Any] = {
     "slo": "1s",
     "input": "raw",
     "results": "avro",
