@@ -1,18 +1,25 @@
 """Workers that are slower than the others of their kind, from their reports.
 
 Per worker the seconds of its batches over the seconds that the profile plans for them, over about
-the last ``MEMORY`` batches; a worker is slow where that is ``SLOW`` times the median of its kind.
+the last ``MEMORY`` batches of its variant. Its pace is this stretch over the larger one of two
+medians: of all workers of its kind of device, and of the others of them that run its variant. A
+profile that is wrong about a variant concerns all who run it: of the only one that does, a pace
+that is known from before can fall, and none rises. A worker is slow from a pace of ``SLOW`` on.
 ``slowdown.py`` averages over a kind, where one of twenty does not show. Not from a paper.
 """
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import median
 
 from control.estimation.slowdown import FEWEST, NONE_RAN, Ran
 from schemas.records import Report
+from schemas.variant_id import VariantId
 
 MEMORY = 60.0  # batches
-SLOW = 1.3  # times the median
+SLOW = 1.3
 FASTER = 1.15  # a slow worker counts as slow until it is below
 LEAST_WORKERS = 3  # of a kind: of two nothing says which one is slow
 
@@ -20,9 +27,10 @@ LEAST_WORKERS = 3  # of a kind: of two nothing says which one is slow
 @dataclass(slots=True)
 class _Worker:
     device: str
+    variant: VariantId
     incarnation: float
-    ran: Ran
-    slow: bool = False
+    ran: Ran  # batches of this variant
+    pace: float = 0.0  # 0: not slow
 
 
 class SlowWorkers:
@@ -36,11 +44,13 @@ class SlowWorkers:
 
     def observe(self, report: Report, new: Ran) -> None:
         """Take a worker's report and its batches since the one before."""
-        worker = self._workers.get(report.node)
+        worker, variant = self._workers.get(report.node), VariantId(report.task, report.variant)
         if worker is None or worker.incarnation != report.incarnation:
-            worker = self._workers[report.node] = _Worker(
-                report.device, report.incarnation, NONE_RAN
-            )
+            worker = _Worker(report.device, variant, report.incarnation, NONE_RAN)
+            self._workers[report.node] = worker
+            self._paces = None
+        elif worker.variant != variant:
+            worker.variant, worker.ran = variant, NONE_RAN
             self._paces = None
         if new.batches > 0:
             worker.ran = worker.ran.followed_by(new, MEMORY)
@@ -53,16 +63,26 @@ class SlowWorkers:
         return self._paces
 
     def _judged(self) -> dict[str, float]:
+        known = [worker for worker in self._workers.values() if worker.ran.batches >= FEWEST]
         kinds: dict[str, list[float]] = {}
-        known = {name: w for name, w in self._workers.items() if w.ran.batches >= FEWEST}
-        for worker in known.values():
+        alike: dict[tuple[str, VariantId], list[float]] = {}
+        for worker in known:
             kinds.setdefault(worker.device, []).append(worker.ran.stretch)
-        found: dict[str, float] = {}
-        for name, worker in known.items():
-            stretches = kinds[worker.device]
-            pace = worker.ran.stretch / median(stretches)
-            least = FASTER if worker.slow else SLOW
-            worker.slow = len(stretches) >= LEAST_WORKERS and pace >= least
-            if worker.slow:
-                found[name] = pace
-        return found
+            alike.setdefault((worker.device, worker.variant), []).append(worker.ran.stretch)
+        usual = {device: median(of) for device, of in kinds.items() if len(of) >= LEAST_WORKERS}
+        for stretches in alike.values():
+            stretches.sort()
+        for worker in known:
+            stretch, same = worker.ran.stretch, alike[worker.device, worker.variant]
+            pace = stretch / usual.get(worker.device, inf)
+            same_pace = stretch / _median_of_others(same, stretch) if len(same) > 1 else worker.pace
+            pace = min(pace, same_pace)
+            worker.pace = pace if pace >= (FASTER if worker.pace else SLOW) else 0.0
+        return {name: worker.pace for name, worker in self._workers.items() if worker.pace}
+
+
+def _median_of_others(ordered: Sequence[float], own: float) -> float:
+    """Return the median of two or more ascending numbers without one of them."""
+    at, count = bisect_left(ordered, own), len(ordered) - 1
+    low, high = (k if k < at else k + 1 for k in ((count - 1) // 2, count // 2))
+    return (ordered[low] + ordered[high]) / 2

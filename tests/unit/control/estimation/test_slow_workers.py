@@ -1,0 +1,73 @@
+"""control/estimation/slow_workers.py: which worker takes longer than others of its kind?"""
+
+from collections.abc import Mapping
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.estimation.slow_workers import SLOW, SlowWorkers, _median_of_others
+from control.estimation.slowdown import FEWEST, Ran
+from schemas.records import Report
+
+
+def report(node: str, variant: str) -> Report:
+    return Report(
+        node=node, role="worker", pipeline="p", epoch=1, incarnation=0.0, sent_s=1.0,
+        state="ready", device="cpu", task="read", variant=variant,
+    )  # fmt: skip
+
+
+def paces(*stretches: tuple[str, float]) -> Mapping[str, float]:
+    """Of workers w0, w1, ... by variant and seconds taken for a planned one."""
+    workers = SlowWorkers()
+    for number, (variant, stretch) in enumerate(stretches):
+        workers.observe(report(f"w{number}", variant), Ran(FEWEST, FEWEST, FEWEST * stretch))
+    return workers.paces()
+
+
+def test_a_worker_that_takes_longer_than_others_of_its_variant_is_slow() -> None:
+    assert paces(("small", 1.0), ("small", 3.0), ("small", 1.0)) == {"w1": 3.0}
+
+
+def test_a_profile_that_is_wrong_about_a_variant_makes_no_worker_slow() -> None:
+    assert paces(("cheap", 0.1), ("cheap", 0.1), ("dear", 1.0)) == {}
+    assert paces(("cheap", 0.1), ("cheap", 0.1), ("dear", 1.0), ("dear", 1.1)) == {}
+
+
+def test_a_slow_worker_shows_among_two_of_a_variant() -> None:
+    assert paces(("cheap", 1.0), ("cheap", 1.0), ("dear", 1.0), ("dear", 2.0)) == {"w3": 2.0}
+
+
+def test_of_two_workers_nothing_says_which_one_is_slow() -> None:
+    assert paces(("small", 1.0), ("small", 3.0)) == {}
+
+
+def test_a_slow_worker_stays_slow_in_another_variant_until_its_batches_say_otherwise() -> None:
+    workers = SlowWorkers()
+    for number, stretch in enumerate((1.0, 1.0, 3.0)):
+        workers.observe(report(f"w{number}", "small"), Ran(FEWEST, FEWEST, FEWEST * stretch))
+    assert workers.paces() == {"w2": 3.0}
+    workers.observe(report("w2", "large"), Ran(1.0, 1.0, 1.0))
+    assert workers.paces() == {"w2": 3.0}
+    workers.observe(report("w2", "large"), Ran(FEWEST, FEWEST, FEWEST * 5.0))
+    assert workers.paces() == {"w2": 3.0}  # the only one of its variant: its profile may be wrong
+    for _ in range(40):
+        workers.observe(report("w2", "large"), Ran(FEWEST, FEWEST, FEWEST))
+    assert workers.paces() == {}
+
+
+@given(st.lists(st.floats(0.1, 10.0), min_size=3, max_size=8))
+def test_a_slow_worker_takes_as_much_longer_than_the_median(stretches: list[float]) -> None:
+    for name, pace in paces(*(("small", each) for each in stretches)).items():
+        assert pace >= SLOW
+        assert stretches[int(name[1:])] / median(stretches) >= pace - 1e-9
+
+
+@given(st.lists(st.floats(0.1, 10.0), min_size=2, max_size=9), st.data())
+def test_the_median_of_the_others(numbers: list[float], data: st.DataObject) -> None:
+    own = data.draw(st.sampled_from(numbers))
+    others = [*numbers]
+    others.remove(own)
+    assert _median_of_others(sorted(numbers), own) == pytest.approx(median(others))
