@@ -73,6 +73,8 @@ METHODS: Mapping[str, Method] = {
     "compass, fixed samples": Method(history=True, adaptive=False),
     "compass, no prefix reuse": Method(history=True, prefix=False),
     "compass, neither": Method(history=True, adaptive=False, prefix=False),
+    "compass, two-sided test": Method(history=True, test="two-sided"),
+    "compass, top-k members": Method(history=True, members="top-k"),
     "circinus": Method(history=True, test="two-sided", members="top-k"),
 }
 

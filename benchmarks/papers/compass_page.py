@@ -16,7 +16,7 @@ BEST, ALONE = "compass", "compass, no history"
 RIVALS = ("vulcan-like", "videostorm-like")
 PIECES = (
     BEST, ALONE, "compass, no prefix reuse", "compass, fixed samples", "compass, neither",
-    "circinus",
+    "compass, two-sided test", "compass, top-k members", "circinus",
 )  # fmt: skip
 HOURS = ("ACG", "DVC")  # applications whose searches take GPU hours
 DRAWS = 2000
@@ -98,9 +98,10 @@ def _pieces(rows: Sequence["Row"], apps: Sequence[str]) -> Iterator[str]:
         cells = [method]
         for app in apps:
             found = _of(rows, app, method)
-            _, value, _ = _ratio(found, _of(rows, app, BEST))
+            low, value, high = _ratio(found, _of(rows, app, BEST))
+            between = "" if method == BEST else f" ({low:.2f} to {high:.2f})"
             samples = 100 * float(np.mean([row.samples for row in found]))
-            cells.append(f"{value:.2f}x, {samples:.0f} %")
+            cells.append(f"{value:.2f}x{between}, {samples:.0f} %")
         lines.append(cells)
     yield _table(["method", *apps], lines)
 
