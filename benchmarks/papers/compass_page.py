@@ -146,8 +146,9 @@ VideoStorm, on real applications.
 """
 PIECES_TEXT = """## Pieces
 
-The time relative to `compass`, and the samples of a profile as a share of the fixed number.
-`circinus` is the two-sided test and the members with the least accumulated error (v1).
+The time relative to `compass` (95 % interval, bootstrap over queries), and the samples of a profile
+as a share of the fixed number. `circinus` is v1's two-sided test together with its members, those
+of the least accumulated error (`top-k`); each has a row of its own, too.
 """
 FALSE = """## Accepted plans that do not comply
 
