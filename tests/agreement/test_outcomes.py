@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from benchmarks import rig
+from benchmarks import received_answers
 from benchmarks.small_cluster import a_cluster
 from headrace.arrivals.arrival_processes import Renewal
 from headrace.arrivals.load_phases import LoadPhase, Phases
@@ -197,7 +197,7 @@ class Record:
 
 def the_chaos(taped: Taped) -> Counts:
     """The sentence of `benchmarks.chaos`."""
-    pairs = (part.split() for part in rig.ends(taped.answers).split(", "))
+    pairs = (part.split() for part in received_answers.ends(taped.answers).split(", "))
     return {name: int(count) for count, name in pairs}
 
 
@@ -262,7 +262,7 @@ def test_every_count_of_outcomes_is_the_same(
     assert the_explanations(taped) == wanted
     assert some(found_by_outcome(taped)) == wanted
     assert the_chaos(taped) == wanted
-    assert sum(map(rig.in_time, taped.answers)) == wanted[ANSWERED]
+    assert sum(map(received_answers.in_time, taped.answers)) == wanted[ANSWERED]
     demo = the_demo(taped)
     assert some(demo) == wanted
     phases = sum((Counter(some(phase)) for phase in demo["phases"]), Counter[str]())
