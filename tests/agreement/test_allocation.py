@@ -12,7 +12,7 @@ from control.policies.loki.milp_search import SolveOptions, accurate, find
 from control.policies.option_fields import with_options
 from control.problem.candidates import choices
 from control.problem.mip import Bounds
-from control.problem.problem import PlanError, Problem, unmetered
+from control.problem.problem import HARDWARE, PlanError, Problem, unmetered
 from tests.allocation_world import a_problem, an_entry, by_trying, problems
 
 SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -164,7 +164,11 @@ def test_the_fewest_devices_within_the_slo_reach_the_accuracy_of_all(problem: Pr
     asked = replace(problem, policy=with_options(problem.policy, accuracy_least=0.0))
     ours, paper = allocate_within_slo(asked), allocate(problem)
     assert check_allocation(ours, asked) == ()
-    assert ours.served_share == pytest.approx(paper.served_share, abs=2e-6)
+    bounded = any(task.share != (0.0, 1.0) for task in problem.pipeline.tasks)
+    if paper.mode == HARDWARE and bounded:  # the paper's first step bounds no branch's share
+        assert ours.served_share <= paper.served_share + 2e-6
+    else:
+        assert ours.served_share == pytest.approx(paper.served_share, abs=2e-6)
     if paper.accuracy is not None and ours.accuracy is not None:
         assert ours.accuracy >= paper.accuracy - 2e-6 or ours.mode == paper.mode
     assert ours.devices_used <= max(paper.devices_used, len(problem.devices))
