@@ -1,9 +1,13 @@
 """Measure whether the memory of a role grows: a pipeline under a steady load, without faults.
 
-    python -m benchmarks.memory_growth [--minutes 60] [--warm-up 10] [--rate 50] [--json]
+    python -m benchmarks.memory_growth [--minutes 60] [--warm-up 10] [--rate 50] [--plans 600]
+        [--json]
 
 The first half of the warm-up offers ``PEAK`` times the rate: what a backlog took of the heap stays
-with the process (glibc returns little of it), and is no growth. The resident memory of every role
+with the process (glibc returns little of it), and is no growth. In the second half a
+plan is asked for ``--plans`` times, evenly spread: the process that solves, and the one that
+asks it, take about 1 MB in their first thousand plans and nothing after them
+(docs/results/chaos.md, "Memory over an hour"). The resident memory of every role
 is read every 5 s. After the warm-up the growth is the slope of Theil and Sen (the median over all
 pairs of readings) with its 95 % interval, in percent of the median memory a day. Exit code 1: a
 role grows by more than ``MOST_PERCENT_A_DAY``, or a query has no answer.
@@ -53,6 +57,7 @@ class Account:
     minutes: float
     warm_up_minutes: float
     rate: float
+    plans: int
     queries: int
     unanswered: int
     outcomes: str
@@ -81,14 +86,21 @@ def growth(role: str, readings: Sequence[tuple[float, float]]) -> Growth:
     )
 
 
-def measure(folder: Path, minutes: float, warm_up_minutes: float, rate: float) -> Account:
+def measure(
+    folder: Path, minutes: float, warm_up_minutes: float, rate: float, plans: int
+) -> Account:
     """Run and return the account. Raises ``Stuck`` if no pipeline starts or a role ends."""
     readings: dict[str, list[tuple[float, float]]] = {}
     with a_rig(folder) as (rig, _):
         say(f"up after {rig.up():.1f} s")
-        for times in (PEAK, 1.0):
-            rig.offer(times * rate)
-            rig.pass_time(30 * warm_up_minutes)
+        rig.offer(PEAK * rate)
+        rig.pass_time(30 * warm_up_minutes)
+        rig.offer(rate)
+        ends_s = time.monotonic() + 30 * warm_up_minutes
+        for left in range(plans, 0, -1):
+            rig.command("apply-policy", policy="static")
+            rig.pass_time(max(0.0, (ends_s - time.monotonic()) / left))
+        rig.pass_time(max(0.0, ends_s - time.monotonic()))
         began_s = said_s = time.monotonic()
         while (passed_s := time.monotonic() - began_s) < 60 * minutes:
             rig.pass_time(READ_EVERY_S)
@@ -102,6 +114,7 @@ def measure(folder: Path, minutes: float, warm_up_minutes: float, rate: float) -
             minutes=minutes,
             warm_up_minutes=warm_up_minutes,
             rate=rate,
+            plans=plans,
             queries=len(rig.asked),
             unanswered=len(rig.waiting),
             outcomes=ends(rig.answers),
@@ -122,9 +135,9 @@ def _resident(pids: Mapping[str, int]) -> dict[str, float]:
 def report(account: Account) -> str:
     """Return the account as text."""
     lines = [
-        f"{account.minutes:g} minutes after {account.warm_up_minutes:g} of warm-up, "
-        f"{account.rate:g} queries/s; {account.queries} queries: {account.outcomes}; "
-        f"{account.unanswered} unanswered",
+        f"{account.minutes:g} minutes after {account.warm_up_minutes:g} of warm-up with "
+        f"{account.plans} plans asked for, {account.rate:g} queries/s; "
+        f"{account.queries} queries: {account.outcomes}; {account.unanswered} unanswered",
         f"{'role':<12} {'median MB':>10} {'growth, % a day (95 %)':>28}",
     ]
     for one in account.growth:
@@ -141,11 +154,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60.0, help="measured")
     parser.add_argument("--warm-up", type=float, default=10.0, help="minutes before that")
     parser.add_argument("--rate", type=float, default=50.0, help="queries/s")
+    parser.add_argument("--plans", type=int, default=600, help="asked for in the warm-up")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="headrace-memory-") as folder:
         try:
-            account = measure(Path(folder), asked.minutes, asked.warm_up, asked.rate)
+            account = measure(Path(folder), asked.minutes, asked.warm_up, asked.rate, asked.plans)
         except Stuck as stuck:
             print(f"no measurement: {stuck}", file=sys.stderr)
             return 1
