@@ -6,11 +6,18 @@ starves the others: so this consumer is used by one thread only, and orders wait
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from math import ceil
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from streams.codecs.wire import Fetched
 from streams.kafka.kafka_client import consumer
@@ -89,7 +96,7 @@ class PartitionReader:
         if stop:
             self._orders.put(lambda: self._consumer.pause(self._read_of(stop)))
         if go:
-            self._orders.put(lambda: self._consumer.resume(self._read_of(go)))
+            self._orders.put(lambda: self._resume(go))
 
     def lag(self, offsets: Mapping[Place, int], timeout_s: float) -> dict[Place, int]:
         """Return the number of records after the offset of each slot; slots without a fetch so far
@@ -134,6 +141,20 @@ class PartitionReader:
             if held:
                 self._consumer.pause(held)
         self.assigned = number
+
+    def _resume(self, places: Iterable[Place]) -> None:
+        """Read on after a pause.
+
+        The client's thread for a broker of which nothing else is read sleeps through a resumption,
+        for up to 1 s; a seek wakes it (librdkafka 2.16).
+        """
+        resumed = self._read_of(places)
+        self._consumer.resume(resumed)
+        for each in resumed:
+            offset = self._silent.next_offset((each.topic, each.partition))
+            if offset is not None:
+                with suppress(KafkaException):  # a slot that is not read yet wakes it by itself
+                    self._consumer.seek(TopicPartition(each.topic, each.partition, offset))
 
     def _look(self) -> None:
         """Ask the broker where the slots end from which nothing has come since the last look."""

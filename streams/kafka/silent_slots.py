@@ -32,6 +32,11 @@ class SilentSlots:
         self._next[place] = offset + 1
         self._heard.add(place)
 
+    def next_offset(self, place: Place) -> int | None:
+        """Return the offset of a slot's next record, None while it is not known."""
+        offset = self._next.get(place, -1)
+        return offset if offset >= 0 else None
+
     def leaves(self, place: Place) -> None:
         """Record that a slot is read no more."""
         for known in (self._next, self._behind, self._known):

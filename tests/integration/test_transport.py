@@ -161,6 +161,32 @@ def test_a_slot_that_is_given_up_before_its_offset_was_looked_up_is_not_read(bro
     transport.close()
 
 
+def test_a_slot_is_read_at_once_after_a_pause_even_if_nothing_else_was_read(broker: str) -> None:
+    config, topic = KafkaConfig(broker), a_topic(broker)
+    transport, source = KafkaTransport(config, topic), producer(config)
+    transport.assign([(topic, 0)], [], commits=False)
+
+    def read(patience_s: float) -> list[bytes | None]:
+        until_s = time.monotonic() + patience_s
+        while time.monotonic() < until_s:
+            if found := transport.fetch(0.05):
+                return [record.value for record in found]
+            transport.end_turn(time.time())
+        return []
+
+    source.produce(topic, b"0", partition=0)
+    assert read(20.0) == [b"0"]
+    for number in range(1, 11):
+        transport.pause([(topic, 0)], [(topic, 0)])
+        source.produce(topic, b"%d" % number, partition=0)
+        source.flush(5)
+        assert read(0.1) == []
+        transport.pause([], [(topic, 0)])
+        # The client alone reads on at the full second after its last request.
+        assert read(0.7) == [b"%d" % number]
+    transport.close()
+
+
 def test_a_slot_that_the_client_has_stopped_reading_is_read_anew(
     broker: str, caplog: pytest.LogCaptureFixture
 ) -> None:
