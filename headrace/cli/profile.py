@@ -55,6 +55,7 @@ def profile(
     """
     from headrace.profiling.device_profiling import ProfilingOptions
     from headrace.profiling.profile_text import (
+        left_out,
         paths_json,
         paths_text,
         profiled,
@@ -71,6 +72,7 @@ def profile(
         )
         return
     place, table = profiled(source, devices, out, settings)
-    print_json({"out": str(place), "entries": len(table.entries)}) if as_json else print_text(
+    found = {"out": str(place), "entries": len(table.entries), "left_out": left_out(table)}
+    print_json(found) if as_json else print_text(
         f"{table_text(table)}\n{written_text(source, place)}"
     )

@@ -8,6 +8,7 @@ than in service.
 
 import contextlib
 import importlib.metadata
+import importlib.util
 import itertools
 import os
 import platform
@@ -29,9 +30,10 @@ from headrace.config.user_functions import load_workload, sized_inputs
 from headrace.errors import PipelineError
 from headrace.machine import cores, cpu_model
 from headrace.profiling.device_check import check_devices, check_place
-from headrace.profiling.variant_process import Job, measured
+from headrace.profiling.variant_process import Job, NotOnThisDevice, measured
+from operators.models.libraries import cuda_index, library
 from profiles.measure import Repeats, default_batches, time_left_s
-from profiles.measurements import EMULATED, ProfileError
+from profiles.measurements import EMULATED, Entry, ProfileError
 from profiles.profile_json import profile_text
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Variant
@@ -90,32 +92,55 @@ def profile(
 ) -> ProfileTable:
     """Measure every variant on each device (none named: the cluster's) and write ``out``.
 
-    Raises ``PipelineError`` (no workload, no such device, a process that died) and
-    ``ProfileError`` (an operator whose outputs cannot be scored or counted).
+    A variant that does not run on a device has no entry for it, and no plan uses it there; the
+    provenance has the reason under ``left_out``. Raises ``PipelineError`` (no workload, no such
+    device, a process that died, no variant that runs on the devices) and ``ProfileError`` (an
+    operator whose outputs cannot be scored or counted).
     """
     load_workload(file)
     devices = real_devices(file.cluster, devices)
     check_place(out)
     check_devices(file.cluster, devices)
     planned = jobs(file, devices, settings)
-    total = sum(len(job.batches) + 1 for job in planned)
     load_before = load_average()
-    steps = itertools.count()
-    entries = [
-        measured(
-            job,
-            companions(job.device, devices, file.cluster, cores(), settings.busy),
-            lambda what: progress(ProfilingStep(next(steps), total, what)),
-        )
-        for job in planned
-    ]
+    entries, left_out = _measured(file, devices, planned, settings.busy, progress)
+    if not entries:
+        why = next(iter(left_out.values()))
+        raise PipelineError(f"no variant runs on {', '.join(devices)}: {why}")
     origin = provenance(file, devices, settings)
     # Load by other programs distorts latencies; these two make it visible.
     origin["load_average"] = {"before": load_before, "after": load_average()}
+    origin["left_out"] = left_out
     table = ProfileTable(file.pipeline.name, tuple(entries), origin)
-    progress(ProfilingStep(total, total, "done"))
     written(table, out)
     return table
+
+
+def _measured(
+    file: PipelineFile,
+    devices: Sequence[str],
+    planned: Sequence[Job],
+    busy: int | None,
+    progress: Progress,
+) -> tuple[list[Entry], dict[str, str]]:
+    """Return the entries, and for each job whose variant does not run on its device the reason."""
+    entries: list[Entry] = []
+    left_out: dict[str, str] = {}
+    # The steps of a job are its load and each batch size.
+    ends = list(itertools.accumulate(1 + len(job.batches) for job in planned))
+    for job, end in zip(planned, ends, strict=True):
+        steps = itertools.count(end - 1 - len(job.batches))
+
+        def doing(what: str, steps: Iterator[int] = steps) -> None:
+            progress(ProfilingStep(next(steps), ends[-1], what))
+
+        beside = companions(job.device, devices, file.cluster, cores(), busy)
+        try:
+            entries.append(measured(job, beside, doing))
+        except NotOnThisDevice as error:
+            left_out[job.name] = str(error)
+    progress(ProfilingStep(ends[-1], ends[-1], "done"))
+    return entries, left_out
 
 
 def written(table: ProfileTable, out: Path) -> None:
@@ -200,6 +225,7 @@ def provenance(
     """Return the provenance of a profile: machine, date, settings."""
     return {
         **machine_facts(),
+        "gpus": gpu_names(devices),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "repeats": asdict(settings.repeats),
         "busy_devices": {
@@ -210,6 +236,15 @@ def provenance(
         "seed": settings.seed,
         "note": NOTE,
     }
+
+
+def gpu_names(devices: Sequence[str]) -> dict[str, str]:
+    """Return the model of each CUDA device among ``devices``, as torch names it."""
+    cuda = [device for device in devices if device.startswith("cuda")]
+    if not cuda or importlib.util.find_spec("torch") is None:
+        return {}
+    torch = library("torch")
+    return {device: torch.cuda.get_device_name(cuda_index(device)) for device in cuda}
 
 
 def machine_facts() -> dict[str, Any]:

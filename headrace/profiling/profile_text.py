@@ -62,7 +62,7 @@ def paths_text(table: ProfileTable) -> str:
 
 def table_text(table: ProfileTable) -> str:
     """Return a line per variant and device: accuracy, median latency at the smallest and largest
-    batch, load time."""
+    batch, load time; then one per variant that does not run on a device."""
     lines = []
     for entry in table.entries:
         first, last = entry.latency[0], entry.latency[-1]
@@ -71,7 +71,13 @@ def table_text(table: ProfileTable) -> str:
             f"{first.p50_s * 1e3:.3g} ms for {first.batch}, {last.p50_s * 1e3:.3g} ms for "
             f"{last.batch}, load {entry.load_s:.2f} s"
         )
+    lines += [f"{job}: left out, since {why}" for job, why in left_out(table).items()]
     return "\n".join(lines)
+
+
+def left_out(table: ProfileTable) -> dict[str, str]:
+    """Return why a variant has no entry for a device, by "task/variant on device"."""
+    return dict(table.provenance.get("left_out", {}))
 
 
 def written_text(file: PipelineFile, out: Path) -> str:

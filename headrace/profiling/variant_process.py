@@ -27,12 +27,16 @@ from headrace.config.profile_files import weights_sha256
 from headrace.config.user_functions import load_workload, sized_inputs
 from headrace.errors import PipelineError
 from operators.models.loading import load_operator
-from operators.models.model_errors import ModelError
+from operators.models.model_errors import BadDevice, ModelError
 from profiles.measure import Repeats, accuracy, fan_outs, latency_rows
 from profiles.measurements import Entry, ProfileError
 from schemas.pipeline import Task, Variant
 
 T = TypeVar("T")
+
+
+class NotOnThisDevice(PipelineError):
+    """The variant's operator does not run on the device; the message is the operator's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +72,14 @@ class _Doing:
 @dataclass(frozen=True, slots=True)
 class _Trouble:
     sentence: str
+    device: bool = False  # the operator does not run on the device
 
 
 def measured(job: Job, beside: Sequence[str], doing: Callable[[str], None]) -> Entry:
-    """Measure one job in its own process, with companions on the devices ``beside``."""
+    """Measure one job in its own process, with companions on the devices ``beside``.
+
+    Raises ``NotOnThisDevice``, and ``PipelineError`` if the job fails in another way.
+    """
     context = get_context("spawn")
     pace = context.Value("i", 0, lock=False)  # the batch size that companions run, 0 for idle
     path = job.file.path
@@ -141,6 +149,8 @@ def _until(child: _Child, doing: Callable[[str], None]) -> Any:
                 f"profiling {child.name}: the process ended with code {child.process.exitcode}; "
                 "its own words are above, correct the operator"
             ) from None
+        if isinstance(said, _Trouble) and said.device:
+            raise NotOnThisDevice(said.sentence)
         if isinstance(said, _Trouble):
             raise PipelineError(f"profiling {child.name}: {said.sentence}")
         if not isinstance(said, _Doing):
@@ -155,6 +165,8 @@ def _guarded(
     make_importable(path)
     try:
         target(*args, Mouth(pipe))
+    except BadDevice as error:
+        pipe.send(_Trouble(str(error), device=True))
     except (ModelError, PipelineError, ProfileError) as error:
         pipe.send(_Trouble(str(error)))
 

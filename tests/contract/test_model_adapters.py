@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headrace.profiling.device_check import cuda_count
 from operators.models.libraries import library
 from operators.models.lightgbm_model import LightGbm
 from operators.models.model_errors import (
@@ -178,6 +179,17 @@ def test_pickles_are_refused(adapter: str, suffix: str, tmp_path: Path) -> None:
     file.write_bytes(b"")
     with pytest.raises(BadWeights, match="never pickles"):
         WITH_WEIGHTS[adapter](str(file))
+
+
+@pytest.mark.skipif(not cuda_count(), reason="this machine has no CUDA device")
+@pytest.mark.parametrize("adapter", ["torch", "torchvision", "transformers"])
+def test_a_gpu_gives_the_outputs_of_the_cpu(adapter: str, tmp_path: Path) -> None:
+    operator = ADAPTERS[adapter](tmp_path)
+    operator.load("cpu")
+    on_cpu = operator.predict(images(20))
+    operator.load("cuda:0")
+    assert operator.predict(images(20)) == on_cpu
+    assert library("torch").cuda.memory_allocated("cuda:0") > 0
 
 
 @pytest.mark.parametrize("adapter", list(WITH_WEIGHTS))

@@ -23,6 +23,7 @@ from headrace.profiling.device_profiling import (
     real_devices,
     shown,
 )
+from headrace.profiling.profile_text import left_out, table_text
 from headrace.profiling.variant_process import runner
 from profiles.measure import Repeats
 from profiles.measurements import FanOut, ProfileError
@@ -64,6 +65,11 @@ class Dying(Shout):
     def load(self, device):
         import os
         os._exit(7)
+
+class Elsewhere(Shout):
+    def load(self, device):
+        from operators.models.model_errors import BadDevice
+        raise BadDevice(f"it runs on abacuses only, not on {device!r}")
 
 class Words:
     def queries(self, rng): yield b"a b", None
@@ -143,6 +149,33 @@ def test_an_operator_that_fails_is_told_in_a_sentence(
     out = tmp_path / "profile-cpu.json"
     with pytest.raises(PipelineError, match=message):
         profile(file, ["cpu"], out, alone)
+    assert not out.exists()
+
+
+@pytest.mark.thorough
+def test_a_variant_that_does_not_run_on_the_device_is_left_out(tmp_path: Path) -> None:
+    file = words(tmp_path, "words_elsewhere", "Elsewhere")
+    steps: list[ProfilingStep] = []
+    table = profile(file, ["cpu"], tmp_path / "profile-cpu.json", QUICK, steps.append)
+    assert [entry.name for entry in table.entries] == ["split/plain on cpu"]
+    assert left_out(table) == {
+        "shout/plain on cpu": "it runs on abacuses only, not on 'cpu'",
+    }
+    assert "shout/plain on cpu: left out, since it runs on abacuses only" in table_text(table)
+    assert [step.done for step in steps][-1] == steps[-1].total == 6
+
+
+@pytest.mark.thorough
+def test_a_device_on_which_nothing_runs_has_no_profile(tmp_path: Path) -> None:
+    file = words(tmp_path, "words_nowhere", "Elsewhere")
+    file.path.write_text(
+        file.path.read_text()
+        .replace("words_nowhere:Split", "words_nowhere:Elsewhere")
+        .replace("arguments: {weights: weights.txt}, batch: 2", "batch: 2")
+    )
+    out = tmp_path / "profile-cpu.json"
+    with pytest.raises(PipelineError, match="no variant runs on cpu: it runs on abacuses only"):
+        profile(read_pipeline_file(file.path), ["cpu"], out, QUICK)
     assert not out.exists()
 
 
