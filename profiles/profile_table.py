@@ -68,6 +68,15 @@ class ProfileTable:
             self.paths + more,
         )
 
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Why variants have no entry for a device on which they do not run, by the entry's name."""
+        return {
+            name: why
+            for source in _sources(self)
+            for name, why in source.get("left_out", {}).items()
+        }
+
     def at_share(self, share: float) -> "ProfileTable":
         """Return the profile at a share of a device's time, above 0 and at most 1.
 

@@ -45,6 +45,9 @@ def profile(
 ) -> None:
     """Measure every variant: latency, load, memory, accuracy, fan-out.
 
+    A variant that does not run on a device, such as LightGBM on a GPU, is left out there, and no
+    plan uses it on that device.
+
     With --paths it measures instead the end-to-end accuracy of every path of variants and adds it
     to the existing profile; plans then use it in place of the product of accuracies.
 
@@ -55,7 +58,6 @@ def profile(
     """
     from headrace.profiling.device_profiling import ProfilingOptions
     from headrace.profiling.profile_text import (
-        left_out,
         paths_json,
         paths_text,
         profiled,
@@ -72,7 +74,7 @@ def profile(
         )
         return
     place, table = profiled(source, devices, out, settings)
-    found = {"out": str(place), "entries": len(table.entries), "left_out": left_out(table)}
+    found = {"out": str(place), "entries": len(table.entries), "left_out": table.left_out}
     print_json(found) if as_json else print_text(
         f"{table_text(table)}\n{written_text(source, place)}"
     )

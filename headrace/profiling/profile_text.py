@@ -71,13 +71,8 @@ def table_text(table: ProfileTable) -> str:
             f"{first.p50_s * 1e3:.3g} ms for {first.batch}, {last.p50_s * 1e3:.3g} ms for "
             f"{last.batch}, load {entry.load_s:.2f} s"
         )
-    lines += [f"{job}: left out, since {why}" for job, why in left_out(table).items()]
+    lines += [f"{job}: left out, since {why}" for job, why in table.left_out.items()]
     return "\n".join(lines)
-
-
-def left_out(table: ProfileTable) -> dict[str, str]:
-    """Return why a variant has no entry for a device, by "task/variant on device"."""
-    return dict(table.provenance.get("left_out", {}))
 
 
 def written_text(file: PipelineFile, out: Path) -> str:

@@ -65,11 +65,15 @@ def devices(file: PipelineFile) -> dict[str, str]:
 
 
 def check_profiled(file: PipelineFile, profile: ProfileTable) -> None:
-    """Raise ``PipelineError`` for a variant without measurements."""
+    """Raise ``PipelineError`` for a variant without measurements.
+
+    One that runs on none of the profiled devices needs none: no policy plans with it.
+    """
     known = {(entry.task, entry.variant) for entry in profile.entries}
+    elsewhere = {name.partition(" on ")[0] for name in profile.left_out}
     for task in file.pipeline.tasks:
         for variant in task.variants:
-            if (task.name, variant.name) not in known:
+            if (task.name, variant.name) not in known and variant.key not in elsewhere:
                 raise PipelineError(
                     f"{file.path}: {variant.key} has no profile to simulate it by; run "
                     f"`headrace profile {file.path.name}`"

@@ -75,6 +75,18 @@ def test_the_lock_holds_every_dependency_and_the_builder() -> None:
     assert names - locked == set()
 
 
+def test_a_dependency_is_of_one_major_release_on_every_python() -> None:
+    locked = [re.fullmatch(r"([^\[=]+)(?:\[.*\])?==(\d+)\S*.*", n) for n in entries(LOCKS[0])]
+    majors: dict[str, set[str]] = {}
+    for found in locked:
+        assert found is not None
+        majors.setdefault(found[1], set()).add(found[2])
+    direct = {
+        re.split(r"[\[<>=]", each)[0].lower() for each in pyproject()["project"]["dependencies"]
+    }
+    assert {name for name in direct if len(majors[name]) > 1} == set()
+
+
 def test_nobody_uploads_it_by_mistake() -> None:
     assert "Private :: Do Not Upload" in pyproject()["project"]["classifiers"]
 

@@ -232,3 +232,15 @@ def test_a_variant_without_profile_is_named(
     profile.write_text(json.dumps(document))
     told = refused(capsys, file, "--rate", "1", "--seconds", "1")
     assert "read/large has no profile to simulate it by; run `headrace profile" in told
+
+
+def test_a_variant_that_runs_on_no_device_here_needs_no_profile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = a_cluster(tmp_path)
+    profile = tmp_path / "profile.json"
+    document = json.loads(profile.read_text())
+    document["entries"] = document["entries"][:-1]
+    document["provenance"]["left_out"] = {"read/large on cuda:0": "it runs on cpu only"}
+    profile.write_text(json.dumps(document))
+    assert simulate(capsys, file, "--rate", "1", "--seconds", "1")[0]["lost"] == 0

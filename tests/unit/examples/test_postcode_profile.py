@@ -18,6 +18,15 @@ def test_every_variant_was_profiled_with_the_committed_weights() -> None:
     assert measured == {(v.task, v.name) for task in file.pipeline.tasks for v in task.variants}
 
 
+def test_a_gpu_has_every_variant_that_runs_there() -> None:
+    file = read_pipeline_file(EXAMPLE / "gpu.yaml")
+    table = load_profile(file)
+    measured = {entry.name for entry in table.entries}
+    variants = [v for task in file.pipeline.tasks for v in task.variants]
+    assert measured | set(table.left_out) == {f"{v.key} on cuda:0" for v in variants}
+    assert set(table.left_out) == {"read/mlp on cuda:0", "read/forest on cuda:0"}
+
+
 def test_the_variants_span_ten_points_of_accuracy_and_a_factor_of_five_in_cost() -> None:
     table = load_profile(read_pipeline_file(EXAMPLE / "pipeline.yaml"))
     for task in ("locate", "read"):

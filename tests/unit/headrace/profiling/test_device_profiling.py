@@ -23,7 +23,7 @@ from headrace.profiling.device_profiling import (
     real_devices,
     shown,
 )
-from headrace.profiling.profile_text import left_out, table_text
+from headrace.profiling.profile_text import table_text
 from headrace.profiling.variant_process import runner
 from profiles.measure import Repeats
 from profiles.measurements import FanOut, ProfileError
@@ -158,7 +158,7 @@ def test_a_variant_that_does_not_run_on_the_device_is_left_out(tmp_path: Path) -
     steps: list[ProfilingStep] = []
     table = profile(file, ["cpu"], tmp_path / "profile-cpu.json", QUICK, steps.append)
     assert [entry.name for entry in table.entries] == ["split/plain on cpu"]
-    assert left_out(table) == {
+    assert table.left_out == {
         "shout/plain on cpu": "it runs on abacuses only, not on 'cpu'",
     }
     assert "shout/plain on cpu: left out, since it runs on abacuses only" in table_text(table)
