@@ -37,7 +37,8 @@ Mixes are counts of g4dn.xlarge, c5n.2xlarge, r5n.large, t3.xlarge.
 
 {seeds}
 A seed of 10,000 queries is good to some 5 %, equal arrivals and sizes for all rules: read the
-ratios with that in mind. What is not run is left out, with `--models` or `--seeds`.
+ratios with that in mind. What is not run is left out, with `--models` or `--seeds`. The rows are in
+`docs/results/rows/kairos.jsonl`; in OUT_DIR/comparison.jsonl they are not played again.
 
 ## Capacity, each rule at its own best mix
 
