@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Collection
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.leases.refused_records import RefusedRecords, Written, identity
@@ -18,11 +18,14 @@ def a_message(key: str, value: bytes = b"answer") -> Any:
 class Topic:
     """A topic that holds some records; its broker may be away for the first looks."""
 
+    looked: ClassVar[list[threading.Thread]] = []  # the threads of all looks
+
     def __init__(self, *keys: str, away: int = 0) -> None:
         self._keys, self._away = keys, away
         self.looks: list[list[bytes]] = []
 
     def find(self, messages: Collection[Any], since_s: float) -> frozenset[Written]:
+        self.looked.append(threading.current_thread())
         self.since_s = since_s
         self.looks.append([message.key() for message in messages])
         if len(self.looks) <= self._away:
@@ -33,9 +36,10 @@ class Topic:
 def decided(records: RefusedRecords) -> dict[str, bool]:
     """Return what is known once a look that has begun has ended."""
     found = records.decided()
-    for thread in threading.enumerate():
-        if thread.name == "refused":
-            thread.join(10)
+    # From Python 3.13 on a thread leaves ``enumerate()`` before it counts as ended.
+    running = [thread for thread in threading.enumerate() if thread.name == "refused"]
+    for thread in [*running, *Topic.looked]:
+        thread.join(10)
     found += records.decided()
     return {each.message.key().decode(): written for each, written in found}
 
