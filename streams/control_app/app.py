@@ -9,12 +9,14 @@ controller when it loses the topics.
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import faust
@@ -49,9 +51,13 @@ REQUEST_TIMEOUT_S = 1.5 * SESSION_TIMEOUT_S
 IDLE_S = 3.0
 
 
-def make_app(election: Election, driver: ControlDriver, folder: str) -> faust.App:
+# Faust makes empty folders for tables, which the app has none of. All apps of a user share them.
+FOLDER = Path(tempfile.gettempdir()) / f"headrace-control-{os.getuid()}"
+
+
+def make_app(election: Election, driver: ControlDriver) -> faust.App:
     """Return the Faust app; its topics must exist, as Faust silently ignores missing ones."""
-    app = faust.App(election.group, datadir=folder, **_settings(election))
+    app = faust.App(election.group, datadir=FOLDER, **_settings(election))
 
     def follow(logical: str) -> None:
         name = physical(election.pipeline, logical)
@@ -122,19 +128,16 @@ def run(
     )  # fmt: skip
     for handler in logging.getLogger().handlers:
         handler.addFilter(driver.hushed())
-    with tempfile.TemporaryDirectory(prefix="headrace-control-") as folder:
-        asyncio.run(_serve(pipeline, election, driver, folder))
+    asyncio.run(_serve(pipeline, election, driver))
 
 
-async def _serve(
-    pipeline: Pipeline, election: Election, driver: ControlDriver, folder: str
-) -> None:
+async def _serve(pipeline: Pipeline, election: Election, driver: ControlDriver) -> None:
     kafka = election.kafka
     stopping = asyncio.Event()
     driver.read_with(_report_reader(pipeline, kafka, driver))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    make = partial(make_app, election, driver, folder)
+    make = partial(make_app, election, driver)
     app = await started(make, partial(reachable, kafka), stopping)
     if app is None:
         driver.close()

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 
 import faust
 import psutil
@@ -265,19 +264,15 @@ def test_demand_is_read_off_the_input_topic_and_planned_for(cluster: Cluster) ->
     cluster.until(plan_for_the_load, "a plan for more")
 
 
-def test_an_app_that_finds_the_broker_gone_while_it_starts_waits_for_it(
-    broker: str, tmp_path: Path
-) -> None:
+def test_an_app_that_finds_the_broker_gone_while_it_starts_waits_for_it(broker: str) -> None:
     # In a process of its own: Faust leaves the event loops of an app that did not start open.
-    starting = multiprocessing.get_context("spawn").Process(
-        target=start_twice, args=(broker, str(tmp_path))
-    )
+    starting = multiprocessing.get_context("spawn").Process(target=start_twice, args=(broker,))
     starting.start()
     starting.join(WAIT_S)
     assert starting.exitcode == 0
 
 
-def start_twice(broker: str, folder: str) -> None:
+def start_twice(broker: str) -> None:
     """Start apps until one does: the first one's broker is away, and back when looked for twice."""
     pipeline, there = a_pipeline(policies=(ACCURATE,)), KafkaConfig(broker)
     ensure_topics(there, topics(pipeline))
@@ -286,7 +281,7 @@ def start_twice(broker: str, folder: str) -> None:
     made: list[faust.App] = []
 
     def make() -> faust.App:
-        made.append(make_app(Election(next(configs), pipeline.name, "c"), driver, folder))
+        made.append(make_app(Election(next(configs), pipeline.name, "c"), driver))
         return made[-1]
 
     async def whole() -> None:
