@@ -78,10 +78,12 @@ kcat:
 	  >/dev/null; } || echo "kcat is missing, so the test of its example will fail; install it:" \
 	  "apt install kcat, or brew install kcat" >&2
 
+# Of each package one release that suits every Python, where there is one.
+LOCKED := --universal --python-version 3.11 --fork-strategy fewest --generate-hashes
 lock: $(FILLED)
-	echo uv | $(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes \
+	echo uv | $(PYTHON) -m uv pip compile $(LOCKED) \
 	  --custom-compile-command "make lock" -o requirements-bootstrap.lock -
-	$(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes --extra dev \
+	$(PYTHON) -m uv pip compile $(LOCKED) --extra dev \
 	  --custom-compile-command "make lock" -o requirements.lock pyproject.toml
 
 clean: pure

@@ -27,6 +27,15 @@ def pyproject() -> dict:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
+def dependencies() -> set[str]:
+    """The names of all that is asked for, and of the builder, as it is built without isolation."""
+    project = pyproject()["project"]
+    extras = project["optional-dependencies"].values()
+    wanted = [*project["dependencies"], *(each for extra in extras for each in extra)]
+    wanted += pyproject()["build-system"]["requires"]
+    return {re.split(r"[\[<>=]", each)[0].lower() for each in wanted} - {"headrace"}
+
+
 def tracked() -> list[Path]:
     done = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -66,25 +75,14 @@ def test_a_lock_names_no_registry(lock: str) -> None:
 
 
 def test_the_lock_holds_every_dependency_and_the_builder() -> None:
-    project = pyproject()["project"]
-    extras = project["optional-dependencies"].values()
-    wanted = [*project["dependencies"], *(each for extra in extras for each in extra)]
-    wanted += pyproject()["build-system"]["requires"]  # built without isolation
-    names = {re.split(r"[\[<>=]", each)[0].lower() for each in wanted} - {"headrace"}
     locked = {re.split(r"[\[=]", name)[0] for name in entries("requirements.lock")}
-    assert names - locked == set()
+    assert dependencies() - locked == set()
 
 
-def test_a_dependency_is_of_one_major_release_on_every_python() -> None:
-    locked = [re.fullmatch(r"([^\[=]+)(?:\[.*\])?==(\d+)\S*.*", n) for n in entries(LOCKS[0])]
-    majors: dict[str, set[str]] = {}
-    for found in locked:
-        assert found is not None
-        majors.setdefault(found[1], set()).add(found[2])
-    direct = {
-        re.split(r"[\[<>=]", each)[0].lower() for each in pyproject()["project"]["dependencies"]
-    }
-    assert {name for name in direct if len(majors[name]) > 1} == set()
+def test_a_dependency_has_one_release_on_every_python() -> None:
+    # Another one was seen by no test: plans failed on Python 3.12 with a pulp that 3.11 had not.
+    locked = [re.split(r"[\[=]", name)[0] for name in entries(LOCKS[0])]
+    assert {name for name in dependencies() if locked.count(name) > 1} == set()
 
 
 def test_nobody_uploads_it_by_mistake() -> None:
