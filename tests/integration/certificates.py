@@ -28,6 +28,7 @@ class Authority:
         certificate = (
             _draft("127.0.0.1", self._certificate.subject, key)
             .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+            .add_extension(_issued_by(self._key), critical=False)  # Python 3.13 asks for it
             .sign(self._key, hashes.SHA256())
         )
         private = key.private_bytes(
@@ -54,6 +55,7 @@ def make_authority(file: Path) -> Authority:
         _draft(file.stem, name, key)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(x509.KeyUsage(key_cert_sign=True, crl_sign=True, **may), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
     file.write_bytes(_pem(certificate))
@@ -73,6 +75,10 @@ def _draft(
         .not_valid_before(now - HOUR)
         .not_valid_after(now + 24 * HOUR)
     )
+
+
+def _issued_by(key: ec.EllipticCurvePrivateKey) -> x509.AuthorityKeyIdentifier:
+    return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
 
 
 def _pem(certificate: x509.Certificate) -> bytes:
