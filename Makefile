@@ -3,6 +3,8 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 FILLED := $(VENV)/.filled
+# The first of these that suits makes the environment.
+WITH := python3 python3.13 python3.12 python3.11
 # Where tests that need a broker or models lie; to collect the others too takes 13 s a process. In
 # their order, not by the number of tests of a file: the longest ones are alone in theirs.
 MARKED := tests/integration tests/contract tests/unit/examples tests/unit/test_no_code_from_files.py
@@ -12,7 +14,7 @@ ALONE = $(sort $(shell grep -lr --include='*.py' pytest.mark.alone tests/integra
 unexport PYTHONDONTWRITEBYTECODE
 SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
-.PHONY: demo test soak interop check types imports docs site reference compiled pure kcat lock clean
+.PHONY: demo test soak interop check pythons types imports docs site reference compiled pure kcat lock clean
 
 demo: $(FILLED)
 	$(VENV)/bin/headrace demo $(ARGS)
@@ -43,6 +45,11 @@ check: $(FILLED)
 	@$(MAKE) --no-print-directory -j 2 types imports site
 	$(PYTHON) -m pytest -q -n 2 --hypothesis-profile check \
 	  -m "not kafka and not models and not compiled and not slow and not thorough" tests
+
+# The same on the newer Pythons that PATH has, each with an environment of its own in build/ (6 GB).
+pythons:
+	@for name in python3.12 python3.13; do ! command -v $$name >/dev/null || \
+	  $(MAKE) --no-print-directory VENV=build/$$name WITH=$$name check || exit 1; done
 
 types: $(FILLED)
 	$(VENV)/bin/mypy
@@ -95,11 +102,11 @@ clean: pure
 # need not be compiled by the first process of each kind, or by every one where Python may not write.
 $(FILLED): requirements.lock requirements-bootstrap.lock pyproject.toml
 	@$(PYTHON) -c 'import pip; $(SUITS)' 2>/dev/null || { \
-	  for name in python3 python3.13 python3.12 python3.11; do \
+	  for name in $(WITH); do \
 	    if $$name -c '$(SUITS)' 2>/dev/null; then \
 	      echo "making $(VENV) with $$name"; exec $$name -m venv --clear $(VENV); fi; done; \
-	  echo "Headrace needs Python 3.11, 3.12 or 3.13, but PATH has none of them as python3," \
-	    "python3.13, python3.12 or python3.11; install one and run make again" >&2; exit 1; }
+	  echo "Headrace needs Python 3.11, 3.12 or 3.13, but PATH has none of them as" \
+	    "$(WITH); install one and run make again" >&2; exit 1; }
 	$(PYTHON) -m pip install --quiet --require-hashes -r requirements-bootstrap.lock
 	$(PYTHON) -m uv pip sync --python $(PYTHON) --compile-bytecode --require-hashes \
 	  requirements.lock || \
