@@ -9,8 +9,9 @@ scaling. InferLine's own planner and tuner (SoCC 2020) are not implemented.
 
 A task's variant is the most accurate one that fits the compute budget of a path at all; where
 these do not fit together, the assignment of variants with the most accurate answers among those
-that do. The bounds on the shares of tasks hold throughout, so that with untied branches every
-branch has a worker.
+that do. Where no variants fit, they are the fastest: the plan's check would refuse others. The
+bounds on the shares of tasks hold throughout, so that with untied branches every branch has a
+worker.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from itertools import islice, product
 from control.policies.loki.allocate import best_effort, check_demand, empty_allocation, search_for
 from control.policies.loki.milp_search import fewest, find
 from control.policies.loki.solution import allocation
-from control.problem.candidates import FITS_S, Choices, choices, most_accurate, needed, paths
+from control.problem.candidates import FITS_S, Choices, Unit, choices, most_accurate, needed, paths
 from control.problem.problem import HARDWARE, Allocation, Problem
 
 MOST_ASSIGNMENTS = 20_000  # of one variant to every task; more are not tried
@@ -43,12 +44,24 @@ def _named(every: Choices) -> Choices:
     """Return the choices with one variant per task."""
     fitting = needed(every)
     if not all(fitting.units.values()):
-        return most_accurate(every)
+        return _fastest(every)
     best = most_accurate(fitting)
     if _fits(best):
         return best
     together = filter(_fits, islice(_assignments(fitting), MOST_ASSIGNMENTS))
     return max(together, key=_accuracy, default=best)
+
+
+def _fastest(every: Choices) -> Choices:
+    """Return the choices with the fastest variant of each task, in its fastest batch."""
+
+    def chosen(units: tuple[Unit, ...]) -> tuple[Unit, ...]:
+        first = min(units, key=lambda unit: (unit.configs[0].latency_s, -unit.accuracy))
+        return tuple(
+            replace(unit, configs=unit.configs[:1]) for unit in units if unit.key == first.key
+        )
+
+    return replace(every, units={task: chosen(units) for task, units in every.units.items()})
 
 
 def _fits(every: Choices) -> bool:

@@ -58,6 +58,12 @@ def test_inferline_takes_the_most_accurate_variants_that_fit_together() -> None:
     assert set(counts(plan)) == {"find/large", "read/fast"}  # 1.0 x 0.9, the others 0.7 x 1.0
 
 
+def test_inferline_takes_the_fastest_variants_where_none_fits() -> None:
+    """The most accurate ones would not pass the plan's check, and no plan would be in force."""
+    plan = inferline(problem(10.0, "inferline", slo_ms=15.0, comm_s=0.0))
+    assert set(counts(plan)) == {"find/small", "read/fast"}
+
+
 def test_inferline_gives_up_queries_and_never_accuracy() -> None:
     asked = problem(1000.0, "inferline")
     plan = inferline(asked)
