@@ -222,25 +222,26 @@ def test_what_is_wrong_is_one_sentence_before_anything_runs(
         assert told.count("\n") == 1
 
 
+def profiled_without_large(folder: Path, **provenance: object) -> Path:
+    """Return a cluster whose profile lacks read/large."""
+    file, profile = a_cluster(folder), folder / "profile.json"
+    document = json.loads(profile.read_text())
+    document["entries"] = document["entries"][:-1]
+    document["provenance"] |= provenance
+    profile.write_text(json.dumps(document))
+    return file
+
+
 def test_a_variant_without_profile_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = a_cluster(tmp_path)
-    profile = tmp_path / "profile.json"
-    document = json.loads(profile.read_text())
-    document["entries"] = document["entries"][:-1]
-    profile.write_text(json.dumps(document))
-    told = refused(capsys, file, "--rate", "1", "--seconds", "1")
+    told = refused(capsys, profiled_without_large(tmp_path), "--rate", "1", "--seconds", "1")
     assert "read/large has no profile to simulate it by; run `headrace profile" in told
 
 
 def test_a_variant_that_runs_on_no_device_here_needs_no_profile(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = a_cluster(tmp_path)
-    profile = tmp_path / "profile.json"
-    document = json.loads(profile.read_text())
-    document["entries"] = document["entries"][:-1]
-    document["provenance"]["left_out"] = {"read/large on cuda:0": "it runs on cpu only"}
-    profile.write_text(json.dumps(document))
+    left_out = {"read/large on cuda:0": "it runs on cpu only"}
+    file = profiled_without_large(tmp_path, left_out=left_out)
     assert simulate(capsys, file, "--rate", "1", "--seconds", "1")[0]["lost"] == 0
