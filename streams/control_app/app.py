@@ -11,12 +11,10 @@ import contextlib
 import logging
 import os
 import signal
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import faust
@@ -51,13 +49,16 @@ REQUEST_TIMEOUT_S = 1.5 * SESSION_TIMEOUT_S
 IDLE_S = 3.0
 
 
-# Faust makes empty folders for tables, which the app has none of. All apps of a user share them.
-FOLDER = Path(tempfile.gettempdir()) / f"headrace-control-{os.getuid()}"
+class Tableless(faust.App):  # type: ignore[misc]  # faust has no types
+    """A Faust app without tables: it makes no folders for them, which a kill would leave behind."""
+
+    def _create_directories(self) -> None:
+        pass
 
 
 def make_app(election: Election, driver: ControlDriver) -> faust.App:
     """Return the Faust app; its topics must exist, as Faust silently ignores missing ones."""
-    app = faust.App(election.group, datadir=FOLDER, **_settings(election))
+    app = Tableless(election.group, datadir=os.devnull, **_settings(election))
 
     def follow(logical: str) -> None:
         name = physical(election.pipeline, logical)
