@@ -37,7 +37,14 @@ UNCOORDINATED = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
 
-UNLED = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+# Of a partition whose leader is being elected, or was a moment ago and is not known everywhere.
+UNLED = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+)
 
 # Of a topic that the controller has made, and brokers do not know yet.
 UNKNOWN = (

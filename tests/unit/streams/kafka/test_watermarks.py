@@ -68,7 +68,12 @@ def test_an_error_of_a_log_that_waiting_does_not_mend_is_raised_at_once() -> Non
 
 
 @pytest.mark.parametrize(
-    "code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART]
+    "code",
+    [
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    ],
 )
 def test_the_leaders_of_a_new_topic_are_awaited(code: int) -> None:
     """`headrace up` started its roles before, which kept the broker from making the logs."""
