@@ -32,7 +32,7 @@ from schemas.pipeline import Pipeline
 from schemas.records import Command, Plan, ProfileResult, Record, Report, Session, SessionChoice
 
 if TYPE_CHECKING:
-    from control.controller.session_searches import SearchEnd, SessionSearches
+    from control.controller.session_searches import SessionSearches
 
 Answered = tuple[Command, bool, str]
 
@@ -122,12 +122,16 @@ class SessionDesk:
     def _found(
         self, book: SessionBook, searches: "SessionSearches", waiting: Sequence[Session], now: float
     ) -> None:
-        """Give sessions the first plans of their searches, and all of those that have ended."""
+        """Give sessions the first plans of their searches, and all of those that have ended.
+
+        A session that is planned anew, as its answers have become less accurate, does not wait for
+        a plan that complies: the first one that is surely more accurate serves meanwhile.
+        """
         for name, state in searches.states.items():
             if not book.planless(name):
                 continue
             book.searched(name, state, now)
-            if plans := searches.plans(name):
+            if plans := searches.plans(name) or self._better(name, searches.nearest(name)):
                 book.spent(name, searches.figures(name, now))
                 book.first_planned(name, plans, now)
                 self.changed = True
@@ -138,16 +142,20 @@ class SessionDesk:
             if book.planless(end.session):
                 book.searched(end.session, end.reason, now)
             book.spent(end.session, end.figures)
-            book.planned(end.session, end.plans or self._better(end), now, end.reason)
+            plans = end.plans or self._better(end.session, end.nearest)
+            book.planned(end.session, plans, now, end.reason)
             self.changed = True
 
-    def _better(self, end: "SearchEnd") -> tuple[SessionChoice, ...]:
-        """Return the nearest plan of a search that found none, if it is surely more accurate than
-        the plan by which its session serves, for whose accuracy it was planned anew."""
+    def _better(
+        self, name: str, nearest: tuple[SessionChoice, float] | None
+    ) -> tuple[SessionChoice, ...]:
+        """Return the nearest plan of a search that has found none, if it is surely more accurate
+        than the plan that its session had, for whose accuracy it is planned anew."""
         assert self._health is not None
-        now_s = self._health.accuracies.get(end.session)
-        better = now_s is not None and end.nearest is not None and end.nearest_low > now_s
-        return (end.nearest,) if better and end.nearest is not None else ()
+        before = self._health.accuracies.get(name)
+        if before is None or nearest is None or nearest[1] <= before:
+            return ()
+        return (nearest[0],)
 
     def _watch(self, book: SessionBook, health: SessionHealth, now: float) -> None:
         """Plan the sessions anew whose plans do not hold what was planned."""

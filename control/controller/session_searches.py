@@ -42,15 +42,14 @@ class SearchEnd:
     """The result of a session's search: its plans, the cheapest first, or why there are none.
 
     ``nearest`` is then one that is fast and cheap enough and not accurate enough, if there is one,
-    and ``nearest_low`` the lower bound of its accuracy at 99 %.
+    with the lower bound of its accuracy at 99 %.
     """
 
     session: str
     plans: tuple[SessionChoice, ...]
     reason: str
     figures: dict[str, float | int | str]
-    nearest: SessionChoice | None = None
-    nearest_low: float = 0.0
+    nearest: tuple[SessionChoice, float] | None = None
 
 
 class SessionSearches:
@@ -231,6 +230,11 @@ class SessionSearches:
         """Return the plans that a session's search has found so far, the cheapest first."""
         return tuple(choice(self._space, each) for each in self._run(name).plans[:MOST_PLANS])
 
+    def nearest(self, name: str) -> tuple[SessionChoice, float] | None:
+        """Return the most accurate of the plans found so far that are not accurate enough, with the
+        lower bound of its accuracy at 99 %."""
+        return _nearest(self._space, self._run(name))
+
     def _run(self, name: str) -> SearchRun:
         return self._runs[self._sharing.get(name, name)]
 
@@ -257,19 +261,22 @@ class SessionSearches:
     def _end(self, name: str, run: SearchRun, error: str, now: float) -> None:
         reason = error or nothing_complies(run.problem.slo, run.nearest, run.stopped)
         sharing = [each for each, other in self._sharing.items() if other == name]
-        near = run.nearest.plan if run.nearest is not None else None
+        nearest = _nearest(self._space, run)
         self._ended += [
             SearchEnd(
                 session=each, plans=self.plans(each), reason=reason,
-                figures=self.figures(each, now),
-                nearest=None if near is None else choice(self._space, near),
-                nearest_low=0.0 if near is None else near.accuracy_low,
+                figures=self.figures(each, now), nearest=nearest,
             )
             for each in (name, *sharing)
         ]  # fmt: skip
         del self._runs[name]
         for each in sharing:
             del self._sharing[each]
+
+
+def _nearest(space: SessionSpace, run: SearchRun) -> tuple[SessionChoice, float] | None:
+    plan = None if run.nearest is None else run.nearest.plan
+    return None if plan is None else (choice(space, plan), plan.accuracy_low)
 
 
 def choice(space: SessionSpace, plan: Priced) -> SessionChoice:

@@ -205,6 +205,9 @@ class SessionBook:
         entry = self._entries[name]
         improved, entry.improves = entry.improves, False
         entry.replans = False
+        if improved and not plans:  # the search went on beyond a plan that is kept
+            entry.session = replace(entry.session, reason=reason)
+            return
         entry.planned_s = now if plans else None
         if plans:
             serving = entry.serving

@@ -165,6 +165,8 @@ def test_a_session_goes_by_the_most_accurate_plan_where_none_is_accurate_enough_
     assert world.chosen("a")["read"].startswith("read/w")
     plan = world.session("a").plans[0]
     assert 0.6 < (plan.accuracy or 0.0) < 0.9
+    early, late = world.served("a")[-2:]
+    assert early.steps < late.steps  # it did not wait for the end of the search
 
 
 def test_a_session_whose_tier_is_lost_serves_by_another_plan_within_a_second() -> None:
