@@ -1,5 +1,6 @@
 """What every model adapter keeps, whatever library is behind it."""
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -249,6 +250,20 @@ def test_an_unknown_architecture_names_the_nearest() -> None:
 def test_arguments_that_an_architecture_does_not_take_are_named() -> None:
     with pytest.raises(BadArguments, match=r"mobilenet_v2 cannot be made .*colour"):
         torchvision_module("mobilenet_v2", {"colour": "red"})
+
+
+def test_a_model_is_reported_to_nobody(tmp_path: Path) -> None:
+    """onnxruntime keeps the identity that it reports by in the temporary folder."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    onnx_model(tmp_path)
+    code = "import sys; from operators.models.onnx_model import OnnxModel as Model; "
+    command = [sys.executable, "-c", code + "Model(sys.argv[1]).load('cpu')"]
+    subprocess.run(
+        [*command, str(tmp_path / "linear.onnx")], check=True, cwd=Path(__file__).parents[2],
+        env={"TMPDIR": str(temporary)},
+    )  # fmt: skip
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_model_computes_on_one_thread(tmp_path: Path) -> None:
