@@ -190,6 +190,7 @@ def _source(
     from headrace.cluster.supervisor import profilers
     from headrace.config.user_functions import load_workload
     from headrace.planning.live_profiles import LiveProfiles
+    from headrace.planning.profiler_pings import await_profilers
     from streams.kafka.preflight import prepare
 
     if sessions.truth is not Truth.FEEDBACK:
@@ -204,5 +205,5 @@ def _source(
             kafka, file.pipeline, sessions, samples, session, ahead=number, tend=tend
         ) as source,
     ):
-        source.ready(READY_WITHIN_S)
+        await_profilers(kafka, file.pipeline.name, sessions, READY_WITHIN_S, tend)
         yield source

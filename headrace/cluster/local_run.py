@@ -17,10 +17,11 @@ from headrace.cluster.page_address import page_address, with_address
 from headrace.cluster.run_state import RunState, clear_state, neighbours, read_state, write_state
 from headrace.cluster.supervisor import Supervisor
 from headrace.config.cluster import SUPERVISOR
-from headrace.config.pipeline_file import PipelineFile
+from headrace.config.pipeline_file import PipelineFile, search_space
 from headrace.config.topology import file_roles
 from headrace.errors import Interrupted, Unsuccessful
 from headrace.machine import cores
+from headrace.planning.profiler_pings import await_profilers
 from headrace.processes import Process, end_session
 from headrace.status.readiness import Readiness
 from headrace.terminal import Advance, counting, say
@@ -171,8 +172,8 @@ class LocalRun:
         self._state = state
 
     def await_ready(self, received: ReceivedSignal) -> Plan:
-        """Wait until every node serves; return the plan in force, which may be infeasible: a
-        command can change that, and needs a running pipeline.
+        """Wait until every node serves and every profiler takes requests; return the plan in
+        force, which may be infeasible: a command can change that, and needs a running pipeline.
 
         Raises ``Unsuccessful`` after ``READY_WITHIN_S`` and for a worker that cannot load,
         ``Interrupted`` on a signal.
@@ -195,8 +196,21 @@ class LocalRun:
                     break
                 self._not_forever(now - began, readiness)
         assert readiness.plan is not None
+        self._await_profilers(received)
         self._note(ready=True)
         return readiness.plan
+
+    def _await_profilers(self, received: ReceivedSignal) -> None:
+        names = [role.name for role in self.roles if role.kind == "profiler"]
+
+        def tend() -> None:
+            if received.signal:
+                raise Interrupted
+            self.tend()
+
+        if names:
+            sessions = search_space(self._file)
+            await_profilers(self._kafka, self.name, sessions, READY_WITHIN_S, tend, names)
 
     def _not_forever(self, waited_s: float, readiness: Readiness) -> None:
         if waited_s > READY_WITHIN_S:

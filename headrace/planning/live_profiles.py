@@ -11,12 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from control.policies.compass.search.camo import Floats, Past, Profiled, Proposal
-from control.policies.compass.search.configuration_run import (
-    ASK_AGAIN_S,
-    ConfigurationRun,
-    ProfileGoal,
-)
-from control.policies.compass.search.profile_store import PING, ProfileStore
+from control.policies.compass.search.configuration_run import ConfigurationRun, ProfileGoal
+from control.policies.compass.search.profile_store import ProfileStore
 from control.policies.compass.search.sequential_test import (
     Estimate,
     Tested,
@@ -24,7 +20,6 @@ from control.policies.compass.search.sequential_test import (
 )
 from control.problem.session_space import SessionSpace
 from headrace.client.topic_clients import Tail
-from headrace.errors import Unsuccessful
 from headrace.planning.session_search import Step
 from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import PROFILE_REQUESTS, PROFILE_RESULTS
@@ -87,22 +82,6 @@ class LiveProfiles:
         """The profiles of other sample sets, each as a past search, the oldest first."""
         return self._known.past(self._set)
 
-    def ready(self, within_s: float) -> None:
-        """Wait until a profiler answers; raises ``Unsuccessful`` after ``within_s``."""
-        until = time.monotonic() + within_s
-        seen = self._known.pings
-        ask_at = float("-inf")
-        while self._known.pings == seen:
-            if time.monotonic() > ask_at:
-                self._ask(0, [(PING, PING)])
-                ask_at = time.monotonic() + ASK_AGAIN_S
-            if time.monotonic() > until:
-                raise Unsuccessful(
-                    f"no profiler of {self._pipeline} has answered within {within_s:g} s; start "
-                    "one with `headrace profiler FILE`, or let --profilers start them"
-                )
-            self._receive()
-
     def profile(
         self, proposal: Proposal, goal: ProfileGoal, until_s: float
     ) -> tuple[Step, Profiled | None] | None:
@@ -158,7 +137,7 @@ class LiveProfiles:
                 options=self._space.named(configuration), sample_set=self._set, first=first,
                 upto=upto, step=self._step, expires_s=time.time() + EXPIRES_S,
             )  # fmt: skip
-            block = max(first, 0) // max(upto - first, 1)
+            block = first // max(upto - first, 1)
             self._producer.produce(
                 self._requests, encode(request), partition=block % self._partitions
             )

@@ -11,6 +11,7 @@ from headrace.cli.main import run
 from headrace.cluster.supervisor import profilers
 from headrace.config.pipeline_file import read_pipeline_file, search_space
 from headrace.planning.live_profiles import LiveProfiles
+from headrace.planning.profiler_pings import await_profilers
 from headrace.planning.session_search import Asked, searched
 from headrace.processes import run_directory
 from schemas.codec.single_object import decode
@@ -124,7 +125,7 @@ def test_killed_profilers_lose_no_finished_block(broker: str, tmp_path: Path) ->
         with LiveProfiles(
             kafka, file.pipeline, search_space(file), "workload@0", "s", tend=tend_and_kill
         ) as source:
-            source.ready(120.0)
+            await_profilers(kafka, file.pipeline.name, search_space(file), 120.0, tend)
             found = searched(file, source, Asked(deadline_s=120.0))
     assert len(killed) == 2
     assert found.search.plans

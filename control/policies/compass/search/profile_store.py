@@ -49,20 +49,15 @@ class SampleSet:
 
 
 class ProfileStore:
-    """All known results of one search space, by sample set; ``pings`` counts those of requests
-    for no sample."""
+    """All known results of one search space, by sample set."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
         self._sets: dict[str, SampleSet] = {}
-        self.pings = 0
 
     def keep(self, result: ProfileResult) -> None:
-        """Add a result; one of another space is ignored."""
-        if result.space != self._space.digest:
-            return
-        if result.first == PING:
-            self.pings += 1
+        """Add a result; one of another space, or of a request for no sample, is ignored."""
+        if result.space != self._space.digest or result.first == PING:
             return
         configuration = self._space.index_of(result.options)
         if configuration is not None:
