@@ -32,7 +32,7 @@ from msgspec.structs import replace
 
 from control.controller.membership import DEAD_AFTER_S
 from control.problem.plan_reasons import solved_for
-from headrace.arrivals.arrival_processes import Times, read_arrivals
+from headrace.arrivals.arrival_processes import Recorded, Times, read_arrivals
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.profile_files import load_profile
 from headrace.fidelity.live_run import LiveEnvironment, answers, number_of, play, staged
@@ -212,7 +212,7 @@ def shown(
                     outage.look(at)
                 advance(sent, f"{len(at.answers)} answers")
 
-            play(stage, times, each)
+            play(stage, Recorded(times), each)
         finally:
             if outage is not None:
                 outage.end()

@@ -170,7 +170,7 @@ def _play(
             now[0] = due[-1]
             commander.apply_policy(due[-1])
 
-    play(stage, times, each)
+    play(stage, Recorded(times), each)
 
 
 def summary(steps: Sequence[Step | None], policy: str) -> dict[str, float | int | None]:

@@ -115,6 +115,10 @@ class Cluster:
         found = self.type_of(name)
         return found.device if found else name
 
+    def emulated(self, name: str) -> bool:
+        """Return whether workers on a device, type or seat of that name run no models."""
+        return self.host_device(name) == EMULATED
+
     @property
     def workers(self) -> tuple[str, ...]:
         """The device of each worker."""

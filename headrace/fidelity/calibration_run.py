@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from control.problem.problem import PlanError
-from headrace.arrivals.arrival_processes import Times, poisson
+from headrace.arrivals.arrival_processes import Recorded, Times, poisson
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import load_profile
 from headrace.errors import CalibrationError, Unsuccessful
@@ -16,6 +16,7 @@ from headrace.fidelity.live_run import (
     answers,
     live_figures,
     play,
+    sized,
     staged,
     versions,
 )
@@ -23,7 +24,7 @@ from headrace.fidelity.variant_file import as_asked
 from headrace.fidelity.world_fit import broker_quantiles, fitted
 from headrace.machine import machine
 from headrace.simulation.experiments import plannable_demand
-from headrace.simulation.run_input import devices
+from headrace.simulation.run_input import real_workers
 from headrace.simulation.world_file import Calibration, profiles_sha256, tasks_sha256
 from headrace.terminal import progress
 from streams.simulated.world import Phase, World
@@ -62,13 +63,17 @@ def calibrate(request: CalibrationRequest) -> Calibration:
     """
     steps = steps_of(rates_of(request), request.seconds, request.passes)
     times = arrivals(steps, np.random.default_rng(request.seed))
+    queries = sized(request.file, Recorded(times), request.seed)
     with (
         as_asked(request.file, request.policy) as file,
         staged(file, file.pipeline.policy, request.dilate) as stage,
         progress("calibrating", len(times)) as advance,
     ):
         play(
-            stage, times, lambda at, sent: advance(sent, f"{len(at.answers)} answers"), request.seed
+            stage,
+            queries,
+            lambda at, sent: advance(sent, f"{len(at.answers)} answers"),
+            request.seed,
         )
     return measured(request, steps, times, stage)
 
@@ -152,6 +157,6 @@ def _phase(request: CalibrationRequest, step: CalibrationStep, stage: LiveEnviro
     from_s, until_s = stage.began_s + step.from_s, stage.began_s + step.until_s
     known = (each for each in answers(stage) if from_s <= each.created_s < until_s)
     return fitted(
-        known, load_profile(request.file), devices(request.file), dilate=request.dilate,
-        from_s=from_s, until_s=until_s, rate_qps=step.rate_qps,
+        known, load_profile(request.file), real_workers(request.file), dilate=request.dilate,
+        from_s=from_s, until_s=until_s, rate_qps=step.rate_qps, size_of=stage.size_of,
     )  # fmt: skip

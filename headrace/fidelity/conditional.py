@@ -13,7 +13,7 @@ from headrace.config.profile_files import load_profile
 from headrace.fidelity.delay_trace import seen
 from headrace.fidelity.live_run import LiveEnvironment, answers
 from headrace.results.figures import Figures
-from headrace.simulation.run_input import Run, Start, devices
+from headrace.simulation.run_input import Run, Start, real_workers
 from headrace.simulation.simulation_run import figures_of
 from headrace.simulation.warm_start import start_of
 from schemas.pipeline import Pipeline
@@ -22,13 +22,14 @@ from streams.simulated.delays import DelayTrace
 
 
 def conditional(
-    stage: LiveEnvironment, times: Times, *, policy: str, warm_up_s: float, seed: int, dilate: float
-) -> Figures:
+    stage: LiveEnvironment, arrivals: Recorded, *, policy: str, warm_up_s: float, seed: int,
+    dilate: float,
+) -> Figures:  # fmt: skip
     """Return the figures of a simulation that replays a finished live run's delays and plan."""
     start = start_seen(stage.file.pipeline, policy, stage.plans, stage.began_s, warm_up_s)
     run = Run(
-        file=stage.file, policy=policy, seed=seed, arrivals=Recorded(times), warm_up_s=warm_up_s,
-        dilate=dilate, replay=machine_seen(stage, times, dilate), start=start,
+        file=stage.file, policy=policy, seed=seed, arrivals=arrivals, warm_up_s=warm_up_s,
+        dilate=dilate, replay=machine_seen(stage, arrivals.times_s, dilate), start=start,
     )  # fmt: skip
     return figures_of(run, lambda sent: None)
 
@@ -38,7 +39,7 @@ def machine_seen(stage: LiveEnvironment, times: Times, dilate: float) -> DelayTr
     from_s, until_s = stage.began_s, stage.began_s + float(times[-1])
     known = (each for each in answers(stage) if each.answered_s < until_s)
     profile = load_profile(stage.file)
-    return seen(known, profile, devices(stage.file), dilate, from_s, until_s)
+    return seen(known, profile, real_workers(stage.file), dilate, from_s, until_s, stage.size_of)
 
 
 def start_seen(

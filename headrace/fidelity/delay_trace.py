@@ -5,25 +5,34 @@ simulation replays delays of a neighbouring time window (streams/simulated/delay
 window predicts itself.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
 from control.per_query.batching import DUE
 from headrace.roles.profile_lookups import latency_of
 from operators.outcomes import LATE, outcome_of
-from profiles.measurements import EMULATED
 from profiles.profile_table import ProfileTable
 from schemas.records import ANSWERED, Answer, Hop
 from schemas.variant_id import variant_id
 from streams.simulated.delays import ANY_SIZE, STAMP_S, DelayTrace, Seen, mean
 
 FEWEST = 100  # the fewest samples of a usable delay distribution
+SizeOf = Callable[[Answer], int]  # the size of an answer's query
+
+
+def of_one(_answer: Answer) -> int:
+    """Return the size of a query that has none: 1."""
+    return 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBatch:
-    """An executed batch; ``received_s``: the arrival of its first known item."""
+    """An executed batch; ``received_s``: the arrival of its first known item.
+
+    ``size`` is the sum of its items' sizes, as far as they are known: of a batch of which some
+    queries have no answer yet, it is the mean of the others times the number of items.
+    """
 
     worker: str
     variant: str  # "task/variant"
@@ -46,13 +55,15 @@ def seen(
     dilate: float,
     from_s: float,
     until_s: float,
+    size_of: SizeOf = of_one,
 ) -> DelayTrace:
     """Return the delays in these answers; a kind with fewer than ``FEWEST`` samples is empty.
 
-    ``devices`` maps workers to devices. Times in the trace are relative to ``from_s``.
+    ``devices`` maps workers that run models to devices, ``size_of`` answers to the sizes of their
+    queries. Times in the trace are relative to ``from_s``.
     """
     known = list(answers)
-    ran = batches(known)
+    ran = batches(known, size_of)
     kinds = _by_kind(ran, devices)
 
     def relative(found: Iterable[tuple[float, float]]) -> Seen:
@@ -84,10 +95,10 @@ def seen(
 def _by_kind(
     ran: Iterable[RecordedBatch], devices: Mapping[str, str]
 ) -> dict[tuple[str, int], list[RecordedBatch]]:
-    """Return the batches of real devices by task and size, and by task alone."""
+    """Return the batches of models by task and size, and by task alone."""
     kinds: dict[tuple[str, int], list[RecordedBatch]] = {}
     for each in ran:
-        if devices.get(each.worker, EMULATED) != EMULATED:
+        if each.worker in devices:
             for size in (ANY_SIZE, each.size):
                 kinds.setdefault((each.task, size), []).append(each)
     return kinds
@@ -128,21 +139,25 @@ def _read_at_once(hop: Hop) -> bool:
     return hop.started_s - hop.received_s <= hop.finished_s - hop.started_s
 
 
-def batches(answers: Iterable[Answer]) -> list[RecordedBatch]:
+def batches(answers: Iterable[Answer], size_of: SizeOf = of_one) -> list[RecordedBatch]:
     """Return the batches of these answers' items, by worker and time."""
     hops: dict[tuple[str, float], Hop] = {}
+    sizes: dict[tuple[str, float], list[int]] = {}
     for answer in answers:
         for hop in (hop for path in answer.paths for hop in path):
-            first = hops.get((hop.worker, hop.started_s))
+            at = hop.worker, hop.started_s
+            sizes.setdefault(at, []).append(size_of(answer))
+            first = hops.get(at)
             if first is None or hop.received_s < first.received_s:
-                hops[hop.worker, hop.started_s] = hop
+                hops[at] = hop
+    mean_size = {at: sum(each) / len(each) for at, each in sizes.items()}
     return [
         RecordedBatch(
-            worker=hop.worker, variant=hop.key, size=hop.batch,
+            worker=hop.worker, variant=hop.key, size=round(hop.batch * mean_size[at]),
             received_s=hop.received_s, started_s=hop.started_s, finished_s=hop.finished_s,
             released=hop.released,
         )
-        for _, hop in sorted(hops.items())
+        for at, hop in sorted(hops.items())
     ]  # fmt: skip
 
 

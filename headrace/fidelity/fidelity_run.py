@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from control.policies import policy_named
-from headrace.arrivals.arrival_processes import Recorded, Times, read_arrivals
+from headrace.arrivals.arrival_processes import Recorded, Times, read_workload
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import PipelineError
 from headrace.fidelity.certificate import (
@@ -29,6 +29,7 @@ from headrace.fidelity.live_run import (
     check_emulated,
     live_figures,
     play,
+    sized,
     staged,
     versions,
 )
@@ -121,12 +122,12 @@ def certify(request: CertificateRequest) -> tuple[Certificate, Path]:
 
     Raises as ``staged`` does; the prediction is kept also then.
     """
-    times = drawn(request)
-    prediction = predict(request, times)
+    queries = drawn(request)
+    prediction = predict(request, queries)
     kept = keep_prediction(request.original.path, prediction.name, prediction.as_json())
     say(f"predicted; kept as {kept}, SHA-256 {(digest := sha256(kept))}")
     started = datetime.now(UTC)
-    live = [_live_run(request, times, number) for number in range(request.repeats)]
+    live = [_live_run(request, queries, number) for number in range(request.repeats)]
     figures = [values_of(each.figures) for each in live]
     shares = [each.host_cpu_share for each in live]
     busiest = max((share for share in shares if share is not None), default=None)
@@ -151,9 +152,13 @@ def certify(request: CertificateRequest) -> tuple[Certificate, Path]:
 # ---------------------------------------------------------------------- before the live runs
 
 
-def drawn(request: CertificateRequest) -> Times:
-    """Return the arrivals, s from the start; raises ``ArrivalsError`` and ``PipelineError``."""
-    times = read_arrivals(request.arrivals, np.random.default_rng(request.seed))
+def drawn(request: CertificateRequest) -> Recorded:
+    """Return the arrivals, s from the start, with the sizes of the queries if they have some.
+
+    Raises ``ArrivalsError``, ``PipelineError``, ``PlanError`` and ``SizesError``.
+    """
+    found = read_workload(request.arrivals)
+    times = found.drawn(np.random.default_rng(request.seed))
     if request.until_s is not None:
         times = times[times < request.until_s]
     if not (times >= request.warm_up_s).any():
@@ -161,14 +166,16 @@ def drawn(request: CertificateRequest) -> Times:
             f"{request.arrivals} has no arrival behind the warm-up of {request.warm_up_s:g} s; "
             "shorten --warm-up or give longer arrivals"
         )
-    return times
+    recorded = found.sizes[: len(times)] if isinstance(found, Recorded) else ()
+    return sized(request.file, Recorded(times, recorded), request.seed)
 
 
-def predict(request: CertificateRequest, times: Times) -> Prediction:
+def predict(request: CertificateRequest, queries: Recorded) -> Prediction:
     """Simulate from a cold start, once for each seed, and return the prediction."""
+    times = queries.times_s
     runs = [
         Run(
-            file=request.file, policy=request.policy, seed=seed, arrivals=Recorded(times),
+            file=request.file, policy=request.policy, seed=seed, arrivals=queries,
             warm_up_s=request.warm_up_s, dilate=request.dilate, world=request.world.world,
         )
         for seed in range(request.seed, request.seed + request.simulations)
@@ -231,22 +238,22 @@ class _LiveRun:
     behind_s: float
 
 
-def _live_run(request: CertificateRequest, times: Times, number: int) -> _LiveRun:
+def _live_run(request: CertificateRequest, queries: Recorded, number: int) -> _LiveRun:
     """Run live from a cold start, with a broker of its own."""
     what = f"live, {number + 1} of {request.repeats}"
     with ExitStack() as stack:
         devices = dict(request.file.cluster.devices)
         file = stack.enter_context(as_asked(request.original, request.policy, devices))
         stage = stack.enter_context(staged(file, request.policy, request.dilate))
-        advance = stack.enter_context(progress(what, len(times)))
+        advance = stack.enter_context(progress(what, len(queries.times_s)))
 
         def each(at: LiveEnvironment, sent: int) -> None:
             advance(sent, f"{len(at.answers)} answers")
 
-        play(stage, times, each, request.seed + number)
-        found = live_figures(stage, times, request.warm_up_s)
+        play(stage, queries, each, request.seed + number)
+        found = live_figures(stage, queries.times_s, request.warm_up_s)
         again = conditional(
-            stage, times, policy=request.policy, warm_up_s=request.warm_up_s,
+            stage, queries, policy=request.policy, warm_up_s=request.warm_up_s,
             seed=request.seed + number, dilate=request.dilate,
         )  # fmt: skip
     return _LiveRun(

@@ -20,7 +20,7 @@ import numpy as np
 import psutil
 from msgspec import structs
 
-from headrace.arrivals.arrival_processes import Times
+from headrace.arrivals.arrival_processes import Recorded, Times
 from headrace.broker.broker_warm_up import warm_up
 from headrace.broker.jar_lock import ROOTS
 from headrace.broker.watchdog import temporary_broker
@@ -32,12 +32,12 @@ from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import load_profile
 from headrace.config.user_functions import load_workload
 from headrace.errors import Unsuccessful
+from headrace.load.load import drawn_sizes
 from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes
 from headrace.roles.process_setup import dilated
 from headrace.roles.profile_lookups import accuracies
 from headrace.terminal import say, waiting
-from profiles.measurements import EMULATED
 from schemas.effects import PLANS, RESULTS
 from schemas.records import Answer, Plan, Query
 from streams.kafka.kafka_config import KafkaConfig
@@ -71,6 +71,7 @@ class LiveEnvironment:
     sent_s: dict[str, Any] = field(default_factory=dict)  # query id -> truth, None if unknown
     answers: list[bytes] = field(default_factory=list)  # records of the results topic
     plans: list[Plan] = field(default_factory=list)
+    sizes: tuple[int, ...] = ()  # of the queries in order, if they have sizes
     taken: int = 0  # queries that the broker acknowledged
     behind_s: float = 0.0  # inner: the largest delay of a query behind its arrival time
     host_cpu_share: float | None = None  # busy fraction of all cores while queries were sent
@@ -82,6 +83,10 @@ class LiveEnvironment:
     def now_s(self) -> float:
         """The present inner time."""
         return self.dilation.inner(time.time())
+
+    def size_of(self, answer: Answer) -> int:
+        """Return the size of an answer's query."""
+        return self.sizes[number_of(answer)] if self.sizes else 1
 
 
 @contextlib.contextmanager
@@ -118,7 +123,7 @@ def staged(file: PipelineFile, policy: str, dilate: float) -> Iterator[LiveEnvir
 
 def check_emulated(file: PipelineFile, dilate: float) -> None:
     """Raise ``Unsuccessful`` for real devices with a dilation."""
-    real = [device for device, _ in file.cluster.devices if device != EMULATED]
+    real = [name for name, _ in file.cluster.devices if not file.cluster.emulated(name)]
     if real and dilate != 1.0:
         raise Unsuccessful(
             f"{file.path.name} has workers on {', '.join(real)}, and only emulated devices can be "
@@ -126,9 +131,21 @@ def check_emulated(file: PipelineFile, dilate: float) -> None:
         )
 
 
-def play(stage: LiveEnvironment, times_s: Times, each: Each, seed: int = 0) -> None:
-    """Send queries at ``times_s`` (inner seconds from the start) and collect answers and plans."""
-    pipeline = stage.file.pipeline
+def sized(file: PipelineFile, arrivals: Recorded, seed: int) -> Recorded:
+    """Return the arrivals with sizes: their own, or drawn from the file's where queries have some.
+
+    Raises ``PlanError`` without sizes to draw from, and ``SizesError``.
+    """
+    if arrivals.sizes:
+        return arrivals
+    drawn = drawn_sizes(file, None, len(arrivals.times_s), np.random.default_rng([seed, 6]))
+    return Recorded(arrivals.times_s, drawn)
+
+
+def play(stage: LiveEnvironment, queries: Recorded, each: Each, seed: int = 0) -> None:
+    """Send queries (inner seconds from the start, sizes) and collect answers and plans."""
+    pipeline, times_s = stage.file.pipeline, queries.times_s
+    stage.sizes = queries.sizes
     inputs = _inputs(stage.file, len(times_s), seed)
     with closing(Tail(stage.kafka, physical(pipeline.name, RESULTS))) as tail:
         asker = Asker(stage.kafka, pipeline)
@@ -143,7 +160,7 @@ def play(stage: LiveEnvironment, times_s: Times, each: Each, seed: int = 0) -> N
 
 
 def _inputs(file: PipelineFile, count: int, seed: int) -> Iterator[tuple[bytes, Any]]:
-    if all(device == EMULATED for device, _ in file.cluster.devices):
+    if all(file.cluster.emulated(name) for name, _ in file.cluster.devices):
         return cycle([UNREAD_QUERY])
     workload = load_workload(file)
     if workload is None:
@@ -175,7 +192,8 @@ def _send(
             payload, truth = next(inputs)
             name = f"{prefix}-{number}"
             stage.sent_s[name] = truth
-            asker.ask(Query(payload=payload, id=name))
+            size = stage.sizes[number] if stage.sizes else 1
+            asker.ask(Query(payload=payload, id=name, size=size))
         sent = ahead
         _look(stage, asker, tail)
         if now - tended_s > TEND_S:

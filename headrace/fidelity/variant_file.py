@@ -8,6 +8,7 @@ paths and modules are found from there.
 import contextlib
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import yaml
 
@@ -15,6 +16,18 @@ from control.policies import policy_named
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import PipelineError
 from headrace.simulation.overrides import Devices, changed
+
+
+def _set_devices(section: dict[str, Any], wanted: PipelineFile) -> None:
+    """Write the workers where a file has them: those of types are devices of ``start``."""
+    cluster = wanted.cluster
+    counts = {name: count // cluster.tasks_per_device for name, count in cluster.devices}
+    rented = {name: count for name, count in counts.items() if cluster.type_of(name)}
+    fixed = {name: count for name, count in counts.items() if name not in rented}
+    for key, found in (("devices", fixed), ("start", rented)):
+        section.pop(key, None)
+        if found:
+            section[key] = found
 
 
 @contextlib.contextmanager
@@ -36,7 +49,8 @@ def as_asked(
         return
     document = yaml.safe_load(file.path.read_text(encoding="utf-8"))
     document["policy"] = name
-    document.setdefault("cluster", {})["devices"] = dict(wanted.cluster.devices)
+    if not same:
+        _set_devices(document.setdefault("cluster", {}), wanted)
     path = file.path.with_name(f".{file.path.stem}.{os.getpid()}{file.path.suffix}")
     try:
         path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")

@@ -12,15 +12,16 @@ import numpy as np
 
 from headrace.fidelity.delay_trace import (
     RecordedBatch,
+    SizeOf,
     batches,
     hops_s,
     lags_s,
+    of_one,
     starts_s,
     stretches,
     ways_in_s,
     ways_out_s,
 )
-from profiles.measurements import EMULATED
 from profiles.profile_table import ProfileTable
 from schemas.records import Answer
 from streams.simulated.delays import ANY_SIZE, STAMP_S, Seen, mean
@@ -42,16 +43,18 @@ def fitted(
     from_s: float,
     until_s: float,
     rate_qps: float,
+    size_of: SizeOf = of_one,
 ) -> Phase:
     """Return the phase that these answers show.
 
-    ``devices`` maps workers to devices; ``from_s`` and ``until_s`` bound the phase and
+    ``devices`` maps workers that run models to devices, ``size_of`` answers to the sizes of their
+    queries; ``from_s`` and ``until_s`` bound the phase and
     ``rate_qps`` is its load, all in the pipeline's time, in which ``dilate`` wall seconds pass in
     one second.
     """
     known = list(answers)
-    ran = batches(known)
-    real = [each for each in ran if devices.get(each.worker, EMULATED) != EMULATED]
+    ran = batches(known, size_of)
+    real = [each for each in ran if each.worker in devices]
     levels = by_occupancy(occupancy(real), from_s, dilate)
     waiting = {task: list(starts_s(of)) for task, of in _by_task(real).items()}
     lag_s = _lag_s(ran, mean(chain.from_iterable(waiting.values())) * dilate, dilate)

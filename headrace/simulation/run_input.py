@@ -64,6 +64,12 @@ def devices(file: PipelineFile) -> dict[str, str]:
     }
 
 
+def real_workers(file: PipelineFile) -> dict[str, str]:
+    """Return the device of each worker that runs models, by node name."""
+    every = devices(file)
+    return {name: device for name, device in every.items() if not file.cluster.emulated(device)}
+
+
 def check_profiled(file: PipelineFile, profile: ProfileTable) -> None:
     """Raise ``PipelineError`` for a variant without measurements.
 

@@ -21,14 +21,13 @@ from headrace.config.topology import Share, dispatchers
 from headrace.planning.rentable import rentable_of
 from headrace.roles.dispatching import central_queues, per_query, task_dispatcher
 from headrace.roles.profile_lookups import accuracies, latency_of, variant_of
-from headrace.simulation.run_input import Run, check_profiled, devices
+from headrace.simulation.run_input import Run, check_profiled, devices, real_workers
 from operators.dispatch.task_dispatcher import TaskDispatcher
 from operators.egress import Egress
 from operators.ingress import Ingress
 from operators.models.emulated import Emulated, Stretched
 from operators.query_parts import even_parts
 from operators.serving.worker import Worker
-from profiles.measurements import EMULATED
 from profiles.profile_table import ProfileTable
 from schemas.effects import QUERIES, Failed, Solve, Solved
 from streams.control_app.host import ControlHost
@@ -132,7 +131,7 @@ class SimulatedNodes:
             for number, name in enumerate(self.devices)
         }
         self._now, self._first_s = now, first_s
-        real = [name for name, device in self.devices.items() if device != EMULATED]
+        real = list(real_workers(run.file))
         self.machine = Machine(run, real, now, first_s)
         cluster = run.file.cluster
         shared = (("ingress", cluster.ingress), ("egress", cluster.egress))
@@ -187,7 +186,8 @@ class SimulatedNodes:
 
     def batches(self, node: str, key: str) -> BatchLatency:
         """Return the latencies of a variant ("task/variant") on a node's device."""
-        stretches = {} if self.devices[node] == EMULATED else self._stretches(node, key)
+        emulated = self.run.file.cluster.emulated(self.devices[node])
+        stretches = {} if emulated else self._stretches(node, key)
         if not stretches:
             return self._emulated(self.profile, node, key, self.run.latency)
         return Stretched(

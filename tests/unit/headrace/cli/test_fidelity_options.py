@@ -14,6 +14,7 @@ from headrace.fidelity.calibration_run import CalibrationRequest, arrivals, rate
 from headrace.fidelity.certificate_store import keep, keep_prediction
 from headrace.fidelity.fidelity_run import asked, drawn, predict
 from headrace.simulation.world_file import place, store
+from tests.typed_files import a_typed_file
 from tests.unit.headrace.fidelity.test_certificate import a_certificate
 from tests.unit.headrace.simulation.test_world_file import NOW, a_calibration
 
@@ -100,3 +101,34 @@ def test_rates_go_up_and_down_so_that_a_drift_is_no_effect_of_the_rate(tmp_path:
     assert list(times) == sorted(times)
     counts = [int(((times >= s.from_s) & (times < s.until_s)).sum()) for s in steps]
     assert [20 < n < 85 for n in counts] == [True, False, False, True]
+
+
+def test_queries_have_the_sizes_of_their_file_or_those_that_the_pipeline_names(
+    tmp_path: Path,
+) -> None:
+    file = read_pipeline_file(a_typed_file(tmp_path))
+    recorded = tmp_path / "sized.csv"
+    recorded.write_text("time,size\n0.5,10\n1.0,700\n3.0,90\n")
+    made = asked(file, recorded, devices={"gpu": 1, "slow": 1}, until_s=2.0)
+    assert drawn(made).sizes == (10, 700)
+    without = asked(file, some_arrivals(tmp_path, 20.0, 4.0), devices={"gpu": 1, "slow": 1})
+    found = drawn(without)
+    assert len(found.sizes) == len(found.times_s) == 80
+    assert set(found.sizes) == {10, 100, 1000}
+    assert drawn(without).sizes == found.sizes
+
+
+def test_larger_queries_are_predicted_to_be_slower(tmp_path: Path) -> None:
+    file = read_pipeline_file(a_typed_file(tmp_path))
+
+    def p50_ms(size: int) -> float | None:
+        path = tmp_path / f"{size}.csv"
+        path.write_text("time,size\n" + "".join(f"{at / 4},{size}\n" for at in range(1, 40)))
+        made = asked(file, path, devices={"gpu": 1, "slow": 1}, simulations=1)
+        found = {metric.name: metric for metric in predict(made, drawn(made)).metrics}
+        return found["p50_ms"].predicted
+
+    small, large = p50_ms(10), p50_ms(1000)
+    assert small is not None
+    assert large is not None
+    assert large > small + 50  # on the gpu 10 ms, and 80 ms

@@ -100,7 +100,7 @@ def test_a_batch_that_nothing_kept_waiting_tells_how_long_a_start_takes() -> Non
 
 
 def test_too_few_answers_tell_nothing() -> None:
-    found = seen([an_answer((DETECT, READ))], TABLE, {"w0": "emulated"}, 4.0, 0.0, 10.0)
+    found = seen([an_answer((DETECT, READ))], TABLE, {}, 4.0, 0.0, 10.0)
     assert found == DelayTrace(seconds=10.0)
 
 
@@ -141,3 +141,11 @@ def test_on_a_slower_machine_a_batch_takes_its_median_times_the_stretch() -> Non
     assert slower.latency_s(1) == 1.5 * median.latency_s(1)
     assert slower.latency_s(2) == 2.5 * median.latency_s(2)
     assert slower.load_s == median.load_s
+
+
+def test_a_batch_is_as_large_as_its_queries() -> None:
+    answers = [structs.replace(an_answer((DETECT,)), id=f"q-{number}") for number in range(2)]
+    sizes = {"q-0": 30, "q-1": 4}
+    assert [each.size for each in batches(answers, lambda answer: sizes[answer.id])] == [34]
+    # Of the other query of its two nothing is known yet: it counts as large as the first.
+    assert [each.size for each in batches(answers[1:], lambda answer: sizes[answer.id])] == [8]

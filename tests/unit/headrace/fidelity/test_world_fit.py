@@ -60,7 +60,7 @@ def test_the_stretch_of_a_batch_is_known_by_how_many_devices_were_busy() -> None
 def test_emulated_devices_do_not_contend_and_times_are_of_the_wall() -> None:
     known = list(answers_on_two_devices(4 * FEWEST))
     phase = fitted(
-        known, TABLE, {"cpu-0": "emulated", "cpu-1": "emulated"}, dilate=4.0, from_s=0.0,
+        known, TABLE, {}, dilate=4.0, from_s=0.0,
         until_s=100.0, rate_qps=2.0,
     )  # fmt: skip
     assert (phase.stretch, phase.starts) == ({}, {})
