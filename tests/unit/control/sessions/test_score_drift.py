@@ -39,7 +39,7 @@ def test_false_alarms_are_rare_at_the_floor_itself(draw: Draw) -> None:
     assert sum(each < labels for each in found) <= 1
 
 
-@pytest.mark.parametrize(("mean", "within"), [(0.7, 100), (0.6, 72), (0.4, 40)])
+@pytest.mark.parametrize(("mean", "within"), [(0.8, 160), (0.7, 72), (0.6, 44), (0.4, 28)])
 def test_a_fall_is_seen_soon_and_its_time_is_about_right(mean: float, within: int) -> None:
     found = []
     for seed in range(30):
@@ -50,6 +50,15 @@ def test_a_fall_is_seen_soon_and_its_time_is_about_right(mean: float, within: in
         assert window is not None
         assert window.at_s > 400.0 - 2 * IN_A_REPORT * 20
     assert np.percentile(found, 90) <= within
+
+
+def test_a_fall_to_above_the_floor_is_rarely_an_alarm() -> None:
+    found = []
+    for seed in range(30):
+        drift = ScoreDrift()
+        labels_until_alarm(drift, right_or_wrong(0.99), 400, seed, 0.0)
+        found.append(labels_until_alarm(drift, right_or_wrong(0.94), 400, seed + 99, 400.0))
+    assert sum(each < 400 for each in found) <= 3
 
 
 def test_old_scores_are_forgotten() -> None:
