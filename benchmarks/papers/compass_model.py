@@ -37,20 +37,21 @@ class Application:
     name: str
     data: Mapping[str, Any]
     model: Mapping[str, Any]
+    tiers: tuple[str, ...] = TIERS  # the edge is the first
 
     @cached_property
     def space(self) -> Space:
-        """Knobs and placements on edge, near and cloud."""
+        """Knobs and placements on the tiers."""
         stages, knobs, parent = [], [], ""
         for each in self.data["ops"]:
             stages.append(
-                Stage(each["name"], parent, TIERS, cpu=each["cpu_stage"], batched=each["llm"])
+                Stage(each["name"], parent, self.tiers, cpu=each["cpu_stage"], batched=each["llm"])
             )
             parent = each["name"]
             for knob in each["knobs"]:
                 names = tuple(option["option"] for option in knob["options"])
                 knobs.append(Knob(each["name"], knob["knob"], names))
-        return Space(tuple(stages), tuple(knobs), TIERS)
+        return Space(tuple(stages), tuple(knobs), self.tiers)
 
     @property
     def most_samples(self) -> int:
@@ -205,13 +206,13 @@ def _deployment(app: Application, rng: np.random.Generator) -> Deployment:
     pick = int(rng.choice(len(devices), p=[each["probability"] for each in devices]))
     edge_speed = devices[pick]["speed"] * float(rng.lognormal(0, 0.1))
     upload = network["edge_upload_mbps"] * float(np.clip(rng.lognormal(-0.1, 0.35), 0.2, 2.5))
+    others = [tier for tier in app.tiers if tier != EDGE]
     return deployment(
         app,
-        speed={EDGE: edge_speed, NEAR: tiers["near"]["speed"], CLOUD: tiers["cloud"]["speed"]},
+        speed={EDGE: edge_speed, **{tier: tiers[tier]["speed"] for tier in others}},
         gigabytes={
             EDGE: devices[pick]["mem_gb"],
-            NEAR: tiers["near"]["mem_gb"],
-            CLOUD: tiers["cloud"]["mem_gb"],
+            **{tier: tiers[tier]["mem_gb"] for tier in others},
         },
         upload_mbps=upload,
     )
@@ -229,8 +230,8 @@ def deployment(
     is_edge = placements == space.tiers.index(EDGE)
     of_tier = np.array([speed[tier] for tier in space.tiers])[placements]
     room = np.array([float(gigabytes[tier]) for tier in space.tiers])[placements]
-    cost = {EDGE: 0.0, NEAR: tiers["near"]["usd_per_gpu_h"], CLOUD: tiers["cloud"]["usd_per_gpu_h"]}
-    price = np.array([cost[tier] for tier in space.tiers])[placements]
+    cost = [0.0 if tier == EDGE else tiers[tier]["usd_per_gpu_h"] for tier in space.tiers]
+    price = np.array(cost)[placements]
     cpu = np.array([stage.cpu for stage in stages])
     slowdown = np.where(cpu, np.where(is_edge, CPU_ON_EDGE, 1.0), 1 / of_tier)
     ends = np.zeros((len(placements), 1), dtype=placements.dtype)  # at the edge, first tier

@@ -5,7 +5,7 @@ those that it profiled and found to comply, on the tiers on which it tried them;
 trimmed for both by the same code, which no baseline has in the papers.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from control.policies.compass.search.pricing import Priced, priced
 from control.policies.compass.search.sequential_test import StopRule
 
 MOST_PLANS = 16  # of a session, the cheapest, as live
+NEAR = 1.1  # times the cheapest: near-optimal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,20 +72,40 @@ def past_of(query: DrawnQuery, limit_s: float) -> Past:
     return _searched(query, limit_s, ())[1]
 
 
+def near_optimal_s(query: DrawnQuery, limit_s: float, history: Sequence[Past]) -> float | None:
+    """Return the modelled seconds until our search knows a truly compliant plan that costs at most
+    ``NEAR`` times the cheapest one; None: not within ``limit_s``, or no plan complies."""
+    truth = by_truth(query)
+    if not truth.plans:
+        return None
+    most = NEAR * truth.plans[0].cost + 1e-9
+    run = _LimitedRun(query, limit_s)
+    for plans in _steps(run, history):
+        if any(p.usd_per_h <= most and query.compliant(p.configuration) for p in plans):
+            return run.seconds if run.seconds <= limit_s else None
+    return None
+
+
 def _searched(query: DrawnQuery, limit_s: float, history: Sequence[Past]) -> tuple[Planned, Past]:
-    app, rule = query.app, StopRule(most=query.app.most_samples)
-    options = SearchOptions(rule=rule)
-    search = SessionSearch(query.deployment, query.slo, options, app.sent, history)
     run = _LimitedRun(query, limit_s)
     plans: tuple[Priced, ...] = ()
+    for known in _steps(run, history):
+        if run.seconds <= limit_s:
+            plans = known
+    return _planned(query, min(run.seconds, limit_s), map(_choice, plans)), run.past()
+
+
+def _steps(run: _LimitedRun, history: Sequence[Past]) -> Iterator[tuple[Priced, ...]]:
+    """Search with ``history``; yield the plans known after each profile."""
+    query, app = run.query, run.query.app
+    rule = StopRule(most=app.most_samples)
+    search = SessionSearch(query.deployment, query.slo, SearchOptions(rule=rule), app.sent, history)
     while run.going and (proposal := search.ask()) is not None:
         c = proposal.configuration
         tested = tested_on(query, c, rule, adaptive=True)
         search.tell(Profiled(configuration=c, tested=tested, seconds=tuple(query.seconds[c])))
         run.profile(c, tested, reuse=True)
-        if run.seconds <= limit_s:
-            plans = search.plans
-    return _planned(query, min(run.seconds, limit_s), map(_choice, plans)), run.past()
+        yield search.plans
 
 
 def by_baseline(name: str, query: DrawnQuery, limit_s: float, *, trimmed: bool) -> Planned:
