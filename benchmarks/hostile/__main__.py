@@ -37,7 +37,8 @@ from streams.topics import physical
 
 ROOT = Path(__file__).parents[2]
 QUIET = "quiet"
-WITHIN_S = 900.0  # an attack has been written and answered by then
+WITHIN_S = 900.0  # the answers have come by then
+SLOWEST = 100.0  # records a second that an attack writes at least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +117,8 @@ def _suffer(rig: Rig, attack: Attack) -> float:
         [*line, *figures], cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True
     )
     try:
-        return rig.until(lambda: process.poll() is not None, "the attack to end", WITHIN_S)
+        within_s = WITHIN_S + attack.count / SLOWEST
+        return rig.until(lambda: process.poll() is not None, "the attack to end", within_s)
     finally:
         end_session(process.pid)
         process.wait()
