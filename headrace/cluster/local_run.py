@@ -118,7 +118,7 @@ class LocalRun:
             bootstrap=kafka.bootstrap,
             supervisor=Process.found("up", os.getpid()),
             broker_started=broker_started,
-            devices=dict(file.cluster.devices),
+            devices=file.cluster.reserved,
             share=file.cluster.share,
             tasks_per_device=file.cluster.tasks_per_device,
         )

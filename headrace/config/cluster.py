@@ -120,6 +120,16 @@ class Cluster:
         return self.host_device(name) == EMULATED
 
     @property
+    def reserved(self) -> dict[str, int]:
+        """The number of workers by device of this machine; seats of tiers by their own name."""
+        found: dict[str, int] = {}
+        for name, count in self.devices:
+            of_type = self.type_of(name)
+            device = of_type.device if of_type else name
+            found[device] = found.get(device, 0) + count
+        return found
+
+    @property
     def workers(self) -> tuple[str, ...]:
         """The device of each worker."""
         return tuple(device for device, count in self.devices for _ in range(count))
