@@ -16,6 +16,8 @@ from control.policies.kairos.device_mixes import Floats
 
 ENDS = 1e-11  # of the cost of a pattern
 AGREE = 1e-9  # throughput and bound, relative
+EXACT = 1e-10  # between devices used and there, of the largest number
+MOST_CHECKS = 3
 PIVOT = 1e-12  # least pivot element, of a column of size 1
 MOST_PIVOTS = 200  # per row of the basis
 ROOM = 2048  # columns for which there is room at first
@@ -94,7 +96,7 @@ class PatternSimplex:
     ) -> tuple[float, float, Floats]:
         """Return what ``solve`` does, in units of its own; change the basis given in place."""
         prices: Floats = np.zeros(self._types)
-        least = 0.0
+        least, checks = 0.0, 0
         for _ in range(MOST_PIVOTS * (self._types + 1)):
             duals = self._gains[self._basis] @ inverse
             np.maximum(duals, 0.0, out=prices)
@@ -104,7 +106,12 @@ class PatternSimplex:
                 pattern = self._column(routes)
                 least = float(pattern @ prices)
                 if least >= 1 - ENDS:
-                    break
+                    if checks == MOST_CHECKS or self._uses(mix, amounts):
+                        break
+                    # The pivots have cost digits: it goes on from a new inverse.
+                    inverse, amounts = self._start(mix)
+                    checks += 1
+                    continue
                 self._add(routes, pattern)
                 entering = len(self._gains) - 1
             self._pivot(entering, inverse, amounts)
@@ -112,6 +119,11 @@ class PatternSimplex:
         throughput = float(self._gains[self._basis] @ amounts)
         bound = float(mix @ prices) / least if least > 0 else np.inf
         return throughput, bound, prices
+
+    def _uses(self, mix: Floats, amounts: Floats) -> bool:
+        """Return whether these amounts of the basis use the mix, no more and no less."""
+        used = amounts @ self._columns[self._basis]
+        return bool(np.abs(used - mix).max() <= EXACT * mix.max())
 
     def _start(self, mix: Floats) -> tuple[Floats, Floats]:
         """Return the inverse and the amounts of a feasible basis of the mix.

@@ -124,7 +124,7 @@ def test_sizes_that_hardly_occur_cost_no_digits() -> None:
     for mix in product(range(4), range(5), range(8), range(8)):
         if any(mix):
             alone = FluidBound(times).exact(np.array(mix, dtype=float))
-            assert fluid.exact(np.array(mix, dtype=float)) == pytest.approx(alone, rel=1e-7)
+            assert fluid.exact(np.array(mix, dtype=float)) == pytest.approx(alone, rel=1e-8)
 
 
 def test_only_the_newest_prices_are_tried_where_asked() -> None:
