@@ -62,7 +62,7 @@ def test_batches_of_a_central_queue_are_dispatched_and_none_is_lost_when_ingress
     payload.write_bytes(b"x")
     env = at_home(tmp_path, broker)
     with brought_up(path, env):
-        row, err = loaded_while_killed(path, payload, env, "central", "ingress-0", rate=120)
+        row, err = loaded_while_killed(path, payload, env, "central", "ingress-0", 120, 16)
     assert row["lost"] == 0, err
     assert row["answered"] > 0.4 * row["queries"]
     (newest, *_) = newest_first(KafkaConfig(broker), physical("central", RESULTS))
@@ -73,13 +73,17 @@ def test_batches_of_a_central_queue_are_dispatched_and_none_is_lost_when_ingress
 
 
 def loaded_while_killed(
-    path: Path, payload: Path, env: dict[str, str], pipeline: str, role: str, rate: int = 15
-) -> tuple[dict[str, float], str]:
-    """Return what ``headrace load`` says of 8 s in whose beginning a role is killed."""
+    path: Path, payload: Path, env: dict[str, str], pipeline: str, role: str, rate: int = 15,
+    seconds: int = 8,
+) -> tuple[dict[str, float], str]:  # fmt: skip
+    """Return what ``headrace load`` says of a time in whose beginning a role is killed.
+
+    A slow machine takes 6 s to start the role again, in which no query is answered in time.
+    """
     load = subprocess.Popen(
         [
             sys.executable, "-m", "headrace", "load", str(path), "--rate", str(rate), "--seconds",
-            "8", "--input", str(payload), "--json",
+            str(seconds), "--input", str(payload), "--json",
         ],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
     )  # fmt: skip
