@@ -41,8 +41,8 @@ from benchmarks.chaos_pipelines import PIPELINES, SLOTS, description, write_prof
 from benchmarks.fault_scene import Fault, Kind, Scene
 from benchmarks.hosts import Host
 from benchmarks.machine_faults import small_disk
+from benchmarks.machine_speed import machine, machine_line
 from benchmarks.received_answers import ends, in_time
-from benchmarks.relay import machine
 from benchmarks.rig import Rig, Stuck
 from benchmarks.tcp_proxy import Proxies
 from headrace.broker import local_broker as local
@@ -383,6 +383,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     names = tuple(name for name in asked.kinds.split(",") if name)
     folder = Path(tempfile.mkdtemp(prefix="headrace-chaos-"))
+    say(machine_line())
     account = measure(
         folder, asked.seed, asked.minutes, asked.rate, nodes=asked.nodes, longest_s=asked.longest,
         slo_s=asked.slo, names=names, pipeline=asked.pipeline,

@@ -25,7 +25,7 @@ import numpy as np
 import yaml
 from PIL import Image
 
-from benchmarks.relay import machine
+from benchmarks.machine_speed import machine
 from benchmarks.rig import Rig
 from control.estimation.accuracy_drift import drift_text, drifted
 from headrace.broker.local_broker import borrow

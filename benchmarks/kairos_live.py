@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.papers.kairos import MODELS, write
-from benchmarks.relay import machine
+from benchmarks.machine_speed import machine
 from headrace.arrivals.arrival_processes import Recorded, poisson
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.fidelity.live_run import live_figures, play, sized, staged

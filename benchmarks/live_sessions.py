@@ -24,12 +24,12 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.machine_speed import machine_line
 from control.problem.space import Space
 from headrace.client.formats import answers_in, reader_of
 from headrace.client.topic_clients import Asker, Tail, decoded
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file, search_space
 from headrace.fidelity.live_run import LiveEnvironment, staged
-from headrace.machine import machine
 from headrace.planning.recorded_truth import read_truth
 from headrace.planning.sessions_file import read_sessions
 from headrace.simulation.sessions.session_nodes import Recording
@@ -265,11 +265,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="headrace-live-sessions-") as folder:
         file, sessions, truth = written(Path(folder), options.sessions, options.seconds)
         simulated = played(file, sessions, truth, options.seconds, options.seed)
+        print(machine_line())
         print(text("simulated", simulated), flush=True)
         with staged(file, file.pipeline.policy, 1.0) as stage:
             live = played_live(stage, sessions, truth, options.seconds, options.seed)
     print(text("live", live))
-    rows = {"simulated": as_row(simulated), "live": as_row(live), "machine": machine()}
+    rows = {"simulated": as_row(simulated), "live": as_row(live), "machine": machine_line()}
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     ratio = rows["live"]["goodput_sessions"] / max(rows["simulated"]["goodput_sessions"], 1e-9)

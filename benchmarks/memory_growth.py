@@ -27,8 +27,8 @@ import psutil
 from scipy.stats import theilslopes
 
 from benchmarks.chaos import a_rig, say, settle
+from benchmarks.machine_speed import machine
 from benchmarks.received_answers import ends
-from benchmarks.relay import machine
 from benchmarks.rig import Stuck
 
 READ_EVERY_S = 5.0

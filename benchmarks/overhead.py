@@ -22,7 +22,8 @@ from pathlib import Path
 from benchmarks.handle import figures as handle_figures
 from benchmarks.load import Load, Offered, offer
 from benchmarks.load import Path as Way
-from benchmarks.relay import RelayFigures, machine, measure_relay
+from benchmarks.machine_speed import machine, machine_line
+from benchmarks.relay import RelayFigures, measure_relay
 from headrace.broker.local_broker import Running, borrow
 from headrace.config.pipeline_file import read_pipeline_file
 from schemas.effects import QUERIES, RESULTS
@@ -180,7 +181,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if asked.json:
         print(json.dumps({**flat, "rounds": asked.rounds, "machine": machine()}))
     else:
-        print(f"{machine()}, {asked.rounds} rounds of {asked.seconds:g} s, medians (min to max)")
+        print(
+            f"{machine_line()}; {asked.rounds} rounds of {asked.seconds:g} s, medians (min to max)"
+        )
         print(report(flat))
 
 

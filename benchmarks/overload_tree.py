@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.relay import machine
+from benchmarks.machine_speed import machine
 from benchmarks.second_day import User
 
 LEAST_SHARE = 0.9  # of the best goodput

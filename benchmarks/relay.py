@@ -11,9 +11,6 @@ callbacks once, with Headrace's client settings. Run it with
 import argparse
 import json
 import multiprocessing
-import os
-import platform
-import sys
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
@@ -25,6 +22,7 @@ from pathlib import Path as FilePath
 from confluent_kafka import TopicPartition
 
 from benchmarks.load import Load, Path, offer
+from benchmarks.machine_speed import machine
 from headrace.broker.local_broker import borrow
 from streams.kafka.kafka_client import admin, consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
@@ -159,16 +157,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 print(_line(found[-1]))
     if asked.json:
         print(json.dumps({"machine": machine(), "relay": [asdict(each) for each in found]}))
-
-
-def machine() -> dict[str, object]:
-    """Return a description of this machine."""
-    return {
-        "cores": os.cpu_count(),
-        "processor": platform.machine(),
-        "system": platform.platform(),
-        "python": sys.version.split()[0],
-    }
 
 
 def _line(each: RelayFigures) -> str:

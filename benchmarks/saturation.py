@@ -24,8 +24,8 @@ from pathlib import Path
 import psutil
 
 from benchmarks.chaos import a_rig, say
+from benchmarks.machine_speed import machine
 from benchmarks.received_answers import ends
-from benchmarks.relay import machine
 from benchmarks.rig import Rig, Stuck
 from control.controller.membership import DEAD_AFTER_S
 from schemas.enumerations import PlanCause

@@ -13,7 +13,6 @@ or more was refused, the admitted shares of gold and bulk are not three to one w
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -22,7 +21,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.relay import machine
+from benchmarks.machine_speed import machine, machine_line
 from benchmarks.second_day import User
 from benchmarks.small_cluster import a_cluster
 from headrace.arrivals.arrival_processes import Renewal
@@ -172,7 +171,7 @@ def main() -> int:
         rows = [asdict(part) for part in found]
         print(json.dumps({"machine": machine(), "parts": rows, "wrong": broken}))
     else:
-        print(f"{'; '.join(broken) or 'as it should be'}; load average {os.getloadavg()[0]:.1f}")
+        print(f"{'; '.join(broken) or 'as it should be'}; {machine_line()}")
     return 1 if broken else 0
 
 

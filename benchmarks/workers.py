@@ -31,7 +31,7 @@ import psutil
 import yaml
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
-from benchmarks.relay import machine
+from benchmarks.machine_speed import machine
 from headrace.broker import local_broker as local
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.processes import end_session, environment

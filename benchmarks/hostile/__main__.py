@@ -26,8 +26,8 @@ from typing import Any
 
 import psutil
 
+from benchmarks.machine_speed import machine
 from benchmarks.received_answers import in_time
-from benchmarks.relay import machine
 from benchmarks.rig import Rig
 from benchmarks.squares import PIPELINE
 from headrace.broker import local_broker as local
