@@ -51,6 +51,7 @@ def _hours(rows: Sequence["Row"]) -> Iterator[str]:
             rivals = [name for name in _methods(own) if name not in (ORACLE, OURS)]
             yield "How many times the goodput of a baseline `compass` has:\n"
             yield _table(own, rivals, _factor_of(own))
+            yield from _largest(own, rivals)
 
 
 def _methods(rows: Sequence["Row"]) -> list[str]:
@@ -90,6 +91,25 @@ def _factor_of(rows: Sequence["Row"]) -> Callable[[Sequence["Row"]], str]:
         return spread + (f", {none} seeds with none of theirs" if none else "")
 
     return factor
+
+
+def _largest(rows: Sequence["Row"], rivals: Sequence[str]) -> Iterator[str]:
+    """Say at which point the factor of the mean goodputs is largest, where there are several."""
+    points = list(dict.fromkeys(row.point for row in rows))
+    if len(points) < 2:
+        return
+    found = []
+    for rival in rivals:
+        ours, theirs = (
+            {at: _mean([r for r in rows if (r.point, r.method) == (at, name)], "goodput")
+             for at in points}
+            for name in (OURS, rival)
+        )  # fmt: skip
+        factors = {at: ours[at] / theirs[at] for at in points if theirs[at]}
+        if factors:
+            found.append(f"at {max(factors, key=factors.__getitem__)} over `{rival}`")
+    if found:
+        yield "The factor of the mean goodputs is largest " + "; ".join(found) + ".\n"
 
 
 # ---------------------------------------------------------------------- knobs, optimal
