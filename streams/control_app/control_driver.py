@@ -25,6 +25,7 @@ from schemas.effects import (
     Arrived,
     Assign,
     Count,
+    Counted,
     Effect,
     Event,
     Failed,
@@ -231,18 +232,23 @@ class ControlDriver:
         """Read the input topic's offsets; check that reports arrive at this app."""
         loop = asyncio.get_running_loop()
         try:
-            ends = await loop.run_in_executor(None, self._input.ends)
-            now = self._now()
-            done = await loop.run_in_executor(None, self._input.done)
-            self._post(host, counted(now, ends, done))
-            if 0.0 <= now - self._listened_s < LISTEN_S:
+            event = await loop.run_in_executor(None, self._counted)
+            self._post(host, event)
+            if 0.0 <= event.at_s - self._listened_s < LISTEN_S:
                 return
             shared = await loop.run_in_executor(None, self._input.shared_ends)
         except BrokerError as error:
             self._say("control.blind", f"{error}; demand is what ingress tells until then")
             self._post(host, Failed(QUERIES, str(error)), watched=False)
         else:
-            self._listen(shared, now)
+            self._listen(shared, event.at_s)
+
+    def _counted(self) -> Counted:
+        """Return how many queries came and how many of them are done; on another thread, as it
+        waits for the broker."""
+        ends = self._input.ends()
+        now = self._now()
+        return counted(now, ends, self._input.done())
 
     def _listen(self, ends: Mapping[str, int], now: float) -> None:
         self._listened_s = now
