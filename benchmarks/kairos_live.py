@@ -1,12 +1,15 @@
-"""Serve the Kairos artifact's models live on emulated EC2 types, beside the simulation of the same.
+"""Serve queries of unlike sizes live on devices of unlike types, beside the simulation of the same.
 
     nice -n 5 python -m benchmarks.kairos_live DATA_DIR [--models rm2 wnd]
         [--policies kairos fcfs earliest] [--load 0.8] [--seconds 60] [--json]
+    nice -n 5 python -m benchmarks.kairos_live --file examples/postcode/sheets.yaml ...
 
-For each model the mix of devices is the first of the fluid bound's ranking within the paper's
-budget, and the rate is ``--load`` of the capacity of ``kairos`` on that mix, by simulation. Each
-policy then gets the same arrivals and sizes: in virtual time, with the hops of a local broker, and
-live on a broker of its own, in ``--dilate`` times slower time, so that two cores carry the load.
+With DATA_DIR these are models of Kairos' artifact on emulated EC2 types; the mix of devices is the
+first of the fluid bound's ranking within the paper's budget. With ``--file`` it is a pipeline file
+with its own mix (``cluster.start``), which may run real models: profile it on this machine first.
+The rate is ``--load`` of the first policy's capacity on the mix, by simulation. Each policy then
+gets the same arrivals and sizes: in virtual time, with the hops of a local broker, and live on a
+broker of its own, in ``--dilate`` times slower time, so that two cores carry the load.
 The exit code is 1 if two policies whose simulated attainments differ by more than ``APART`` come in
 another order live, or a query is lost.
 """
@@ -22,8 +25,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.papers.kairos import MODELS, write
 from benchmarks.machine_speed import machine
+from benchmarks.papers.kairos import MODELS, write
 from headrace.arrivals.arrival_processes import Recorded, poisson
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.fidelity.live_run import live_figures, play, sized, staged
@@ -75,14 +78,13 @@ def mix_of(file: PipelineFile) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def rows(folder: Path, model: str, asked: argparse.Namespace) -> Iterator[Row]:
-    """Play each policy on a model, in virtual time and live."""
-    plain = read_pipeline_file(folder / f"{model}.yaml")
-    mix = mix_of(plain)
+def rows(
+    plain: PipelineFile, model: str, mix: dict[str, int], dilate: float, asked: argparse.Namespace
+) -> Iterator[Row]:
+    """Play each policy on a mix of devices, in virtual time and live."""
     file = changed(plain, mix)
-    most = capacity(CapacityRequest(file=file, policy="kairos", seed=asked.seed)).best
+    most = capacity(CapacityRequest(file=file, policy=asked.policies[0], seed=asked.seed)).best
     assert most is not None
-    dilate = DILATE[model] if asked.dilate is None else asked.dilate
     warm_up_s, seconds = WARM_UP_S / dilate, (WARM_UP_S + asked.seconds) / dilate
     times = poisson(asked.load * most.qps, seconds, np.random.default_rng(asked.seed))
     queries = sized(file, Recorded(times), asked.seed)
@@ -112,6 +114,20 @@ def rows(folder: Path, model: str, asked: argparse.Namespace) -> Iterator[Row]:
             lost=len(times) - len(stage.answers), behind_ms=round(stage.behind_s * 1e3, 1),
             host=stage.host_cpu_share,
         )  # fmt: skip
+
+
+def every_row(folder: Path, asked: argparse.Namespace) -> Iterator[Row]:
+    """Play the file, or each of the artifact's models."""
+    if asked.file is not None:
+        file = read_pipeline_file(asked.file)
+        mix = {name: count for name, count in file.cluster.devices if count}
+        yield from rows(file, file.pipeline.name, mix, asked.dilate or 1.0, asked)
+        return
+    write(asked.data, folder)
+    for model in asked.models:
+        file = read_pipeline_file(folder / f"{model}.yaml")
+        dilate = DILATE[model] if asked.dilate is None else asked.dilate
+        yield from rows(file, model, mix_of(file), dilate, asked)
 
 
 def wrong(found: Sequence[Row]) -> list[str]:
@@ -148,23 +164,26 @@ def text(row: Row) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("data", type=Path, metavar="DATA_DIR")
+    parser.add_argument("data", type=Path, metavar="DATA_DIR", nargs="?")
+    parser.add_argument("--file", type=Path, help="a pipeline file with a mix, instead of DATA_DIR")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=["rm2", "wnd"])
     parser.add_argument("--policies", nargs="+", default=["kairos", "fcfs", "earliest"])
-    parser.add_argument("--load", type=float, default=0.8, help="of kairos' capacity on the mix")
+    parser.add_argument(
+        "--load", type=float, default=0.8, help="of the first policy's capacity on the mix"
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="of this machine's time")
     parser.add_argument("--dilate", type=float, help="for all models")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print JSON alone")
     asked = parser.parse_args(arguments)
+    if (asked.data is None) == (asked.file is None):
+        parser.error("give DATA_DIR or --file")
     found: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="headrace-kairos-") as folder:
-        write(asked.data, Path(folder))
-        for model in asked.models:
-            for row in rows(Path(folder), model, asked):
-                found.append(row)
-                if not asked.json:
-                    print(text(row), flush=True)
+        for row in every_row(Path(folder), asked):
+            found.append(row)
+            if not asked.json:
+                print(text(row), flush=True)
     broken = wrong(found)
     if asked.json:
         listed = [asdict(row) for row in found]

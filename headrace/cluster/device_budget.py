@@ -32,8 +32,8 @@ def outnumbered(mine: RunState, cores: int) -> list[str]:
     if wanted <= cores + _ROUNDING:
         return []
     return [
-        f"{mine.devices['cpu']} workers on cpu count on {wanted:g} cores and this machine has "
-        f"{cores}; capacity was profiled with a core each, so plans promise more than it can "
+        f"the workers on cpu count on {wanted:g} cores and this machine has {cores}; capacity "
+        "was profiled with a core each, so plans promise more than it can "
         "serve: lower cluster.devices or cluster.share"
     ]
 

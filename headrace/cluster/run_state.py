@@ -19,8 +19,8 @@ FILE_NAME = "running.json"
 class RunState:
     """One run of `headrace up`. ``broker_started``: the run started the local broker and stops it.
 
-    ``devices`` has its workers by device, ``share`` is the fraction of the device's time that each
-    reserves, ``tasks_per_device`` how many of them divide a device.
+    ``devices`` has its workers by device, one of a type as its share; ``share`` is the fraction of
+    the device's time that each reserves, ``tasks_per_device`` how many of them divide a device.
     """
 
     pipeline: str
@@ -30,7 +30,7 @@ class RunState:
     roles: tuple[Process, ...] = ()
     broker_started: bool = False
     ready: bool = False
-    devices: Mapping[str, int] = field(default_factory=dict)
+    devices: Mapping[str, float] = field(default_factory=dict)
     share: float = 1.0
     tasks_per_device: int = 1
 

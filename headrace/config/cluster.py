@@ -15,12 +15,14 @@ NOBODY, SUPERVISOR = "nobody", "supervisor"  # values of ``cluster.scale``
 class DeviceType:
     """A type of device that can be rented; its workers run on ``device`` of this machine.
 
-    ``price`` is $ per hour of one, ``most`` the number available (None: no limit), ``boot_s`` the
-    time from renting one until its worker is ready.
+    ``share`` is the fraction of a core that a worker on the CPU has. ``price`` is $ per hour of
+    one, ``most`` the number available (None: no limit), ``boot_s`` the time from renting one until
+    its worker is ready.
     """
 
     name: str
     device: str
+    share: float = 1.0
     price: float = 0.0
     most: int | None = None
     boot_s: float = 0.0
@@ -115,18 +117,24 @@ class Cluster:
         found = self.type_of(name)
         return found.device if found else name
 
+    def type_share(self, name: str) -> float:
+        """Return the share of a core that the type of that name has; 1 for any other device."""
+        found = self.type_of(name)
+        return found.share if found else 1.0
+
     def emulated(self, name: str) -> bool:
         """Return whether workers on a device, type or seat of that name run no models."""
         return self.host_device(name) == EMULATED
 
     @property
-    def reserved(self) -> dict[str, int]:
-        """The number of workers by device of this machine; seats of tiers by their own name."""
-        found: dict[str, int] = {}
+    def reserved(self) -> dict[str, float]:
+        """The number of workers by device of this machine, those of a type times its share; seats
+        of tiers by their own name."""
+        found: dict[str, float] = {}
         for name, count in self.devices:
             of_type = self.type_of(name)
-            device = of_type.device if of_type else name
-            found[device] = found.get(device, 0) + count
+            device, share = (of_type.device, of_type.share) if of_type else (name, 1.0)
+            found[device] = found.get(device, 0.0) + count * share
         return found
 
     @property
@@ -200,6 +208,7 @@ def _device_type(name: str, section: TypeSection) -> DeviceType:
     return DeviceType(
         name=name,
         device=section.device,
+        share=section.share,
         price=section.price,
         most=section.most,
         boot_s=section.boot or 0.0,

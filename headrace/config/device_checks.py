@@ -3,7 +3,7 @@
 Every check raises ``PipelineError`` with the line of the mistake.
 """
 
-from headrace.config.sections import FileSection
+from headrace.config.sections import FileSection, TypeSection
 from headrace.config.yaml_source import Source, nearest
 
 
@@ -16,12 +16,8 @@ def check_types(file: FileSection, source: Source) -> None:
                 ("cluster", key), "{} is for types of devices, and cluster.types names none"
             )
     check_type_names(file, source)
-    unbounded = [n for n, each in types.items() if each.most is None and each.price == 0]
-    if unbounded:
-        raise source.error(
-            ("cluster", "types", unbounded[0]),
-            f"type {unbounded[0]!r} costs nothing and has no limit; add most or a price",
-        )
+    for name, each in types.items():
+        check_type(name, each, source)
     if types and file.cluster.budget is None and not file.cluster.start:
         raise source.error(
             ("cluster", "types"),
@@ -41,6 +37,21 @@ def check_types(file: FileSection, source: Source) -> None:
         raise source.error(
             ("cluster", "types"),
             "{} differ by their profiles and the file names none; add profiles: [FILE]",
+        )
+
+
+def check_type(name: str, section: TypeSection, source: Source) -> None:
+    """Check that a type has a price or a limit, and that its share can be kept."""
+    if section.most is None and section.price == 0:
+        raise source.error(
+            ("cluster", "types", name),
+            f"type {name!r} costs nothing and has no limit; add most or a price",
+        )
+    if section.share < 1 and section.device != "cpu":
+        raise source.error(
+            ("cluster", "types", name, "share"),
+            f"{{}} of a device {section.device} cannot be kept, only that of a core can; leave it "
+            "out, or add device: cpu",
         )
 
 

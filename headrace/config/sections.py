@@ -146,6 +146,7 @@ class TypeSection(Section):
     """``cluster.types.<type>``."""
 
     device: Device = "emulated"
+    share: DeviceShare = 1.0
     price: Annotated[float, Field(ge=0)] = 0.0
     most: Replicas | None = None
     boot: Duration | None = None

@@ -8,7 +8,7 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -25,14 +25,13 @@ from headrace.broker.broker_warm_up import warm_up
 from headrace.broker.jar_lock import ROOTS
 from headrace.broker.watchdog import temporary_broker
 from headrace.client.formats import answers_in, reader_of
-from headrace.client.open_loop import generated
 from headrace.client.topic_clients import Asker, Commander, Tail, decoded, new_id
 from headrace.cluster.local_run import LocalRun, ReceivedSignal
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import load_profile
 from headrace.config.user_functions import load_workload
 from headrace.errors import Unsuccessful
-from headrace.load.load import drawn_sizes
+from headrace.load.load import drawn_sizes, inputs_of
 from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes
 from headrace.roles.process_setup import dilated
@@ -51,7 +50,6 @@ SETTLE_S = 1.0  # inner, between readiness and the first arrival, as in simulati
 STEP_S = 0.02  # wall, the longest sleep of the send loop
 PATIENCE_S = 3.0  # wall, for answers after the last deadline and grace
 TEND_S = 0.5  # wall
-DISTINCT = 300  # inputs generated in advance
 WARM_UP_S = 20.0  # of the broker: a longer one makes hops no faster
 LIBRARIES = ("headrace", "confluent-kafka", "faust-streaming", "numpy", "pulp", "highspy")
 UNREAD_QUERY: tuple[bytes, Any] = (b"0", None)  # emulated devices ignore the payload
@@ -146,7 +144,7 @@ def play(stage: LiveEnvironment, queries: Recorded, each: Each, seed: int = 0) -
     """Send queries (inner seconds from the start, sizes) and collect answers and plans."""
     pipeline, times_s = stage.file.pipeline, queries.times_s
     stage.sizes = queries.sizes
-    inputs = _inputs(stage.file, len(times_s), seed)
+    inputs = _inputs(stage.file, len(times_s), queries.sizes, seed)
     with closing(Tail(stage.kafka, physical(pipeline.name, RESULTS))) as tail:
         asker = Asker(stage.kafka, pipeline)
         try:
@@ -159,7 +157,9 @@ def play(stage: LiveEnvironment, queries: Recorded, each: Each, seed: int = 0) -
     stage.plans = plans(stage)
 
 
-def _inputs(file: PipelineFile, count: int, seed: int) -> Iterator[tuple[bytes, Any]]:
+def _inputs(
+    file: PipelineFile, count: int, sizes: Sequence[int], seed: int
+) -> Iterator[tuple[bytes, Any]]:
     if all(file.cluster.emulated(name) for name, _ in file.cluster.devices):
         return cycle([UNREAD_QUERY])
     workload = load_workload(file)
@@ -168,7 +168,7 @@ def _inputs(file: PipelineFile, count: int, seed: int) -> Iterator[tuple[bytes, 
             f"{file.path.name} runs real models and names no workload to ask them; add "
             "`workload: module:Class`, or emulated devices"
         )
-    return cycle(generated(workload.queries(np.random.default_rng(seed)), min(DISTINCT, count)))
+    return cycle(inputs_of(workload, count, sizes, np.random.default_rng(seed)))
 
 
 def _send(

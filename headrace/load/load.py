@@ -226,8 +226,35 @@ def _material(file: PipelineFile, options: LoadOptions) -> _Material:
     if options.payload is not None:
         return _Material(times=times, sizes=sizes, inputs=[(options.payload, None)], score=None)
     workload = load_workload(replace(file, workload=options.workload or file.workload))
-    inputs = generated(workload.queries(rng), max(1, min(DISTINCT, len(times))))
+    inputs = inputs_of(workload, len(times), sizes, rng)
     return _Material(times=times, sizes=sizes, inputs=inputs, score=workload.score)
+
+
+def inputs_of(
+    workload: Any, count: int, sizes: Sequence[int], rng: np.random.Generator
+) -> list[tuple[bytes, Any]]:
+    """Return inputs with their truths, to be sent in order and again from the first one on.
+
+    A workload that has the method ``sized_queries(size, rng)`` gives each query an input of its
+    size. Raises ``PipelineError`` if it has none of a size.
+    """
+    of_size = getattr(workload, "sized_queries", None)
+    if of_size is None or not sizes:
+        return generated(workload.queries(rng), max(1, min(DISTINCT, count)))
+    made = {size: cycle(_of_size(of_size, size, rng)) for size in sorted(set(sizes))}
+    return [next(made[size]) for size in sizes]
+
+
+def _of_size(
+    of_size: Callable[..., Any], size: int, rng: np.random.Generator
+) -> list[tuple[bytes, Any]]:
+    found = list(of_size(size, rng))
+    if not found:
+        raise PipelineError(
+            f"the workload's sized_queries has no query of the size {size}; it must have one at "
+            "least of each size up to size.most"
+        )
+    return found
 
 
 def drawn_sizes(

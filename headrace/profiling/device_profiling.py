@@ -33,7 +33,7 @@ from headrace.profiling.device_check import check_devices, check_place
 from headrace.profiling.variant_process import Job, NotOnThisDevice, measured
 from operators.models.libraries import cuda_index, library
 from profiles.measure import Repeats, default_batches, time_left_s
-from profiles.measurements import EMULATED, Entry, ProfileError
+from profiles.measurements import Entry, ProfileError
 from profiles.profile_json import profile_text
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Variant
@@ -153,12 +153,13 @@ def written(table: ProfileTable, out: Path) -> None:
 def real_devices(cluster: Cluster, named: Sequence[str]) -> tuple[str, ...]:
     """Return the devices to measure; raise ``PipelineError`` if emulated ones are named or only
     such exist."""
-    if EMULATED in named:
+    if any(cluster.emulated(each) for each in named):
         raise PipelineError(
             "emulated devices wait what a profile says, so they cannot be profiled; "
             "name a real one, as in --device cpu"
         )
-    found = tuple(dict.fromkeys(named)) or tuple(d for d, _ in cluster.devices if d != EMULATED)
+    real = tuple(d for d, _ in cluster.devices if not cluster.emulated(d))
+    found = tuple(dict.fromkeys(named)) or real
     if not found:
         raise PipelineError(
             "the cluster has emulated devices only; name a real one, as in --device cpu"

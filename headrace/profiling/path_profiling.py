@@ -162,7 +162,7 @@ def _measure(job: PathJob, mouth: Mouth) -> None:
         mouth.doing(f"{variant.key}, {len(inputs)} items")
         if variant.key not in operators:
             operators.clear()  # one model at a time
-            operators[variant.key] = loaded(variant, job.device)
+            operators[variant.key] = loaded(job.file, variant, job.device)
         return predicted(operators[variant.key], inputs, variant.batch)
 
     score = judge(job.file)

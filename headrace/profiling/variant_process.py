@@ -26,6 +26,7 @@ from headrace.config.pipeline_file import PipelineFile, make_importable
 from headrace.config.profile_files import weights_sha256
 from headrace.config.user_functions import load_workload, sized_inputs
 from headrace.errors import PipelineError
+from headrace.roles.shared_cpu import PaidOperator
 from operators.models.loading import load_operator
 from operators.models.model_errors import BadDevice, ModelError
 from profiles.measure import Repeats, accuracy, fan_outs, latency_rows
@@ -188,7 +189,7 @@ class Mouth:
 
 def _accompany(job: Job, pace: Any, device: str, mouth: Mouth) -> None:
     """Run the variant at the batch size in ``pace`` until killed or orphaned."""
-    operator = loaded(job.variant, device)
+    operator = loaded(job.file, job.variant, device)
     inputs, _ = sample(job, 2 * max(job.batches))
     run = runner(job, operator, inputs)
     run(1)
@@ -205,10 +206,10 @@ def _measure(job: Job, pace: Any, mouth: Mouth) -> None:
     """Measure the variant and send its entry."""
     device = job.device
     mouth.doing(f"{job.name}, load and accuracy")
-    operator, load_bytes = grown(lambda: loaded(job.variant, device))
+    operator, load_bytes = grown(lambda: loaded(job.file, job.variant, device))
     inputs, truths = sample(job, job.samples)
     _, batch_bytes = grown(lambda: runner(job, operator, inputs)(max(job.batches)))
-    load_s = _load_s(job.variant, device)
+    load_s = _load_s(job)
     outputs = predicted(operator, inputs, min(job.variant.batch, max(job.batches)))
     judge = load_workload(job.file).task_score
     scores = [judge(job.task.name, out, t) for out, t in zip(outputs, truths, strict=True)]
@@ -225,7 +226,7 @@ def _measure(job: Job, pace: Any, mouth: Mouth) -> None:
         operator=job.variant.operator,
         weights_sha256=weights_sha256(job.variant),
         load_s=load_s,
-        memory_bytes=gpu_bytes(device) or load_bytes + batch_bytes,
+        memory_bytes=gpu_bytes(job.file.cluster.host_device(device)) or load_bytes + batch_bytes,
         accuracy=round(accuracy([float(score) for score in scores]), 6),
         children=fan_outs(outputs, job.task.children),
         latency=latency_rows(run, time.perf_counter, job.batches, job.repeats, started),
@@ -241,18 +242,19 @@ def grown(act: Callable[[], T]) -> tuple[T, int]:
     return result, max(0, process.memory_info().rss - before)
 
 
-def _load_s(variant: Variant, device: str) -> float:
+def _load_s(job: Job) -> float:
     """Return the seconds of a second load in this process: the cost of a change of variant."""
     began = time.perf_counter()
-    loaded(variant, device)
+    loaded(job.file, job.variant, job.device)
     return round(time.perf_counter() - began, 6)
 
 
-def loaded(variant: Variant, device: str) -> Any:
-    """Return the variant's operator, loaded on the device."""
+def loaded(file: PipelineFile, variant: Variant, device: str) -> Any:
+    """Return the variant's operator, loaded on a device or type; it keeps to the type's share."""
     operator: Any = load_operator(variant)
-    operator.load(device)
-    return operator
+    operator.load(file.cluster.host_device(device))
+    share = file.cluster.type_share(device)
+    return PaidOperator(operator, share, apart=False) if share < 1.0 else operator
 
 
 def sample(job: Job, count: int) -> tuple[list[Any], list[Any]]:

@@ -106,6 +106,35 @@ class SharedCpu:
                 self._ended.notify_all()
 
 
+class PaidOperator:
+    """An operator on a device with ``share`` of a core: outputs leave once they are paid for.
+
+    So a batch takes as long as on a core that is ``1 / share`` times slower, which is what the
+    profile of its type says; a part of a shared device pays behind its batch instead. A batch is
+    charged as by ``PartOperator``.
+    """
+
+    def __init__(
+        self, operator: Operator, share: float, *, apart: bool, clock: Clock = time.monotonic,
+        thread_s: Clock = time.thread_time, sleep: Callable[[float], object] = time.sleep,
+    ) -> None:  # fmt: skip
+        self._operator, self._share = operator, share
+        self._clock, self._sleep = clock, sleep
+        self._used_s = clock if apart else thread_s
+
+    def load(self, device: str) -> None:
+        self._operator.load(device)
+
+    def predict(self, batch: list[Any]) -> list[Any]:
+        """Return the operator's outputs once the device would have them."""
+        began_s, before_s = self._clock(), self._used_s()
+        try:
+            return self._operator.predict(batch)
+        finally:
+            used_s, took_s = self._used_s() - before_s, self._clock() - began_s
+            self._sleep(max(0.0, used_s / self._share - took_s))
+
+
 class PartOperator:
     """An operator that runs on one part of a device.
 

@@ -350,7 +350,8 @@ def _attach(
             executor = emulated_executor(live, each, file.pipeline, profile, rng, device)
             live.attach(each, executor)
         else:
-            make = model_maker(file, stretch_of(file, device), cpu, number)
+            share = file.cluster.type_share(device)
+            make = model_maker(file, stretch_of(file, device), cpu, number, share)
             running = ModelExecutor(
                 make, host, live.post(each), process_clock, journals[each], forget_code
             )

@@ -10,7 +10,7 @@ from control.problem.seats import task_of
 from headrace.config.pipeline_file import PipelineFile
 from headrace.roles.process_setup import dilation, process_clock
 from headrace.roles.profile_lookups import variant_of
-from headrace.roles.shared_cpu import PartOperator, SharedCpu
+from headrace.roles.shared_cpu import PaidOperator, PartOperator, SharedCpu
 from headrace.roles.subprocess_operator import Isolated
 from operators.models.emulated import Emulated
 from operators.models.loading import load_operator
@@ -91,17 +91,18 @@ def shared_cpu(file: PipelineFile, host: str, parts: int) -> SharedCpu | None:
 
 
 def model_maker(
-    file: PipelineFile, stretch: float = 1.0, cpu: SharedCpu | None = None, part: int = 0
-) -> Callable[[str], Operator]:
+    file: PipelineFile, stretch: float = 1.0, cpu: SharedCpu | None = None, part: int = 0,
+    share: float = 1.0,
+) -> Callable[[str], Operator]:  # fmt: skip
     """Return a factory of operators by "task/variant" or setting; those with limits run in own
-    processes. Batches take ``stretch`` times as long as they compute, and keep to ``part`` of the
-    ``cpu``."""
+    processes. Batches take ``stretch`` times as long as they compute, or as a ``share`` of a core
+    needs, and keep to ``part`` of the ``cpu``."""
 
     def make(key: str) -> Operator:
-        made = whole(key)
-        if cpu is None:
-            return made
-        return PartOperator(made, cpu, part, apart=limited(setting_of(file, key)))
+        made, apart = whole(key), limited(setting_of(file, key))
+        if share < 1.0:
+            made = PaidOperator(made, share, apart=apart)
+        return made if cpu is None else PartOperator(made, cpu, part, apart=apart)
 
     def whole(key: str) -> Operator:
         variant = setting_of(file, key)

@@ -36,7 +36,7 @@ class Postcodes:
 
         For locate, envelopes with the (crop, digit) of each place; for read, crops with digits.
         """
-        return {"locate": _locating, "read": _reading}[task](n, rng)
+        return {"locate": _locating, "read": sample_digits}[task](n, rng)
 
     def task_score(self, task: str, output: Any, truth: Any) -> float:
         """Share of the digits that ``output`` has right at their place, 0..1."""
@@ -71,7 +71,7 @@ class Digits(Postcodes):
     def queries(self, rng: np.random.Generator) -> Iterator[tuple[Any, str]]:
         """Crops without end, as a locator makes them, and the digit on each."""
         while True:
-            yield from zip(*_reading(DIGITS, rng), strict=True)
+            yield from zip(*sample_digits(DIGITS, rng), strict=True)
 
 
 def right_digits(result: Any, truth: str) -> tuple[int, int]:
@@ -87,7 +87,8 @@ def _locating(n: int, rng: np.random.Generator) -> tuple[list[Any], list[Any]]:
     return [png(envelope.image) for envelope in envelopes], truths
 
 
-def _reading(n: int, rng: np.random.Generator) -> tuple[list[Any], list[Any]]:
+def sample_digits(n: int, rng: np.random.Generator) -> tuple[list[Any], list[Any]]:
+    """Return ``n`` crops as a locator makes them, and the digit on each."""
     envelopes = [compose(held_out(), rng) for _ in range(-(-n // DIGITS))]
     pairs = [pair for envelope in envelopes for pair in _digits(envelope, rng, JITTER)][:n]
     return [crop for crop, _ in pairs], [digit for _, digit in pairs]

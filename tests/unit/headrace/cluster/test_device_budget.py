@@ -41,7 +41,7 @@ def test_more_workers_than_cores_of_one_run_alone_are_no_matter_of_sharing() -> 
 
 def test_one_run_alone_that_counts_on_more_cores_than_there_are_is_warned() -> None:
     (warning,) = outnumbered(a_run("a", {"cpu": 4}), cores=2)
-    assert warning.startswith("4 workers on cpu count on 4 cores and this machine has 2;")
+    assert warning.startswith("the workers on cpu count on 4 cores and this machine has 2;")
     assert outnumbered(a_run("a", {"cpu": 4}, 0.5), cores=2) == []
     assert outnumbered(a_run("a", {"emulated": 20, "cuda:0": 2}), cores=2) == []
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.roles.shared_cpu import PartOperator, SharedCpu
+from headrace.roles.shared_cpu import PaidOperator, PartOperator, SharedCpu
 
 
 class Clock:
@@ -48,6 +48,35 @@ def test_an_operator_uses_its_share_of_the_cpu_time(rate: float) -> None:
         assert operator.predict([number]) == [number]
     used = time.thread_time() - cpu_s
     assert used / (clock() - began) == pytest.approx(rate, rel=0.1)
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_a_batch_on_a_share_takes_as_long_as_on_a_slower_core(share: float) -> None:
+    clock = Clock()
+    operator = PaidOperator(
+        Burner(), share, apart=False, clock=clock, sleep=lambda s: clock.wait(Condition(), s)
+    )
+    for items in (1, 3):
+        began, cpu_s = clock(), time.thread_time()
+        assert operator.predict([0] * items) == [0] * items
+        used = time.thread_time() - cpu_s
+        assert used / (clock() - began) == pytest.approx(share, rel=0.1)
+
+
+def test_a_batch_that_fails_on_a_share_is_paid_for_too() -> None:
+    clock = Clock()
+
+    class Failing(Burner):
+        def predict(self, batch: list[Any]) -> list[Any]:
+            super().predict(batch)
+            raise ValueError("no")
+
+    operator = PaidOperator(
+        Failing(), 0.25, apart=False, clock=clock, sleep=lambda s: clock.wait(Condition(), s)
+    )
+    with pytest.raises(ValueError, match="no"):
+        operator.predict([1])
+    assert clock.waited_s == pytest.approx(3 * 0.002, rel=0.2)
 
 
 def test_a_whole_core_of_ones_own_waits_for_nothing() -> None:
