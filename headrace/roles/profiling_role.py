@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -293,6 +293,22 @@ class ProfilerRole:
         )  # fmt: skip
 
 
+def finished_blocks(kept: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the results on the topic that need not be found again.
+
+    Errors may be gone after a restart, and the answer to a ping is that of one profiler.
+    """
+    return {key: value for key, value in kept.items() if _has_scores(value)}
+
+
+def _has_scores(value: bytes) -> bool:
+    try:
+        record = decode(value)
+    except CodecError:
+        return False
+    return isinstance(record, ProfileResult) and bool(record.scores)
+
+
 def run_profiler(
     file: PipelineFile, kafka: KafkaConfig, name: str, device: str, logs: LogOptions = SILENT
 ) -> None:
@@ -301,7 +317,7 @@ def run_profiler(
     prepare(kafka, pipeline, "profiler")
     results, requests = (physical(pipeline.name, t) for t in (PROFILE_RESULTS, PROFILE_REQUESTS))
     role = ProfilerRole(
-        file, sessions, name, device, dict(read_kept(kafka, results)),
+        file, sessions, name, device, finished_blocks(dict(read_kept(kafka, results))),
         CrashJournal(run_directory(pipeline.name) / f"{name}.profiling.json"),
         partial(_read_back, kafka, pipeline),
     )  # fmt: skip
@@ -332,7 +348,7 @@ def _serve(
     waiting, (requests, results) = WaitingRequests(), topics
     reader.subscribe([requests], on_revoke=lambda _, gone: waiting.drop(gone))
     while not stopped.is_set():
-        _take(reader, waiting, POLL_S if not waiting.requests else 0.0)
+        take_requests(reader, waiting, POLL_S if not waiting.requests else 0.0)
         if not waiting.requests:
             waiting.resume()
         if (found := waiting.next(time.time())) is None:
@@ -349,8 +365,11 @@ def _serve(
         reader.commit(offsets=[waiting.committed(place)], asynchronous=True)
 
 
-def _take(reader: Consumer, waiting: WaitingRequests, timeout_s: float) -> None:
-    for message in reader.consume(100, timeout_s):
+def take_requests(reader: Consumer, waiting: WaitingRequests, timeout_s: float) -> None:
+    """Queue the requests that have come, after a wait for the first one."""
+    first = reader.poll(timeout_s)
+    # consume(N, timeout) would wait for N requests or the whole timeout.
+    for message in (first, *reader.consume(100, 0)) if first is not None else ():
         if message.error():
             continue
         place = TopicPartition(message.topic(), message.partition(), message.offset() + 1)

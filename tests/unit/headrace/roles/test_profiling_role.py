@@ -11,11 +11,14 @@ from headrace.errors import PipelineError
 from headrace.roles.profiling_role import (
     Samples,
     WaitingRequests,
+    finished_blocks,
     one_of_each_variant,
     result_key,
+    take_requests,
 )
 from headrace.roles.recent_inputs import RecentInputs
-from schemas.records import ProfileRequest
+from schemas.codec.single_object import encode
+from schemas.records import ProfileRequest, ProfileResult
 from tests.session_world import a_space
 
 
@@ -72,6 +75,68 @@ def test_requests_without_samples_wait_behind_others_and_are_not_committed() -> 
     waiting.deferred.append((early[0], early[1]))
     waiting.drop([TopicPartition("requests", 0)])
     assert not waiting.deferred
+
+
+def a_result(*scores: float, error: str = "") -> ProfileResult:
+    return ProfileResult(
+        pipeline="p", space="abc", options={}, sample_set="workload@1", first=0, scores=scores,
+        seconds={}, bytes={}, cached={}, input_bytes=0.0, spent_s=0.0, device="cpu",
+        profiler="profiler-1", finished_s=1.0, error=error,
+    )  # fmt: skip
+
+
+def test_of_an_earlier_life_only_blocks_with_scores_are_finished() -> None:
+    kept = {
+        b"block": encode(a_result(0.5, 1.0)),
+        b"error": encode(a_result(error="no such weights")),
+        b"ping": encode(a_result()),  # of another profiler, whose name is not waited for
+        b"garbage": b"{}",
+    }
+    assert finished_blocks(kept) == {b"block": kept[b"block"]}
+
+
+class Requests:
+    """A reader on which two requests have come; it must not be waited for more."""
+
+    def __init__(self) -> None:
+        self.messages = [Message(a_request(first=0)), Message(a_request(first=10))]
+
+    def poll(self, timeout_s: float) -> "Message | None":
+        return self.messages.pop(0) if self.messages else None
+
+    def consume(self, most: int, timeout_s: float) -> "list[Message]":
+        assert timeout_s == 0, "it waits for `most` requests or the whole time"
+        found, self.messages = self.messages, []
+        return found
+
+
+class Message:
+    def __init__(self, request: ProfileRequest) -> None:
+        self._request = request
+
+    def error(self) -> None:
+        return None
+
+    def topic(self) -> str:
+        return "requests"
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._request.first
+
+    def value(self) -> bytes:
+        return encode(self._request)
+
+
+def test_requests_are_taken_as_soon_as_they_come() -> None:
+    reader: Any = Requests()
+    waiting = WaitingRequests()
+    take_requests(reader, waiting, 0.1)
+    assert [request.first for _, request in waiting.requests] == [0, 10]
+    take_requests(reader, waiting, 0.1)
+    assert len(waiting.requests) == 2
 
 
 def test_blocks_have_keys_of_their_own() -> None:
