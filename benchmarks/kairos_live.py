@@ -120,7 +120,7 @@ def every_row(folder: Path, asked: argparse.Namespace) -> Iterator[Row]:
     """Play the file, or each of the artifact's models."""
     if asked.file is not None:
         file = read_pipeline_file(asked.file)
-        mix = {name: count for name, count in file.cluster.devices if count}
+        mix = dict(file.cluster.devices)
         yield from rows(file, file.pipeline.name, mix, asked.dilate or 1.0, asked)
         return
     write(asked.data, folder)

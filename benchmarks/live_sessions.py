@@ -265,12 +265,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="headrace-live-sessions-") as folder:
         file, sessions, truth = written(Path(folder), options.sessions, options.seconds)
         simulated = played(file, sessions, truth, options.seconds, options.seed)
-        print(machine_line())
+        speed = machine_line()
+        print(speed)
         print(text("simulated", simulated), flush=True)
         with staged(file, file.pipeline.policy, 1.0) as stage:
             live = played_live(stage, sessions, truth, options.seconds, options.seed)
     print(text("live", live))
-    rows = {"simulated": as_row(simulated), "live": as_row(live), "machine": machine_line()}
+    rows = {"simulated": as_row(simulated), "live": as_row(live), "machine": speed}
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     ratio = rows["live"]["goodput_sessions"] / max(rows["simulated"]["goodput_sessions"], 1e-9)

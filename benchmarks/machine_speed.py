@@ -6,6 +6,7 @@ import sys
 import timeit
 
 from headrace.machine import cpu_model
+from headrace.machine import machine as described
 
 ADDITIONS = 60_000_000  # about 1 s on most machines that the results pages name
 
@@ -24,10 +25,9 @@ def machine() -> dict[str, object]:
 
 def machine_line() -> str:
     """Return the description as one line."""
-    found = machine()
     return (
-        f"{found['processor']}, {found['cores']} cores, Python {found['python']}; 60 million "
-        f"additions took {found['additions_60m_s']:g} s, load average {found['load_average']:g}"
+        f"{described()}; 60 million additions took {additions_s():.2f} s, "
+        f"load average {os.getloadavg()[0]:.1f}"
     )
 
 

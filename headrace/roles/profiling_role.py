@@ -45,7 +45,7 @@ from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import PROFILE_REQUESTS, PROFILE_RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import ProfileRequest, ProfileResult, Value
-from streams.kafka.kafka_client import consumer, producer
+from streams.kafka.kafka_client import available, consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.preflight import prepare
 from streams.kafka.topic_contents import read_kept
@@ -58,6 +58,7 @@ STRIKES = 2  # deaths of the process by one request
 HANGS_S = 60.0  # seconds of one operator's call
 LOADED = 64  # operators in memory
 POLL_S = 0.1
+REQUESTS_AT_ONCE = 100
 SESSION_MS = 6000  # a dead profiler's requests go to the others after this time
 WRITTEN_WITHIN_S = 30.0
 
@@ -367,9 +368,7 @@ def _serve(
 
 def take_requests(reader: Consumer, waiting: WaitingRequests, timeout_s: float) -> None:
     """Queue the requests that have come, after a wait for the first one."""
-    first = reader.poll(timeout_s)
-    # consume(N, timeout) would wait for N requests or the whole timeout.
-    for message in (first, *reader.consume(100, 0)) if first is not None else ():
+    for message in available(reader, timeout_s, REQUESTS_AT_ONCE):
         if message.error():
             continue
         place = TopicPartition(message.topic(), message.partition(), message.offset() + 1)

@@ -12,6 +12,7 @@ from confluent_kafka import (
     Consumer,
     KafkaError,
     KafkaException,
+    Message,
     Producer,
 )
 from confluent_kafka.admin import AdminClient
@@ -110,6 +111,15 @@ def consumer(config: KafkaConfig, group: str, **more: Any) -> Consumer:
             **more,
         },
     )
+
+
+def available(client: Consumer, timeout_s: float, most: int) -> list[Message]:
+    """Return the messages that have come, errors among them, after a wait for the first one.
+
+    The client's ``consume(most, timeout_s)`` would wait for ``most`` or the whole time.
+    """
+    first = client.poll(timeout_s)
+    return [] if first is None else [first, *client.consume(most - 1, 0)]
 
 
 def _made(

@@ -20,7 +20,7 @@ from confluent_kafka import (
 )
 
 from streams.codecs.wire import Fetched
-from streams.kafka.kafka_client import consumer
+from streams.kafka.kafka_client import available, consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
 from streams.kafka.offset_ledger import HOPELESS
@@ -67,13 +67,12 @@ class PartitionReader:
             self._orders.get()()
         if self._look_due:
             self._look()
-        first = self._consumer.poll(whole_ms(min(timeout_s, ORDERS_WAIT_S)))
-        if first is None:
+        wait_s = whole_ms(min(timeout_s, ORDERS_WAIT_S))
+        messages = available(self._consumer, wait_s, MOST_PER_FETCH)
+        if not messages:
             return []
         self.delivers = True
-        # consume(N, timeout) would wait for N or the whole timeout.
-        rest = self._consumer.consume(MOST_PER_FETCH - 1, 0)
-        found = [_fetched(m) for m in (first, *rest) if self._usable(m)]
+        found = [_fetched(m) for m in messages if self._usable(m)]
         for each in found:
             self._silent.heard((each.topic, each.slot), each.offset)
         return found
