@@ -54,6 +54,12 @@ def check_java(java: Path) -> Path:
     return java
 
 
+def shares_classes(java: Path) -> bool:
+    """Return whether ``java`` has an archive of its own classes, which others build upon."""
+    done = subprocess.run([java, "-Xshare:on", "-version"], capture_output=True, timeout=30)
+    return done.returncode == 0
+
+
 def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     if env.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(env["JAVA_HOME"]) / "bin" / "java"

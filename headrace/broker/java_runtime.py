@@ -2,7 +2,8 @@
 
 With the archive (class data sharing, JEP 350) a start takes a third less CPU. Java writes it as the
 tool that formats a data directory ends, once for each Java and class path of a user, and does
-without an archive that does not fit.
+without an archive that does not fit. It cannot write one where it has none of its own classes, as
+a runtime that jlink made.
 """
 
 import contextlib
@@ -13,16 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.broker.jars import Progress, classpath, shared_folder
-from headrace.broker.java import check_java, find_java
+from headrace.broker.java import check_java, find_java, shares_classes
 
 
 @dataclass(frozen=True, slots=True)
 class JavaRuntime:
-    """A Java, the broker's class path, and the place of its class archive."""
+    """A Java, the broker's class path, and the place of its class archive; ``archives``: whether
+    this Java can write one."""
 
     java: Path
     classpath: str
     archive: Path
+    archives: bool = True
 
     @property
     def draft(self) -> Path:
@@ -35,8 +38,8 @@ class JavaRuntime:
         return [str(self.java), *shared, *options, "-cp", self.classpath]
 
     def recording(self) -> list[str]:
-        """Return the options that write the archive; [] if it exists."""
-        if self.archive.exists():
+        """Return the options that write the archive; [] if it exists or cannot be written."""
+        if self.archive.exists() or not self.archives:
             return []
         # Java warns of each class that it cannot archive.
         return [f"-XX:ArchiveClassesAtExit={self.draft}", "-Xlog:cds*=off"]
@@ -62,4 +65,5 @@ def java_runtime(java: Path | None, progress: Progress | None = None) -> JavaRun
     at = found.resolve()
     facts = f"{at} {at.stat().st_mtime_ns} {jars}"
     name = f"broker-classes-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.jsa"
-    return JavaRuntime(found, jars, shared_folder() / name)
+    archive = shared_folder() / name
+    return JavaRuntime(found, jars, archive, archive.exists() or shares_classes(found))

@@ -17,7 +17,7 @@ from headrace.broker.broker_home import (
 )
 from headrace.broker.jar_lock import ROOTS, locked_jars
 from headrace.broker.jars import classpath
-from headrace.broker.java import check_java, find_java, java_major
+from headrace.broker.java import check_java, find_java, java_major, shares_classes
 from headrace.broker.java_runtime import JavaRuntime
 from headrace.broker.local_broker import USUAL_PORT, _identity
 from streams.kafka.kafka_errors import BrokerError
@@ -121,6 +121,16 @@ def test_a_class_archive_is_written_once_and_used_from_then_on(tmp_path: Path) -
     with java.recorded():
         pass
     assert java.archive.read_bytes() == b"whole"
+
+
+def test_a_java_without_an_archive_of_its_own_writes_none(tmp_path: Path) -> None:
+    runtime = tmp_path / "java"
+    runtime.write_text('#!/bin/sh\n[ "$1" != -Xshare:on ]\n')
+    runtime.chmod(0o755)
+    assert not shares_classes(runtime)
+    java = JavaRuntime(runtime, "a.jar", tmp_path / "classes.jsa", shares_classes(runtime))
+    command = format_command(java, HERE, IDENTITY)
+    assert [option for option in command if "Archive" in option] == []
 
 
 def test_the_lock_holds_both_roots_and_a_logging_binding_of_the_same_log4j() -> None:
