@@ -226,7 +226,7 @@ def provenance(
     """Return the provenance of a profile: machine, date, settings."""
     return {
         **machine_facts(),
-        "gpus": gpu_names(devices),
+        "gpus": gpu_names(file.cluster, devices),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "repeats": asdict(settings.repeats),
         "busy_devices": {
@@ -239,13 +239,19 @@ def provenance(
     }
 
 
-def gpu_names(devices: Sequence[str]) -> dict[str, str]:
-    """Return the model of each CUDA device among ``devices``, as torch names it."""
-    cuda = [device for device in devices if device.startswith("cuda")]
-    if not cuda or importlib.util.find_spec("torch") is None:
+def gpu_names(cluster: Cluster, devices: Sequence[str]) -> dict[str, str]:
+    """Return the model of each GPU among ``devices``, as torch names it."""
+    indices = cuda_indices(cluster, devices)
+    if not indices or importlib.util.find_spec("torch") is None:
         return {}
     torch = library("torch")
-    return {device: torch.cuda.get_device_name(cuda_index(device)) for device in cuda}
+    return {device: torch.cuda.get_device_name(index) for device, index in indices.items()}
+
+
+def cuda_indices(cluster: Cluster, devices: Sequence[str]) -> dict[str, int]:
+    """Return the number that CUDA gives each GPU among ``devices`` or device types."""
+    hosts = {device: cluster.host_device(device) for device in devices}
+    return {device: cuda_index(host) for device, host in hosts.items() if host.startswith("cuda")}
 
 
 def machine_facts() -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.config.cluster import Cluster
+from headrace.config.cluster import Cluster, DeviceType
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.profile_files import load_profile
 from headrace.errors import PipelineError
@@ -16,6 +16,7 @@ from headrace.profiling.device_profiling import (
     ProfilingOptions,
     ProfilingStep,
     companions,
+    cuda_indices,
     default_out,
     jobs,
     line,
@@ -211,6 +212,12 @@ def test_every_other_worker_is_busy_beside_the_measured_one(
     device: str, devices: list[str], cpus: int, busy: int | None, beside: list[str]
 ) -> None:
     assert companions(device, devices, CLUSTER, cpus, busy) == beside
+
+
+def test_a_type_on_a_gpu_is_that_gpu() -> None:
+    types = (DeviceType(name="big", device="cuda:1"), DeviceType(name="core", device="cpu"))
+    cluster = Cluster((("cuda:0", 1),), types=types)
+    assert cuda_indices(cluster, ["cuda:0", "big", "core", "cpu"]) == {"cuda:0": 0, "big": 1}
 
 
 def test_the_devices_are_the_clusters_unless_named() -> None:
