@@ -1,15 +1,14 @@
 """Read the newest records of a topic: backwards, one stretch at a time."""
 
-import time
 from collections.abc import Iterator
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.topic_admin import readable_partitions
-from streams.kafka.topic_contents import TELLS_ENDS, watermarks
+from streams.kafka.topic_contents import TELLS_ENDS, records_between, watermarks
 
 STRETCH = 2_000  # records of a partition per read
 WAIT_S = 10.0
@@ -28,10 +27,11 @@ def newest_first(kafka: KafkaConfig, topic: str, stretch: int = STRETCH) -> Iter
     try:
         left = {p: watermarks(reader, TopicPartition(topic, p)) for p in range(count)}
         while any(low < high for low, high in left.values()):
-            found = []
+            found: list[Message] = []
             for partition, (low, high) in left.items():
                 start = max(low, high - stretch)
-                found += _between(reader, TopicPartition(topic, partition, start), high)
+                place = TopicPartition(topic, partition, start)
+                found += records_between(reader, place, high, WAIT_S)
                 left[partition] = (low, start)
             yield sorted(found, key=lambda m: m.timestamp()[1], reverse=True)
     finally:
@@ -48,30 +48,7 @@ def one_record(kafka: KafkaConfig, topic: str, partition: int, offset: int) -> M
         low, high = watermarks(reader, TopicPartition(topic, partition))
         if not low <= offset < high:
             return None
-        found = _between(reader, TopicPartition(topic, partition, offset), offset + 1)
-        return found[0] if found else None
+        place = TopicPartition(topic, partition, offset)
+        return next(records_between(reader, place, offset + 1, WAIT_S), None)
     finally:
         reader.close()
-
-
-def _between(reader: Consumer, start: TopicPartition, end: int) -> list[Message]:
-    """Return the records of a partition in [``start.offset``, ``end``)."""
-    if start.offset >= end:
-        return []
-    reader.assign([start])
-    found: list[Message] = []
-    until = time.monotonic() + WAIT_S
-    at = start.offset
-    while at < end:
-        if time.monotonic() > until:
-            raise BrokerError(
-                f"topic {start.topic!r} could not be read within {WAIT_S:g} s; try again"
-            )
-        for message in reader.consume(500, timeout=0.05):
-            error = message.error()
-            if error is None:
-                found.append(message)
-                at = message.offset() + 1
-            elif error.code() == KafkaError._PARTITION_EOF:
-                at = max(at, message.offset())
-    return [m for m in found if m.offset() < end]

@@ -26,7 +26,7 @@ from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import COMMAND_RESULTS, COMMANDS, LABELS, PLANS, QUERIES, RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Command, CommandResult, Label, Plan, Query
-from streams.kafka.kafka_client import OnError, consumer, fatal_errors, producer
+from streams.kafka.kafka_client import OnError, available, consumer, fatal_errors, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
 from streams.kafka.topic_admin import readable_partitions
@@ -74,10 +74,7 @@ class Tail:
 
     def messages(self, timeout_s: float) -> list[Message]:
         """Return the records that ``take`` would, with keys, headers and offsets."""
-        first = self._consumer.poll(timeout_s)
-        if first is None:
-            return []
-        return [m for m in (first, *self._consumer.consume(MOST_AT_ONCE, 0)) if usable(m)]
+        return [m for m in available(self._consumer, timeout_s, MOST_AT_ONCE) if usable(m)]
 
     def written(self, within_s: float) -> list[Message]:
         """Return the unread records that are on the topic now, those that came in ``within_s``."""

@@ -16,7 +16,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from streams.kafka.kafka_client import POLL_S, consumer
+from streams.kafka.kafka_client import POLL_S, available, consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.topic_admin import readable_partitions
@@ -108,10 +108,11 @@ def _until(reader: Consumer, start: TopicPartition, high: int) -> Iterator[Messa
     reader.assign([start])
     at = start.offset
     while at < high:
-        for message in reader.consume(_RECORDS_AT_ONCE, timeout=0.1):
+        for message in available(reader, 0.1, _RECORDS_AT_ONCE):
             error = message.error()
-            if error is None:
+            if error is None and message.offset() < high:
                 yield message
+            if error is None:
                 at = message.offset() + 1
             elif error.code() == KafkaError._PARTITION_EOF:
                 at = max(at, message.offset())

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from schemas.effects import LEASES, RESULTS
-from streams.kafka.kafka_client import consumer, producer
+from streams.kafka.kafka_client import available, consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, refusal
 from streams.kafka.leases.lease_table import (
@@ -181,10 +181,8 @@ class EgressLease:
 
     def _read(self, reader: Consumer, since: int = 0) -> list[LeaseRecord]:
         """Fold what has arrived; return the records of others from offset ``since`` on."""
-        first = reader.poll(POLL_S)
-        messages = [] if first is None else [first, *reader.consume(500, 0)]
         found = []
-        for message in messages:
+        for message in available(reader, POLL_S, 500):
             if message.error() is not None:
                 continue  # librdkafka retries by itself
             self._next = message.offset() + 1
