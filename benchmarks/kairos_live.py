@@ -1,7 +1,7 @@
 """Serve queries of unlike sizes live on devices of unlike types, beside the simulation of the same.
 
     nice -n 5 python -m benchmarks.kairos_live DATA_DIR [--models rm2 wnd]
-        [--policies kairos fcfs earliest] [--load 0.8] [--seconds 60] [--json]
+        [--policies kairos fcfs earliest] [--load 0.8 | --rate QPS] [--seconds 60] [--json]
     nice -n 5 python -m benchmarks.kairos_live --file examples/postcode/sheets.yaml ...
 
 With DATA_DIR these are models of Kairos' artifact on emulated EC2 types; the mix of devices is the
@@ -78,15 +78,21 @@ def mix_of(file: PipelineFile) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
+def capacity_qps(file: PipelineFile, asked: argparse.Namespace) -> float:
+    """Return what the first policy carries on the file's mix, in virtual time."""
+    most = capacity(CapacityRequest(file=file, policy=asked.policies[0], seed=asked.seed)).best
+    assert most is not None
+    return most.qps
+
+
 def rows(
     plain: PipelineFile, model: str, mix: dict[str, int], dilate: float, asked: argparse.Namespace
 ) -> Iterator[Row]:
     """Play each policy on a mix of devices, in virtual time and live."""
     file = changed(plain, mix)
-    most = capacity(CapacityRequest(file=file, policy=asked.policies[0], seed=asked.seed)).best
-    assert most is not None
+    rate_qps = asked.rate or asked.load * capacity_qps(file, asked)
     warm_up_s, seconds = WARM_UP_S / dilate, (WARM_UP_S + asked.seconds) / dilate
-    times = poisson(asked.load * most.qps, seconds, np.random.default_rng(asked.seed))
+    times = poisson(rate_qps, seconds, np.random.default_rng(asked.seed))
     queries = sized(file, Recorded(times), asked.seed)
     for policy in asked.policies:
         run = Run(
@@ -107,7 +113,7 @@ def rows(
             )
             live = live_figures(stage, times, warm_up_s)
         yield Row(
-            model=model, policy=policy, mix=mix, rate_qps=round(asked.load * most.qps, 1),
+            model=model, policy=policy, mix=mix, rate_qps=round(rate_qps, 1),
             dilate=dilate, queries=int((times >= warm_up_s).sum()),
             simulated_attainment=attainment(virtual), live_attainment=attainment(live),
             simulated_p99_ms=virtual.p99_ms, live_p99_ms=live.p99_ms,
@@ -161,8 +167,8 @@ def text(row: Row) -> str:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; return the exit code."""
+def options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("data", type=Path, metavar="DATA_DIR", nargs="?")
     parser.add_argument("--file", type=Path, help="a pipeline file with a mix, instead of DATA_DIR")
@@ -171,6 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--load", type=float, default=0.8, help="of the first policy's capacity on the mix"
     )
+    parser.add_argument("--rate", type=float, help="queries/s, instead of --load")
     parser.add_argument("--seconds", type=float, default=60.0, help="of this machine's time")
     parser.add_argument("--dilate", type=float, help="for all models")
     parser.add_argument("--seed", type=int, default=0)
@@ -178,6 +185,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     if (asked.data is None) == (asked.file is None):
         parser.error("give DATA_DIR or --file")
+    return asked
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; return the exit code."""
+    asked = options(arguments)
     found: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="headrace-kairos-") as folder:
         for row in every_row(Path(folder), asked):

@@ -11,7 +11,7 @@ from postcode.workload import right_digits, sample_digits
 
 MOST = 256  # crops of a sheet
 SAMPLES = 4  # sheets of each size
-AT_ONCE = 8  # crops; the memory of larger batches costs more than they save
+AT_ONCE = 8  # crops on a core; the memory of larger batches costs more there than they save
 
 
 class ReadSheet:
@@ -23,7 +23,8 @@ class ReadSheet:
         self._reader = resolve(reader)(**(arguments or {}), weights=weights)
 
     def load(self, device: str) -> None:
-        """Load the reader onto ``device``."""
+        """Load the reader onto ``device``; one that is no core reads a sheet at once."""
+        self._at_once = AT_ONCE if device == "cpu" else MOST
         self._reader.load(device)
 
     def predict(self, batch: list[Any]) -> list[Any]:
@@ -34,7 +35,7 @@ class ReadSheet:
         if not isinstance(sheet, bytes) or not sheet or len(sheet) % SIDE**2:
             return ValueError(f"a sheet is bytes, {SIDE**2} for each crop of {SIDE}x{SIDE} pixels")
         crops = np.frombuffer(sheet, np.uint8).reshape(-1, SIDE, SIDE)
-        parts = (crops[at : at + AT_ONCE] for at in range(0, len(crops), AT_ONCE))
+        parts = (crops[at : at + self._at_once] for at in range(0, len(crops), self._at_once))
         return "".join(digit for part in parts for digit in self._reader.predict(list(part)))
 
 

@@ -27,6 +27,14 @@ def test_a_gpu_has_every_variant_that_runs_there() -> None:
     assert set(table.left_out) == {"read/mlp on cuda:0", "read/forest on cuda:0"}
 
 
+@pytest.mark.parametrize("name", ["sheets.yaml", "sheets-gpu.yaml"])
+def test_sheets_were_profiled_on_every_type_up_to_the_largest(name: str) -> None:
+    file = read_pipeline_file(EXAMPLE / name)
+    largest = {entry.device: entry.latency[-1].batch for entry in load_profile(file).entries}
+    assert file.pipeline.size is not None
+    assert largest == {each.name: file.pipeline.size.most for each in file.cluster.types}
+
+
 def test_the_variants_span_ten_points_of_accuracy_and_a_factor_of_five_in_cost() -> None:
     table = load_profile(read_pipeline_file(EXAMPLE / "pipeline.yaml"))
     for task in ("locate", "read"):
