@@ -214,7 +214,8 @@ class SessionBook:
             kept = entry.kept if improved else ()
             plans = (*plans, *(each for each in kept if each not in plans))
             chosen = -1 if serving is None else _index(plans, serving)
-            entry.session = replace(entry.session, plans=plans, chosen=chosen)
+            first_s = entry.session.first_s if improved else entry.session.search_s
+            entry.session = replace(entry.session, plans=plans, chosen=chosen, first_s=first_s)
             if entry.coming is not None and _index(plans, entry.coming) != 0:
                 entry.coming = None
             if chosen == 0 and entry.state is SessionState.SERVING:

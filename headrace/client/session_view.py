@@ -176,6 +176,7 @@ def _search(session: Session) -> dict[str, Any]:
         "samples": session.samples,
         "steps": session.steps,
         "seconds": session.search_s,
+        "first_seconds": session.first_s,
         "profile_seconds": session.profile_s,
         "stopped": session.stopped,
     }
@@ -207,7 +208,8 @@ def details(row: Mapping[str, Any]) -> list[str]:
         )
     if search is not None and search["steps"]:
         lines.append(
-            f"  search: {search['steps']} configurations in {search['seconds']:.1f} s, "
+            f"  search: {search['steps']} configurations in {search['seconds']:.1f} s, the first "
+            f"plan after {search['first_seconds']:.1f} s, "
             f"{search['profile_seconds']:.1f} device seconds of profiling; schedule "
             f"{row['schedule_seconds']:.2f} s, switch-over {row['switch_seconds']:.2f} s; "
             + (f"ended by its {search['stopped']}" if search["stopped"] else "goes on")

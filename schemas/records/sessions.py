@@ -64,10 +64,11 @@ class Session(Struct, frozen=True, gc=False, kw_only=True):
     ``accuracy`` is the least, ``usd_per_h`` the most that its plan may cost; None: any. ``samples``
     names the sample set of its search; "": its plan was made by hand. ``chosen`` is the index of
     the plan in force (-1: none), ``number`` that of the newest ``SessionPlan``; ``reason`` says
-    what it waits for. Its search took ``search_s`` seconds, ``steps`` configurations and
-    ``profile_s`` device seconds; the schedule that chose its plan ``schedule_s``; loading it and
-    switching over ``switch_s``. It was planned anew ``replans`` times, the last time for ``cause``,
-    which was noticed ``detect_s`` seconds after it began.
+    what it waits for. Its search took ``search_s`` seconds, ``first_s`` of them until the first of
+    its plans, ``steps`` configurations and ``profile_s`` device seconds; the schedule that chose
+    its plan ``schedule_s``; loading it and switching over ``switch_s``. It was planned anew
+    ``replans`` times, the last time for ``cause``, which was noticed ``detect_s`` seconds after it
+    began.
     """
 
     id: str
@@ -87,6 +88,7 @@ class Session(Struct, frozen=True, gc=False, kw_only=True):
     steps: int = 0
     stopped: str = ""
     search_s: float = 0.0
+    first_s: float = 0.0
     profile_s: float = 0.0
     schedule_s: float = 0.0
     switch_s: float = 0.0
