@@ -109,9 +109,9 @@ class SharedCpu:
 class PaidOperator:
     """An operator on a device with ``share`` of a core: outputs leave once they are paid for.
 
-    So a batch takes as long as on a core that is ``1 / share`` times slower, which is what the
-    profile of its type says; a part of a shared device pays behind its batch instead. A batch is
-    charged as by ``PartOperator``.
+    So a batch takes as long as on a core that is ``1 / share`` times slower, as the profile of its
+    type says, or on an emulated tier; a part of a shared device pays behind its batch instead. A
+    batch is charged as by ``PartOperator``.
     """
 
     def __init__(

@@ -33,8 +33,8 @@ from headrace.roles.worker_models import (
     emulated_executor,
     limited,
     model_maker,
+    share_of,
     shared_cpu,
-    stretch_of,
     worker_devices,
 )
 from operators.dispatch.dispatcher import WINDOW
@@ -350,8 +350,7 @@ def _attach(
             executor = emulated_executor(live, each, file.pipeline, profile, rng, device)
             live.attach(each, executor)
         else:
-            share = file.cluster.type_share(device)
-            make = model_maker(file, stretch_of(file, device), cpu, number, share)
+            make = model_maker(file, share_of(file, device), cpu, number)
             running = ModelExecutor(
                 make, host, live.post(each), process_clock, journals[each], forget_code
             )

@@ -1,8 +1,6 @@
 """Build what runs a worker's batches: models in this process or their own, emulated devices."""
 
-import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -23,26 +21,6 @@ from streams.live.executors import EmulatedExecutor, Operator
 from streams.live.live_driver import Live
 
 
-class SlowedOperator:
-    """An operator of an emulated device: real outputs, ``stretch`` times as late.
-
-    It computes here, then waits: a device of speed 0.5 takes twice the seconds of this machine.
-    """
-
-    def __init__(self, operator: Operator, stretch: float) -> None:
-        self._operator, self._stretch = operator, stretch
-
-    def load(self, device: str) -> None:
-        self._operator.load(device)
-
-    def predict(self, batch: list[Any]) -> list[Any]:
-        """Return the operator's outputs, once the emulated device would have them."""
-        began = time.monotonic()
-        outputs = self._operator.predict(batch)
-        time.sleep(max(0.0, self._stretch - 1.0) * (time.monotonic() - began))
-        return outputs
-
-
 def worker_devices(file: PipelineFile, name: str, device: str, count: int) -> dict[str, str]:
     """Return the workers of one process with the device that each reports.
 
@@ -55,10 +33,13 @@ def worker_devices(file: PipelineFile, name: str, device: str, count: int) -> di
     return dict.fromkeys(names, device)
 
 
-def stretch_of(file: PipelineFile, seat: str) -> float:
-    """Return how many times the seconds of this machine a worker's device takes."""
-    tier = file.cluster.tier(seat.partition("@")[2])
-    return 1.0 if tier is None else tier.stretch[task_of(seat)]
+def share_of(file: PipelineFile, device: str) -> float:
+    """Return the share of a core that a device has: that of its type, or of an emulated tier, which
+    takes a multiple of this machine's seconds."""
+    tier = file.cluster.tier(device.partition("@")[2])
+    if tier is None:
+        return file.cluster.type_share(device)
+    return 1.0 / max(1.0, tier.stretch[task_of(device)])
 
 
 def emulated_executor(
@@ -91,12 +72,11 @@ def shared_cpu(file: PipelineFile, host: str, parts: int) -> SharedCpu | None:
 
 
 def model_maker(
-    file: PipelineFile, stretch: float = 1.0, cpu: SharedCpu | None = None, part: int = 0,
-    share: float = 1.0,
-) -> Callable[[str], Operator]:  # fmt: skip
+    file: PipelineFile, share: float = 1.0, cpu: SharedCpu | None = None, part: int = 0
+) -> Callable[[str], Operator]:
     """Return a factory of operators by "task/variant" or setting; those with limits run in own
-    processes. Batches take ``stretch`` times as long as they compute, or as a ``share`` of a core
-    needs, and keep to ``part`` of the ``cpu``."""
+    processes. Batches take as long as a ``share`` of a core needs, and keep to ``part`` of the
+    ``cpu``."""
 
     def make(key: str) -> Operator:
         made, apart = whole(key), limited(setting_of(file, key))
@@ -108,8 +88,7 @@ def model_maker(
         variant = setting_of(file, key)
         if limited(variant):
             return Isolated(variant, file.path)
-        operator = Warmed(load_operator(variant), variant)
-        return SlowedOperator(operator, stretch) if stretch > 1.0 else operator
+        return Warmed(load_operator(variant), variant)
 
     return make
 

@@ -4,12 +4,17 @@ Time here is the CPU time of the test's thread and the waits, which do not sleep
 """
 
 import time
+from pathlib import Path
 from threading import Condition, Thread
 from typing import Any
 
 import pytest
 
+from headrace.config.pipeline_file import read_pipeline_file
 from headrace.roles.shared_cpu import PaidOperator, PartOperator, SharedCpu
+from headrace.roles.worker_models import share_of
+
+EXAMPLE = Path(__file__).parents[4] / "examples" / "postcode"
 
 
 class Clock:
@@ -114,3 +119,19 @@ def test_threads_of_two_parts_run_beside_each_other() -> None:
     for thread in threads:
         thread.join(60.0)
     assert sorted(done) == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "share"),
+    [
+        ("sessions", "scan@handheld", 0.5),  # an emulated tier of half the speed
+        ("sessions", "read@cloud", 1.0),
+        ("sheets", "quarter", 0.25),
+        ("sheets", "core", 1.0),
+    ],
+)
+def test_the_share_of_a_device_is_that_of_its_type_or_emulated_tier(
+    name: str, device: str, share: float
+) -> None:
+    file = read_pipeline_file(EXAMPLE / f"{name}.yaml")
+    assert share_of(file, device) == share
