@@ -114,7 +114,14 @@ def run_ingress(
         number=share.index, accuracies=_for_shadows(file), split=load_split(pipeline),
     )  # fmt: skip
     with _driver(
-        pipeline, {name: node}, kafka, group, logs, fence_s=FENCE_S, namesakes=namesakes
+        pipeline,
+        {name: node},
+        kafka,
+        group,
+        logs,
+        fence_s=FENCE_S,
+        namesakes=namesakes,
+        validates=True,
     ) as live:
         namesakes.watch(incarnation, live.fail)
         watch_partitions(kafka, queries, count, live.fail)
@@ -219,7 +226,9 @@ def run_egress(
     )
     if links is not None and links.emulated:
         follow_links(links, link_file(pipeline.name))
-    with _driver(pipeline, {name: node}, kafka, group, logs, fence_s=FENCE_S, lease=lease) as live:
+    with _driver(
+        pipeline, {name: node}, kafka, group, logs, fence_s=FENCE_S, lease=lease, validates=True
+    ) as live:
         _run_until_signal(live, live.stop)
 
 
@@ -397,8 +406,9 @@ def _driver(
     fence_s: float | None = None,
     lease: EgressLease | None = None,
     namesakes: Namesakes | None = None,
+    validates: bool = False,
 ) -> Iterator[Live]:
-    transport, how = KafkaTransport(kafka, group, lease), dilation()
+    transport, how = KafkaTransport(kafka, group, lease, validates=validates), dilation()
     transport.warm(own_topics(pipeline))
     if namesakes is not None:
         transport.notice_silence(LISTEN_S * how.factor, namesakes.look_again)

@@ -19,6 +19,7 @@ Place = tuple[str, int]  # topic on the broker, slot
 Offsets = Mapping[Place, tuple[int, str]]  # the offset to commit, with its note
 Starts = list[TopicPartition]
 Answer = TypeVar("Answer")
+NO_EPOCH, NO_EPOCHS = -1, dict[Place, int]()
 
 AGAIN_S = 0.2  # between two requests for offsets that fail
 SERVE_S = 1.0  # interval at which an idle ledger polls the client's errors
@@ -36,11 +37,18 @@ class OffsetLedger:
 
     Jobs run in order of submission. A failed commit is counted in ``failures`` and retried with the
     next one, a failed look-up is counted and repeated; ``check`` raises a permanent error.
+
+    ``epochs`` are the leader epochs of what was read, by slot; they are committed with the offsets.
+    By them the client finds, when it reads on from a commit, where a log was truncated and has
+    other records since (KIP-320): without them it would read the slot again from its beginning, or
+    pass over the new records.
     """
 
-    def __init__(self, config: KafkaConfig, group: str, client: Any) -> None:
+    def __init__(
+        self, config: KafkaConfig, group: str, client: Any, epochs: Mapping[Place, int] = NO_EPOCHS
+    ) -> None:
         self._config, self._group = config, group
-        self._client = client
+        self._client, self._epochs = client, epochs
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._pending: dict[Place, tuple[int, str]] = {}
@@ -142,7 +150,10 @@ class OffsetLedger:
             taken, self._pending, self._asked = self._pending, {}, False
         if not taken:
             return
-        asked = [TopicPartition(t, s, o, metadata=note) for (t, s), (o, note) in taken.items()]
+        asked = [
+            TopicPartition(*place, offset, note, leader_epoch=self._epochs.get(place, NO_EPOCH))
+            for place, (offset, note) in taken.items()
+        ]
         try:
             found = self._client.commit(offsets=asked, asynchronous=False)
         except KafkaException as error:

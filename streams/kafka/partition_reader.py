@@ -44,12 +44,14 @@ class PartitionReader:
     for any.
 
     ``assigned`` is the number of the last assignment carried out, ``delivers`` whether a record has
-    been received since it was last set back.
+    been received since it was last set back. ``epochs`` gets the leader epoch of each slot's last
+    record.
     """
 
     def __init__(
-        self, config: KafkaConfig, group: str, on_error: Callable[[KafkaError], None], ends: Ends
-    ) -> None:
+        self, config: KafkaConfig, group: str, on_error: Callable[[KafkaError], None], ends: Ends,
+        epochs: dict[Place, int] | None = None,
+    ) -> None:  # fmt: skip
         self._config, self._group = config, group
         self._consumer = consumer(config, group, error_cb=on_error)
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -58,6 +60,7 @@ class PartitionReader:
         self._left: dict[Place, int] = {}  # slots given up -> last number; reading thread's too
         self._silent, self._ask_ends = SilentSlots(), ends
         self._look_due = False  # one at most waits: between two looks the client was polled
+        self._epochs = epochs
         self.assigned = 0
         self.delivers = False
 
@@ -72,7 +75,10 @@ class PartitionReader:
         if not messages:
             return []
         self.delivers = True
-        found = [_fetched(m) for m in messages if self._usable(m)]
+        usable = [m for m in messages if self._usable(m)]
+        if self._epochs is not None:
+            self._epochs |= {(m.topic(), m.partition()): m.leader_epoch() for m in usable}
+        found = [_fetched(m) for m in usable]
         for each in found:
             self._silent.heard((each.topic, each.slot), each.offset)
         return found

@@ -66,6 +66,8 @@ class KafkaTransport:
 
     One thread fetches from a consumer of its own (``partition_reader.py``); a second consumer on
     its own thread looks up and commits offsets. The driver's thread never waits for the broker.
+    ``validates``: a role that reads on from a commit finds the place where the log was truncated
+    (``OffsetLedger``); an assignment then takes a request more.
     """
 
     _reported_s = float("inf")  # when a report was last confirmed
@@ -74,14 +76,22 @@ class KafkaTransport:
     _abandoned = False
 
     def __init__(
-        self, config: KafkaConfig, group: str, lease: PartitionLease | None = None
+        self,
+        config: KafkaConfig,
+        group: str,
+        lease: PartitionLease | None = None,
+        *,
+        validates: bool = False,
     ) -> None:
         self._config = config
         self._lease = lease
         self._connectivity = Connectivity(config)
         on_error = fatal_errors(config, self._connectivity.failed_request)
-        self._ledger = OffsetLedger(config, group, consumer(config, group))
-        self._reader = PartitionReader(config, group, on_error, self._ledger.peek)
+        epochs: dict[Place, int] = {}
+        self._ledger = OffsetLedger(config, group, consumer(config, group), epochs)
+        self._reader = PartitionReader(
+            config, group, on_error, self._ledger.peek, epochs if validates else None
+        )
         self._asked = 0  # assignments ordered
         self._sender = Sender(config, lease, on_error)
         self._reporter = report_producer(config, error_cb=fatal_errors(config))
