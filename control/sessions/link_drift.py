@@ -2,16 +2,19 @@
 
 The receiver of a stage counts what arrives from another tier: records, bytes, and the seconds that
 the link was busy with them. A link takes ``bytes / rate + delay`` for a record; the delay is taken
-as known, and the rate is estimated.
+as known, and the rate is estimated: by the newest transfers that are all off the plan in the same
+way, so that those before the change do not dilute it.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from control.problem.tiers import Link
 
 LEAST = 3  # records; the newest ones are looked at
-WINDOW_S = 1.0  # older ones are forgotten
+WINDOW_S = 1.0  # older ones are forgotten, but for the newest ``LEAST``: a slow link carries few
 FACTOR = 1.5  # between the seconds seen and those planned
 FINER = 1.2  # the same once a link was estimated: its change may have fallen between two records
 LEAST_S = 0.01  # a record: less is the broker's own time
@@ -34,9 +37,13 @@ class LinkDrift:
         self._newest: deque[LinkSums] = deque()
 
     def add(self, transfers: LinkSums) -> None:
-        """Add the newest transfers; those of more than ``WINDOW_S`` ago are forgotten."""
+        """Add the newest transfers; older ones are forgotten."""
         self._newest.append(transfers)
-        while self._newest[0].at_s < transfers.at_s - WINDOW_S:
+        count = sum(each.count for each in self._newest)
+        while (oldest := self._newest[0]).at_s < transfers.at_s - WINDOW_S:
+            count -= oldest.count
+            if count < LEAST:
+                return
             self._newest.popleft()
 
     def forget(self) -> None:
@@ -46,18 +53,39 @@ class LinkDrift:
     def seen(self, planned: Link, factor: float = FACTOR) -> tuple[Link, float] | None:
         """Return the link as it is and the time of the first transfer that says so; None: as
         planned but for ``factor``, or too little is known."""
-        count, sent, busy_s, since_s = 0, 0.0, 0.0, 0.0
-        for each in reversed(self._newest):
-            count, sent, busy_s = count + each.count, sent + each.bytes, busy_s + each.busy_s
-            since_s = each.at_s
-            if count >= LEAST:
-                break
-        else:
+        newest = self._least()
+        way = _way(newest, planned, factor)
+        same = list(takewhile(lambda each: _way([each], planned, factor) == way, newest))
+        if way == 0 or not same:
             return None
-        expected_s = sent / planned.bytes_per_s + count * planned.delay_s
-        slower = busy_s > expected_s * factor and busy_s - expected_s > count * LEAST_S
-        faster = busy_s * factor < expected_s and expected_s - busy_s > count * LEAST_S
-        if not (slower or faster):
-            return None
+        count, sent, busy_s = _sums(same)
         sending_s = max(busy_s - count * planned.delay_s, sent / planned.bytes_per_s / 100)
-        return Link(sent / sending_s, planned.delay_s), since_s
+        return Link(sent / sending_s, planned.delay_s), same[-1].at_s
+
+    def _least(self) -> list[LinkSums]:
+        """Return the newest transfers, the newest first: ``LEAST`` records or a few more; [] if
+        there are fewer."""
+        found: list[LinkSums] = []
+        for each in reversed(self._newest):
+            found.append(each)
+            if sum(known.count for known in found) >= LEAST:
+                return found
+        return []
+
+
+def _way(transfers: Sequence[LinkSums], planned: Link, factor: float) -> int:
+    """Return 1 if transfers were slower than planned, -1 if they were faster, 0 for neither."""
+    count, sent, busy_s = _sums(transfers)
+    expected_s = sent / planned.bytes_per_s + count * planned.delay_s
+    if busy_s > expected_s * factor and busy_s - expected_s > count * LEAST_S:
+        return 1
+    return -int(busy_s * factor < expected_s and expected_s - busy_s > count * LEAST_S)
+
+
+def _sums(transfers: Sequence[LinkSums]) -> tuple[int, float, float]:
+    """Return records, bytes and busy seconds."""
+    return (
+        sum(each.count for each in transfers),
+        sum(each.bytes for each in transfers),
+        sum(each.busy_s for each in transfers),
+    )

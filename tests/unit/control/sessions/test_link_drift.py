@@ -45,3 +45,22 @@ def test_old_transfers_are_forgotten() -> None:
     drift.add(LinkSums(1.0, 4, 4 * RECORD, 4 * 0.5))
     drift.add(LinkSums(3.0, 1, RECORD, 0.03))
     assert drift.seen(PLANNED) is None
+
+
+def test_transfers_before_the_change_do_not_dilute_it() -> None:
+    drift = LinkDrift()
+    drift.add(LinkSums(1.0, 2, 2 * RECORD, 2 * 0.03))
+    drift.add(LinkSums(1.4, 1, RECORD, 0.21))
+    found = drift.seen(PLANNED)
+    assert found is not None
+    assert found[0].bytes_per_s == pytest.approx(PLANNED.bytes_per_s / 10)
+    assert found[1] == 1.4
+
+
+def test_a_link_so_slow_that_it_carries_two_records_a_second_is_seen() -> None:
+    drift = LinkDrift()
+    for number in range(3):
+        drift.add(LinkSums(1.0 + 0.6 * number, 1, RECORD, 0.6))
+    found = drift.seen(PLANNED)
+    assert found is not None
+    assert found[0].bytes_per_s == pytest.approx(RECORD / 0.59)
