@@ -68,10 +68,10 @@ def test_of_too_many_inputs_without_a_label_the_newest_are_kept() -> None:
         (20, 20, 0.0, False),
         (20, 30, 4.9, True),
         (20, 30, 5.0, False),
-        (55, 60, 0.0, False),  # the test of a profile is decided by what is there
+        (35, 40, 0.0, False),  # the test of a profile is decided by what is there
     ],
 )
-def test_the_first_fifty_samples_are_waited_for_and_no_more(
+def test_the_first_thirty_samples_are_waited_for_and_no_more(
     count: int, upto: int, waited_s: float, waits: bool
 ) -> None:
     assert awaited(count, upto, waited_s) is waits
