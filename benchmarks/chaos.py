@@ -38,6 +38,7 @@ from benchmarks.chaos_account import Record, broken
 from benchmarks.chaos_faults import CONTROLS
 from benchmarks.chaos_kinds import DISK_FULL, HOST, LONG_HOST, chosen, drawn, lacking, perform
 from benchmarks.chaos_pipelines import PIPELINES, SLOTS, description, write_profile
+from benchmarks.chaos_watch import Watch
 from benchmarks.fault_scene import Fault, Kind, Scene
 from benchmarks.hosts import Host
 from benchmarks.machine_faults import small_disk
@@ -91,7 +92,8 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The result of a run."""
+    """The result of a run. ``commits`` were seen to grow, ``slots`` have one reader by their plan:
+    by epoch. ``most_mb`` a role had resident."""
 
     minutes: float
     rate: float
@@ -104,6 +106,9 @@ class Account:
     queries: int
     outcomes: str
     plans: int
+    most_mb: Mapping[str, int]
+    commits: int
+    slots: int
     recoveries: Mapping[str, Recovery]
     broken: Sequence[str]
 
@@ -239,7 +244,7 @@ def _is_number(rig: Rig, name: str) -> bool:
     return name in rig.asked and rig.asked[name].payload.isdigit()
 
 
-def record_of(rig: Rig, scene: Scene) -> Record:
+def record_of(rig: Rig, scene: Scene, watch: Watch) -> Record:
     """Return the records of a run."""
     return Record(
         asked=rig.asked,
@@ -249,6 +254,9 @@ def record_of(rig: Rig, scene: Scene) -> Record:
         plans=rig.plans,
         followed=rig.epochs,
         results=rig.results,
+        readers=rig.slot_readers,
+        commits=watch.commits,
+        memory=watch.memory,
     )
 
 
@@ -307,8 +315,9 @@ def measure(
         say(f"up after {rig.up():.1f} s")
         rig.offer(rate)
         rig.pass_time(2)
-        suffered, wrong = run(rig, scene, seed, minutes, kinds)
-    wrong += broken(record_of(rig, scene))
+        with closing(Watch(rig.kafka, rig.name, lambda: rig.pids)) as watch:
+            suffered, wrong = run(rig, scene, seed, minutes, kinds)
+    wrong += broken(record_of(rig, scene, watch))
     wrong += left_over(rig.leaders)
     found = recoveries(suffered, rig)
     wrong += missed(found, kinds) if bounded else []
@@ -324,6 +333,9 @@ def measure(
         queries=len(rig.asked) + len(scene.garbage),
         outcomes=ends(rig.answers),
         plans=len(rig.plans),
+        most_mb={role: round(most / 1e6) for role, most in sorted(watch.memory.items())},
+        commits=sum(map(len, watch.commits.values())),
+        slots=len(rig.slot_readers),
         recoveries=found,
         broken=wrong,
     )
@@ -346,6 +358,10 @@ def report(account: Account) -> str:
         recovered = f"{found.recovered_p50_s:.2f} s, {found.recovered_max_s:.2f} s"
         whole = f"{found.whole_p50_s:.1f} s, {found.whole_max_s:.1f} s"
         lines.append(f"{kind:<18} {found.faults:>5} {found.hurt:>6} {recovered:>20} {whole:>16}")
+    lines.append(
+        f"{account.commits} commits of ingress and egress, {account.slots} slots of all epochs; "
+        f"the most memory, MB: {', '.join(f'{k} {v}' for k, v in account.most_mb.items())}"
+    )
     lines += [f"broken: {what}" for what in account.broken]
     lines.append(f"again: {again(account)}" if account.broken else "every invariant holds")
     return "\n".join(lines)

@@ -4,7 +4,7 @@ Each check yields one sentence per violation.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 
@@ -14,6 +14,7 @@ from operators.outcomes import outcome_of
 from schemas.effects import QUERIES
 from schemas.records import ANSWERED, Answer, CommandResult, DeadLetter, Origin, Plan
 
+MOST_MB = 300  # resident, of a role: ten times what a minute of its queries takes
 SHOWN = 10  # violations listed per check; the others are counted
 
 # The sums that benchmarks/squares.py returns for words: of all items, or of the items that do not
@@ -30,7 +31,12 @@ WORDS: Mapping[bytes, int | None] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """All records that went into the pipeline and came out of it."""
+    """All records that went into the pipeline and came out of it.
+
+    ``readers``: the workers that reported a slot, by (epoch, task, slot). ``commits`` of ingress
+    and egress, by (group, partition), in order; ``memory`` in bytes, the most of each role
+    (``chaos_watch.py``).
+    """
 
     asked: Mapping[str, Asked]
     garbage: Sequence[Asked] = ()
@@ -39,6 +45,9 @@ class Record:
     plans: Sequence[Plan] = ()  # in the order of the topic
     followed: Mapping[tuple[str, float], Sequence[int]] = field(default_factory=dict)
     results: Sequence[CommandResult] = ()
+    readers: Mapping[tuple[int, str, int], Collection[str]] = field(default_factory=dict)
+    commits: Mapping[tuple[str, int], Sequence[int]] = field(default_factory=dict)
+    memory: Mapping[str, int] = field(default_factory=dict)
 
 
 def broken(record: Record) -> list[str]:
@@ -131,6 +140,51 @@ def _nobody_goes_back(record: Record) -> Iterator[str]:
                 yield f"{node}, started at {began_s:.3f}, went from epoch {before} to {after}"
 
 
+def _one_reader(record: Record) -> Iterator[str]:
+    """Judge who reads what under each plan: a node that follows another plan of its epoch reads
+    slots that are not its own."""
+    known: dict[int, list[Plan]] = {}
+    for plan in record.plans:
+        known.setdefault(plan.epoch, []).append(plan)
+    holders = {
+        (plan.epoch, lease.task, slot): lease.worker
+        for plans in known.values()
+        if len(plans) == 1  # the nodes of a contested epoch may follow either plan
+        for plan in plans
+        for lease in plan.leases
+        for slot in lease.slots
+    }
+    for place, readers in sorted(record.readers.items()):
+        epoch, task, slot = place
+        if len(known.get(epoch, ())) == 1 and set(readers) != {holders.get(place)}:
+            holder, who = holders.get(place, "nobody"), ", ".join(sorted(readers))
+            yield f"{task}/{slot} of epoch {epoch} is {holder}'s, and {who} read it"
+
+
+def _slots_once(record: Record) -> Iterator[str]:
+    for plan in record.plans:
+        leased = Counter((lease.task, slot) for lease in plan.leases for slot in lease.slots)
+        several = [f"{task}/{slot}" for (task, slot), count in leased.items() if count > 1]
+        if several:
+            yield f"epoch {plan.epoch} leases {', '.join(several)} twice"
+        for lease in plan.leases:
+            if lease.open_slot >= 0 and lease.open_slot not in lease.slots:
+                yield f"epoch {plan.epoch}: nobody reads the open {lease.task}/{lease.open_slot}"
+
+
+def _commits_grow(record: Record) -> Iterator[str]:
+    for (group, partition), offsets in record.commits.items():
+        for before, after in pairwise(offsets):
+            if after < before:
+                yield f"{group} committed {after} of partition {partition} after {before}"
+
+
+def _memory(record: Record) -> Iterator[str]:
+    for role, resident in record.memory.items():
+        if resident > MOST_MB * 1_000_000:
+            yield f"{role} had {resident / 1e6:.0f} MB resident; {MOST_MB} MB are the bound"
+
+
 def _commands_once(record: Record) -> Iterator[str]:
     for name, count in Counter(result.id for result in record.results).items():
         if count > 1:
@@ -153,6 +207,10 @@ CHECKS = {
     "a result is right": _right,
     "a contested plan is outbid": _plans_outbid,
     "no node goes back an epoch": _nobody_goes_back,
+    "a plan gives each open slot one reader": _slots_once,
+    "nodes of one epoch follow the same plan": _one_reader,
+    "commits only grow": _commits_grow,
+    "memory is bounded": _memory,
     "a command has one result": _commands_once,
     "dead letters are the garbage": _letters,
 }

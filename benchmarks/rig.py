@@ -82,6 +82,8 @@ class Rig:
     results: list[CommandResult] = field(default_factory=list)
     reports: dict[str, Report] = field(default_factory=dict)  # newest of each node
     epochs: dict[tuple[str, float], list[int]] = field(default_factory=dict)  # of each node's life
+    # Workers that reported a slot, by (epoch, task, slot).
+    slot_readers: dict[tuple[int, str, int], set[str]] = field(default_factory=dict)
     silences: dict[str, list[float]] = field(default_factory=dict)  # s between reports of one life
     leaders: list[int] = field(default_factory=list)  # pids of all processes ever started
     properties: dict[str, str] = field(default_factory=dict)  # of every Kafka client
@@ -371,6 +373,9 @@ class Rig:
             life = self.epochs.setdefault((record.node, record.incarnation), [])
             if life[-1:] != [record.epoch]:
                 life.append(record.epoch)
+            for each in record.slots:
+                slot = record.epoch, each.task, each.slot
+                self.slot_readers.setdefault(slot, set()).add(record.node)
 
     def _story(self) -> str:
         nodes = ", ".join(f"{r.node} {r.state} at {r.epoch}" for r in self.reports.values())

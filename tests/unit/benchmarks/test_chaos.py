@@ -15,7 +15,7 @@ from benchmarks.chaos_kinds import KINDS, chosen, drawn
 from benchmarks.rig import Asked
 from benchmarks.squares import right
 from schemas.records import ANSWERED, FAILED, Answer, CommandResult, DeadLetter, Origin
-from tests.builders import a_plan
+from tests.builders import a_lease, a_plan
 
 ROLES = ("control", "control-2", "egress-0", "cpu-0", "cpu-1", "cpu-2", "ingress-0")
 
@@ -45,14 +45,57 @@ WHOLE = Record(
         an_answer("0-2", 2, outcome="refused", result=None),
     ],
     letters=[a_letter(2), a_letter(2)],
-    plans=[a_plan([], epoch=1), a_plan([], epoch=4)],
+    plans=[a_plan([], epoch=1), a_plan([a_lease("w0", slots=(0, 1))], epoch=4)],
     followed={("egress-0", 1.0): [1, 4], ("egress-0", 2.0): [4]},
     results=[a_result("x"), a_result("y")],
+    readers={(4, "read", 0): {"w0"}, (4, "read", 1): {"w0"}, (9, "read", 0): {"w1"}},
+    commits={("ingress", 0): [0, 5, 9], ("egress", 0): [3]},
+    memory={"ingress-0": 80_000_000},
 )
 
 
 def test_nothing_is_broken_where_everything_holds() -> None:
     assert broken(WHOLE) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"plans": [a_plan([a_lease("w0", slots=(0, 1)), a_lease("w1", slots=(1,))], epoch=5)]},
+            "a plan gives each open slot one reader: epoch 5 leases read/1 twice",
+        ),
+        (
+            {"plans": [a_plan([a_lease("w0", slots=(0,), open_slot=2)], epoch=5)]},
+            "a plan gives each open slot one reader: epoch 5: nobody reads the open read/2",
+        ),
+        (
+            {"readers": {(4, "read", 0): {"w0", "w1"}}},
+            "nodes of one epoch follow the same plan: read/0 of epoch 4 is w0's, and w0, w1 read "
+            "it",
+        ),
+        (
+            {"readers": {(4, "read", 7): {"w1"}}},
+            "nodes of one epoch follow the same plan: read/7 of epoch 4 is nobody's, and w1 read "
+            "it",
+        ),
+        (
+            {"commits": {("egress", 2): [3, 8, 7]}},
+            "commits only grow: egress committed 7 of partition 2 after 8",
+        ),
+        (
+            {"memory": {"cpu-0": 400_000_000}},
+            "memory is bounded: cpu-0 had 400 MB resident; 300 MB are the bound",
+        ),
+    ],
+)
+def test_what_nodes_read_commit_and_hold_is_judged(changes: dict[str, Any], sentence: str) -> None:
+    assert broken(replace(WHOLE, **changes)) == [sentence]
+
+
+def test_of_two_plans_with_one_epoch_nodes_may_follow_either() -> None:
+    plans = [a_plan([a_lease("w0", slots=(0,))], epoch=4), a_plan([], epoch=4), a_plan([], epoch=5)]
+    assert broken(replace(WHOLE, plans=plans, readers={(4, "read", 0): {"w1"}})) == []
 
 
 def test_a_part_of_the_squares_is_right_for_an_incomplete_answer_only() -> None:
