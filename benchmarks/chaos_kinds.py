@@ -95,7 +95,9 @@ KINDS: Mapping[str, Kind] = {
     "cut control app": Kind(perform=network.cut, of=process.CONTROLS, seconds=(1.0, 5.0), **HEALED),
     "cut egress": Kind(perform=network.cut, of=("egress",), seconds=(1.0, 4.0), **HEALED),
     "cut ingress": Kind(perform=network.cut, of=QUEUES, seconds=(1.0, 4.0), **HEALED),
-    "long cut": Kind(perform=network.cut, of=("control", "cpu-"), seconds=(30.0, 90.0), **HEALED),
+    "long cut": Kind(
+        perform=network.cut, of=("control", "cpu-", "egress"), seconds=(30.0, 90.0), **HEALED
+    ),
     HOST: Kind(
         perform=network.host_cut_off, of=EVERYBODY, seconds=(1.0, 5.0), lacking=no_hosts, **HEALED
     ),

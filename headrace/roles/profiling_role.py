@@ -50,6 +50,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.preflight import prepare
 from streams.kafka.topic_contents import read_kept
 from streams.live.crash_journal import CrashJournal
+from streams.observers.health import Health
 from streams.topics import physical
 
 log = logging.getLogger("headrace.profiler")
@@ -61,7 +62,7 @@ POLL_S = 0.1
 REQUESTS_AT_ONCE = 100
 SESSION_MS = 6000  # a dead profiler's requests go to the others after this time
 WRITTEN_WITHIN_S = 30.0
-
+TURNS_S = 40.0  # without a turn of its loop for this long, outside an operator, it hangs
 
 MOST_RECENT = 8  # sets of recent inputs that are read
 ReadBack = Callable[[InputSet], RecentInputs | InputsBetween]
@@ -235,6 +236,7 @@ class ProfilerRole:
             sessions.reference,
         )  # fmt: skip
         self.running: ProfileRequest | None = None
+        self.turned_s = float("-inf")  # the loop's last turn, on the monotonic clock
 
     def answered(self, request: ProfileRequest, now_s: float) -> tuple[bytes, bytes] | None:
         """Return the key and the value of a request's result; None: it has to wait for samples."""
@@ -327,9 +329,11 @@ def run_profiler(
         signal.signal(number, lambda *_: stopped.set())
     reader = consumer(kafka, f"{pipeline.name}.profilers", **{"session.timeout.ms": SESSION_MS})
     writer = producer(kafka)
-    threading.Thread(target=_watch, args=(role, writer, results), name="hangs", daemon=True).start()
-    with observed(name, pipeline, logs), closing(reader):
+    with observed(name, pipeline, logs) as observers, closing(reader):
         role.operators.warm()
+        health = next(each for each in observers if isinstance(each, Health))
+        watched = role, writer, results, partial(health.beat, name)
+        threading.Thread(target=_watch, args=watched, name="hangs", daemon=True).start()
         log.info("%s takes requests", name)
         _serve(role, reader, writer, (requests, results), stopped)
 
@@ -349,6 +353,7 @@ def _serve(
     waiting, (requests, results) = WaitingRequests(), topics
     reader.subscribe([requests], on_revoke=lambda _, gone: waiting.drop(gone))
     while not stopped.is_set():
+        role.turned_s = time.monotonic()
         take_requests(reader, waiting, POLL_S if not waiting.requests else 0.0)
         if not waiting.requests:
             waiting.resume()
@@ -380,10 +385,19 @@ def take_requests(reader: Consumer, waiting: WaitingRequests, timeout_s: float) 
             waiting.take(place, record)
 
 
-def _watch(role: ProfilerRole, writer: Producer, results: str) -> None:
-    """End the process, with an error as the result, if an operator's call hangs."""
+def works(running_since: float, turned_s: float, now_s: float) -> bool:
+    """Return whether a profiler does not hang: an operator runs since ``running_since`` (0.0: none;
+    ``HANGS_S`` judges that), or its loop has turned."""
+    return running_since > 0.0 or now_s - turned_s < TURNS_S
+
+
+def _watch(role: ProfilerRole, writer: Producer, results: str, beat: Callable[[], None]) -> None:
+    """End the process, with an error as the result, if an operator's call hangs; until then give
+    signs of life while the role works."""
     while True:
         time.sleep(1.0)
+        if works(role.operators.running_since, role.turned_s, time.monotonic()):
+            beat()
         since, request = role.operators.running_since, role.running
         if since and request is not None and time.monotonic() - since > HANGS_S:
             why = f"an operator did not return within {HANGS_S:g} s"

@@ -26,8 +26,7 @@ from streams.topics import physical
 MOST = 1000  # samples of a set
 MOST_UNLABELLED = 4000  # inputs of a session that wait for their labels, the newest
 # Samples; a profile does not wait for more. By simulated scores (five digits each, floor 0.8) a
-# configuration of 0.9 is then accepted in 88 of 100 cases, in 96 with 50 samples; one at the floor in
-# 15 and 13.
+# configuration of 0.9 is accepted in 88 of 100 cases (96 with 50), one at the floor in 15 (13).
 ENOUGH = 30
 WAITS_S = 5.0  # for the labels of the first samples
 READ_WITHIN_S = 5.0

@@ -50,7 +50,7 @@ from streams.control_app.host import ControlHost
 from streams.control_app.report_intake import ReportIntake
 from streams.control_app.report_reader import Reports
 from streams.control_app.solver_pool import Planners, Solvers
-from streams.control_app.topic_ends import STALLED_S, Inputs, InputTopic
+from streams.control_app.topic_ends import STALLED_S, Inputs, InputTopic, UnreadPartitions
 from streams.kafka.connectivity import Connectivity, QuietFilter
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
@@ -76,6 +76,7 @@ LEVELS = {
     "control.blind": logging.WARNING,
     "control.unpublished": logging.WARNING,
     "control.too_large": logging.ERROR,
+    "input.unread": logging.WARNING,
 }
 STREAMED = (REPORTS, PROFILE_RESULTS)  # by the reader of reports
 READ = (*STREAMED, COMMANDS, PLANS)
@@ -118,6 +119,7 @@ class ControlDriver:
         self._input = inputs or InputTopic(kafka, pipeline)
         self._history = past or partial(history, kafka, pipeline)
         self._intake = ReportIntake(pipeline.name, self._event)
+        self._unread = UnreadPartitions()
         self._listened_s = float("-inf")
         self._writer = ControlWriter(pipeline, self._input, write_as)
         self._reports: Reports | None = None
@@ -232,23 +234,36 @@ class ControlDriver:
         """Read the input topic's offsets; check that reports arrive at this app."""
         loop = asyncio.get_running_loop()
         try:
-            event = await loop.run_in_executor(None, self._counted)
+            event, unread = await loop.run_in_executor(None, self._counted)
             self._post(host, event)
+            self._tell_unread(unread)
             if 0.0 <= event.at_s - self._listened_s < LISTEN_S:
                 return
             shared = await loop.run_in_executor(None, self._input.shared_ends)
         except BrokerError as error:
             self._say("control.blind", f"{error}; demand is what ingress tells until then")
+            self._unread = UnreadPartitions()  # ingress did not read either
             self._post(host, Failed(QUERIES, str(error)), watched=False)
         else:
             self._listen(shared, event.at_s)
 
-    def _counted(self) -> Counted:
-        """Return how many queries came and how many of them are done; on another thread, as it
-        waits for the broker."""
+    def _counted(self) -> tuple[Counted, Mapping[int, int]]:
+        """Return how many queries came and how many of them are done, and those that wait in unread
+        partitions; on another thread, as it waits for the broker."""
         ends = self._input.ends()
         now = self._now()
-        return counted(now, ends, self._input.done())
+        done = self._input.done()
+        return counted(now, ends, done), self._unread.look(ends, done, now)
+
+    def _tell_unread(self, unread: Mapping[int, int]) -> None:
+        if not unread:
+            return
+        text = (
+            f"no ingress reads partition {', '.join(map(str, sorted(unread)))} of the input topic, "
+            f"where {sum(unread.values())} queries wait; start the ingress that is missing "
+            "(`headrace up`, or its --share)"
+        )
+        self._say("input.unread", text, partitions=sorted(unread), queries=sum(unread.values()))
 
     def _listen(self, ends: Mapping[str, int], now: float) -> None:
         self._listened_s = now

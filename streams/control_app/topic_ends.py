@@ -104,6 +104,37 @@ def _no_answer(what: str, error: KafkaException) -> str:
     return f"the broker did not say {what}: {error.args[0].str()}"
 
 
+UNREAD_S = 10.0  # a partition whose queries nobody has read for this long has no ingress
+
+
+class UnreadPartitions:
+    """Finds partitions of the input topic that hold queries and that no ingress reads, as one of
+    several ingresses with a share each is missing."""
+
+    __slots__ = ("_done", "_told")
+
+    def __init__(self) -> None:
+        self._done: dict[int, tuple[int, float]] = {}  # the commit, and since when it stands
+        self._told: set[int] = set()
+
+    def look(self, ends: Mapping[int, int], done: Mapping[int, int], now: float) -> dict[int, int]:
+        """Return the queries that wait in partitions that are unread, once for each time.
+
+        ``ends`` and ``done`` are log-end and committed offsets at ``now`` (seconds).
+        """
+        found: dict[int, int] = {}
+        for partition, end in ends.items():
+            offset = done.get(partition, 0)
+            before, since_s = self._done.get(partition, (-1, now))
+            if offset != before or offset >= end:
+                self._done[partition] = offset, now
+                self._told.discard(partition)
+            elif now - since_s > UNREAD_S and partition not in self._told:
+                self._told.add(partition)
+                found[partition] = end - offset
+        return found
+
+
 STALLED_S = (
     10.0  # the app restarts if its consumer delivers no report for this long while some exist
 )

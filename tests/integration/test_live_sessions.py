@@ -273,6 +273,8 @@ def test_sessions_serve_through_kills_of_control_and_profiler(sessions: Sessions
     sessions.answered("one")
     _, shown = sessions.headrace("show", path, "one")
     profiled = blocks(sessions)
+    sign = run_directory(sessions.file.pipeline.name) / "profiler-0.alive"
+    sessions.until(sign.exists, "the profiler gives a sign of life")
     for role in ("control", "profiler-0"):
         kill(sessions, role)
         found = sessions.ask(4.0, "one")  # each has one outcome

@@ -15,6 +15,7 @@ from headrace.roles.profiling_role import (
     one_of_each_variant,
     result_key,
     take_requests,
+    works,
 )
 from headrace.roles.recent_inputs import RecentInputs
 from schemas.codec.single_object import encode
@@ -27,6 +28,16 @@ def a_request(step: int = 1, first: int = 0, expires_s: float = 10.0) -> Profile
         search="s", pipeline="p", space="abc", options={}, sample_set="workload@1", first=first,
         upto=first + 10, step=step, expires_s=expires_s,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("running_since", "turned_s", "alive"),
+    [(0.0, 70.0, True), (0.0, 59.0, False), (30.0, 29.0, True), (0.0, float("-inf"), False)],
+)
+def test_a_profiler_lives_while_its_loop_turns_or_an_operator_runs(
+    running_since: float, turned_s: float, alive: bool
+) -> None:
+    assert works(running_since, turned_s, now_s=100.0) is alive
 
 
 def test_a_later_step_voids_the_earlier_ones() -> None:
