@@ -1,5 +1,6 @@
 """No event makes a record that is too large, whatever producers send and operators return."""
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,14 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from operators.dispatch.dispatch_profile import device_kind, dispatch_profile
+from operators.dispatch.dispatcher import Dispatcher
+from operators.dispatch.task_dispatcher import TaskDispatcher
 from operators.egress import Egress
 from operators.ingress import NOTICE_S, Ingress
 from operators.record_size import MOST_REASON_BYTES, brief
+from operators.scoring.scorer import Scorer, exact_match
 from operators.serving.worker import Worker
 from schemas.codec.json_form import answer_to_json
 from schemas.codec.single_object import decode, encode
 from schemas.effects import (
     COMMANDS,
+    LABELS,
+    PLANS,
     RESULTS,
     Arrived,
     Effect,
@@ -27,6 +34,7 @@ from schemas.effects import (
     Send,
     Woke,
 )
+from schemas.pipeline import Labels
 from schemas.records import (
     FAILED,
     FULL_CREDIT,
@@ -34,6 +42,7 @@ from schemas.records import (
     Command,
     DeadLetter,
     Garbled,
+    Label,
     Notice,
     Query,
     Report,
@@ -239,6 +248,48 @@ def test_egress_makes_no_record_that_is_too_large(values: list[Any], in_json: bo
         for piece in fitted(send, write)
     ]
     assert [type(piece) for piece in pieces] == [Answer]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(VALUES, NAMES, HEADERS, st.booleans()), min_size=1, max_size=20))
+def test_the_scorer_makes_no_record_that_is_too_large(labels: list[Any]) -> None:
+    pipeline = a_pipeline(labels=Labels())
+    scorer = Scorer(
+        "s", pipeline, Labels(), exact_match, incarnation=0.0, answer_slots=(0,), label_slots=(0,)
+    )
+    effects = told(scorer, (Woke(), 0.0), (arrived(a_plan(), topic=PLANS), 0.0))
+    for offset, (value, name, headers, readable) in enumerate(labels):
+        answer = an_answer(offset, id=name, result=value, paths=((a_hop(),),))
+        label = Label(id=name, truth=value)
+        record = label if readable else Garbled(bytes(9000), "r" * 9000, headers, name)
+        effects += scorer.handle(Arrived(answer, RESULTS, 0, offset, 0.0), 0.1)
+        effects += scorer.handle(Arrived(record, LABELS, 0, offset, 0.0), 0.1)
+    effects += scorer.handle(Woke(), 60.0)
+    assert [piece for send in sends(effects) for piece in fitted(send, most=8192)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(VALUES, min_size=1, max_size=10), min_size=1, max_size=4), HEADERS)
+def test_a_dispatcher_makes_no_record_that_is_too_large(values: list[Any], headers: Any) -> None:
+    pipeline = a_pipeline({"scan": ["read"], "read": []})
+    tasks = tuple(dataclasses.replace(t, dispatch="fcfs" * (t.name == "read"))
+                  for t in pipeline.tasks)  # fmt: skip
+    pipeline = dataclasses.replace(pipeline, tasks=tasks, dispatchers=1)
+    kind = device_kind("cpu", "v")
+    profile = dispatch_profile((kind,), lambda *_: 0.1, 1, by_variant=True)
+    inner = Dispatcher(pipeline, profile, task=pipeline.task("read"))
+    node = TaskDispatcher("d", pipeline, "read", inner, incarnation=0.0)
+    lease = replace(a_lease("w0"), batch=1, type="cpu")
+    effects = told(node, (Woke(), 0.0), (arrived(a_plan([lease]), topic=PLANS), 0.0))
+    for offset, several in enumerate(values):
+        items = [an_item(value, (0, n)) for n, value in enumerate(several)]
+        work = a_work(offset, *items, deadline_s=99.0)
+        effects += node.handle(Arrived(work, "waiting.read", 0, offset, 0.0), 0.1)
+    garbled = Garbled(bytes(9000), "r" * 9000, headers)
+    effects += node.handle(Arrived(garbled, "waiting.read", 0, len(values), 0.0), 0.1)
+    effects += node.handle(Woke(), 0.2)
+    made = [piece for send in sends(effects) for piece in fitted(send, most=8192)]
+    assert [piece for piece in made if piece.topic == "work.read"]
 
 
 def test_a_record_of_eight_mebibytes_and_its_headers_make_a_letter_that_fits() -> None:
