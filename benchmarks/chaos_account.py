@@ -158,18 +158,18 @@ def _one_reader(record: Record) -> Iterator[str]:
         epoch, task, slot = place
         if len(known.get(epoch, ())) == 1 and set(readers) != {holders.get(place)}:
             holder, who = holders.get(place, "nobody"), ", ".join(sorted(readers))
-            yield f"{task}/{slot} of epoch {epoch} is {holder}'s, and {who} read it"
+            yield f"slot {slot} of {task} is {holder}'s by epoch {epoch}, and {who} read it"
 
 
 def _slots_once(record: Record) -> Iterator[str]:
     for plan in record.plans:
         leased = Counter((lease.task, slot) for lease in plan.leases for slot in lease.slots)
-        several = [f"{task}/{slot}" for (task, slot), count in leased.items() if count > 1]
-        if several:
-            yield f"epoch {plan.epoch} leases {', '.join(several)} twice"
+        for (task, slot), count in leased.items():
+            if count > 1:
+                yield f"epoch {plan.epoch} leases slot {slot} of {task} {count} times"
         for lease in plan.leases:
             if lease.open_slot >= 0 and lease.open_slot not in lease.slots:
-                yield f"epoch {plan.epoch}: nobody reads the open {lease.task}/{lease.open_slot}"
+                yield f"epoch {plan.epoch} opens slot {lease.open_slot} of {lease.task} unread"
 
 
 def _commits_grow(record: Record) -> Iterator[str]:

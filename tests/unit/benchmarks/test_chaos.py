@@ -63,21 +63,21 @@ def test_nothing_is_broken_where_everything_holds() -> None:
     [
         (
             {"plans": [a_plan([a_lease("w0", slots=(0, 1)), a_lease("w1", slots=(1,))], epoch=5)]},
-            "a plan gives each open slot one reader: epoch 5 leases read/1 twice",
+            "a plan gives each open slot one reader: epoch 5 leases slot 1 of read 2 times",
         ),
         (
             {"plans": [a_plan([a_lease("w0", slots=(0,), open_slot=2)], epoch=5)]},
-            "a plan gives each open slot one reader: epoch 5: nobody reads the open read/2",
+            "a plan gives each open slot one reader: epoch 5 opens slot 2 of read unread",
         ),
         (
             {"readers": {(4, "read", 0): {"w0", "w1"}}},
-            "nodes of one epoch follow the same plan: read/0 of epoch 4 is w0's, and w0, w1 read "
-            "it",
+            "nodes of one epoch follow the same plan: slot 0 of read is w0's by epoch 4, and w0, "
+            "w1 read it",
         ),
         (
             {"readers": {(4, "read", 7): {"w1"}}},
-            "nodes of one epoch follow the same plan: read/7 of epoch 4 is nobody's, and w1 read "
-            "it",
+            "nodes of one epoch follow the same plan: slot 7 of read is nobody's by epoch 4, and "
+            "w1 read it",
         ),
         (
             {"commits": {("egress", 2): [3, 8, 7]}},
