@@ -33,7 +33,6 @@ from headrace.roles.worker_models import (
     emulated_executor,
     limited,
     model_maker,
-    share_of,
     shared_cpu,
     worker_devices,
 )
@@ -359,7 +358,7 @@ def _attach(
             executor = emulated_executor(live, each, file.pipeline, profile, rng, device)
             live.attach(each, executor)
         else:
-            make = model_maker(file, share_of(file, device), cpu, number)
+            make = model_maker(file, device, cpu, number)
             running = ModelExecutor(
                 make, host, live.post(each), process_clock, journals[each], forget_code
             )

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from control.problem.seats import task_of
+from headrace.config.cluster import TierDevices
 from headrace.config.pipeline_file import PipelineFile
 from headrace.roles.process_setup import dilation, process_clock
 from headrace.roles.profile_lookups import variant_of
@@ -36,10 +37,15 @@ def worker_devices(file: PipelineFile, name: str, device: str, count: int) -> di
 def share_of(file: PipelineFile, device: str) -> float:
     """Return the share of a core that a device has: that of its type, or of an emulated tier, which
     takes a multiple of this machine's seconds."""
-    tier = file.cluster.tier(device.partition("@")[2])
+    tier = tier_of(file, device)
     if tier is None:
         return file.cluster.type_share(device)
     return 1.0 / max(1.0, tier.stretch[task_of(device)])
+
+
+def tier_of(file: PipelineFile, device: str) -> TierDevices | None:
+    """Return the tier of a seat's device, such as "scan@handheld"; None: it is of no tier."""
+    return file.cluster.tier(device.partition("@")[2])
 
 
 def emulated_executor(
@@ -72,23 +78,26 @@ def shared_cpu(file: PipelineFile, host: str, parts: int) -> SharedCpu | None:
 
 
 def model_maker(
-    file: PipelineFile, share: float = 1.0, cpu: SharedCpu | None = None, part: int = 0
+    file: PipelineFile, device: str, cpu: SharedCpu | None = None, part: int = 0
 ) -> Callable[[str], Operator]:
     """Return a factory of operators by "task/variant" or setting; those with limits run in own
-    processes. Batches take as long as a ``share`` of a core needs, and keep to ``part`` of the
-    ``cpu``."""
+    processes. Batches take as long as the device's share of a core needs, and keep to ``part`` of
+    the ``cpu``.
+
+    On an emulated tier a batch is charged the time that it takes, as profilers charge it: its
+    operator may wait for something else than a core.
+    """
+    share, of_tier = share_of(file, device), tier_of(file, device) is not None
 
     def make(key: str) -> Operator:
-        made, apart = whole(key), limited(setting_of(file, key))
-        if share < 1.0:
-            made = PaidOperator(made, share, apart=apart)
-        return made if cpu is None else PartOperator(made, cpu, part, apart=apart)
-
-    def whole(key: str) -> Operator:
         variant = setting_of(file, key)
-        if limited(variant):
-            return Isolated(variant, file.path)
-        return Warmed(load_operator(variant), variant)
+        apart = limited(variant)
+        made: Operator = (
+            Isolated(variant, file.path) if apart else Warmed(load_operator(variant), variant)
+        )
+        if share < 1.0:
+            made = PaidOperator(made, share, apart=apart or of_tier)
+        return made if cpu is None else PartOperator(made, cpu, part, apart=apart)
 
     return make
 
