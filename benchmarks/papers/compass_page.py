@@ -157,8 +157,8 @@ proposal.
 """
 MISSING = """## Not reproduced here
 
-The sweeps of load, SLO tightness and planning budget, drift, and the paper's own latency surrogate
-(a Gaussian process over whole plans, where ours composes stages) are not played: nothing is claimed
-about them. Sessions that come and go (figures 8 and 9 of Compass) are on a page of their own,
-[compass-online](compass-online.md).
+Tighter SLOs, drift, and the paper's own latency surrogate (a Gaussian process over whole plans,
+where ours composes stages) are not played: nothing is claimed about them. Sweeps of load, planning
+budgets, tiers and configurations are on [compass-sweeps](compass-sweeps.md), sessions that come and
+go (figures 8 and 9 of Compass) on [compass-online](compass-online.md).
 """

@@ -157,7 +157,9 @@ served. A session without a plan and one that was not admitted are so told apart
 
 Not played: four GPU tiers with the papers' data sets, and analysers of 14 and 32 billion parameters
 (Compass, Figure 25): the model has neither their accuracies nor their seconds. The four tiers below
-have the model's T4.
+have the model's T4. Tighter SLOs (Figures 21 and 22; `--sweeps slo`): one of the nine points took
+more than 24 minutes of a core, and was stopped. The rows are in
+`docs/results/rows/compass-sweeps.jsonl`; in OUT_DIR/sweeps.jsonl they are not played again.
 
 Written by `python -m benchmarks.papers.compass_sweeps DATA_DIR OUT_DIR` on {day}, Python {python},
 {machine}.
