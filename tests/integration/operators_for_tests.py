@@ -1,14 +1,17 @@
 """An operator that gets into trouble, of pipelines that tests run for real."""
 
+import ctypes
 import itertools
 import os
+import resource
+import signal
 import threading
 import time
 from typing import Any
 
 
 class Brittle:
-    """Its inputs back, unless one says to hang, to hoard memory, or to die."""
+    """Its inputs back, unless one says to hang, to hoard memory, or to end the process."""
 
     def load(self, device: str) -> None:
         if device != "cpu":
@@ -22,6 +25,12 @@ class Brittle:
             return hoard
         if b"die" in batch:
             os._exit(7)
+        if b"fault" in batch:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no core file for a test
+            # A signal from os.kill goes to the main thread, and this one would go on meanwhile.
+            ctypes.string_at(0)
+        if b"killed" in batch:  # as by the kernel when memory runs out
+            os.kill(os.getpid(), signal.SIGKILL)
         if b"raise" in batch:
             raise KeyError("told to")
         if b"nonsense" in batch:

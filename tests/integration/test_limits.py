@@ -1,6 +1,9 @@
 """Operators that hang, hoard memory or die, held within limits in a process of their own."""
 
 import gc
+import signal
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -12,6 +15,7 @@ from headrace.roles.subprocess_operator import Isolated
 from operators.user_frames import OperatorFailed
 from schemas.pipeline import Variant
 from schemas.records import ANSWERED, FAILED, REFUSED
+from tests.integration.rigs import under_load
 
 OPERATOR = "tests.integration.operators_for_tests:Brittle"
 TROUBLE = {
@@ -21,6 +25,8 @@ TROUBLE = {
     b"nonsense": "echo/brittle raised outputs that cannot be handed over",
 }
 HOARDED = r"echo/brittle used \d+ MB, its limit is 400 MB; its process was started again"
+# What ends the process of a worker, and its exit code.
+DEATHS = {b"die": 7, b"fault": -signal.SIGSEGV, b"killed": -signal.SIGKILL}
 
 
 @pytest.fixture(scope="module")
@@ -108,37 +114,50 @@ def test_a_worker_goes_on_behind_an_operator_that_hangs_hoards_or_dies(
         rig.close()
 
 
-@pytest.mark.kafka
-def test_a_query_that_crashes_its_worker_twice_fails_and_the_worker_serves_on(
-    broker: str, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def unlimited(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """A pipeline whose operator runs in its worker's own process, and ends both."""
+    folder = tmp_path_factory.mktemp("unlimited")
     brittle = {"operator": OPERATOR, "batch": 4, "replicas": 1}
     description = {
-        "slo": "20s", "input": "raw", "egress_partitions": 1,
+        "slo": "60s", "input": "raw", "egress_partitions": 1,
         "tasks": {"echo": {"slots": 1, "variants": {"brittle": brittle}}},
         "cluster": {"devices": {"cpu": 1}},
     }  # fmt: skip
-    rig = Rig(broker, tmp_path, description)
-    rig.variables["HEADRACE_HOME"] = str(tmp_path)
+    rig = Rig(broker, folder, description)
+    rig.variables["HEADRACE_HOME"] = str(folder)
     try:
         rig.up()
-        rig.offer(20)
-        rig.pass_time(0.5)
-        killer = rig.ask(b"die")
-        for _ in range(2):
-            with pytest.raises(Stuck, match="cpu-0 ended by itself with 7"):
-                rig.until(lambda: False, "the worker to die")
-            rig.start("cpu-0")
-        rig.settle()
-        answer = rig.answer_to(killer)
-        assert (answer.outcome, answer.task) == (FAILED, "echo")
-        assert answer.reason == "echo/brittle crashed the process of cpu-0 2 times with it"
-        others = [a for a in rig.answers if a.id != killer]
-        print(f"beside it: {ends(others)}")
-        # While no worker is there the plan lets nobody in.
-        assert {a.outcome for a in others} <= {ANSWERED, REFUSED}
-        assert in_time(others[-1])
-        assert rig.answers.twice() == []
-        assert "cpu-0" in rig.running
+        yield rig
     finally:
         rig.close()
+
+
+@pytest.fixture
+def crashing(unlimited: Rig) -> Iterator[Rig]:
+    yield from under_load(unlimited, 20)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize(("payload", "code"), DEATHS.items())
+def test_a_query_that_crashes_its_worker_twice_fails_and_the_worker_serves_on(
+    crashing: Rig, payload: bytes, code: int
+) -> None:
+    rig = crashing
+    asked_s = time.time()
+    killer = rig.ask(payload)
+    for _ in range(2):
+        with pytest.raises(Stuck, match=f"cpu-0 ended by itself with {code}:"):
+            rig.until(lambda: False, "the worker to die")
+        rig.start("cpu-0")
+    rig.settle()
+    answer = rig.answer_to(killer)
+    assert (answer.outcome, answer.task) == (FAILED, "echo")
+    assert answer.reason == "echo/brittle crashed the process of cpu-0 2 times with it"
+    others = [a for a in rig.answers.since(asked_s) if a.id != killer]
+    print(f"beside it: {ends(others)}")
+    # While no worker is there the plan lets nobody in.
+    assert {a.outcome for a in others} <= {ANSWERED, REFUSED}
+    assert in_time(others[-1])
+    assert rig.answers.twice() == []
+    assert "cpu-0" in rig.running
