@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import NewPartitions
 
 from benchmarks.hosts import Host
 from benchmarks.received_answers import Answers
@@ -42,7 +43,7 @@ from schemas.effects import (
     RESULTS,
 )
 from schemas.records import Answer, Command, CommandResult, DeadLetter, Origin, Plan, Query, Report
-from streams.kafka.kafka_client import consumer, producer
+from streams.kafka.kafka_client import admin, consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_admin import ensure_topics, partitions_of
 from streams.topics import physical, topics
@@ -277,6 +278,20 @@ class Rig:
         )
         self._producer.poll(0)
         return asked
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Give one of the pipeline's topics ``count`` partitions; later queries go to all of them.
+
+        Other producers learn of them when they ask for metadata the next time.
+        """
+        name = physical(self.name, topic)
+        client = admin(self.kafka)
+        client.create_partitions([NewPartitions(name, count)])[name].result(WAIT_S)
+
+        def known() -> bool:
+            return len(self._producer.list_topics(name, WAIT_S).topics[name].partitions) == count
+
+        self.until(known, f"{count} partitions of {name}")
 
     def offer(self, rate: float) -> None:
         """Set the rate at which ``step`` sends queries; 0 ends the load."""
