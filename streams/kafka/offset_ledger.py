@@ -4,6 +4,7 @@ A group's coordinator may need seconds to answer while it moves to another broke
 decides and reports must not wait for it: workers that all fall silent would all count as lost.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from queue import Empty, SimpleQueue
@@ -14,6 +15,10 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicP
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
 from streams.kafka.topic_contents import committed, ends_now, watermarks
+from streams.observers.journal import tell
+
+log = logging.getLogger("headrace.broker")
+LEVELS = {"commit.note_too_long": logging.ERROR}
 
 Place = tuple[str, int]  # topic on the broker, slot
 Offsets = Mapping[Place, tuple[int, str]]  # the offset to commit, with its note
@@ -55,6 +60,7 @@ class OffsetLedger:
         self._asked = False  # a commit is queued
         self._error: BaseException | None = None
         self._closing = False
+        self._told = False  # that the broker refuses a note
         self.failures = 0
         self.why = ""  # the error of the last failed commit
         self.confirmed: dict[Place, int] = {}  # committed offsets of the slots looked up
@@ -174,8 +180,22 @@ class OffsetLedger:
         # its work is repeated and counted once.
         self.failures += 1
         self.why = self._config.hide(error.str())
+        if error.code() == KafkaError.OFFSET_METADATA_TOO_LARGE and not self._told:
+            self._told = True
+            self._tell_too_long(offsets)
         with self._lock:
             self._pending = {**offsets, **self._pending}
+
+    def _tell_too_long(self, offsets: Offsets) -> None:
+        (topic, slot), (_, note) = max(offsets.items(), key=lambda each: len(each[1][1]))
+        text = (
+            f"the broker refuses a commit of group {self._group!r}: its note has {len(note)} "
+            "bytes, more than the brokers' offset.metadata.max.bytes; raise that, or "
+            "egress_partitions in the pipeline's file, among which the input's partitions are "
+            "divided. Until then a restart reads again what came since the last commit"
+        )
+        event = "commit.note_too_long"
+        tell(log, LEVELS[event], event, text, topic=topic, slot=slot, bytes=len(note))
 
     def _release(self, places: tuple[Place, ...]) -> None:
         self._commit()

@@ -79,6 +79,26 @@ def test_a_commit_that_fails_is_counted_and_made_with_the_next_one() -> None:
     assert "timed out" in book.why.lower()
 
 
+def test_a_note_that_the_broker_refuses_is_told_once_and_the_commit_made_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = Coordinator(*[KafkaError.OFFSET_METADATA_TOO_LARGE] * 2)
+    book = ledger(client)
+    for failures in (1, 2):
+        book.commit({PLACE: (5, "x" * 5000), ("t", 1): (3, "1:3")})
+        until(lambda failures=failures: book.failures == failures)
+    book.commit({})
+    until(lambda: not book.unsettled)
+    book.close()
+    (line,) = caplog.records
+    assert (line.levelname, line.event, line.fields) == (  # type: ignore[attr-defined]
+        "ERROR", "commit.note_too_long", {"topic": "t", "slot": 0, "bytes": 5000},
+    )  # fmt: skip
+    assert "group 'group': its note has 5000 bytes" in line.getMessage()
+    assert "raise that, or egress_partitions" in line.getMessage()
+    assert client.offsets == {PLACE: (5, "x" * 5000), ("t", 1): (3, "1:3")}
+
+
 def test_offsets_are_looked_up_again_where_a_frozen_broker_does_not_answer(
     found: list[Any],
 ) -> None:
