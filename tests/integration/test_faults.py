@@ -22,7 +22,6 @@ from tests.integration.rigs import check_one_answer_each, under_load
 pytestmark = [pytest.mark.kafka, pytest.mark.alone]
 
 RATE = 50.0
-TRIES = 3  # a machine that does other things as well may be late once
 UP_PAUSE_S = 0.5  # headrace/cluster/supervisor.py: pause before the first restart
 
 
@@ -78,8 +77,8 @@ def back_after_s(rig: Rig, since_s: float) -> float:
     return min(a.answered_s for a in rig.answers.since(since_s) if in_time(a)) - since_s
 
 
-def one_worker_of_two_dies(rig: Rig) -> float:
-    """How long until good answers are back. Every query has items for both workers."""
+def test_a_killed_worker_whose_variant_another_has(rig: Rig) -> None:
+    """Every query has items for both workers."""
     victim, _ = workers_of(rig, "square")
     epoch = rig.plan.epoch
     at_s = rig.kill(victim)
@@ -93,16 +92,7 @@ def one_worker_of_two_dies(rig: Rig) -> float:
         f"good answers were back after {good_s:.2f} s",
         f"restarted, it served again after {restored_s:.2f} s",
     )  # fmt: skip
-    return good_s
-
-
-def test_a_killed_worker_whose_variant_another_has(rig: Rig) -> None:
-    took_s = [one_worker_of_two_dies(rig)]
-    while min(took_s) >= 1.0 and len(took_s) < TRIES:
-        rig.offer(RATE)
-        rig.pass_time(2)
-        took_s.append(one_worker_of_two_dies(rig))
-    assert min(took_s) < 1.0, f"good answers were back only after {took_s} s"
+    assert good_s < 1.0
 
 
 def test_the_only_worker_of_a_task_killed_and_restarted(rig: Rig) -> None:
