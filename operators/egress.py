@@ -48,9 +48,9 @@ Returned = tuple[tuple[int, int], Work]  # a query's key, and one of its results
 class Egress:
     """The egress node; it owns ``partitions`` of the outputs topic.
 
-    After a restart, ``upto`` holds by input partition the offset below which every query was closed
-    and committed; ``answered`` are the queries above it that already have their answer. Over
-    emulated ``links`` a session's results take their time back to its tier.
+    After a restart, ``notes`` holds by slot and input partition the offset below which every query
+    was closed and committed; ``answered`` are the queries above it that already have their answer.
+    Over emulated ``links`` a session's results take their time back to its tier.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Egress:
         incarnation: float,
         combine: Combine = as_list,
         accuracies: Accuracies | None = None,
-        upto: Mapping[int, int] | None = None,
+        notes: Mapping[int, Mapping[int, int]] | None = None,
         answered: Collection[tuple[int, int]] = (),
         links: SessionLinks | None = None,
     ) -> None:
@@ -71,16 +71,15 @@ class Egress:
         self._join = Join(pipeline, combine, accuracies or {})
         self._plans = PlanFollower(pipeline.name)
         self._open: dict[tuple[int, int], OpenQuery] = {}
-        self._upto: dict[int, int] = dict(upto or {})
+        notes = notes or {}
+        self._upto = highest(notes.values())
         # Queries closed before their notice, with the offsets of their records.
         self._early: dict[tuple[int, int], list[Held]] = {
             key: [] for key in answered if key[1] >= self._upto.get(key[0], 0)
         }
         self._progress = {slot: Progress() for slot in self._partitions}
-        for partition, offset in self._upto.items():
-            slot = partition % pipeline.egress_partitions
-            if slot in self._progress:
-                self._progress[slot].notes[partition] = offset
+        for slot, note in notes.items():
+            self._progress[slot].notes.update(note)
         self._due: list[tuple[float, tuple[int, int]]] = []  # a heap of closing times
         self._committing: dict[int, None] = {}
         self._sessions: frozenset[str] = frozenset()  # with counts
@@ -324,14 +323,14 @@ def upto_of(note: str) -> dict[int, int]:
     return {int(partition): int(offset) for partition, offset in pairs}
 
 
-def upto_of_all(notes: Iterable[str]) -> dict[int, int]:
+def highest(notes: Iterable[Mapping[int, int]]) -> dict[int, int]:
     """Merge the notes of several slots; the highest offset of an input partition wins.
 
     A partition occurs in two notes if the number of slots was changed.
     """
     upto: dict[int, int] = {}
     for note in notes:
-        for partition, offset in upto_of(note).items():
+        for partition, offset in note.items():
             upto[partition] = max(offset, upto.get(partition, 0))
     return upto
 

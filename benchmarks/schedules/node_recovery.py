@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from benchmarks.schedules.faulty_broker import Broker
 from benchmarks.schedules.simulated_process import Making
-from operators.egress import Egress, made_s, upto_of_all
+from operators.egress import Egress, highest, made_s, upto_of
 from operators.ingress import Ingress
 from operators.input_place import InputPlaces, note_of_base, start_of_input
 from operators.serving.worker import Worker
@@ -26,7 +26,7 @@ def ingress(making: Making, broker: Broker, name: str, incarnation: float) -> No
     pipeline = making.pipeline
     group, topic = f"{pipeline.name}.ingress", physical(pipeline.name, QUERIES)
     outputs = broker.notes(f"{pipeline.name}.egress", physical(pipeline.name, OUTPUTS))
-    closed = upto_of_all(note for _, note in outputs.values())
+    closed = highest(upto_of(note) for _, note in outputs.values())
     mine = range(PARTITIONS)
     start = start_of_input(mine, broker.notes(group, topic), closed, TOPIC_ID)
     fresh = {(topic, p): (0, note_of_base(base, TOPIC_ID)) for p, base in start.bases.items()}
@@ -62,7 +62,7 @@ def egress(making: Making, broker: Broker, name: str, incarnation: float) -> Nod
     ]
     return Egress(
         name, pipeline, range(pipeline.egress_partitions), incarnation=incarnation,
-        upto=upto_of_all(each.note for each in places),
+        notes={each.slot: upto_of(each.note) for each in places},
         answered=() if making.forgetful else answered,
     )  # fmt: skip
 

@@ -47,12 +47,21 @@ class Backlog:
         """Return the number of output records that egress has not committed."""
         name = self._pipeline.name
         topic = physical(name, OUTPUTS)
-        places = [TopicPartition(topic, p) for p in range(self._pipeline.egress_partitions)]
+        # Partitions beyond the file's number may hold records from before the file was changed.
+        count = max(self._pipeline.egress_partitions, _partitions(self._egress, topic))
+        places = [TopicPartition(topic, p) for p in range(count)]
         return sum(_waiting(self._egress, places).values())
 
     def is_empty(self) -> bool:
         """Return whether no record waits on any topic."""
         return not any(self.work().values()) and not self.outputs()
+
+
+def _partitions(reader: Consumer, topic: str) -> int:
+    try:
+        return len(reader.list_topics(topic, WAIT_S).topics[topic].partitions)
+    except KafkaException as error:
+        raise _unsaid(error) from error
 
 
 def _waiting(reader: Consumer, places: list[TopicPartition]) -> dict[tuple[str, int], int]:
@@ -61,9 +70,11 @@ def _waiting(reader: Consumer, places: list[TopicPartition]) -> dict[tuple[str, 
         starts = log_offsets(reader, places, OFFSET_BEGINNING, WAIT_S)
         done = done_offsets(reader, places, WAIT_S)
     except KafkaException as error:
-        raise BrokerError(
-            f"the broker did not say how much work waits: {error.args[0].str()}"
-        ) from error
+        raise _unsaid(error) from error
     return {
         place: max(0, end - max(done.get(place, -1), starts[place])) for place, end in ends.items()
     }
+
+
+def _unsaid(error: KafkaException) -> BrokerError:
+    return BrokerError(f"the broker did not say how much work waits: {error.args[0].str()}")

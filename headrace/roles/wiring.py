@@ -20,6 +20,7 @@ from headrace.config.user_functions import load_combine, load_scorer, load_split
 from headrace.errors import NameTaken, PipelineError
 from headrace.processes import run_directory
 from headrace.roles.dispatching import central_queues, dispatches, per_query, task_dispatcher
+from headrace.roles.former_notices import await_former_notices
 from headrace.roles.heap import tune_heap
 from headrace.roles.link_file import file_links, follow_links, link_file
 from headrace.roles.log_options import SILENT, LogOptions
@@ -38,7 +39,7 @@ from headrace.roles.worker_models import (
 )
 from operators.dispatch.dispatcher import WINDOW
 from operators.dispatch.task_dispatcher import TaskDispatcher
-from operators.egress import Egress, upto_of_all
+from operators.egress import Egress, highest, upto_of
 from operators.ingress import Ingress
 from operators.input_place import InputPlaces, InputStart, note_of_base, start_of_input
 from operators.join import as_list
@@ -104,6 +105,7 @@ def run_ingress(
     namesakes.check()  # before this ingress commits anything
     topic_id = topic_id_on(kafka, queries)
     start = input_start(kafka, pipeline, group, mine, topic_id)
+    await_former_notices(kafka, pipeline, start.upto)
     sized = pipeline.size is not None and dispatches(file)
     recent = recent_sizes(kafka, pipeline, WINDOW) if sized else ()
     node = Ingress(
@@ -179,8 +181,9 @@ def input_start(
     """
     topic, outputs = physical(pipeline.name, QUERIES), physical(pipeline.name, OUTPUTS)
     slots = range(partitions_of(kafka, outputs))
-    closed = upto_of_all(
-        note for _, note in notes(kafka, f"{pipeline.name}.egress", outputs, slots).values()
+    closed = highest(
+        upto_of(note)
+        for _, note in notes(kafka, f"{pipeline.name}.egress", outputs, slots).values()
     )
     start = start_of_input(mine, notes(kafka, group, topic, mine), closed, topic_id)
     fresh = [
@@ -217,7 +220,7 @@ def run_egress(
         incarnation=incarnation,
         combine=load_combine(pipeline) or as_list,
         accuracies=accuracies(load_profile(file)),
-        upto=upto_of_all(each.note for each in places),
+        notes={each.slot: upto_of(each.note) for each in places},
         answered=answered_since(
             kafka, physical(pipeline.name, RESULTS), answers_from_s(places), origins(pipeline)
         ),

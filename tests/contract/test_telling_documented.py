@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from headrace.cli.main import headrace
+from headrace.roles import former_notices
 from headrace.roles import observability as observing
 from headrace.roles.log_format import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE
 from headrace.roles.log_format import LEVELS as CHOICES
@@ -33,6 +34,7 @@ EVENTS = {
     **write_barrier.LEVELS,
     **control_app.LEVELS,
     **observing.LEVELS,
+    **former_notices.LEVELS,
 }
 
 

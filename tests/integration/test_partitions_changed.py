@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,19 +57,23 @@ class Run:
         description = yaml.safe_load(path.read_text())
         path.write_text(yaml.safe_dump({**description, "egress_partitions": egress_partitions}))
 
-    def signal(self, role: str, number: int) -> None:
+    def signal(self, role: str, number: int) -> float:
+        """Send a signal to a role; return the time."""
         state = read_state(self.folder)
         assert state is not None
         (process,) = [each for each in state.roles if each.name == role]
         os.killpg(process.pid, number)
+        return time.time()
+
+    def back(self, role: str, since_s: float) -> None:
+        """Wait until a role that began after ``since_s`` reports."""
+        self.rig.until(
+            lambda: self.rig.reports[role].incarnation > since_s, f"{role} to report", WITHIN_S
+        )
 
     def restart(self, role: str) -> None:
         """Kill a role, and wait until its supervisor has replaced it and it reports."""
-        before = self.rig.reports[role].incarnation
-        self.signal(role, signal.SIGKILL)
-        self.rig.until(
-            lambda: self.rig.reports[role].incarnation > before, f"{role} to report", WITHIN_S
-        )
+        self.back(role, self.signal(role, signal.SIGKILL))
 
 
 @pytest.fixture
@@ -122,5 +127,26 @@ def test_egress_partitions_change_role_by_role_under_traffic(run: Run) -> None:
         for role in ("egress-0", "cpu-0", "ingress-0", "egress-1", "cpu-1", "cpu-2"):
             run.restart(role)
     rig.pass_time(2)
+    check_one_answer_each(rig)
+    print(f"of all queries: {ends(rig.answers)}")
+
+
+@pytest.mark.slow
+def test_egress_partitions_change_while_egress_is_behind(run: Run) -> None:
+    """Ingress sends nothing to other partitions before egress has closed what it had sent."""
+    rig = run.rig
+    rig.add_partitions(OUTPUTS, AFTER)
+    for count in (AFTER, BEFORE):
+        for role in ("egress-0", "egress-1"):
+            run.signal(role, signal.SIGSTOP)
+        rig.pass_time(1)
+        run.edit(count)
+        killed_s = run.signal("ingress-0", signal.SIGKILL)
+        waits = f"from before egress_partitions became {count}"
+        rig.until(lambda waits=waits: waits in run.role_log("ingress-0"), waits)
+        for role in ("egress-0", "egress-1", "cpu-0", "cpu-1", "cpu-2"):
+            run.restart(role)
+        run.back("ingress-0", killed_s)
+        rig.pass_time(2)
     check_one_answer_each(rig)
     print(f"of all queries: {ends(rig.answers)}")

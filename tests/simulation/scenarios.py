@@ -160,7 +160,7 @@ class World:
             self.pipeline,
             (0, 1),
             incarnation=0.0,
-            upto={p: at for _, note in committed.values() for p, at in upto_of(note).items()},
+            notes={slot: upto_of(note) for slot, (_, note) in committed.items()},
             answered=[
                 (record.origin.partition, record.origin.offset)
                 for log in self.simulated.written(RESULTS).values()

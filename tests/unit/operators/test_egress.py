@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from control.problem.tiers import Link
-from operators.egress import Egress, note_of, upto_of, upto_of_all
+from operators.egress import Egress, highest, note_of, upto_of
 from operators.input_place import GENERATION
 from operators.latency_histogram import bucket
 from operators.serving.transfers import SessionLinks
@@ -131,7 +131,7 @@ def test_a_notice_of_several_queries_is_done_with_the_last_of_them() -> None:
 
 
 def test_one_commit_for_all_that_came_at_once_names_every_input_partition() -> None:
-    egress = an_egress(upto={2: 7, 1: 3})
+    egress = an_egress(notes={0: {2: 7}, 1: {1: 3}})
     third = Notice(partition=2, upto=9)
     other = Notice(partition=1, upto=4)
     effects = commits(egress, arrived(third, 5), arrived(a_notice(upto=6), 6), arrived(other, 1, 1))
@@ -249,13 +249,13 @@ def test_notices_that_a_restarted_ingress_repeats_are_heard_once() -> None:
 
 
 def test_a_restart_knows_by_the_note_what_was_closed() -> None:
-    egress = an_egress(upto={0: 3})
+    egress = an_egress(notes={0: {0: 3}})
     assert commits(egress, arrived(whole(2), 8)) == done(9, "0:3")
     assert commits(egress, arrived(a_notice(2, 3), 9), arrived(whole(3), 10)) == done(11, "0:4")
 
 
 def test_a_restart_knows_by_the_results_which_open_notices_have_answers() -> None:
-    egress = an_egress(upto={0: 3}, answered={(0, 4)})
+    egress = an_egress(notes={0: {0: 3}}, answered={(0, 4)})
     assert commits(egress, arrived(whole(4), 8)) == []
     assert told(egress, (arrived(a_notice(3, 4), 9), 0.2)) == [Wake(CLOSES_S), Wake(0.2)]
     assert commits(egress) == done(9, "0:3")
@@ -366,11 +366,11 @@ def test_a_query_whose_records_lie_in_two_slots_is_closed_and_both_are_committed
 
 
 def test_notes_of_two_slots_on_one_partition_say_the_higher_place() -> None:
-    assert upto_of_all(["0:7,1:3", "", "0:5,2:1"]) == {0: 7, 1: 3, 2: 1}
+    assert highest([{0: 7, 1: 3}, {}, {0: 5, 2: 1}]) == {0: 7, 1: 3, 2: 1}
 
 
 def test_queries_of_a_topic_that_was_made_anew_are_no_duplicates() -> None:
-    egress = an_egress(upto={0: 1000})
+    egress = an_egress(notes={0: {0: 1000}})
     again = GENERATION
     egress.handle(arrived(a_notice(again, upto=again + 1), 0), 0.1)
     effects = egress.handle(arrived(whole(again), 1), 0.1)

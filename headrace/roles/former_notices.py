@@ -1,0 +1,81 @@
+"""Wait until egress has closed what was noticed under another ``egress_partitions``."""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
+
+from operators.egress import upto_of
+from operators.former_slots import former_slots
+from schemas.effects import OUTPUTS
+from schemas.pipeline import Pipeline
+from streams.kafka.egress_recovery import WAIT_S, notes
+from streams.kafka.kafka_client import consumer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.topic_admin import partitions_of
+from streams.kafka.topic_contents import log_offsets
+from streams.observers.journal import tell
+from streams.topics import physical
+
+log = logging.getLogger("headrace.role")
+LEVELS = {"ingress.waits": logging.WARNING}
+
+LOOK_S = 0.2  # between two looks at egress' commits
+
+
+def await_former_notices(kafka: KafkaConfig, pipeline: Pipeline, places: Mapping[int, int]) -> None:
+    """Return once ingress may notice the queries from ``places`` on, by input partition.
+
+    Where ``egress_partitions`` was changed, egress first closes what the former slots hold. Raise
+    ``BrokerError`` if the broker does not answer.
+    """
+    topic = physical(pipeline.name, OUTPUTS)
+    slots = range(partitions_of(kafka, topic))
+    if not _former(kafka, pipeline, places, slots):
+        return
+    ends = _ends(kafka, topic, slots)
+    told = False
+    while behind := [
+        slot
+        for slot, offset in _former(kafka, pipeline, places, slots).items()
+        if offset < ends[slot]
+    ]:
+        if not told:
+            told = True
+            _tell(pipeline, behind)
+        time.sleep(LOOK_S)
+
+
+def _former(
+    kafka: KafkaConfig, pipeline: Pipeline, places: Mapping[int, int], slots: Sequence[int]
+) -> dict[int, int]:
+    """Return egress' committed offsets in the slots that it has to close first."""
+    topic = physical(pipeline.name, OUTPUTS)
+    found = notes(kafka, f"{pipeline.name}.egress", topic, slots)
+    commits = {slot: found.get(slot, (0, "")) for slot in slots}
+    closed = {slot: upto_of(note) for slot, (_, note) in commits.items()}
+    former = former_slots(places, closed, pipeline.egress_partitions)
+    return {slot: commits[slot][0] for slot in former}
+
+
+def _ends(kafka: KafkaConfig, topic: str, slots: Sequence[int]) -> dict[int, int]:
+    """Return the end of each slot; 0 for one that holds no record any more."""
+    reader = consumer(kafka, "headrace.reader")
+    try:
+        places = [TopicPartition(topic, slot) for slot in slots]
+        begins = log_offsets(reader, places, OFFSET_BEGINNING, WAIT_S)
+        ends = log_offsets(reader, places, OFFSET_END, WAIT_S)
+        return {place[1]: end if end > begins[place] else 0 for place, end in ends.items()}
+    finally:
+        reader.close()
+
+
+def _tell(pipeline: Pipeline, behind: Sequence[int]) -> None:
+    topic = physical(pipeline.name, OUTPUTS)
+    text = (
+        f"ingress waits until egress has closed what partitions {list(behind)} of {topic!r} hold "
+        f"from before egress_partitions became {pipeline.egress_partitions}"
+    )
+    event = "ingress.waits"
+    tell(log, LEVELS[event], event, text, pipeline=pipeline.name, topic=topic, slots=list(behind))
