@@ -40,6 +40,9 @@ from streams.live.slot_readers import LogWentBack, SlotReaders
 from streams.topics import physical
 
 LOOK_S = 0.2  # between two looks at whether an executor hangs
+PENDING_S = (
+    0.02  # a node that ends still does what is due by then: ingress notices its last queries
+)
 MOST_FETCHES = 4  # unhandled fetches at a time; beyond it the backlog stays on the broker
 
 
@@ -150,6 +153,15 @@ class Live:
             if not self._inbox.empty or self._clock() >= due_s:
                 self.turn(wait_s=0.0)
                 due_s = self._clock() + self._patience()
+        self._end_pending()
+
+    def _end_pending(self) -> None:
+        """Fetch no more, and handle what is due within ``PENDING_S``."""
+        self.turn(wait_s=0.0)
+        now = self._clock()
+        due = [at_s for at_s, *_ in self._timers if at_s <= now + PENDING_S]
+        if due:
+            self.turn(wait_s=max(due) - now)
 
     def _run_beside_reader(self) -> None:
         """Fetch on a thread of its own: the end of a batch must not wait for a fetch."""

@@ -2,13 +2,16 @@
 
 import threading
 from collections.abc import Sequence
+from typing import Any
 
-from schemas.codec.single_object import encode
+from operators.ingress import Ingress
+from schemas.codec.single_object import decode, encode
 from schemas.effects import PLANS, Arrived, Assign, Effect, Event, Wake
-from schemas.records import Work
+from schemas.records import Notice, Query, Work
 from streams.codecs.wire import Fetched
+from streams.live.inbox import Inbox
 from streams.live.live_driver import Live
-from tests.builders import a_pipeline, a_plan, a_work
+from tests.builders import a_lease, a_pipeline, a_plan, a_work
 from tests.memory_transport import MemoryTransport, VirtualClock
 
 FETCH_S = 0.02  # a fetch waits no longer, whatever it is allowed
@@ -37,6 +40,19 @@ class Fetching(MemoryTransport):
 
     def end_turn(self, now: float) -> None:
         self.turns.append(now)
+
+
+class Waiting(Inbox):
+    """A wait passes the time."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def drain(self, timeout_s: float) -> list[Any]:
+        if self.empty:
+            self._clock.now += timeout_s
+        return super().drain(0.0)
 
 
 class Node:
@@ -70,3 +86,21 @@ def test_records_and_timers_are_handled_when_they_come_and_an_empty_fetch_is_no_
     assert node.woken == [0.0, 1.0, 2.0, 3.0]
     assert transport.threads == {threading.current_thread().name}
     assert len(transport.turns) < 15  # of some 150 fetches
+
+
+def test_an_ingress_that_ends_notices_its_last_queries() -> None:
+    clock, pipeline = VirtualClock(), a_pipeline()
+    transport = Fetching(clock)
+    transport.send("headrace.plans", encode(a_plan([a_lease()], epoch=1)), 0, "")
+    for offset, at_s in enumerate((0.5, END_S - 0.005)):
+        clock.now = at_s - 0.005
+        transport.send("p.queries", encode(Query(payload="scan", id=f"q{offset}")), 0, "")
+    clock.now = 0.0
+    node = Ingress("ingress-0", pipeline, (0,), incarnation=0.0)
+    inbox = Waiting(clock)
+    transport.live = Live(pipeline, {"ingress-0": node}, transport, clock=clock, inbox=inbox)
+    transport.live.run()
+    records = [decode(each.value or b"") for each in transport.log("p.outputs")]
+    noticed = [q.query_id for n in records if isinstance(n, Notice) for q in n.queries]
+    assert noticed == ["q0", "q1"]
+    assert transport.committed[("p.queries", 0)][0] == 2
