@@ -81,6 +81,18 @@ def broker_killed(scene: Scene, fault: Fault) -> float:
     return time.time()
 
 
+def broker_frozen(scene: Scene, fault: Fault) -> float:
+    """Freeze a broker of one node: its connections stay, and nobody answers."""
+    running = local.status(scene.broker_home)
+    assert running is not None
+    os.kill(running.pid, signal.SIGSTOP)
+    try:
+        scene.rig.pass_time(fault.seconds)
+    finally:
+        os.kill(running.pid, signal.SIGCONT)
+    return time.time()
+
+
 def _node(scene: Scene, fault: Fault) -> int:
     """Return the process of the node that a fault hits: each kind hits node after node."""
     running = local.status(scene.broker_home)

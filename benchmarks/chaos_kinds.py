@@ -85,6 +85,7 @@ KINDS: Mapping[str, Kind] = {
     "second instance": Kind(perform=process.second_instance, of=("egress", "ingress", "cpu-")),
     "broker away": Kind(perform=process.broker_away, seconds=(1.0, 6.0), nodes=ONE, most_s=5.0),
     "kill broker": Kind(perform=process.broker_killed, seconds=(0.5, 4.0), nodes=ONE, most_s=5.0),
+    "freeze broker": Kind(perform=process.broker_frozen, seconds=(1.0, 8.0), nodes=ONE, most_s=5.0),
     "long outage": Kind(perform=process.broker_away, seconds=(20.0, 90.0), nodes=ONE, most_s=5.0),
     "kill node": Kind(perform=process.node_killed, seconds=(1.0, 8.0), nodes=THREE, most_s=5.0),
     "freeze node": Kind(perform=process.node_frozen, seconds=(2.0, 12.0), nodes=THREE, most_s=5.0),
