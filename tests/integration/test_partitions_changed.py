@@ -90,6 +90,7 @@ def run(broker: str, tmp_path: Path) -> Iterator[Run]:
         run.rig.close()
 
 
+@pytest.mark.slow
 def test_queries_in_partitions_that_were_added_under_traffic_are_answered_once(run: Run) -> None:
     rig = run.rig
     rig.add_partitions(QUERIES, 6)
