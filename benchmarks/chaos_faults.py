@@ -82,7 +82,7 @@ def broker_killed(scene: Scene, fault: Fault) -> float:
 
 
 def broker_frozen(scene: Scene, fault: Fault) -> float:
-    """Freeze a broker of one node: its connections stay, and nobody answers."""
+    """Freeze a broker of one node; its connections stay open and it answers no request."""
     running = local.status(scene.broker_home)
     assert running is not None
     os.kill(running.pid, signal.SIGSTOP)
