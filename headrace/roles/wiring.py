@@ -20,7 +20,6 @@ from headrace.config.user_functions import load_combine, load_scorer, load_split
 from headrace.errors import NameTaken, PipelineError
 from headrace.processes import run_directory
 from headrace.roles.dispatching import central_queues, dispatches, per_query, task_dispatcher
-from headrace.roles.former_notices import await_former_notices
 from headrace.roles.heap import tune_heap
 from headrace.roles.link_file import file_links, follow_links, link_file
 from headrace.roles.log_options import SILENT, LogOptions
@@ -59,6 +58,7 @@ from streams.kafka.egress_recovery import (
     committed_notes,
     notes,
 )
+from streams.kafka.former_notices import await_former_notices
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.leases.egress_lease import EgressLease

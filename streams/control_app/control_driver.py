@@ -50,7 +50,13 @@ from streams.control_app.host import ControlHost
 from streams.control_app.report_intake import ReportIntake
 from streams.control_app.report_reader import Reports
 from streams.control_app.solver_pool import Planners, Solvers
-from streams.control_app.topic_ends import STALLED_S, Inputs, InputTopic, UnreadPartitions
+from streams.control_app.topic_ends import (
+    STALLED_S,
+    Inputs,
+    InputTopic,
+    UnreadPartitions,
+    unread_text,
+)
 from streams.kafka.connectivity import Connectivity, QuietFilter
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
@@ -236,7 +242,9 @@ class ControlDriver:
         try:
             event, unread = await loop.run_in_executor(None, self._counted)
             self._post(host, event)
-            self._tell_unread(unread)
+            if unread:
+                waiting = {"partitions": sorted(unread), "queries": sum(unread.values())}
+                self._say("input.unread", unread_text(unread), **waiting)
             if 0.0 <= event.at_s - self._listened_s < LISTEN_S:
                 return
             shared = await loop.run_in_executor(None, self._input.shared_ends)
@@ -254,16 +262,6 @@ class ControlDriver:
         now = self._now()
         done = self._input.done()
         return counted(now, ends, done), self._unread.look(ends, done, now)
-
-    def _tell_unread(self, unread: Mapping[int, int]) -> None:
-        if not unread:
-            return
-        text = (
-            f"no ingress reads partition {', '.join(map(str, sorted(unread)))} of the input topic, "
-            f"where {sum(unread.values())} queries wait; start the ingress that is missing "
-            "(`headrace up`, or its --share)"
-        )
-        self._say("input.unread", text, partitions=sorted(unread), queries=sum(unread.values()))
 
     def _listen(self, ends: Mapping[str, int], now: float) -> None:
         self._listened_s = now

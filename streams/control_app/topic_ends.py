@@ -135,6 +135,15 @@ class UnreadPartitions:
         return found
 
 
+def unread_text(unread: Mapping[int, int]) -> str:
+    """Say which partitions are unread, how many queries wait there, and what to do."""
+    return (
+        f"no ingress reads partition {', '.join(map(str, sorted(unread)))} of the input topic, "
+        f"where {sum(unread.values())} queries wait; start the ingress that is missing "
+        "(`headrace up`, or its --share)"
+    )
+
+
 STALLED_S = (
     10.0  # the app restarts if its consumer delivers no report for this long while some exist
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from operators.former_slots import former_slots
+from streams.kafka.former_notices import former_slots
 
 
 @pytest.mark.parametrize(
