@@ -77,7 +77,9 @@ class PartitionReader:
         self.delivers = True
         usable = [m for m in messages if self._usable(m)]
         if self._epochs is not None:
-            self._epochs |= {(m.topic(), m.partition()): m.leader_epoch() for m in usable}
+            for m in usable:
+                if (epoch := m.leader_epoch()) is not None:  # brokers before Kafka 2.1 tell none
+                    self._epochs[m.topic(), m.partition()] = epoch
         found = [_fetched(m) for m in usable]
         for each in found:
             self._silent.heard((each.topic, each.slot), each.offset)
