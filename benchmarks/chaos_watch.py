@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from schemas.effects import OUTPUTS, QUERIES
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.topic_admin import partitions_of
+from streams.kafka.topic_contents import done_offsets
 from streams.topics import physical
 
 EVERY_S = 0.5
@@ -29,7 +29,7 @@ class Watch:
     def __init__(
         self, config: KafkaConfig, pipeline: str, pids: Callable[[], Mapping[str, int]]
     ) -> None:
-        self._pipeline, self._pids = pipeline, pids
+        self._pids = pids
         self._readers = {
             group: consumer(config, f"{pipeline}.{group}", log_level=0) for group in READS
         }
@@ -64,11 +64,10 @@ class Watch:
 
     def _look(self, group: str, reader: Consumer) -> None:
         try:
-            found = reader.committed(self._places[group], timeout=ANSWERS_WITHIN_S)
-        except (KafkaException, BrokerError):
+            found = done_offsets(reader, self._places[group], ANSWERS_WITHIN_S)
+        except KafkaException:
             return  # the broker is away, which is a fault of the run
-        for place in found:
-            if place.error is None and place.offset >= 0:
-                offsets = self.commits.setdefault((group, place.partition), [])
-                if offsets[-1:] != [place.offset]:
-                    offsets.append(place.offset)
+        for (_, partition), offset in found.items():
+            offsets = self.commits.setdefault((group, partition), [])
+            if offsets[-1:] != [offset]:
+                offsets.append(offset)
