@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from headrace.errors import InputMadeAnew
-from headrace.roles.partition_watch import watch_topic_id
+from headrace.roles.input_watch import watch_topic_id
 from headrace.roles.wiring import input_start
 from operators.input_place import GENERATION
 from schemas.codec.single_object import decode, encode

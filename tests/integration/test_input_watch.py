@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka.admin import NewPartitions, NewTopic
 
 from headrace.errors import PartitionsChanged
-from headrace.roles.partition_watch import watch_partitions
+from headrace.roles.input_watch import watch_partitions
 from streams.kafka.kafka_client import admin
 from streams.kafka.kafka_config import KafkaConfig
 
