@@ -42,7 +42,7 @@ from benchmarks.papers.ramsis_trials import (
     tuned_dropping,
 )
 from control.policies.ramsis import central_queue
-from control.policies.ramsis.central_trial import Trial
+from control.policies.ramsis.central_trial import TrialQuality
 from control.policies.ramsis.mdp import fixed_levels
 from control.policies.ramsis.tables import OPTIONS, Table, grid, setting_for, solved
 from headrace.arrivals.arrival_processes import Times, from_rates, poisson
@@ -215,7 +215,7 @@ def _chosen(cluster: Cluster, qps: float) -> dict[str, Table]:
     )
     setting = setting_for(OPTIONS[OURS], ask_of(cluster, qps))
     tried = [
-        (each, Trial(*short.of_table(each)))
+        (each, TrialQuality(*short.of_table(each)))
         for each in (static, *central_queue.candidates(setting, qps))
     ]
     table, _ = central_queue.best(tried, central_queue.HARDLY_LATE)

@@ -5,7 +5,7 @@ A choice of devices takes force at once, by bounds and estimates. Meanwhile mixe
 is to be played. What a mix carried holds until the service times or the policy change.
 """
 
-from control.policies.kairos.mix_play import MixProblem, Sample, playable
+from control.policies.kairos.mix_play import MixProblem, QueryDraws, playable
 from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.renting import Mix, bound_of
 from control.policies.solvers import MIX
@@ -19,9 +19,9 @@ FIRST_JOB = 1 << 42  # the numbers of plays are above, those of plans, tables an
 class MixTrials:
     """``played`` has what mixes carried, in queries/s; None: they are not to be played."""
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, draws: QueryDraws) -> None:
         self.played: dict[Mix, float | None] = {}
-        self._sample = sample
+        self._draws = draws
         self._problem: tuple[Pool, Policy] | None = None
         self._asked: tuple[Mix, ...] = ()
         self._until_s = 0.0
@@ -49,7 +49,7 @@ class MixTrials:
                 continue
             problem = MixProblem(
                 pool=pool, policy=policy, mix=mix, bound_qps=bound_of(pool, mix),
-                sample=self._sample,
+                draws=self._draws,
             )  # fmt: skip
             if now < self._until_s and playable(problem):
                 self._playing, self._job = mix, self._job + 1

@@ -16,7 +16,7 @@ from control.controller.mix_trials import MixTrials
 from control.estimation.arrival_peak import ArrivalPeak
 from control.policies.kairos.device_mixes import PricedType
 from control.policies.kairos.dispatch_options import PICK, SIMULATE
-from control.policies.kairos.mix_play import Sample
+from control.policies.kairos.mix_play import QueryDraws
 from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.query_sizes import SizeDistribution
 from control.policies.kairos.renting import (
@@ -44,7 +44,7 @@ class Rentable:
 
     ``start`` runs at first; ``pool`` returns the types with their latencies over a distribution of
     sizes; ``budget`` is in $ per hour; ``boot_s`` are by type;
-    ``sample`` has the draws by which mixes are played.
+    ``draws`` are those by which mixes are played.
     """
 
     sizes: SizeDistribution
@@ -52,7 +52,7 @@ class Rentable:
     budget: float
     start: Mix
     boot_s: Sequence[float]
-    sample: Sample
+    draws: QueryDraws
 
     def rental(self) -> "Rental":
         """Return the devices as they are rented at first."""
@@ -68,7 +68,7 @@ class Rental:
         self._watch = SizeWatch(rentable.sizes, self._made.largest_size)
         self._peak = ArrivalPeak()
         self._missing = MissingTypes(rentable.boot_s)
-        self._trials = MixTrials(rentable.sample)
+        self._trials = MixTrials(rentable.draws)
         self._decide_s: float | None = None
         self._released: deque[tuple[float, Mix]] = deque()
         self._asked: Mix = rentable.start

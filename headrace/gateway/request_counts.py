@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from headrace.gateway.model import Model
 from headrace.gateway.protocol.statuses import Ending
-from streams.observers.metrics import BOUNDS_S, Observed, Sample
+from streams.observers.metrics import BOUNDS_S, MetricSample, Observed
 
 HTTP, GRPC = "http", "grpc"
 
@@ -27,7 +27,7 @@ class RequestCounts:
             times = self._seconds[named, protocol] = Observed(BOUNDS_S)
         times.add(seconds)
 
-    def samples(self) -> Iterator[Sample]:
+    def samples(self) -> Iterator[MetricSample]:
         """Yield the samples of ``streams/observers/metric_table.py``."""
         for labels, count in list(self._ended.items()):
             yield "gateway_requests_total", labels, float(count)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from control.controller.rental import Rentable
-from control.policies.kairos.mix_play import LEAST_QUERIES, Sample
+from control.policies.kairos.mix_play import LEAST_QUERIES, QueryDraws
 from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.query_sizes import SizeDistribution
 from headrace.config.pipeline_file import PipelineFile
@@ -41,11 +41,11 @@ def rentable_of(file: PipelineFile) -> Rentable | None:
         budget=budget,
         start=tuple(started.get(each.name, 0) for each in filed.types),
         boot_s=tuple(each.boot_s for each in file.cluster.types),
-        sample=sample(np.random.default_rng(SEED)),
+        draws=query_draws(np.random.default_rng(SEED)),
     )
 
 
-def sample(rng: np.random.Generator) -> Sample:
+def query_draws(rng: np.random.Generator) -> QueryDraws:
     """Return the draws by which mixes are played, of queries that come at random.
 
     They are stratified: ``LEAST_QUERIES`` in a row have every part of both distributions once, so
@@ -56,7 +56,9 @@ def sample(rng: np.random.Generator) -> Sample:
         gaps.append(-np.log1p(-_stratified(rng)))
         uniforms.append(_stratified(rng))
     unit = np.concatenate(gaps)
-    return Sample(tuple((unit / unit.mean()).tolist()), tuple(np.concatenate(uniforms).tolist()))
+    return QueryDraws(
+        tuple((unit / unit.mean()).tolist()), tuple(np.concatenate(uniforms).tolist())
+    )
 
 
 def _stratified(rng: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from headrace.errors import PortTaken
 from streams.observers.metric_table import BY_NAME, COUNTER, HISTOGRAM, PREFIX, SUMMARY, Metric
-from streams.observers.metrics import Observed, Sample
+from streams.observers.metrics import MetricSample, Observed
 
 
 class Probes(Protocol):
@@ -31,7 +31,7 @@ class Probes(Protocol):
     def ready(self) -> str: ...
 
 
-Source = Callable[[], Iterable[Sample]]
+Source = Callable[[], Iterable[MetricSample]]
 
 
 def serve(
@@ -95,7 +95,7 @@ class _Folded(Collector):
         self._process = ProcessCollector(registry=None)
 
     def collect(self) -> Iterator[Family]:
-        found: defaultdict[str, list[Sample]] = defaultdict(list)
+        found: defaultdict[str, list[MetricSample]] = defaultdict(list)
         for source in self._sources:
             for sample in source():
                 found[sample[0]].append(sample)
@@ -116,7 +116,7 @@ def _labelled(family: Family, pipeline: str) -> Family:
     return family
 
 
-def _family(metric: Metric, samples: Iterable[Sample]) -> Family:
+def _family(metric: Metric, samples: Iterable[MetricSample]) -> Family:
     name = PREFIX + metric.name
     if metric.kind in (HISTOGRAM, SUMMARY):
         return _observed(metric, name, samples)
@@ -128,7 +128,7 @@ def _family(metric: Metric, samples: Iterable[Sample]) -> Family:
     return family
 
 
-def _observed(metric: Metric, name: str, samples: Iterable[Sample]) -> Family:
+def _observed(metric: Metric, name: str, samples: Iterable[MetricSample]) -> Family:
     histogram = HistogramMetricFamily(name, metric.help, labels=metric.labels)
     summary = SummaryMetricFamily(name, metric.help, labels=metric.labels)
     for _, labels, value in samples:

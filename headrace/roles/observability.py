@@ -19,7 +19,7 @@ from streams.observers.control_standing import ControlStanding
 from streams.observers.file_mismatch import FileMismatch
 from streams.observers.health import Health
 from streams.observers.journal import Journal, tell
-from streams.observers.metrics import Metrics, Sample
+from streams.observers.metrics import Metrics, MetricSample
 from streams.topics import logical
 
 log = logging.getLogger("headrace.role")
@@ -90,7 +90,7 @@ def _served(
     # Imported here: a role without metrics does not load the HTTP server.
     from headrace.roles.metrics_port import serve
 
-    sources: list[Callable[[], Iterator[Sample]]] = [fold.samples for fold in folds]
+    sources: list[Callable[[], Iterator[MetricSample]]] = [fold.samples for fold in folds]
     sources.append(build)
     if reading is not None:
         sources.append(lambda: _broker(pipeline, reading))
@@ -98,12 +98,12 @@ def _served(
     return serve(sources, logs.metrics_port, logs.metrics_host, pipeline.name, health)
 
 
-def build() -> Iterator[Sample]:
+def build() -> Iterator[MetricSample]:
     """Yield the metric of this installation's release."""
     yield "build_info", (version("headrace"), str(RELEASE)), 1.0
 
 
-def _broker(pipeline: Pipeline, reading: TransportReading) -> Iterator[Sample]:
+def _broker(pipeline: Pipeline, reading: TransportReading) -> Iterator[MetricSample]:
     yield "broker_up", (), 0.0 if reading.away else 1.0
     yield "commit_failures_total", (), float(reading.commit_failures)
     behind: dict[str, float] = {}

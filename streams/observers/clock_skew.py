@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from schemas.effects import Arrived, Effect, Event
 from schemas.records import Report
 from streams.observers.journal import tell
-from streams.observers.metrics import Sample
+from streams.observers.metrics import MetricSample
 
 log = logging.getLogger("headrace.node")
 
@@ -57,7 +57,7 @@ class ClockSkews:
         fields = {"of": node, "ahead_s": round(ahead_s, 3)}
         tell(log, LEVELS["clock.skewed"], "clock.skewed", text, pipeline=self._pipeline, **fields)
 
-    def samples(self) -> Iterator[Sample]:
+    def samples(self) -> Iterator[MetricSample]:
         """Yield the largest skew of any node, in seconds."""
         ahead = [seen.ahead_s for seen in list(self._seen.values())]
         if ahead:

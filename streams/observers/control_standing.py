@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from control.controller.membership import REPORT_AGE_S, ReportAges
 from schemas.effects import Arrived, Effect, Event, Heartbeats
 from schemas.records import Report
-from streams.observers.metrics import Sample
+from streams.observers.metrics import MetricSample
 
 
 class ControlStanding:
@@ -42,7 +42,7 @@ class ControlStanding:
     def _own(self, pipeline: str) -> bool:
         return pipeline == self._pipeline
 
-    def samples(self) -> Iterator[Sample]:
+    def samples(self) -> Iterator[MetricSample]:
         """Yield whether this app is in charge, and the number of reports out of date."""
         yield "control_in_charge", (), float(self._in_charge)
         yield "reports_stale_total", (), float(self._stale)

@@ -12,7 +12,7 @@ from schemas.pipeline import Pipeline
 from schemas.pipeline_fingerprint import fingerprint
 from schemas.records import Report
 from streams.observers.journal import tell
-from streams.observers.metrics import Sample
+from streams.observers.metrics import MetricSample
 
 log = logging.getLogger("headrace.node")
 
@@ -52,7 +52,7 @@ class FileMismatch:
         fields = {"of": report.node, "file": report.file, "control_file": self._file}
         tell(log, LEVELS["file.differs"], "file.differs", text, pipeline=self._pipeline, **fields)
 
-    def samples(self) -> Iterator[Sample]:
+    def samples(self) -> Iterator[MetricSample]:
         """Yield the number of living nodes with another file."""
         last = [at_s for _, at_s in list(self._others.values())]
         yield "nodes_with_other_file", (), float(sum(self._now - at <= LIVING_S for at in last))

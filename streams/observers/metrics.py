@@ -64,7 +64,7 @@ class Observed:
         return sum(self.counts)
 
 
-Sample = tuple[str, Labels, "float | Observed"]  # metric, label values, value
+MetricSample = tuple[str, Labels, "float | Observed"]  # metric, label values, value
 
 # The metric of each count of a report. Workers' metrics are per task and variant.
 _COUNTS = {
@@ -209,7 +209,7 @@ class Metrics:
             observed = self._observed[name, labels] = Observed(bounds)
         observed.add(value)
 
-    def samples(self) -> Iterator[Sample]:
+    def samples(self) -> Iterator[MetricSample]:
         """Yield every current sample; counters and gauges as numbers."""
         for (name, labels), value in list(self._counts.items()):
             yield name, labels, value
@@ -242,7 +242,7 @@ def _hops(node: str, event: Inferred, effects: Sequence[Effect]) -> Iterator[Hop
                         yield hop
 
 
-def _reported(reports: Sequence[Report]) -> Iterator[Sample]:
+def _reported(reports: Sequence[Report]) -> Iterator[MetricSample]:
     sums: Counter[tuple[str, Labels]] = Counter()
     states: Counter[str] = Counter()
     for report in reports:
@@ -259,7 +259,7 @@ def _reported(reports: Sequence[Report]) -> Iterator[Sample]:
         yield from (("nodes", (state,), float(states[state])) for state in STATES)
 
 
-def _labelled(measured: MeasuredAccuracy) -> Iterator[Sample]:
+def _labelled(measured: MeasuredAccuracy) -> Iterator[MetricSample]:
     """Yield labels by outcome and, over all hours, the accuracy by path and class."""
     for outcome, count in measured.counts.items():
         if outcome != "labels":
@@ -273,7 +273,7 @@ def _labelled(measured: MeasuredAccuracy) -> Iterator[Sample]:
     yield from _shadowed(measured)
 
 
-def _shadowed(measured: MeasuredAccuracy) -> Iterator[Sample]:
+def _shadowed(measured: MeasuredAccuracy) -> Iterator[MetricSample]:
     """Yield the newest accuracies and, over all classes and hours, agreement with shadows."""
     for found in all_measured(measured.recent):
         newest = (found.path, found.reference)
@@ -297,7 +297,7 @@ def _summed(rows: Iterable[tuple[Labels, AccuracyRow]]) -> Iterator[tuple[Labels
         yield labels, total(parts)
 
 
-def _plan(plan: Plan) -> Iterator[Sample]:
+def _plan(plan: Plan) -> Iterator[MetricSample]:
     yield "plan_feasible", (), float(plan.feasible)
     yield "plan_demand_queries_per_second", (), plan.demand_qps
     if plan.capacity_qps is not None:
@@ -309,7 +309,7 @@ def _plan(plan: Plan) -> Iterator[Sample]:
     yield from (("plan_workers", labels, float(count)) for labels, count in workers.items())
 
 
-def _cost(plan: Plan, prices: Mapping[str, float]) -> Iterator[Sample]:
+def _cost(plan: Plan, prices: Mapping[str, float]) -> Iterator[MetricSample]:
     """Yield the cost of the plan's workers by type, for types that have a price."""
     types = {lease.worker: lease.type for lease in plan.leases}
     for name, count in Counter(types.values()).items():

@@ -11,7 +11,7 @@ from control.policies.kairos.mix_play import capacity as played
 from control.policies.kairos.renting import bound_of
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.planning.device_mix import MixRequest, counts_by_type, pool_of, with_mix
-from headrace.planning.rentable import sample
+from headrace.planning.rentable import query_draws
 from headrace.simulation.capacity_search import CapacityRequest, capacity
 from tests.typed_files import RANK, a_typed_file
 
@@ -26,7 +26,7 @@ def test_a_play_carries_what_the_nodes_carry(
     pool = pool_of(file, MixRequest())[0]
     problem = MixProblem(
         pool=pool, policy=POLICIES[kind].usual, mix=mix, bound_qps=bound_of(pool, mix),
-        sample=sample(np.random.default_rng(0)),
+        draws=query_draws(np.random.default_rng(0)),
     )  # fmt: skip
     qps = played(problem)
     searched = capacity(

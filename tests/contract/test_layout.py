@@ -88,6 +88,15 @@ def test_no_two_modules_share_a_file_name() -> None:
     assert [paths for paths in by_name.values() if len(paths) > 1] == []
 
 
+def test_no_two_classes_share_a_name() -> None:
+    by_name = defaultdict(list)
+    for path in modules():
+        for node in ast.parse((ROOT / path).read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                by_name[node.name].append(str(path))
+    assert {name: paths for name, paths in by_name.items() if len(paths) > 1} == {}
+
+
 def test_every_module_says_what_it_is() -> None:
     assert [str(path) for path in modules() if sentence_of(path) is None] == []
 

@@ -44,7 +44,7 @@ _FOREVER = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class QueryDraws:
     """The draws of a play, one of each for a query: the gap before it, as a multiple of the mean
     gap, and a number from [0, 1) for its size."""
 
@@ -61,7 +61,7 @@ class MixProblem:
     policy: Policy
     mix: tuple[int, ...]
     bound_qps: float
-    sample: Sample
+    draws: QueryDraws
 
     @property
     def queries(self) -> int:
@@ -71,12 +71,12 @@ class MixProblem:
 
 def playable(problem: MixProblem) -> bool:
     """Return whether a mix can be played: its policy dispatches queries one by one, it serves every
-    size, it has ``MOST_DEVICES`` at most, and the sample lasts for it."""
+    size, it has ``MOST_DEVICES`` at most, and the draws suffice for it."""
     return (
         bool(spec_of(problem.policy.kind).dispatch)
         and problem.bound_qps > 0
         and sum(problem.mix) <= MOST_DEVICES
-        and problem.queries <= len(problem.sample.gaps)
+        and problem.queries <= len(problem.draws.gaps)
     )
 
 
@@ -91,7 +91,7 @@ def capacity(problem: MixProblem) -> float:
 
 
 class _Play:
-    """The devices of a mix, and the queries of a sample by number."""
+    """The devices of a mix, and the queries of the draws by number."""
 
     def __init__(self, problem: MixProblem) -> None:
         pool, queries = problem.pool, problem.queries
@@ -101,9 +101,9 @@ class _Play:
         self._devices = _device_table(problem)
         self._factors = np.ones(len(self._devices.kinds))
         self._options = _options(problem)
-        self._at = list(accumulate(problem.sample.gaps[:queries]))
+        self._at = list(accumulate(problem.draws.gaps[:queries]))
         ends = np.cumsum(pool.sizes.probabilities)[:-1]
-        classes = np.searchsorted(ends, problem.sample.uniforms[:queries], side="right").tolist()
+        classes = np.searchsorted(ends, problem.draws.uniforms[:queries], side="right").tolist()
         rows = [tuple(row) for row in np.array(pool.latency_s).T.tolist()]
         self._latency_s = [rows[each] for each in classes]
         self._sizes = [pool.sizes.sizes[each] for each in classes]

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from control.policies.ramsis.central_trial import Trial, Workers, trial_of
+from control.policies.ramsis.central_trial import TrialQuality, Workers, trial_of
 from control.policies.ramsis.mdp import Setting
 from control.policies.ramsis.table_builder import TableProblem
 from control.policies.ramsis.table_leases import central_lease
@@ -79,7 +79,7 @@ def make(problem: TableProblem) -> SelectionPlan:
     )
 
 
-def best(tried: Sequence[tuple[Table, Trial]], most: float) -> tuple[Table, Trial]:
+def best(tried: Sequence[tuple[Table, TrialQuality]], most: float) -> tuple[Table, TrialQuality]:
     """Return the table with the most right answers in time among those with a violation of at most
     ``most``; if there are none, the one with the most of all."""
     return max(tried, key=lambda each: (each[1].violation <= most, each[1].right))

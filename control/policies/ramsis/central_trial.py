@@ -20,7 +20,7 @@ ROUNDING_S = 1e-9  # times are sums of floats
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class TrialQuality:
     """The outcome, as fractions of 1: accuracy of the queries in time, and dropped queries."""
 
     accuracy: float
@@ -42,12 +42,12 @@ class Workers:
     rescue: tuple[int, int]
 
 
-def trial_of(table: Table, workers: Workers) -> Trial:
+def trial_of(table: Table, workers: Workers) -> TrialQuality:
     """Return what becomes of ``QUERIES`` queries at the table's load, drawn by a fixed seed."""
     return played(table, workers, _times_s(table.qps))
 
 
-def played(table: Table, workers: Workers, times_s: Sequence[float]) -> Trial:
+def played(table: Table, workers: Workers, times_s: Sequence[float]) -> TrialQuality:
     """Return what becomes of queries that arrive at these times; ``table`` has the models of
     ``workers`` in their order."""
     seconds = [model.latency_s for model in workers.models]
@@ -72,7 +72,7 @@ def played(table: Table, workers: Workers, times_s: Sequence[float]) -> Trial:
             heapreplace(free_s, now + seconds[model][served - 1])
             right += served * workers.models[model].accuracy
             in_time += served
-    return Trial(right / in_time if in_time else 0.0, 1 - in_time / total)
+    return TrialQuality(right / in_time if in_time else 0.0, 1 - in_time / total)
 
 
 def _taken(

@@ -10,7 +10,7 @@ from control.policies.kairos.mix_play import MixProblem
 from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.query_sizes import SizeDistribution
 from control.policies.solvers import MIX
-from headrace.planning.rentable import sample
+from headrace.planning.rentable import query_draws
 from schemas.effects import Failed, Solve, Solved
 from schemas.pipeline import Policy
 
@@ -24,7 +24,7 @@ MIXES = ((1, 0), (0, 1), (1, 1))
 
 
 def trials() -> MixTrials:
-    made = MixTrials(sample(np.random.default_rng(0)))
+    made = MixTrials(query_draws(np.random.default_rng(0)))
     made.change(POOL, POLICY)
     made.ask(MIXES, 0.0)
     return made

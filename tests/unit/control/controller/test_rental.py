@@ -13,7 +13,7 @@ from control.controller.rental import Rentable, Rental
 from control.policies.kairos.device_mixes import PricedType
 from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.query_sizes import SizeDistribution
-from headrace.planning.rentable import sample
+from headrace.planning.rentable import query_draws
 from schemas.effects import Counted, Scale
 from schemas.enumerations import NodeState
 from schemas.pipeline import Policy
@@ -91,7 +91,7 @@ def rental(budget: float = 1.3) -> Rental:
             budget=budget,
             start=(0, 1),
             boot_s=(BOOT_S, BOOT_S),
-            sample=sample(np.random.default_rng(0)),
+            draws=query_draws(np.random.default_rng(0)),
         )
     )
 

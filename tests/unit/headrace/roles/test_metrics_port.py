@@ -13,13 +13,13 @@ from headrace.roles.log_options import LOOPBACK
 from headrace.roles.metrics_port import serve
 from schemas.effects import RESULTS, Send, Woke
 from streams.observers.health import LIVE_S, Health
-from streams.observers.metrics import Metrics, Sample
+from streams.observers.metrics import Metrics, MetricSample
 from tests.builders import a_pipeline, a_refusal, an_answer
 from tests.memory_transport import VirtualClock
 
 
 def scraped(port: int, host: str = LOOPBACK) -> dict[str, float]:
-    """Sample values by name and labels, without the pipeline and those of the process."""
+    """MetricSample values by name and labels, without the pipeline and those of the process."""
     with urlopen(f"http://{host}:{port}/metrics", timeout=5) as answer:
         text = answer.read().decode()
     samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
@@ -32,7 +32,7 @@ def scraped(port: int, host: str = LOOPBACK) -> dict[str, float]:
     }
 
 
-def lag() -> Iterator[Sample]:
+def lag() -> Iterator[MetricSample]:
     yield "lag_records", ("queries",), 3.0
 
 

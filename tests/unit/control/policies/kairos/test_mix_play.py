@@ -11,9 +11,9 @@ from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.query_sizes import SizeDistribution
 from control.policies.kairos.renting import bound_of
 from control.policies.solvers import MIX, solve
-from headrace.planning.rentable import sample
+from headrace.planning.rentable import query_draws
 
-SAMPLE = sample(np.random.default_rng(3))
+DRAWS = query_draws(np.random.default_rng(3))
 POOL = Pool(
     types=(PricedType("gpu", 0.5), PricedType("slow", 0.1)),
     sizes=SizeDistribution((10, 100, 1000), (0.5, 0.4, 0.1)),
@@ -24,9 +24,7 @@ POOL = Pool(
 
 def problem(mix: tuple[int, ...], kind: str = "kairos", pool: Pool = POOL) -> MixProblem:
     policy = POLICIES[kind].usual
-    return MixProblem(
-        pool=pool, policy=policy, mix=mix, bound_qps=bound_of(pool, mix), sample=SAMPLE
-    )
+    return MixProblem(pool=pool, policy=policy, mix=mix, bound_qps=bound_of(pool, mix), draws=DRAWS)
 
 
 @pytest.mark.parametrize("kind", [name for name, spec in POLICIES.items() if spec.dispatch])
@@ -76,7 +74,7 @@ def test_what_cannot_be_played_is_told_apart() -> None:
     assert playable(problem((1, 0)))
     assert not playable(problem((0, 1)))  # large queries are late
     assert not playable(problem((101, 0)))
-    assert not playable(problem((1, 0), pool=replace(POOL, slo_s=100.0)))  # the sample is short
+    assert not playable(problem((1, 0), pool=replace(POOL, slo_s=100.0)))  # too few draws
     loki = replace(problem((1, 0)), policy=POLICIES["loki"].usual)
     assert not playable(loki)
 
