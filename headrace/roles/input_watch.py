@@ -1,83 +1,61 @@
 """Watch the input topic for a changed number of partitions, and for another topic of its name.
 
-Added partitions have no reader until ingress restarts and takes its share of them.
+Added partitions have no reader until ingress restarts and takes its share of them. The offsets
+alone do not show a topic that was made anew and has outgrown the old one.
 """
 
-import contextlib
 import threading
 from collections.abc import Callable
 
 from headrace.errors import InputMadeAnew, PartitionsChanged
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.topic_admin import partitions, topic_id_on
+from streams.kafka.topic_admin import TopicLook, look_at
 
-LOOK_S = 10.0
+LOOK_S = 1.0
 
 
-def watch_partitions(
+def watch_input(
     kafka: KafkaConfig,
     topic: str,
-    count: int,
+    seen: TopicLook,
     fail: Callable[[BaseException], None],
     every_s: float = LOOK_S,
 ) -> None:
-    """Poll a topic's partition count on a thread; call ``fail`` once if it differs from ``count``.
+    """Look at a topic on a thread; call ``fail`` once if it is no longer as ``seen``.
 
-    ``fail`` gets a ``PartitionsChanged``; polling then ends.
+    ``fail`` gets an ``InputMadeAnew`` or a ``PartitionsChanged``; the thread then ends. A broker
+    that is away, or does not know the topic, changes nothing.
     """
 
-    def changed() -> PartitionsChanged | None:
-        now = partitions(kafka).get(topic, count)
-        if now == count:
-            return None
-        return PartitionsChanged(
-            f"topic {topic!r} has {now} partitions and had {count} when this role began; it begins "
-            "anew with its share of them"
-        )
+    def look() -> None:
+        looks = look_at(kafka, topic)
+        while True:
+            threading.Event().wait(every_s)
+            error = changed(topic, seen, next(looks))
+            if error is not None:
+                fail(error)
+                return
 
-    _poll("partitions", changed, fail, every_s)
+    threading.Thread(target=look, name="input-watch", daemon=True).start()
 
 
-def watch_topic_id(
-    kafka: KafkaConfig,
-    topic: str,
-    topic_id: str,
-    fail: Callable[[BaseException], None],
-    every_s: float = LOOK_S,
-) -> None:
-    """Poll a topic's id on a thread; call ``fail`` once if it is no longer ``topic_id``.
+def changed(
+    topic: str, seen: TopicLook, now: TopicLook | None
+) -> InputMadeAnew | PartitionsChanged | None:
+    """Return what became of the topic since it was ``seen``, None for nothing.
 
-    ``fail`` gets an ``InputMadeAnew``. The offsets alone do not show a topic that was made anew and
-    has outgrown the old one.
+    An empty id, of a broker that has none, tells nothing.
     """
-
-    def changed() -> InputMadeAnew | None:
-        now = topic_id_on(kafka, topic)
-        if not topic_id or now in ("", topic_id):
-            return None
+    if now is None:
+        return None
+    if seen.id and now.id and now.id != seen.id:
         return InputMadeAnew(
             f"topic {topic!r} was made anew while this role read it; it begins anew with the "
             "topic's first record"
         )
-
-    _poll("topic-id", changed, fail, every_s)
-
-
-def _poll(
-    name: str,
-    changed: Callable[[], BaseException | None],
-    fail: Callable[[BaseException], None],
-    every_s: float,
-) -> None:
-    """Call ``changed`` on a thread until it returns an error, and pass that to ``fail``."""
-
-    def look() -> None:
-        while True:
-            threading.Event().wait(every_s)
-            with contextlib.suppress(BrokerError):  # the broker is away
-                if (error := changed()) is not None:
-                    fail(error)
-                    return
-
-    threading.Thread(target=look, name=name, daemon=True).start()
+    if now.partitions != seen.partitions:
+        return PartitionsChanged(
+            f"topic {topic!r} has {now.partitions} partitions and had {seen.partitions} when this "
+            "role began; it begins anew with its share of them"
+        )
+    return None

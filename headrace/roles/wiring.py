@@ -21,7 +21,7 @@ from headrace.errors import NameTaken, PipelineError
 from headrace.processes import run_directory
 from headrace.roles.dispatching import central_queues, dispatches, per_query, task_dispatcher
 from headrace.roles.heap import tune_heap
-from headrace.roles.input_watch import watch_partitions, watch_topic_id
+from headrace.roles.input_watch import watch_input
 from headrace.roles.link_file import file_links, follow_links, link_file
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.namesakes import LISTEN_S, Namesakes
@@ -63,7 +63,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.leases.egress_lease import EgressLease
 from streams.kafka.preflight import prepare
-from streams.kafka.topic_admin import partitions_of, set_stamps, topic_id_on
+from streams.kafka.topic_admin import TopicLook, partitions_of, set_stamps, topic_id_on
 from streams.kafka.transport import KafkaTransport
 from streams.live.crash_journal import CrashJournal
 from streams.live.executors import ModelExecutor
@@ -125,8 +125,7 @@ def run_ingress(
         validates=True,
     ) as live:
         namesakes.watch(incarnation, live.fail)
-        watch_partitions(kafka, queries, count, live.fail)
-        watch_topic_id(kafka, queries, topic_id, live.fail)
+        watch_input(kafka, queries, TopicLook(topic_id, count), live.fail)
         _run_until_signal(live, live.stop)
 
 

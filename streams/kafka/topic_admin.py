@@ -6,9 +6,9 @@ topic deadlines count from one clock.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import (
     KafkaError,
@@ -58,6 +58,29 @@ def topic_id_on(config: KafkaConfig, topic: str, timeout_s: float = 10.0) -> str
     """
     found = described(config, (topic,), timeout_s)[topic]
     return "" if isinstance(found, KafkaError) else str(found.topic_id or "")
+
+
+class TopicLook(NamedTuple):
+    """A topic as the broker describes it."""
+
+    id: str  # another one once the topic was made anew; "" if the broker has none
+    partitions: int
+
+
+def look_at(config: KafkaConfig, topic: str, timeout_s: float = 10.0) -> Iterator[TopicLook | None]:
+    """Yield the topic as it is at each step, over one connection.
+
+    None stands for a broker that does not answer, and for a topic that it does not know.
+    """
+    client = admin(config)
+    while True:
+        asked_for = client.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)
+        try:
+            found = asked_for[topic].result()
+        except KafkaException:
+            yield None
+        else:
+            yield TopicLook(str(found.topic_id or ""), len(found.partitions))
 
 
 def may(description: Any, operation: AclOperation) -> bool:

@@ -8,14 +8,14 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from headrace.errors import InputMadeAnew
-from headrace.roles.input_watch import watch_topic_id
+from headrace.roles.input_watch import watch_input
 from headrace.roles.wiring import input_start
 from operators.input_place import GENERATION
 from schemas.codec.single_object import decode, encode
 from schemas.records import Answer, Query, Settings
 from streams.kafka.kafka_client import admin, consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import ensure_topics, topic_id_on
+from streams.kafka.topic_admin import TopicLook, ensure_topics, topic_id_on
 from streams.topics import topics
 from tests.builders import a_lease, a_pipeline, a_plan
 from tests.integration.test_moving_slots import running
@@ -108,5 +108,5 @@ def test_a_topic_that_was_made_anew_has_another_id_and_the_running_role_is_told(
     assert before
     assert after not in ("", before)
     told: SimpleQueue[BaseException] = SimpleQueue()
-    watch_topic_id(config, INPUT, before, told.put, every_s=0.05)
+    watch_input(config, INPUT, TopicLook(before, 3), told.put, every_s=0.05)
     assert isinstance(told.get(timeout=WITHIN_S), InputMadeAnew)

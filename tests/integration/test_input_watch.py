@@ -7,9 +7,10 @@ import pytest
 from confluent_kafka.admin import NewPartitions, NewTopic
 
 from headrace.errors import PartitionsChanged
-from headrace.roles.input_watch import watch_partitions
+from headrace.roles.input_watch import watch_input
 from streams.kafka.kafka_client import admin
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.topic_admin import TopicLook, topic_id_on
 
 pytestmark = pytest.mark.kafka
 
@@ -24,7 +25,7 @@ def test_added_partitions_end_the_role_with_a_sentence(broker: str) -> None:
         told.append(error)
         heard.set()
 
-    watch_partitions(config, topic, 1, fail, every_s=0.05)
+    watch_input(config, topic, TopicLook(topic_id_on(config, topic), 1), fail, every_s=0.05)
     client.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
     assert heard.wait(20)
     assert [type(error) for error in told] == [PartitionsChanged]
