@@ -25,8 +25,8 @@ class ConfluentCodec:
     """``encode`` and ``decode`` with schema ids in place of fingerprints; looks each id up once.
 
     ``id_of`` registers a schema's JSON text and returns its id. ``schema_of`` returns the text of
-    an id and raises LookupError where there is none. Their other errors (a registry that does not
-    answer) propagate, because they do not concern the bytes.
+    an id and raises LookupError where there is none, or CodecError. Their other errors (a registry
+    that does not answer) propagate, because they do not concern the bytes.
     """
 
     def __init__(self, id_of: Callable[[str], int], schema_of: Callable[[int], str]) -> None:

@@ -1,11 +1,13 @@
 """Schema ids from a schema registry, for sites whose tools read Confluent's framing."""
 
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from schemas.codec.confluent import ConfluentCodec
+from streams.codecs.schema_lookups import SchemaLookups
 from streams.kafka.kafka_errors import BrokerError
 
 NOT_FOUND = 404
@@ -16,15 +18,18 @@ def registry_codec(url: str, topic: str) -> ConfluentCodec:
 
     Raise ``BrokerError`` if the extra is missing; the codec does if the registry does not answer.
     """
-    client = _client(url)
+    client, subject = _client(url), f"{topic}-value"
 
     def id_of(text: str) -> int:
-        return _registered(client, url, f"{topic}-value", text)
+        return _registered(client, url, subject, text)
 
-    def schema_of(number: int) -> str:
-        return _schema(client, url, number)
-
-    codec = ConfluentCodec(id_of, schema_of)
+    lookups = SchemaLookups(
+        ask=lambda number: _schema(client, url, number),
+        versions=lambda: _versions(client, url, subject),
+        version=lambda number: _version(client, url, subject, number),
+        now=time.monotonic,
+    )
+    codec = ConfluentCodec(id_of, lookups.text_of)
     weakref.finalize(codec, client.close)
     return codec
 
@@ -56,6 +61,26 @@ def _schema(client: Any, url: str, number: int) -> str:
             if error.http_status_code == NOT_FOUND:
                 raise LookupError(number) from error
             raise
+
+
+def _versions(client: Any, url: str, subject: str) -> list[int]:
+    """Return the versions of a subject; none if it does not exist."""
+    from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+    with _answering(url, f"listed no versions of {subject}"):
+        try:
+            return list(client.get_versions(subject))
+        except SchemaRegistryError as error:
+            if error.http_status_code == NOT_FOUND:
+                return []
+            raise
+
+
+def _version(client: Any, url: str, subject: str, version: int) -> tuple[int, str]:
+    """Return the id and the text of one version of a subject."""
+    with _answering(url, f"gave no version {version} of {subject}"):
+        found = client.get_version(subject, version)
+        return int(found.schema_id), str(found.schema.schema_str)
 
 
 @contextmanager
