@@ -25,13 +25,12 @@ from benchmarks.hosts import Host
 from benchmarks.received_answers import Answers
 from control.controller.command_queue import COMMAND_VALID_S
 from headrace.broker.connect import KAFKA_CONFIG
-from headrace.client.formats import read_answer
+from headrace.client.formats import Headers, read_answer, writer_of
 from headrace.client.topic_clients import decoded, new_id
 from headrace.cluster.supervisor import last_word
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.config.topology import Role, file_roles
 from headrace.processes import end_session, environment
-from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER
 from schemas.codec.single_object import encode
 from schemas.effects import (
     COMMAND_RESULTS,
@@ -107,6 +106,7 @@ class Rig:
         path = self.folder / f"{self.name}.yaml"
         path.write_text(yaml.safe_dump({"name": self.name, **self.description}))
         self.file = read_pipeline_file(path)
+        self._write = writer_of(self.file.pipeline)
         self.kafka = KafkaConfig(self.bootstrap, self.properties)
         if self.properties:
             written = self.folder / "client.properties"
@@ -250,17 +250,12 @@ class Rig:
         """Send a query; return its id."""
         name = name or new_id("query")
         self._open.add(name)
-        headers = [(ID_HEADER, name.encode())]
-        if deadline_s is not None:
-            headers.append((DEADLINE_HEADER, f"{deadline_s * 1e3:.3f}".encode()))
-        value = payload
-        if self.file.pipeline.input == "avro":
-            value, headers = encode(Query(payload=payload, id=name, deadline_s=deadline_s)), []
+        value, headers = self._write(Query(payload=payload, id=name, deadline_s=deadline_s))
         self.asked[name] = self.put(value, headers)
         self.asked[name].payload = payload
         return name
 
-    def put(self, payload: bytes | None, headers: list[tuple[str, bytes]]) -> Asked:
+    def put(self, payload: bytes | None, headers: Headers) -> Asked:
         """Send raw bytes with any headers; the rig does not track an answer to them."""
         asked = Asked(payload or b"")
 
@@ -274,7 +269,7 @@ class Rig:
                 raise Stuck(f"the broker did not take a query: {error.str()}")
 
         self._producer.produce(
-            physical(self.name, QUERIES), payload, headers=headers, on_delivery=delivered
+            physical(self.name, QUERIES), payload, headers=[*headers], on_delivery=delivered
         )
         self._producer.poll(0)
         return asked

@@ -1,6 +1,7 @@
 """Measure the control app with many reporting workers.
 
-    python -m benchmarks.workers [--workers 1000] [--tasks 10] [--seconds 20] [--json]
+    python -m benchmarks.workers [--workers 1000] [--tasks 10] [--readers 100] [--seconds 20]
+                                 [--json]
 
 One process emulates the workers on the local broker: it sends each one's report every 200 ms,
 follows the newest plan as a worker does, and loads at once. The control app is the product's. Keys:
@@ -11,6 +12,14 @@ follows the newest plan as a worker does, and loads at once. The control app is 
 ``handover_s``            from a worker's last report to the plan that hands its slots on
 ``broker_cpu_share``      CPU seconds of the broker a second
 ``reports_per_s``         reports that the broker has confirmed
+
+The emulated workers read no slots. So the broker's work for that is measured afterwards, alone,
+with as many consumers as ``--readers``, each with a worker's settings, one slot and the plans:
+
+``idle_fetches_per_s``    their requests while there is nothing to read
+``idle_broker_cpu_share``  CPU seconds of the broker a second for these
+``commits_per_s``         their commits while each commits as often as a busy worker
+``commits_broker_cpu_share``  CPU seconds of the broker a second for these and the fetches
 """
 
 import argparse
@@ -22,6 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -31,13 +41,14 @@ import psutil
 import yaml
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
+from benchmarks.idle_readers import IdleReaders
 from benchmarks.machine_speed import machine
 from headrace.broker import local_broker as local
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.processes import end_session, environment
 from operators.reporter import INTERVAL_S
 from schemas.codec.single_object import decode, encode
-from schemas.effects import COMMANDS, PLANS, REPORTS
+from schemas.effects import COMMANDS, PLANS, REPORTS, work_topic
 from schemas.enumerations import NodeState
 from schemas.records import Command, Lease, Plan, Report, SlotState
 from streams.kafka.kafka_client import consumer, producer
@@ -65,6 +76,11 @@ class Measured:
     reports_per_s: float
     longest_silence_s: float  # between two reports of a worker: the emulation's own delay
     plan_bytes: int
+    readers: int
+    idle_fetches_per_s: float
+    idle_broker_cpu_share: float
+    commits_per_s: float
+    commits_broker_cpu_share: float
 
 
 def description(workers: int, tasks: int) -> dict[str, Any]:
@@ -202,7 +218,7 @@ def _cpu_s(process: psutil.Process) -> float:
     return sum(sum(each.cpu_times()[:2]) for each in every)
 
 
-def measure(folder: Path, workers: int, tasks: int, seconds: float) -> Measured:
+def measure(folder: Path, workers: int, tasks: int, readers: int, seconds: float) -> Measured:
     """Run and return the figures."""
     path = folder / "pipeline.yaml"
     path.write_text(yaml.safe_dump(description(workers, tasks)))
@@ -219,17 +235,59 @@ def measure(folder: Path, workers: int, tasks: int, seconds: float) -> Measured:
             )  # fmt: skip
         fleet = Fleet(kafka, pipeline.name, [f"w{number:05d}" for number in range(workers)])
         try:
-            return _measured(fleet, psutil.Process(control.pid), running.pid, tasks, seconds)
+            found = _controlled(fleet, psutil.Process(control.pid), running.pid, seconds)
         finally:
             fleet.close()
             os.killpg(control.pid, signal.SIGTERM)
             end_session(control.pid)
             control.wait()
+        slots = [
+            (physical(pipeline.name, work_topic(name)), slot)
+            for name, task in pipeline.tasks.items()
+            for slot in range(task.slots)
+        ]
+        waited = _waited(kafka, f"{pipeline.name}.readers", slots[:readers], running.pid, seconds)
+    return Measured(workers=workers, tasks=tasks, **found, **waited)
 
 
-def _measured(
-    fleet: Fleet, control: psutil.Process, broker: int, tasks: int, seconds: float
-) -> Measured:
+def _waited(
+    kafka: KafkaConfig,
+    group: str,
+    slots: Sequence[tuple[str, int]],
+    broker: int,
+    seconds: float,
+) -> dict[str, Any]:
+    """Measure the broker with readers that wait, and that commit; return the figures by name."""
+    process = psutil.Process(broker)
+    readers = IdleReaders(kafka, group, slots)
+
+    def shares(commit: bool) -> tuple[Counter[str], float]:
+        readers.wait(SETTLE_S, commit=commit)
+        cpu_s, requests, began = _cpu_s(process), readers.requests, time.monotonic()
+        readers.wait(seconds, commit=commit)
+        took_s = time.monotonic() - began
+        sent = readers.requests - requests
+        rates = Counter({name: round(count / took_s) for name, count in sent.items()})
+        return rates, round((_cpu_s(process) - cpu_s) / took_s, 3)
+
+    try:
+        idle, idle_share = shares(commit=False)
+        busy, busy_share = shares(commit=True)
+    finally:
+        readers.close()
+    return {
+        "readers": len(slots),
+        "idle_fetches_per_s": idle["Fetch"],
+        "idle_broker_cpu_share": idle_share,
+        "commits_per_s": busy["OffsetCommit"],
+        "commits_broker_cpu_share": busy_share,
+    }
+
+
+def _controlled(
+    fleet: Fleet, control: psutil.Process, broker: int, seconds: float
+) -> dict[str, Any]:
+    """Measure the control app; return the figures by name."""
     fleet.until(lambda: len(fleet.leases) == len(fleet.names), "a lease for every worker")
     fleet.pass_time(SETTLE_S)
     kafka = psutil.Process(broker)
@@ -241,18 +299,16 @@ def _measured(
     rate, longest_s = (fleet.confirmed - sent) / took_s, fleet.longest_s
     moved_s, made_s = _moved_s(fleet)
     fleet.pass_time(SETTLE_S)
-    return Measured(
-        workers=len(fleet.names),
-        tasks=tasks,
-        control_cpu_share=round(share, 3),
-        plan_to_last_worker_s=round(moved_s, 3),
-        plan_made_s=round(made_s, 3),
-        handover_s=round(_handover_s(fleet), 3),
-        broker_cpu_share=round(of_broker, 3),
-        reports_per_s=round(rate, 1),
-        longest_silence_s=round(longest_s, 3),
-        plan_bytes=fleet.plan_bytes,
-    )
+    return {
+        "control_cpu_share": round(share, 3),
+        "plan_to_last_worker_s": round(moved_s, 3),
+        "plan_made_s": round(made_s, 3),
+        "handover_s": round(_handover_s(fleet), 3),
+        "broker_cpu_share": round(of_broker, 3),
+        "reports_per_s": round(rate, 1),
+        "longest_silence_s": round(longest_s, 3),
+        "plan_bytes": fleet.plan_bytes,
+    }
 
 
 def _moved_s(fleet: Fleet) -> tuple[float, float]:
@@ -278,7 +334,7 @@ def _handover_s(fleet: Fleet) -> float:
 
 def report(found: Measured) -> str:
     """Return the figures as text."""
-    return "\n".join(f"{name:<22} {value}" for name, value in asdict(found).items())
+    return "\n".join(f"{name:<26} {value}" for name, value in asdict(found).items())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -286,11 +342,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="The control app with many workers.")
     parser.add_argument("--workers", type=int, default=1000)
     parser.add_argument("--tasks", type=int, default=10)
+    parser.add_argument("--readers", type=int, default=100, help="real consumers, afterwards")
     parser.add_argument("--seconds", type=float, default=20.0, help="of measuring at rest")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="headrace-workers-") as folder:
-        found = measure(Path(folder), asked.workers, asked.tasks, asked.seconds)
+        found = measure(Path(folder), asked.workers, asked.tasks, asked.readers, asked.seconds)
     print(json.dumps({**asdict(found), "machine": machine()}) if asked.json else report(found))
     return 0
 

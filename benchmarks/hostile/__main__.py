@@ -1,12 +1,13 @@
 """Run hostile producers beside an honest one, and check that it is served and no role ends.
 
     python -m benchmarks.hostile [--records 1000000] [--flood 3000] [--letters 1000] [--seconds 20]
-                                 [--rate 20] [--fuzz-rate 2000] [--inputs raw,avro]
-                                 [--attacks quiet,fuzz,flood,letters] [--seed 1] [--json]
+                                 [--rate 20] [--fuzz-rate 2000] [--inputs raw,avro,confluent]
+                                 [--attacks quiet,fuzz,flood,letters,ids] [--seed 1] [--json]
 
 On a broker and a pipeline of its own, one attack after the other, each from a process that has
 only Write on the input topic: fuzzed records, a flood of valid queries, and unreadable records of a
-megabyte each, which become dead letters. An honest producer goes on beside them. For each attack
+megabyte each, which become dead letters; with a schema registry also records whose schema it does
+not have. An honest producer goes on beside them. For each attack
 it prints the share of its queries that were answered in time, those that were answered at all, and
 the largest memory of a role. Exit code 1: a role ended, or an honest query has not exactly one
 answer.
@@ -29,14 +30,14 @@ import psutil
 from benchmarks.machine_speed import machine
 from benchmarks.received_answers import in_time
 from benchmarks.rig import Rig
+from benchmarks.schema_registry import a_registry
 from benchmarks.squares import PIPELINE
 from headrace.broker import local_broker as local
 from headrace.processes import end_session
-from schemas.effects import QUERIES
-from streams.topics import physical
 
 ROOT = Path(__file__).parents[2]
-QUIET = "quiet"
+QUIET, IDS = "quiet", "ids"
+FRAMED = "confluent"  # the input format with a schema registry
 WITHIN_S = 900.0  # the answers have come by then
 SLOWEST = 100.0  # records a second that an attack writes at least
 
@@ -108,11 +109,9 @@ class _Passed:
 
 def _suffer(rig: Rig, attack: Attack) -> float:
     """Write the attack's records from another process; return the seconds that it took."""
-    topic = physical(rig.name, QUERIES)
-    avro = attack.kind == "flood" and rig.file.pipeline.input == "avro"
-    kind = "flood-avro" if avro else attack.kind
     figures = [str(attack.count), str(attack.rate), str(attack.seed)]
-    line = [sys.executable, "-m", "benchmarks.hostile.attack", kind, rig.bootstrap, topic]
+    line = [sys.executable, "-m", "benchmarks.hostile.attack", attack.kind]
+    line += [str(rig.file.path), rig.bootstrap]
     process = subprocess.Popen(
         [*line, *figures], cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True
     )
@@ -135,10 +134,11 @@ def attacked(folder: Path, kind: str, attacks: Sequence[Attack | None], seconds:
              rate: float) -> list[Attacked]:  # fmt: skip
     """Run a pipeline with an input format and suffer attacks, in order. Raises ``Stuck``."""
     home = folder / f"broker-{kind}"
-    with ThreadPoolExecutor(1) as beside:
+    with ThreadPoolExecutor(1) as beside, a_registry() as registry:
         running = local.start(home)
         try:
-            rig = Rig(running.bootstrap, folder, {**PIPELINE, "input": kind})
+            more = {"schema_registry": registry} if kind == FRAMED else {}
+            rig = Rig(running.bootstrap, folder, {**PIPELINE, "input": kind, **more})
             try:
                 rig.up()
                 return [measure(rig, attack, seconds, rate) for attack in attacks]
@@ -151,9 +151,9 @@ def attacked(folder: Path, kind: str, attacks: Sequence[Attack | None], seconds:
 def report(rows: Sequence[Attacked]) -> str:
     """Return the figures as a table."""
     heads = ("attack", "input", "written", "letters", "honest", "in time", "answered", "MB")
-    lines = ["{:<10} {:<6} {:>9} {:>8} {:>7} {:>8} {:>9} {:>7}".format(*heads)]
+    lines = ["{:<10} {:<9} {:>9} {:>8} {:>7} {:>8} {:>9} {:>7}".format(*heads)]
     lines += [
-        f"{r.attack:<10} {r.input:<6} {r.written:>9} {r.letters:>8} {r.honest:>7} "
+        f"{r.attack:<10} {r.input:<9} {r.written:>9} {r.letters:>8} {r.honest:>7} "
         f"{r.honest_in_time:>8.1%} {r.honest_answered:>9.1%} {r.memory_mb:>7.0f}"
         for r in rows
     ]
@@ -169,8 +169,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--letters", type=int, default=1000, help="unreadable megabytes")
     parser.add_argument("--seconds", type=float, default=20.0, help="of quiet, and of the flood")
     parser.add_argument("--rate", type=float, default=20.0, help="honest queries a second")
-    parser.add_argument("--inputs", default="raw,avro", help="input formats")
-    parser.add_argument("--attacks", default=f"{QUIET},fuzz,flood,letters", help="these only")
+    parser.add_argument("--inputs", default=f"raw,avro,{FRAMED}", help="formats")
+    parser.add_argument("--attacks", default=f"{QUIET},fuzz,flood,letters,{IDS}")
     parser.add_argument("--seed", type=int, default=1, help="of the fuzzed records: a run in parts")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     asked = parser.parse_args(arguments)
@@ -182,13 +182,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ),
         "flood": Attack(kind="flood", count=int(asked.flood * asked.seconds), rate=asked.flood),
         "letters": Attack(kind="letters", count=asked.letters // len(formats), rate=50.0),
+        IDS: Attack(kind=IDS, count=int(asked.flood * asked.seconds), rate=asked.flood),
     }
-    attacks = [known[name] for name in asked.attacks.split(",")]
+    names = asked.attacks.split(",")
     with tempfile.TemporaryDirectory(prefix="headrace-hostile-") as folder:
         rows = [
             row
             for kind in formats
-            for row in attacked(Path(folder), kind, attacks, asked.seconds, asked.rate)
+            for row in attacked(
+                Path(folder),
+                kind,
+                [known[name] for name in names if name != IDS or kind == FRAMED],
+                asked.seconds,
+                asked.rate,
+            )
         ]
     print(json.dumps(as_json(rows)) if asked.json else report(rows))
     return int(any(row.honest_answered < 1.0 or row.doubled for row in rows))

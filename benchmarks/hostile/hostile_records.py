@@ -1,8 +1,9 @@
 """Records of a hostile producer, by chance: what a reader of bytes may trip over.
 
-Kinds, in equal shares: random bytes; damaged, truncated and foreign Avro; containers whose counts
-promise more than the record holds; deep nesting; compressed bombs; headers that are many, long, no
-text, escape sequences, or numbers without sense; records without a value.
+Kinds, in equal shares: random bytes; damaged, truncated and foreign Avro; schema ids that a
+registry has and lacks; containers whose counts promise more than the record holds; deep nesting;
+compressed bombs; headers that are many, long, no text, escape sequences, or numbers without sense;
+records without a value.
 """
 
 import gzip
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER, SLO_CLASS_HEADER
-from schemas.codec.schema_store import CURRENT
+from schemas.codec.schema_store import CURRENT, MARK
 from schemas.codec.single_object import encode
 from schemas.records import Query
 
@@ -45,8 +46,15 @@ def _foreign(rng: np.random.Generator) -> HostileRecord:
     return prefix + rng.bytes(int(rng.integers(200))), []
 
 
-def _registry(rng: np.random.Generator) -> HostileRecord:
-    return b"\0" + struct.pack(">I", int(rng.integers(2**32))) + rng.bytes(60), []
+def unknown_schema(rng: np.random.Generator) -> HostileRecord:
+    """Return a record of Confluent's framing whose schema id no registry has."""
+    return b"\0" + struct.pack(">I", int(rng.integers(2**31, 2**32))) + rng.bytes(60), []
+
+
+def _framed(rng: np.random.Generator) -> HostileRecord:
+    """Return a damaged record under one of the first ids of a registry."""
+    data = _damaged(rng)[0] or b""
+    return b"\0" + struct.pack(">I", int(rng.integers(1, 3))) + data[len(MARK) + 8 :], []
 
 
 def _promising(rng: np.random.Generator) -> HostileRecord:
@@ -88,7 +96,8 @@ KINDS: Mapping[str, Callable[[np.random.Generator], HostileRecord]] = {
     "damaged": _damaged,
     "truncated": _truncated,
     "foreign": _foreign,
-    "registry": _registry,
+    "unknown schema": unknown_schema,
+    "framed": _framed,
     "promising": _promising,
     "deep": _deep,
     "bomb": _bomb,

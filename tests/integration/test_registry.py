@@ -4,13 +4,12 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from benchmarks.schema_registry import a_registry
 from headrace import Client
 from tests.integration.brought_up import brought_up
 
@@ -36,47 +35,11 @@ cluster: {{devices: {{cpu: 2}}}}
 pytestmark = pytest.mark.kafka
 
 
-class Registry(BaseHTTPRequestHandler):
-    """What a schema registry answers to its two requests: a text's id, and an id's text."""
-
-    texts: list[str]
-
-    def do_POST(self) -> None:
-        """Register: the same text has the same id."""
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        text = json.loads(body)["schema"]
-        if text not in self.texts:
-            self.texts.append(text)
-        self._say(200, {"id": self.texts.index(text) + 1})
-
-    def do_GET(self) -> None:
-        """The text of an id."""
-        number = int(self.path.partition("?")[0].rpartition("/")[2])
-        if number > len(self.texts):
-            self._say(404, {"error_code": 40403, "message": "no such schema"})
-        else:
-            self._say(200, {"schema": self.texts[number - 1], "schemaType": "AVRO"})
-
-    def _say(self, status: int, body: dict[str, object]) -> None:
-        value = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-        self.send_header("Content-Length", str(len(value)))
-        self.end_headers()
-        self.wfile.write(value)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing: a test's stderr is for its failure."""
-
-
 @pytest.fixture(scope="module")
 def registry() -> Iterator[str]:
     pytest.importorskip("authlib", reason="the extra `registry` is not installed")
-    handler = type("OneRegistry", (Registry,), {"texts": []})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with a_registry() as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
