@@ -1,11 +1,17 @@
-"""Fatal records: those at which a role ended, by count, in a file that the next process reads.
+"""Fatal records: those at which a role ended, by count, in files that the next process reads.
 
 A record that a node, codec or encoder cannot take ends the role with an error, and the next process
-reads it again. After ``MOST_DEATHS`` such ends at one offset the record counts as unreadable: it
-goes to the dead letters with the error, and the role serves on.
+reads it again. So does one that makes the process crash, or hang until its supervisor kills it: the
+record under way is marked in a file that is mapped into memory, which costs no system call and
+outlives the process. After ``MOST_DEATHS`` such ends at one offset the record counts as unreadable:
+it goes to the dead letters with the error, and the role serves on.
 """
 
+import contextlib
 import json
+import mmap
+import os
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,24 +21,54 @@ from streams.codecs.wire import Fetched
 
 MOST_DEATHS = 3
 MOST_KEPT = 1000  # the oldest records beyond it are forgotten
+SUDDEN = "its process crashed, or was killed as it hung"
 
 Deaths = tuple[int, str]  # how often a role ended at the record, and the last error
 
+_PLACE = struct.Struct("<qqq")  # the record under way: offset + 1, slot, time stamp in ms
+_TOPIC = struct.Struct("<H250s")  # behind it: the length and the UTF-8 bytes of its topic's name
+_NOTHING = bytes(_PLACE.size)
+
 
 class FatalRecords:
-    """A role's file of fatal records."""
+    """A role's fatal records in the file ``path``; the record under way is marked beside it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._deaths = _read(path)
+        self._mark: mmap.mmap | None = None
+        self._topic = ""  # whose name is in the mark
+        with contextlib.suppress(OSError):  # a full or read-only disk: sudden ends do not count
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._mark = _mapped(path.with_suffix(".mark"))
+            if (key := _marked(self._mark)) is not None:
+                self._count(key, SUDDEN)
+            self.ended()
+
+    def began(self, fetched: Fetched) -> None:
+        """Mark a record as under way."""
+        if self._mark is None:
+            return
+        if fetched.topic != self._topic:
+            self._topic, name = fetched.topic, fetched.topic.encode()
+            _TOPIC.pack_into(self._mark, _PLACE.size, len(name), name)
+        at_ms = round(fetched.at_s * 1e3)
+        _PLACE.pack_into(self._mark, 0, fetched.offset + 1, fetched.slot, at_ms)
+
+    def ended(self) -> None:
+        """Mark that no record is under way."""
+        if self._mark is not None:
+            self._mark[: _PLACE.size] = _NOTHING
 
     def ended_at(self, fetched: Fetched, error: BaseException) -> None:
         """Count an end of the role while it handled a record."""
-        key = _key(fetched)
+        self._count(_key(fetched), f"{type(error).__name__}: {error}")
+        self.ended()
+
+    def _count(self, key: str, cause: str) -> None:
         count, _ = self._deaths.pop(key, (0, ""))
-        self._deaths[key] = count + 1, f"{type(error).__name__}: {error}"
+        self._deaths[key] = count + 1, cause
         kept = dict(list(self._deaths.items())[-MOST_KEPT:])
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._path.with_suffix(".new")
         fresh.write_text(json.dumps(kept))
         fresh.replace(self._path)
@@ -52,7 +88,30 @@ class FatalRecords:
 
 def _key(fetched: Fetched) -> str:
     # With its time stamp: after a topic was made anew the offset is another record's.
-    return f"{fetched.topic}/{fetched.slot}/{fetched.offset}/{round(fetched.at_s * 1e3)}"
+    return _key_of(fetched.topic, fetched.slot, fetched.offset, round(fetched.at_s * 1e3))
+
+
+def _key_of(topic: str, slot: int, offset: int, at_ms: int) -> str:
+    return f"{topic}/{slot}/{offset}/{at_ms}"
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        size = _PLACE.size + _TOPIC.size
+        os.posix_fallocate(file, 0, size)  # a hole would end the process where the disk is full
+        return mmap.mmap(file, size)
+    finally:
+        os.close(file)
+
+
+def _marked(mark: mmap.mmap) -> str | None:
+    """Return the key of the record that an earlier process had under way, None without one."""
+    after, slot, at_ms = _PLACE.unpack_from(mark, 0)
+    length, name = _TOPIC.unpack_from(mark, _PLACE.size)
+    if after == 0:
+        return None
+    return _key_of(name[:length].decode("utf-8", "replace"), slot, after - 1, at_ms)
 
 
 def _read(path: Path) -> dict[str, Deaths]:

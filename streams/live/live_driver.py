@@ -239,12 +239,19 @@ class Live:
         try:
             for node, event in self._slots.events(batch):
                 self._deliver(node, event)
-        except (BrokerError, LogWentBack):
-            raise
         except Exception as error:
-            if self._fatal is not None and self._slots.handling is not None:
-                self._fatal.ended_at(self._slots.handling, error)
+            self._blame(error)
             raise
+
+    def _blame(self, error: Exception) -> None:
+        """Count the end of this process to the record that it handles, if that is to blame."""
+        handled = self._slots.handling
+        if self._fatal is None or handled is None:
+            return
+        if isinstance(error, BrokerError | LogWentBack | Fenced):
+            self._fatal.ended()
+        else:
+            self._fatal.ended_at(handled, error)
 
     def _deliver(self, node: str, event: Arrived) -> None:
         if type(event.record) is Plan:

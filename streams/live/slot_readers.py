@@ -83,11 +83,21 @@ class SlotReaders:
                 continue
             if fetched.value is None and self._logical[fetched.topic] == PLANS:
                 continue  # a tombstone: the control app deleted the plan
-            self.handling = fetched
+            self._begin(fetched)
             event = self._arrived(fetched)
             for node in readers:
                 yield node, event
-            self.handling = None
+            self._end()
+
+    def _begin(self, fetched: Fetched) -> None:
+        self.handling = fetched
+        if self._fatal is not None:
+            self._fatal.began(fetched)
+
+    def _end(self) -> None:
+        self.handling = None
+        if self._fatal is not None:
+            self._fatal.ended()
 
     def _arrived(self, fetched: Fetched) -> Arrived:
         topic = fetched.topic

@@ -38,6 +38,13 @@ class Brittle:
         return batch
 
 
+def halting(results: list[Any]) -> Any:
+    """Combine to the first result; one of them stops its caller for good."""
+    if b"halt" in results:
+        threading.Event().wait()
+    return results[0]
+
+
 class ToThree:
     """Every input once for each of the children `one`, `two` and `three`."""
 

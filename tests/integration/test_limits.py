@@ -14,7 +14,8 @@ from benchmarks.rig import Rig, Stuck
 from headrace.roles.subprocess_operator import Isolated
 from operators.user_frames import OperatorFailed
 from schemas.pipeline import Variant
-from schemas.records import ANSWERED, FAILED, REFUSED
+from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED
+from streams.live.fatal_records import MOST_DEATHS, SUDDEN
 from tests.integration.rigs import under_load
 
 OPERATOR = "tests.integration.operators_for_tests:Brittle"
@@ -161,3 +162,38 @@ def test_a_query_that_crashes_its_worker_twice_fails_and_the_worker_serves_on(
     assert in_time(others[-1])
     assert rig.answers.twice() == []
     assert "cpu-0" in rig.running
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_query_at_which_egress_hangs_is_a_dead_letter_after_three_kills(
+    broker: str, tmp_path: Path
+) -> None:
+    brittle = {"operator": OPERATOR, "batch": 4, "replicas": 1}
+    description = {
+        "slo": "20s", "input": "raw", "egress_partitions": 1,
+        "combine": "tests.integration.operators_for_tests:halting",
+        "tasks": {"echo": {"slots": 1, "variants": {"brittle": brittle}}},
+        "cluster": {"devices": {"cpu": 1}},
+    }  # fmt: skip
+    rig = Rig(broker, tmp_path, description)
+    rig.variables["HEADRACE_HOME"] = str(tmp_path)
+    try:
+        rig.up()
+        rig.offer(20)
+        halting = rig.ask(b"halt")
+        for _ in range(MOST_DEATHS):
+            # As its supervisor does that hears nothing of it.
+            rig.until(lambda: rig.reports["egress-0"].sent_s < time.time() - 1.0, "a hung egress")
+            rig.kill("egress-0")
+            rig.start("egress-0")
+            rig.until(lambda: rig.reports["egress-0"].sent_s > time.time() - 0.5, "its reports")
+        rig.settle()
+        assert rig.answer_to(halting).outcome == DROPPED
+        assert [letter.reason for letter in rig.letters] == [
+            f"this record ended its reader {MOST_DEATHS} times: {SUDDEN}"
+        ]
+        assert {a.outcome for a in rig.answers if a.id != halting} == {ANSWERED}
+        assert rig.answers.twice() == []
+    finally:
+        rig.close()

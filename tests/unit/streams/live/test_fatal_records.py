@@ -10,6 +10,7 @@ from schemas.codec.single_object import decode
 from schemas.effects import DEAD_LETTERS, QUERIES, Arrived, Assign, Effect, Event, Woke
 from schemas.records import DeadLetter, Garbled
 from streams.codecs.wire import Fetched
+from streams.fencing import StoodStill
 from streams.live.fatal_records import MOST_DEATHS, FatalRecords
 from streams.live.inbox import FetchedBatch
 from streams.live.live_driver import Live
@@ -85,3 +86,55 @@ def test_a_file_that_was_cut_short_is_as_none(tmp_path: Path, text: str) -> None
     path = tmp_path / "f.json"
     path.write_text(text)
     assert FatalRecords(path).unreadable(a_record(1)) is None
+
+
+def killed(path: Path, fetched: Fetched) -> None:
+    """A process that is killed while it handles a record, or hangs until then."""
+    FatalRecords(path).began(fetched)
+
+
+def test_a_record_that_crashes_or_hangs_its_reader_three_times_is_unreadable(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "run" / "f.json"
+    for _ in range(MOST_DEATHS):
+        assert FatalRecords(path).unreadable(a_record(1)) is None
+        killed(path, a_record(1))
+    found = FatalRecords(path).unreadable(a_record(1))
+    assert found is not None
+    assert found.reason == (
+        "this record ended its reader 3 times: its process crashed, or was killed as it hung"
+    )
+    assert FatalRecords(path).unreadable(a_record(2)) is None
+
+
+def test_a_process_that_is_killed_between_two_records_blames_none(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    for _ in range(MOST_DEATHS):
+        fatal = FatalRecords(path)
+        fatal.began(a_record(1))
+        fatal.ended()
+    assert FatalRecords(path).unreadable(a_record(1)) is None
+
+
+def test_the_mark_names_the_topic_of_its_record(tmp_path: Path) -> None:
+    path, other = tmp_path / "f.json", a_record(1)._replace(topic="p.rather-longer-outputs")
+    for _ in range(MOST_DEATHS):
+        fatal = FatalRecords(path)
+        for each in (other, a_record(0), a_record(1)):
+            fatal.began(each)
+    again = FatalRecords(path)
+    assert again.unreadable(a_record(1)) is not None
+    assert again.unreadable(other) is None
+
+
+def test_a_process_that_was_replaced_blames_no_record(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    for _ in range(MOST_DEATHS):
+        live, node, _ = a_life(path)
+        live._fence_s = 1.0
+        live._fenced_s = -9.0  # as if it had stood still
+        with pytest.raises(StoodStill):
+            live.turn()
+        assert node.seen == []
+    assert FatalRecords(path).unreadable(a_record(0)) is None
