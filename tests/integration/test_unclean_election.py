@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicCollection, TopicPartition
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 
 from benchmarks.rig import Rig
 from benchmarks.squares import PIPELINE
 from headrace.broker import local_broker as local
 from schemas.effects import QUERIES
 from streams.kafka.kafka_client import admin, consumer
-from streams.topics import physical
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.topic_admin import ensure_topics
+from streams.topics import physical, topics
+from tests.builders import a_pipeline
 from tests.integration.rigs import check_one_answer_each
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -28,10 +31,11 @@ KEPT, LOST = 10, 10
 UNSAFE = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
-    with local.borrow(tmp_path / "broker", nodes=3):
-        yield tmp_path / "broker"
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    home = tmp_path_factory.mktemp("three")
+    with local.borrow(home, nodes=3):
+        yield home
 
 
 class Scene:
@@ -77,6 +81,23 @@ class Scene:
             lambda: client.committed([place], WITHIN_S)[0].offset == offset, f"a commit of {offset}"
         )
         client.close()
+
+
+def test_topics_have_three_copies_of_which_two_confirm(home: Path) -> None:
+    kafka = KafkaConfig(local.start(home, nodes=3).bootstrap)
+    pipeline = a_pipeline({"read": []}, name="copied")
+    names = [topic.name for topic in topics(pipeline)]
+    ensure_topics(kafka, topics(pipeline))
+    client = admin(kafka)
+    found = client.describe_topics(TopicCollection(names), request_timeout=10.0)
+    copies = {
+        len(partition.replicas) for name in names for partition in found[name].result().partitions
+    }
+    assert copies == {3}
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    settings = [future.result() for future in client.describe_configs(resources).values()]
+    assert {each["min.insync.replicas"].value for each in settings} == {"2"}
+    assert {each["unclean.leader.election.enable"].value for each in settings} == {"false"}
 
 
 # Fewer new queries than were lost, and more.
