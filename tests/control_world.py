@@ -101,9 +101,11 @@ def some_slots(count: int = 64, **opened: int) -> dict[str, Slots]:
     return {task: Slots(count, opened.get(task, -1)) for task in ("locate", "read")}
 
 
-def an_ingress_report(sent_s: float, arrived: float = 0.0, node: str = "in-0") -> Report:
+def an_ingress_report(
+    sent_s: float, arrived: float = 0.0, node: str = "in-0", epoch: int = 0
+) -> Report:
     return Report(
-        node=node, role="ingress", pipeline="postcode", epoch=0, incarnation=1.0, sent_s=sent_s,
+        node=node, role="ingress", pipeline="postcode", epoch=epoch, incarnation=1.0, sent_s=sent_s,
         state="ready", counts={"arrived": arrived},
     )  # fmt: skip
 
@@ -181,7 +183,8 @@ class World:
             self.now = round(self.now + 0.1, 1)  # avoids accumulated rounding errors
             if round(self.now * 10) % 2 == 0:
                 if self.ingress:
-                    self.arrive(an_ingress_report(self.now), REPORTS)
+                    epoch = self.plans[-1].epoch if self.plans else 0
+                    self.arrive(an_ingress_report(self.now, epoch=epoch), REPORTS)
                 for name in sorted(self.workers):
                     self.arrive(self.workers[name].report(self.now), REPORTS)
             self.tell(Woke())

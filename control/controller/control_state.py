@@ -123,7 +123,7 @@ class ControlState:
         """Return a plan with the next epoch, and the estimates that it was made by."""
         return replace(
             plan,
-            epoch=self.history.highest + 1,
+            epoch=self.history.next_epoch,
             issued_s=now,
             demand_qps=self.demand_qps(plan.settings, now),
             factors=self.estimates.factors,

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from control.controller.command_queue import COMMAND_VALID_S, CommandQueue
 from control.controller.control_state import ControlState
 from control.controller.membership import REPORT_AGE_S, ReportAges
-from control.problem.plan_reasons import PlanReason, older_release, plan_lost
+from control.controller.plan_reach import PlanReach
+from control.problem.plan_reasons import PlanReason, older_release, plan_lost, plan_missed
 from schemas.effects import COMMANDS, Arrived, Counted, Effect, Heartbeats
 from schemas.enumerations import PlanCause
 from schemas.records import Command, CommandResult, Garbled, Plan, Report
@@ -27,7 +28,7 @@ class RecordIntake:
     ) -> None:
         self._state, self._rental = state, rental
         self._commands = commands
-        self._ages = ReportAges()
+        self._ages, self._reach = ReportAges(), PlanReach()
         self._ready: list[PlanReason] = []  # reasons that wait to be merged with more of their kind
         self._merge_s = 0.0
         self.news = False
@@ -84,6 +85,7 @@ class RecordIntake:
             self.news = True
             state.reasons.append(older_release(report.node, state.releases.agreed))
         self._look_ahead(report, now)
+        self._look_behind(report, now)
         if report.role == "worker":
             self._worker_news(state.members.observe(report, now), now)
 
@@ -92,6 +94,13 @@ class RecordIntake:
         if self._state.history.lost(report.epoch, now):
             self._state.contested = self.news = True
             self._state.reasons.append(plan_lost(report.epoch))
+
+    def _look_behind(self, report: Report, now: float) -> None:
+        """Have a plan that a node has missed followed by another."""
+        plan = self._state.plan
+        if plan is not None and self._reach.missed(report, plan, now):
+            self._state.contested = self.news = True
+            self._state.reasons.append(plan_missed(report.node, plan.epoch))
 
     def _worker_news(self, news: PlanReason | None, now: float) -> None:
         if news is None:

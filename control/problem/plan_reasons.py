@@ -81,6 +81,11 @@ def plan_lost(epoch: int) -> PlanReason:
     return PlanReason(PlanCause.PLAN_LOST, f"the plans topic has lost plan {epoch}")
 
 
+def plan_missed(node: str, epoch: int) -> PlanReason:
+    """Return the reason of a plan in place of one that a node has not received."""
+    return PlanReason(PlanCause.PLAN_LOST, f"plan {epoch} has not reached {node}")
+
+
 def older_release(node: str, release: int) -> PlanReason:
     """Return the reason for a node that reads only an earlier schema release."""
     return PlanReason(PlanCause.OTHER, f"{node} reads schema release {release} at most")

@@ -15,14 +15,15 @@ ROUTES = "routes"  # the version of every plan that changes only routes
 class History:
     """The plans on the topic, our own and others'.
 
-    ``plans`` are by epoch, ``epoch`` is the highest of them, ``highest`` the highest that any node
-    is known to follow, ``slots`` the highest slot of each task that was ever open. Like the
-    compacted topic, the history keeps the newest plan of each version; the versions in ``outdated``
-    exceed ``REMEMBERED_PLANS`` and may be deleted from the topic too.
+    ``plans`` are by epoch, ``epoch`` is the highest of them, ``highest`` that of them and of plans
+    that the topic has lost; ``slots`` has the highest slot of each task that was ever open. Like
+    the compacted topic, the history keeps the newest plan of each version; the versions in
+    ``outdated`` exceed ``REMEMBERED_PLANS`` and may be deleted from the topic too.
     """
 
     __slots__ = (
         "_ahead",
+        "_followed",
         "_pipeline",
         "_routes",
         "_variants",
@@ -38,6 +39,7 @@ class History:
         self._variants = {v.key for task in pipeline.tasks for v in task.variants}
         self.plans: dict[int, Plan] = {}
         self.epoch = self.highest = 0
+        self._followed = 0  # the highest epoch that a node has reported
         self._ahead = (0, 0.0)  # an epoch that a node follows and the topic lacks; since when
         self.outdated: list[str] = []
         self._routes = 0  # epoch of the plan that is remembered as ``ROUTES``
@@ -78,11 +80,14 @@ class History:
         self.highest = max(self.highest, self.epoch)
         self.slots = after(self.slots, self.fitting(plan))
 
-    def lost(self, epoch: int, now: float) -> bool:
-        """Return whether the topic has lost a plan that a node follows; True once per epoch.
+    @property
+    def next_epoch(self) -> int:
+        """The epoch of the next plan: above all on the topic, and above those that nodes follow."""
+        return max(self.highest, self._followed) + 1
 
-        The next plan's epoch is then above it.
-        """
+    def lost(self, epoch: int, now: float) -> bool:
+        """Return whether the topic has lost a plan that a node follows; True once per epoch."""
+        self._followed = max(self._followed, epoch)
         if epoch <= self.highest:
             return False
         if epoch != self._ahead[0]:

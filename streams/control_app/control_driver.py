@@ -45,7 +45,7 @@ from streams.codecs.size_gate import RecordTooLarge
 from streams.codecs.wire import Fetched
 from streams.control_app.control_records import arrived, history, read_back
 from streams.control_app.control_writer import ControlWriter, Overtaken, Write
-from streams.control_app.election import CHARGED
+from streams.control_app.election import TopicGone, charged
 from streams.control_app.host import ControlHost
 from streams.control_app.report_intake import ReportIntake
 from streams.control_app.report_reader import Reports
@@ -65,7 +65,6 @@ from streams.live.inbox import Clock
 from streams.observers.control_standing import ControlStanding
 from streams.observers.health import Health
 from streams.observers.journal import tell
-from streams.topics import physical
 
 log = logging.getLogger("headrace.control")
 
@@ -193,8 +192,10 @@ class ControlDriver:
         The group's coordinator assigns, so the broker is back: a standby hears of it only here.
         """
         self._connectivity.answered(self._clock())
-        wanted = {physical(self._pipeline.name, logical) for logical in CHARGED}
-        in_charge = wanted <= set(topics)
+        try:
+            in_charge = charged(self._pipeline.name, topics)
+        except TopicGone as error:
+            return self.failed(error)
         self._inbox.put_nowait(self._take_charge if in_charge else self._end)
 
     # ------------------------------------------------------------------ one at a time

@@ -1,11 +1,13 @@
 """The election among control apps: the one in charge is the member of their consumer group that is
 assigned the topics of commands and plans."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError
 
 from schemas.effects import COMMANDS, PLANS
+from schemas.user_errors import UNSUCCESSFUL, HeadraceError
 from streams.kafka.kafka_client import asked
 from streams.kafka.kafka_config import KafkaConfig
 from streams.topics import physical
@@ -14,6 +16,28 @@ CHARGED = (COMMANDS, PLANS)  # the app that is assigned them is in charge, and r
 ANSWER_S = 2.0  # without an answer within this time an app assumes that it is in charge
 # The library aborts the process where an answer comes after this (librdkafka issue 4605).
 REQUEST_S = 60.0
+
+
+class TopicGone(HeadraceError):
+    """A topic that the app in charge reads is no longer on the broker."""
+
+    exit_code = UNSUCCESSFUL
+
+
+def charged(pipeline: str, topics: Iterable[str]) -> bool:
+    """Return whether an app that is assigned these topics is in charge.
+
+    Raise ``TopicGone`` if it is assigned a part of those of the app in charge: the group assigns
+    them together, and leaves out what the broker does not have.
+    """
+    wanted = {physical(pipeline, logical) for logical in CHARGED}
+    missing = wanted - set(topics)
+    if missing and missing != wanted:
+        raise TopicGone(
+            f"the broker has lost {' and '.join(sorted(missing))}; this control app begins anew, "
+            "and makes the topic if it is still missing"
+        )
+    return not missing
 
 
 @dataclass(frozen=True, slots=True)

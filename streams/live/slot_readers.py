@@ -106,8 +106,9 @@ class SlotReaders:
         return Arrived(record, self._logical[topic], fetched.slot, fetched.offset, fetched.at_s)
 
     def _went_back(self, place: Place, offset: int) -> None:
-        # Ingress maps offsets to places that only grow; other roles cannot tell records apart.
-        if self._logical[place[0]] != QUERIES:
+        # Ingress maps offsets to places that only grow, and plans have epochs; of other records
+        # it cannot be told which were handled.
+        if self._logical[place[0]] not in (QUERIES, PLANS):
             raise LogWentBack(
                 f"slot {place[1]} of topic {place[0]} went back from offset {self._next[place]} to "
                 f"{offset}: it was made anew or has lost its end; start this role anew"

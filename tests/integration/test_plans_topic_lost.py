@@ -35,6 +35,7 @@ def test_nodes_follow_a_newer_plan_and_every_query_has_its_answer(tmp_path: Path
 
         rig.until(gone, "the topic to be deleted", WITHIN_S)
         ensure_topics(rig.kafka, topics(rig.file.pipeline))
+        run.restart("cpu-0")
         rig.until(
             lambda: all(rig.reports[node].epoch > before for node in rig.reports),
             "every node to follow a newer plan",

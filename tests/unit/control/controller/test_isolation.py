@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from control.controller.membership import WINDOW_S, ReportAges
-from schemas.effects import REPORTS, Woke
+from schemas.effects import PLANS, REPORTS, Woke
 from schemas.records import Plan
 from tests.control_world import World, a_pipeline, a_profile, an_ingress_report
 
@@ -96,6 +96,7 @@ def test_a_plan_that_nodes_follow_and_the_topic_has_lost_is_outbid() -> None:
     for worker in lost.workers.values():
         worker.plan = changed(followed, epoch=40)
     lost.now = world.now
+    lost.arrive(changed(followed, epoch=2), PLANS)  # the newest that the topic still has
     lost.tell(Woke())
     for _ in range(40):
         lost.now = round(lost.now + 0.1, 1)
@@ -112,3 +113,16 @@ def test_a_plan_that_nodes_follow_and_the_topic_has_lost_is_outbid() -> None:
     assert lost.plan.epoch == 41
     assert "the plans topic has lost plan 40" in lost.plan.reason
     assert {worker.plan.epoch for worker in lost.workers.values() if worker.plan} == {41}
+
+
+def test_the_first_plan_has_an_epoch_above_those_that_nodes_follow() -> None:
+    """Two plans of one epoch could give a slot two readers."""
+    world = a_world().start("w0", "w1", "w2")
+    world.run(1.0)
+    followed = changed(world.plan, epoch=1)
+    lost = World(a_pipeline(), a_profile())
+    lost.workers = {name: replace(each, plan=followed) for name, each in world.workers.items()}
+    lost.now = world.now
+    lost.tell(Woke())
+    lost.run(0.4)
+    assert [plan.epoch for plan in lost.plans] == [2]

@@ -16,7 +16,7 @@ from control.policies.ramsis.central_queue import (
     full_queue,
     make,
 )
-from control.policies.ramsis.central_trial import Trial, Workers, played, trial_of
+from control.policies.ramsis.central_trial import TrialQuality, Workers, played, trial_of
 from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.table_builder import TableProblem
 from control.policies.ramsis.table_leases import central_lease
@@ -69,7 +69,10 @@ def test_no_choice_takes_longer_than_the_slack_where_one_fits() -> None:
 
 def test_the_best_candidate_is_the_most_right_of_those_that_are_hardly_late() -> None:
     tried = [
-        (Table(qps=qps, models=(), levels_s=(), model=(), batch=()), Trial(accuracy, violation))
+        (
+            Table(qps=qps, models=(), levels_s=(), model=(), batch=()),
+            TrialQuality(accuracy, violation),
+        )
         for qps, accuracy, violation in ((1.0, 0.9, 0.01), (2.0, 0.7, 0.0), (3.0, 0.8, 0.0005))
     ]
     assert best(tried, 0.001)[0].qps == 3.0
@@ -93,7 +96,7 @@ def test_a_trial_agrees_with_the_bare_queue(qps: float) -> None:
 def test_the_plan_says_what_the_trial_saw_and_more_load_costs_accuracy() -> None:
     plans = [make(problem(qps)) for qps in (30.0, 100.0, 250.0, 400.0)]
     for plan in plans:
-        assert trial_of(plan.table, the_workers()) == Trial(
+        assert trial_of(plan.table, the_workers()) == TrialQuality(
             plan.expected_accuracy, plan.expected_violation
         )
     accuracies = [plan.expected_accuracy for plan in plans]
