@@ -118,12 +118,12 @@ class Rig:
         # Outages are deliberate: the client library logs them to a file only.
         self._library = logging.FileHandler(self.log("rig"))
         self._library.setFormatter(logging.Formatter("%(created).3f %(message)s"))
-        told = logging.getLogger(f"{__name__}.{self.name}")
-        told.propagate = False
-        told.setLevel(logging.DEBUG)
-        told.addHandler(self._library)
-        self._producer = producer(self.kafka, logger=told, debug="eos")
-        self._consumer = consumer(self.kafka, f"{self.name}.rig", logger=told)
+        self._told = logging.getLogger(f"{__name__}.{self.name}")
+        self._told.propagate = False
+        self._told.setLevel(logging.DEBUG)
+        self._told.addHandler(self._library)
+        self._producer = producer(self.kafka, logger=self._told, debug="eos")
+        self._consumer = consumer(self.kafka, f"{self.name}.rig", logger=self._told)
         self._readers: dict[str, Callable[[Message], None]] = {
             physical(self.name, RESULTS): self._answer,
             physical(self.name, DEAD_LETTERS): self._record,
@@ -273,6 +273,13 @@ class Rig:
         )
         self._producer.poll(0)
         return asked
+
+    def renew_producer(self) -> None:
+        """Send later queries by another producer: a leader that lost records refuses the sequence
+        numbers of the one before. It has none itself: a node that has started beside a frozen
+        controller hands out no producer ids for 30 s."""
+        self._producer.close()
+        self._producer = producer(self.kafka, logger=self._told, **{"enable.idempotence": False})
 
     def add_partitions(self, topic: str, count: int) -> None:
         """Give one of the pipeline's topics ``count`` partitions; later queries go to all of them.
