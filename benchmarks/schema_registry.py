@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import PurePosixPath
+from urllib.parse import urlsplit
 
 
 class _Registry(BaseHTTPRequestHandler):
@@ -46,7 +48,7 @@ class _Registry(BaseHTTPRequestHandler):
 
     @property
     def _path(self) -> list[str]:
-        return self.path.partition("?")[0].strip("/").split("/")
+        return list(PurePosixPath(urlsplit(self.path).path).parts[1:])
 
     def _say(self, status: int, body: object) -> None:
         value = json.dumps(body).encode()

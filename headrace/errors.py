@@ -14,6 +14,7 @@ HeadraceError                   [2]  schemas/user_errors.py: one sentence for th
 │   ├── Replaced                [1]  a younger process runs a node of the same name
 │   └── LeaseLost               [1]  another egress holds the lease
 ├── LogWentBack                 [1]  streams: a topic that was recreated or truncated
+├── TopicGone                   [1]  streams: a topic of the control app that the broker has lost
 ├── RecordTooLarge              [2]  streams: a record over the size limit
 ├── OperatorStuck               [1]  streams: an operator that neither returns nor ends
 ├── PipelineError               [2]  an invalid pipeline file
