@@ -242,8 +242,8 @@ def measure(folder: Path, workers: int, tasks: int, readers: int, seconds: float
             end_session(control.pid)
             control.wait()
         slots = [
-            (physical(pipeline.name, work_topic(name)), slot)
-            for name, task in pipeline.tasks.items()
+            (physical(pipeline.name, work_topic(task.name)), slot)
+            for task in pipeline.tasks
             for slot in range(task.slots)
         ]
         waited = _waited(kafka, f"{pipeline.name}.readers", slots[:readers], running.pid, seconds)
