@@ -493,6 +493,14 @@ def test_a_slot_whose_offsets_go_back_ends_the_role_with_a_sentence() -> None:
     assert worker.seen == [5, 6]
 
 
+def test_plans_may_go_back_since_their_epochs_tell_them_apart() -> None:
+    worker = Scripted({1: (0,)})
+    world = World(worker=worker)
+    world.fetched(1, on_plans(5))
+    world.fetched(1, on_plans(2))  # the topic was made anew
+    assert worker.epochs == [5, 2]
+
+
 def test_a_process_that_stood_still_does_nothing_that_another_may_have_done() -> None:
     worker, clock, inbox = Scripted({}), VirtualClock(), Inbox()
     transport = MemoryTransport(a_pipeline(), clock, 0.0)
