@@ -71,6 +71,7 @@ log = logging.getLogger("headrace.control")
 STALL_S = 3.0  # after a stall this long another app may have been in charge
 PUBLISH_S = 5.0  # a record not accepted by then is not sent any more
 LISTEN_S = 0.25  # between two checks that reports arrive
+GONE_S = 3.0  # a partition has another leader by then, and the topic is assigned again
 NODE = "control"  # the controller's name for observers
 LEVELS = {
     "control.ready": logging.INFO,
@@ -129,6 +130,7 @@ class ControlDriver:
         self._writer = ControlWriter(pipeline, self._input, write_as)
         self._reports: Reports | None = None
         self._replaced = replaced
+        self._gone: tuple[float, TopicGone] | None = None  # a lost topic ends the app at this time
 
     # ------------------------------------------------------------------ from Faust
 
@@ -183,6 +185,8 @@ class ControlDriver:
                 observer.beat(NODE)
         self._look_at_the_clock()
         self._connectivity.look(self._clock())
+        if self._gone is not None and self._clock() > self._gone[0]:
+            self.failed(self._gone[1])
         if self._stalled and self._inbox.empty():
             self._inbox.put_nowait(self._nothing)  # wakes ``run``, which catches up
 
@@ -192,10 +196,11 @@ class ControlDriver:
         The group's coordinator assigns, so the broker is back: a standby hears of it only here.
         """
         self._connectivity.answered(self._clock())
+        self._gone, in_charge = None, False
         try:
             in_charge = charged(self._pipeline.name, topics)
         except TopicGone as error:
-            return self.failed(error)
+            self._gone = self._clock() + GONE_S, error
         self._inbox.put_nowait(self._take_charge if in_charge else self._end)
 
     # ------------------------------------------------------------------ one at a time

@@ -24,9 +24,10 @@ from schemas.enumerations import NodeState
 from schemas.records import Command, CommandResult, Plan, Report, Settings
 from streams.codecs.wire import Fetched
 from streams.control_app import control_records
-from streams.control_app.control_driver import READ, ControlDriver
+from streams.control_app.control_driver import GONE_S, READ, ControlDriver
 from streams.control_app.control_records import LED_WITHIN_S
 from streams.control_app.control_writer import Write
+from streams.control_app.election import TopicGone
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.observers.control_standing import ControlStanding
@@ -330,6 +331,25 @@ def test_a_rebalance_that_leaves_an_app_in_charge_begins_no_term() -> None:
     assert sum(isinstance(event, Woke) for event in events) == 1
     events = told(lambda driver, now: (driver.assigned([]), driver.assigned(topics)))
     assert sum(isinstance(event, Woke) for event in events) == 2
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_an_app_ends_once_a_topic_of_its_own_stays_away(back: bool) -> None:
+    """The group leaves out a topic that has no leader at the moment, and one that is deleted."""
+    topics = [physical(PIPELINE.name, logical) for logical in READ]
+
+    def feed(driver: ControlDriver, now: float) -> None:
+        loop = asyncio.get_running_loop()
+        driver.assigned([physical(PIPELINE.name, COMMANDS)])
+        if back:
+            loop.call_later(GONE_S / 2, lambda: driver.assigned(topics))
+        loop.call_later(GONE_S + 0.1, driver.tick)
+
+    if back:
+        told(feed, seconds=2 * GONE_S)
+        return
+    with pytest.raises(TopicGone, match=r"the broker has lost headrace\.plans"):
+        told(feed, seconds=2 * GONE_S)
 
 
 def test_a_standby_that_is_assigned_anew_no_longer_takes_the_broker_for_away() -> None:
