@@ -92,15 +92,18 @@ class RecordIntake:
     def _look_ahead(self, report: Report, now: float) -> None:
         """Outbid a plan that nodes follow and that the plans topic has lost."""
         if self._state.history.lost(report.epoch, now):
-            self._state.contested = self.news = True
-            self._state.reasons.append(plan_lost(report.epoch))
+            self._outbid(plan_lost(report.epoch))
 
     def _look_behind(self, report: Report, now: float) -> None:
         """Have a plan that a node has missed followed by another."""
         plan = self._state.plan
         if plan is not None and self._reach.missed(report, plan, now):
-            self._state.contested = self.news = True
-            self._state.reasons.append(plan_missed(report.node, plan.epoch))
+            self._outbid(plan_missed(report.node, plan.epoch))
+
+    def _outbid(self, reason: PlanReason) -> None:
+        """Have the plan in force followed by another, even if that is the same."""
+        self._state.contested = self.news = True
+        self._state.reasons.append(reason)
 
     def _worker_news(self, news: PlanReason | None, now: float) -> None:
         if news is None:

@@ -32,7 +32,8 @@ class SchemaLookups:
         self._ask, self._versions, self._version, self._now = ask, versions, version, now
         self._left_s, self._at_s = MOST_S, now()
         self._listed_s = float("-inf")
-        self._known: dict[int, tuple[int, str]] = {}  # by version
+        self._seen: set[int] = set()  # versions of the subject
+        self._texts: dict[int, str] = {}  # of these, by id
 
     def text_of(self, number: int) -> str:
         """Return the schema's text.
@@ -60,6 +61,8 @@ class SchemaLookups:
         """Return the schemas of the subject, by id."""
         if now_s - self._listed_s >= LIST_S:
             self._listed_s = now_s
-            new = [each for each in self._versions() if each not in self._known]
-            self._known.update({each: self._version(each) for each in new})
-        return dict(self._known.values())
+            for version in set(self._versions()) - self._seen:
+                number, text = self._version(version)
+                self._texts[number] = text
+                self._seen.add(version)
+        return self._texts

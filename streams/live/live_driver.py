@@ -36,7 +36,7 @@ from streams.kafka.kafka_errors import BrokerError
 from streams.live.executors import Executor, Post, PostAt
 from streams.live.fatal_records import FatalRecords
 from streams.live.inbox import Clock, FetchedBatch, Inbox, Transport
-from streams.live.slot_readers import LogWentBack, SlotReaders
+from streams.live.slot_readers import SlotReaders
 from streams.topics import physical
 
 LOOK_S = 0.2  # between two looks at whether an executor hangs
@@ -248,7 +248,7 @@ class Live:
         handled = self._slots.handling
         if self._fatal is None or handled is None:
             return
-        if isinstance(error, BrokerError | LogWentBack | Fenced):
+        if isinstance(error, BrokerError | Fenced):
             self._fatal.ended()
         else:
             self._fatal.ended_at(handled, error)

@@ -3,8 +3,10 @@
 import gc
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -80,22 +82,29 @@ def test_the_process_ends_with_its_operator() -> None:
     assert started & {child.pid for child in psutil.Process().children()} == set()
 
 
+@contextmanager
+def echoing(
+    broker: str, folder: Path, slo: str, variant: Mapping[str, Any], **more: Any
+) -> Iterator[Rig]:
+    """A pipeline of one task, up, whose operator gets into trouble as its inputs say."""
+    brittle = {"operator": OPERATOR, "replicas": 1, **variant}
+    description = {
+        "slo": slo, "input": "raw", "egress_partitions": 1,
+        "tasks": {"echo": {"slots": 1, "variants": {"brittle": brittle}}},
+        "cluster": {"devices": {"cpu": 1}}, **more,
+    }  # fmt: skip
+    with closing(Rig(broker, folder, description)) as rig:
+        rig.variables["HEADRACE_HOME"] = str(folder)
+        rig.up()
+        yield rig
+
+
 @pytest.mark.kafka
 def test_a_worker_goes_on_behind_an_operator_that_hangs_hoards_or_dies(
     broker: str, tmp_path: Path
 ) -> None:
-    brittle = {
-        "operator": OPERATOR, "batch": 1, "replicas": 1,
-        "limits": {"time": "3s", "memory": "400MB"},
-    }  # fmt: skip
-    description = {
-        "slo": "20s", "input": "raw", "egress_partitions": 1,
-        "tasks": {"echo": {"slots": 1, "variants": {"brittle": brittle}}},
-        "cluster": {"devices": {"cpu": 1}},
-    }  # fmt: skip
-    rig = Rig(broker, tmp_path, description)
-    try:
-        rig.up()
+    limited = {"batch": 1, "limits": {"time": "3s", "memory": "400MB"}}
+    with echoing(broker, tmp_path, "20s", limited) as rig:
         rig.offer(20)
         rig.pass_time(0.5)
         names = {}
@@ -111,27 +120,13 @@ def test_a_worker_goes_on_behind_an_operator_that_hangs_hoards_or_dies(
         print(f"beside them: {ends(others)}")
         assert {a.outcome for a in others} == {ANSWERED}
         assert rig.answers.twice() == []
-    finally:
-        rig.close()
 
 
 @pytest.fixture(scope="module")
 def unlimited(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """A pipeline whose operator runs in its worker's own process, and ends both."""
-    folder = tmp_path_factory.mktemp("unlimited")
-    brittle = {"operator": OPERATOR, "batch": 4, "replicas": 1}
-    description = {
-        "slo": "60s", "input": "raw", "egress_partitions": 1,
-        "tasks": {"echo": {"slots": 1, "variants": {"brittle": brittle}}},
-        "cluster": {"devices": {"cpu": 1}},
-    }  # fmt: skip
-    rig = Rig(broker, folder, description)
-    rig.variables["HEADRACE_HOME"] = str(folder)
-    try:
-        rig.up()
+    with echoing(broker, tmp_path_factory.mktemp("unlimited"), "60s", {"batch": 4}) as rig:
         yield rig
-    finally:
-        rig.close()
 
 
 @pytest.fixture
@@ -169,17 +164,8 @@ def test_a_query_that_crashes_its_worker_twice_fails_and_the_worker_serves_on(
 def test_a_query_at_which_egress_hangs_is_a_dead_letter_after_three_kills(
     broker: str, tmp_path: Path
 ) -> None:
-    brittle = {"operator": OPERATOR, "batch": 4, "replicas": 1}
-    description = {
-        "slo": "20s", "input": "raw", "egress_partitions": 1,
-        "combine": "tests.integration.operators_for_tests:halting",
-        "tasks": {"echo": {"slots": 1, "variants": {"brittle": brittle}}},
-        "cluster": {"devices": {"cpu": 1}},
-    }  # fmt: skip
-    rig = Rig(broker, tmp_path, description)
-    rig.variables["HEADRACE_HOME"] = str(tmp_path)
-    try:
-        rig.up()
+    halt = "tests.integration.operators_for_tests:halting"
+    with echoing(broker, tmp_path, "20s", {"batch": 4}, combine=halt) as rig:
         rig.offer(20)
         halting = rig.ask(b"halt")
         for _ in range(MOST_DEATHS):
@@ -195,5 +181,3 @@ def test_a_query_at_which_egress_hangs_is_a_dead_letter_after_three_kills(
         ]
         assert {a.outcome for a in rig.answers if a.id != halting} == {ANSWERED}
         assert rig.answers.twice() == []
-    finally:
-        rig.close()

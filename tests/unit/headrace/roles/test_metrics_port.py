@@ -19,7 +19,7 @@ from tests.memory_transport import VirtualClock
 
 
 def scraped(port: int, host: str = LOOPBACK) -> dict[str, float]:
-    """MetricSample values by name and labels, without the pipeline and those of the process."""
+    """Values of samples by name and labels, without the pipeline and those of the process."""
     with urlopen(f"http://{host}:{port}/metrics", timeout=5) as answer:
         text = answer.read().decode()
     samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
