@@ -213,5 +213,5 @@ class Estimates:
 
 
 def _goes_by_pace(policy: Policy) -> bool:
-    # Where workers choose, each applies its own slowdown (control/per_query/local_slowdown.py).
+    # Where workers choose, each applies its own slowdown (control/per_query/local_pace.py).
     return policy.paced and not spec_of(policy.kind).choose

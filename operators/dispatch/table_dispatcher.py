@@ -15,7 +15,7 @@ from math import inf
 
 from msgspec.structs import replace
 
-from control.per_query.local_slowdown import LocalSlowdown
+from control.per_query.local_pace import LocalPace
 from control.per_query.table_lookup import OwnLoad, Selections, TableLookup
 from control.policies import policy_named, spec_of
 from operators.dispatch.dispatch_profile import device_kind
@@ -100,7 +100,7 @@ class TableDispatcher:
         self._by_slot: dict[int, _Worker] = {}
         self._kinds = frozenset(kinds)
         self._seconds = seconds  # as profiled
-        self._pace: dict[str, LocalSlowdown] = {}  # by worker
+        self._pace: dict[str, LocalPace] = {}  # by worker
         self._observed = 0
         self._fastest_s = 0.0  # of a single query on a worker of the plan
         self._trip = RoundTrip(round_trip_s)
@@ -156,7 +156,7 @@ class TableDispatcher:
                     worker.free_s = max(worker.free_s, earlier.free_s)
         self._by_slot = {slot: each for each in self._workers for slot in each.lease.slots}
         names = [each.lease.worker for each in self._workers]
-        self._pace = {x: self._pace.get(x) or LocalSlowdown(self._profiled_s) for x in names}
+        self._pace = {x: self._pace.get(x) or LocalPace(self._profiled_s) for x in names}
         self._refresh()
 
     def _refresh(self) -> None:

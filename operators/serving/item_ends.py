@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from control.per_query.local_slowdown import LocalSlowdown
+from control.per_query.local_pace import LocalPace
 from operators.drop_reasons import after_crash, dropped
 from operators.reporter import Reporter
 from operators.serving.deadline_queue import Ticket
@@ -42,7 +42,7 @@ class ItemEnds:
         rules: WorkerRules,
         *,
         shadows: ShadowQueue | None,
-        pace: LocalSlowdown,
+        pace: LocalPace,
         strikes: Mapping[str, int] | None,
     ) -> None:
         self.rules = rules

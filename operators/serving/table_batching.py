@@ -1,7 +1,7 @@
 """Batches by the policy's tables: the variant and size for each queue length, slack and load."""
 
 from control.per_query.batching import batch_size
-from control.per_query.local_slowdown import LocalSlowdown
+from control.per_query.local_pace import LocalPace
 from control.per_query.table_lookup import Selections, TableLookup
 from control.policies.ramsis.burst_lengths import WAIT
 from operators.bursts import BurstBuffer
@@ -22,7 +22,7 @@ class TableBatching:
     )  # fmt: skip
 
     def __init__(
-        self, pipeline: Pipeline, latency: LatencyOf, device: Device, pace: LocalSlowdown
+        self, pipeline: Pipeline, latency: LatencyOf, device: Device, pace: LocalPace
     ) -> None:
         self.arrivals = BurstBuffer(0.0)
         self._device, self._pace = device, pace

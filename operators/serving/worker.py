@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping
 from math import inf
 
-from control.per_query.local_slowdown import LocalSlowdown
+from control.per_query.local_pace import LocalPace
 from control.per_query.shadowing import is_shadow
 from operators.dead_letter import dead_letter
 from operators.plan_follower import PlanFollower
@@ -78,7 +78,7 @@ class Worker:
         self._slots = LeasedSlots(name)
         self._rules = WorkerRules(UNSTEERED, pipeline, None, latency, 0.0)
         device_ = Device()
-        self._pace = LocalSlowdown(planned)
+        self._pace = LocalPace(planned)
         self._tables = TableBatching(pipeline, latency, device_, self._pace)
         self._device = device_
         self._variants = VariantServing(pipeline, latency, device_, self._tables)

@@ -1,15 +1,15 @@
-"""control/per_query/local_slowdown.py: how much slower than its profile is a device?"""
+"""control/per_query/local_pace.py: how much slower than its profile is a device?"""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.per_query.local_slowdown import MEMORY, NOISE, LocalSlowdown
+from control.per_query.local_pace import MEMORY, NOISE, LocalPace
 
 
-def paced(*took_s: float) -> LocalSlowdown:
+def paced(*took_s: float) -> LocalPace:
     """After batches that were planned to take 10 ms each."""
-    pace = LocalSlowdown(lambda variant, batch: 0.01)
+    pace = LocalPace(lambda variant, batch: 0.01)
     for seconds in (9.0, *took_s):  # a library finds its kernels in the first one
         pace.ran("read/v", 1, seconds)
     return pace
@@ -29,7 +29,7 @@ def test_what_was_is_forgotten() -> None:
 
 
 def test_a_variant_that_was_never_measured_says_nothing() -> None:
-    pace = LocalSlowdown(lambda variant, batch: 0.0)
+    pace = LocalPace(lambda variant, batch: 0.0)
     pace.ran("read/v", 1, 3.0)
     pace.ran("read/v", 1, 3.0)
     assert pace.stretch == 1.0

@@ -12,7 +12,7 @@ MEMORY = 20  # batches; the time constant of the decaying sums
 NOISE = 1.05  # below this stretch a device counts as running at its profile's speed
 
 
-class LocalSlowdown:
+class LocalPace:
     """The slowdown of one device.
 
     ``planned`` maps a variant and a batch size to the profiled seconds; 0: not measured.
