@@ -1,29 +1,32 @@
-"""A device's current slowdown against its profile, from its own batches.
+"""A device's current pace against its profile, from its own batches.
 
 A device that takes c times its profiled latency, under an SLO D and a load q, is equivalent to one
 at its profiled latency under D / c and c q: time is stretched, and nothing else. Tables made from
-the profile are therefore read with the slack divided and the load multiplied by c. Not from a
-paper: RAMSIS assumes that the profile holds.
+the profile are therefore read with the slack divided and the load multiplied by c. A device that is
+faster than its profile finishes items in time that the profile calls late, so it does not drop
+them. Not from a paper: RAMSIS assumes that the profile holds.
 """
 
 from collections.abc import Callable
 
 MEMORY = 20  # batches; the time constant of the decaying sums
 NOISE = 1.05  # below this stretch a device counts as running at its profile's speed
+ENOUGH = 10  # batches before a device is called faster than its profile
 
 
 class LocalPace:
-    """The slowdown of one device.
+    """The pace of one device.
 
     ``planned`` maps a variant and a batch size to the profiled seconds; 0: not measured.
     """
 
-    __slots__ = ("_begun", "_planned", "_planned_s", "_took_s")
+    __slots__ = ("_begun", "_planned", "_planned_s", "_seen", "_took_s")
 
     def __init__(self, planned: Callable[[str, int], float]) -> None:
         self._planned = planned
         self._begun: set[str] = set()
         self._planned_s = self._took_s = 0.0
+        self._seen = 0  # batches
 
     def ran(self, variant: str, batch: int, took_s: float) -> None:
         """Record a batch's duration in seconds."""
@@ -32,6 +35,7 @@ class LocalPace:
             return
         planned_s = self._planned(variant, batch)
         if planned_s > 0:
+            self._seen += 1
             self._planned_s += planned_s - self._planned_s / MEMORY
             self._took_s += took_s - self._took_s / MEMORY
 
@@ -39,5 +43,12 @@ class LocalPace:
     def stretch(self) -> float:
         """Seconds per planned second; 1 where the device runs at its profile's speed or faster."""
         if self._took_s <= NOISE * self._planned_s:
+            return 1.0
+        return self._took_s / self._planned_s
+
+    @property
+    def shrink(self) -> float:
+        """Seconds per planned second of a device that is faster than its profile, else 1."""
+        if self._seen < ENOUGH or self._took_s * NOISE >= self._planned_s:
             return 1.0
         return self._took_s / self._planned_s

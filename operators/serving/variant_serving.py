@@ -10,6 +10,7 @@ from itertools import islice
 from math import inf
 
 from control.per_query.batching import IDLE, batch_size, fitting, released
+from control.per_query.local_pace import LocalPace
 from operators.serving.deadline_queue import Ticket
 from operators.serving.device import Device
 from operators.serving.operator_builds import OperatorBuilds
@@ -27,12 +28,13 @@ class VariantServing:
     ``latency`` is the median; ``tables`` choose the batches where the policy has tables.
     """
 
-    __slots__ = ("_builds", "_device", "_latency", "_sizes", "_tables")
+    __slots__ = ("_builds", "_device", "_latency", "_pace", "_sizes", "_tables")
 
     def __init__(
         self, pipeline: Pipeline, latency: LatencyOf, device: Device, tables: TableBatching
     ) -> None:
         self._latency, self._sizes = latency, pipeline.size
+        self._pace = LocalPace(latency)
         self._device, self._tables = device, tables
         self._builds = OperatorBuilds()
 
@@ -79,7 +81,7 @@ class VariantServing:
                 else self._fitting(queue, lease, self._sizes)
             )
         cost = size if self._sizes is None else self.cost(queue, size)
-        ends_s = now + self._latency(variant, cost)
+        ends_s = now + self.takes_s(variant, cost)
         batch, late = self._taken(queue, size, rules, ends_s)
         if late and self._sizes is not None:
             cost = self.cost(batch, len(batch))
@@ -107,6 +109,19 @@ class VariantServing:
         if self._sizes is None:
             return items
         return sum([ticket.work.size for ticket in islice(queue, items)])
+
+    def takes_s(self, variant: str, cost: int) -> float:
+        """Return the seconds by which items are dropped: the profile's, or fewer on a device that
+        is faster than its profile.
+
+        A device that is slower keeps the profile's: were one stall to drop every item, no batch
+        would show that the stall has ended.
+        """
+        return self._latency(variant, cost) * self._pace.shrink
+
+    def ran(self, variant: str, cost: int, took_s: float) -> None:
+        """Learn the device's pace from a batch."""
+        self._pace.ran(variant, cost, took_s)
 
     def _taken(
         self, queue: deque[Ticket], size: int, rules: WorkerRules, ends_s: float

@@ -209,7 +209,7 @@ class Worker:
         item late.
         """
         queue, variant = self._queue, self._variants.serving or self._slots.wanted
-        ends_s = now + self._latency(variant, self._variants.cost(self._queue, 1))
+        ends_s = now + self._variants.takes_s(variant, self._variants.cost(self._queue, 1))
         late: list[Ticket] = []
         while queue and self._rules.overrun_s(queue[0].work, queue[0].item, ends_s) > 0:
             late.append(queue.popleft())
@@ -259,6 +259,7 @@ class Worker:
             wanted, found = len(batch.tickets), len(event.outputs)
             return self._fail(f"{batch.variant} returned {found} outputs for {wanted} inputs", now)
         effects = self._ends.answered(event, now)
+        self._variants.ran(batch.variant, batch.cost, event.finished_s - event.started_s)
         batch.end()
         if self._device.standby:
             effects += self._swap()

@@ -1,10 +1,10 @@
-"""control/per_query/local_pace.py: how much slower than its profile is a device?"""
+"""control/per_query/local_pace.py: how much slower or faster than its profile is a device?"""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.per_query.local_pace import MEMORY, NOISE, LocalPace
+from control.per_query.local_pace import ENOUGH, MEMORY, NOISE, LocalPace
 
 
 def paced(*took_s: float) -> LocalPace:
@@ -22,6 +22,12 @@ def test_a_device_that_keeps_to_its_profile_or_is_faster_is_not_stretched() -> N
 
 def test_one_that_takes_twice_as_long_is_stretched_by_two() -> None:
     assert paced(*(0.02,) * 9).stretch == pytest.approx(2.0)
+
+
+def test_one_that_takes_half_as_long_is_shrunk_by_a_half_once_it_is_known() -> None:
+    assert paced(*(0.005,) * ENOUGH).shrink == pytest.approx(0.5)
+    assert paced(*(0.005,) * (ENOUGH - 1)).shrink == 1.0
+    assert [paced(*(each,) * 30).shrink for each in (0.0099, 0.01, 0.02)] == [1.0, 1.0, 1.0]
 
 
 def test_what_was_is_forgotten() -> None:

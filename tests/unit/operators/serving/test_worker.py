@@ -275,6 +275,22 @@ def test_when_everything_is_late_nothing_runs() -> None:
     assert effects == [to_egress(0, late), to_egress(1, late), done(0, 2)]
 
 
+@pytest.mark.parametrize(("took_s", "runs"), [(0.2, False), (0.1, True), (0.4, False)])
+def test_a_device_that_is_faster_than_its_profile_does_not_drop_what_it_can_finish(
+    took_s: float, runs: bool
+) -> None:
+    worker, now = serving(latency=lambda variant, batch: 0.2), 0.0
+    for number in range(12):  # of which the first may have loaded libraries
+        begun = batch_of(worker, arrived(a_work(number, deadline_s=now + 1.0), number), now=now)
+        assert inferring(begun)
+        ended_s = now + took_s
+        ran = inferred(number + 1, "a", started_s=now, finished_s=ended_s)
+        worker.handle(ran, ended_s)
+        now += 1.0
+    late = a_work(12, deadline_s=now + 0.15)
+    assert bool(inferring(batch_of(worker, arrived(late, 12), now=now))) is runs
+
+
 # ---------------------------------------------------------------------- outputs
 
 
