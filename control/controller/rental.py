@@ -66,7 +66,7 @@ class Rental:
         self._rentable = rentable
         self._made = rentable.pool(rentable.sizes)
         self._watch = SizeWatch(rentable.sizes, self._made.largest_size)
-        self._peak = ArrivalPeak()
+        self._peak = ArrivalPeak(max(rentable.boot_s, default=0.0))
         self._missing = MissingTypes(rentable.boot_s)
         self._trials = MixTrials(rentable.draws)
         self._decide_s: float | None = None

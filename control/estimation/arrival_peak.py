@@ -8,7 +8,7 @@ import math
 from collections import deque
 from itertools import dropwhile
 
-MEMORY_S = 30.0  # devices are rented at once and released that late
+MEMORY_S = 15.0  # at least; devices are rented at once and released that late
 SHORT_S, LONG_S = 3.0, 10.0
 SIGMAS = 3.0
 SPACING_S = 0.5  # of the readings that are kept
@@ -16,9 +16,13 @@ SILENT_S = 5.0  # without a reading for longer the rate is unknown
 
 
 class ArrivalPeak:
-    """Readings of a count, and the rates of the last ``MEMORY_S`` seconds."""
+    """Readings of a count, and the rates of the last seconds.
 
-    def __init__(self) -> None:
+    These are ``MEMORY_S``, or the time in which a released device could be back, if longer.
+    """
+
+    def __init__(self, boot_s: float = 0.0) -> None:
+        self._memory_s = max(MEMORY_S, boot_s)
         self._readings: deque[tuple[float, float]] = deque()  # time, queries up to then
         self._rates: deque[tuple[float, float]] = deque()  # time, queries/s
 
@@ -44,7 +48,7 @@ class ArrivalPeak:
         last_s, _ = self._readings[-1]
         if last_s - self._readings[0][0] >= SHORT_S - SPACING_S:
             self._rates.append((now, self._rate()))
-        while self._rates and now - self._rates[0][0] > MEMORY_S:
+        while self._rates and now - self._rates[0][0] > self._memory_s:
             self._rates.popleft()
         return max((rate for _, rate in self._rates), default=0.0)
 

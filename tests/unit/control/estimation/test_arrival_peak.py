@@ -26,6 +26,14 @@ def test_a_jump_shows_within_seconds_and_is_remembered() -> None:
     assert found[-1] == pytest.approx(20.0, rel=0.35)
 
 
+def test_a_peak_is_remembered_for_as_long_as_a_device_takes_to_come_back() -> None:
+    rates = [100.0] * 20 + [20.0] * 60
+    short, long = seen(ArrivalPeak(boot_s=10.0), rates), seen(ArrivalPeak(boot_s=50.0), rates)
+    after = 20 + int(MEMORY_S) + 15
+    assert short[after] == pytest.approx(20.0, rel=0.35)
+    assert long[after] == pytest.approx(100.0, rel=0.2)
+
+
 def test_the_peak_of_a_steady_process_exceeds_its_rate_by_little() -> None:
     found = [x for x in seen(ArrivalPeak(), [20.0] * 300)[40:] if x is not None]
     assert np.mean(found) < 1.25 * 20.0
