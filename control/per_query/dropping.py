@@ -19,7 +19,8 @@ on; without a rule there late items would push all items behind them over the de
 A task's budget is its batch's latency at the plan's size divided by the compute share (at least
 ``LEAST_S``, which the authors' code gives its dummy tasks: it has no hops, and ours vary), plus the
 hops since the previous task, or since the query's creation at the root: the plan reserves the rest
-for queues. ``bare`` is the paper's literal budget, the batch alone.
+for queues. ``bare`` is the paper's literal budget, the batch alone. Budgets divide the SLO that the
+plan is made for, that of the tightest class: a query with more time has more of it at every task.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,15 +30,20 @@ from math import inf
 
 @dataclass(frozen=True, slots=True)
 class TaskTiming:
-    """A task's budget, and the least time of the tasks behind it (0: last task)."""
+    """A task's budget under the tightest SLO ``slo_s``, and the least time of the tasks behind it
+    (0: last task)."""
 
     budget_s: float
     rest_s: float
     last: bool
+    slo_s: float = inf
 
 
-# (timing of the task, the item's arrival, its deadline) -> latest end of its batch
-MustEnd = Callable[[TaskTiming, float, float], float]
+ROUNDING_S = 1e-6  # of times since the epoch
+
+# (timing of the task, the query's creation, the item's arrival, its deadline)
+# -> latest end of its batch
+MustEnd = Callable[[TaskTiming, float, float, float], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +54,26 @@ class DropRule:
     reroutes: str = ""
 
 
-def _never(stage: TaskTiming, entered_s: float, deadline_s: float) -> float:
+def _never(stage: TaskTiming, created_s: float, entered_s: float, deadline_s: float) -> float:
     return inf
 
 
-def _deadline(stage: TaskTiming, entered_s: float, deadline_s: float) -> float:
+def _deadline(stage: TaskTiming, created_s: float, entered_s: float, deadline_s: float) -> float:
     return deadline_s
 
 
-def _last_task(stage: TaskTiming, entered_s: float, deadline_s: float) -> float:
+def _last_task(stage: TaskTiming, created_s: float, entered_s: float, deadline_s: float) -> float:
     return deadline_s if stage.last else inf
 
 
-def _per_task(stage: TaskTiming, entered_s: float, deadline_s: float) -> float:
-    return entered_s + stage.budget_s
+def _per_task(stage: TaskTiming, created_s: float, entered_s: float, deadline_s: float) -> float:
+    allowed_s = deadline_s - created_s
+    if allowed_s <= stage.slo_s + ROUNDING_S:
+        return entered_s + stage.budget_s
+    return min(deadline_s, entered_s + stage.budget_s * allowed_s / stage.slo_s)
 
 
-def _in_time(stage: TaskTiming, entered_s: float, deadline_s: float) -> float:
+def _in_time(stage: TaskTiming, created_s: float, entered_s: float, deadline_s: float) -> float:
     return deadline_s - stage.rest_s
 
 

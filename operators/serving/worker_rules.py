@@ -94,6 +94,7 @@ class WorkerRules:
             chosen(BUDGETS, budget)(latency_s, pipeline.compute_share, hops_s),
             0.0 if last else self._behind_s,
             last,
+            min((plan.settings.slo_s, *pipeline.slo_classes.values())),
         )
 
     @property
@@ -105,7 +106,7 @@ class WorkerRules:
         """Return by how many seconds a batch ending at ``ends_s`` is too late for an item (0 or
         less: in time)."""
         entered_s = item.path[-1].finished_s if item.path else work.created_s
-        return ends_s - self._rule.must_end(self._stage, entered_s, work.deadline_s)
+        return ends_s - self._rule.must_end(self._stage, work.created_s, entered_s, work.deadline_s)
 
     def slack_s(self, work: Work, item: Item, budget_s: float, now: float) -> float:
         """Return the seconds until an item's batch must end, both within the task's ``budget_s``
@@ -122,7 +123,7 @@ class WorkerRules:
         """
         work, item, received_s = head
         entered_s = item.path[-1].finished_s if item.path else work.created_s
-        must_end_s = self._rule.must_end(self._stage, entered_s, work.deadline_s)
+        must_end_s = self._rule.must_end(self._stage, work.created_s, entered_s, work.deadline_s)
         end_s = min(must_end_s, entered_s + self._stage.budget_s)
         return self._begin_s(queued, largest, min(end_s - latency_s, received_s + self._delay_s))
 

@@ -1,5 +1,6 @@
 """control/per_query/dropping.py: which queries are past saving?"""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -26,8 +27,15 @@ def test_each_rule_says_when_a_batch_must_have_ended(
     rule: str, at_first: float, at_last: float
 ) -> None:
     must_end = RULES[rule].must_end
-    assert must_end(FIRST, 1.0, 1.25) == pytest.approx(at_first)
-    assert must_end(LAST, 1.0, 1.25) == pytest.approx(at_last)
+    assert must_end(FIRST, 1.0, 1.0, 1.25) == pytest.approx(at_first)
+    assert must_end(LAST, 1.0, 1.0, 1.25) == pytest.approx(at_last)
+
+
+def test_a_query_with_more_time_than_the_plan_is_made_for_has_more_of_it_at_each_task() -> None:
+    must_end, tight = RULES["per-task"].must_end, replace(LAST, slo_s=0.1)
+    assert must_end(tight, 1e9, 1e9 + 0.02, 1e9 + 0.1) == pytest.approx(1e9 + 0.07, abs=1e-6)
+    assert must_end(tight, 1e9, 1e9 + 0.02, 1e9 + 1.0) == pytest.approx(1e9 + 0.52, abs=1e-6)
+    assert must_end(tight, 1e9, 1e9 + 0.6, 1e9 + 1.0) == 1e9 + 1.0
 
 
 def test_two_rules_reroute() -> None:
