@@ -6,7 +6,8 @@ from typing import Protocol
 
 from schemas.records import Completion, Lease, Origin, Plan, Selection, Work
 
-AHEAD = 2  # queries or batches at a device at most: what runs and one ahead
+AHEAD = 2  # batches at a worker at most: what runs and one ahead
+MOST_SENT = 16  # queries at a device at most, where each takes a small part of the lead
 OVERDUE = 3.0  # multiple of the prediction after which a device gets nothing more
 _FOREVER = float("inf")
 

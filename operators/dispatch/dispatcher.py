@@ -4,8 +4,9 @@ The root task's dispatcher is a component of ingress: ingress is the only sender
 and its input offsets persist the queue (an unsent query is uncommitted and read again after a
 restart). That of an inner task is a component of a node of its own (task_dispatcher.py). The rule
 (control/policies/kairos/dispatch_rules.py) runs once per drain of arrivals. A device that is
-predicted to be free within the lead gets its next query ahead, at most one, so that it does not
-idle for the two hops between its completion and the next query.
+predicted to be free within the lead gets its next query ahead, so that it does not idle for the two
+hops between its completion and the next query. That is one query ahead, or as many as the device
+serves within the lead where they take less.
 
 Several dispatchers of a task divide the devices of each type among themselves.
 """
@@ -40,8 +41,8 @@ from control.policies.kairos.query_sizes import SizeDistribution, observed
 from control.problem.lazy_references import load
 from operators.dispatch.dispatch_profile import DispatchProfile, Predictions
 from operators.dispatch.dispatch_queue import (
-    AHEAD,
     ALONE,
+    MOST_SENT,
     OVERDUE,
     DispatchedDevice,
     DispatchedQuery,
@@ -70,8 +71,8 @@ class Dispatcher:
     Without ``task`` it is the root task's, and active under policies that dispatch. A dispatcher of
     an inner task is always active, under the policy that its task names.
 
-    Invariant: a device has at most ``AHEAD`` queries of this dispatcher in flight, plus those
-    adopted from a lost device.
+    Invariant: a device gets a query while those of this dispatcher at it are predicted to end
+    within the lead, and while they are fewer than ``MOST_SENT``, those of a lost device included.
     """
 
     def __init__(
@@ -260,12 +261,21 @@ class Dispatcher:
         """Return the queries to send now with their slots, and those that no device can finish in
         time."""
         dropped = self._give_up(now)
+        picks: list[Pick] = []
+        while found := self._matched(now):
+            picks += found
+        return picks, dropped
+
+    def _matched(self, now: float) -> list[Pick]:
+        """Send at most one query to each free device; return those that were sent."""
         if not self._waiting or not self._devices or self._policy is None:
-            return [], dropped
+            return []
+        lead_s = self._lead_s
+        remaining_s = [self._remaining_s(device, now, lead_s) for device in self._devices]
+        if min(remaining_s) > lead_s:
+            return []
         queue = self._in_order(now)
-        round_ = self._round(queue, now)
-        if not any([left <= round_.lead_s for left in round_.remaining_s]):
-            return [], dropped
+        round_ = self._round(queue, remaining_s, lead_s, now)
         picks: list[Pick] = []
         taken: set[Waiting] = set()
         for i, j in self._rule(round_, self._options):
@@ -279,7 +289,7 @@ class Dispatcher:
             waiting.held = held
         if taken:
             self._waiting = [each for each in self._waiting if each not in taken]
-        return picks, dropped
+        return picks
 
     def next_s(self, now: float) -> float:
         """Return the time of the next decision if nothing arrives: a device becomes free within
@@ -287,7 +297,7 @@ class Dispatcher:
         if not self._waiting or self._policy is None:
             return _FOREVER
         lead_s = self._lead_s
-        ahead = [d.free_s - lead_s for d in self._devices if len(d.sent) == 1] if lead_s else []
+        ahead = [d.free_s - lead_s for d in self._devices if self._has_room(d)] if lead_s else []
         due = [at_s for at_s in ahead if at_s > now]
         return min(
             [*due, *[w.give_up_s for w in self._waiting if w.give_up_s > now]], default=_FOREVER
@@ -311,9 +321,11 @@ class Dispatcher:
             return self._waiting
         return sorted(self._waiting, key=lambda each: now > each.yield_s)
 
-    def _round(self, waiting: list[Waiting], now: float) -> Round:
+    def _round(
+        self, waiting: list[Waiting], remaining_s: list[float], lead_s: float, now: float
+    ) -> Round:
         assert self._table is not None
-        lead_s, slo_s = self._lead_s, self._options.weights.slo_s
+        slo_s = self._options.weights.slo_s
         # A query goes to its device and its answer to egress: one hop each way.
         left_s = now + self._trip.mean_s
         return Round(
@@ -324,22 +336,25 @@ class Dispatcher:
             latency_s=[w.latency_s for w in waiting],
             worst_s=[w.worst_s for w in waiting],
             held=[w.held for w in waiting],
-            remaining_s=[self._remaining_s(device, now, lead_s) for device in self._devices],
+            remaining_s=remaining_s,
             factors=self._factors,
             devices=self._table,
             lead_s=lead_s,
         )
 
     def _remaining_s(self, device: DispatchedDevice, now: float, lead_s: float) -> float:
-        """Return R_j; a device with ``AHEAD`` queries, or an overdue one, is not free."""
+        """Return R_j; a device with ``MOST_SENT`` queries, or an overdue one, is not free."""
         if not device.sent:
             return 0.0
         left_s = max(device.free_s - now, 0.0)
-        if len(device.sent) < AHEAD and lead_s and not self._overdue(device, now):
+        if self._has_room(device) and lead_s and not self._overdue(device, now):
             return left_s
         if not left_s:
             self._forget_lost(device, now)
         return max(left_s, lead_s + TICK_S) if device.sent else 0.0
+
+    def _has_room(self, device: DispatchedDevice) -> bool:
+        return 0 < len(device.sent) < MOST_SENT
 
     def _overdue(self, device: DispatchedDevice, now: float) -> bool:
         """Return whether the device exceeds its prediction so far that it may be lost."""

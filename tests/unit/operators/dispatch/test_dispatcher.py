@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from control.policies.kairos.matching import LEAST_COST
 from control.policies.kairos.query_sizes import SizeDistribution
 from operators.dispatch.dispatch_profile import dispatch_profile
-from operators.dispatch.dispatch_queue import Part
+from operators.dispatch.dispatch_queue import MOST_SENT, Part
 from operators.dispatch.dispatcher import ENOUGH_SIZES, Dispatcher
 from operators.ingress import Ingress
 from schemas.effects import OUTPUTS, QUERIES, Arrived, Assign, Effect, Send, Wake, Woke, work_topic
@@ -214,6 +214,17 @@ def test_no_device_has_more_than_one_query_ahead() -> None:
     assert dispatcher.next_s(0.0) < 0.02  # it looks again before the device is free
     assert sent(dispatcher, dispatcher.next_s(0.0)) == [(1, 0)]
     assert sent(dispatcher, 0.0215) == []  # the first is not done: one runs, one is ahead
+
+
+@pytest.mark.parametrize(("round_trip_s", "most"), [(0.0, 1), (0.004, 5), (0.02, MOST_SENT)])
+def test_a_device_gets_ahead_what_it_serves_within_the_lead(round_trip_s: float, most: int) -> None:
+    profile = dispatch_profile(("gpu",), lambda type_, size, quantile: 0.0005, 100)
+    dispatcher = Dispatcher(a_sized_pipeline(), profile, round_trip_s=round_trip_s)
+    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    for offset in range(40):
+        dispatcher.add(work(offset, 20))
+    assert len(sent(dispatcher, 0.0)) == most
+    assert sent(dispatcher, 0.0) == []
 
 
 def test_two_dispatchers_divide_the_devices_of_each_type() -> None:
