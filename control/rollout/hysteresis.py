@@ -9,6 +9,9 @@ demand. Another allocation is worth a change where
     devices     it is as good with fewer devices, even for ``MARGIN`` more demand, and the one in
                 force has been so for an interval
 
+Where both leave a task without a worker, neither serves a query whole: the other one counts, as it
+is made for the present demand. So do allocations that were not measured.
+
 Margin and interval keep a demand that oscillates around a limit from moving a worker to and fro: a
 spare device costs little for a while, a missing one costs answers.
 """
@@ -47,7 +50,7 @@ def worth_a_change(kept: Allocation, other: Allocation, problem: Problem, for_s:
     if not _possible(kept, problem):
         return True
     was, would = worth(kept.replicas, problem), worth(other.replicas, problem)
-    if was is None or would is None:
+    if was is None or would is None or not (was.served or would.served):
         return kept.replicas != other.replicas
     if abs(would.served - was.served) > SERVED:
         return would.served > was.served

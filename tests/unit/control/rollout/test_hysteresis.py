@@ -78,6 +78,13 @@ def test_a_change_has_to_be_clearly_better(
     assert worth_a_change(kept, other, a_problem(demand), LONG) is worth_it
 
 
+def test_where_neither_serves_every_task_the_newer_one_counts() -> None:
+    kept, other = having(1), having(3)
+    assert worth_a_change(kept, other, a_problem(200.0), LONG)
+    assert not worth_a_change(kept, kept, a_problem(200.0), LONG)
+    assert not worth_a_change(having(1, vit=1), other, a_problem(200.0), LONG)
+
+
 def test_devices_are_given_up_after_an_interval_only() -> None:
     one, two, problem = having(1, vit=1), having(2, vit=2), a_problem(30.0)
     assert not worth_a_change(two, one, problem, 9.9)
