@@ -152,6 +152,17 @@ def _size(made: Made) -> int:
     return 200 + sum(300 + record_size(item.value) for _, item in made)
 
 
+def in_batches(
+    predict: Callable[[list[Value]], Sequence[Any]], values: Sequence[Value], most: int
+) -> list[Any]:
+    """Return an operator's outputs for values, in batches of at most ``most``, as in service."""
+    return [
+        output
+        for at in range(0, len(values), most)
+        for output in outputs_of(predict, values[at : at + most])
+    ]
+
+
 def outputs_of(
     predict: Callable[[list[Value]], Sequence[Any]], values: Sequence[Value]
 ) -> list[Any]:

@@ -38,7 +38,7 @@ from headrace.roles.observability import observed
 from headrace.roles.recent_inputs import InputsBetween, RecentInputs
 from operators.join import as_list
 from operators.models.loading import load_operator
-from operators.profiler import Judge, Profile, Profiler, Sample, outputs_of
+from operators.profiler import Judge, Profile, Profiler, Sample, in_batches
 from operators.scoring.scorer import exact_match, parts_of
 from operators.user_frames import sentence
 from schemas.codec.single_object import CodecError, decode, encode
@@ -113,16 +113,19 @@ class Operators:
 
     def __init__(self, file: PipelineFile, sessions: SessionSpace, device: str) -> None:
         self._file, self._sessions, self._device = file, sessions, device
+        self._batches = {task.name: task.variants[0].batch for task in file.pipeline.tasks}
         self._loaded: OrderedDict[str, Any] = OrderedDict()
         self.running_since = 0.0
 
     def run(
         self, stage: int, configuration: int, values: Sequence[Value]
     ) -> tuple[list[Any], float]:
-        """Return the outputs of a stage and the seconds that they took."""
-        operator = self._operator(self._sessions.space.stages[stage].name, configuration)
+        """Return the outputs of a stage and the seconds that they took, in the batches of service:
+        those of the task's first variant (``control/policies/compass/session_options.py``)."""
+        task = self._sessions.space.stages[stage].name
+        operator, most = self._operator(task, configuration), self._batches[task]
         self.running_since = began = time.monotonic()
-        outputs = outputs_of(operator.predict, values)
+        outputs = in_batches(operator.predict, values, most)
         self.running_since = 0.0
         return outputs, time.monotonic() - began
 

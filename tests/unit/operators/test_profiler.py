@@ -9,7 +9,7 @@ import pytest
 from control.policies.compass.search.prefix_cache import PrefixCache
 from control.problem.space import Knob, Space, Stage
 from operators.join import as_list
-from operators.profiler import Profiler, Sample, outputs_of
+from operators.profiler import Profiler, Sample, in_batches, outputs_of
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 from schemas.records import Value
 
@@ -105,6 +105,18 @@ def test_a_batch_that_fails_runs_item_by_item() -> None:
     assert outputs_of(predict, []) == []
     short = outputs_of(lambda values: [1], [1, 2])
     assert [str(each) for each in short] == ["1 outputs for 2 inputs"] * 2
+
+
+def test_values_run_in_batches_of_the_size_that_serves() -> None:
+    sizes: list[int] = []
+
+    def predict(values: list[Value]) -> list[Value]:
+        sizes.append(len(values))
+        return values
+
+    assert in_batches(predict, list(range(7)), 3) == list(range(7))
+    assert in_batches(predict, [], 3) == []
+    assert sizes == [3, 3, 1]
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 10**6])
