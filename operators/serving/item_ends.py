@@ -9,7 +9,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from control.per_query.local_pace import LocalPace
 from operators.drop_reasons import after_crash, dropped
 from operators.reporter import Reporter
 from operators.serving.deadline_queue import Ticket
@@ -29,7 +28,7 @@ class ItemEnds:
     """The ends of one worker's items. ``rules`` are those of the plan in force."""
 
     __slots__ = (
-        "_batch", "_pace", "_reporter", "_shadows", "_sizes", "_slots", "_strikes", "_tasks",
+        "_batch", "_reporter", "_shadows", "_sizes", "_slots", "_strikes", "_tasks",
         "rules",
     )  # fmt: skip
 
@@ -42,14 +41,13 @@ class ItemEnds:
         rules: WorkerRules,
         *,
         shadows: ShadowQueue | None,
-        pace: LocalPace,
         strikes: Mapping[str, int] | None,
     ) -> None:
         self.rules = rules
         self._sizes = pipeline.size
         self._tasks = {task.name: task for task in pipeline.tasks}
         self._slots, self._batch, self._reporter = slots, batch, reporter
-        self._shadows, self._pace = shadows, pace
+        self._shadows = shadows
         self._strikes = strikes  # crash counts by item; None without a crash journal
 
     def answered(self, event: Inferred, now: float) -> list[Effect]:
@@ -78,8 +76,6 @@ class ItemEnds:
         self, onward: list[Onward], took_s: float, finished_s: float, now: float
     ) -> None:
         batch = self._batch
-        if self.rules.paced:
-            self._pace.ran(batch.variant, batch.cost, took_s)
         if batch.tickets[0].shadow:  # no part of the load that is planned for
             return
         self._reporter.ran(batch.variant, len(batch.tickets), took_s, onward)

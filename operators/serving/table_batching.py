@@ -53,6 +53,10 @@ class TableBatching:
         if following is not None:
             self.arrivals.wait_s = WAIT * following.selection.slo_s
 
+    def ran(self, variant: str, cost: int, took_s: float) -> None:
+        """Learn the device's pace from a batch."""
+        self._pace.ran(variant, cost, took_s)
+
     def choose(
         self, head: Ticket, ready: int, rules: WorkerRules, largest: int, now: float
     ) -> tuple[str, int]:

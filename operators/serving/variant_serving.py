@@ -119,9 +119,11 @@ class VariantServing:
         """
         return self._latency(variant, cost) * self._pace.shrink
 
-    def ran(self, variant: str, cost: int, took_s: float) -> None:
-        """Learn the device's pace from a batch."""
+    def ran(self, variant: str, cost: int, took_s: float, *, paced: bool) -> None:
+        """Learn the device's pace from a batch; ``paced``: for the tables, too."""
         self._pace.ran(variant, cost, took_s)
+        if paced:
+            self._tables.ran(variant, cost, took_s)
 
     def _taken(
         self, queue: deque[Ticket], size: int, rules: WorkerRules, ends_s: float

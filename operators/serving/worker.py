@@ -78,8 +78,7 @@ class Worker:
         self._slots = LeasedSlots(name)
         self._rules = WorkerRules(UNSTEERED, pipeline, None, latency, 0.0)
         device_ = Device()
-        self._pace = LocalPace(planned)
-        self._tables = TableBatching(pipeline, latency, device_, self._pace)
+        self._tables = TableBatching(pipeline, latency, device_, LocalPace(planned))
         self._device = device_
         self._variants = VariantServing(pipeline, latency, device_, self._tables)
         self._sessions = SessionServing(pipeline, latency)
@@ -92,7 +91,7 @@ class Worker:
         self._reporter = Reporter(name, "worker", pipeline, incarnation, device)
         self._ends = ItemEnds(
             pipeline, self._slots, self._batch, self._reporter, self._rules, shadows=self._shadows,
-            pace=self._pace, strikes=strikes,
+            strikes=strikes,
         )  # fmt: skip
         self._reporter.slots = self._slots.states
         self._transfers: Transfers[list[Ticket]] | None = None
@@ -259,7 +258,8 @@ class Worker:
             wanted, found = len(batch.tickets), len(event.outputs)
             return self._fail(f"{batch.variant} returned {found} outputs for {wanted} inputs", now)
         effects = self._ends.answered(event, now)
-        self._variants.ran(batch.variant, batch.cost, event.finished_s - event.started_s)
+        took_s = event.finished_s - event.started_s
+        self._variants.ran(batch.variant, batch.cost, took_s, paced=self._rules.paced)
         batch.end()
         if self._device.standby:
             effects += self._swap()

@@ -204,7 +204,7 @@ def test_prices_follow_the_sizes_that_an_earlier_dispatcher_saw() -> None:
     assert dispatcher.device_costs == pytest.approx([1.0, 0.25])
 
 
-def test_no_device_has_more_than_one_query_ahead() -> None:
+def test_a_device_has_one_query_ahead_where_each_takes_longer_than_the_lead() -> None:
     pipeline = a_sized_pipeline()
     dispatcher = Dispatcher(pipeline, dispatch_profile(("gpu",), _seconds, 100), round_trip_s=0.004)
     dispatcher.change(a_dispatching_plan("gpu"), 0.0)
