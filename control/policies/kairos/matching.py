@@ -30,6 +30,7 @@ CROWDED = 0.8  # queries per device from which columns are reduced
 
 Matrix = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
+Pairs = tuple[np.ndarray[tuple[int], np.dtype[np.intp]], np.ndarray[tuple[int], np.dtype[np.intp]]]
 
 
 def device_costs(speeds: Vector, marginal: Vector) -> Vector:
@@ -82,45 +83,51 @@ def matched(cost: Matrix) -> list[tuple[int, int]]:
         return [(0, int(cost.argmin()))]
     if columns == 1:
         return [(int(cost.argmin()), 0)]
-    if rows < LARGE or rows > columns:
-        return _solved(cost)
-    return _matched_large(cost)
+    large = LARGE <= rows <= columns
+    queries, devices = _matched_large(cost) if large else _solved(cost)
+    return sorted(zip(queries.tolist(), devices.tolist(), strict=True))
 
 
-def _matched_large(cost: Matrix) -> list[tuple[int, int]]:
+def _matched_large(cost: Matrix) -> Pairs:
     """Match as ``matched`` does, for no more queries than devices.
 
-    A query that costs the same on every device, as one that is late everywhere, takes a device that
-    the others leave over: within the solver it would only lengthen the augmenting paths.
+    Rows come in descending order of their regret, mean less least cost: those with little choice
+    first, so that later ones seldom displace them. A query that costs the same on every device, as
+    one that is late everywhere, takes a device that the others leave over: within the solver it
+    would only lengthen the augmenting paths.
     """
-    indifferent = (cost == cost[:, :1]).all(axis=1)
-    chosen = np.flatnonzero(~indifferent)
-    few = len(chosen) < CROWDED * cost.shape[1]
-    found = _by_regret(cost[chosen]) if few else _padded(cost[chosen])
-    pairs = [(int(chosen[i]), j) for i, j in found]
-    taken = {j for _, j in pairs}
-    left = [j for j in range(cost.shape[1]) if j not in taken]
-    return sorted([*pairs, *zip(np.flatnonzero(indifferent).tolist(), left, strict=False)])
+    least = cost.min(axis=1)
+    differs = cost.max(axis=1) > least
+    indifferent = np.flatnonzero(~differs)
+    order = np.argsort(least - cost.mean(axis=1), kind="stable")
+    order = order[differs[order]]
+    crowded = len(order) >= CROWDED * cost.shape[1]
+    # ``cost[order]`` is a copy, which ``_padded`` may change.
+    queries, devices = _padded(cost[order]) if crowded else _solved(cost[order])
+    free = np.ones(cost.shape[1], dtype=np.bool_)
+    free[devices] = False
+    left = np.flatnonzero(free)[: len(indifferent)]
+    return np.concatenate([order[queries], indifferent]), np.concatenate([devices, left])
 
 
-def _by_regret(cost: Matrix) -> list[tuple[int, int]]:
-    """Solve with the rows in descending order of their regret: mean less least cost."""
-    order = np.argsort(cost.min(axis=1) - cost.mean(axis=1), kind="stable")
-    return [(int(order[i]), j) for i, j in _solved(cost[order])]
-
-
-def _padded(cost: Matrix) -> list[tuple[int, int]]:
-    """Solve a square of the rows and rows of zeros: every column is taken, so that a constant per
-    column, here its least cost, changes no optimum."""
+def _padded(cost: Matrix) -> Pairs:
+    """Solve a square of rows of zeros and the rows: every column is taken, so that a constant per
+    column, here its least cost, changes no optimum. ``cost`` is overwritten: pages for another
+    large matrix would take longer than the arithmetic."""
     rows, columns = cost.shape
-    square: Matrix = np.zeros((columns, columns))
-    square[:rows] = cost
-    return [(i, j) for i, j in _solved(square - cost.min(axis=0)) if i < rows]
+    least = cost.min(axis=0)
+    cost -= least
+    zeros = columns - rows
+    if zeros:
+        cost = np.concatenate([np.broadcast_to(-least, (zeros, columns)), cost])
+    queries, devices = _solved(cost)
+    real = queries >= zeros
+    return queries[real] - zeros, devices[real]
 
 
-def _solved(cost: Matrix) -> list[tuple[int, int]]:
+def _solved(cost: Matrix) -> Pairs:
     # Imported late: SciPy takes half a second to import, and most importers never match.
     from scipy.optimize import linear_sum_assignment
 
-    i, j = linear_sum_assignment(cost)
-    return list(zip(i.tolist(), j.tolist(), strict=True))
+    queries, devices = linear_sum_assignment(cost)
+    return queries, devices
