@@ -10,7 +10,14 @@ from benchmarks.schedules.faulty_broker import HOP_S, RETRY_S, Agenda, Broker, L
 from schemas.effects import LEASES
 from streams.fencing import LeaseLost
 from streams.kafka.leases.egress_lease import LISTEN_S, POLL_S, RENEW_S
-from streams.kafka.leases.lease_table import LeaseHolder, LeaseRecord, encoded, read_lease
+from streams.kafka.leases.lease_table import (
+    LEASE_S,
+    SKEW_S,
+    LeaseHolder,
+    LeaseRecord,
+    encoded,
+    read_lease,
+)
 from streams.topics import physical
 
 
@@ -84,6 +91,9 @@ class FaultyLease:
         log = self._broker.readable(self._place)
         if self._history is None:
             self._history = len(log)
+            # The topic keeps less than the schedule's length: it begins with what may count.
+            since_s = self._agenda.now - LEASE_S - SKEW_S
+            self._next = sum(record.at_s < since_s for record in log)
         while self._next < len(log) and self.lost is None:
             fetched = log[self._next]
             record = read_lease(fetched.value or b"")
@@ -92,7 +102,7 @@ class FaultyLease:
                 self.rival = record.holder
             self._next += 1
             try:
-                self._holder.take(record, fetched.at_s, self._agenda.now)
+                self._holder.take(record, self._next - 1, fetched.at_s, self._agenda.now)
             except LeaseLost as error:
                 self.lost = error
 

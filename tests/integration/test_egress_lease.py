@@ -1,15 +1,18 @@
 """Leases of egress on a real broker: it takes no answer of a holder that was replaced."""
 
+import signal
+import subprocess
+import sys
 import time
 import uuid
 from collections import deque
 from collections.abc import Iterable
 
 import pytest
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, Message, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from schemas.effects import RESULTS
+from schemas.effects import LEASES, RESULTS
 from streams.fencing import LeaseLost
 from streams.kafka.kafka_client import admin, producer
 from streams.kafka.kafka_config import KafkaConfig
@@ -78,6 +81,44 @@ def test_a_living_holder_is_heard_and_one_that_loses_a_partition_ends(
     first._thread.join(30)
     with pytest.raises(LeaseLost, match="has taken over partitions of the outputs topic"):
         first.check()
+    second.check()
+    second.end(confirmed=True)
+
+
+HOLDS = """
+import sys
+from streams.fencing import LeaseLost
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.leases.egress_lease import EgressLease
+
+lease = EgressLease(KafkaConfig(sys.argv[1]), sys.argv[2], (0, 1), "egress-0")
+lease.acquire()
+print("held", flush=True)
+lease._thread.join(60)
+try:
+    lease.check()
+except LeaseLost as lost:
+    print(lost, flush=True)
+"""
+
+
+def test_a_holder_that_stood_still_until_its_successors_claim_was_deleted_ends(
+    broker: str, name: str
+) -> None:
+    """As one on a host that was suspended for longer than the topic keeps records."""
+    kafka, topic = KafkaConfig(broker), physical(name, LEASES)
+    first = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, broker, name], stdout=subprocess.PIPE, text=True
+    )
+    assert first.stdout is not None
+    assert first.stdout.readline() == "held\n"
+    first.send_signal(signal.SIGSTOP)
+    second = acquired(kafka, name, 0, 1)
+    client, place = admin(kafka), TopicPartition(topic, 0, len(read_to_end(kafka, topic)))
+    client.delete_records([place])[place].result(20)
+    first.send_signal(signal.SIGCONT)
+    told, _ = first.communicate(timeout=90)
+    assert "has taken over" in told or "were deleted" in told
     second.check()
     second.end(confirmed=True)
 

@@ -185,19 +185,15 @@ class EgressLease:
         for message in available(reader, POLL_S, 500):
             if message.error() is not None:
                 continue  # librdkafka retries by itself
-            self._next = message.offset() + 1
+            offset, at_s = message.offset(), message.timestamp()[1] / 1e3
+            self._next = offset + 1
             record = read_lease(message.value() or b"")
-            if record is None:
-                continue
-            self._fold(record, message.timestamp()[1] / 1e3)
-            if message.offset() >= since and record.holder != self.holder:
+            self._lease.take(record, offset, at_s, time.monotonic())
+            if self._lease.held:
+                self._held.set()
+            if record is not None and offset >= since and record.holder != self.holder:
                 found.append(record)
         return found
-
-    def _fold(self, record: LeaseRecord, at_s: float) -> None:
-        self._lease.take(record, at_s, time.monotonic())
-        if self._lease.held:
-            self._held.set()
 
 
 def _random() -> str:

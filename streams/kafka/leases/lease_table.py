@@ -3,7 +3,9 @@
 Egresses write claims, renewals and releases to one partition of the ``leases`` topic. The broker
 orders them and stamps their times, so every reader folds the same table:
 
-* the newest claim of a partition holds it; renewals by an earlier holder are void;
+* the newest claim of a partition holds it; renewals by an earlier holder are void. A claim's number
+  is its offset; renewals and releases bear that of their claim, so that who reads a part of the log
+  without the claim still knows the holder;
 * a holder stamps its answers with the time of its newest claim or renewal that it has read back;
 * the broker refuses an answer whose stamp is older than ``LEASE_S`` (``streams/topics.py``);
 * so ``LEASE_S + SKEW_S`` after the last valid renewal of a former holder, none of its answers can
@@ -24,6 +26,7 @@ from streams.topics import LEASE_MS
 
 LEASE_S = LEASE_MS / 1e3
 SKEW_S = 0.5  # the brokers' clocks differ by less
+NO_CLAIM = -1
 
 
 class Act(StrEnum):
@@ -35,16 +38,22 @@ class Act(StrEnum):
 
 
 class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A record of the ``leases`` topic, in JSON; ``holder`` identifies one process."""
+    """A record of the ``leases`` topic, in JSON; ``holder`` identifies one process.
+
+    ``claim`` is the offset of the holder's claim, in renewals and releases; ``NO_CLAIM`` in claims
+    themselves.
+    """
 
     holder: str
     act: Act
     partitions: tuple[int, ...]
+    claim: int = NO_CLAIM
 
 
 @dataclass(slots=True)
 class _Lease:
     holder: str
+    claim: int
     renewed_s: float
     free_s: float  # from then on nothing of earlier holders can be written
     released: bool = False
@@ -55,20 +64,23 @@ class _Lease:
 
 
 class LeaseTable:
-    """The leases by partition; ``take`` folds the records of the topic in order."""
+    """The leases by partition; ``take`` folds the records of the topic in order, from any on that
+    is older than ``LEASE_S + SKEW_S``."""
 
     def __init__(self) -> None:
         self._leases: dict[int, _Lease] = {}
 
-    def take(self, record: LeaseRecord, at_s: float) -> None:
-        """Fold a record that the broker stamped with ``at_s``."""
+    def take(self, record: LeaseRecord, offset: int, at_s: float) -> None:
+        """Fold the record at ``offset``, which the broker stamped with ``at_s``."""
         for partition in record.partitions:
             lease = self._leases.get(partition)
             held = lease is not None and lease.holder == record.holder
             if record.act is Act.CLAIM and not held:
                 free_s = 0.0 if lease is None else lease.expires_s()
-                self._leases[partition] = _Lease(record.holder, at_s, free_s)
-            elif lease is None or not held or lease.released:
+                self._leases[partition] = _Lease(record.holder, offset, at_s, free_s)
+            elif lease is None or (not held and record.claim > lease.claim):
+                self._leases[partition] = _claimed_unseen(record, at_s)
+            elif not held or lease.released:
                 continue  # void: another process has claimed the partition since
             elif record.act is Act.RELEASE:
                 lease.released = True
@@ -88,18 +100,37 @@ class LeaseTable:
         return max((self._leases[p].free_s for p in partitions if p in self._leases), default=0.0)
 
 
+def _claimed_unseen(record: LeaseRecord, at_s: float) -> _Lease:
+    """Return the lease of a holder whose claim was not read: those of earlier holders have been
+    void since before ``at_s``."""
+    free_s, released = at_s + LEASE_S + SKEW_S, record.act is Act.RELEASE
+    return _Lease(record.holder, record.claim, at_s, free_s, released)
+
+
 class LeaseHolder:
     """A process's view of the leases of ``partitions``, as it reads the topic back.
 
     Times ``now`` are its own, monotonic; those in records are the broker's.
     """
 
-    __slots__ = ("_partitions", "_table", "free_at_s", "fresh_until_s", "held", "name", "stamp_s")
+    __slots__ = (
+        "_claim",
+        "_next",
+        "_partitions",
+        "_table",
+        "free_at_s",
+        "fresh_until_s",
+        "held",
+        "name",
+        "stamp_s",
+    )
 
     def __init__(self, name: str, partitions: Sequence[int]) -> None:
         self.name = name
         self._partitions = tuple(partitions)
         self._table = LeaseTable()
+        self._claim = NO_CLAIM  # the offset of its claim
+        self._next = 0  # the offset after the last one read
         self.held = False  # its claim was read back
         self.free_at_s = 0.0  # from then on nothing of earlier holders can be written
         self.fresh_until_s = float("-inf")  # so long the broker takes records stamped ``stamp_s``
@@ -107,21 +138,34 @@ class LeaseHolder:
 
     def record(self) -> LeaseRecord:
         """Return the claim or renewal to write next."""
-        act = Act.RENEW if self.held else Act.CLAIM
-        return LeaseRecord(holder=self.name, act=act, partitions=self._partitions)
+        return self._record(Act.RENEW if self.held else Act.CLAIM)
 
     def release(self) -> LeaseRecord:
         """Return the record by which a successor need not wait."""
-        return LeaseRecord(holder=self.name, act=Act.RELEASE, partitions=self._partitions)
+        return self._record(Act.RELEASE)
+
+    def _record(self, act: Act) -> LeaseRecord:
+        return LeaseRecord(
+            holder=self.name, act=act, partitions=self._partitions, claim=self._claim
+        )
 
     def rivals(self, record: LeaseRecord) -> bool:
         """Return whether a record shows another process that holds one of the partitions."""
         shared = not set(record.partitions).isdisjoint(self._partitions)
         return shared and record.act is not Act.RELEASE and record.holder != self.name
 
-    def take(self, record: LeaseRecord, at_s: float, now: float) -> None:
-        """Fold a record that the broker stamped with ``at_s``; raise ``LeaseLost``."""
-        self._table.take(record, at_s)
+    def take(self, record: LeaseRecord | None, offset: int, at_s: float, now: float) -> None:
+        """Fold the record at ``offset``, which the broker stamped with ``at_s``; None: it is none.
+        Raise ``LeaseLost``."""
+        if self.held and offset != self._next:
+            raise LeaseLost(
+                "records of leases were deleted before this egress read them, so another one may "
+                "have had its partitions; it ends, and its next life reads what was answered"
+            )
+        self._next = offset + 1
+        if record is None:
+            return
+        self._table.take(record, offset, at_s)
         renewed_s = self._table.renewed_s(self.name, self._partitions)
         if record.holder != self.name:
             if self.held and renewed_s is None:
@@ -135,6 +179,7 @@ class LeaseHolder:
         self.stamp_s, self.fresh_until_s = renewed_s, now + LEASE_S / 2
         if record.act is Act.CLAIM:
             self.free_at_s = now + self._table.free_s(self._partitions) - at_s
+            self._claim = offset if self._claim == NO_CLAIM else self._claim
             self.held = True
 
 

@@ -1,17 +1,25 @@
 """Leases of egress partitions: no two holders' answers can be written at one time."""
 
-from hypothesis import given
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streams.fencing import LeaseLost
 from streams.kafka.leases.lease_table import (
     LEASE_S,
+    NO_CLAIM,
     SKEW_S,
     Act,
+    LeaseHolder,
     LeaseRecord,
     LeaseTable,
     encoded,
     read_lease,
 )
+
+Logged = tuple[LeaseRecord, int, float]  # with its offset and the broker's time
 
 
 def a_record(act: Act, holder: str = "a", *partitions: int) -> LeaseRecord:
@@ -19,9 +27,13 @@ def a_record(act: Act, holder: str = "a", *partitions: int) -> LeaseRecord:
 
 
 def table(*records: tuple[LeaseRecord, float]) -> LeaseTable:
+    return folded([(record, offset, at_s) for offset, (record, at_s) in enumerate(records)])
+
+
+def folded(log: list[Logged]) -> LeaseTable:
     found = LeaseTable()
-    for record, at_s in records:
-        found.take(record, at_s)
+    for logged in log:
+        found.take(*logged)
     return found
 
 
@@ -59,6 +71,51 @@ def test_a_holder_that_loses_one_partition_has_lost_its_lease() -> None:
     assert found.free_s((2,)) == 0.0
 
 
+def test_a_holder_whose_claim_is_older_than_the_log_is_known_by_its_renewals() -> None:
+    """An egress renews for longer than the topic keeps its claim."""
+    renewal = LeaseRecord(holder="b", act=Act.RENEW, partitions=(0,), claim=7)
+    zombie = a_record(Act.RENEW)
+    found = folded([(renewal, 902, 12.0)])
+    assert found.renewed_s("b", (0,)) == 12.0
+    log = [(zombie, 900, 10.0), (renewal, 901, 11.0), (zombie, 902, 12.0)]
+    successor = folded([*log, (a_record(Act.CLAIM, "c"), 903, 13.0)])
+    assert successor.free_s((0,)) == 11.0 + LEASE_S + SKEW_S
+
+
+def test_a_release_without_its_claim_does_not_free_what_may_rest_on_an_earlier_lease() -> None:
+    release = LeaseRecord(holder="b", act=Act.RELEASE, partitions=(0,), claim=7)
+    successor = folded([(release, 9, 11.1), (a_record(Act.CLAIM, "c"), 10, 11.2)])
+    assert successor.free_s((0,)) == 11.1 + LEASE_S + SKEW_S
+
+
+def holding(now: float = 5.0) -> LeaseHolder:
+    """Return a holder whose claim lies at offset 7."""
+    holder = LeaseHolder("a", (0,))
+    holder.take(holder.record(), 7, now, now)
+    return holder
+
+
+def test_renewals_bear_the_offset_of_their_claim() -> None:
+    holder = holding()
+    assert (holder.record().claim, holder.release().claim) == (7, 7)
+
+
+def test_a_holder_that_returns_after_its_successors_claim_was_deleted_ends() -> None:
+    """It was cut off for longer than the topic keeps records."""
+    renewal = LeaseRecord(holder="b", act=Act.RENEW, partitions=(0,), claim=9)
+    with pytest.raises(LeaseLost, match="b has taken over"):
+        holding().take(renewal, 8, 700.0, 700.0)
+    with pytest.raises(LeaseLost, match="were deleted before this egress read them"):
+        holding().take(holding().record(), 900, 700.0, 700.0)
+
+
+def test_a_record_that_is_none_takes_its_offset() -> None:
+    holder = holding()
+    holder.take(None, 8, 6.0, 6.0)
+    holder.take(holder.record(), 9, 7.0, 7.0)
+    assert holder.stamp_s == 7.0
+
+
 def test_a_record_survives_its_encoding_and_bytes_that_are_none_are_passed_over() -> None:
     record = a_record(Act.RENEW, "a", 1, 2)
     assert read_lease(encoded(record)) == record
@@ -72,34 +129,57 @@ EVENTS = st.lists(
         st.integers(0, 4),  # which of the latest holders renews or releases
         st.sets(st.integers(0, 2), min_size=1, max_size=3),
         st.floats(0.0, 3.0),
+        st.booleans(),  # whether a new holder reads no more of the log than it must
     ),
     max_size=30,
 )
 
 
+@dataclass(frozen=True)
+class Holder:
+    name: str
+    partitions: tuple[int, ...]
+    claim: int  # its offset
+    table: LeaseTable
+
+    def record(self, act: Act) -> LeaseRecord:
+        claim = NO_CLAIM if act is Act.CLAIM else self.claim
+        return LeaseRecord(holder=self.name, act=act, partitions=self.partitions, claim=claim)
+
+
+@settings(max_examples=300)
 @given(EVENTS)
 def test_no_answer_of_a_former_holder_can_be_written_once_the_next_one_begins(
-    events: list[tuple[Act, int, set[int], float]],
+    events: list[tuple[Act, int, set[int], float, bool]],
 ) -> None:
     """Each holder may write with its newest stamp for as long as the broker takes it."""
-    leases, now = LeaseTable(), 100.0
-    owned: list[tuple[int, ...]] = []  # by holder
-    writable_until_s: dict[int, dict[int, float]] = {p: {} for p in range(3)}
-    for act, which, partitions, later_s in events:
+    now = 100.0
+    log: list[Logged] = []
+    holders: list[Holder] = []
+    writable_until_s: dict[int, dict[str, float]] = {p: {} for p in range(3)}
+    for act, which, partitions, later_s, little in events:
         now += later_s
-        if act is Act.CLAIM or not owned:
-            owned.append(tuple(sorted(partitions)))
-            act, holder = Act.CLAIM, len(owned) - 1
+        if act is Act.CLAIM or not holders:
+            read = folded(recent(log, now) if little else log)
+            holders.append(Holder(str(len(holders)), tuple(partitions), len(log), read))
+            act, one = Act.CLAIM, holders[-1]
         else:
-            holder = max(0, len(owned) - 1 - which)
-        mine = owned[holder]
-        leases.take(LeaseRecord(holder=str(holder), act=act, partitions=mine), now)
+            one = holders[max(0, len(holders) - 1 - which)]
+        log.append((one.record(act), len(log), now))
+        for each in holders:
+            each.table.take(*log[-1])
         if act is Act.CLAIM:
-            begins_s = max(now, leases.free_s(mine))
-            assert all(s < begins_s for p in mine for s in writable_until_s[p].values())
-        stamp_s = leases.renewed_s(str(holder), mine)
-        for p in mine:
+            begins_s = max(now, one.table.free_s(one.partitions))
+            ends = [s for p in one.partitions for s in writable_until_s[p].values()]
+            assert max(ends, default=0.0) < begins_s
+        stamp_s = one.table.renewed_s(one.name, one.partitions)
+        for p in one.partitions:
             if act is Act.RELEASE:
-                writable_until_s[p].pop(holder, None)
+                writable_until_s[p].pop(one.name, None)
             elif stamp_s is not None:
-                writable_until_s[p][holder] = stamp_s + LEASE_S
+                writable_until_s[p][one.name] = stamp_s + LEASE_S
+
+
+def recent(log: list[Logged], now: float) -> list[Logged]:
+    """Return the records that an earlier lease may rest on when a holder claims."""
+    return [logged for logged in log if logged[2] >= now - LEASE_S - SKEW_S]
