@@ -47,8 +47,8 @@ class User:
 
 
 USERS = (
-    User(name="north", slo="1500ms", accuracy=0.80, rate=4.0, becomes="postcode.workload:Dim"),
-    User(name="south", slo="1500ms", accuracy=0.80, rate=4.0, becomes="postcode.workload:Noisy"),
+    User(name="north", slo="1500ms", accuracy=0.80, rate=8.0, becomes="postcode.workload:Dim"),
+    User(name="south", slo="1500ms", accuracy=0.80, rate=8.0, becomes="postcode.workload:Noisy"),
     User(name="far", slo="900ms", accuracy=0.80, rate=4.0),
     User(name="sharp", slo="2s", accuracy=0.90, rate=2.0),
     User(name="quick", slo="700ms", accuracy=0.75, rate=2.0),
