@@ -21,6 +21,7 @@ from headrace.gateway.protocol.tensors import (
     Tensor,
     binary,
     bytes_tensor,
+    check_shape,
     from_binary,
 )
 from headrace.model_servers.server_requests import (
@@ -50,6 +51,12 @@ OPTIONS = (
 class _Input:
     name: str
     datatype: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    call: Any  # gRPC's, under way
+    left_s: float
 
 
 class OpenInference:
@@ -130,36 +137,44 @@ class OpenInference:
         )
 
     def predict(self, batch: list[Value]) -> list[Any]:
-        """Return one output per value; all requests are under way at once."""
+        """Return one output per value, for a value that failed its error; all requests are under
+        way at once."""
         left = seconds_left(batch, self._timeout_s)
         begun = [self._begun(value, left_s) for value, left_s in zip(batch, left, strict=True)]
-        return [  # a call under way is an Exception too, of gRPC's own
-            call if isinstance(call, OutOfTime | ValueError) else self._ended(call, left_s)
-            for call, left_s in zip(begun, left, strict=True)
-        ]
+        return [self._ended(each) if isinstance(each, _Asked) else each for each in begun]
 
     # ------------------------------------------------------------------ a request
 
-    def _begun(self, value: Value, left_s: float) -> Any:
+    def _begun(self, value: Value, left_s: float) -> _Asked | Exception:
         """Return the call of a request under way, or why there is none."""
         if left_s <= 0:
             return OutOfTime(f"{self._where} was not asked: the deadline has passed")
         try:
-            tensors = self._tensors(self._before(value))
-        except (OverflowError, TypeError, Unserved, ValueError) as error:
-            return ValueError(f"{self._where} cannot be asked: {error}")
-        request = self._request(tensors, left_s)
-        return self._infer.future(request, timeout=left_s, metadata=self._metadata)
-
-    def _ended(self, call: Any, left_s: float) -> Any:
+            prepared = self._before(value)
+        except Exception as error:  # noqa: BLE001 - a user's function; it fails this item only
+            return error
         try:
-            return self._output(call.result())
+            request = self._request(self._tensors(prepared), left_s)
+        except Exception as error:  # noqa: BLE001 - whatever a value raises as it is made a tensor
+            return ValueError(f"{self._where} cannot be asked: {error}")
+        call = self._infer.future(request, timeout=left_s, metadata=self._metadata)
+        return _Asked(call, left_s)
+
+    def _ended(self, asked: _Asked) -> Any:
+        try:
+            response = asked.call.result()
         except self._failed as error:
             if error.code() is self._codes.DEADLINE_EXCEEDED:
-                return OutOfTime(f"{self._where} had no answer within {left_s * 1e3:.0f} ms")
+                return OutOfTime(f"{self._where} had no answer within {asked.left_s * 1e3:.0f} ms")
             return ServerFault(f"{self._where} answered {_told(error)}")
+        try:
+            output = self._output(response)
         except (Unserved, ValueError) as error:
             return ServerFault(f"{self._where} answered what is no inference: {error}")
+        try:
+            return self._after(output)
+        except Exception as error:  # noqa: BLE001 - a user's function; it fails this item only
+            return error
 
     @property
     def _where(self) -> str:
@@ -185,8 +200,10 @@ class OpenInference:
 
     def _tensors(self, value: Any) -> list[Tensor]:
         names = [each.name for each in self._inputs]
+        if not names:
+            raise ValueError("the model takes no inputs")
         values = value if isinstance(value, Mapping) else {names[0]: value}
-        if sorted(values) != sorted(names):
+        if set(values) != set(names):
             raise ValueError(
                 f"the value has the inputs {', '.join(map(str, values))}; the model takes "
                 f"{', '.join(names)}"
@@ -204,7 +221,7 @@ class OpenInference:
         absent = [name for name in self._outputs if name not in found]
         if absent or not found:
             raise ValueError(f"no output {absent[0] if absent else 'at all'}")
-        return self._after(next(iter(found.values())) if len(found) == 1 else found)
+        return next(iter(found.values())) if len(found) == 1 else found
 
     def _value(self, output: Any, raw: bytes | None) -> Any:
         """Return an output tensor as an array, or for BYTES its elements, of one element alone."""
@@ -226,23 +243,50 @@ class OpenInference:
 def _tensor(wanted: _Input, value: Any, batch_axis: bool) -> Tensor:
     if wanted.datatype == BYTES:
         listed = value if isinstance(value, list) else [value]
-        coded = [each.encode() if isinstance(each, str) else bytes(each) for each in listed]
+        coded = [_coded(wanted.name, each) for each in listed]
         return bytes_tensor(wanted.name, coded, [1, len(coded)] if batch_axis else [len(coded)])
     if wanted.datatype not in DTYPES:
         raise ValueError(f"the model's input {wanted.name} is {wanted.datatype}, not supported")
-    array = np.asarray(value).astype(DTYPES[wanted.datatype], casting="same_kind")
+    array = _cast(wanted, np.asarray(value))
     return Tensor(wanted.name, wanted.datatype, array[np.newaxis] if batch_axis else array)
+
+
+def _coded(name: str, element: Any) -> bytes:
+    if isinstance(element, str):
+        return element.encode()
+    if isinstance(element, bytes | bytearray | memoryview):
+        return bytes(element)
+    raise TypeError(
+        f"the input {name} is BYTES, but the value holds {type(element).__name__}; make it text "
+        "or bytes"
+    )
+
+
+def _cast(wanted: _Input, array: np.ndarray) -> np.ndarray:
+    """Return the array in the input's datatype; raise ``ValueError`` if that changes a number."""
+    with np.errstate(over="ignore"):
+        cast = array.astype(DTYPES[wanted.datatype], casting="same_kind")
+    fits = np.isfinite(cast) == np.isfinite(array) if cast.dtype.kind == "f" else cast == array
+    if not fits.all():
+        raise ValueError(
+            f"the input {wanted.name} holds a number beyond the range of {wanted.datatype}"
+        )
+    return cast
 
 
 def _typed(output: Any, shape: Sequence[int]) -> np.ndarray:
     """Return the array in the typed contents of an output, which MLServer sends."""
+    check_shape(output.name, output.datatype, shape)
     filled = [held for _, held in output.contents.ListFields()]
     if len(filled) > 1:
         raise ValueError(f"output {output.name} has contents of {len(filled)} types")
     elements = list(filled[0]) if filled else []
     if output.datatype == BYTES:
         return bytes_tensor(output.name, elements, shape).array
-    return np.array(elements, dtype=DTYPES[output.datatype]).reshape(shape)
+    try:
+        return np.array(elements, dtype=DTYPES[output.datatype]).reshape(shape)
+    except OverflowError as error:
+        raise ValueError(f"output {output.name}: {error}") from None
 
 
 def _told(error: Any) -> str:

@@ -6,6 +6,7 @@ closed, at which servers stop computing. Nothing is repeated.
 """
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -63,7 +64,7 @@ class OpenAi:
             "stream": True,
         }  # fmt: skip
         self._system = system
-        self._before, self._after = function(before, _text_of), function(after, unchanged)
+        self._before, self._after = function(before, unchanged), function(after, unchanged)
         self._timeout_s, self._ready_within_s = timeout_s, ready_within_s
         self._headers = {"Authorization": bearer(token)} if token else {}
 
@@ -79,7 +80,8 @@ class OpenAi:
             ) from None
 
     def predict(self, batch: list[Value]) -> list[Any]:
-        """Return one output per value; all requests are under way at once."""
+        """Return one output per value, for a value that failed its error; all requests are under
+        way at once."""
         return asyncio.run(self._all(batch, seconds_left(batch, self._timeout_s)))
 
     async def _reached(self) -> None:
@@ -106,42 +108,42 @@ class OpenAi:
     async def _all(self, batch: Sequence[Value], left: Sequence[float]) -> list[Any]:
         async with self._session() as session:
             return await asyncio.gather(
-                *(self._one(session, *each) for each in zip(batch, left, strict=True))
+                *(self._one(session, *each) for each in zip(batch, left, strict=True)),
+                return_exceptions=True,  # an error of ``before`` or ``after`` fails its item only
             )
 
     async def _one(self, session: aiohttp.ClientSession, value: Value, left_s: float) -> Any:
-        """Return the output for a value, or an exception in its place."""
+        """Return the output for a value, or an exception in its place; raise users' errors."""
         where = f"model {self._fields['model']} at {self._url}"
         if left_s <= 0:
             return OutOfTime(f"{where} was not asked: the deadline has passed")
+        prepared = self._before(value)
         try:
-            messages = self._messages(self._before(value))
-        except (TypeError, ValueError) as error:
+            body = json.dumps({**self._fields, "messages": self._messages(prepared)}).encode()
+        except (RecursionError, TypeError, ValueError) as error:
             return ValueError(f"{where} cannot be asked: {error}")
         try:
             async with asyncio.timeout(left_s):
-                text = await self._completed(session, messages)
+                text = await self._completed(session, body)
         except TimeoutError:
             return OutOfTime(f"{where} had not finished within {left_s * 1e3:.0f} ms")
         except (aiohttp.ClientError, ServerFault) as error:
             return ServerFault(f"{where}: {error or type(error).__name__}")
-        try:
-            return self._after(text)
-        except Exception as error:  # noqa: BLE001 - a user's function; it fails this item only
-            return error
+        return self._after(text)
 
     def _messages(self, said: Any) -> list[Any]:
         if isinstance(said, list):
             return said
-        if not isinstance(said, str):
+        text = said.decode() if isinstance(said, bytes) else said
+        if not isinstance(text, str):
             raise TypeError(f"the prompt is {type(said).__name__}; it must be text or messages")
-        user = {"role": "user", "content": said}
+        user = {"role": "user", "content": text}
         return [{"role": "system", "content": self._system}, user] if self._system else [user]
 
-    async def _completed(self, session: aiohttp.ClientSession, messages: Sequence[Any]) -> str:
+    async def _completed(self, session: aiohttp.ClientSession, body: bytes) -> str:
         """Return the whole text of a completion. Leaving it closes the connection."""
-        body = {**self._fields, "messages": messages}
-        async with session.post(f"{self._url}/chat/completions", json=body) as response:
+        url, form = f"{self._url}/chat/completions", {"Content-Type": "application/json"}
+        async with session.post(url, data=body, headers=form) as response:
             if response.status != 200:
                 told = (await response.content.read(4 * SHOWN)).decode(errors="replace")
                 raise ServerFault(f"answered {response.status}: {brief(told)}")
@@ -194,14 +196,10 @@ def _delta(event: bytes) -> tuple[str, bool]:
     """Return the text in an event, and whether the completion ends with it."""
     try:
         chunk = _decoder.decode(event)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         told = brief(event.decode(errors="replace"))
         raise ServerFault(f"sent an event that is no completion ({error}): {told}") from None
     if chunk.error is not None:
         raise ServerFault(f"broke off: {brief(str(chunk.error))}")
     first = chunk.choices[0] if chunk.choices else _Choice()
     return first.delta.content or "", first.finish_reason is not None
-
-
-def _text_of(value: Value) -> Any:
-    return value.decode() if isinstance(value, bytes) else value

@@ -233,6 +233,8 @@ def test_what_is_no_inference_fails_the_item_and_is_not_repeated(
         ("words", "Cannot cast scalar"),
         ({"other": floats(1)}, "has the inputs other; the model takes numbers"),
         (np.array([1j]), "Cannot cast"),
+        ([1e300], "the input numbers holds a number beyond the range of FP32"),
+        ({"numbers": floats(1), 3: floats(1)}, "has the inputs numbers, 3; the model takes"),
     ],
 )
 def test_a_value_that_does_not_fit_fails_alone_and_unasked(
@@ -241,6 +243,77 @@ def test_a_value_that_does_not_fit_fails_alone_and_unasked(
     wrong, right = loaded(server).predict([value, floats(1)])
     assert told in str(wrong)
     assert (right.tolist(), len(server.requests)) == ([2], 1)
+
+
+def raising(value: Any) -> Any:
+    """A user's ``before`` and ``after`` that has what it needs of one item in two."""
+    if len(value) == 1:
+        raise {1: KeyError, 2: AttributeError, 6: IndexError}[int(value[0])]("odd")
+    return value
+
+
+@pytest.mark.parametrize(
+    ("functions", "number", "told", "asked"),
+    [
+        ({"before": f"{__name__}:raising"}, 1, KeyError, 1),
+        ({"before": f"{__name__}:raising"}, 2, AttributeError, 1),
+        ({"after": f"{__name__}:raising"}, 1, AttributeError, 2),
+        ({"after": f"{__name__}:raising"}, 3, IndexError, 2),
+    ],
+)
+def test_an_error_of_a_users_function_is_the_output_of_its_item_alone(
+    server: Server, functions: dict[str, str], number: int, told: type, asked: int
+) -> None:
+    wrong, right = loaded(server, **functions).predict([floats(number), floats(1, 2)])
+    assert (type(wrong), right.tolist(), len(server.requests)) == (told, [2, 4], asked)
+    assert wrong.__traceback__ is not None  # of which the reason shows the user's frames
+
+
+@pytest.mark.parametrize(
+    ("datatype", "elements", "told"),
+    [
+        ("BF16", {"fp32_contents": [1.0]}, "has datatype 'BF16'"),
+        ("INT8", {"int_contents": [300]}, "300 out of bounds for int8"),
+        ("INT8", {"int_contents": [1, 2]}, "cannot reshape"),
+        ("FP32", {"bytes_contents": [b"one"]}, "could not convert"),
+    ],
+)
+def test_typed_contents_that_are_no_tensor_fail_their_item_alone(
+    server: Server, datatype: str, elements: dict[str, Any], told: str
+) -> None:
+    odd = M.ModelInferResponse.InferOutputTensor(
+        name="o", datatype=datatype, shape=[1], contents=M.InferTensorContents(**elements)
+    )
+    server.infer = lambda request, context: (
+        M.ModelInferResponse(outputs=[odd])
+        if request.inputs[0].shape[0] == 1
+        else doubled(request, context)
+    )
+    wrong, right = loaded(server).predict([floats(1), floats(1, 2)])
+    assert (type(wrong), right.tolist()) == (ServerFault, [2, 4])
+    assert told in str(wrong)
+
+
+@pytest.mark.parametrize(
+    ("datatype", "value", "told"),
+    [
+        ("INT8", 300, "the input numbers holds a number beyond the range of INT8"),
+        ("BYTES", 3, "the input numbers is BYTES, but the value holds int"),
+    ],
+)
+def test_a_number_that_an_input_cannot_hold_is_not_sent_as_another(
+    server: Server, datatype: str, value: Any, told: str
+) -> None:
+    server.inputs = [("numbers", datatype, [1])]
+    (wrong,) = loaded(server).predict([value])
+    assert told in str(wrong)
+    assert server.requests == []
+
+
+def test_a_model_without_inputs_fails_its_items_with_a_sentence(server: Server) -> None:
+    server.inputs = []
+    (wrong,) = loaded(server).predict([floats(1)])
+    assert "the model takes no inputs" in str(wrong)
 
 
 def test_an_output_that_is_not_there_is_named(server: Server) -> None:

@@ -194,6 +194,7 @@ def test_a_late_neighbour_does_not_hold_an_answer_back_nor_is_it_asked_in_vain(
         (says(b"data: {garbage\n\n"), "no completion .*garbage"),
         (says(b'data: {"choices": 3}\n\n'), "no completion"),
         (says(b"data: \xff\xfe\n\n"), "no completion"),
+        (says(b'data: {"error": ' + b"[" * 5000 + b"]" * 5000 + b"}\n\n"), "no completion"),
         (says(b'data: {"error": {"message": "out of memory"}}\n\n'), "broke off: .*out of memory"),
         (says(a_delta("half")), "ended early, after 5 characters"),
         (says(b"data: " + b"x" * 3_000_000), "more than 1048576 bytes"),
@@ -225,12 +226,34 @@ def test_a_server_that_is_not_there_is_an_error_of_loading() -> None:
         OpenAi("http://127.0.0.1:1/v1", "m", ready_within_s=0.05).load("cpu")
 
 
-def test_a_value_that_is_no_prompt_fails_alone(server: Server, operator: OpenAi) -> None:
-    wrong, right = operator.predict([3.5, "right"])
-    assert (str(wrong).partition(": ")[2], right) == (
-        "the prompt is float; it must be text or messages",
-        "right ",
-    )
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (3.5, "the prompt is float; it must be text or messages"),
+        (b"\xff", "'utf-8' codec can't decode byte 0xff"),
+        ([{"role": "user", "content": b"raw"}], "Object of type bytes is not JSON serializable"),
+    ],
+)
+def test_a_value_that_is_no_prompt_fails_alone_and_unasked(
+    server: Server, operator: OpenAi, value: Any, told: str
+) -> None:
+    wrong, right = operator.predict([value, "right"])
+    assert f"cannot be asked: {told}" in str(wrong)
+    assert (right, len(server.bodies)) == ("right ", 1)
+
+
+def picky(value: str) -> str:
+    """A user's function that has what it needs of one text in two."""
+    return {"right": "right", "right ": "right"}[value]
+
+
+@pytest.mark.parametrize(("where", "asked"), [("before", 1), ("after", 2)])
+def test_an_error_of_a_users_function_is_the_output_of_its_item_alone(
+    server: Server, where: str, asked: int
+) -> None:
+    wrong, right = loaded(server, **{where: f"{__name__}:picky"}).predict(["wrong", "right"])
+    assert (type(wrong), right.strip(), len(server.bodies)) == (KeyError, "right", asked)
+    assert wrong.__traceback__ is not None  # of which the reason shows the user's frames
 
 
 def test_an_address_and_a_token_that_cannot_be_used_are_refused_at_once() -> None:
