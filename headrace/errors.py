@@ -29,6 +29,7 @@ HeadraceError                   [2]  schemas/user_errors.py: one sentence for th
 ├── DashboardError              [2]  a token or pipeline that the dashboard cannot use
 ├── Unfeasible                  [3]  the plan in force cannot serve the request
 └── Unsuccessful                [1]  the request failed
+    └── NotTaken                [1]  spans that a collector did not take
 NoAnswer, ClientClosed               the Python client
 Interrupted                          SIGTERM or Ctrl-C while ``up`` starts
 """

@@ -9,12 +9,15 @@ from typing import Any
 
 
 class Collector(HTTPServer):
-    """``taken``: path, content type and body of each request; ``status`` is what it answers."""
+    """``taken``: path, content type and body of each request; ``status``, ``more_headers`` and
+    ``body`` are what it answers."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.taken: list[tuple[str, str, Any]] = []
         self.status = 200
+        self.more_headers: dict[str, str] = {}
+        self.body = b"{}"
 
     @property
     def endpoint(self) -> str:
@@ -40,7 +43,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.taken.append((self.path, self.headers["Content-Type"], json.loads(body)))
         self.send_response(self.server.status)
+        for name, value in self.server.more_headers.items():
+            self.send_header(name, value)
         self.end_headers()
+        self.wfile.write(self.server.body)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing."""
@@ -50,7 +56,7 @@ class _Handler(BaseHTTPRequestHandler):
 def a_collector() -> Iterator[Collector]:
     """A collector that listens during the block."""
     with Collector() as collector:
-        serving = threading.Thread(target=collector.serve_forever)
+        serving = threading.Thread(target=collector.serve_forever, args=(0.01,))
         serving.start()
         try:
             yield collector

@@ -236,7 +236,13 @@ def traces(
     kafka = reached_running(bootstrap)
     since_s = None if since is None else time.time() - since
     say(f"exporting traces of {read.pipeline.name} to {endpoint}")
-    seen, kept = export(
-        kafka, read.pipeline, endpoint, Sampling(share), since_s=since_s, until=after(length)
-    )
-    say(f"{seen} answers, {kept} traces exported")
+    found = export(
+        kafka, read.pipeline, endpoint, Sampling(share),
+        since_s=since_s, until=after(length), tell=say,
+    )  # fmt: skip
+    say(f"{found.answers} answers, {found.traces} traces kept, {found.spans} spans exported")
+    if found.dropped:
+        raise Unsuccessful(
+            f"{found.dropped} of {found.spans + found.dropped} spans were dropped; once the "
+            "collector takes spans, export the time again with --since"
+        )

@@ -4,11 +4,13 @@ Answers hold every time of a query, so nodes do nothing for traces. The caller's
 header of the query's record, found by the answer's origin.
 """
 
+import random
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Message
@@ -17,6 +19,7 @@ from headrace.client.formats import answers_in, reader_of
 from headrace.client.topic_clients import Tail
 from headrace.traces import otlp
 from headrace.traces.answer_spans import spans_of
+from headrace.traces.delivery import Delivery
 from headrace.traces.trace_context import TRACEPARENT, TraceContext, context_in, own_context
 from operators.outcomes import outcome_of
 from schemas.effects import QUERIES, RESULTS
@@ -87,6 +90,16 @@ def _traceparent(message: Message) -> bytes | None:
     return next((value for name, value in headers if name == TRACEPARENT and value), None)
 
 
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The number of answers seen, of traces kept of them, and of their spans taken and dropped."""
+
+    answers: int
+    traces: int
+    spans: int
+    dropped: int
+
+
 def export(
     kafka: KafkaConfig,
     pipeline: Pipeline,
@@ -95,12 +108,19 @@ def export(
     *,
     since_s: float | None,
     until: Callable[[], bool],
-) -> tuple[int, int]:
-    """Export traces until ``until()``; return the numbers of answers seen and traces exported.
+    tell: Callable[[str], None],
+) -> Exported:
+    """Export traces until ``until()``.
 
-    ``since_s`` (epoch seconds) goes back in time, as far as the topics keep. Raises ``BrokerError``
-    if the topics cannot be read and ``Unsuccessful`` if the collector takes nothing.
+    ``since_s`` (epoch seconds) goes back in time, as far as the topics keep. ``tell`` gets a
+    sentence when the collector takes no spans. Raises ``BrokerError`` if the topics cannot be read,
+    ``Unsuccessful`` for an endpoint that is no address.
     """
+    otlp.url_of(endpoint)
+    delivery = Delivery(
+        partial(otlp.send, endpoint), tell,
+        clock=time.monotonic, sleep=time.sleep, chance=random.random,
+    )  # fmt: skip
     read, name = reader_of(pipeline), pipeline.name
     contexts, seen, kept = Contexts(), 0, 0
     held: deque[tuple[float, list[Answer]]] = deque()
@@ -113,22 +133,21 @@ def export(
             seen += len(held[-1][1])
             queries.take_contexts(contexts)
             while held and time.monotonic() > held[0][0] + HELD_S:
-                kept += _sent(endpoint, pipeline, held.popleft()[1], contexts, sampling)
+                kept += _sent(delivery, name, held.popleft()[1], contexts, sampling)
+        delivery.end()
         for _, answers in held:
-            kept += _sent(endpoint, pipeline, answers, contexts, sampling)
-    return seen, kept
+            kept += _sent(delivery, name, answers, contexts, sampling)
+    return Exported(seen, kept, delivery.taken, delivery.dropped)
 
 
 def _sent(
-    endpoint: str, pipeline: Pipeline, answers: list[Answer], contexts: Contexts, keep: Sampling
+    delivery: Delivery, pipeline: str, answers: list[Answer], contexts: Contexts, keep: Sampling
 ) -> int:
-    found = [(answer, contexts.take(answer.origin, pipeline.name)) for answer in answers]
+    found = [(answer, contexts.take(answer.origin, pipeline)) for answer in answers]
     chosen = [each for each in found if keep.keeps(*each)]
-    spans = [
-        span for answer, context in chosen for span in spans_of(answer, context, pipeline.name)
-    ]
+    spans = [span for answer, context in chosen for span in spans_of(answer, context, pipeline)]
     for start in range(0, len(spans), BATCH):
-        otlp.send(endpoint, otlp.request_of(spans[start : start + BATCH], pipeline.name))
+        delivery.deliver(otlp.request_of(spans[start : start + BATCH], pipeline))
     return len(chosen)
 
 

@@ -6,14 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.errors import Unsuccessful
 from headrace.traces.answer_spans import spans_of
-from headrace.traces.otlp import request_of, send
 from headrace.traces.trace_context import TraceContext, context_in, own_context
 from headrace.traces.trace_export import Contexts, Sampling
 from schemas.enumerations import ReasonCode
 from schemas.records import ANSWERED, DROPPED, Answer, Hop, Origin
-from tests.otlp_collector import a_collector
 
 TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 HEADER = f"00-{TRACE}-{CALLER}-01".encode()
@@ -118,13 +115,3 @@ def test_a_share_of_the_rest_is_exported() -> None:
     contexts = [own_context("p", Origin(0, offset)) for offset in range(4000)]
     kept = sum(Sampling(share=0.25).keeps(an_answer(), each) for each in contexts)
     assert 900 < kept < 1100
-
-
-def test_a_collector_gets_the_spans_and_its_refusal_is_told() -> None:
-    request = request_of(spans_of(an_answer(), TraceContext(TRACE, CALLER), "p"), "p")
-    with a_collector() as collector:
-        send(collector.endpoint, request)
-        assert collector.taken == [("/v1/traces", "application/json", request)]
-        collector.status = 503
-        with pytest.raises(Unsuccessful, match="did not take 1 spans"):
-            send(f"{collector.endpoint}/v1/traces", request)

@@ -1,0 +1,82 @@
+"""Deliver spans to a collector that may be busy or away for a while.
+
+A request that the collector may take later is sent again, as the OpenTelemetry protocol says: after
+the collector's ``Retry-After``, and not before a wait that doubles, with jitter. The exporter reads
+no further meanwhile, so the topic keeps what follows. Spans that the collector refuses, or does not
+take within ``GIVE_UP_S``, are dropped and counted.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from headrace.traces.otlp import NotTaken, spans_in
+
+GIVE_UP_S = 60.0  # after the first attempt, and after the end of the export
+FIRST_WAIT_S, MOST_WAIT_S = 1.0, 16.0
+
+
+def wait_s(attempt: int, after_s: float | None, chance: float) -> float:
+    """Return the seconds before another attempt, after ``attempt`` (from 0) has failed.
+
+    ``after_s`` is the collector's ``Retry-After``, ``chance`` in [0, 1) the jitter.
+    """
+    backed_off_s = min(MOST_WAIT_S, FIRST_WAIT_S * 2.0**attempt) * (1 + chance) / 2
+    return max(backed_off_s, after_s or 0.0)
+
+
+class Delivery:
+    """Sends export requests one after the other, each until it is taken or given up.
+
+    ``taken`` and ``dropped`` count spans. ``send`` raises ``NotTaken``; ``tell`` gets one sentence
+    when a collector is asked again and for every drop.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[dict[str, Any]], None],
+        tell: Callable[[str], None],
+        *,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+        chance: Callable[[], float],
+    ) -> None:
+        self._send, self._tell = send, tell
+        self._clock, self._sleep, self._chance = clock, sleep, chance
+        self._next_s = -math.inf  # before which the collector wants no request
+        self._end_s = math.inf  # after which nothing is sent again
+        self._why = ""  # the last refusal
+        self.taken = self.dropped = 0
+
+    def deliver(self, request: dict[str, Any]) -> None:
+        """Send a request until the collector takes it; drop it when that is in vain."""
+        give_up_s, attempt = min(self._clock() + GIVE_UP_S, self._end_s), 0
+        while self._next_s <= give_up_s:
+            self._sleep(max(0.0, self._next_s - self._clock()))
+            try:
+                self._send(request)
+            except NotTaken as error:
+                if not error.again:
+                    self._drop(error.spans, str(error))
+                    self.taken += len(spans_in(request)) - error.spans
+                    return
+                self._refused(error, attempt)
+                attempt += 1
+            else:
+                self.taken += len(spans_in(request))
+                return
+        self._drop(len(spans_in(request)), self._why)
+
+    def end(self) -> None:
+        """Bound what is still to be delivered to ``GIVE_UP_S`` altogether."""
+        self._end_s = self._clock() + GIVE_UP_S
+
+    def _refused(self, error: NotTaken, attempt: int) -> None:
+        self._next_s = self._clock() + wait_s(attempt, error.after_s, self._chance())
+        self._why = str(error)
+        if attempt == 0:
+            self._tell(f"{error}; trying again for {GIVE_UP_S:g} s")
+
+    def _drop(self, spans: int, why: str) -> None:
+        self.dropped += spans
+        self._tell(f"{why}; {spans} spans dropped, {self.dropped} in all")
