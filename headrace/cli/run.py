@@ -166,10 +166,10 @@ def kubernetes(
     """Print the manifests of a pipeline for Kubernetes.
 
     One Deployment for each process of control, ingress and egress, a StatefulSet for the workers of
-    each device, the gateway with its Service, budgets for evictions. Without --claim the folder is
-    a ConfigMap of 1 MB at most. A secret of --gateway-tokens has the key `tokens`, one token a
-    line. With --keda the workers of each device type are as many as the control app wants
-    (cluster.scale).
+    each device, the gateway with its Service, the dashboard, budgets for evictions. Without --claim
+    the folder is a ConfigMap of 1 MB at most. A secret of --gateway-tokens has the key `tokens`,
+    one token a line. With --keda the workers of each device type are as many as the control app
+    wants (cluster.scale).
 
     \b
     Example:

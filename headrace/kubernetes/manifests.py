@@ -31,6 +31,7 @@ from headrace.kubernetes.pods import (
 
 GUARDED = ("ingress", "egress", "gateway")  # with a budget for evictions
 GATEWAY_PORTS = {"http": 8000, "grpc": 8001}
+DASHBOARD_PORT = 8080
 # From a gateway's removal from its Service until it is told to end: nodes learn of it meanwhile.
 LEAVES_S = 5
 # The arguments for a secret, by its folder.
@@ -58,6 +59,7 @@ def manifests(
         *_workers(file, files, options),
         *_worker_services(file, options),
         *_gateway(file, files, options),
+        *_dashboard(file, files, options),
         *_budgets(file, options),
         *([_pod_monitor(file, options)] if options.pod_monitor else []),
         *(keda.objects(file, options) if options.keda else []),
@@ -211,7 +213,7 @@ def _resources(file: PipelineFile, device: str, host: str) -> dict[str, dict[str
     return {"requests": {"cpu": cpu, "memory": memory}, **limits}
 
 
-# ---------------------------------------------------------------------- gateway, budgets, metrics
+# ---------------------------------------------------------------------- gateway, page, budgets
 
 
 def _gateway(
@@ -232,7 +234,8 @@ def _gateway(
     command += [] if "grpc" in ports else ["--grpc-port", "none"]
     for folder in secrets:
         command += SECRET_ARGUMENTS[folder]
-    template = pod(file, files, "gateway", command, options, ports=ports, secrets=secrets)
+    open_ports = {"metrics": METRICS_PORT, **ports}
+    template = pod(file, files, "gateway", command, options, ports=open_ports, secrets=secrets)
     template["spec"]["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": LEAVES_S}}}
     yield _deployment(file, "gateway", "gateway", template, options, replicas=gateway.processes)
     yield {
@@ -246,6 +249,17 @@ def _gateway(
             ],
         },
     }
+
+
+def _dashboard(
+    file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
+) -> Iterator[dict[str, Any]]:
+    """Yield the dashboard of a file that has one, on the port that its command has without options:
+    it listens on its pod's loopback, where forwarded ports end and probes cannot ask."""
+    if file.cluster.dashboard_port is not None:
+        command, ports = ["dashboard", mounted(file)], {"page": DASHBOARD_PORT}
+        template = pod(file, files, "dashboard", command, options, ports=ports)
+        yield _deployment(file, "dashboard", "dashboard", template, options, replicas=1)
 
 
 def _budgets(file: PipelineFile, options: KubernetesOptions) -> Iterator[dict[str, Any]]:

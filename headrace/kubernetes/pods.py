@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from headrace.config.pipeline_file import PipelineFile
@@ -84,22 +85,23 @@ def pod(
     *,
     image: str = "",
     resources: Mapping[str, Mapping[str, str]] | None = None,
-    ports: Mapping[str, int] | None = None,
+    ports: Mapping[str, int] = MappingProxyType({"metrics": METRICS_PORT}),
     secrets: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the template of a role's pods; ``command`` is the headrace command line, ``files`` the
-    pipeline's folder, ``secrets`` are mounted under ``SECRETS`` by the names of their folders."""
+    """Return the template of a role's pods.
+
+    ``command`` is the headrace command line, ``files`` the pipeline's folder. Of its ``ports`` by
+    name, ``metrics`` is the one that probes ask; ``secrets`` are mounted under ``SECRETS`` by the
+    names of their folders.
+    """
     secrets = secrets or {}
     container = {
         "name": role,
         "image": image or options.image,
         "args": list(command),
         "env": _environment(file.pipeline, role, options),
-        "ports": [
-            {"name": name, "containerPort": port}
-            for name, port in {"metrics": METRICS_PORT, **(ports or {})}.items()
-        ],
-        **_probes(),
+        "ports": [{"name": name, "containerPort": port} for name, port in ports.items()],
+        **(_probes() if "metrics" in ports else {}),
         "resources": {name: dict(amounts) for name, amounts in (resources or _LIGHT).items()},
         "securityContext": _NO_PRIVILEGES,
         "volumeMounts": _mounts(options, secrets),

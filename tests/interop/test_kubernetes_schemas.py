@@ -27,10 +27,11 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All that `headrace kubernetes` prints of a pipeline with a gateway and two devices."""
+    """All that `headrace kubernetes` prints of a pipeline with a gateway, a page, two devices."""
     folder = tmp_path_factory.mktemp("kubernetes")
     words = yaml.safe_load((ROOT / "examples/words/pipeline.yaml").read_text())
     words["cluster"] |= {"gateway": {"processes": 2}, "devices": {"cpu": 2, "cuda:0": 1}}
+    words["cluster"]["dashboard"] = {}
     (folder / "words.py").write_text((ROOT / "examples/words/words.py").read_text())
     file, manifest = folder / "pipeline.yaml", folder / "manifest.yaml"
     file.write_text(yaml.safe_dump(words))
@@ -48,7 +49,7 @@ def test_every_object_of_kubernetes_is_what_its_schema_says(manifest: Path) -> N
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) == 14
+    assert int(done.stdout) == 15
 
 
 def custom_objects(manifest: Path, kind: str) -> list[dict[str, Any]]:

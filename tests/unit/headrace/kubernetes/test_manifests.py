@@ -9,11 +9,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.cli.gateway import gateway
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import PipelineError
 from headrace.kubernetes.folder import folder_files
-from headrace.kubernetes.manifests import manifest_text, manifests
-from headrace.kubernetes.pods import KubernetesOptions
+from headrace.kubernetes.manifests import LEAVES_S, manifest_text, manifests
+from headrace.kubernetes.pods import GRACE_S, KubernetesOptions
+from headrace.roles.wiring import LEAVE_S
+from streams.kafka.transport import HAND_OVER_S
 from streams.topics import topics
 from tests.typed_files import RANK, a_typed_file
 
@@ -60,6 +63,52 @@ def test_every_process_has_its_workload(tmp_path: Path) -> None:
     assert container(workers)["args"] == [
         "worker", "/opt/pipeline/pipeline.yaml", "--name", "$(POD_NAME)", "--device", "cpu",
     ]  # fmt: skip
+
+
+def workloads(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {**named(objects, "Deployment"), **named(objects, "StatefulSet")}
+
+
+def test_a_dashboard_has_a_pod_whose_page_a_forwarded_port_reaches(tmp_path: Path) -> None:
+    file = a_file(tmp_path, dashboard={"port": 0}, metrics_port=9400)
+    spec = named(made(file), "Deployment")["words-dashboard"]
+    assert spec["replicas"] == 1
+    page = container(spec)
+    assert page["args"] == ["dashboard", "/opt/pipeline/pipeline.yaml"]  # on its pod's loopback
+    assert page["ports"] == [{"name": "page", "containerPort": 8080}]
+    assert not [key for key in page if key.endswith("Probe")]  # which could not reach it
+    assert "words-dashboard" not in workloads(made(a_file(tmp_path)))
+
+
+def test_probes_ask_the_metrics_port_and_give_a_model_time_to_load(tmp_path: Path) -> None:
+    objects = made(a_file(tmp_path, gateway={}))
+    asked = {"path": "/livez", "port": "metrics"}
+    for spec in workloads(objects).values():
+        found = container(spec)
+        assert {"name": "metrics", "containerPort": 9400} in found["ports"]
+        assert {"name": "HEADRACE_METRICS_PORT", "value": "9400"} in found["env"]
+        assert found["startupProbe"] == {
+            "httpGet": asked, "periodSeconds": 5, "failureThreshold": 60,
+        }  # fmt: skip
+        assert found["livenessProbe"] == {
+            "httpGet": asked, "periodSeconds": 5, "failureThreshold": 3, "timeoutSeconds": 3,
+        }  # fmt: skip
+        assert found["readinessProbe"] == {
+            "httpGet": {"path": "/readyz", "port": "metrics"}, "periodSeconds": 5,
+            "timeoutSeconds": 3,
+        }  # fmt: skip
+
+
+def test_a_pod_has_longer_to_end_than_its_role_takes(tmp_path: Path) -> None:
+    objects = made(a_file(tmp_path, gateway={}, dashboard={}))
+    given_s = {
+        spec["template"]["spec"]["terminationGracePeriodSeconds"]
+        for spec in workloads(objects).values()
+    }
+    drained_s = next(each.default for each in gateway.params if each.name == "drain")
+    assert given_s == {GRACE_S}
+    assert HAND_OVER_S + LEAVE_S < GRACE_S
+    assert LEAVES_S + float(drained_s.removesuffix("s")) < GRACE_S
 
 
 def test_the_folder_is_mounted_as_it_is(tmp_path: Path) -> None:
