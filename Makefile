@@ -66,6 +66,7 @@ site: $(FILLED)
 
 reference: $(FILLED)
 	PYTHONPATH=. $(PYTHON) docs/generate_reference.py
+	PYTHONPATH=. $(PYTHON) docs/generate_monitoring.py
 
 # What a query passes through, compiled next to its source (docs/decisions/0007); needs a C compiler.
 compiled: $(FILLED) pure

@@ -1,4 +1,5 @@
-"""The alert rules and the dashboard of deploy/ ask for metrics and labels that there are."""
+"""The alert rules and the dashboard of deploy/ are what docs/generate_monitoring.py writes, and ask
+for metrics and labels that there are."""
 
 import json
 import re
@@ -7,15 +8,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from docs.generate_monitoring import ALERTS, FILES, FOLDER, PANELS, series
 from streams.observers.metric_table import BY_NAME, HISTOGRAM, PREFIX, SUMMARY
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "deploy" / "monitoring"
 RULES = yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"][0]["rules"]
-PANELS = json.loads((FOLDER / "dashboard.json").read_text())["panels"]
+DRAWN = json.loads((FOLDER / "dashboard.json").read_text())["panels"]
 EXPRESSIONS = {rule["alert"]: rule["expr"] for rule in RULES} | {
     f"{panel['title']} {target['refId']}": target["expr"]
-    for panel in PANELS
+    for panel in DRAWN
     for target in panel["targets"]
 }
 PARTS = {HISTOGRAM: ("_bucket", "_sum", "_count"), SUMMARY: ("_sum", "_count")}
@@ -29,6 +30,27 @@ def metric(name: str) -> str:
         if name in (found.name, *(found.name + part for part in PARTS.get(found.kind, ()))):
             return found.name
     raise AssertionError(f"there is no metric {PREFIX}{name}")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_as_the_tables_write_it(name: str) -> None:
+    assert (FOLDER / name).read_text() == FILES[name](), "run `make reference`"
+    assert sorted(FILES) == sorted(path.name for path in FOLDER.iterdir())
+
+
+def test_a_line_of_the_dashboard_is_the_threshold_of_its_alert() -> None:
+    lines = {
+        panel["title"]: panel["fieldConfig"]["defaults"]["thresholds"]["steps"][-1]["value"]
+        for panel in DRAWN
+        if "thresholds" in panel["fieldConfig"]["defaults"]
+    }
+    thresholds = {each.name: each.threshold for each in ALERTS}
+    assert lines == {each.title: thresholds[each.alert] for each in PANELS if each.alert}
+
+
+def test_a_metric_that_there_is_not_cannot_be_written() -> None:
+    with pytest.raises(KeyError, match="no_such_total"):
+        series("no_such_total")
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS.values(), ids=EXPRESSIONS)
