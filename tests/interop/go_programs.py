@@ -9,9 +9,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests.interop.environments import FOLDER
+from tests.interop.missing_programs import missing
 
 # The newest releases of which a public proxy had every module when the tests were written.
 PROMTOOL, PROMETHEUS = "github.com/prometheus/prometheus/cmd/promtool", "v0.315.0"
@@ -51,7 +50,7 @@ def collector() -> Path:
 
 
 def main() -> None:
-    """Build every program that is missing; without go nothing, as their tests are skipped."""
+    """Build every program that is missing; without go nothing, as their tests tell."""
     if shutil.which("go") is not None:
         promtool()
         collector()
@@ -60,7 +59,7 @@ def main() -> None:
 def _go(folder: Path, *arguments: str) -> None:
     go = shutil.which("go")
     if go is None:
-        pytest.skip("needs go, which builds the program")
+        missing("needs go, which builds the program")
     done = subprocess.run([go, *arguments], capture_output=True, text=True, cwd=folder, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
 

@@ -16,6 +16,7 @@ import yaml
 from headrace.cluster.run_state import read_state
 from headrace.processes import run_directory
 from tests.interop.environments import python_of
+from tests.interop.missing_programs import missing
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -25,11 +26,14 @@ PANELS = (
     "Queues by slot", "Devices and cost", "Queries that were not in time", "Variants", "Nodes",
 )  # fmt: skip
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.slow,
-    pytest.mark.skipif(not CHROMIUM, reason="needs chromium: apt install chromium"),
-]
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def chromium() -> None:
+    """Before a broker is started."""
+    if not CHROMIUM:
+        missing("needs chromium: apt install chromium")
 
 
 class Page:
