@@ -1,0 +1,42 @@
+"""headrace/demo/demo_run.py: what a demo prints once its pipeline is up."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.cluster.local_run import LocalRun
+from headrace.cluster.up import up_row, up_text
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.demo.demo_run import DemoOptions
+from streams.kafka.kafka_config import KafkaConfig
+from tests.builders import a_plan
+
+ROOT = Path(__file__).parents[4]
+
+
+def words(port: int | None) -> PipelineFile:
+    file = read_pipeline_file(ROOT / "examples" / "words" / "pipeline.yaml")
+    return replace(file, cluster=replace(file.cluster, dashboard_port=port))
+
+
+def said(file: PipelineFile, folder: Path, *, as_json: bool = False) -> str:
+    """What a demo of the file says when its pipeline is ready, without starting it."""
+    options = DemoOptions(
+        file=file, bootstrap=None, seconds=6.0, rate_qps=None, seed=0, as_json=as_json
+    )
+    run = LocalRun(options.shown(), KafkaConfig("127.0.0.1:1"), folder)
+    return up_text(up_row(run, a_plan(), 1.0))
+
+
+@pytest.mark.parametrize(("port", "shown"), [(None, r"\d+"), (8123, "8123")])
+def test_a_demo_prints_the_address_of_its_dashboard(
+    tmp_path: Path, port: int | None, shown: str
+) -> None:
+    address = rf"^dashboard at http://127\.0\.0\.1:{shown}/\?token=[\w-]{{20,}}$"
+    assert re.search(address, said(words(port), tmp_path), re.MULTILINE)
+
+
+def test_a_demo_for_programs_has_no_dashboard_of_its_own(tmp_path: Path) -> None:
+    assert "dashboard" not in said(words(None), tmp_path, as_json=True)
