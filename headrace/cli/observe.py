@@ -17,6 +17,7 @@ from headrace.cli.shared_options import (
     read_file,
 )
 from headrace.errors import Unsuccessful
+from headrace.roles.log_options import LOOPBACK
 from headrace.terminal import print_json, print_rich, print_text, rich_console, say
 
 
@@ -212,6 +213,19 @@ def report(file: Path, last: float, html: Path | None, bootstrap: str | None, as
 )
 @click.option("--since", type=DurationType(), help="Begin this long ago; by default now.")
 @click.option("--for", "length", type=DurationType(), help="End after this time; without: Ctrl-C.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve Prometheus metrics of the export on this port; 0: any free one.",
+)
+@click.option(
+    "--metrics-host",
+    default=LOOPBACK,
+    show_default=True,
+    metavar="ADDRESS",
+    help="Address to serve them on.",
+)
 def traces(
     file: Path,
     bootstrap: str | None,
@@ -219,6 +233,8 @@ def traces(
     share: float,
     since: float | None,
     length: float | None,
+    metrics_port: int | None,
+    metrics_host: str,
 ) -> None:
     """Export queries' traces to OpenTelemetry, from their answers.
 
@@ -230,19 +246,22 @@ def traces(
     Example:
       headrace traces pipeline.yaml --otlp http://localhost:4318 --since 600s --for 30s
     """
-    from headrace.traces.trace_export import Sampling, after, export
+    from headrace.roles.metrics_port import serve
+    from headrace.traces.trace_export import Sampling, TraceExport, after
 
     read = read_file(file)
     kafka = reached_running(bootstrap)
     since_s = None if since is None else time.time() - since
+    export = TraceExport(read.pipeline, endpoint, Sampling(share), say)
+    if metrics_port is not None:
+        port = serve([export.samples], metrics_port, metrics_host, read.pipeline.name)
+        say(f"metrics at http://{metrics_host}:{port}/metrics")
     say(f"exporting traces of {read.pipeline.name} to {endpoint}")
-    found = export(
-        kafka, read.pipeline, endpoint, Sampling(share),
-        since_s=since_s, until=after(length), tell=say,
-    )  # fmt: skip
-    say(f"{found.answers} answers, {found.traces} traces kept, {found.spans} spans exported")
-    if found.dropped:
+    export.run(kafka, since_s, after(length))
+    taken, dropped = export.delivery.taken, export.delivery.dropped
+    say(f"{export.answers} answers, {export.traces} traces kept, {taken} spans exported")
+    if dropped:
         raise Unsuccessful(
-            f"{found.dropped} of {found.spans + found.dropped} spans were dropped; once the "
-            "collector takes spans, export the time again with --since"
+            f"{dropped} of {taken + dropped} spans were dropped; once the collector takes spans, "
+            "export the time again with --since"
         )

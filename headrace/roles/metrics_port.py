@@ -17,10 +17,11 @@ from prometheus_client.core import (
 from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 
 from headrace.errors import PortTaken
 from streams.observers.metric_table import BY_NAME, COUNTER, HISTOGRAM, PREFIX, SUMMARY, Metric
-from streams.observers.metrics import MetricSample, Observed
+from streams.observers.metrics import MetricSample, Observed, TracedValue
 
 
 class Probes(Protocol):
@@ -138,6 +139,14 @@ def _observed(metric: Metric, name: str, samples: Iterable[MetricSample]) -> Fam
     return histogram if metric.kind == HISTOGRAM else summary
 
 
-def _buckets(observed: Observed) -> list[tuple[str, float]]:
+def _buckets(observed: Observed) -> list[tuple[str, float] | tuple[str, float, Exemplar]]:
     bounds = [*map(str, observed.bounds), "+Inf"]
-    return list(zip(bounds, map(float, accumulate(observed.counts)), strict=True))
+    counts = zip(bounds, map(float, accumulate(observed.counts)), strict=True)
+    return [
+        (*bucket, _exemplar(observed.exemplars[at])) if at in observed.exemplars else bucket
+        for at, bucket in enumerate(counts)
+    ]
+
+
+def _exemplar(traced: TracedValue) -> Exemplar:
+    return Exemplar({"trace_id": traced.trace}, traced.value, traced.at_s)

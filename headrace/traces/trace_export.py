@@ -7,7 +7,7 @@ header of the query's record, found by the answer's origin.
 import random
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +26,7 @@ from schemas.effects import QUERIES, RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import ANSWERED, Answer, Origin
 from streams.kafka.kafka_config import KafkaConfig
+from streams.observers.metrics import BOUNDS_S, MetricSample, Observed, TracedValue
 from streams.topics import physical
 
 TURN_S = 0.5
@@ -90,65 +91,70 @@ def _traceparent(message: Message) -> bytes | None:
     return next((value for name, value in headers if name == TRACEPARENT and value), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """The number of answers seen, of traces kept of them, and of their spans taken and dropped."""
+class TraceExport:
+    """The export of a pipeline's traces to a collector; ``samples`` may be called from another
+    thread.
 
-    answers: int
-    traces: int
-    spans: int
-    dropped: int
-
-
-def export(
-    kafka: KafkaConfig,
-    pipeline: Pipeline,
-    endpoint: str,
-    sampling: Sampling,
-    *,
-    since_s: float | None,
-    until: Callable[[], bool],
-    tell: Callable[[str], None],
-) -> Exported:
-    """Export traces until ``until()``.
-
-    ``since_s`` (epoch seconds) goes back in time, as far as the topics keep. ``tell`` gets a
-    sentence when the collector takes no spans. Raises ``BrokerError`` if the topics cannot be read,
-    ``Unsuccessful`` for an endpoint that is no address.
+    ``answers`` counts those seen, ``traces`` those chosen of them; ``delivery`` counts spans.
+    ``tell`` gets a sentence when the collector takes no spans. Raises ``Unsuccessful`` for an
+    endpoint that is no address.
     """
-    otlp.url_of(endpoint)
-    delivery = Delivery(
-        partial(otlp.send, endpoint), tell,
-        clock=time.monotonic, sleep=time.sleep, chance=random.random,
-    )  # fmt: skip
-    read, name = reader_of(pipeline), pipeline.name
-    contexts, seen, kept = Contexts(), 0, 0
-    held: deque[tuple[float, list[Answer]]] = deque()
-    with (
-        closing(_Queries(kafka, physical(name, QUERIES), since_s)) as queries,
-        closing(Tail(kafka, physical(name, RESULTS), since_s)) as results,
-    ):
-        while not until():
-            held.append((time.monotonic(), answers_in(results.take(TURN_S), read)))
-            seen += len(held[-1][1])
-            queries.take_contexts(contexts)
-            while held and time.monotonic() > held[0][0] + HELD_S:
-                kept += _sent(delivery, name, held.popleft()[1], contexts, sampling)
-        delivery.end()
+
+    def __init__(
+        self, pipeline: Pipeline, endpoint: str, sampling: Sampling, tell: Callable[[str], None]
+    ) -> None:
+        otlp.url_of(endpoint)
+        self.delivery = Delivery(
+            partial(otlp.send, endpoint), tell,
+            clock=time.monotonic, sleep=time.sleep, chance=random.random,
+        )  # fmt: skip
+        self.answers = self.traces = 0
+        self._pipeline, self._sampling = pipeline, sampling
+        self._contexts = Contexts()
+        self._seconds = Observed(tuple(sorted({*BOUNDS_S, pipeline.slo_s})))
+
+    def run(self, kafka: KafkaConfig, since_s: float | None, until: Callable[[], bool]) -> None:
+        """Export traces until ``until()``.
+
+        ``since_s`` (epoch seconds) goes back in time, as far as the topics keep. Raises
+        ``BrokerError`` if the topics cannot be read.
+        """
+        read, name = reader_of(self._pipeline), self._pipeline.name
+        held: deque[tuple[float, list[Answer]]] = deque()
+        with (
+            closing(_Queries(kafka, physical(name, QUERIES), since_s)) as queries,
+            closing(Tail(kafka, physical(name, RESULTS), since_s)) as results,
+        ):
+            while not until():
+                held.append((time.monotonic(), answers_in(results.take(TURN_S), read)))
+                queries.take_contexts(self._contexts)
+                while held and time.monotonic() > held[0][0] + HELD_S:
+                    self.export(held.popleft()[1])
+        self.delivery.end()
         for _, answers in held:
-            kept += _sent(delivery, name, answers, contexts, sampling)
-    return Exported(seen, kept, delivery.taken, delivery.dropped)
+            self.export(answers)
 
+    def export(self, answers: list[Answer]) -> None:
+        """Deliver the spans of those answers that are sampled."""
+        name = self._pipeline.name
+        found = [(answer, self._contexts.take(answer.origin, name)) for answer in answers]
+        chosen = [each for each in found if self._sampling.keeps(*each)]
+        self.answers += len(answers)
+        self.traces += len(chosen)
+        spans = [span for answer, context in chosen for span in spans_of(answer, context, name)]
+        dropped = self.delivery.dropped
+        for start in range(0, len(spans), BATCH):
+            self.delivery.deliver(otlp.request_of(spans[start : start + BATCH], name))
+        if self.delivery.dropped == dropped:  # else some of the traces are not with the collector
+            for answer, context in chosen:
+                took_s = answer.answered_s - answer.created_s
+                self._seconds.add_traced(TracedValue(context.trace, took_s, answer.answered_s))
 
-def _sent(
-    delivery: Delivery, pipeline: str, answers: list[Answer], contexts: Contexts, keep: Sampling
-) -> int:
-    found = [(answer, contexts.take(answer.origin, pipeline)) for answer in answers]
-    chosen = [each for each in found if keep.keeps(*each)]
-    spans = [span for answer, context in chosen for span in spans_of(answer, context, pipeline)]
-    for start in range(0, len(spans), BATCH):
-        delivery.deliver(otlp.request_of(spans[start : start + BATCH], pipeline))
-    return len(chosen)
+    def samples(self) -> Iterator[MetricSample]:
+        """Yield the samples of ``streams/observers/metric_table.py``."""
+        yield "exported_spans_total", ("taken",), float(self.delivery.taken)
+        yield "exported_spans_total", ("dropped",), float(self.delivery.dropped)
+        yield "exported_query_seconds", (), self._seconds
 
 
 def after(seconds: float | None) -> Callable[[], bool]:

@@ -171,6 +171,15 @@ METRICS: dict[str, tuple[Metric, ...]] = {
         ),
         _gauge("gateway_ready", "1 while the pipeline takes queries, else 0.", "pipeline"),
     ),
+    "traces": (
+        _counter(
+            "exported_spans_total", "Spans by what became of them: taken, dropped.", "outcome"
+        ),
+        _histogram(
+            "exported_query_seconds",
+            "Latencies of queries whose traces were exported, with the traces as exemplars.",
+        ),
+    ),
 }  # fmt: skip
 
 BY_NAME = {metric.name: metric for metrics in METRICS.values() for metric in metrics}

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from control.estimation.accuracy_drift import all_measured, sums_of
 from control.estimation.accuracy_sums import AccuracySums, total
@@ -42,13 +42,25 @@ OTHER = "other"  # replaces a task that is not in the pipeline file
 Labels = tuple[str, ...]
 
 
+class TracedValue(NamedTuple):
+    """A value of a histogram with the trace that tells of it, and its time in epoch seconds."""
+
+    trace: str
+    value: float
+    at_s: float
+
+
 @dataclass(slots=True)
 class Observed:
-    """The values of a histogram or summary: their count per bucket and their sum."""
+    """The values of a histogram or summary: their count per bucket and their sum.
+
+    ``exemplars`` has the newest of a bucket, by its index, where values have traces.
+    """
 
     bounds: tuple[float, ...] = ()
     counts: list[int] = field(default_factory=list)
     total: float = 0.0
+    exemplars: dict[int, TracedValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.counts = [0] * (len(self.bounds) + 1)
@@ -57,6 +69,11 @@ class Observed:
         """Add a value; a bucket includes its upper bound."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
+
+    def add_traced(self, traced: TracedValue) -> None:
+        """Add a value and keep it as its bucket's exemplar."""
+        self.add(traced.value)
+        self.exemplars[bisect_left(self.bounds, traced.value)] = traced
 
     @property
     def count(self) -> int:

@@ -3,17 +3,19 @@
 import socket
 from collections.abc import Iterator
 from urllib.error import HTTPError, URLError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Exemplar, Timestamp
 
 from headrace.errors import PortTaken
 from headrace.roles.log_options import LOOPBACK
 from headrace.roles.metrics_port import serve
 from schemas.effects import RESULTS, Send, Woke
 from streams.observers.health import LIVE_S, Health
-from streams.observers.metrics import Metrics, MetricSample
+from streams.observers.metrics import Metrics, MetricSample, Observed, TracedValue
 from tests.builders import a_pipeline, a_refusal, an_answer
 from tests.memory_transport import VirtualClock
 
@@ -34,6 +36,31 @@ def scraped(port: int, host: str = LOOPBACK) -> dict[str, float]:
 
 def lag() -> Iterator[MetricSample]:
     yield "lag_records", ("queries",), 3.0
+
+
+def test_a_bucket_has_the_newest_trace_in_it_as_its_exemplar_in_open_metrics() -> None:
+    seconds = Observed((0.1, 1.0))
+    for trace, value in (("a", 0.1), ("b", 0.3), ("c", 0.4), ("d", 7.0)):
+        seconds.add_traced(TracedValue(trace, value, 1000.5))
+    seconds.add(0.2)
+    port = serve([lambda: [("exported_query_seconds", (), seconds)]], 0, LOOPBACK, "p")
+    asked = Request(
+        f"http://{LOOPBACK}:{port}/metrics", headers={"Accept": "application/openmetrics-text"}
+    )
+    with urlopen(asked, timeout=5) as answer:
+        families = {f.name: f for f in open_metrics(answer.read().decode())}
+    found = {
+        sample.labels["le"]: (sample.value, sample.exemplar)
+        for sample in families["headrace_exported_query_seconds"].samples
+        if sample.name.endswith("_bucket")
+    }
+    at = Timestamp(1000, 500_000_000)
+    assert found == {
+        "0.1": (1, Exemplar({"trace_id": "a"}, 0.1, at)),
+        "1.0": (4, Exemplar({"trace_id": "c"}, 0.4, at)),
+        "+Inf": (5, Exemplar({"trace_id": "d"}, 7.0, at)),
+    }
+    assert scraped(port)["headrace_exported_query_seconds_count"] == 5
 
 
 def test_what_was_folded_is_read_over_http() -> None:
