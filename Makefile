@@ -29,7 +29,7 @@ test: $(FILLED)
 
 # What takes minutes: faults by chance, model servers, faults of the dispatcher.
 soak: $(FILLED)
-	$(PYTHON) -m pytest -q -m slow tests
+	$(PYTHON) -m pytest -q -m "slow and not interop" tests
 
 # Against other projects' clients and servers, each in an environment of its own, since they ask for
 # other releases of protobuf and numpy than we do; not part of `make test`. A part whose program this
