@@ -24,12 +24,13 @@ class InputPlaces:
     counts skipped offsets, ``regressed`` how often a partition went back.
     """
 
-    __slots__ = ("_base", "_topic_id", "missing", "regressed", "upto")
+    __slots__ = ("_base", "_first", "_topic_id", "missing", "regressed", "upto")
 
     def __init__(self, upto: Mapping[int, int], topic_id: str = "", regressed: int = 0) -> None:
         self.upto = dict(upto)
         self._topic_id = topic_id
         self._base = {p: place - place % GENERATION for p, place in upto.items()}
+        self._first: dict[int, int] = {}  # the first place after a partition went back
         self.missing, self.regressed = 0, regressed
 
     def take(self, partition: int, offset: int) -> int:
@@ -40,7 +41,7 @@ class InputPlaces:
             if place < expected:
                 self.regressed += 1
                 self._base[partition] = next_generation(expected - 1)
-                place = self._base[partition] + offset
+                place = self._first[partition] = self._base[partition] + offset
             else:
                 self.missing += place - expected
         self.upto[partition] = place + 1
@@ -49,12 +50,13 @@ class InputPlaces:
     def committed(self, partition: int, held: int | None = None) -> tuple[int, str]:
         """Return the offset to commit and the note to store with it.
 
-        ``held`` is the first place to read again after a restart (None: none).
+        ``held`` is the first place to read again after a restart (None: none). One that cannot be
+        read again, as the partition went back since, leads to the first place behind that.
         """
         base = self._base.get(partition, 0)
         upto = self.upto[partition]
-        done = upto if held is None else min(held, upto)
-        return max(done - base, 0), note_of_base(base, self._topic_id)
+        done = upto if held is None else min(max(held, self._first.get(partition, base)), upto)
+        return done - base, note_of_base(base, self._topic_id)
 
 
 def note_of_base(base: int, topic_id: str = "") -> str:

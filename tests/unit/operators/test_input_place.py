@@ -68,3 +68,15 @@ def test_the_commits_bear_the_topics_id() -> None:
     places.take(0, 3)
     assert places.committed(0) == (4, "1@an-id")
     assert places.regressed == 2
+
+
+@given(OFFSETS, st.integers(0, 59))
+def test_a_held_query_of_an_earlier_generation_leads_to_no_record_before_the_regression(
+    offsets: list[int], held_at: int
+) -> None:
+    places = InputPlaces({})
+    found = [places.take(0, offset) for offset in offsets]
+    held = found[min(held_at, len(offsets) - 1)]
+    generation = found[-1] // GENERATION
+    first = next(place for place in found if place // GENERATION == generation)
+    assert place_of(*places.committed(0, held)) == max(held, first)
