@@ -88,6 +88,11 @@ class InputStart:
     bases: Mapping[int, int]
     regressed: int  # partitions that were made anew
 
+    @property
+    def offsets(self) -> dict[int, int]:
+        """The offset of the first record to read by partition."""
+        return {p: place % GENERATION for p, place in self.upto.items()}
+
 
 def start_of_input(
     partitions: Sequence[int],

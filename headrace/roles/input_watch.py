@@ -1,7 +1,8 @@
 """Watch the input topic for a changed number of partitions, and for another topic of its name.
 
 Added partitions have no reader until ingress restarts and takes its share of them. The offsets
-alone do not show a topic that was made anew and has outgrown the old one.
+alone do not show a topic that was made anew and has outgrown the old one; where they go back, they
+do not show whether it was made anew or has lost its end.
 """
 
 import threading
@@ -9,9 +10,11 @@ from collections.abc import Callable
 
 from headrace.errors import InputMadeAnew, PartitionsChanged
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.topic_admin import TopicLook, look_at
 
 LOOK_S = 1.0
+CHECK_S = 3.0  # ingress decides nothing meanwhile, and ends where it stands still for 5 s
 
 
 def watch_input(
@@ -37,6 +40,23 @@ def watch_input(
                 return
 
     threading.Thread(target=look, name="input-watch", daemon=True).start()
+
+
+def check_input(kafka: KafkaConfig, topic: str, seen: TopicLook) -> None:
+    """Return if a topic whose offsets went back is still the one that was ``seen``.
+
+    Raises ``InputMadeAnew`` or ``PartitionsChanged`` if it is not, and ``BrokerError`` if the
+    broker does not say so within ``CHECK_S``.
+    """
+    now = next(look_at(kafka, topic, CHECK_S))
+    if now is None:
+        raise BrokerError(
+            f"the offsets of topic {topic!r} went back, and no broker says whether it was made "
+            "anew; start this role anew"
+        )
+    error = changed(topic, seen, now)
+    if error is not None:
+        raise error
 
 
 def changed(

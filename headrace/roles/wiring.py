@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from confluent_kafka import TopicPartition
 
 from control.estimation.accuracy_drift import expected_of
 from control.problem.seats import task_of
@@ -21,7 +20,8 @@ from headrace.errors import NameTaken, PipelineError
 from headrace.processes import run_directory
 from headrace.roles.dispatching import central_queues, dispatches, per_query, task_dispatcher
 from headrace.roles.heap import tune_heap
-from headrace.roles.input_watch import watch_input
+from headrace.roles.input_commits import commits_end, input_start
+from headrace.roles.input_watch import check_input, watch_input
 from headrace.roles.link_file import file_links, follow_links, link_file
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.namesakes import LISTEN_S, Namesakes
@@ -38,9 +38,9 @@ from headrace.roles.worker_models import (
 )
 from operators.dispatch.dispatcher import WINDOW
 from operators.dispatch.task_dispatcher import TaskDispatcher
-from operators.egress import Egress, highest, upto_of
+from operators.egress import Egress, upto_of
 from operators.ingress import Ingress
-from operators.input_place import InputPlaces, InputStart, note_of_base, start_of_input
+from operators.input_place import InputPlaces
 from operators.join import as_list
 from operators.models.loading import preload
 from operators.models.user_modules import forget_code
@@ -54,9 +54,7 @@ from streams.codecs.wire import origins
 from streams.kafka.egress_recovery import (
     answered_since,
     answers_from_s,
-    commit_now,
     committed_notes,
-    notes,
 )
 from streams.kafka.former_notices import await_former_notices
 from streams.kafka.kafka_config import KafkaConfig
@@ -69,6 +67,7 @@ from streams.live.crash_journal import CrashJournal
 from streams.live.executors import ModelExecutor
 from streams.live.fatal_records import FatalRecords
 from streams.live.live_driver import Live
+from streams.live.slot_readers import InputLog
 from streams.observers.journal import tell
 from streams.topics import (
     LEASE_MS,
@@ -104,28 +103,33 @@ def run_ingress(
     _stamp_input(kafka, pipeline)
     namesakes.check()  # before this ingress commits anything
     topic_id = topic_id_on(kafka, queries)
+    seen = TopicLook(topic_id, count)
     start = input_start(kafka, pipeline, group, mine, topic_id)
     await_former_notices(kafka, pipeline, start.upto)
     sized = pipeline.size is not None and dispatches(file)
     recent = recent_sizes(kafka, pipeline, WINDOW) if sized else ()
+    places = InputPlaces(start.upto, topic_id, start.regressed)
     node = Ingress(
-        name, pipeline, mine, incarnation=incarnation, share=1.0 / share.of,
-        places=InputPlaces(start.upto, topic_id, start.regressed), 
+        name, pipeline, mine, incarnation=incarnation, share=1.0 / share.of, places=places,
         dispatchers=central_queues(file, share.index, recent=recent),
         number=share.index, accuracies=_for_shadows(file), split=load_split(pipeline),
     )  # fmt: skip
-    with _driver(
-        pipeline,
-        {name: node},
-        kafka,
-        group,
-        logs,
-        fence_s=FENCE_S,
-        namesakes=namesakes,
-        validates=True,
-    ) as live:
+    with (
+        _driver(
+            pipeline,
+            {name: node},
+            kafka,
+            group,
+            logs,
+            fence_s=FENCE_S,
+            namesakes=namesakes,
+            validates=True,
+            input_log=InputLog(start.offsets, partial(check_input, kafka, queries, seen)),
+        ) as live,
+        commits_end(kafka, group, queries, places),
+    ):
         namesakes.watch(incarnation, live.fail)
-        watch_input(kafka, queries, TopicLook(topic_id, count), live.fail)
+        watch_input(kafka, queries, seen, live.fail)
         _run_until_signal(live, live.stop)
 
 
@@ -168,30 +172,6 @@ def _stamp_input(kafka: KafkaConfig, pipeline: Pipeline) -> None:
             f"this user may not change that; run `kafka-configs --alter --topic {topic} "
             f"--add-config {STAMPED_BY}=LogAppendTime`"
         )
-
-
-def input_start(
-    kafka: KafkaConfig, pipeline: Pipeline, group: str, mine: Sequence[int], topic_id: str
-) -> InputStart:
-    """Return where ingress resumes (``operators/input_place.py``).
-
-    New partitions and those that were made anew are committed before the first record is read, so
-    that a partition is new only once.
-    """
-    topic, outputs = physical(pipeline.name, QUERIES), physical(pipeline.name, OUTPUTS)
-    slots = range(partitions_of(kafka, outputs))
-    closed = highest(
-        upto_of(note)
-        for _, note in notes(kafka, f"{pipeline.name}.egress", outputs, slots).values()
-    )
-    start = start_of_input(mine, notes(kafka, group, topic, mine), closed, topic_id)
-    fresh = [
-        TopicPartition(topic, p, 0, metadata=note_of_base(base, topic_id))
-        for p, base in start.bases.items()
-    ]
-    if fresh:
-        commit_now(kafka, group, fresh)
-    return start
 
 
 def run_egress(
@@ -408,6 +388,7 @@ def _driver(
     lease: EgressLease | None = None,
     namesakes: Namesakes | None = None,
     validates: bool = False,
+    input_log: InputLog | None = None,
 ) -> Iterator[Live]:
     transport, how = KafkaTransport(kafka, group, lease, validates=validates), dilation()
     transport.warm(own_topics(pipeline))
@@ -425,6 +406,7 @@ def _driver(
             fence_s=fence_s,
             fatal=FatalRecords(run_directory(pipeline.name) / f"{named}.fatal-records.json"),
             write_as=write_within_limit(),
+            input_log=input_log,
         )
 
 

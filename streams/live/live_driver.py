@@ -36,7 +36,7 @@ from streams.kafka.kafka_errors import BrokerError
 from streams.live.executors import Executor, Post, PostAt
 from streams.live.fatal_records import FatalRecords
 from streams.live.inbox import Clock, FetchedBatch, Inbox, Transport
-from streams.live.slot_readers import SlotReaders
+from streams.live.slot_readers import InputLog, SlotReaders
 from streams.topics import physical
 
 LOOK_S = 0.2  # between two looks at whether an executor hangs
@@ -61,6 +61,7 @@ class Live:
         fence_s: float | None = None,
         fatal: FatalRecords | None = None,
         write_as: Callable[[int], None] | None = None,
+        input_log: InputLog | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._fence_s = fence_s  # the longest stall that the process survives; None: any
@@ -77,7 +78,7 @@ class Live:
         self._routes: dict[str, tuple[str, Any]] = {}
         self._fatal = fatal
         self._write_as = write_as  # sets the schema release in which this process writes
-        self._slots = SlotReaders(pipeline, transport, clock, fatal)
+        self._slots = SlotReaders(pipeline, transport, clock, fatal, input_log)
         self._epoch = 0  # of the plan that set the release to write
         self._stopping = False
         self._leave_by: float | None = None

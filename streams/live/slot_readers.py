@@ -4,7 +4,8 @@ Several nodes of a process share one reading of the plans; its history is delive
 record of each key once it is complete.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from operators.plan_follower import CatchUp
@@ -25,6 +26,18 @@ class LogWentBack(HeadraceError):
     exit_code = UNSUCCESSFUL
 
 
+@dataclass(frozen=True, slots=True)
+class InputLog:
+    """The log of the input topic, as ingress knows it at its start.
+
+    ``begins`` holds by slot the offset to be read first. ``check`` is called before a record is
+    handled whose offset lies below the one to be read next; it raises if the topic was made anew.
+    """
+
+    begins: Mapping[int, int]
+    check: Callable[[], None]
+
+
 class SlotReaders:
     """The slots that the nodes of one process read over a transport."""
 
@@ -34,8 +47,9 @@ class SlotReaders:
         transport: Transport,
         clock: Clock,
         fatal: FatalRecords | None = None,
+        input_log: InputLog | None = None,
     ) -> None:
-        self._fatal = fatal
+        self._fatal, self._input = fatal, input_log
         self.handling: Fetched | None = None  # the record being decoded or handled
         self._pipeline = pipeline
         self._transport = transport
@@ -66,7 +80,7 @@ class SlotReaders:
     def events(self, batch: FetchedBatch) -> Iterator[tuple[str, Arrived]]:
         """Yield the records of a fetch, one for each node that reads the slot by then.
 
-        Raise ``LogWentBack``.
+        Raise ``LogWentBack``, or an error of ``InputLog.check``.
         """
         for fetched in batch.records:
             place = (fetched.topic, fetched.slot)
@@ -106,9 +120,12 @@ class SlotReaders:
         return Arrived(record, self._logical[topic], fetched.slot, fetched.offset, fetched.at_s)
 
     def _went_back(self, place: Place, offset: int) -> None:
-        # Ingress maps offsets to places that only grow, and plans have epochs; of other records
-        # it cannot be told which were handled.
-        if self._logical[place[0]] not in (QUERIES, PLANS):
+        # Ingress gives the records of a log that lost its end other places, and plans have epochs;
+        # of other records it cannot be told which were handled.
+        logical = self._logical[place[0]]
+        if logical == QUERIES and self._input is not None:
+            self._input.check()
+        if logical not in (QUERIES, PLANS):
             raise LogWentBack(
                 f"slot {place[1]} of topic {place[0]} went back from offset {self._next[place]} to "
                 f"{offset}: it was made anew or has lost its end; start this role anew"
@@ -173,7 +190,7 @@ class SlotReaders:
     def _read_anew(self, new: list[Place], gone: list[Place], logical: str) -> None:
         number = self._transport.assign(new, gone, commits=logical != PLANS)
         self._since.update(dict.fromkeys(new, number))
-        for place in new:
-            self._next.pop(place, None)
+        begins = self._input.begins if logical == QUERIES and self._input is not None else {}
+        self._next.update({place: begins.get(place[1], 0) for place in new})
         if logical == PLANS:
             self._past.update({p: (CatchUp(self._pipeline.name), self._clock()) for p in new})

@@ -1,21 +1,29 @@
 """The input topic is deleted and made anew under running roles, on a real broker."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from queue import SimpleQueue
 
 import pytest
 from confluent_kafka import TopicPartition
 
 from headrace.errors import InputMadeAnew
-from headrace.roles.input_watch import watch_input
-from headrace.roles.wiring import input_start
-from operators.input_place import GENERATION
+from headrace.roles.input_commits import commits_end, input_start
+from headrace.roles.input_watch import check_input, watch_input
+from operators.ingress import Ingress
+from operators.input_place import GENERATION, InputPlaces
 from schemas.codec.single_object import decode, encode
+from schemas.effects import Node
 from schemas.records import Answer, Query, Settings
 from streams.kafka.kafka_client import admin, consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_admin import TopicLook, ensure_topics, topic_id_on
+from streams.kafka.transport import KafkaTransport
+from streams.live.live_driver import Live
+from streams.live.slot_readers import InputLog
 from streams.topics import topics
 from tests.builders import a_lease, a_pipeline, a_plan
 from tests.integration.test_moving_slots import running
@@ -68,22 +76,61 @@ def answers(config: KafkaConfig, count: int) -> list[Answer]:
     return found
 
 
-def test_queries_of_a_topic_that_was_made_anew_are_answered_each_once(config: KafkaConfig) -> None:
-    old, new = [f"old-{n}" for n in range(20)], [f"new-{n}" for n in range(10)]
+@contextmanager
+def ingress(config: KafkaConfig) -> Iterator["Future[None]"]:
+    """A life of an ingress that begins as the role does, without the watch; its end."""
+    group, mine = "moving.ingress", (0, 1, 2)
+    seen = TopicLook(topic_id_on(config, INPUT), 3)
+    start = input_start(config, PIPELINE, group, mine, seen.id)
+    places = InputPlaces(start.upto, seen.id, start.regressed)
+    node = Ingress("ingress", PIPELINE, mine, incarnation=0.0, places=places)
+    log = InputLog(start.offsets, partial(check_input, config, INPUT, seen))
+    transport = KafkaTransport(config, group, validates=True)
+    live = Live(PIPELINE, {"ingress": node}, transport, input_log=log)
+
+    def run() -> None:
+        with commits_end(config, group, INPUT, places):
+            live.run()
+
+    with ThreadPoolExecutor(1) as pool:
+        life = pool.submit(run)
+        try:
+            yield life
+        finally:
+            live.stop()
+
+
+def serving(config: KafkaConfig) -> dict[str, Node]:
+    """Publish a plan; return the nodes that serve it, without an ingress."""
     leases = [a_lease("w0", "locate"), a_lease("w1", slots=(0, 1, 2))]
     plan = a_plan(leases, 1, pipeline="moving", settings=Settings(policy="static", slo_s=SLO_S))
     writer = producer(config)
-    with running(config, small_nodes(PIPELINE)):
-        writer.produce("headrace.plans", encode(plan), key="moving", partition=0)
-        writer.flush()
-        ask(config, old)
-        assert sorted(a.id for a in answers(config, len(old))) == sorted(old)
-        forget(config, [INPUT])
-        ensure_topics(config, topics(PIPELINE))
-        ask(config, new)
-        found = answers(config, len(old) + len(new))
-    assert sorted(answer.id for answer in found) == sorted(old + new)
-    assert {a.origin.offset // GENERATION for a in found if a.id in new} == {1}
+    writer.produce("headrace.plans", encode(plan), key="moving", partition=0)
+    writer.flush()
+    nodes = small_nodes(PIPELINE)
+    del nodes["ingress"]
+    return nodes
+
+
+def make_anew(config: KafkaConfig) -> None:
+    forget(config, [INPUT])
+    ensure_topics(config, topics(PIPELINE))
+
+
+def test_queries_of_a_topic_that_was_made_anew_are_answered_each_once(config: KafkaConfig) -> None:
+    old, new, last = ([f"{name}-{n}" for n in range(10)] for name in ("old", "new", "last"))
+    with running(config, serving(config)):
+        with ingress(config) as life:
+            ask(config, old)
+            assert sorted(a.id for a in answers(config, len(old))) == sorted(old)
+            make_anew(config)
+            ask(config, new)
+            assert isinstance(life.exception(WITHIN_S), InputMadeAnew)
+        with ingress(config):
+            ask(config, last)
+            found = answers(config, len(old) + len(new) + len(last))
+    assert sorted(answer.id for answer in found) == sorted(old + new + last)
+    assert {a.origin.offset // GENERATION for a in found if a.id not in old} == {1}
 
 
 def test_a_new_ingress_knows_by_egress_that_its_topic_was_made_anew(config: KafkaConfig) -> None:
