@@ -47,8 +47,8 @@ def admin(config: KafkaConfig, on_error: OnError | None = None) -> AdminClient:
 def producer(config: KafkaConfig, **more: Any) -> Producer:
     """Return an idempotent producer that sends immediately; raise ``KafkaConfigError``.
 
-    A record waits up to ten minutes for a broker that is away; its input offset stays uncommitted
-    meanwhile. If the broker refuses the user, ``poll`` and ``flush`` raise ``BrokerError``.
+    A record waits up to ten minutes for a broker that is away. If the broker refuses the user,
+    ``poll`` and ``flush`` raise ``BrokerError``.
     """
     return _made(
         Producer,

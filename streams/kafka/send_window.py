@@ -5,6 +5,9 @@ the next ones wait for the end of their turn, and from ``MOST_UNCONFIRMED`` on f
 they then leave together (Nagle's algorithm, RFC 896). Batches grow with the load, and nothing
 delays a record at low load.
 
+Behind a record that the broker refused nothing more leaves for its partition: who reads a later
+notice of queries takes the earlier ones for known. The role ends (``streams/kafka/transport.py``).
+
 An idempotent librdkafka producer has the same limit, but its threads poll in a loop while it holds
 records back. That took half of the roles' CPU at full load (docs/results/overhead.md).
 """
@@ -15,7 +18,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError
 
-from streams.kafka.turn import Place, Turn
+from streams.kafka.turn import TOO_OLD, Place, Turn
 
 MOST_UNCONFIRMED = 5  # records of a partition, as in librdkafka
 
@@ -38,23 +41,27 @@ class Departure:
 
     def delivered(self, error: KafkaError | None, message: Any) -> None:
         self._queue.unconfirmed -= 1
+        self._queue.refused |= error is not None
         self.turn.delivered(error, message)
 
     def stamped(self, error: KafkaError | None, message: Any) -> None:
         """Take the delivery of a record that bears a lease's stamp."""
         self._queue.unconfirmed -= 1
+        self._queue.refused |= error is not None and error.code() not in TOO_OLD
         self.turn.stamped(error, message)
 
 
 class PartitionQueue:
-    """The records of one partition that wait, and the number of those under way."""
+    """The records of one partition that wait, the number of those under way, and whether one was
+    refused."""
 
-    __slots__ = ("slot", "topic", "unconfirmed", "waiting")
+    __slots__ = ("refused", "slot", "topic", "unconfirmed", "waiting")
 
     def __init__(self, topic: str, slot: int) -> None:
         self.topic, self.slot = topic, slot
         self.waiting = deque[TurnRecord]()
         self.unconfirmed = 0
+        self.refused = False
 
     @property
     def open(self) -> bool:
@@ -68,9 +75,10 @@ class PartitionQueue:
         return self.unconfirmed == 0 and len(self.waiting) == 1
 
     def leave(self, may: Callable[[str], bool]) -> Iterator[tuple[TurnRecord, Departure]]:
-        """Remove and yield the waiting records in order, as long as ``may`` takes the topic."""
+        """Remove and yield the waiting records in order, as long as ``may`` takes the topic and no
+        record was refused."""
         departure = None
-        while self.waiting and may(self.topic):
+        while self.waiting and not self.refused and may(self.topic):
             record = self.waiting.popleft()
             if departure is None or departure.turn is not record.turn:
                 departure = Departure(self, record.turn)

@@ -21,6 +21,8 @@ from streams.kafka.send_window import Departure, PartitionQueue, SendWindow, Tur
 from streams.kafka.turn import Place, Turn
 
 WARM_WITHIN_S = 5.0
+# Of a backlog, later records of a partition would arrive without those that expired before them.
+NO_EXPIRY = {"delivery.timeout.ms": 0}
 
 
 class PartitionLease(Protocol):
@@ -44,7 +46,7 @@ class Sender:
         self, config: KafkaConfig, lease: PartitionLease | None, on_error: OnError
     ) -> None:
         self._lease, self._leased = lease, "" if lease is None else lease.stamped
-        self._producer = producer(config, error_cb=on_error)
+        self._producer = producer(config, error_cb=on_error, **NO_EXPIRY)
         self._window = SendWindow()
         self._heard = False  # the broker's confirmations, since the last turn
         self._refusals = RefusedRecords(

@@ -11,8 +11,8 @@ Rules against lost work (docs/decisions/0004):
 Reports are exempt: they have a separate producer, and the next report replaces a lost one. A
 reports topic without a leader stops no work.
 
-A send that the broker refuses permanently ends the process: its input is not committed, so the
-slot's next reader repeats the work.
+A send that the broker refuses permanently ends the process, and what has not left by then is
+discarded: its input is not committed, so the slot's next reader repeats the work in order.
 """
 
 import contextlib
@@ -287,11 +287,13 @@ class KafkaTransport:
         return bool(self._turns or self._ready or self._hand_overs or self._ledger.unsettled)
 
     def _settle(self) -> None:
+        for turn in self._turns:
+            if turn.error is not None:
+                self.abandon()  # later records of the partition must not arrive without this one
+                raise BrokerError(refusal(self._config, turn.error, "Write", "topic", turn.topic))
         while self._turns and self._turns[0].waiting == 0:
             turn = self._turns.popleft()
             self._confirmed += 1
-            if turn.error is not None:
-                raise BrokerError(refusal(self._config, turn.error, "Write", "topic", turn.topic))
             self._ready.update(turn.done)
             self._answered = self._answered or turn.absent
         if self._refused is not None:

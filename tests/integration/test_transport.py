@@ -246,3 +246,18 @@ def test_a_role_whose_reports_were_away_for_a_while_is_told_when_one_arrives(bro
         report(now)
     assert returned == [1000.5]
     transport.close()
+
+
+def test_nothing_of_a_partition_is_written_after_a_record_that_was_refused(broker: str) -> None:
+    config, name = KafkaConfig(broker), f"refusing-{uuid.uuid4().hex[:8]}"
+    topic = NewTopic(name, 2, config={"max.message.bytes": "1000"})
+    client = admin(config)
+    client.create_topics([topic])[name].result(20)
+    transport = KafkaTransport(config, "transport")
+    transport.send(name, bytes(5000), 0, "")
+    transport.send(name, b"later", 0, "")
+    transport._sender._producer.flush(20)  # the second record waits for the end of the turn
+    with pytest.raises(BrokerError, match=f"'{name}'"):
+        transport.end_turn(time.time())
+    transport.close()
+    assert [m.value() for m in read_to_end(config, name)] == []

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 
+from confluent_kafka import KafkaError
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -9,6 +10,13 @@ from streams.kafka.send_window import MOST_UNCONFIRMED, Departure, SendWindow, T
 from streams.kafka.turn import Turn
 
 Left = tuple[tuple[str, int], bytes, Departure]
+
+
+class Refused:
+    """The message of a refused record."""
+
+    def topic(self) -> str:
+        return "a"
 
 
 def always(topic: str) -> bool:
@@ -113,6 +121,17 @@ def test_discarded_records_never_leave() -> None:
 
 
 SLOTS = st.integers(0, 2)
+
+
+def test_nothing_leaves_for_a_partition_behind_a_record_that_was_refused() -> None:
+    window, turn = SendWindow(), Turn()
+    for slot in (0, 1):
+        sent(window, turn, "a", slot, b"first")
+    first = left(window)
+    first[0][2].delivered(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), Refused())
+    for slot in (0, 1):
+        sent(window, turn, "a", slot, b"later")
+    assert [place for place, *_ in left(window, every=True)] == [("a", 1)]
 
 
 class Sending(RuleBasedStateMachine):

@@ -16,6 +16,7 @@ class Client:
 
     def __init__(self) -> None:
         self.left: list[bytes] = []
+        self.settings: dict[str, Any] = {}
         self._under_way: list[Callable[[None, None], None]] = []
         self._taken: list[Callable[[None, None], None]] = []
 
@@ -42,7 +43,12 @@ class Client:
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> Client:
     made = Client()
-    monkeypatch.setattr(sender, "producer", lambda config, **_: made)
+
+    def make(config: KafkaConfig, **settings: Any) -> Client:
+        made.settings = settings
+        return made
+
+    monkeypatch.setattr(sender, "producer", make)
     return made
 
 
@@ -64,3 +70,10 @@ def test_the_other_records_of_a_turn_leave_together_at_its_end(client: Client) -
     assert client.left == [b"first"]
     sends.progress([turn], 0.0)
     assert client.left == [b"first", b"second", b"third"]
+
+
+def test_no_record_expires_since_a_later_one_of_its_partition_would_arrive_without_it(
+    client: Client,
+) -> None:
+    Sender(KafkaConfig("b:1"), None, lambda error: None)
+    assert client.settings["delivery.timeout.ms"] == 0
