@@ -64,6 +64,7 @@ class OffsetLedger:
         self.failures = 0
         self.why = ""  # the error of the last failed commit
         self.confirmed: dict[Place, int] = {}  # committed offsets of the slots looked up
+        self._kept: dict[Place, TopicPartition] = {}  # their commits, where there are any
         self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
         self._thread.start()
 
@@ -87,6 +88,14 @@ class OffsetLedger:
                 return
             self._asked = True
         self._jobs.put(self._commit)
+
+    def renew(self) -> None:
+        """Queue a commit of what is committed of the slots looked up, as it stands.
+
+        Brokers forget a commit that is older than ``offsets.retention.minutes``, also of a slot
+        that is read and has had no record since.
+        """
+        self._jobs.put(self._renew)
 
     def release(self, places: Iterable[Place]) -> None:
         """Give slots up: commit their pending offsets, then commit nothing more there."""
@@ -166,12 +175,24 @@ class OffsetLedger:
             self._refused(error.args[0], taken)
             return
         failed = {(p.topic, p.partition): p.error for p in found if p.error is not None}
-        for place, (offset, _) in taken.items():
+        for each in asked:
+            place = (each.topic, each.partition)
             if place in self.confirmed and place not in failed:
-                self.confirmed[place] = offset
+                self.confirmed[place] = each.offset
+                self._kept[place] = each
         if failed:
             why = next(iter(failed.values()))
             self._refused(why, {place: taken[place] for place in failed})
+
+    def _renew(self) -> None:
+        with self._lock:
+            kept = [each for place, each in self._kept.items() if place not in self._pending]
+        try:
+            if kept:
+                self._client.commit(offsets=kept, asynchronous=False)
+        except KafkaException as error:  # made again with the next renewal
+            self.failures += 1
+            self.why = self._config.hide(error.args[0].str())
 
     def _refused(self, error: KafkaError, offsets: Offsets) -> None:
         if error.code() in HOPELESS:
@@ -203,12 +224,22 @@ class OffsetLedger:
             for place in places:
                 self._pending.pop(place, None)
                 self.confirmed.pop(place, None)
+                self._kept.pop(place, None)
 
     def _found(self, topic: str, slots: tuple[int, ...]) -> Starts:
         starts: Starts = committed(self._client, topic, slots)
         self.confirmed.update({(p.topic, p.partition): p.offset for p in starts})
+        self._kept.update({(p.topic, p.partition): _copy(p) for p in starts if p.offset >= 0})
         return starts
 
     def _end(self, place: Place) -> int:
         topic, slot = place
         return watermarks(self._client, TopicPartition(topic, slot, OFFSET_BEGINNING))[1]
+
+
+def _copy(place: TopicPartition) -> TopicPartition:
+    """Return a commit as it was found; the reader may change the place itself."""
+    epoch = NO_EPOCH if place.leader_epoch is None else place.leader_epoch
+    return TopicPartition(
+        place.topic, place.partition, place.offset, place.metadata or "", leader_epoch=epoch
+    )

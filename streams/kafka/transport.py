@@ -39,6 +39,7 @@ from streams.kafka.turn import Place, Turn, unconfirmed_since
 from streams.topics import physical
 
 COMMIT_S = 0.2
+RENEW_S = 3600.0  # between two renewals of the commits of slots without records
 FLUSH_S = 10.0  # a role that ends waits at most this long for confirmations
 HAND_OVER_S = 10.0  # a slot is given up this long after the request, confirmed or not
 SILENCE_S = 2.0  # a delivery after a silence this long means that the broker is back
@@ -67,7 +68,7 @@ class KafkaTransport:
     One thread fetches from a consumer of its own (``partition_reader.py``); a second consumer on
     its own thread looks up and commits offsets. The driver's thread never waits for the broker.
     ``validates``: a role that reads on from a commit finds the place where the log was truncated
-    (``OffsetLedger``); an assignment then takes a request more.
+    (``OffsetLedger``); an assignment then takes a request more. Its commits are renewed.
     """
 
     _reported_s = float("inf")  # when a report was last confirmed
@@ -104,6 +105,7 @@ class KafkaTransport:
         self._ends: dict[Place, int] = {}
         self._ready: dict[Place, tuple[int, str]] = {}
         self._commit_at = self._look_at_s = 0.0
+        self._renew_at = 0.0 if validates else float("inf")
         self._answered = False  # whether the broker confirmed a send made while it counted as away
         self._delivered_s = self._back_s = 0.0
 
@@ -236,6 +238,9 @@ class KafkaTransport:
         if self._answered:
             self._answered = False
             self._connectivity.answered(now)
+        if now >= self._renew_at:
+            self._renew_at = now + RENEW_S
+            self._ledger.renew()
         if now >= self._commit_at and (self._ready or self._ledger.unsettled):
             self._commit_at = now + COMMIT_S
             self._commit()

@@ -10,6 +10,7 @@ from confluent_kafka.admin import NewTopic
 
 from streams.kafka import sender
 from streams.kafka import transport as module
+from streams.kafka.egress_recovery import commit_now, notes
 from streams.kafka.kafka_client import admin, consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
@@ -261,3 +262,22 @@ def test_nothing_of_a_partition_is_written_after_a_record_that_was_refused(broke
         transport.end_turn(time.time())
     transport.close()
     assert [m.value() for m in read_to_end(config, name)] == []
+
+
+def test_a_commit_that_the_broker_forgot_under_a_reader_is_made_again_within_an_hour(
+    broker: str,
+) -> None:
+    config, topic, group = KafkaConfig(broker), a_topic(broker), f"idle-{uuid.uuid4().hex[:8]}"
+    commit_now(config, group, [TopicPartition(topic, 0, 5, metadata="a-note")])
+    transport = KafkaTransport(config, group, validates=True)
+    number = transport.assign([(topic, 0)], [], commits=True)
+    until_s = time.monotonic() + 30
+    while transport.assigned < number and time.monotonic() < until_s:
+        transport.fetch(0.05)
+        transport.end_turn(1000.0)
+    client = admin(config)
+    client.delete_consumer_groups([group])[group].result(20)
+    assert notes(config, group, topic, (0,)) == {}
+    transport.end_turn(1000.0 + module.RENEW_S)
+    transport.close()
+    assert notes(config, group, topic, (0,)) == {0: (5, "a-note")}

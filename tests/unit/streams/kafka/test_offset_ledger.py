@@ -20,6 +20,7 @@ class Coordinator:
     def __init__(self, *errors: int) -> None:
         self.errors = list(errors)
         self.offsets: dict[tuple[str, int], tuple[int, str]] = {}
+        self.epochs: dict[tuple[str, int], int | None] = {}
         self.calls: list[str] = []
         self.held = Flag()
         self.held.set()
@@ -30,15 +31,15 @@ class Coordinator:
         if self.errors:
             raise KafkaException(KafkaError(self.errors.pop(0)))
         self.offsets.update({(p.topic, p.partition): (p.offset, p.metadata) for p in offsets})
+        self.epochs.update({(p.topic, p.partition): p.leader_epoch for p in offsets})
         return offsets
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> Any:
         self.calls.append("committed")
         if self.errors:
             raise KafkaException(KafkaError(self.errors.pop(0)))
-        for place in partitions:
-            place.offset = self.offsets.get((place.topic, place.partition), (-1001, ""))[0]
-        return partitions
+        places = [(place.topic, place.partition) for place in partitions]
+        return [TopicPartition(*p, *self.offsets.get(p, (-1001, ""))) for p in places]
 
     def get_watermark_offsets(self, partition: Any, timeout: float) -> tuple[int, int]:
         return 0, 7
@@ -159,3 +160,19 @@ def test_the_driver_does_not_wait_for_a_coordinator_that_does_not_answer(found: 
     book.close()
     assert found == [{PLACE: 7}]
     assert not book.unsettled
+
+
+def test_commits_are_renewed_as_they_stand_since_brokers_forget_old_ones(found: list[Any]) -> None:
+    client, epochs = Coordinator(), {("t", 0): 4}
+    client.offsets = {("t", 0): (5, "a"), ("t", 1): (6, "b"), ("t", 3): (7, "c")}
+    book = OffsetLedger(KafkaConfig("nobody:1"), "group", client, epochs)
+    book.look_up("t", [0, 1, 2, 3], found.append)
+    book.commit({("t", 0): (9, "d")})
+    book.release([("t", 3)])
+    until(lambda: not book.unsettled)
+    epochs["t", 0] = 5  # read since, and not done yet
+    client.offsets, kept = {}, {("t", 0): (9, "d"), ("t", 1): (6, "b")}  # forgotten
+    book.renew()
+    book.close()
+    assert client.offsets == kept
+    assert client.epochs["t", 0] == 4
