@@ -35,6 +35,7 @@ from headrace.doctor.findings import (
     TopicState,
     broker_found,
     clock_found,
+    commits_found,
     disk_found,
     extras_found,
     java_found,
@@ -49,13 +50,14 @@ from headrace.planning.mix_validation import examined_with_mix
 from headrace.processes import run_directory
 from headrace.roles.compiled import compiled
 from headrace.roles.log_options import LOOPBACK
+from schemas.effects import QUERIES
 from schemas.pipeline import Pipeline
 from streams.kafka.acl_rights import ROLES, rights
 from streams.kafka.kafka_client import asked, producer, reach
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError
 from streams.kafka.topic_admin import described
-from streams.topics import topics
+from streams.topics import physical, topics
 
 ANSWERS_WITHIN_S = 5.0
 PROBES = 5  # records; the fastest round trip bounds the clock skew best
@@ -250,8 +252,11 @@ def _pipeline(config: KafkaConfig, pipeline: Pipeline, path: Path | None) -> Ite
     there = _there(config, [topic.name for topic in wanted])
     yield from topics_found(wanted, there, str(path))
     nodes = _brokers(config)
-    alone = {nodes[0]: ResourceType.BROKER} if len(nodes) == 1 else {}
-    yield replication_found(there, len(nodes), *_settings(config, alone).values())
+    of_one = _settings(config, dict.fromkeys(nodes[:1], ResourceType.BROKER))
+    settings = next(iter(of_one.values()), {})
+    yield replication_found(there, len(nodes), settings)
+    queries = physical(pipeline.name, QUERIES)
+    yield from commits_found(queries, there.get(queries, HIDDEN_TOPIC), settings)
     needed = {role: [r for r in rights(pipeline, role) if r.resource == "topic"] for role in ROLES}
     yield rights_found(needed, there, str(path))
 

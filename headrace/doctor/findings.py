@@ -173,6 +173,7 @@ class TopicState:
 
 IN_SYNC = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
+COMMITS_KEPT = "offsets.retention.minutes"
 ORDERLY_STOP = "controlled.shutdown.enable"
 HIDDEN_TOPIC = TopicState(0, {}, frozenset())  # this user may not describe it
 CHECKED = (
@@ -222,6 +223,20 @@ def replication_found(
         if faulty:
             return Finding("replication", WARN, found.format(_few(faulty), brokers), mend)
     return Finding("replication", OK, f"{least} of each record, {brokers} brokers")
+
+
+def commits_found(topic: str, state: TopicState, settings: Mapping[str, str]) -> list[Finding]:
+    """Return a finding if the input topic keeps records for longer than brokers with these
+    ``settings`` keep the commits of roles that are down."""
+    kept_ms, minutes = state.settings.get("retention.ms"), settings.get(COMMITS_KEPT)
+    if kept_ms is None or minutes is None or 0 <= int(kept_ms) <= int(minutes) * 60_000:
+        return []
+    found = (
+        f"{topic} keeps records for longer than the brokers keep commits ({minutes} min): a "
+        "pipeline that was down for that long answers them again"
+    )
+    mend = f"raise {COMMITS_KEPT} on the brokers, or lower retention.ms of {topic}"
+    return [Finding("commits", WARN, found, mend)]
 
 
 def _in_sync(state: TopicState) -> int | None:

@@ -20,6 +20,7 @@ from headrace.doctor.findings import (
     as_json,
     broker_found,
     clock_found,
+    commits_found,
     disk_found,
     extras_found,
     java_found,
@@ -169,6 +170,19 @@ def test_too_few_partitions_and_settings_that_lose_records_are_wrong() -> None:
             "add partitions (kafka-topics --alter) or lower `slots` in the file",
         ),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kept_ms", "minutes", "faults"),
+    [("3600000", "60", 0), ("3600001", "60", 1), ("-1", "9", 1), (None, "60", 0), ("1", None, 0)],
+)
+def test_records_that_outlive_the_commits_of_a_pipeline_that_is_down_are_told(
+    kept_ms: str | None, minutes: str | None, faults: int
+) -> None:
+    settings = {} if minutes is None else {"offsets.retention.minutes": minutes}
+    kept = {} if kept_ms is None else {"retention.ms": kept_ms}
+    found = commits_found("p.queries", TopicState(4, kept, None), settings)
+    assert [(each.state, each.what) for each in found] == [(WARN, "commits")] * faults
 
 
 def test_topics_that_this_user_may_not_see_are_not_called_missing() -> None:
