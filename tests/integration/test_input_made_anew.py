@@ -5,11 +5,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
 from confluent_kafka import TopicPartition
 
+from benchmarks.squares import PIPELINE as SQUARES
 from headrace.errors import InputMadeAnew
 from headrace.roles.input_commits import commits_end, input_start
 from headrace.roles.input_watch import check_input, watch_input
@@ -26,6 +28,7 @@ from streams.live.live_driver import Live
 from streams.live.slot_readers import InputLog
 from streams.topics import topics
 from tests.builders import a_lease, a_pipeline, a_plan
+from tests.integration.supervised import supervised
 from tests.integration.test_moving_slots import running
 from tests.small_world import small_nodes
 
@@ -157,3 +160,24 @@ def test_a_topic_that_was_made_anew_has_another_id_and_the_running_role_is_told(
     told: SimpleQueue[BaseException] = SimpleQueue()
     watch_input(config, INPUT, TopicLook(before, 3), told.put, every_s=0.05)
     assert isinstance(told.get(timeout=WITHIN_S), InputMadeAnew)
+
+
+@pytest.mark.slow
+def test_a_supervised_ingress_begins_anew_and_answers_each_query_of_the_new_topic_once(
+    broker: str, tmp_path: Path
+) -> None:
+    cluster = {"devices": {"cpu": 3}, "ingress": 1, "egress": 1}
+    with supervised(broker, tmp_path, {**SQUARES, "slo": "30s", "cluster": cluster}, 20.0) as run:
+        rig = run.rig
+        rig.offer(0)
+        rig.settle()
+        forget(rig.kafka, [f"{rig.name}.queries"])
+        ensure_topics(rig.kafka, topics(rig.file.pipeline))
+        rig.renew_producer()
+        rig.offer(100)
+        rig.until(lambda: "was made anew" in run.role_log("ingress-0"), "ingress to end")
+        rig.pass_time(5)
+        rig.offer(0)
+        rig.settle()
+        assert rig.answers.twice() == []
+        assert {answer.id for answer in rig.answers} == set(rig.asked)
