@@ -10,7 +10,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
 from operators.dead_letter import dead_letter
-from operators.join import Accuracies, Combine, Held, Join, OpenQuery, as_list, refusal
+from operators.join import (
+    Accuracies,
+    Combine,
+    CombineJournal,
+    Held,
+    Join,
+    OpenQuery,
+    as_list,
+    refusal,
+)
 from operators.latency_histogram import bucket
 from operators.offset_tracker import Progress
 from operators.outcomes import LATE, OUTCOMES, cause_of, outcome_of
@@ -50,6 +59,7 @@ class Egress:
 
     After a restart, ``notes`` holds by slot and input partition the offset below which every query
     was closed and committed; ``answered`` are the queries above it that already have their answer.
+    ``journal`` tells at which queries ``combine`` ended an earlier process.
     Over emulated ``links`` a session's results take their time back to its tier.
     """
 
@@ -65,10 +75,11 @@ class Egress:
         notes: Mapping[int, Mapping[int, int]] | None = None,
         answered: Collection[tuple[int, int]] = (),
         links: SessionLinks | None = None,
+        journal: CombineJournal | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._partitions = tuple(partitions)
-        self._join = Join(pipeline, combine, accuracies or {})
+        self._join = Join(pipeline, combine, accuracies or {}, journal)
         self._plans = PlanFollower(pipeline.name)
         self._open: dict[tuple[int, int], OpenQuery] = {}
         notes = notes or {}

@@ -6,7 +6,7 @@ A query is complete when the credit of its ended branches adds up to ``FULL_CRED
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -40,11 +40,25 @@ Accuracies = Mapping[str, float]
 
 VariantPath = tuple[tuple[str, str], ...]  # (task, variant)
 
+MOST_CRASHES = 2  # a query during whose combine egress ended so often fails without it
 MOST_PATHS = 4096  # the least recent is computed again; a plan has tens, and records may name any
 FEW = 1000  # fewer plain values always fit a record
 _ALWAYS_FIT = frozenset((type(None), bool, float))
 _NO_REASON = ReasonCode.NONE  # a name: a member takes five times as long to look up
 _VALUE, _PATH, _END = attrgetter("value"), attrgetter("path"), attrgetter("end")
+
+
+class CombineJournal(Protocol):
+    """A crash journal of ``combine``: what ran when the process died, for the next one."""
+
+    strikes: Mapping[str, int]
+
+    def began(self, items: Sequence[str]) -> None: ...
+    def ended(self) -> None: ...
+
+
+class _Uncombined(Exception):
+    """``combine`` gave no result that can be sent."""
 
 
 class OpenQuery:
@@ -86,12 +100,22 @@ class OpenQuery:
 
 
 class Join:
-    """The answers to a pipeline's queries; ``accuracies`` are those of variants and whole paths."""
+    """The answers to a pipeline's queries; ``accuracies`` are those of variants and whole paths.
 
-    __slots__ = ("_along", "_combine", "_inner", "_pipeline")
+    With a ``journal`` a query fails without ``combine`` once it has ended ``MOST_CRASHES``
+    processes, by a crash, or a hang until the supervisor's kill.
+    """
 
-    def __init__(self, pipeline: Pipeline, combine: Combine, accuracies: Accuracies) -> None:
-        self._pipeline, self._combine = pipeline, combine
+    __slots__ = ("_along", "_combine", "_inner", "_journal", "_pipeline")
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        combine: Combine,
+        accuracies: Accuracies,
+        journal: CombineJournal | None = None,
+    ) -> None:
+        self._pipeline, self._combine, self._journal = pipeline, combine, journal
         self._inner = frozenset([task.name for task in pipeline.tasks if task.children])
         self._along = path_accuracy(accuracies)
 
@@ -100,7 +124,8 @@ class Join:
 
         All branches answered: ``answered``. Some missing: ``answered`` and incomplete, or the
         outcome of the first bad branch if the pipeline file sets ``incomplete: dropped``. None
-        answered: the outcome of the first bad branch. A combine function that raises: ``failed``.
+        answered: the outcome of the first bad branch. A combine function that raises, calls
+        ``sys.exit`` or has ended earlier processes with the query: ``failed``.
         """
         pipeline = self._pipeline
         items = [query.branches[branch] for branch in sorted(query.branches)]
@@ -109,12 +134,9 @@ class Join:
             return _ended(query, bad, items, now)
         leaves = [each for each in items if _is_leaf(each, self._inner)]
         try:
-            tasks = [each.end.task if each.end else "" for each in leaves]
-            result = self._combine(list(map(_VALUE, leaves)), tasks)
-            sendable(result)
-        except Exception as error:  # noqa: BLE001 - a user's function; whatever it raises is its story
-            said = brief(_not_sent(error, pipeline))
-            end = End(FAILED, EGRESS_TASK, said, ReasonCode.COMBINE)
+            result = self._combined(query, leaves)
+        except _Uncombined as error:
+            end = End(FAILED, EGRESS_TASK, brief(str(error)), ReasonCode.COMBINE)
             return _ended(query, end, items, now)
         return Answer(
             id=query.id, origin=query.origin, outcome=ANSWERED, reason=bad.reason if bad else "",
@@ -125,6 +147,36 @@ class Join:
             reason_code=bad.reason_code if bad else _NO_REASON, slo_class=query.slo_class,
             session=query.session,
         )  # fmt: skip
+
+    def _combined(self, query: OpenQuery, leaves: list[Item]) -> Value:
+        """Return the result of ``combine``, named in the journal while it runs."""
+        tasks = [each.end.task if each.end else "" for each in leaves]
+        if self._journal is not None:
+            self._begin(query, self._journal)
+        try:
+            result = self._combine(list(map(_VALUE, leaves)), tasks)
+            sendable(result)
+        except (Exception, SystemExit) as error:
+            self._unmark()
+            raise _Uncombined(_not_sent(error, self._pipeline)) from error
+        self._unmark()
+        return result
+
+    def _begin(self, query: OpenQuery, journal: CombineJournal) -> None:
+        """Name the query in the journal; raise ``_Uncombined`` if it ended earlier processes."""
+        # With its time: after topics were made anew the origin is another query's.
+        key = f"{query.origin.partition}/{query.origin.offset}/{query.created_s}"
+        crashes = journal.strikes.get(key, 0)
+        if crashes >= MOST_CRASHES:
+            raise _Uncombined(
+                f"{self._pipeline.combine} crashed the process of egress {crashes} times with this "
+                "query, or hung until it was killed"
+            )
+        journal.began([key])
+
+    def _unmark(self) -> None:
+        if self._journal is not None:
+            self._journal.ended()
 
     def _expected(self, leaves: list[Item]) -> float | None:
         """Return the mean accuracy of the answered leaves' paths, over those that are known."""
@@ -138,7 +190,7 @@ class Join:
         return total / count if count else None
 
 
-def _not_sent(error: Exception, pipeline: Pipeline) -> str:
+def _not_sent(error: BaseException, pipeline: Pipeline) -> str:
     """Return why a result cannot be sent: the error of ``combine``, or that of the outputs."""
     if pipeline.combine:
         return with_frames(f"{pipeline.combine} raised {sentence(error)}", error)

@@ -204,6 +204,7 @@ def run_egress(
             kafka, physical(pipeline.name, RESULTS), answers_from_s(places), origins(pipeline)
         ),
         links=links,
+        journal=_journal(pipeline, name) if pipeline.combine else None,
     )
     if links is not None and links.emulated:
         follow_links(links, link_file(pipeline.name))
@@ -348,7 +349,7 @@ def _attach(
 
 
 def _journal(pipeline: Pipeline, name: str) -> CrashJournal:
-    """Return the journal of the items that ran when an earlier process of this name died."""
+    """Return the journal of what ran when an earlier process of this name died."""
     return CrashJournal(run_directory(pipeline.name) / f"{name}.running.json")
 
 

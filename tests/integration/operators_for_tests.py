@@ -45,6 +45,23 @@ def halting(results: list[Any]) -> Any:
     return results[0]
 
 
+def halting_alone(results: list[Any]) -> Any:
+    """Combine two results; one alone stops its caller for good."""
+    if len(results) == 1:
+        threading.Event().wait()
+    return results[0]
+
+
+class Halves:
+    """Two parts of each input for the child `echo`: another one, and the input itself."""
+
+    def load(self, device: str) -> None:
+        """Nothing to load."""
+
+    def predict(self, batch: list[Any]) -> list[Any]:
+        return [{"echo": [b"first", value]} for value in batch]
+
+
 class ToThree:
     """Every input once for each of the children `one`, `two` and `three`."""
 

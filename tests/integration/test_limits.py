@@ -14,13 +14,15 @@ import pytest
 from benchmarks.received_answers import ends, in_time
 from benchmarks.rig import Rig, Stuck
 from headrace.roles.subprocess_operator import Isolated
+from operators.join import MOST_CRASHES
 from operators.user_frames import OperatorFailed
+from schemas.enumerations import ReasonCode
 from schemas.pipeline import Variant
-from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED
-from streams.live.fatal_records import MOST_DEATHS, SUDDEN
+from schemas.records import ANSWERED, FAILED, REFUSED, Answer
 from tests.integration.rigs import under_load
 
-OPERATOR = "tests.integration.operators_for_tests:Brittle"
+FOR_TESTS = "tests.integration.operators_for_tests"
+OPERATOR = f"{FOR_TESTS}:Brittle"
 TROUBLE = {
     b"hang": "echo/brittle took longer than its limit of 0.5 s; its process was started again",
     b"die": "echo/brittle ended its process with code 7; its process was started again",
@@ -159,25 +161,51 @@ def test_a_query_that_crashes_its_worker_twice_fails_and_the_worker_serves_on(
     assert "cpu-0" in rig.running
 
 
+def kill_the_hung(rig: Rig) -> None:
+    """Kill egress as its supervisor does that hears nothing of it, and start it again."""
+    rig.until(lambda: rig.reports["egress-0"].sent_s < time.time() - 1.0, "a hung egress")
+    rig.kill("egress-0")
+    rig.start("egress-0")
+    rig.until(lambda: rig.reports["egress-0"].sent_s > time.time() - 0.5, "its reports")
+
+
+def failed_by_combine(answer: Answer) -> bool:
+    return (answer.outcome, answer.reason_code) == (FAILED, ReasonCode.COMBINE)
+
+
 @pytest.mark.kafka
 @pytest.mark.slow
-def test_a_query_at_which_egress_hangs_is_a_dead_letter_after_three_kills(
-    broker: str, tmp_path: Path
-) -> None:
-    halt = "tests.integration.operators_for_tests:halting"
-    with echoing(broker, tmp_path, "20s", {"batch": 4}, combine=halt) as rig:
+def test_a_query_at_which_egress_hangs_fails_after_two_kills(broker: str, tmp_path: Path) -> None:
+    with echoing(broker, tmp_path, "20s", {"batch": 4}, combine=f"{FOR_TESTS}:halting") as rig:
         rig.offer(20)
         halting = rig.ask(b"halt")
-        for _ in range(MOST_DEATHS):
-            # As its supervisor does that hears nothing of it.
-            rig.until(lambda: rig.reports["egress-0"].sent_s < time.time() - 1.0, "a hung egress")
-            rig.kill("egress-0")
-            rig.start("egress-0")
-            rig.until(lambda: rig.reports["egress-0"].sent_s > time.time() - 0.5, "its reports")
+        for _ in range(MOST_CRASHES):
+            kill_the_hung(rig)
         rig.settle()
-        assert rig.answer_to(halting).outcome == DROPPED
-        assert [letter.reason for letter in rig.letters] == [
-            f"this record ended its reader {MOST_DEATHS} times: {SUDDEN}"
-        ]
+        assert failed_by_combine(rig.answer_to(halting))
+        assert rig.letters == []
         assert {a.outcome for a in rig.answers if a.id != halting} == {ANSWERED}
+        assert rig.answers.twice() == []
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_an_overdue_query_at_which_egress_hangs_fails_after_two_kills(
+    broker: str, tmp_path: Path
+) -> None:
+    tasks = {
+        "halve": {"slots": 1, "variants": {"v": {"operator": f"{FOR_TESTS}:Halves"}}},
+        "echo": {"slots": 1, "variants": {"v": {"operator": OPERATOR, "batch": 1}}},
+    }
+    tasks["halve"]["children"] = ["echo"]
+    more = {"tasks": tasks, "cluster": {"devices": {"cpu": 2}}}
+    alone = f"{FOR_TESTS}:halting_alone"
+    with echoing(broker, tmp_path, "3s", {}, combine=alone, **more) as rig:
+        halting = rig.ask(b"hang")
+        rig.pass_time(1.0)
+        rig.kill("cpu-1")  # with one of its halves, which the query awaits until it is overdue
+        for _ in range(MOST_CRASHES):
+            kill_the_hung(rig)
+        rig.until(lambda: halting not in rig.waiting, "its answer")
+        assert failed_by_combine(rig.answer_to(halting))
         assert rig.answers.twice() == []

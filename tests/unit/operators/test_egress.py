@@ -1,5 +1,6 @@
 """Egress: join the branches of a query, emit its one Answer."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from msgspec.structs import replace
 from control.problem.tiers import Link
 from operators.egress import Egress, highest, note_of, upto_of
 from operators.input_place import GENERATION
+from operators.join import MOST_CRASHES
 from operators.latency_histogram import bucket
 from operators.serving.transfers import SessionLinks
 from schemas.effects import Arrived, Assign, Done, Effect, Event, Send, Wake, Woke
@@ -15,6 +17,7 @@ from schemas.pipeline_fingerprint import fingerprint
 from schemas.records import (
     ANSWERED,
     DROPPED,
+    FAILED,
     FULL_CREDIT,
     Answer,
     DeadLetter,
@@ -26,6 +29,7 @@ from schemas.records import (
     SessionStage,
     Work,
 )
+from streams.live.crash_journal import CrashJournal
 from tests.builders import (
     DECLARED,
     GRACE_S,
@@ -279,6 +283,31 @@ def test_a_pipeline_may_say_how_outputs_are_combined() -> None:
     assert told(egress, (arrived(whole(0), 1), 0.2))[0] == emitted(
         an_answer(result="seven", paths=((HOP,),), ends=(ANSWER,))
     )
+
+
+def test_an_overdue_query_whose_combine_ends_the_process_fails_after_two_lives(
+    tmp_path: Path,
+) -> None:
+    def combine(values: list[Any], tasks: list[str]) -> Any:
+        if None in values:
+            raise KeyboardInterrupt  # leaves the process as a kill does
+        return values
+
+    def a_life() -> Egress:
+        journal = CrashJournal(tmp_path / "egress-0.running.json")
+        egress = an_egress(pipeline=pipeline, combine=combine, journal=journal)
+        dropped = an_ended(None, (0, 1), outcome=DROPPED, credit=HALF // 2)  # a third one is lost
+        for number, record in enumerate((a_notice(0), part(0, 0), a_work(0, dropped, task=""))):
+            egress.handle(arrived(record, offset=number), 0.2)
+        return egress
+
+    pipeline = a_pipeline(combine="postcode:join")
+    for _ in range(MOST_CRASHES):
+        with pytest.raises(KeyboardInterrupt):
+            a_life().handle(Woke(), CLOSES_S)
+    sent = [each for each in a_life().handle(Woke(), CLOSES_S) if type(each) is Send]
+    answers = [each.record for each in sent if isinstance(each.record, Answer)]
+    assert [(each.outcome, each.task) for each in answers] == [(FAILED, "egress")]
 
 
 def test_a_combine_function_that_raises_fails_its_query_only() -> None:

@@ -1,10 +1,12 @@
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from operators.join import (
+    MOST_CRASHES,
     MOST_PATHS,
     Combine,
     Join,
@@ -25,6 +27,7 @@ from schemas.records import (
     Origin,
     Value,
 )
+from streams.live.crash_journal import CrashJournal
 from tests.builders import SLO_S, a_hop, a_noticed, a_pipeline, a_work, an_answer, an_end, an_ended
 
 ONE = a_pipeline()
@@ -173,6 +176,42 @@ def test_without_combine_outputs_that_cannot_be_sent_blame_no_combine() -> None:
     found = closed(a_query(an_ended({"v": {"w": float("nan")}})), ONE)
     assert found.outcome == FAILED
     assert found.reason.startswith("the outputs of the leaf tasks cannot be sent as a list: Codec")
+
+
+def test_a_combine_that_calls_exit_fails_its_query() -> None:
+    def combine(values: list[Value], tasks: list[str]) -> Value:
+        raise SystemExit(3)
+
+    found = closed(a_query(an_ended("a")), a_pipeline(combine="postcode:join"), combine=combine)
+    assert (found.outcome, found.task) == (FAILED, "egress")
+    assert found.reason.startswith("postcode:join raised SystemExit: 3")
+
+
+def test_a_query_whose_combine_ends_the_process_twice_fails_without_it(tmp_path: Path) -> None:
+    pipeline = a_pipeline(combine="postcode:join")
+
+    def combine(values: list[Value], tasks: list[str]) -> Value:
+        if "a" in values:
+            raise KeyboardInterrupt  # leaves the process as a kill does: the journal stays
+        return "joined"
+
+    def a_life() -> Join:
+        return Join(pipeline, combine, {}, CrashJournal(tmp_path / "egress-0.running.json"))
+
+    for _ in range(MOST_CRASHES):
+        with pytest.raises(KeyboardInterrupt):
+            a_life().answer(a_query(an_ended("a")), 0.2)
+    join = a_life()
+    found = join.answer(a_query(an_ended("a")), 0.2)
+    assert (found.outcome, found.task, found.reason) == (
+        FAILED, "egress",
+        "postcode:join crashed the process of egress 2 times with this query, or hung until it "
+        "was killed",
+    )  # fmt: skip
+    other = OpenQuery("q1", Origin(0, 1), 0.0, SLO_S)
+    other.take(a_work(1, an_ended("b"), task=""))
+    assert join.answer(other, 0.2).result == "joined"
+    assert CrashJournal(tmp_path / "egress-0.running.json").strikes.keys() == {"0/0/0.0"}
 
 
 def test_combine_sees_a_dropped_root_nowhere_and_a_dropped_child_as_none() -> None:
