@@ -1,6 +1,7 @@
 """Wire formats: the decoder and encoder of each of a pipeline's topics."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -10,11 +11,13 @@ from schemas.codec.json_form import answer_from_json, answer_to_json, origin_of_
 from schemas.codec.label_form import label_of
 from schemas.codec.path_tree import compact, folded, unfolded
 from schemas.codec.raw import MAX_ID_LENGTH, query_fault, query_from_raw
+from schemas.codec.schema_store import MARK
 from schemas.codec.single_object import CodecError, decode, encode, writes_newest
 from schemas.effects import LABELS, QUERIES, RESULTS
 from schemas.enumerations import ReasonCode
 from schemas.pipeline import Pipeline
 from schemas.records import ANSWERED, FAILED, Answer, Garbled, Query, Record
+from streams.kafka.kafka_errors import BrokerError
 from streams.topics import physical
 
 
@@ -59,13 +62,17 @@ def encoder(pipeline: Pipeline, topic: str) -> Encode:
 def origins(pipeline: Pipeline) -> Callable[[bytes], list[tuple[int, int]]]:
     """Return a function from a results record's value to its query's (partition, offset).
 
-    The function returns no origin for a foreign record.
+    The record may be of any format, since the file may have named another one before. The function
+    returns no origin for a foreign record. It raises ``BrokerError`` for Confluent's framing where
+    the file names no registry, or one that does not answer.
     """
-    if pipeline.results == "json":
-        return origin_of_answer
-    read = _reader(pipeline)
+    confluent = cache(lambda: _confluent_answers(pipeline))
 
     def found(value: bytes) -> list[tuple[int, int]]:
+        framed = value.startswith(b"\0")
+        if not framed and not value.startswith(MARK):
+            return origin_of_answer(value)
+        read = confluent() if framed else decode
         try:
             record = read(value)
         except CodecError:
@@ -75,6 +82,17 @@ def origins(pipeline: Pipeline) -> Callable[[bytes], list[tuple[int, int]]]:
         return [(record.origin.partition, record.origin.offset)]
 
     return found
+
+
+def _confluent_answers(pipeline: Pipeline) -> Callable[[bytes], Record]:
+    if not pipeline.schema_registry:
+        raise BrokerError(
+            f"topic {physical(pipeline.name, RESULTS)} has answers in Confluent's framing, and "
+            "without them a query could get two answers; name the registry that they were "
+            "written with in the pipeline file (schema_registry: URL) until the topic has dropped "
+            "them"
+        )
+    return _confluent(pipeline, RESULTS).decode
 
 
 def _reader(pipeline: Pipeline) -> Callable[[bytes], Record]:

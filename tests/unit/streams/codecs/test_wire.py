@@ -13,8 +13,10 @@ from schemas.effects import QUERIES, RESULTS, Send
 from schemas.enumerations import ReasonCode
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 from schemas.records import Answer, Garbled, Origin, Query
+from streams.codecs import schema_registry
 from streams.codecs.size_gate import fitting
-from streams.codecs.wire import Fetched, decoder, encoder
+from streams.codecs.wire import Fetched, decoder, encoder, origins
+from streams.kafka.kafka_errors import BrokerError
 from streams.topics import MAX_RECORD_BYTES
 from tests.builders import a_hop, an_answer, an_end
 
@@ -133,3 +135,27 @@ def test_confluent_framing_goes_through_a_registry() -> None:
     found = decoder(confluent, QUERIES)(fetched(b"\0\0\0\0\x63rest"))
     assert isinstance(found, Garbled)
     assert "no schema with the id 99" in found.reason
+
+
+@pytest.mark.parametrize("before", ["avro", "json", "confluent"])
+@pytest.mark.parametrize("now", ["avro", "json", "confluent"])
+def test_egress_knows_its_answers_of_every_format(
+    before: str, now: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if before == "confluent":
+        pytest.importorskip("authlib", reason="the extra `registry` is not installed")
+        registry = schema_registry._client("mock://formats")  # each client is a registry of its own
+        monkeypatch.setattr(schema_registry, "_client", lambda url: registry)
+    pipeline = replace(PIPELINE, schema_registry="mock://formats")
+    written = encoder(replace(pipeline, results=before), RESULTS)(ANSWER)
+    assert origins(replace(pipeline, results=now))(written) == [(0, 7)]
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b"\xc3\x01short", encode(Query(payload=b"x"))])
+def test_a_foreign_record_among_the_results_has_no_origin(value: bytes) -> None:
+    assert origins(PIPELINE)(value) == []
+
+
+def test_answers_in_confluents_framing_need_their_registry() -> None:
+    with pytest.raises(BrokerError, match=r"p\.results has answers in Confluent's framing.*URL"):
+        origins(PIPELINE)(b"\0\0\0\0\x01rest")
