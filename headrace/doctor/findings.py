@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from headrace.errors import BAD_INPUT, NO_BROKER, UNSUCCESSFUL
-from streams.kafka.acl_rights import Right
+from streams.kafka.acl_rights import CREATE, DESCRIBE_CONFIGS, Right
 from streams.topics import STAMPED_BY, TOO_OLD, Topic
 
 OK, WARN, WRONG = "ok", "warn", "wrong"
@@ -343,8 +343,8 @@ def rights_found(
 
 
 def _allowed(right: Right, operations: frozenset[str]) -> bool:
-    # An existing topic needs no Create right.
-    return right.operation == "Create" or right.operation.upper() in operations
+    # An existing topic needs no Create right, and a role serves without seeing settings.
+    return right.operation in (CREATE, DESCRIBE_CONFIGS) or right.operation.upper() in operations
 
 
 def _few(names: Sequence[str]) -> str:

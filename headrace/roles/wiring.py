@@ -61,7 +61,8 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.leases.egress_lease import EgressLease
 from streams.kafka.preflight import prepare
-from streams.kafka.topic_admin import TopicLook, partitions_of, set_stamps, topic_id_on
+from streams.kafka.topic_admin import TopicLook, partitions_of, topic_id_on
+from streams.kafka.topic_settings import set_stamps
 from streams.kafka.transport import KafkaTransport
 from streams.live.crash_journal import CrashJournal
 from streams.live.executors import ModelExecutor

@@ -29,9 +29,10 @@ from schemas.effects import (
     work_topic,
 )
 from schemas.pipeline import Pipeline
-from streams.topics import own_topics, physical, topics
+from streams.topics import Stamps, input_stamps, own_topics, physical, topics
 
 READ, WRITE, DESCRIBE, CREATE, DELETE = "Read", "Write", "Describe", "Create", "Delete"
+DESCRIBE_CONFIGS = "DescribeConfigs"  # a role without it runs, and logs that it cannot check
 TOPIC, GROUP, TRANSACTION = "topic", "group", "transactional-id"
 
 
@@ -53,6 +54,7 @@ class _Uses:
     writes: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     sizes: tuple[str, ...] = ()  # topics of which it reads only the offsets
+    checks: tuple[str, ...] = ()  # topics whose settings it reads
     makes: bool = False  # creates every topic
     deletes: bool = False  # deletes the pipeline's own topics and groups
     commits: tuple[str, ...] = ()  # groups whose offsets it reads and commits
@@ -66,6 +68,7 @@ def _ingress(pipeline: Pipeline) -> _Uses:
     return _Uses(
         writes=(first, OUTPUTS, REPORTS, DEAD_LETTERS),
         reads=(QUERIES, PLANS, COMPLETIONS, REPORTS),
+        checks=(QUERIES,) if input_stamps(pipeline) is Stamps.BROKER else (),
         commits=("ingress",),
         watches=("egress",),
     )
@@ -99,6 +102,7 @@ def _egress(_: Pipeline) -> _Uses:
     return _Uses(
         writes=(RESULTS, LEASES, REPORTS, DEAD_LETTERS),
         reads=(OUTPUTS, RESULTS, LEASES, PLANS, REPORTS),
+        checks=(RESULTS,),  # the broker refuses the answers of a replaced egress
         commits=("egress",),
         transacts=("egress.",),  # streams/kafka/leases/write_barrier.py
     )
@@ -211,6 +215,7 @@ def rights(pipeline: Pipeline, role: str) -> tuple[Right, ...]:
         *(Right(WRITE, TOPIC, physical(name, t)) for t in uses.writes),
         *(Right(READ, TOPIC, physical(name, t)) for t in uses.reads),
         *(Right(DESCRIBE, TOPIC, physical(name, t)) for t in uses.sizes),
+        *(Right(DESCRIBE_CONFIGS, TOPIC, physical(name, t)) for t in uses.checks),
         *(Right(op, TOPIC, topic) for topic in made for op in (CREATE, DESCRIBE)),
         *(Right(op, TOPIC, topic) for topic in deleted for op in (DELETE, DESCRIBE)),
         *(Right(DELETE, GROUP, group) for group in disbanded),

@@ -1,9 +1,4 @@
-"""Topics on the broker: create the missing ones, describe them, count their partitions, and set how
-their records are stamped.
-
-By the age limit of the results topic the broker enforces leases; by its own stamps on the input
-topic deadlines count from one clock.
-"""
+"""Topics on the broker: create the missing ones, describe them, count their partitions."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,20 +13,14 @@ from confluent_kafka import (
 from confluent_kafka.admin import (
     AclOperation,
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ConfigSource,
     NewTopic,
-    ResourceType,
 )
 
 from streams.kafka.kafka_client import POLL_S, admin, asked
 from streams.kafka.kafka_config import KafkaConfig, KafkaConfigError
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, forbidden, unreachable
-from streams.topics import STAMP_SETTINGS, Stamps, Topic
+from streams.topics import Topic
 
-STAMPS_WAIT_S = 30.0
 COPIES = 3  # replicas of every topic, given enough brokers
 REPLICATION = "topics.replication.factor"  # property that overrides the number of replicas
 
@@ -225,30 +214,3 @@ def readable_partitions(config: KafkaConfig, topic: str, timeout_s: float = 10.0
     if found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
         return 0
     raise BrokerError(f"topic {topic!r} cannot be read: {found.str()}")
-
-
-def set_stamps(
-    config: KafkaConfig, topic: str, stamps: Stamps, timeout_s: float = STAMPS_WAIT_S
-) -> bool:
-    """Return whether the topic's records are stamped so.
-
-    A topic that was created otherwise gets the settings here, where this user may alter them. One
-    whose settings this user may not see counts as set: a new one is created so.
-    """
-    wanted = STAMP_SETTINGS[stamps]
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    found = asked(config, lambda client: client.describe_configs([resource]), timeout_s)[resource]
-    if isinstance(found, KafkaError):
-        return True
-    if all(name in found and found[name].value == value for name, value in wanted.items()):
-        return True
-    changes = [
-        ConfigEntry(
-            name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG,
-            incremental_operation=AlterConfigOpType.SET,
-        )
-        for name, value in wanted.items()
-    ]  # fmt: skip
-    altered = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
-    results = asked(config, lambda client: client.incremental_alter_configs([altered]), timeout_s)
-    return not isinstance(results[altered], KafkaError)

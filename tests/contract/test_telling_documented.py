@@ -13,7 +13,7 @@ from headrace.roles.log_format import LEVELS as CHOICES
 from headrace.roles.log_options import METRICS_HOST_VARIABLE, METRICS_VARIABLE
 from streams.control_app import app as control_app
 from streams.kafka import connectivity as presence
-from streams.kafka import former_notices, offset_ledger, partition_reader
+from streams.kafka import former_notices, offset_ledger, partition_reader, topic_settings
 from streams.kafka.leases import write_barrier
 from streams.observers import clock_skew, file_mismatch, journal
 from streams.observers import log_lines as lines
@@ -34,6 +34,7 @@ EVENTS = {
     **control_app.LEVELS,
     **observing.LEVELS,
     **former_notices.LEVELS,
+    **topic_settings.LEVELS,
 }
 
 

@@ -43,7 +43,8 @@ from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.preflight import prepare
-from streams.topics import physical
+from streams.kafka.topic_settings import set_stamps, settings_of
+from streams.topics import LEASE_MS, TOO_OLD, Stamps, physical
 from tests.integration.certificates import make_authority
 from tests.integration.secured_broker import Secured, secured_broker
 
@@ -121,6 +122,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         yield found
 
 
+OPERATIONS = {"".join(each.name.title().split("_")): each for each in AclOperation}
+
+
 def give_rights(broker: Secured, lines: list[str]) -> None:
     """Do what ``kafka-acls`` would with the printed lines."""
     bindings = [
@@ -137,7 +141,7 @@ def give_rights(broker: Secured, lines: list[str]) -> None:
             (ResourceType.TRANSACTIONAL_ID, words.transactional_id),
         )
         for name in names
-        for operation in (AclOperation[each.upper()] for each in words.operation)
+        for operation in (OPERATIONS[each] for each in words.operation)
     ]
     give(broker, bindings)
 
@@ -319,6 +323,26 @@ def test_a_role_without_a_right_is_told_which(guarded: Guarded, command: Any) ->
     assert said == (
         f"headrace: user '{NAME}-consumer' has no right to Write on topic "
         f"'{NAME}.work.split'; `headrace acls FILE` prints the ACLs that each role needs"
+    )
+
+
+def test_egress_sees_how_its_results_are_set_and_who_may_not_is_told(
+    guarded: Guarded, caplog: pytest.LogCaptureFixture
+) -> None:
+    results = physical(NAME, RESULTS)
+    seen = settings_of(guarded.kafka("egress"), (results,))
+    assert seen[results][TOO_OLD] == str(LEASE_MS)
+    assert caplog.messages == []
+    assert settings_of(guarded.kafka("consumer"), (results,)) == {}
+    assert set_stamps(guarded.kafka("consumer"), results, Stamps.LEASE)
+    assert (
+        caplog.messages
+        == [
+            f"it cannot be checked how topics are set: user '{NAME}-consumer' has no right to "
+            f"DescribeConfigs on topic '{results}'; `headrace acls FILE` prints the ACLs that each "
+            "role needs"
+        ]
+        * 2
     )
 
 

@@ -14,6 +14,7 @@ from schemas.pipeline import Labels, Pipeline
 from streams.kafka.acl_rights import (
     CREATE,
     DELETE,
+    DESCRIBE_CONFIGS,
     GROUP,
     READ,
     ROLES,
@@ -83,6 +84,17 @@ def test_only_the_operator_makes_topics_and_only_the_purger_deletes_them() -> No
     deleted = [r for r in rights(pipeline, "purger") if r.operation == DELETE]
     groups = {right.name for right in deleted if right.resource == GROUP}
     assert groups == {f"{pipeline.name}.{g}" for g in ("ingress", "workers", "egress", "control")}
+
+
+def test_a_role_sees_the_settings_of_the_topic_by_which_the_broker_guards_its_work() -> None:
+    pipeline = replace(a_pipeline(), deadline_clock="broker")
+    name = pipeline.name
+    seen = {role: may(pipeline, role, DESCRIBE_CONFIGS) for role in ROLES}
+    assert {role: topics for role, topics in seen.items() if topics} == {
+        "ingress": {f"{name}.queries"},
+        "egress": {f"{name}.results"},
+    }
+    assert not may(a_pipeline(), "ingress", DESCRIBE_CONFIGS)
 
 
 def test_a_pipeline_called_headrace_does_not_give_away_the_control_topics() -> None:
