@@ -49,6 +49,7 @@ class Stamps(Enum):
     LEASE = "lease"  # the producer, with the time of its lease (streams/kafka/leases)
 
 
+MOST_BYTES = "max.message.bytes"  # topic property
 STAMPED_BY = "message.timestamp.type"  # topic property
 TOO_OLD = "message.timestamp.before.max.ms"  # topic property, since Kafka 3.6
 STAMP_SETTINGS: Mapping[Stamps, Mapping[str, str]] = {
@@ -89,7 +90,7 @@ class TopicRule:
             "cleanup.policy": ",".join(policies),
             **kept,
             "segment.ms": str(self._segment_ms),
-            "max.message.bytes": str(MAX_RECORD_BYTES),
+            MOST_BYTES: str(MAX_RECORD_BYTES),
             **STAMP_SETTINGS[self.stamps],
         }
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.errors import BAD_INPUT, NO_BROKER, UNSUCCESSFUL
 from streams.kafka.acl_rights import CREATE, DESCRIBE_CONFIGS, Right
-from streams.topics import STAMPED_BY, TOO_OLD, Topic
+from streams.topics import MOST_BYTES, STAMPED_BY, TOO_OLD, Topic
 
 OK, WARN, WRONG = "ok", "warn", "wrong"
 BROKER, FILE = "broker", "pipeline file"  # findings with specific exit codes
@@ -178,7 +178,7 @@ ORDERLY_STOP = "controlled.shutdown.enable"
 HIDDEN_TOPIC = TopicState(0, {}, frozenset())  # this user may not describe it
 CHECKED = (
     "cleanup.policy",
-    "max.message.bytes",
+    MOST_BYTES,
     STAMPED_BY,
     TOO_OLD,
 )  # the settings that correctness depends on

@@ -64,11 +64,12 @@ class _Uses:
 
 
 def _ingress(pipeline: Pipeline) -> _Uses:
-    first = work_topic(pipeline.root.name)
+    own = (work_topic(pipeline.root.name), OUTPUTS, DEAD_LETTERS)
+    stamped = (QUERIES,) if input_stamps(pipeline) is Stamps.BROKER else ()
     return _Uses(
-        writes=(first, OUTPUTS, REPORTS, DEAD_LETTERS),
+        writes=(*own, REPORTS),
         reads=(QUERIES, PLANS, COMPLETIONS, REPORTS),
-        checks=(QUERIES,) if input_stamps(pipeline) is Stamps.BROKER else (),
+        checks=(*own, *stamped),
         commits=("ingress",),
         watches=("egress",),
     )
@@ -78,9 +79,11 @@ def _dispatcher(pipeline: Pipeline) -> _Uses:
     tasks = [task.name for task in pipeline.dispatched]
     if not tasks:
         return _Uses()
+    own = (*map(work_topic, tasks), OUTPUTS, DEAD_LETTERS)
     return _Uses(
-        writes=(*map(work_topic, tasks), OUTPUTS, REPORTS, DEAD_LETTERS),
+        writes=(*own, REPORTS),
         reads=(*map(waiting_topic, tasks), PLANS, COMPLETIONS, REPORTS),
+        checks=own,
         commits=("dispatchers",),
     )
 
@@ -90,19 +93,22 @@ def _worker(pipeline: Pipeline) -> _Uses:
     children = (work_topic(t.name) for t in tasks if t.name != pipeline.root.name)
     shadows = (SHADOWS,) if pipeline.labels else ()
     waiting = (waiting_topic(task.name) for task in pipeline.dispatched)
+    own = (*children, *waiting, OUTPUTS, DEAD_LETTERS, COMPLETIONS, *shadows)
     return _Uses(
-        writes=(*children, *waiting, OUTPUTS, REPORTS, DEAD_LETTERS, COMPLETIONS, *shadows),
+        writes=(*own, REPORTS),
         reads=(*(work_topic(t.name) for t in tasks), PLANS, REPORTS),
+        checks=own,
         commits=("workers",),
     )
 
 
 def _egress(_: Pipeline) -> _Uses:
     # Egress reads its results back, so that a restart sends no second answer.
+    own = (RESULTS, LEASES, DEAD_LETTERS)
     return _Uses(
-        writes=(RESULTS, LEASES, REPORTS, DEAD_LETTERS),
+        writes=(*own, REPORTS),
         reads=(OUTPUTS, RESULTS, LEASES, PLANS, REPORTS),
-        checks=(RESULTS,),  # the broker refuses the answers of a replaced egress
+        checks=own,
         commits=("egress",),
         transacts=("egress.",),  # streams/kafka/leases/write_barrier.py
     )

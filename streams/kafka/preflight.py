@@ -8,13 +8,14 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AclOperation
 
 from schemas.pipeline import Pipeline
-from streams.kafka.acl_rights import DESCRIBE_CONFIGS, GROUP, TOPIC, Right, rights
+from streams.kafka.acl_rights import DESCRIBE_CONFIGS, GROUP, TOPIC, WRITE, Right, rights
 from streams.kafka.kafka_client import asked, consumer, reach
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, forbidden
 from streams.kafka.topic_admin import described, ensure_topics, may
 from streams.kafka.topic_contents import await_leaders
-from streams.topics import Topic, topics
+from streams.kafka.topic_settings import settings_of
+from streams.topics import MAX_RECORD_BYTES, MOST_BYTES, Topic, topics
 
 WAIT_S = 30.0
 GROUPS_WITHIN_S = 5.0
@@ -29,7 +30,8 @@ def prepare(
     Return once the new partitions have leaders: a busy broker takes most of a minute for 229, and
     longer while the roles start beside it.
     Raise ``BrokerError`` if no broker answers or it refuses the user, if a topic cannot be created
-    or has too few partitions, or if the user lacks a right, which the message names.
+    or has too few partitions or too small records, or if the user lacks a right, which the message
+    names.
     """
     reach(config, timeout_s)
     needed = tuple(dict.fromkeys(r for role in roles for r in rights(pipeline, role)))
@@ -37,10 +39,29 @@ def prepare(
     made = ensure_topics(config, (t for t in topics(pipeline) if t.name in named), timeout_s)
     _await_leaders(config, made, max(timeout_s, LED_WITHIN_S))
     _check(config, TOPIC, needed, described(config, named, timeout_s))
+    _check_sizes(config, needed, timeout_s)
     groups = sorted({r.name for r in needed if r.resource == GROUP and not r.prefixed})
     # A broker without users has no rights to check, and its first answer on groups takes a second.
     if groups and config.protocol != "PLAINTEXT":
         _check(config, GROUP, needed, _groups(config, groups, timeout_s))
+
+
+def _check_sizes(config: KafkaConfig, needed: Iterable[Right], timeout_s: float) -> None:
+    """Raise ``BrokerError`` if a topic does not take the largest record that a role may write."""
+    by_operation = {
+        operation: {right.name for right in needed if right.operation == operation}
+        for operation in (WRITE, DESCRIBE_CONFIGS)
+    }
+    written = sorted(set.intersection(*by_operation.values()))
+    if not written:
+        return
+    for topic, found in settings_of(config, written, timeout_s).items():
+        if int(found[MOST_BYTES]) < MAX_RECORD_BYTES:
+            raise BrokerError(
+                f"topic {topic!r} takes records of up to {found[MOST_BYTES]} bytes, and this role "
+                f"may write some of {MAX_RECORD_BYTES}; run `kafka-configs --alter --topic {topic} "
+                f"--add-config {MOST_BYTES}={MAX_RECORD_BYTES}`"
+            )
 
 
 def _await_leaders(config: KafkaConfig, made: Iterable[Topic], timeout_s: float) -> None:

@@ -86,15 +86,17 @@ def test_only_the_operator_makes_topics_and_only_the_purger_deletes_them() -> No
     assert groups == {f"{pipeline.name}.{g}" for g in ("ingress", "workers", "egress", "control")}
 
 
-def test_a_role_sees_the_settings_of_the_topic_by_which_the_broker_guards_its_work() -> None:
-    pipeline = replace(a_pipeline(), deadline_clock="broker")
-    name = pipeline.name
+@pytest.mark.parametrize("clock", ["producer", "broker"])
+def test_a_role_sees_the_settings_that_it_checks(clock: str) -> None:
+    pipeline = replace(a_pipeline(), deadline_clock=clock)
+    stamped = {f"{pipeline.name}.queries"} if clock == "broker" else set()
     seen = {role: may(pipeline, role, DESCRIBE_CONFIGS) for role in ROLES}
-    assert {role: topics for role, topics in seen.items() if topics} == {
-        "ingress": {f"{name}.queries"},
-        "egress": {f"{name}.results"},
+    own = {
+        role: {t for t in may(pipeline, role, WRITE) if t.startswith(f"{pipeline.name}.")}
+        for role in ("ingress", "worker", "egress")
     }
-    assert not may(a_pipeline(), "ingress", DESCRIBE_CONFIGS)
+    expected = own | {"ingress": own["ingress"] | stamped}
+    assert {role: topics for role, topics in seen.items() if topics} == expected
 
 
 def test_a_pipeline_called_headrace_does_not_give_away_the_control_topics() -> None:

@@ -1,0 +1,33 @@
+"""What a role finds out about its topics before it starts."""
+
+import uuid
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from schemas.effects import OUTPUTS
+from streams.kafka.kafka_client import admin
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.preflight import prepare
+from streams.topics import MOST_BYTES, physical
+from tests.builders import a_pipeline
+
+pytestmark = pytest.mark.kafka
+
+
+def test_a_role_does_not_start_where_a_topic_takes_less_than_it_may_write(broker: str) -> None:
+    kafka, pipeline = KafkaConfig(broker), a_pipeline(name=f"small-{uuid.uuid4().hex[:8]}")
+    outputs = physical(pipeline.name, OUTPUTS)
+    made = NewTopic(outputs, pipeline.egress_partitions, config={MOST_BYTES: "1048588"})
+    client = admin(kafka)
+    client.create_topics([made])[outputs].result(20)
+    for role in ("ingress", "worker"):
+        with pytest.raises(BrokerError) as raised:
+            prepare(kafka, pipeline, role)
+        assert str(raised.value) == (
+            f"topic '{outputs}' takes records of up to 1048588 bytes, and this role may write some "
+            f"of 8388608; run `kafka-configs --alter --topic {outputs} --add-config "
+            "max.message.bytes=8388608`"
+        )
+    prepare(kafka, pipeline, "egress", "control")  # which only read it
