@@ -9,6 +9,10 @@ from schemas.records import ANSWERED, Answer
 WELL_S = 1.0
 
 
+class NotOneAnswer(AssertionError):
+    """An acknowledged query has no answer, or several: what no slow machine excuses."""
+
+
 class Answers(list[Answer]):
     """Answers in the order of their arrival; grows by ``append`` only, which keeps an index by the
     second in which their queries were created."""
@@ -41,6 +45,11 @@ class Answers(list[Answer]):
             for a in self
             if counts[a.id] > 1
         ]
+
+    def check_single(self) -> None:
+        """Raise ``NotOneAnswer`` for an id with more than one answer."""
+        if twice := self.twice():
+            raise NotOneAnswer(f"answered more than once: {'; '.join(twice)}")
 
 
 def in_time(answer: Answer) -> bool:

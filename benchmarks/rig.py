@@ -22,7 +22,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartitio
 from confluent_kafka.admin import NewPartitions
 
 from benchmarks.hosts import Host
-from benchmarks.received_answers import Answers
+from benchmarks.received_answers import Answers, NotOneAnswer
 from control.controller.command_queue import COMMAND_VALID_S
 from headrace.broker.connect import KAFKA_CONFIG
 from headrace.client.formats import Headers, read_answer, writer_of
@@ -57,6 +57,10 @@ FRESH_S = 0.6  # a node is alive if it reported within this time
 
 class Stuck(Exception):
     """Raised if an awaited condition does not come about; the message has the pipeline's state."""
+
+
+class Unanswered(Stuck, NotOneAnswer):
+    """Raised if acknowledged queries get no answer."""
 
 
 @dataclass(slots=True)
@@ -333,14 +337,20 @@ class Rig:
 
     # ------------------------------------------------------------------ waiting
 
-    def until(self, holds: Callable[[], object], what: str, within_s: float = WAIT_S) -> float:
+    def until(
+        self,
+        holds: Callable[[], object],
+        what: str,
+        within_s: float = WAIT_S,
+        failure: type[Stuck] = Stuck,
+    ) -> float:
         """Send and read until a condition holds; return the seconds that it took.
 
-        Raises ``Stuck`` after ``within_s``."""
+        Raises ``failure`` after ``within_s``, and ``Stuck`` if a role ends by itself."""
         began = time.monotonic()
         while not holds():
             if time.monotonic() - began > within_s:
-                raise Stuck(f"waited {within_s:g} s for {what}; {self._story()}")
+                raise failure(f"waited {within_s:g} s for {what}; {self._story()}")
             self.step()
         return time.monotonic() - began
 
@@ -462,11 +472,11 @@ class Rig:
     def settle(self) -> None:
         """End the load and wait for every answer, then 0.5 s more for duplicates."""
         self.offer(0)
-        self.until(lambda: not self.waiting, "an answer to every query")
+        self.until(lambda: not self.waiting, "an answer to every query", failure=Unanswered)
         self.pass_time(0.5)
 
     def answer_to(self, name: str) -> Answer:
         """Return the one answer to a query."""
         self.until(lambda: name not in self.waiting, f"the answer to {name}")
-        (found,) = [answer for answer in self.answers if answer.id == name]
-        return found
+        self.answers.check_single()
+        return next(answer for answer in self.answers if answer.id == name)

@@ -8,6 +8,8 @@ from hypothesis import settings
 
 from headrace.broker.local_broker import borrow
 
+pytest_plugins = ["tests.failures"]
+
 # Continuous integration uses fixed examples; a developer's runs use new ones, `make check` few of
 # them. Examples have no deadline, so that a busy machine causes no failure.
 settings.register_profile("developer", deadline=None)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from benchmarks.received_answers import NotOneAnswer
 from benchmarks.rig import Rig
 
 
@@ -16,7 +17,12 @@ def under_load(running: Rig, rate_qps: float) -> Iterator[Rig]:
 
 
 def check_one_answer_each(rig: Rig) -> None:
-    """Settle, and assert that every query so far has exactly one answer."""
+    """Settle, and raise ``NotOneAnswer`` unless every query so far has exactly one answer."""
     rig.settle()
-    assert rig.answers.twice() == []
-    assert {a.id: a.origin for a in rig.answers} == {n: q.origin for n, q in rig.asked.items()}
+    rig.answers.check_single()
+    found, asked = (
+        {a.id: a.origin for a in rig.answers},
+        {n: q.origin for n, q in rig.asked.items()},
+    )
+    if found != asked:
+        raise NotOneAnswer(f"answers and queries differ: {sorted(found.items() ^ asked.items())}")

@@ -53,7 +53,7 @@ def ended(rig: Rig, process: "Popen[bytes]") -> int:
 
 def each_answered_once(rig: Rig) -> None:
     rig.settle()
-    assert rig.answers.twice() == []
+    rig.answers.check_single()
     assert {a.id: a.origin for a in rig.answers} == {n: q.origin for n, q in rig.asked.items()}
 
 

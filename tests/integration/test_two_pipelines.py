@@ -104,7 +104,7 @@ def pair(running: Pair) -> Iterator[Pair]:
     yield running
     running.settle()
     for rig in running.rigs:
-        assert rig.answers.twice() == []
+        rig.answers.check_single()
         assert {a.id: a.origin for a in rig.answers} == {n: q.origin for n, q in rig.asked.items()}
         assert {a.id for a in rig.answers if a.outcome == ANSWERED and not a.incomplete} == {
             a.id for a in rig.answers if a.result == right(int(rig.asked[a.id].payload))
