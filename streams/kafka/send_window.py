@@ -41,13 +41,15 @@ class Departure:
 
     def delivered(self, error: KafkaError | None, message: Any) -> None:
         self._queue.unconfirmed -= 1
-        self._queue.refused |= error is not None
+        if error is not None:
+            self._queue.refuse()
         self.turn.delivered(error, message)
 
     def stamped(self, error: KafkaError | None, message: Any) -> None:
         """Take the delivery of a record that bears a lease's stamp."""
         self._queue.unconfirmed -= 1
-        self._queue.refused |= error is not None and error.code() not in TOO_OLD
+        if error is not None and error.code() not in TOO_OLD:
+            self._queue.refuse()
         self.turn.stamped(error, message)
 
 
@@ -55,13 +57,18 @@ class PartitionQueue:
     """The records of one partition that wait, the number of those under way, and whether one was
     refused."""
 
-    __slots__ = ("refused", "slot", "topic", "unconfirmed", "waiting")
+    __slots__ = ("_tell", "refused", "slot", "topic", "unconfirmed", "waiting")
 
-    def __init__(self, topic: str, slot: int) -> None:
-        self.topic, self.slot = topic, slot
+    def __init__(self, topic: str, slot: int, tell: Callable[[], None]) -> None:
+        self.topic, self.slot, self._tell = topic, slot, tell
         self.waiting = deque[TurnRecord]()
         self.unconfirmed = 0
         self.refused = False
+
+    def refuse(self) -> None:
+        """Let nothing more leave, and tell the window: the broker refused a record."""
+        self.refused = True
+        self._tell()
 
     @property
     def open(self) -> bool:
@@ -87,9 +94,11 @@ class PartitionQueue:
 
 
 class SendWindow:
-    """The queues of the partitions that a process writes to."""
+    """The queues of the partitions that a process writes to; ``refused``: the broker refused a
+    record of one for good."""
 
     def __init__(self) -> None:
+        self.refused = False
         self._queues: dict[Place, PartitionQueue] = {}
         self._waiting: dict[PartitionQueue, None] = {}  # in the order of their oldest records
 
@@ -101,7 +110,7 @@ class SendWindow:
         """Put a record behind the earlier ones of its partition; return their queue."""
         queue = self._queues.get(place)
         if queue is None:
-            queue = self._queues[place] = PartitionQueue(*place)
+            queue = self._queues[place] = PartitionQueue(*place, self._refuse)
         queue.waiting.append(record)
         self._waiting[queue] = None
         return queue
@@ -128,6 +137,9 @@ class SendWindow:
     def closed(self) -> bool:
         """Whether records wait for the confirmation of others."""
         return not all(queue.open for queue in self._waiting)
+
+    def _refuse(self) -> None:
+        self.refused = True
 
     def clear(self) -> None:
         """Discard the waiting records."""

@@ -94,6 +94,11 @@ class Sender:
         self._heard = True
 
     @property
+    def refused(self) -> bool:
+        """Whether the broker refused a record for good; its turn has the error."""
+        return self._window.refused
+
+    @property
     def holds(self) -> bool:
         """Whether records wait for the confirmation of others."""
         return self._window.closed

@@ -292,10 +292,10 @@ class KafkaTransport:
         return bool(self._turns or self._ready or self._hand_overs or self._ledger.unsettled)
 
     def _settle(self) -> None:
-        for turn in self._turns:
-            if turn.error is not None:
-                self.abandon()  # later records of the partition must not arrive without this one
-                raise BrokerError(refusal(self._config, turn.error, "Write", "topic", turn.topic))
+        if self._sender.refused and not self._abandoned:
+            turn = next(each for each in (*self._turns, self._turn) if each.error is not None)
+            self.abandon()  # later records of the partition must not arrive without this one
+            raise BrokerError(refusal(self._config, turn.error, "Write", "topic", turn.topic))
         while self._turns and self._turns[0].waiting == 0:
             turn = self._turns.popleft()
             self._confirmed += 1
