@@ -11,6 +11,8 @@ PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 NAMED = sorted(page for page in PAGES if page.name != "CHANGELOG.md")
 TOPS = "schemas|profiles|control|operators|streams|headrace|tests|benchmarks|examples|docs"
 FILE = re.compile(rf"(?<![\w/.-])((?:{TOPS})/[\w/.-]+\.(?:py|md|yaml|yml|toml|avsc|json))\b")
+# A test by its path below tests/, or, behind one of its folder, by its name alone.
+TEST = re.compile(r"(?<![\w/.-])((?:\w+/)*test_\w+\.py)\b")
 MADE_OR_MEANT = re.compile(r"[A-Z]{2,}|\bmypipeline\b")  # placeholders such as NAME.avsc
 
 
@@ -19,3 +21,11 @@ def test_files_that_a_document_names_exist(page: Path) -> None:
     names = set(FILE.findall(page.read_text(encoding="utf-8")))
     missing = [n for n in names if not (ROOT / n).exists() and not MADE_OR_MEANT.search(n)]
     assert sorted(missing) == []
+
+
+@pytest.mark.parametrize("page", NAMED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_tests_that_a_document_names_exist(page: Path) -> None:
+    names = {n.removeprefix("tests/") for n in TEST.findall(page.read_text(encoding="utf-8"))}
+    tests = [path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")]
+    there = {str(path) for path in tests} | {path.name for path in tests}
+    assert sorted(names - there) == []
