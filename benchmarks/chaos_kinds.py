@@ -73,7 +73,9 @@ KINDS: Mapping[str, Kind] = {
     "kill control app": Kind(perform=process.killed, of=process.CONTROLS),
     "kill ingress": Kind(perform=process.killed, of=QUEUES),
     "kill egress": Kind(perform=process.killed, of=("egress",)),
-    "kill three": Kind(perform=process.killed, of=EVERYBODY, count=3, seconds=(0.0, 1.5)),
+    "kill three": Kind(
+        perform=process.killed, of=EVERYBODY, count=3, seconds=(0.0, 1.5), most_s=15.0
+    ),
     "overlapping": Kind(
         perform=process.overlapping, of=("egress", "cpu-"), count=3, seconds=(0.3, 2.0)
     ),
@@ -81,7 +83,9 @@ KINDS: Mapping[str, Kind] = {
     "freeze control app": Kind(perform=process.frozen, of=process.CONTROLS, seconds=(0.5, 10.0)),
     "freeze ingress": Kind(perform=process.frozen, of=QUEUES, seconds=(0.3, 3.0)),
     "freeze egress": Kind(perform=process.frozen, of=("egress",), seconds=(0.3, 3.0)),
-    "stand still": Kind(perform=process.stood_still, of=("egress", "ingress"), seconds=(6.0, 9.0)),
+    "stand still": Kind(
+        perform=process.stood_still, of=("egress", "ingress"), seconds=(6.0, 9.0), most_s=20.0
+    ),
     "second instance": Kind(perform=process.second_instance, of=("egress", "ingress", "cpu-")),
     "broker away": Kind(perform=process.broker_away, seconds=(1.0, 6.0), nodes=ONE, most_s=5.0),
     "kill broker": Kind(perform=process.broker_killed, seconds=(0.5, 4.0), nodes=ONE, most_s=5.0),
@@ -127,7 +131,7 @@ KINDS: Mapping[str, Kind] = {
         most_s=5.0,
         lacking=machine.no_small_disk,
     ),
-    "rolling restart": Kind(perform=process.rolling_restart, of=EVERYBODY, count=99),
+    "rolling restart": Kind(perform=process.rolling_restart, of=EVERYBODY, count=99, most_s=45.0),
     "scale-down": Kind(perform=process.scaled_down, of=WORKERS, seconds=(0.0, 3.0)),
     "policies": Kind(perform=process.policies, seconds=(0.5, 3.0)),
     "overload": Kind(perform=process.overload, seconds=(1.0, 4.0)),

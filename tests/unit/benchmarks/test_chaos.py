@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from benchmarks import network_faults
-from benchmarks.chaos import Suffered
+from benchmarks.chaos import Recovery, Suffered, missed
 from benchmarks.chaos_account import Record, broken
 from benchmarks.chaos_kinds import KINDS, chosen, drawn
 from benchmarks.rig import Asked
@@ -179,6 +179,16 @@ def test_every_round_has_every_kind_of_fault_with_a_target_that_exists() -> None
         if not set(f.targets) <= set(ROLES) or (chosen(1)[f.kind].of and not f.targets)
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_role_that_stays_away_misses_the_bound_of_every_kind(kind: str) -> None:
+    away = Recovery(
+        faults=1, hurt=1, recovered_p50_s=60.0, recovered_max_s=60.0, whole_p50_s=60.0,
+        whole_max_s=60.0,
+    )  # fmt: skip
+    assert missed({kind: away}, KINDS)
+    assert not missed({kind: replace(away, recovered_p50_s=0.0, recovered_max_s=0.0)}, KINDS)
 
 
 def test_plans_of_a_control_app_that_was_cut_off_break_nothing_once_they_are_outbid() -> None:
