@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from control.policies.compass.search.gaussian_process import GaussianProcess, Kernel
-from control.policies.compass.search.trimming import Occupied, stretch
+from control.policies.compass.search.trimming import Occupied
 from control.problem.space import Space, leaves
 
 Floats = NDArray[np.float64]
@@ -102,19 +102,6 @@ class Deployment:
             seconds = queued(sent[hops] * self.per_byte[hops, placement], self.qps)
             found.append(float(seconds.sum() + self.delay[hops, placement].sum()))
         return tuple(found)
-
-    def stretched(
-        self, stages: Sequence[Occupied], shares: Sequence[int], rest: Sequence[float]
-    ) -> float:
-        """Return the longest path's seconds at these shares."""
-        seconds = [
-            stage.seconds * float(stretch(np.array([share]), stage.batched)[0])
-            for stage, share in zip(stages, shares, strict=True)
-        ]
-        return max(
-            rest_s + sum(seconds[stage] for stage in path)
-            for path, rest_s in zip(self.paths, rest, strict=True)
-        )
 
     @property
     def paths(self) -> list[list[int]]:

@@ -77,19 +77,13 @@ def _trimmed(
     sent: Floats,
     slo_s: float,
 ) -> tuple[Trimmed, ...]:
-    """Return the plan's share vectors; each branch of a tree may use the whole SLO."""
+    """Return the plan's share vectors."""
     stages = tuple(
         deployment.occupied(configuration, stage, placement, float(seconds[stage]))
         for stage in range(len(seconds))
     )
-    rest = deployment.transfers(sent, placement)
-    if len(rest) == 1:
-        return trimmed(stages, rest[0], slo_s)
-    return tuple(
-        each
-        for each in trimmed(stages, 0.0, float("inf"))
-        if deployment.stretched(stages, each.shares, rest) <= slo_s
-    )
+    transfers = deployment.transfers(sent, placement)
+    return trimmed(stages, tuple(zip(deployment.paths, transfers, strict=True)), slo_s)
 
 
 def _plan(deployment: Deployment, configuration: int, placement: int, shares: Trimmed) -> Priced:

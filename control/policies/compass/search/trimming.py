@@ -20,6 +20,7 @@ from control.policies.compass.packing import QUARTERS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Path = tuple[Sequence[int], float]  # stages from the root to a leaf, and the seconds of transfers
 
 SHARES = (1, 2, 3, 4)  # quarters
 SEATS = (1, 2, 4)  # quarters of a batched stage
@@ -60,27 +61,41 @@ def _vectors(options: tuple[tuple[int, ...], ...]) -> Ints:
     return np.array(list(product(*options)), dtype=np.int64).reshape(-1, len(options))
 
 
-def trimmed(stages: Sequence[Occupied], rest_s: float, slo_s: float) -> tuple[Trimmed, ...]:
+def trimmed(stages: Sequence[Occupied], paths: Sequence[Path], slo_s: float) -> tuple[Trimmed, ...]:
     """Return the Pareto-optimal share vectors within the SLO, by demand per tier.
 
-    ``rest_s`` is the plan's time in transfers. Returns () if whole GPUs miss the SLO or a model
-    does not fit its GPU.
+    ``paths`` are those from the root to each leaf; the longest is the plan's latency. Returns () if
+    whole GPUs miss the SLO or a model does not fit its GPU.
     """
     if any(stage.memory > 1 for stage in stages if not stage.free):
         return ()
     vectors = _vectors(tuple((0,) if s.free else SEATS if s.batched else SHARES for s in stages))
-    latency = np.full(len(vectors), rest_s)
     occupied = vectors.copy()
     for index, stage in enumerate(stages):
-        latency += stage.seconds * stretch(vectors[:, index], stage.batched)
         if not stage.free:
             occupied[:, index] = np.maximum(occupied[:, index], ceil(QUARTERS * stage.memory))
+    latency = _latency(vectors, stages, paths)
     within = np.flatnonzero(latency <= slo_s)
     demands = _by_tier(occupied[within], stages)
     return tuple(
         Trimmed(tuple(vectors[at].tolist()), tuple(occupied[at].tolist()), float(latency[at]))
         for at in within[_minimal(demands, latency[within])]
     )
+
+
+def _latency(vectors: Ints, stages: Sequence[Occupied], paths: Sequence[Path]) -> Floats:
+    """Return the longest path's seconds at each vector of shares."""
+    seconds = [
+        stage.seconds * stretch(vectors[:, index], stage.batched)
+        for index, stage in enumerate(stages)
+    ]
+    longest: Floats = np.full(len(vectors), -np.inf)
+    for path, transfers_s in paths:
+        path_s = np.full(len(vectors), transfers_s)
+        for index in path:
+            path_s += seconds[index]
+        longest = np.maximum(longest, path_s)
+    return longest
 
 
 def _by_tier(occupied: Ints, stages: Sequence[Occupied]) -> Ints:

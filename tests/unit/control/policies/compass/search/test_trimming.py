@@ -47,7 +47,7 @@ def test_every_pareto_optimal_demand_and_no_other(
         if latency(stages, vector, rest) <= slo
     }
     minimal = {d for d in every if not any(o != d and o[0] <= d[0] and o[1] <= d[1] for o in every)}
-    found = trimmed(stages, rest, slo)
+    found = trimmed(stages, [(range(len(stages)), rest)], slo)
     assert {demand(stages, each.shares) for each in found} == minimal
     assert len(found) == len(minimal)
     for each in found:
@@ -56,4 +56,4 @@ def test_every_pareto_optimal_demand_and_no_other(
 
 
 def test_a_model_that_does_not_fit_has_no_plan() -> None:
-    assert trimmed([Occupied(seconds=0.1, tier="near", memory=1.2)], 0.0, 10.0) == ()
+    assert trimmed([Occupied(seconds=0.1, tier="near", memory=1.2)], [([0], 0.0)], 10.0) == ()

@@ -1,0 +1,93 @@
+"""Plans of trees of stages: the prices of a configuration equal brute force over all shares."""
+
+from dataclasses import replace
+from itertools import product
+from math import ceil
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.policies.compass.search.composition import Deployment
+from control.policies.compass.search.pricing import priced
+from control.problem.space import Space, Stage
+
+TIERS = ("edge", "near")
+PARENTS = st.sampled_from([("", "a", "a"), ("", "a", "a", "b"), ("", "a", "b", "b")])
+
+
+def a_deployment(parents: tuple[str, ...], batched: int, seed: int) -> Deployment:
+    """Return a tree on a free tier and one with GPUs; stage ``batched`` shares by seats."""
+    stages = tuple(
+        Stage(name, parent, TIERS, batched=at == batched)
+        for at, (name, parent) in enumerate(zip("abcd", parents, strict=False))
+    )
+    space = Space(stages, (), TIERS)
+    rng = np.random.default_rng(seed)
+    hops = len(stages) + sum(stage.name not in parents for stage in stages)
+    count = space.placement_count
+    near = (space.placements == 1).T
+    return Deployment(
+        space=space,
+        slowdown=np.where(near, 1.0, 4.0),
+        per_byte=np.zeros((hops, count)),
+        delay=rng.uniform(0, 0.03, (hops, count)),
+        price=np.where(near, 2.0, 0.0),
+        memory=rng.uniform(0, 0.9, (1, len(stages))),
+        capacity=np.ones((len(stages), count)),
+        fits=np.ones((1, count), dtype=bool),
+        own_tiers=frozenset({"edge"}),
+    )
+
+
+def every_plan(
+    deployment: Deployment, seconds: list[float], slo_s: float
+) -> dict[tuple[int, tuple[int, ...]], tuple[int, float]]:
+    """Return the demand and the latency of each placement with each vector of shares in time."""
+    space, found = deployment.space, {}
+    options = [(1, 2, 4) if stage.batched else (1, 2, 3, 4) for stage in space.stages]
+    for placement, tiers in enumerate(space.placements.tolist()):
+        for shares in product(*(opt if t else (0,) for opt, t in zip(options, tiers, strict=True))):
+            took = []
+            demand = 0
+            for at, share in enumerate(shares):
+                rest = 4 / share - 1 if share else 0.0
+                factor = 1 + (0.12 if space.stages[at].batched else 1.0) * rest
+                took.append(seconds[at] * float(deployment.slowdown[at, placement]) * factor)
+                demand += max(share, ceil(4 * deployment.memory[0, at])) if share else 0
+            latency = max(
+                sum(took[s] + deployment.delay[s, placement] for s in path)
+                + deployment.delay[len(took) + leaf, placement]
+                for leaf, path in enumerate(deployment.paths)
+            )
+            if latency <= slo_s:
+                found[placement, shares] = (demand, float(latency))
+    return found
+
+
+@given(PARENTS, st.integers(-1, 3), st.integers(0, 1000), st.floats(0.05, 0.5))
+def test_a_tree_has_the_plans_of_brute_force(
+    parents: tuple[str, ...], batched: int, seed: int, slo_s: float
+) -> None:
+    deployment = a_deployment(parents, batched, seed)
+    stages = len(deployment.space.stages)
+    seconds = np.random.default_rng(seed).uniform(0.005, 0.1, stages)
+    sent = np.zeros(len(deployment.delay))
+    every = every_plan(deployment, seconds.tolist(), slo_s)
+    found = priced(deployment, 0, seconds, sent, slo_s)
+    for plan in found:
+        demand, latency = every[plan.placement, plan.shares]
+        assert sum(quarters for _, quarters in plan.demand) == demand
+        assert plan.latency_s == pytest.approx(latency)
+    demands = [sum(quarters for _, quarters in each.demand) for each in found]
+    least = min((demand for demand, _ in every.values()), default=None)
+    assert min(demands, default=None) == least
+
+
+def test_a_tree_that_quarters_are_too_slow_for_takes_whole_gpus() -> None:
+    deployment = replace(a_deployment(("", "a", "a"), -1, 0), memory=np.zeros((1, 3)))
+    sent = np.zeros(len(deployment.delay))
+    found = priced(deployment, 0, np.full(3, 0.05), sent, 0.25)
+    assert found
+    assert all(each.latency_s <= 0.25 for each in found)
