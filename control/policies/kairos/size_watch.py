@@ -20,6 +20,7 @@ NEWEST = 1_000
 WINDOW = 10_000  # queries behind the distribution in use
 CRITICAL = 1.95  # of the statistic times sqrt(n m / (n + m)), at p = 0.001
 PER_OCTAVE = 16
+GOLDEN = (math.sqrt(5) - 1) / 2
 COUNT = "size"  # the name of the counts in ingress' reports: "size/128"
 
 
@@ -53,16 +54,22 @@ class SizeWatch:
         self._untested = 0  # queries since the last test
 
     def take(self, node: str, incarnation: float, counts: Mapping[str, float]) -> None:
-        """Take the counts of an ingress, which only grow."""
+        """Take the counts of an ingress, which only grow.
+
+        The first counts of an incarnation are of its whole life: they fill the window, and say
+        nothing of a change.
+        """
+        first = (node, incarnation) not in self._counts
         before = self._counts.setdefault((node, incarnation), {})
+        news: dict[int, int] = {}
         for name, value in counts.items():
             what, of = count_name(name)
-            if what != COUNT:
-                continue
-            more = min(int(value - before.get(int(of), 0.0)), WINDOW)
-            before[int(of)] = value
-            self._window.extend([min(int(of), self._most)] * more)
-            self._untested += more
+            if what == COUNT:
+                news[int(of)] = int(value - before.get(int(of), 0.0))
+                before[int(of)] = value
+        sizes = sampled(news, WINDOW)
+        self._window.extend(min(size, self._most) for size in sizes)
+        self._untested += 0 if first else len(sizes)
 
     def changed(self) -> bool:
         """Return whether there is a new distribution in use: that of the newest sizes after a
@@ -79,6 +86,19 @@ class SizeWatch:
         self._behind = len(self._window)
         self.distribution = observed(self._window)
         return True
+
+
+def sampled(counts: Mapping[int, int], most: int) -> list[int]:
+    """Return counted sizes, ``most`` of them at most, such that any stretch of them has about the
+    shares of the whole: multiples of the golden ratio mod 1 order the sorted sizes."""
+    total = sum(counts.values())
+    kept = min(total, most)
+    ranked: list[int] = []
+    passed = 0
+    for size in sorted(counts):
+        passed += counts[size]
+        ranked += [size] * (passed * kept // total - len(ranked) if total else 0)
+    return [ranked[at] for at in sorted(range(kept), key=lambda at: at * GOLDEN % 1)]
 
 
 def distance(classes: Mapping[int, int], against: SizeDistribution) -> float:

@@ -1,3 +1,5 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from control.policies.kairos.size_watch import (
     SizeWatch,
     class_of,
     class_start,
+    sampled,
     size_count,
 )
 
@@ -87,7 +90,52 @@ def test_too_few_queries_say_nothing() -> None:
 def test_an_ingress_that_restarts_counts_from_nothing() -> None:
     watch = SizeWatch(SizeDistribution((10,), (1.0,)), MOST)
     watch.take("ingress-0", 0.0, {size_count(10): 5_000.0})
-    assert not watch.changed()
     watch.take("ingress-0", 1.0, {size_count(900): float(WINDOW)})
+    assert not watch.changed()
+    watch.take("ingress-0", 1.0, {size_count(900): WINDOW + 100.0})
     assert watch.changed()
     assert watch.distribution.sizes == (class_of(900),)
+
+
+def counted(sizes: list[int]) -> dict[str, float]:
+    """Return the counts of an ingress that first counted small and large sizes."""
+    counts = Counter(map(size_count, sorted(sizes, key=lambda size: -abs(size - 160))))
+    return {name: float(count) for name, count in counts.items()}
+
+
+def test_a_control_app_that_restarts_goes_on_with_the_sizes_of_an_ingress_that_runs() -> None:
+    rng = np.random.default_rng(3)
+    watch = SizeWatch(observed(lognormal(rng, 50_000)), MOST)
+    sizes = lognormal(rng, 300_000)
+    watch.take("ingress-0", 0.0, counted(sizes))
+    assert not watch.changed()
+    watch.take("ingress-0", 0.0, counted([*sizes, *lognormal(rng, 100)]))
+    assert not watch.changed()
+
+
+def test_the_newest_of_a_report_of_thousands_have_the_sizes_of_all() -> None:
+    rng = np.random.default_rng(4)
+    watch = SizeWatch(observed(lognormal(rng, 50_000)), MOST)
+    sizes: list[int] = []
+    for _ in range(5):
+        sizes += lognormal(rng, 4_000)
+        watch.take("ingress-0", 0.0, counted(sizes))
+        assert not watch.changed()
+
+
+@given(
+    st.dictionaries(st.integers(1, 1_000), st.integers(1, 10**6), min_size=1, max_size=200),
+    st.integers(0, WINDOW - NEWEST),
+)
+def test_any_stretch_of_a_sample_has_the_shares_of_the_whole(
+    counts: dict[int, int], at: int
+) -> None:
+    total = sum(counts.values())
+    found = sampled(counts, WINDOW)
+    assert len(found) == min(total, WINDOW)
+    stretch = found[at : at + NEWEST]
+    for size in counts:
+        share = sum(count for each, count in counts.items() if each <= size) / total
+        assert sum(each <= size for each in stretch) == pytest.approx(
+            share * len(stretch), abs=0.02 * len(stretch) + 8
+        )
