@@ -210,10 +210,9 @@ class SessionBook:
             return
         entry.planned_s = now if plans else None
         if plans:
-            serving = entry.serving
             kept = entry.kept if improved else ()
             plans = (*plans, *(each for each in kept if each not in plans))
-            chosen = -1 if serving is None else _index(plans, serving)
+            chosen = _index(plans, entry.serving)
             first_s = entry.session.first_s if improved else entry.session.search_s
             entry.session = replace(entry.session, plans=plans, chosen=chosen, first_s=first_s)
             if entry.coming is not None and _index(plans, entry.coming) != 0:
@@ -332,7 +331,8 @@ class SessionBook:
             if stage.setting in why:
                 others = tuple(each for each in entry.session.plans if not _alike(each, plan))
                 entry.coming = None
-                entry.session = replace(entry.session, plans=others, reason=why)
+                chosen = _index(others, entry.serving)
+                entry.session = replace(entry.session, plans=others, chosen=chosen, reason=why)
                 return
 
     def _drain(self, entry: _Entry, now: float) -> None:
@@ -407,5 +407,8 @@ def _alike(choice: SessionChoice, plan: SessionPlan) -> bool:
     )
 
 
-def _index(plans: Sequence[SessionChoice], plan: SessionPlan) -> int:
+def _index(plans: Sequence[SessionChoice], plan: SessionPlan | None) -> int:
+    """Return the index of the choice that ``plan`` goes by; -1: none, or there is no plan."""
+    if plan is None:
+        return -1
     return next((at for at, choice in enumerate(plans) if _alike(choice, plan)), -1)

@@ -1,0 +1,57 @@
+"""The plans of sessions whose settings cannot be loaded."""
+
+from control.problem.seats import Seat
+from control.sessions.session_book import SessionBook, settings_of
+from schemas.enumerations import SessionState
+from schemas.records import Session, SessionChoice
+from tests.session_world import TASKS, a_session_pipeline, a_space
+
+DEPOT = tuple(
+    Seat(worker=f"depot-0-{task}", task=task, tier="depot", device="depot-0", slot=slot)
+    for slot, task in enumerate(TASKS)
+)
+
+
+def a_choice(votes: str) -> SessionChoice:
+    return SessionChoice(
+        settings={"scan": "scan/v@scale=1", "read": f"read/v@votes={votes}"},
+        tiers=dict.fromkeys(TASKS, "depot"),
+        quarters=dict.fromkeys(TASKS, 1),
+    )
+
+
+A, B = a_choice("1"), a_choice("3")
+
+
+def loads(book: SessionBook, now: float) -> None:
+    """Let the workers hold what the plans ask for."""
+    held = {
+        seat.worker: frozenset(settings_of(book.plans, seat.task, [seat.slot])) for seat in DEPOT
+    }
+    book.review(DEPOT, held, {}, now)
+
+
+def serving() -> SessionBook:
+    """Return a book with a session that serves by ``A``."""
+    book = SessionBook(a_session_pipeline(), a_space())
+    asked = Session(
+        id="cam", pipeline="p", state=SessionState.OPENING, slo_s=1.0, samples="workload@0"
+    )
+    book.open(asked, 0.0)
+    book.planned("cam", (A,), 0.0)
+    book.review(DEPOT, {}, {}, 0.0)
+    loads(book, 0.1)
+    assert book.session("cam").state is SessionState.SERVING
+    return book
+
+
+def test_a_session_whose_better_plan_cannot_be_loaded_has_the_one_that_it_serves_by() -> None:
+    book = serving()
+    book.replan("cam", 1.0)
+    book.planned("cam", (B, A), 1.0)
+    assert book.session("cam").chosen == 1
+    loads_a = {seat.worker: frozenset(A.settings.values()) for seat in DEPOT}
+    book.review(DEPOT, loads_a, {}, 1.1)
+    book.review(DEPOT, loads_a, {"depot-0-read": "read/v@votes=3 cannot be loaded: no"}, 1.2)
+    session = book.session("cam")
+    assert (session.state, session.plans, session.chosen) == (SessionState.SERVING, (A,), 0)
