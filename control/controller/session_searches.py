@@ -17,7 +17,7 @@ from control.policies.compass.search.camo import NearestConfiguration, Profiled,
 from control.policies.compass.search.pricing import Priced
 from control.policies.compass.search.profile_store import ProfileStore, known
 from control.policies.compass.search.search_run import SearchLimits, SearchPhase, SearchRun
-from control.policies.compass.search.search_step import SearchProblem, search_options
+from control.policies.compass.search.search_step import SearchProblem, search_id, search_options
 from control.policies.compass.search.sequential_test import StopRule
 from control.policies.compass.session_options import DEADLINE, SESSIONS, SPEND
 from control.policies.solvers import SEARCH
@@ -149,7 +149,7 @@ class SessionSearches:
         resumed = session.state is SessionState.SEARCHING  # by an earlier life of the control app
         began_s = session.changed_s if resumed else now
         problem = SearchProblem(
-            search=f"{session.id}@{now:.3f}",
+            search=search_id(session.id, now),
             sessions=self._space if links is None else self._space.with_links(links),
             slo=slo,
             options=options,

@@ -13,6 +13,7 @@ import numpy as np
 from control.policies.compass.search.camo import Floats, Past, Profiled, Proposal
 from control.policies.compass.search.configuration_run import ConfigurationRun, ProfileGoal
 from control.policies.compass.search.profile_store import ProfileStore
+from control.policies.compass.search.search_step import search_id
 from control.policies.compass.search.sequential_test import (
     Estimate,
     Tested,
@@ -51,13 +52,13 @@ class LiveProfiles:
         pipeline: Pipeline,
         sessions: SessionSpace,
         sample_set: str,
-        search: str,
+        session: str,
         *,
         ahead: int = 1,
         tend: Callable[[], None] = lambda: None,
     ) -> None:
         self._pipeline, self._space, self._set = pipeline.name, sessions.space, sample_set
-        self._search, self._ahead, self._tend = search, ahead, tend
+        self._search, self._ahead, self._tend = search_id(session, time.time()), ahead, tend
         self._stages = [stage.name for stage in self._space.stages]
         results = physical(pipeline.name, PROFILE_RESULTS)
         self._requests = physical(pipeline.name, PROFILE_REQUESTS)

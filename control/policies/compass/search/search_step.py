@@ -119,6 +119,12 @@ def _digest(history: Sequence[Past]) -> tuple[bytes, ...]:
     )
 
 
+def search_id(session: str, began_s: float) -> str:
+    """Return the id of a search: unlike those of earlier searches for the session, whose later
+    steps void earlier ones."""
+    return f"{session}@{began_s:.3f}"
+
+
 def search_options(options: Mapping[str, Any], population: int | None = None) -> SearchOptions:
     """Return a search's options by those of its policy; raise ``PlanError`` for invalid ones.
 

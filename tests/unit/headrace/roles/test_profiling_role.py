@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
+from msgspec.structs import replace
 
+from control.policies.compass.search.search_step import search_id
 from control.problem.sample_sets import InputSet
 from headrace.errors import PipelineError
 from headrace.roles.profiling_role import (
@@ -48,6 +50,14 @@ def test_a_later_step_voids_the_earlier_ones() -> None:
     assert [None if each is None else each[1] for each in found] == [None, None, a_request(2), None]
     assert found[0] is not None  # it is committed all the same
     assert found[3] is None
+
+
+def test_the_steps_of_a_sessions_earlier_search_void_none_of_its_next_one() -> None:
+    waiting, place = WaitingRequests(), TopicPartition("requests", 0, 1)
+    for step, began_s in ((7, 1.0), (1, 2.0)):
+        waiting.take(place, replace(a_request(step), search=search_id("cli", began_s)))
+    found = [waiting.next(0.0) for _ in range(2)]
+    assert [each[1].step for each in found if each and each[1]] == [7, 1]
 
 
 def test_an_expired_request_is_void() -> None:
