@@ -64,17 +64,19 @@ SESSION_MS = 6000  # a dead profiler's requests go to the others after this time
 WRITTEN_WITHIN_S = 30.0
 TURNS_S = 40.0  # without a turn of its loop for this long, outside an operator, it hangs
 
-MOST_RECENT = 8  # sets of recent inputs that are read
+MOST_SETS = 8  # of samples in memory, of the workload and of recent inputs
+MOST_FINISHED = 100_000  # results in memory, some 1 KB each; an older block is run again
+MOST_SEARCHES = 1000  # whose newest steps are known
 ReadBack = Callable[[InputSet], RecentInputs | InputsBetween]
 
 
 class Samples:
-    """The samples by set, in one order: the workload's, drawn once and kept, and sessions' own
-    inputs, which ``read_back`` opens."""
+    """The samples by set, in one order: the workload's, drawn by seed, and sessions' own inputs,
+    which ``read_back`` opens. The last used ``MOST_SETS`` of each are kept."""
 
     def __init__(self, workload: Any, read_back: ReadBack) -> None:
         self._workload = workload  # None: the file has none
-        self._open: dict[str, tuple[Iterator[Any], list[Sample]]] = {}
+        self._open: OrderedDict[str, tuple[Iterator[Any], list[Sample]]] = OrderedDict()
         self._read_back = read_back
         self._recent: OrderedDict[str, RecentInputs | InputsBetween] = OrderedDict()
 
@@ -94,6 +96,9 @@ class Samples:
                 raise PipelineError(f"no sample set {name!r}; name one as {WORKLOAD}7")
             queries = self._workload.queries(np.random.default_rng(int(seed)))
             self._open[name] = iter(queries), []
+            if len(self._open) > MOST_SETS:
+                self._open.popitem(last=False)
+        self._open.move_to_end(name)
         drawing, drawn = self._open[name]
         for payload, truth in islice(drawing, max(0, upto - len(drawn))):
             drawn.append(Sample(len(drawn), payload, truth))
@@ -102,7 +107,7 @@ class Samples:
     def _inputs(self, name: str, inputs: InputSet) -> RecentInputs | InputsBetween:
         if name not in self._recent:
             self._recent[name] = self._read_back(inputs)
-            if len(self._recent) > MOST_RECENT:
+            if len(self._recent) > MOST_SETS:
                 self._recent.popitem(last=False)[1].close()
         self._recent.move_to_end(name)
         return self._recent[name]
@@ -173,11 +178,13 @@ class WaitingRequests:
 
     requests: list[tuple[TopicPartition, ProfileRequest]] = field(default_factory=list)
     deferred: list[tuple[TopicPartition, ProfileRequest]] = field(default_factory=list)
-    _newest: dict[str, int] = field(default_factory=dict)
+    _newest: dict[str, int] = field(default_factory=dict)  # step by search, the last asked behind
 
     def take(self, place: TopicPartition, request: ProfileRequest) -> None:
         """Queue a request."""
-        self._newest[request.search] = max(request.step, self._newest.get(request.search, 0))
+        self._newest[request.search] = max(request.step, self._newest.pop(request.search, 0))
+        if len(self._newest) > MOST_SEARCHES:
+            del self._newest[next(iter(self._newest))]
         self.requests.append((place, request))
 
     def next(self, now_s: float) -> tuple[TopicPartition, ProfileRequest | None] | None:
@@ -185,7 +192,7 @@ class WaitingRequests:
         if not self.requests:
             return None
         place, request = self.requests.pop(0)
-        void = request.expires_s < now_s or request.step < self._newest[request.search]
+        void = request.expires_s < now_s or request.step < self._newest.get(request.search, 0)
         return place, None if void else request
 
     def resume(self) -> None:
@@ -245,20 +252,28 @@ class ProfilerRole:
         """Return the key and the value of a request's result; None: it has to wait for samples."""
         configuration = self._sessions.space.index_of(request.options)
         key = result_key(request, configuration)
-        if key not in self._finished:
-            self.running = request
-            result = self._run(request, configuration, key.decode())
-            self.running = None
-            if result is None:
-                return None
-            value = encode(replace(result, finished_s=now_s))
-            if not result.scores:
-                return key, value  # an error may be gone after a restart; a ping is nothing
+        if key in self._finished:
+            return key, self._finished[key]
+        self.running = request
+        result = self._run(request, configuration, key.decode())
+        self.running = None
+        if result is None:
+            return None
+        value = encode(replace(result, finished_s=now_s))
+        if result.scores:  # an error may be gone after a restart; a ping is nothing
             self._finished[key] = value
-        return key, self._finished[key]
+            if len(self._finished) > MOST_FINISHED:
+                del self._finished[next(iter(self._finished))]
+        return key, value
 
-    def failed(self, request: ProfileRequest, why: str, now_s: float) -> tuple[bytes, bytes]:
-        """Return the key and the value of a result with an error."""
+    def hung(self, monotonic_s: float, now_s: float) -> tuple[bytes, bytes] | None:
+        """Return the key and the value of the running request's result, an error, if a call of its
+        operator takes longer than ``HANGS_S``; else None."""
+        since, request = self.operators.running_since, self.running
+        if not since or request is None or monotonic_s - since <= HANGS_S:
+            return None
+        why = f"an operator did not return within {HANGS_S:g} s"
+        log.error("%s: %s", request.options, why)
         configuration = self._sessions.space.index_of(request.options)
         result = self._result(request, Profile(), why)
         return result_key(request, configuration), encode(replace(result, finished_s=now_s))
@@ -401,11 +416,8 @@ def _watch(role: ProfilerRole, writer: Producer, results: str, beat: Callable[[]
         time.sleep(1.0)
         if works(role.operators.running_since, role.turned_s, time.monotonic()):
             beat()
-        since, request = role.operators.running_since, role.running
-        if since and request is not None and time.monotonic() - since > HANGS_S:
-            why = f"an operator did not return within {HANGS_S:g} s"
-            log.error("%s: %s", request.options, why)
-            key, value = role.failed(request, why, time.time())
+        if (found := role.hung(time.monotonic(), time.time())) is not None:
+            key, value = found
             writer.produce(results, value, key)
             writer.flush(WRITTEN_WITHIN_S)
             os._exit(1)

@@ -28,7 +28,8 @@ class PrefixCache:
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
         self._entries: dict[Hashable, _Entry] = {}
-        self._order: list[tuple[Rank, Hashable]] = []  # a heap; may hold outdated ranks
+        # A heap with each entry once. Ranks only grow, so one that is outdated is too low.
+        self._order: list[tuple[Rank, Hashable]] = []
         self._floor = 0.0
         self._uses = 0
         self.bytes = 0
@@ -42,7 +43,6 @@ class PrefixCache:
         if entry is None:
             return None
         entry.rank = self._rank(entry.seconds, entry.size)
-        heapq.heappush(self._order, (entry.rank, key))
         self.hits += 1
         self.seconds_saved += entry.seconds
         return entry.value, entry.seconds
@@ -54,12 +54,14 @@ class PrefixCache:
         rank = self._rank(seconds, size)
         while self.bytes + size > self._most:
             worst, victim = self._order[0]
-            if self._outdated(worst, victim):
-                heapq.heappop(self._order)  # used since, or evicted
-                continue
-            if worst > rank:
+            entry = self._entries[victim]
+            if entry.rank != worst:
+                heapq.heapreplace(self._order, (entry.rank, victim))  # used since
+            elif worst > rank:
                 return
-            self._evict(victim)
+            else:
+                heapq.heappop(self._order)
+                self._evict(victim)
         self._entries[key] = _Entry(value, seconds, size, rank)
         heapq.heappush(self._order, (rank, key))
         self.bytes += size
@@ -71,10 +73,6 @@ class PrefixCache:
     def _rank(self, seconds: float, size: int) -> Rank:
         self._uses += 1
         return self._floor + seconds / max(size, 1), self._uses
-
-    def _outdated(self, rank: Rank, key: Hashable) -> bool:
-        entry = self._entries.get(key)
-        return entry is None or entry.rank != rank
 
     def _evict(self, key: Hashable) -> None:
         entry = self._entries.pop(key)

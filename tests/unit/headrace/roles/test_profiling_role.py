@@ -11,6 +11,8 @@ from control.policies.compass.search.search_step import search_id
 from control.problem.sample_sets import InputSet
 from headrace.errors import PipelineError
 from headrace.roles.profiling_role import (
+    MOST_SEARCHES,
+    MOST_SETS,
     Samples,
     WaitingRequests,
     finished_blocks,
@@ -58,6 +60,15 @@ def test_the_steps_of_a_sessions_earlier_search_void_none_of_its_next_one() -> N
         waiting.take(place, replace(a_request(step), search=search_id("cli", began_s)))
     found = [waiting.next(0.0) for _ in range(2)]
     assert [each[1].step for each in found if each and each[1]] == [7, 1]
+
+
+def test_steps_of_searches_of_long_ago_are_forgotten() -> None:
+    waiting, place = WaitingRequests(), TopicPartition("requests", 0, 1)
+    for search in range(MOST_SEARCHES + 1):
+        for step in (2, 1):
+            waiting.take(place, replace(a_request(step), search=f"s@{search}"))
+    found = [waiting.next(0.0) for _ in range(2 * MOST_SEARCHES + 2)]
+    assert [each[1].search for each in found if each and each[1] and each[1].step == 1] == ["s@0"]
 
 
 def test_an_expired_request_is_void() -> None:
@@ -174,7 +185,10 @@ def no_inputs(inputs: InputSet) -> RecentInputs:
 
 
 class Letters:
+    sets = 0
+
     def queries(self, rng: Any) -> Iterator[tuple[str, int]]:
+        self.sets += 1
         return ((letter, number) for number, letter in enumerate("abcde"))
 
 
@@ -187,6 +201,17 @@ def test_samples_are_drawn_once_in_order_and_may_end() -> None:
         samples.of("mine", 0, 1)
     with pytest.raises(PipelineError, match="'workload@7': the pipeline file has no workload"):
         Samples(None, no_inputs).of("workload@7", 0, 1)
+
+
+def test_of_the_workloads_sets_the_last_used_are_kept_and_others_drawn_again() -> None:
+    letters = Letters()
+    samples = Samples(letters, no_inputs)
+    for seed in (*range(MOST_SETS), 0, MOST_SETS):
+        samples.of(f"workload@{seed}", 0, 1)
+    assert letters.sets == MOST_SETS + 1
+    for seed in (0, 1):
+        assert [s.payload for s in samples.of(f"workload@{seed}", 2, 4)] == ["c", "d"]
+    assert letters.sets == MOST_SETS + 2
 
 
 def test_an_operator_of_each_variant_is_loaded_before_requests_are_taken() -> None:

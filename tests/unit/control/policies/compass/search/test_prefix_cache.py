@@ -1,5 +1,7 @@
 """The prefix cache stays within its bytes and keeps what saves most."""
 
+import tracemalloc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,3 +61,14 @@ def test_hits_count_the_seconds_that_they_save() -> None:
     cache.get("a")
     cache.get("a")
     assert (cache.hits, cache.seconds_saved) == (2, 4.0)
+
+
+def test_hits_take_no_memory() -> None:
+    cache = PrefixCache(10)
+    cache.put("a", 1, seconds=2.0, size=1)
+    tracemalloc.start()
+    for _ in range(20_000):
+        cache.get("a")
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < 100_000

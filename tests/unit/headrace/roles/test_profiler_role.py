@@ -1,0 +1,154 @@
+"""The answers of a profiler to requests: results, errors, and what it keeps of them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from control.problem.sample_sets import InputSet
+from control.problem.space import Knob, Space, Stage
+from headrace.config.pipeline_file import read_pipeline_file, search_space
+from headrace.roles import profiling_role
+from headrace.roles.profiling_role import HANGS_S, STRIKES, ProfilerRole, result_key
+from headrace.roles.recent_inputs import RecentInputs
+from schemas.codec.single_object import decode
+from schemas.records import ProfileRequest, ProfileResult
+from streams.live.crash_journal import CrashJournal
+
+YAML = """\
+name: words
+slo: {latency: 150ms, accuracy: 0.9}
+workload: tests.unit.headrace.roles.test_profiler_role:Words
+policy: compass
+policies:
+  compass: {kind: compass}
+tasks:
+  read:
+    knobs: {upper: [false, true]}
+    variants:
+      read:
+        operator: "tests.unit.headrace.roles.test_profiler_role:Read"
+        arguments: {upper: $upper}
+cluster:
+  tiers:
+    cloud: {speed: 1, count: 2, price: 0.2}
+"""
+SPACE = Space(
+    (Stage("read", "", ("cloud",)),), (Knob("read", "upper", ("false", "true")),), ("cloud",)
+)
+
+
+class Words:
+    def queries(self, rng: Any) -> Iterator[tuple[str, str]]:
+        return ((word, word.upper()) for word in ("ab", "cd", "e"))
+
+    def score(self, result: Any, truth: str) -> tuple[int, int]:
+        return int(result == [truth]), 1
+
+    def task_inputs(self, task: str, rng: Any) -> Iterator[str]:
+        return iter(())
+
+    def task_score(self, task: str, output: Any, truth: Any) -> tuple[int, int]:
+        return 0, 1
+
+
+class Read:
+    def __init__(self, upper: bool) -> None:
+        self._upper = upper
+
+    def load(self, device: str) -> None:
+        pass
+
+    def predict(self, batch: list[Any]) -> list[str]:
+        return [str(each).upper() if self._upper else str(each) for each in batch]
+
+
+def no_inputs(inputs: InputSet) -> RecentInputs:
+    raise AssertionError("no inputs of sessions are asked for")
+
+
+@pytest.fixture
+def a_role(tmp_path: Path) -> Callable[[], ProfilerRole]:
+    """Return what starts a profiler, each time another process' life."""
+    path = tmp_path / "words.yaml"
+    path.write_text(YAML)
+    file = read_pipeline_file(path)
+    journal = tmp_path / "journal.json"
+    return lambda: ProfilerRole(
+        file, search_space(file), "profiler-0", "cpu", {}, CrashJournal(journal), no_inputs
+    )
+
+
+def a_request(upper: str = "true", first: int = 0) -> ProfileRequest:
+    return ProfileRequest(
+        search="s", pipeline="words", space=SPACE.digest, options={"read.upper": upper},
+        sample_set="workload@1", first=first, upto=first + 2, step=1, expires_s=10.0,
+    )  # fmt: skip
+
+
+def result(answered: tuple[bytes, bytes] | None) -> ProfileResult:
+    assert answered is not None
+    record = decode(answered[1])
+    assert isinstance(record, ProfileResult)
+    return record
+
+
+def test_a_block_is_run_once(a_role: Callable[[], ProfilerRole]) -> None:
+    role = a_role()
+    first = role.answered(a_request(), 1.0)
+    assert result(first).scores == (1.0, 1.0)
+    assert role.answered(a_request(), 2.0) == first
+
+
+def test_of_finished_blocks_the_newest_are_kept(
+    a_role: Callable[[], ProfilerRole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiling_role, "MOST_FINISHED", 2)
+    role = a_role()
+    for first in (0, 1, 2):
+        role.answered(a_request(first=first), 1.0)
+    assert [result(role.answered(a_request(first=first), 2.0)).finished_s for first in (2, 0)] == [
+        1.0,
+        2.0,
+    ]
+
+
+def test_a_request_that_ended_the_process_twice_is_an_error(
+    a_role: Callable[[], ProfilerRole], tmp_path: Path
+) -> None:
+    key = result_key(a_request(), 1).decode()
+    for _ in range(STRIKES):
+        assert result(a_role().answered(a_request(), 1.0)).error == ""
+        CrashJournal(tmp_path / "journal.json").began([key])  # and died
+    role = a_role()
+    found = result(role.answered(a_request(), 1.0))
+    assert (found.scores, found.error) == ((), "it ended the profiler 2 times")
+    assert result(role.answered(a_request("false"), 1.0)).error == ""
+
+
+def test_an_operator_that_does_not_return_is_an_error(a_role: Callable[[], ProfilerRole]) -> None:
+    role = a_role()
+    role.running, role.operators.running_since = a_request(), 100.0
+    assert role.hung(100.0 + HANGS_S, 7.0) is None
+    found = result(role.hung(100.1 + HANGS_S, 7.0))
+    assert (found.scores, found.error) == ((), "an operator did not return within 60 s")
+    role.operators.running_since = 0.0
+    assert role.hung(1e9, 7.0) is None
+
+
+def test_a_request_of_another_space_is_an_error(a_role: Callable[[], ProfilerRole]) -> None:
+    role = a_role()
+    wanted = "profiler-0 has another search space; restart it with the changed file"
+    for other in (
+        replace(a_request(), space="another"),
+        replace(a_request(), options={"read.upper": "maybe"}),
+    ):
+        assert result(role.answered(other, 1.0)).error == wanted
+
+
+def test_a_set_with_fewer_samples_ends_early(a_role: Callable[[], ProfilerRole]) -> None:
+    role = a_role()
+    assert result(role.answered(a_request(first=2), 1.0)).scores == (1.0,)
+    assert result(role.answered(a_request(first=4), 1.0)).scores == ()
