@@ -28,6 +28,7 @@ LEAST_QUERIES = 10
 LEAST_ATTAINMENT = 0.9
 SURE = 3.45  # -ln(0.001) / 2: Hoeffding's bound of a share at that confidence
 PAUSE_S, MOST_PAUSE_S = 10.0, 600.0
+COUNTED = ("session", "hop")  # in reports, by session
 ENDS = (ANSWERED, "late", DROPPED, FAILED)
 
 Hop = tuple[str, str]  # tiers
@@ -73,7 +74,7 @@ class SessionHealth:
     def __init__(self, space: SessionSpace, drain_s: float) -> None:
         self._space = space
         self._drain_s = drain_s
-        self._counts: dict[tuple[str, str], tuple[float, float]] = {}  # incarnation, count
+        self._counts: dict[str, tuple[float, Mapping[str, float]]] = {}  # by node and incarnation
         self._seen: dict[str, _Seen] = {}
         self._pauses: dict[str, tuple[float, float]] = {}  # no search before, the next pause
         self.links: dict[str, dict[Hop, Link]] = {}  # by session
@@ -85,24 +86,22 @@ class SessionHealth:
     # ------------------------------------------------------------------ what is seen
 
     def take(self, report: Report) -> None:
-        """Take the counts of a report."""
+        """Take the counts of a report; the first ones of an incarnation are of its whole life, and
+        only those behind them are news."""
+        counts = {n: each for n, each in report.counts.items() if count_name(n).what in COUNTED}
+        incarnation, before = self._counts.get(report.node, (None, {}))
+        self._counts[report.node] = report.incarnation, counts
+        if incarnation != report.incarnation:
+            return
         found: dict[str, dict[str, float]] = {}
-        for name, count in report.counts.items():
+        for name, count in counts.items():
             what, of = count_name(name)
-            if what not in ("session", "hop"):
-                continue
             session, rest = count_name(of)
-            news = self._news(report, name, count)
+            news = count - before.get(name, 0.0)
             if news and session in self._seen:
                 found.setdefault(session, {})[f"{what}/{rest}"] = news
-        for session, counts in found.items():
-            self._add(self._seen[session], counts, report.sent_s)
-
-    def _news(self, report: Report, name: str, count: float) -> float:
-        key = report.node, name
-        incarnation, before = self._counts.get(key, (report.incarnation, 0.0))
-        self._counts[key] = report.incarnation, count
-        return count - before if incarnation == report.incarnation else count
+        for session, each in found.items():
+            self._add(self._seen[session], each, report.sent_s)
 
     def _add(self, seen: _Seen, counts: Mapping[str, float], at_s: float) -> None:
         for hop, sums in _hops(counts).items():

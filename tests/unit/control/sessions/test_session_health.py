@@ -29,6 +29,7 @@ def seen(truth: Truth, labels: int, answered: float) -> SessionHealth:
     """Return the health of a session after five seconds of 20 queries a second."""
     health = SessionHealth(replace(a_space(), truth=truth), drain_s=1.0)
     health.serves({"cam": PLAN}, 0.0)
+    health.take(reported(0.0))
     for second in range(1, 6):
         ended = 20.0 * second
         right = {"labels": float(labels * second), "score": float(labels * second)}
@@ -56,3 +57,25 @@ def test_late_queries_raise_an_alarm_where_a_search_has_a_truth(
 
 def test_queries_in_time_raise_none() -> None:
     assert seen(Truth.REFERENCE, 0, answered=1.0).alarm(CAM, 5.0) is None
+
+
+def test_what_an_egress_counted_before_the_control_app_began_is_no_news() -> None:
+    health = SessionHealth(replace(a_space(), truth=Truth.REFERENCE), drain_s=1.0)
+    health.serves({"cam": PLAN}, 0.0)
+    health.take(reported(0.2, answered=1_000.0, late=9_000.0))
+    assert health.alarm(CAM, 0.2) is None
+    health.take(reported(0.4, answered=1_000.0, late=9_050.0))
+    alarm = health.alarm(CAM, 0.4)
+    assert alarm is not None
+    assert health.qps["cam"] == 10.0  # 50 in five seconds
+
+
+def test_a_session_opened_again_by_the_same_name_counts_from_nothing() -> None:
+    health = seen(Truth.REFERENCE, 0, answered=0.5)
+    health.serves({}, 6.0)
+    health.take(reported(6.0))  # egress has forgotten its counts
+    health.serves({"cam": PLAN}, 7.0)
+    health.take(reported(8.0, late=50.0))
+    alarm = health.alarm(CAM, 8.0)
+    assert alarm is not None
+    assert health.qps["cam"] == 10.0
