@@ -136,7 +136,8 @@ class SessionDesk:
                 book.first_planned(name, plans, now)
                 self.changed = True
         unplanned = {each.id for each in waiting}
-        for end in searches.ended():
+        ended = searches.ended()
+        for end in ended:
             if end.session not in unplanned:
                 continue  # closed meanwhile
             if book.planless(end.session):
@@ -145,6 +146,8 @@ class SessionDesk:
             plans = end.plans or self._better(end.session, end.nearest)
             book.planned(end.session, plans, now, end.reason)
             self.changed = True
+        if ended:
+            searches.forget({each.samples for each in book.sessions})
 
     def _better(
         self, name: str, nearest: tuple[SessionChoice, float] | None

@@ -9,7 +9,7 @@ what is on the topics: after a restart it begins anew, blocks that were finished
 and its deadline and its money are those of its first beginning.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isinf
 
@@ -65,6 +65,7 @@ class SessionSearches:
         self._ended: list[SearchEnd] = []
         self._links: Mapping[str, Links] = {}
         self._qps: Mapping[str, float] = {}
+        self._history = 0  # past searches that the newest one learnt from
 
     # ------------------------------------------------------------------ events
 
@@ -143,6 +144,7 @@ class SessionSearches:
 
     def _begin(self, session: Session, policy: Policy, now: float) -> None:
         options = search_options({each.name: each.of(policy) for each in SESSIONS})
+        self._history = options.history
         usd = float("inf") if session.usd_per_h is None else session.usd_per_h
         slo = Slo(accuracy=session.accuracy or 0.0, latency_s=session.slo_s, usd_per_h=usd)
         links = self._links.get(session.id)
@@ -237,6 +239,11 @@ class SessionSearches:
 
     def _run(self, name: str) -> SearchRun:
         return self._runs[self._sharing.get(name, name)]
+
+    def forget(self, samples: Collection[str]) -> None:
+        """Forget what was profiled on inputs of sessions, but for ``samples``, those of the open
+        ones, and the history of the next search."""
+        self._store.forget(samples, self._history)
 
     @property
     def states(self) -> dict[str, str]:

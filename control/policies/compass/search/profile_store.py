@@ -4,7 +4,7 @@ Results stay on a compacted topic, so a block of samples that was finished is ne
 whoever asked first; the profiles of other sample sets are the history of a search.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +13,7 @@ from control.policies.compass.search.camo import Past, Profiled
 from control.policies.compass.search.composition import hop_bytes
 from control.policies.compass.search.profile_run import ProfileRun
 from control.policies.compass.search.sequential_test import StopRule, Tested, plain
+from control.problem.sample_sets import input_set
 from control.problem.space import Space
 from schemas.records import ProfileResult
 
@@ -71,14 +72,26 @@ class ProfileStore:
 
     def blocks(self, sample_set: str) -> Mapping[Block, ProfileResult]:
         """Return the results of a sample set."""
-        return self._sets.setdefault(sample_set, SampleSet()).blocks
+        found = self._sets.get(sample_set)
+        return {} if found is None else found.blocks
 
     def past(self, sample_set: str, most: int | None = None) -> tuple[Past, ...]:
         """Return the profiles of the other sample sets, the newest ``most``, the oldest first."""
-        others = [each for name, each in self._sets.items() if name != sample_set and each.blocks]
-        others.sort(key=lambda each: each.newest_s)
+        others = [name for name in self._by_age() if name != sample_set]
         newest = others if most is None else others[len(others) - min(most, len(others)) :]
-        return tuple(each.past(self._space) for each in newest)
+        return tuple(self._sets[name].past(self._space) for name in newest)
+
+    def forget(self, used: Collection[str], most: int) -> None:
+        """Forget the sets of sessions' inputs that are not ``used``, but for the newest ``most``:
+        searches learn from these."""
+        left = [name for name in self._by_age() if input_set(name) and name not in used]
+        for name in left[: max(0, len(left) - most)]:
+            del self._sets[name]
+
+    def _by_age(self) -> list[str]:
+        """Return the sets that have blocks, the oldest first."""
+        found = [name for name, each in self._sets.items() if each.blocks]
+        return sorted(found, key=lambda name: self._sets[name].newest_s)
 
 
 def known(
