@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from operators.serving.outbox import Onward
+from schemas.count_names import UNLOADABLE
 from schemas.effects import REPORTS, Effect, Send, Wake
 from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
@@ -31,7 +32,7 @@ class Reporter:
     __slots__ = (
         "_arrived", "_epoch", "_file", "_incarnation", "_next", "_pipeline", "_ran", "_role",
         "counts", "device", "error", "held", "measured", "name", "slots", "state", "task",
-        "variant", "warning",
+        "unloadable", "variant", "warning",
     )  # fmt: skip
 
     def __init__(
@@ -46,6 +47,7 @@ class Reporter:
         self.variant = ""
         self.counts: dict[str, float] = {READS: float(RELEASE)}
         self.held: tuple[str, ...] = ()
+        self.unloadable: tuple[str, ...] = ()  # settings of sessions that failed to load
         self.measured: Mapping[str, float] = {}  # accuracies by path, of a scorer
         self.slots: Callable[[], tuple[SlotState, ...]] = tuple
         # By variant; counts of single items and batches get their names when they are reported.
@@ -111,10 +113,11 @@ class Reporter:
             self.counts[f"finished/{variant}"] = ran.items
             self.counts[f"batches/{variant}"] = ran.batches
             self.counts[f"busy_s/{variant}"] = ran.busy_s
+        counts = self.counts | {f"{UNLOADABLE}/{each}": 1.0 for each in self.unloadable}
         return Report(
             node=self.name, role=self._role, pipeline=self._pipeline, epoch=self._epoch,
             incarnation=self._incarnation, sent_s=now, state=self.state, device=self.device,
-            task=self.task, variant=self.variant, slots=self.slots(), counts=dict(self.counts),
+            task=self.task, variant=self.variant, slots=self.slots(), counts=counts,
             error=self.error if self.state in FAULTS else self.warning, held=self.held,
             file=self._file, measured=self.measured,
         )  # fmt: skip

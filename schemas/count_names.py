@@ -8,6 +8,7 @@ Only this module splits names.
 from functools import lru_cache
 from typing import NamedTuple
 
+UNLOADABLE = "unloadable"  # by setting: 1 while a worker that serves sessions cannot load it
 KEPT = 4096  # cached names; a pipeline has a few hundred
 
 

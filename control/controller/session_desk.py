@@ -25,8 +25,9 @@ from control.problem.plan_reasons import SESSIONS, causes, sentence
 from control.problem.sample_sets import WORKLOAD, Truth, first_set, own_set
 from control.problem.seats import open_seats
 from control.problem.session_space import SessionSpace
-from control.sessions.session_book import SessionBook
+from control.sessions.session_book import LoadFailures, SessionBook
 from control.sessions.session_health import Drift, SessionHealth
+from schemas.count_names import UNLOADABLE, count_name
 from schemas.effects import Effect, Failed, Solved
 from schemas.pipeline import Pipeline
 from schemas.records import Command, Plan, ProfileResult, Record, Report, Session, SessionChoice
@@ -58,7 +59,7 @@ class SessionDesk:
             self._schedules = SessionSchedules(space)
             self._health = SessionHealth(space, pipeline.longest_deadline_s + pipeline.grace_s)
         self._held: dict[str, frozenset[str]] = {}  # by worker
-        self._trouble: dict[str, str] = {}  # by worker, why it cannot load a setting
+        self._failures: dict[str, LoadFailures] = {}  # by worker
         self.changed = False
 
     # ------------------------------------------------------------------ records
@@ -182,10 +183,13 @@ class SessionDesk:
             self._health.take(report)
         if report.role != "worker":
             return
-        held = frozenset(report.held)
-        known = self._held.get(report.node, frozenset()), self._trouble.get(report.node, "")
-        if (held, report.error) != known:
-            self._held[report.node], self._trouble[report.node] = held, report.error
+        held, failures = frozenset(report.held), _failures(report)
+        known = (
+            self._held.get(report.node, frozenset()),
+            self._failures.get(report.node, LoadFailures()),
+        )
+        if (held, failures) != known:
+            self._held[report.node], self._failures[report.node] = held, failures
             self.changed = True
 
     # ------------------------------------------------------------------ commands
@@ -284,7 +288,7 @@ class SessionDesk:
         if all(devices.values()):
             self.changed = False
             seats = open_seats(plan.leases, devices)
-            self._book.review(seats, self._held, self._trouble, now)
+            self._book.review(seats, self._held, self._failures, now)
         return replace(plan, sessions=self._book.plans)
 
     def moved(self, plan: Plan | None, devices: Mapping[str, str], now: float) -> Plan | None:
@@ -299,3 +303,9 @@ class SessionDesk:
     def news(self) -> list[Effect]:
         """Return the records of sessions that have changed."""
         return self._book.news() if self._book is not None else []
+
+
+def _failures(report: Report) -> LoadFailures:
+    """Return the settings that a worker cannot load."""
+    names = map(count_name, report.counts)
+    return LoadFailures(frozenset(of for what, of in names if what == UNLOADABLE), report.error)

@@ -15,7 +15,7 @@ plan that its search finds while the search goes on, and moves to the cheapest o
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -34,6 +34,14 @@ NO_PLAN = "no plan for it was found"
 TO_SEARCH = "its search has not begun: others are before it"
 NO_DEVICE = "no devices are free for any of its plans"
 LOADING = "the settings of its plan are loaded"
+
+
+class LoadFailures(NamedTuple):
+    """The settings that a worker cannot load, and why."""
+
+    settings: frozenset[str] = frozenset()
+    why: str = ""
+
 
 Held = Mapping[str, frozenset[str]]  # worker -> settings that it has loaded
 
@@ -255,17 +263,17 @@ class SessionBook:
     # ------------------------------------------------------------------ devices
 
     def review(
-        self, seats: Sequence[Seat], held: Held, trouble: Mapping[str, str], now: float
+        self, seats: Sequence[Seat], held: Held, failures: Mapping[str, LoadFailures], now: float
     ) -> None:
         """Follow what has happened to devices and loads, and place the sessions that wait.
 
-        ``trouble`` says of workers why they cannot load a setting: another plan is tried then.
+        ``failures`` has the settings that workers cannot load: other plans are tried then.
         """
         devices = Devices(seats, self._own)
         for name in list(self._entries):
             entry = self._entries[name]
             self._follow(entry, devices, held, now)
-            self._reject(entry, trouble)
+            self._reject(entry, failures)
             entry.going = [(plan, until_s) for plan, until_s in entry.going if now < until_s]
             if entry.state is SessionState.CLOSING and not entry.going:
                 del self._entries[name]
@@ -321,18 +329,20 @@ class SessionBook:
             switch_s = 0.0 if entry.planned_s is None else now - entry.planned_s
             entry.session = replace(entry.session, chosen=chosen, switch_s=switch_s)
 
-    def _reject(self, entry: _Entry, trouble: Mapping[str, str]) -> None:
+    def _reject(self, entry: _Entry, failures: Mapping[str, LoadFailures]) -> None:
         """Discard the plan that loads if one of its settings cannot be loaded."""
         plan = entry.coming
         if plan is None:
             return
         for stage in plan.stages:
-            why = trouble.get(seat_worker(stage.device, stage.task), "")
-            if stage.setting in why:
+            failed = failures.get(seat_worker(stage.device, stage.task), LoadFailures())
+            if stage.setting in failed.settings:
                 others = tuple(each for each in entry.session.plans if not _alike(each, plan))
                 entry.coming = None
                 chosen = _index(others, entry.serving)
-                entry.session = replace(entry.session, plans=others, chosen=chosen, reason=why)
+                entry.session = replace(
+                    entry.session, plans=others, chosen=chosen, reason=failed.why
+                )
                 return
 
     def _drain(self, entry: _Entry, now: float) -> None:

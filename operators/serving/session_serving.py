@@ -22,7 +22,7 @@ from schemas.records import Lease, Plan
 class SessionServing:
     """A worker's settings for sessions. ``active``: the policy in force plans sessions.
 
-    ``held`` can run inference now; ``trouble`` says why a wanted setting cannot be loaded.
+    ``held`` can run inference now; ``trouble`` says why wanted settings cannot be loaded.
     """
 
     __slots__ = (
@@ -77,9 +77,14 @@ class SessionServing:
         self._refused[setting] = error
 
     @property
+    def unloadable(self) -> tuple[str, ...]:
+        """The settings that failed to load."""
+        return tuple(self._refused)
+
+    @property
     def trouble(self) -> str:
-        """The reason why the first failed setting cannot be loaded; "" if none failed."""
-        return next(iter(self._refused.values()), "")
+        """The reasons why settings failed to load; "" if none did."""
+        return "; ".join(self._refused.values())
 
     def refuse(self, queue: deque[Ticket]) -> list[Ticket]:
         """Take the items from the queue whose setting cannot be loaded."""

@@ -414,6 +414,7 @@ class Worker:
         self._reporter.held = tuple(sorted(self._sessions.held))
         if self._sessions.active:
             self._reporter.warning = self._sessions.trouble
+        self._reporter.unloadable = self._sessions.unloadable
 
     # ------------------------------------------------------------------ time
 

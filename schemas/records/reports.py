@@ -29,6 +29,7 @@ class Report(Struct, frozen=True, gc=False, kw_only=True):
     session. ``error`` is the reason for the state ``failed`` or ``stuck``, or why a ready worker
     cannot load a setting; ``held`` are the settings of sessions that a worker has loaded. ``file``
     is the fingerprint of the node's pipeline file (``schemas/pipeline_fingerprint.py``).
+    ``unloadable/SETTING`` among the counts is 1 while a worker cannot load the setting,
     ``reads_release`` among the counts is the newest schema release that the node reads
     (``schemas/release.py``). ``measured`` are the scorer's accuracies by path, while one has left
     the interval of its profile.

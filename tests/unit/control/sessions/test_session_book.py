@@ -1,7 +1,7 @@
 """The plans of sessions whose settings cannot be loaded."""
 
 from control.problem.seats import Seat
-from control.sessions.session_book import SessionBook, settings_of
+from control.sessions.session_book import LoadFailures, SessionBook, settings_of
 from schemas.enumerations import SessionState
 from schemas.records import Session, SessionChoice
 from tests.session_world import TASKS, a_session_pipeline, a_space
@@ -31,6 +31,10 @@ def loads(book: SessionBook, now: float) -> None:
     book.review(DEPOT, held, {}, now)
 
 
+def failed(*settings: str) -> LoadFailures:
+    return LoadFailures(frozenset(settings), "not loaded: no memory is left")
+
+
 def serving() -> SessionBook:
     """Return a book with a session that serves by ``A``."""
     book = SessionBook(a_session_pipeline(), a_space())
@@ -52,6 +56,23 @@ def test_a_session_whose_better_plan_cannot_be_loaded_has_the_one_that_it_serves
     assert book.session("cam").chosen == 1
     loads_a = {seat.worker: frozenset(A.settings.values()) for seat in DEPOT}
     book.review(DEPOT, loads_a, {}, 1.1)
-    book.review(DEPOT, loads_a, {"depot-0-read": "read/v@votes=3 cannot be loaded: no"}, 1.2)
+    book.review(DEPOT, loads_a, {"depot-0-read": failed("read/v@votes=3")}, 1.2)
     session = book.session("cam")
     assert (session.state, session.plans, session.chosen) == (SessionState.SERVING, (A,), 0)
+
+
+def test_plans_are_rejected_for_their_own_settings_only() -> None:
+    book = SessionBook(a_session_pipeline(), a_space())
+    choices = {"near": a_choice("0.5"), "far": a_choice("0.55")}
+    for name, choice in choices.items():
+        book.open(
+            Session(id=name, pipeline="p", state=SessionState.OPENING, slo_s=1.0, plans=(choice,)),
+            0.0,
+        )
+        book.review(DEPOT, {}, {}, 0.0)
+    assert [each.session for each in book.plans] == ["far", "near"]
+    book.review(DEPOT, {}, {"depot-0-read": failed("read/v@votes=0.55")}, 0.1)
+    assert [each.session for each in book.plans] == ["near"]
+    book.review(DEPOT, {}, {"depot-0-read": failed("read/v@votes=0.55", "read/v@votes=0.5")}, 0.2)
+    assert book.plans == ()
+    assert book.session("near").reason == "not loaded: no memory is left"

@@ -1,8 +1,8 @@
 """A worker that serves sessions: items wait for their setting, one by one."""
 
 from operators.serving.worker import Worker
-from schemas.effects import Assign, Failed, Infer, Load, Woke
-from schemas.records import DROPPED, FAILED, SessionPlan, SessionStage, Settings
+from schemas.effects import Assign, Failed, Infer, Load, Send, Woke
+from schemas.records import DROPPED, FAILED, Report, SessionPlan, SessionStage, Settings
 from tests.builders import a_lease, a_plan, a_work, an_item, arrived, loaded, sent
 from tests.session_world import a_session_pipeline
 
@@ -63,3 +63,22 @@ def test_a_paused_worker_reads_on_once_late_items_of_all_its_settings_are_droppe
     ended = [item.end for work in sent(effects, "outputs") for item in work.items]
     assert [end.outcome for end in ended] == [DROPPED] * (HELD + 1)
     assert Assign("work.scan", paused=()) in effects
+
+
+def test_every_setting_that_cannot_be_loaded_is_told_until_no_plan_needs_it() -> None:
+    worker = a_session_worker()
+    lease, settings = a_lease(task="scan", batch=1), Settings(policy="compass", slo_s=1.0)
+    plans = tuple(map(a_query_plan, ("scan/v@scale=0.5", "scan/w")))
+    worker.handle(arrived(a_plan([lease], 2, settings=settings, sessions=plans)), 0.0)
+    worker.handle(Woke(), 0.0)
+    worker.handle(Failed("scan/v@scale=0.5", "v: no memory is left"), 0.1)
+    effects = worker.handle(Failed("scan/w", "w: no such file"), 0.2)
+    (report,) = [each.record for each in effects if isinstance(each, Send)]
+    assert isinstance(report, Report)
+    assert report.error == "v: no memory is left; w: no such file"
+    told = {name for name in report.counts if name.startswith("unloadable/")}
+    assert told == {"unloadable/scan/v@scale=0.5", "unloadable/scan/w"}
+    worker.handle(arrived(a_plan([lease], 3, settings=settings)), 0.3)
+    (report,) = [each.record for each in worker.handle(Woke(), 0.6) if isinstance(each, Send)]
+    assert isinstance(report, Report)
+    assert not [name for name in report.counts if name.startswith("unloadable/")]

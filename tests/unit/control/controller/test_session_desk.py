@@ -1,0 +1,41 @@
+"""What workers report of settings decides on sessions' plans."""
+
+from control.controller.session_desk import SessionDesk
+from schemas.effects import Send
+from schemas.enumerations import NodeState, SessionState
+from schemas.records import Plan, Report, Session, Settings
+from tests.builders import a_lease, a_plan
+from tests.session_world import TASKS, a_session_pipeline, a_space
+from tests.unit.control.sessions.test_session_book import a_choice
+
+DEVICES = {f"depot-0-{task}": f"{task}@depot" for task in TASKS}
+PLAN = a_plan(
+    [a_lease(f"depot-0-{task}", task, slots=(0,)) for task in TASKS],
+    settings=Settings(policy="compass", slo_s=1.0),
+)
+
+
+def reported(*unloadable: str) -> Report:
+    return Report(
+        node="depot-0-read", role="worker", pipeline="p", epoch=1, incarnation=0.0, sent_s=0.0,
+        state=NodeState.READY, counts={f"unloadable/{each}": 1.0 for each in unloadable},
+        error="no memory is left",
+    )  # fmt: skip
+
+
+def sessions(plan: Plan) -> list[str]:
+    return [each.session for each in plan.sessions]
+
+
+def test_a_session_whose_setting_a_worker_cannot_load_is_told_so_and_others_load_on() -> None:
+    desk = SessionDesk(a_session_pipeline(), a_space())
+    for name, votes in (("far", "0.55"), ("near", "0.5")):
+        state, plans = SessionState.WAITING, (a_choice(votes),)
+        desk.take(Session(id=name, pipeline="p", state=state, slo_s=1.0, plans=plans, number=1))
+    assert sessions(desk.stamped(PLAN, DEVICES, 0.0)) == ["far", "near"]
+    desk.take(reported("read/v@votes=0.55"))
+    assert desk.changed
+    assert sessions(desk.stamped(PLAN, DEVICES, 0.1)) == ["near"]
+    (far,) = (each for each in desk.news() if isinstance(each, Send) and each.key == "far")
+    assert isinstance(far.record, Session)
+    assert far.record.reason == "no memory is left"
