@@ -168,9 +168,14 @@ def _mix(
         planned_mix,
     )  # fmt: skip
 
-    if cheapest:
-        if demand is None or len(demand) != 1:
-            raise click.UsageError("--cheapest needs one --demand, in queries/s")
+    if cheapest and (demand is None or len(demand) != 1):
+        raise click.UsageError("--cheapest needs one --demand, in queries/s")
+    if demand is not None and asked.budget is not None:
+        raise click.UsageError(
+            "--demand and --budget exclude each other; give --budget for the best mix within it, "
+            "or --demand with --cheapest for the cheapest mix that carries it"
+        )
+    if demand is not None:
         found = cheapest_mix(file, asked, demand[0])
         print_json(cheapest_as_json(found)) if as_json else print_text(cheapest_text(found))
         return INFEASIBLE if found.found is None else 0

@@ -83,6 +83,7 @@ class CheapestMix:
     source: str
     found: Ranked | None
     near: tuple[tuple[float, Ranked | None], ...]
+    binding: str = ""  # reason why no mix is found
     rank_s: float = 0.0
 
 
@@ -153,20 +154,25 @@ def simulated_best(
 def cheapest_mix(file: PipelineFile, asked: MixRequest, demand_qps: float) -> CheapestMix:
     """Return the cheapest mix whose fluid bound reaches the demand times the policy's headroom.
 
-    Raises ``Unfeasible`` if no type meets the SLO, and ``PlanError`` as ``planned_mix`` does.
+    Find none, with the reason in ``binding``, if no type meets the SLO or the types' limits do not
+    reach the demand. Raises ``PlanError`` as ``planned_mix`` does.
     """
     policy = ranking_policy(file, asked.policy)
     pool, source = pool_of(file, asked)
     binding = _unmet(pool)
-    if binding:
-        raise Unfeasible(binding)
     begin_s = time.perf_counter()
     wanted = demand_qps * policy.headroom
+    found, *near = (None if binding else cheapest(pool, wanted * f) for f in (1.0, *NEAR))
+    if found is None and not binding:
+        binding = (
+            f"no mix within the types' limits carries {demand_qps:g} queries/s with a headroom of "
+            f"{policy.headroom:g}; raise the most of a type, or lower the demand"
+        )
     return CheapestMix(
         policy=policy.name, demand_qps=demand_qps, headroom=policy.headroom, pool=pool,
-        source=source, found=cheapest(pool, wanted),
-        near=tuple((demand_qps * f, cheapest(pool, wanted * f)) for f in NEAR),
-        rank_s=time.perf_counter() - begin_s,
+        source=source, found=found,
+        near=tuple((demand_qps * f, each) for f, each in zip(NEAR, near, strict=True)),
+        binding=binding, rank_s=time.perf_counter() - begin_s,
     )  # fmt: skip
 
 
@@ -321,6 +327,7 @@ def mix_as_json(planned: PlannedMix) -> dict[str, Any]:
         "picked": None
         if planned.picked is None
         else {**_as_json(pool, planned.picked), "rule": planned.rule},
+        "reason": planned.binding,
         "seconds": {"rank": round(planned.rank_s, 6), "simulate": round(planned.simulate_s, 6)},
         "nearest": nearest_as_json(nearest(pool)),
     }
@@ -340,6 +347,7 @@ def cheapest_as_json(found: CheapestMix) -> dict[str, Any]:
             for at, each in enumerate(mixes, 1)
         ],
         "picked": None if not mixes else {**_as_json(pool, mixes[0]), "rule": "cheapest"},
+        "reason": found.binding,
         "near": [
             {"demand": demand, **({} if each is None else _as_json(pool, each))}
             for demand, each in found.near
@@ -400,15 +408,16 @@ def mix_text(planned: PlannedMix) -> str:
 
 
 def cheapest_text(found: CheapestMix) -> str:
-    """Return the cheapest mix as text."""
-    every = ((found.demand_qps, found.found), *found.near)
-    return "\n".join(
+    """Return the cheapest mix as text, or why there is none."""
+    every = found.near if found.binding else ((found.demand_qps, found.found), *found.near)
+    lines = [
         f"{demand:g} queries/s: no mix reaches it"
         if each is None
         else f"{demand:g} queries/s: {_mix_text(found.pool, each.counts)} for {each.cost:.4f} $/h, "
         f"bound {each.bound_qps:.1f} queries/s"
         for demand, each in every
-    )
+    ]
+    return "\n".join([found.binding, *lines] if found.binding else lines)
 
 
 def _base_text(pool: Pool) -> str:

@@ -35,7 +35,7 @@ def test_the_object_has_the_keys_of_the_contract(tmp_path: Path) -> None:
     found = planned(a_typed_file(tmp_path), pick="first")
     assert list(found) == [
         "policy", "budget", "base", "sizes", "coefficients", "largest", "spaces", "mixes",
-        "picked", "seconds", "nearest",
+        "picked", "reason", "seconds", "nearest",
     ]  # fmt: skip
     assert found["base"] == "gpu"
     assert found["sizes"] == {"source": "sizes.csv", "queries": None, "mean": 145.0, "p99": 1000}
@@ -74,11 +74,28 @@ def test_the_command_prints_one_object_and_exits_0(
 
 
 @pytest.mark.parametrize(
-    ("options", "near"),
+    ("options", "near", "reason"),
     [
-        (("--slo", "50ms"), {"slo_ms": pytest.approx(80 / 0.98), "size": 100, "budget": None}),
-        (("--budget", "0.1"), {"slo_ms": pytest.approx(80 / 0.98), "size": 1000, "budget": 0.5}),
-        (("--budget", "0.3"), {"slo_ms": pytest.approx(80 / 0.98), "size": 1000, "budget": 0.5}),
+        (
+            ("--slo", "50ms"),
+            {"slo_ms": pytest.approx(80 / 0.98), "size": 100, "budget": None},
+            "no type meets the SLO of 50 ms at size 1000",
+        ),
+        (
+            ("--budget", "0.1"),
+            {"slo_ms": pytest.approx(80 / 0.98), "size": 1000, "budget": 0.5},
+            "the budget of 0.1 $/h is below the cheapest device, slow at 0.2 $/h",
+        ),
+        (
+            ("--budget", "0.3"),
+            {"slo_ms": pytest.approx(80 / 0.98), "size": 1000, "budget": 0.5},
+            "no mix within 0.3 $/h serves every size within the SLO",
+        ),
+        (
+            ("--demand", "60", "--cheapest", "--slo", "50ms"),
+            {"slo_ms": pytest.approx(80 / 0.98), "size": 100, "budget": None},
+            "no type meets the SLO of 50 ms at size 1000",
+        ),
     ],
 )
 def test_what_no_mix_can_serve_exits_3_with_what_comes_nearest(
@@ -86,10 +103,38 @@ def test_what_no_mix_can_serve_exits_3_with_what_comes_nearest(
     capsys: pytest.CaptureFixture[str],
     options: tuple[str, ...],
     near: dict[str, object],
+    reason: str,
 ) -> None:
     code, found = printed(capsys, "plan", a_typed_file(tmp_path), *options)
     assert code == 3
     assert (found["picked"], found["nearest"]) == (None, near)
+    assert str(found["reason"]).startswith(reason)
+
+
+def test_a_demand_beyond_the_limits_of_types_exits_3_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limited = RANK.replace("price: 0.5", "price: 0.5, most: 2").replace(
+        "price: 0.2", "price: 0.2, most: 2"
+    )
+    path = a_typed_file(tmp_path, limited)
+    code, found = printed(capsys, "plan", path, "--demand", "6000", "--cheapest")
+    assert (code, found["picked"]) == (3, None)
+    assert found["reason"] == (
+        "no mix within the types' limits carries 6000 queries/s with a headroom of 1; raise the "
+        "most of a type, or lower the demand"
+    )
+    assert run(["plan", str(path), "--demand", "6000", "--cheapest"]) == 3
+    assert capsys.readouterr().out.startswith(str(found["reason"]))
+
+
+@pytest.mark.parametrize("more", [(), ("--cheapest",)])
+def test_a_demand_beside_a_budget_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
+) -> None:
+    path = str(a_typed_file(tmp_path))
+    assert run(["plan", path, "--demand", "60", "--budget", "1.2", *more]) == 2
+    assert "--demand and --budget exclude each other" in capsys.readouterr().err
 
 
 def test_the_cheapest_mix_says_what_ten_percent_more_would_cost(
