@@ -309,7 +309,7 @@ def nothing_complies(slo: Slo, nearest: NearestConfiguration | None, stopped: st
     if isinf(nearest.latency_s):
         return f"no plan meets its objectives: {ended}; its links are too slow for its queries"
     found = [
-        f"accuracy {nearest.accuracy:.3f} ({slo.accuracy:g} wanted)",
+        f"{nearest.accuracy_text(slo.accuracy)} ({slo.accuracy:g} wanted)",
         f"{nearest.latency_s * 1e3:.0f} ms ({slo.latency_s * 1e3:g} ms wanted)",
     ]
     if nearest.usd_per_h is not None and nearest.usd_per_h > slo.usd_per_h:

@@ -138,11 +138,12 @@ def _step_line(sessions: SessionSpace, number: int, step: Step) -> str:
 def _ended(found: Found) -> str:
     total = f"{len(found.steps)} steps, {found.device_s:.2f} device seconds, {found.usd:.4f} $"
     if found.first is None:
-        nearest = _nearest(found)
+        nearest = found.search.nearest
         short = (
             "; nothing was profiled" if nearest is None
-            else f"; nearest: accuracy {nearest['accuracy']:.3f} at {nearest['latency_ms']:.1f} ms"
-            + ("" if nearest["usd_per_h"] is None else f" for {nearest['usd_per_h']:.3f} $/h")
+            else f"; nearest: {nearest.accuracy_text(found.slo.accuracy)} "
+            f"at {nearest.latency_s * 1e3:.1f} ms"
+            + ("" if nearest.usd_per_h is None else f" for {nearest.usd_per_h:.3f} $/h")
         )  # fmt: skip
         return f"no compliant plan ({found.stopped}; {total}){short}"
     seconds, steps = found.first

@@ -129,6 +129,13 @@ class NearestConfiguration:
     usd_per_h: float | None = None
     plan: Priced | None = None
 
+    def accuracy_text(self, wanted: float) -> str:
+        """Return its accuracy; with what its samples ensure of it where it reaches ``wanted``."""
+        found = f"accuracy {self.accuracy:.3f}"
+        if self.plan is None or self.accuracy < wanted:
+            return found
+        return f"{found}, of which its samples ensure {max(0.0, self.plan.accuracy_low):.3f}"
+
 
 class SessionSearch:
     """The search for one session. ``plans`` holds the Pareto-optimal compliant plans so far."""

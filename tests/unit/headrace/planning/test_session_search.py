@@ -162,6 +162,17 @@ def test_scores_may_be_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert line(capsys, *files(tmp_path, truth=truth))["plans"] == plain
 
 
+def test_over_links_of_0_bytes_a_second_all_stays_on_the_sessions_own_tier(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut = YAML.replace("rate: 8Mbps", "rate: 0Mbps")
+    plans = line(capsys, *files(tmp_path, cut))["plans"]
+    assert {tier for plan in plans for tier in plan["placement"].values()} == {"handheld"}
+    slow = cut.replace("speed: 0.1", "speed: 0.01")  # too slow for any plan
+    assert run(["search", *files(tmp_path, slow)]) == 3
+    assert "; nearest: accuracy 0.780 at 404.2 ms" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("text", "truth", "words"),
     [
@@ -171,18 +182,17 @@ def test_scores_may_be_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (YAML, {"pipeline": "x", "configurations": []}, "lacks 12 of 12 configurations"),
         (YAML, {"pipeline": "x"}, "no recording of profiles"),
         (YAML.replace(", accuracy: 0.85", ""), None, "names no accuracy"),
+        (YAML.replace("rate: 8Mbps", "rate: 0Mbps").replace(
+            "    variants: {mlp", "    tiers: [depot, cloud]\n    variants: {mlp"), None,
+         "there is no link handheld>depot, or its rate is 0; add it under cluster.links"),
         (YAML.replace("least: 50", "last: 50"), None, "it can have least and most"),
-        (YAML.replace("rate: 8Mbps", "rate: 0Mbps"), None, None),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, truth: Any, words: str | None
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, truth: Any, words: str
 ) -> None:
     code = run(["search", *files(tmp_path, text, truth)])
     captured = capsys.readouterr()
-    if words is None:  # links of 0 bytes/s: what stays on the handheld is all that can be had
-        assert code in (0, 3)
-        return
     assert code == 2
     assert captured.out == ""
     assert captured.err.count("\n") == 1

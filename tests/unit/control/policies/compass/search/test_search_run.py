@@ -3,11 +3,16 @@ ends."""
 
 from dataclasses import replace
 
+import pytest
+from msgspec import structs
+
+from control.controller.session_searches import nothing_complies
 from control.policies.compass.search.camo import Profiled, SearchOptions, Slo
 from control.policies.compass.search.profile_store import Block
 from control.policies.compass.search.search_run import SearchLimits, SearchPhase, SearchRun
 from control.policies.compass.search.search_step import SearchProblem, next_step
 from control.policies.compass.search.sequential_test import Verdict
+from control.problem.problem import PlanError
 from schemas.records import ProfileResult
 from tests.session_world import a_space
 
@@ -67,3 +72,65 @@ def test_a_configuration_that_is_too_slow_on_every_tier_is_tested_no_further_tha
     (learnt,) = run.problem.learnt
     assert isinstance(learnt, Profiled)
     assert (learnt.tested.verdict, learnt.tested.samples) == (Verdict.UNFIT, 50)
+
+
+def searched(*scores: float) -> SearchRun:
+    """Return a search whose samples end after ``scores``, of every configuration."""
+    run, ended = SearchRun(PROBLEM, LIMITS, 100.0), structs.replace
+    while run.phase is not SearchPhase.ENDED:
+        configuration = proposing(run, 100.0)
+        block = a_block(configuration, 0, 50.0)
+        known = {(configuration, 0): ended(block, scores=scores)} | {
+            (configuration, at): ended(block, first=at, scores=()) for at in range(10, 60, 10)
+        }
+        run.profile(known, 100.0)
+        step = next_step(run.problem)
+        if step.proposal is None:
+            run.proposed(step, 100.0)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("scores", "accuracy"),
+    [
+        ((1.0,) * 5, "1.000, of which its samples ensure 0.583 (0.9 wanted)"),
+        ((0.0,) * 5, "0.000 (0.9 wanted)"),
+        ((0.8,) * 5, "0.800 (0.9 wanted)"),
+    ],
+)
+def test_five_samples_are_too_few_for_a_plan_and_the_nearest_says_so(
+    scores: tuple[float, ...], accuracy: str
+) -> None:
+    run = searched(*scores)
+    assert (run.stopped, run.steps, run.plans) == ("space", 8, ())
+    said = nothing_complies(PROBLEM.slo, run.nearest, run.stopped)
+    assert said == (
+        "no plan meets its objectives: every configuration that may comply was profiled; the "
+        f"nearest has accuracy {accuracy}, 260 ms (500 ms wanted)"
+    )
+
+
+@pytest.mark.parametrize("scores", [(), (1.0,)])
+def test_samples_without_truths_are_told_in_one_sentence(scores: tuple[float, ...]) -> None:
+    wanted = f"the samples end after {len(scores)}; a profile needs two with a truth at least"
+    with pytest.raises(PlanError, match=wanted):
+        searched(*scores)
+
+
+@pytest.mark.parametrize(
+    ("slo", "wanted"),
+    [
+        (Slo(accuracy=0.3, latency_s=0.001), " 40 ms (1 ms wanted)"),
+        (Slo(accuracy=0.3, latency_s=0.5, usd_per_h=0.0), "0.050 $/h (0 $/h wanted)"),
+        (Slo(accuracy=1.0, latency_s=0.001), "accuracy 0.500 (1 wanted), 40 ms (1 ms wanted)"),
+    ],
+)
+def test_slos_that_contradict_each_other_end_with_the_nearest(slo: Slo, wanted: str) -> None:
+    run = SearchRun(replace(PROBLEM, slo=slo), LIMITS, 100.0)
+    while (step := next_step(run.problem)).proposal is not None:
+        run.proposed(step, 100.0)
+        at = run.configuration
+        run.profile({(at, first): a_block(at, first, 50.0) for first in range(0, 350, 10)}, 100.0)
+    run.proposed(step, 100.0)
+    assert (run.stopped, run.plans) == ("space", ())
+    assert wanted in nothing_complies(slo, run.nearest, run.stopped)
