@@ -266,7 +266,7 @@ class SessionSearches:
         return ended
 
     def _end(self, name: str, run: SearchRun, error: str, now: float) -> None:
-        reason = error or nothing_complies(run.problem.slo, run.nearest, run.stopped)
+        reason = error or nothing_complies(run.problem.slo, run.nearest, run.stopped, run.error)
         sharing = [each for each, other in self._sharing.items() if other == name]
         nearest = _nearest(self._space, run)
         self._ended += [
@@ -299,8 +299,13 @@ def choice(space: SessionSpace, plan: Priced) -> SessionChoice:
     )
 
 
-def nothing_complies(slo: Slo, nearest: NearestConfiguration | None, stopped: str) -> str:
-    """Say in one sentence that no plan complies, and how far the nearest is from it."""
+def nothing_complies(
+    slo: Slo, nearest: NearestConfiguration | None, stopped: str, error: str = ""
+) -> str:
+    """Say in one sentence that no plan complies, and how far the nearest is from it; ``error`` is
+    that of the newest configuration that could not be run."""
+    if nearest is None and error:
+        return f"no plan meets its objectives: no configuration could be profiled: {error}"
     ended = {"space": "every configuration that may comply was profiled"}.get(
         stopped, f"the search ended by its {stopped} (`headrace session replan` goes on)"
     )

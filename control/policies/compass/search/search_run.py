@@ -57,6 +57,7 @@ class SearchRun:
         self.plans: tuple[Priced, ...] = ()
         self.nearest: NearestConfiguration | None = None
         self.stopped = ""
+        self.error = ""  # of the newest configuration that could not be run
         self.began_s = began_s
         self.first_s: float | None = None  # the time of the first block
         self.profile_s = 0.0
@@ -119,6 +120,7 @@ class SearchRun:
         for block, asked in run.take(blocks):
             self._count(block, now, ours=asked)
         if run.failed is not None:
+            self.error = run.failed.error
             self._learn(run.configuration)
         elif run.ended:
             self._learn(run.profile)

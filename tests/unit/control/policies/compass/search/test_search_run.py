@@ -134,3 +134,16 @@ def test_slos_that_contradict_each_other_end_with_the_nearest(slo: Slo, wanted: 
     run.proposed(step, 100.0)
     assert (run.stopped, run.plans) == ("space", ())
     assert wanted in nothing_complies(slo, run.nearest, run.stopped)
+
+
+def test_where_every_configuration_fails_the_reason_is_told() -> None:
+    run = SearchRun(PROBLEM, LIMITS, 100.0)
+    while (step := next_step(run.problem)).proposal is not None:
+        run.proposed(step, 100.0)
+        block = structs.replace(a_block(run.configuration, 0, 50.0), scores=(), error="no weights")
+        run.profile({(run.configuration, 0): block}, 100.0)
+    run.proposed(step, 100.0)
+    assert (run.stopped, run.nearest) == ("space", None)
+    assert nothing_complies(PROBLEM.slo, run.nearest, run.stopped, run.error) == (
+        "no plan meets its objectives: no configuration could be profiled: no weights"
+    )
