@@ -84,7 +84,7 @@ class Samples:
         """Return samples ``first`` to ``upto - 1``, fewer at the end of the set; None: they are not
         there yet.
 
-        Raises ``PipelineError`` for an unknown set.
+        Raises ``PipelineError`` for an unknown set, and for a query without a truth.
         """
         if (found := input_set(name)) is not None:
             return self._inputs(name, found).of(first, upto)
@@ -100,8 +100,8 @@ class Samples:
                 self._open.popitem(last=False)
         self._open.move_to_end(name)
         drawing, drawn = self._open[name]
-        for payload, truth in islice(drawing, max(0, upto - len(drawn))):
-            drawn.append(Sample(len(drawn), payload, truth))
+        for query in islice(drawing, max(0, upto - len(drawn))):
+            drawn.append(_sample(len(drawn), query))
         return drawn[first:upto]
 
     def _inputs(self, name: str, inputs: InputSet) -> RecentInputs | InputsBetween:
@@ -111,6 +111,16 @@ class Samples:
                 self._recent.popitem(last=False)[1].close()
         self._recent.move_to_end(name)
         return self._recent[name]
+
+
+def _sample(number: int, query: Any) -> Sample:
+    """Return a workload's query as a sample. A text of two letters unpacks, too, and is no pair."""
+    if not isinstance(query, tuple | list) or len(query) != 2:
+        raise PipelineError(
+            f"query {number} of the workload is no pair of payload and truth; yield both from its "
+            "method queries (with profiling: {truth: reference} the truth may be None)"
+        )
+    return Sample(number, query[0], query[1])
 
 
 class Operators:

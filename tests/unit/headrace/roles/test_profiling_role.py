@@ -203,6 +203,17 @@ def test_samples_are_drawn_once_in_order_and_may_end() -> None:
         Samples(None, no_inputs).of("workload@7", 0, 1)
 
 
+class Untrue:
+    def queries(self, rng: Any) -> Iterator[Any]:
+        return iter([("a", 1), "ab"])
+
+
+def test_a_query_without_a_truth_is_no_sample() -> None:
+    samples = Samples(Untrue(), no_inputs)
+    with pytest.raises(PipelineError, match="query 1 of the workload is no pair of payload and"):
+        samples.of("workload@1", 0, 2)
+
+
 def test_of_the_workloads_sets_the_last_used_are_kept_and_others_drawn_again() -> None:
     letters = Letters()
     samples = Samples(letters, no_inputs)
