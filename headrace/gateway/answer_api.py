@@ -39,7 +39,7 @@ class AnswerApi:
         name = request.match_info["id"]
         wait_s = min(_number(request, "wait") or 0.0, MOST_WAIT_S)
         since_s = _number(request, "since")
-        answer = await model.answer(name, wait_s, since_s)
+        answer = await model.answers.answer(name, wait_s, since_s)
         if answer is not None:
             return inference(model.served(answer, _ALL), _ALL)
         if model.holds(name) or model.may_come(since_s, time.time()):

@@ -15,6 +15,7 @@ from headrace.errors import GatewayError
 from headrace.gateway.access import Tls, ssl_context, tokens_in
 from headrace.gateway.front import Front
 from headrace.gateway.http_api import HttpApi
+from headrace.gateway.kafka_side import kafka_side
 from headrace.gateway.listeners import HttpListener, Limits
 from headrace.gateway.model import Model
 from headrace.gateway.plans_in_force import PlansInForce
@@ -73,7 +74,7 @@ async def _serve(
 ) -> None:
     async with AsyncExitStack() as stack:
         front = stack.enter_context(_front(files, kafka, options))
-        where = _metrics(front, logs) | await _listen(stack, front, options)
+        where = _metrics(front, logs) | await listen(stack, front, options)
         started("gateway", ", ".join(front.models), where, os.environ)
         tune_heap()
         sys.setswitchinterval(SWITCH_S)
@@ -94,13 +95,14 @@ def _front(
         stack.callback(plans.close)
         models: dict[str, Model] = {}
         for file in files:
-            model = Model(file, kafka, plans, options.limits.requests)
+            side = kafka_side(kafka, file.pipeline, plans)
+            model = Model(file.pipeline, file.signature, side, options.limits.requests)
             models[model.name] = model
             stack.callback(model.close)
         yield Front(models, RequestCounts(models), tokens)
 
 
-async def _listen(stack: AsyncExitStack, front: Front, options: GatewayOptions) -> dict[str, str]:
+async def listen(stack: AsyncExitStack, front: Front, options: GatewayOptions) -> dict[str, str]:
     """Open the ports; on the stack's exit they close and the requests in flight are answered."""
     scheme = "http" if options.tls is None else "https"
     context = None if options.tls is None else ssl_context(options.tls)

@@ -6,38 +6,31 @@ asks for it by its id.
 """
 
 import asyncio
-import contextlib
 import itertools
 import time
 import uuid
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.client.exchange import Exchange
-from headrace.client.find_answer import answer_since
 from headrace.client.formats import reader_of
 from headrace.client.open_loop import PATIENCE_S
-from headrace.config.pipeline_file import PipelineFile
-from headrace.errors import ClientClosed, NoAnswer
+from headrace.errors import NoAnswer
+from headrace.gateway.answers_by_id import QUERY_ERRORS, AnswersById
+from headrace.gateway.kafka_side import KafkaSide
 from headrace.gateway.outgoing import Outgoing
-from headrace.gateway.plans_in_force import PlansInForce, fault
+from headrace.gateway.plans_in_force import fault
 from headrace.gateway.protocol.callers import Caller, query_deadline_s
 from headrace.gateway.protocol.payloads import check_wanted, outputs_of, payload_of
 from headrace.gateway.protocol.requests import InferRequest, InferResponse
 from headrace.gateway.protocol.statuses import Ending, Status, Unserved, status_of
-from headrace.gateway.requests_in_flight import RequestsInFlight, Waiter
+from headrace.gateway.requests_in_flight import RequestsInFlight
 from headrace.gateway.result_watch import ResultWatch
+from headrace.model_registry.signature import Signature
 from schemas.codec.single_object import CodecError
+from schemas.pipeline import Pipeline
 from schemas.records import Answer, Plan, Query
-from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.kafka_errors import BrokerError
 
 TAKEN_WITHIN_S = 10.0  # by the broker, of a query whose caller does not wait for the answer
-REMEMBERED = 4096  # answers to such queries
-SEARCHES = 2  # of the results topic at once
-# What ends a query in flight.
-QUERY_ERRORS = (NoAnswer, CodecError, BrokerError, ClientClosed, Unserved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +48,18 @@ class Model:
     """
 
     def __init__(
-        self, file: PipelineFile, kafka: KafkaConfig, plans: PlansInForce, most_open: int
+        self, pipeline: Pipeline, signature: Signature | None, kafka: KafkaSide, most_open: int
     ) -> None:
-        self.pipeline = file.pipeline
-        self.signature = file.signature
+        self.pipeline = pipeline
+        self.signature = signature
         loop = asyncio.get_running_loop()
         self.watch = ResultWatch(loop)
-        self._open = RequestsInFlight(loop, reader_of(file.pipeline), self.watch)
-        self._kafka = kafka
-        self._plans = plans
+        self._open = RequestsInFlight(loop, reader_of(pipeline), self.watch)
+        self.answers = AnswersById(self._open, self.watch, kafka.find)
+        self._plan = kafka.plan
         self._most_open = most_open
-        self._exchange = Exchange(kafka, file.pipeline, self._open)
+        self._exchange = kafka.connect(self._open)
         self._outgoing = Outgoing(loop, self._exchange.send, self._open.fail)
-        self._remembered: OrderedDict[str, Answer] = OrderedDict()
-        self._searching = asyncio.Semaphore(SEARCHES)
         self._prefix = uuid.uuid4().hex[:12]
         self._numbers = itertools.count(1)
         self._judged: tuple[Plan | None, str] = (None, "")  # the last plan's fault
@@ -93,7 +84,7 @@ class Model:
         """Return why the pipeline takes no queries now; "": it does."""
         if self._exchange.away:
             return f"the broker of pipeline {self.name} is away"
-        plan = self._plans.of(self.name)
+        plan = self._plan()
         if plan is not self._judged[0] or plan is None:
             self._judged = plan, fault(self.pipeline, plan)
         return self._judged[1]
@@ -118,8 +109,8 @@ class Model:
         """
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         name = self._query(request, caller, began_s, taken)
+        self.answers.remember(name)
         answer = self._open.waiter(name)
-        answer.add_done_callback(lambda done: self._remember(name, done))
         either: set[asyncio.Future[Any]] = {taken, answer}
         await asyncio.wait(either, timeout=TAKEN_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
         failed = answer.exception() if answer.done() else None
@@ -189,18 +180,10 @@ class Model:
         except QUERY_ERRORS as error:
             raise _unserved(error) from None
 
-    def _remember(self, name: str, future: Waiter) -> None:
-        if not future.cancelled() and future.exception() is None:
-            answer = future.result()
-            assert answer is not None
-            self._remembered[name] = answer
-            if len(self._remembered) > REMEMBERED:
-                self._remembered.popitem(last=False)
-
     def _slo_s(self, slo_class: str) -> float:
         if slo_class:
             return self.pipeline.slo_classes[slo_class]
-        plan = self._plans.of(self.name)
+        plan = self._plan()
         return plan.settings.slo_s if plan else self.pipeline.slo_s
 
     def _longest_s(self, slo_class: str) -> float:
@@ -208,28 +191,6 @@ class Model:
         return self._slo_s(slo_class) + self.pipeline.grace_s + PATIENCE_S
 
     # ------------------------------------------------------------------ answers by id
-
-    async def answer(self, name: str, wait_s: float, since_s: float | None) -> Answer | None:
-        """Return the answer to a query of any gateway; None if it does not come in ``wait_s``.
-
-        Looks among the queries in flight, the remembered answers and the results topic, as far back
-        as ``since_s``, epoch seconds.
-        """
-        if name in self._open:
-            with contextlib.suppress(*QUERY_ERRORS):  # it may be on the results topic all the same
-                answer = await self._open.wait(name, wait_s)
-                if answer is not None or name in self._open:
-                    return answer
-        if name in self._remembered:
-            return self._remembered[name]
-        with self.watch.of(name) as coming:  # before the search, so that nothing is missed
-            async with self._searching:
-                found = await asyncio.to_thread(
-                    answer_since, self._kafka, self.pipeline, name, since_s
-                )
-            if found is None and wait_s > 0:
-                await asyncio.wait({coming}, timeout=wait_s)
-            return found or (coming.result() if coming.done() else None)
 
     def holds(self, name: str) -> bool:
         """Return whether a query of that id is in flight here."""

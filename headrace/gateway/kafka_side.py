@@ -1,0 +1,47 @@
+"""What a model of the gateway needs of Kafka: an exchange, the plan in force, a search."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from headrace.client.exchange import Exchange, RequestHolder
+from headrace.client.find_answer import answer_since
+from headrace.client.formats import Headers
+from headrace.gateway.plans_in_force import PlansInForce
+from schemas.pipeline import Pipeline
+from schemas.records import Answer, Plan, Query
+from streams.kafka.kafka_config import KafkaConfig
+
+
+class QueryExchange(Protocol):
+    """Sends queries and gives a holder the broker's news, as ``headrace.client.exchange`` does."""
+
+    @property
+    def away(self) -> bool: ...
+    @property
+    def ended(self) -> Exception | None: ...
+    def send(self, query: Query, headers: Headers, together: int | None) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSide:
+    """``connect`` opens the exchange for a holder of requests, ``plan`` returns the plan in force,
+    ``find`` searches the results topic for an id as far back as an epoch time, in a thread.
+
+    All raise ``BrokerError``.
+    """
+
+    connect: Callable[[RequestHolder], QueryExchange]
+    plan: Callable[[], Plan | None]
+    find: Callable[[str, float | None], Answer | None]
+
+
+def kafka_side(kafka: KafkaConfig, pipeline: Pipeline, plans: PlansInForce) -> KafkaSide:
+    """Return the side of a pipeline on a broker."""
+    return KafkaSide(
+        connect=partial(Exchange, kafka, pipeline),
+        plan=partial(plans.of, pipeline.name),
+        find=partial(answer_since, kafka, pipeline),
+    )
