@@ -107,10 +107,9 @@ class Model:
 
         Returns once the broker has the query. Raises ``Unserved``.
         """
-        taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        name = self._query(request, caller, began_s, taken)
+        name = self._query(request, caller, began_s)
         self.answers.remember(name)
-        answer = self._open.waiter(name)
+        taken, answer = self._open.taken(name), self._open.waiter(name)
         either: set[asyncio.Future[Any]] = {taken, answer}
         await asyncio.wait(either, timeout=TAKEN_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
         failed = answer.exception() if answer.done() else None
@@ -137,13 +136,7 @@ class Model:
         )
         return Served(response, status)
 
-    def _query(
-        self,
-        request: InferRequest,
-        caller: Caller,
-        now: float,
-        taken: "asyncio.Future[None] | None" = None,
-    ) -> str:
+    def _query(self, request: InferRequest, caller: Caller, now: float) -> str:
         """Return the id of the query of a request: a new one, or one in flight."""
         check_wanted(self.signature, request.outputs)
         payload = payload_of(request.inputs, self.signature, self.pipeline.input)
@@ -151,8 +144,6 @@ class Model:
         name = caller.id or f"{self._prefix}-{next(self._numbers)}"
         if name in self._open:
             self.joined += 1
-            if taken is not None:
-                taken.set_result(None)
             return name
         query = Query(
             payload=payload,
@@ -161,7 +152,7 @@ class Model:
             slo_class=caller.slo_class,
             size=caller.size,
         )
-        self._open.add(name, self._longest_s(query.slo_class), taken)
+        self._open.add(name, self._longest_s(query.slo_class))
         self._outgoing.add(query, caller.trace)
         return name
 

@@ -5,7 +5,7 @@ waits for: each hand-over wakes the loop, which costs more than a record.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.client.exchange import BrokerNews
@@ -22,8 +22,9 @@ Waiter = asyncio.Future[Answer | None]
 @dataclass(slots=True)
 class _Query:
     expiry: asyncio.TimerHandle
-    taken: "asyncio.Future[None] | None"
+    acknowledged: bool = False  # set in the reading thread
     waiters: list[Waiter] = field(default_factory=list)
+    takers: "list[asyncio.Future[None]]" = field(default_factory=list)  # wait for the broker
 
 
 class RequestsInFlight:
@@ -42,12 +43,11 @@ class RequestsInFlight:
     def __contains__(self, name: str) -> bool:
         return name.encode() in self._queries
 
-    def add(self, name: str, within_s: float, taken: "asyncio.Future[None] | None") -> None:
-        """Open a query, which ends with ``NoAnswer`` after ``within_s``; ``taken`` is resolved once
-        the broker has it."""
+    def add(self, name: str, within_s: float) -> None:
+        """Open a query, which ends with ``NoAnswer`` after ``within_s``."""
         key = name.encode()
         expiry = self._loop.call_later(within_s, self._expire, key, within_s)
-        self._queries[key] = _Query(expiry, taken)
+        self._queries[key] = _Query(expiry)
 
     def fail(self, name: str, error: Exception) -> None:
         """End a query with an error, as one that was not sent."""
@@ -57,6 +57,14 @@ class RequestsInFlight:
         """Return a future of its own for the answer to a query in flight, or its error."""
         future: Waiter = self._loop.create_future()
         self._queries[name.encode()].waiters.append(future)
+        return future
+
+    def taken(self, name: str) -> "asyncio.Future[None]":
+        """Return a future that is resolved once the broker has a query in flight."""
+        query, future = self._queries[name.encode()], self._loop.create_future()
+        query.takers.append(future)
+        if query.acknowledged:  # after it is among the takers: the reading thread looks there last
+            _resolve_taken(query)
         return future
 
     async def wait(self, name: str, seconds: float | None) -> Answer | None:
@@ -80,34 +88,31 @@ class RequestsInFlight:
         """Hand the loop the news for this gateway."""
         queries, watched = self._queries, self._watch.wants
         records = [each for each in news.records if each[0] in queries or watched(each[0])]
-        acknowledged = [name for name in news.acknowledged if self._asks_if_taken(name)]
-        if records or acknowledged or news.refused:
-            self._loop.call_soon_threadsafe(self._give, records, acknowledged, news.refused)
+        taken = [query for name in news.acknowledged if (query := queries.get(name.encode()))]
+        for query in taken:
+            query.acknowledged = True
+        asked = [query for query in taken if query.takers]
+        if records or asked or news.refused:
+            self._loop.call_soon_threadsafe(self._give, records, asked, news.refused)
 
     def end(self, error: Exception) -> None:
         """End every query with an error."""
         self._loop.call_soon_threadsafe(self._end_all, error)
-
-    def _asks_if_taken(self, name: str) -> bool:
-        query = self._queries.get(name.encode())
-        return query is not None and query.taken is not None
 
     # ------------------------------------------------------------------ in the loop
 
     def _give(
         self,
         records: Sequence[tuple[bytes, bytes]],
-        acknowledged: Collection[str],
+        taken: Sequence[_Query],
         refused: Mapping[str, BrokerError],
     ) -> None:
         for key, value in records:
             answer = self._answer(key, value)
             if answer is not None:
                 self._watch.give(key, answer)
-        for name in acknowledged:
-            query = self._queries.get(name.encode())
-            if query is not None:
-                _resolve_taken(query)
+        for query in taken:
+            _resolve_taken(query)
         for name, error in refused.items():
             self._fail(name.encode(), error)
 
@@ -146,8 +151,9 @@ class RequestsInFlight:
 
 
 def _resolve_taken(query: _Query) -> None:
-    if query.taken is not None and not query.taken.done():
-        query.taken.set_result(None)
+    for taker in query.takers:
+        if not taker.done():
+            taker.set_result(None)
 
 
 def _give_up(waiter: Waiter) -> None:

@@ -47,9 +47,9 @@ class InLoop:
         self.watch = ResultWatch(loop)
         self.open = RequestsInFlight(loop, read_answer, self.watch)
 
-    def add(self, *names: str, taken: "asyncio.Future[None] | None" = None) -> None:
+    def add(self, *names: str) -> None:
         for name in names:
-            self.open.add(name, LONG_S, taken)
+            self.open.add(name, LONG_S)
 
 
 def test_an_answer_ends_its_query_for_every_request_and_no_other() -> None:
@@ -84,7 +84,7 @@ def test_a_request_that_leaves_or_gives_up_leaves_the_query_to_the_others() -> N
 def test_a_query_ends_without_an_answer_after_its_time() -> None:
     async def play() -> None:
         side = InLoop()
-        side.open.add("late", 0.0, None)
+        side.open.add("late", 0.0)
         with pytest.raises(NoAnswer, match="no answer to late within 0 s"):
             await side.open.wait("late", None)
         assert len(side.open) == 0
@@ -116,11 +116,11 @@ def test_what_is_no_answer_is_told_to_whoever_waits(
 def test_whoever_asks_is_told_when_the_broker_has_a_query() -> None:
     async def play() -> None:
         side = InLoop()
-        taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        side.add("a", taken=taken)
-        side.add("b")
+        side.add("a", "b")
+        taken = side.open.taken("a")
         side.open.take(a_turn(acknowledged=["b", "unknown", "a"]))
         await taken
+        await side.open.taken("b")  # it has it already
         assert len(side.open) == 2
 
     asyncio.run(play())
@@ -134,7 +134,7 @@ def test_a_turn_with_nothing_for_this_gateway_does_not_wake_it() -> None:
     loop = Asleep()
     try:
         open_ = RequestsInFlight(loop, read_answer, ResultWatch(loop))
-        open_.add("a", LONG_S, None)
+        open_.add("a", LONG_S)
         open_.take(a_turn((b"b", b"another gateway's"), acknowledged=["a"]))
         open_.fail("a", ClientClosed("the test is over"))
     finally:

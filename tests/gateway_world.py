@@ -1,0 +1,140 @@
+"""A gateway's model whose broker is the test, and the ports before it."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from headrace.client.exchange import BrokerNews, RequestHolder
+from headrace.client.formats import Headers
+from headrace.gateway.access import tokens_in
+from headrace.gateway.front import Front
+from headrace.gateway.gateway_role import GatewayOptions, listen
+from headrace.gateway.kafka_side import KafkaSide
+from headrace.gateway.listeners import Limits
+from headrace.gateway.model import Model
+from headrace.gateway.request_counts import RequestCounts
+from schemas.codec.single_object import encode
+from schemas.records import ANSWERED, Answer, Lease, Origin, Plan, Query, Settings
+from streams.kafka.kafka_errors import BrokerError
+from tests.builders import a_pipeline
+
+PIPELINE = a_pipeline({"read": []}, input="raw", name="words")
+LIMITS = Limits(
+    body_bytes=1000, connections=20, requests=4, idle_s=5.0, body_s=5.0, drain_s=2.0
+)  # fmt: skip
+
+
+def a_plan(**settings: Any) -> Plan:
+    """Return a plan under which the pipeline takes queries."""
+    lease = Lease(worker="w", task="read", variant="v", batch=1, slots=(0,), open_slot=0)
+    return Plan(
+        pipeline=PIPELINE.name, reason="", epoch=1, issued_s=1.0, leases=(lease,),
+        settings=Settings(policy="static", slo_s=1.0, **settings),
+    )  # fmt: skip
+
+
+def an_answer(name: str, result: Any = b"result", **more: Any) -> Answer:
+    """Return the answer to a query."""
+    now = time.time()
+    values = {"outcome": ANSWERED, "deadline_s": now + 100.0, "answered_s": now, **more}
+    return Answer(id=name, origin=Origin(0, 0), created_s=now, result=result, **values)
+
+
+@dataclass
+class BrokerInTest:
+    """An exchange whose broker does what the test says. ``kept``: what the results topic holds."""
+
+    sent: list[Query] = field(default_factory=list)
+    kept: dict[str, Answer] = field(default_factory=dict)
+    plan: Plan | None = field(default_factory=a_plan)
+    away: bool = False
+    ended: Exception | None = None
+    on_send: Callable[[Query], None] = lambda _: None
+    find: Callable[[str, float | None], Answer | None] | None = None
+    holder: RequestHolder | None = None
+
+    def connect(self, holder: RequestHolder) -> "BrokerInTest":
+        self.holder = holder
+        return self
+
+    def send(self, query: Query, headers: Headers, together: int | None) -> None:
+        self.sent.append(query)
+        self.on_send(query)
+
+    def close(self) -> None:
+        pass
+
+    def tell(
+        self,
+        *answers: Answer,
+        acknowledged: tuple[str, ...] = (),
+        refused: Mapping[str, BrokerError] | None = None,
+    ) -> None:
+        """Give the model the news of a turn."""
+        assert self.holder is not None
+        records = [(each.id.encode(), encode(each)) for each in answers]
+        self.holder.take(BrokerNews(0.0, records, acknowledged, refused or {}))
+
+    def side(self) -> KafkaSide:
+        find = self.find or (lambda name, _: self.kept.get(name))
+        return KafkaSide(connect=self.connect, plan=lambda: self.plan, find=find)
+
+
+def answering(broker: BrokerInTest) -> Callable[[Query], None]:
+    """Let a broker answer every query at once."""
+    return lambda query: broker.tell(an_answer(query.id))
+
+
+def a_model(broker: BrokerInTest, most_open: int = 4, **changes: Any) -> Model:
+    """Return a model on the running loop."""
+    return Model(replace(PIPELINE, **changes), None, broker.side(), most_open)
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """A gateway that listens on this machine, and the ports of its protocols."""
+
+    front: Front
+    model: Model
+    http: int
+    grpc: int
+
+
+@asynccontextmanager
+async def a_gateway(broker: BrokerInTest, **options: Any) -> AsyncIterator[Gateway]:
+    """Listen with one model over HTTP and gRPC; go down at the end. ``options`` are those of
+    ``GatewayOptions``."""
+    options = {"limits": LIMITS, "tokens": None, "tls": None, **options}
+    read = GatewayOptions(host="127.0.0.1", http_port=0, grpc_port=0, **options)
+    model = a_model(broker, read.limits.requests)
+    models = {model.name: model}
+    front = Front(models, RequestCounts(models), tokens_in(read.tokens))
+    async with AsyncExitStack() as stack:
+        where = await listen(stack, front, read)
+        http, grpc = urlsplit(where["http"]).port, urlsplit("//" + where["grpc"]).port
+        assert http is not None
+        assert grpc is not None
+        yield Gateway(front, model, http, grpc)
+
+
+async def said_to(port: int, request: bytes) -> bytes:
+    """Return all that a port says on a connection until it closes it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    said = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return said
+
+
+def posted(body: bytes | Any, path: str = "infer", **headers: str) -> bytes:
+    """Return the text of a request to the model that closes the connection afterwards."""
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    head = [f"POST /v2/models/words/{path} HTTP/1.1", "Host: x", "Connection: close", *lines]
+    return "\r\n".join([*head, f"Content-Length: {len(raw)}", "", ""]).encode() + raw
