@@ -140,11 +140,11 @@ class Model:
         """Return the id of the query of a request: a new one, or one in flight."""
         check_wanted(self.signature, request.outputs)
         payload = payload_of(request.inputs, self.signature, self.pipeline.input)
-        self._check_open()
         name = caller.id or f"{self._prefix}-{next(self._numbers)}"
         if name in self._open:
             self.joined += 1
             return name
+        self._check_open()
         query = Query(
             payload=payload,
             id=name,

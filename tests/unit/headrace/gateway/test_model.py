@@ -9,7 +9,7 @@ from headrace.gateway.protocol.requests import InferRequest
 from headrace.gateway.protocol.statuses import Ending, Unserved
 from headrace.gateway.protocol.tensors import bytes_tensor
 from streams.kafka.kafka_errors import BrokerError
-from tests.gateway_world import BrokerInTest, a_model, an_answer
+from tests.gateway_world import BrokerInTest, a_model, a_plan, an_answer
 
 REQUEST = InferRequest(inputs=(bytes_tensor("input", [b"x"], [1]),))
 MINE = Caller(id="mine")
@@ -69,5 +69,26 @@ def test_a_request_that_joins_is_accepted_once_the_broker_has_the_query(
         assert (model.joined, waits.done()) == (1, False)
         broker.tell(an_answer("mine"))
         await waits
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_a_retry_joins_its_query_where_no_new_one_would_be_taken(paused: bool) -> None:
+    async def play() -> None:
+        broker = BrokerInTest()
+        model = a_model(broker, most_open=1)
+        first = asyncio.ensure_future(model.infer(REQUEST, MINE, 1.0))
+        await asyncio.sleep(0)
+        if paused:
+            broker.plan = a_plan(paused=True)
+        again = asyncio.ensure_future(model.infer(REQUEST, MINE, 1.0))
+        with pytest.raises(Unserved) as raised:
+            await model.infer(REQUEST, Caller(id="other"), 1.0)
+        assert raised.value.status.ending is (
+            Ending.UNAVAILABLE if paused else Ending.OVER_CAPACITY
+        )
+        broker.tell(an_answer("mine"))
+        assert [(await each).response.id for each in (first, again)] == ["mine", "mine"]
 
     asyncio.run(play())
