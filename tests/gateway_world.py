@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +18,7 @@ from headrace.gateway.kafka_side import KafkaSide
 from headrace.gateway.listeners import Limits
 from headrace.gateway.model import Model
 from headrace.gateway.request_counts import RequestCounts
+from headrace.model_registry.signature import Signature
 from schemas.codec.single_object import encode
 from schemas.records import ANSWERED, Answer, Lease, Origin, Plan, Query, Settings
 from streams.kafka.kafka_errors import BrokerError
@@ -90,9 +91,9 @@ def answering(broker: BrokerInTest) -> Callable[[Query], None]:
     return lambda query: broker.tell(an_answer(query.id))
 
 
-def a_model(broker: BrokerInTest, most_open: int = 4, **changes: Any) -> Model:
+def a_model(broker: BrokerInTest, most_open: int = 4, signature: Signature | None = None) -> Model:
     """Return a model on the running loop."""
-    return Model(replace(PIPELINE, **changes), None, broker.side(), most_open)
+    return Model(PIPELINE, signature, broker.side(), most_open)
 
 
 @dataclass(frozen=True)
@@ -106,15 +107,18 @@ class Gateway:
 
 
 @asynccontextmanager
-async def a_gateway(broker: BrokerInTest, **options: Any) -> AsyncIterator[Gateway]:
+async def a_gateway(
+    broker: BrokerInTest, signature: Signature | None = None, **options: Any
+) -> AsyncIterator[Gateway]:
     """Listen with one model over HTTP and gRPC; go down at the end. ``options`` are those of
     ``GatewayOptions``."""
     options = {"limits": LIMITS, "tokens": None, "tls": None, **options}
     read = GatewayOptions(host="127.0.0.1", http_port=0, grpc_port=0, **options)
-    model = a_model(broker, read.limits.requests)
+    model = a_model(broker, read.limits.requests, signature)
     models = {model.name: model}
     front = Front(models, RequestCounts(models), tokens_in(read.tokens))
     async with AsyncExitStack() as stack:
+        stack.callback(model.close)
         where = await listen(stack, front, read)
         http, grpc = urlsplit(where["http"]).port, urlsplit("//" + where["grpc"]).port
         assert http is not None
@@ -132,9 +136,25 @@ async def said_to(port: int, request: bytes) -> bytes:
     return said
 
 
+def got(path: str, **headers: str) -> bytes:
+    """Return the text of a GET that closes the connection afterwards."""
+    return _head("GET", path, headers) + b"\r\n"
+
+
+def _head(method: str, path: str, headers: Mapping[str, str]) -> bytes:
+    named = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    lines = [f"{method} {path} HTTP/1.1", "Host: x", "Connection: close", *named]
+    return "".join(f"{line}\r\n" for line in lines).encode()
+
+
 def posted(body: bytes | Any, path: str = "infer", **headers: str) -> bytes:
     """Return the text of a request to the model that closes the connection afterwards."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    head = [f"POST /v2/models/words/{path} HTTP/1.1", "Host: x", "Connection: close", *lines]
-    return "\r\n".join([*head, f"Content-Length: {len(raw)}", "", ""]).encode() + raw
+    head = _head("POST", f"/v2/models/words/{path}", headers)
+    return head + f"Content-Length: {len(raw)}\r\n\r\n".encode() + raw
+
+
+def parts(said: bytes) -> tuple[int, str, bytes]:
+    """Return the status, the head in lower case and the body of a response."""
+    head, _, body = said.partition(b"\r\n\r\n")
+    return int(head.split()[1]), head.decode().lower(), body

@@ -194,6 +194,7 @@ class Model:
 
     def close(self) -> None:
         """Close the Kafka clients."""
+        self.answers.close()
         self._exchange.close()
 
 

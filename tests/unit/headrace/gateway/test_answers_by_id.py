@@ -1,0 +1,92 @@
+"""Answers by id: one time for everything that is waited for, and one error."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace.client.formats import read_answer
+from headrace.gateway.answers_by_id import SEARCHES, AnswersById
+from headrace.gateway.protocol.statuses import Ending, Unserved
+from headrace.gateway.requests_in_flight import RequestsInFlight
+from headrace.gateway.result_watch import ResultWatch
+from streams.kafka.kafka_errors import BrokerError
+from tests.gateway_world import an_answer
+
+
+class Searched:
+    """Answers by id on the running loop; ``hold`` is what a search waits for."""
+
+    def __init__(self, found: Callable[[str], Any], search_within_s: float = 30.0) -> None:
+        loop = asyncio.get_running_loop()
+        self.watch = ResultWatch(loop)
+        in_flight = RequestsInFlight(loop, read_answer, self.watch)
+        self.hold = threading.Event()
+        self.begun = threading.Semaphore(0)
+        self._found = found
+        self.answers = AnswersById(in_flight, self.watch, self._find, search_within_s)
+
+    def _find(self, name: str, since_s: float | None) -> Any:
+        self.begun.release()
+        self.hold.wait(30.0)
+        return self._found(name)
+
+
+def away(name: str) -> Any:
+    raise BrokerError("no broker answers")
+
+
+def test_a_broker_that_is_away_is_told() -> None:
+    async def play() -> None:
+        side = Searched(away)
+        side.hold.set()
+        with pytest.raises(Unserved, match="no broker answers") as raised:
+            await side.answers.answer("mine", 5.0, None)
+        assert raised.value.status.ending is Ending.UNAVAILABLE
+        side.answers.close()
+
+    asyncio.run(play())
+
+
+def test_an_answer_that_comes_is_given_while_the_searches_take_long() -> None:
+    async def play() -> None:
+        side = Searched(away)
+        waiting = [
+            asyncio.ensure_future(side.answers.answer(str(n), 30.0, None))
+            for n in range(SEARCHES + 1)
+        ]
+        for _ in range(SEARCHES):
+            await asyncio.to_thread(side.begun.acquire)
+        assert not side.begun.acquire(blocking=False)  # the last one waits for them
+        for n in range(SEARCHES + 1):
+            side.watch.give(str(n).encode(), an_answer(str(n)))
+        found = await asyncio.wait_for(asyncio.gather(*waiting), 10.0)
+        assert [answer and answer.id for answer in found] == ["0", "1", "2"]
+        side.hold.set()
+        side.answers.close()
+
+    asyncio.run(play())
+
+
+def test_a_search_that_takes_too_long_is_no_answer_that_does_not_exist() -> None:
+    async def play() -> None:
+        side = Searched(lambda _: None, search_within_s=0.0)
+        with pytest.raises(Unserved, match="not been searched") as raised:
+            await side.answers.answer("mine", 0.0, None)
+        assert raised.value.status.ending is Ending.UNAVAILABLE
+        side.hold.set()
+        side.answers.close()
+
+    asyncio.run(play())
+
+
+def test_what_is_found_nowhere_is_none_after_the_wait() -> None:
+    async def play() -> None:
+        side = Searched(lambda _: None)
+        side.hold.set()
+        assert await side.answers.answer("mine", 0.01, None) is None
+        side.answers.close()
+
+    asyncio.run(play())
