@@ -21,7 +21,9 @@ from schemas.records import Answer
 
 MOST_WAIT_S = 60.0
 HEARTBEAT_S = 15.0  # of a stream, so that proxies keep it and a reader that left is noticed
-_ALL = InferRequest(inputs=())
+OCTETS = "application/octet-stream"
+_JSON = InferRequest(inputs=())
+_BINARY = InferRequest(inputs=(), binary_default=True)
 
 
 class AnswerApi:
@@ -33,7 +35,8 @@ class AnswerApi:
     async def one(self, request: web.Request) -> web.Response:
         """Return the answer to a query, with the status that a waiting caller had got.
 
-        Without an answer after ``wait`` seconds: 202 while one may come, else 404.
+        Without an answer after ``wait`` seconds: 202 while one may come, else 404. The outputs are
+        in binary form where the header ``Accept`` names octets.
         """
         model = self._front.model(request.match_info["model"])
         name = request.match_info["id"]
@@ -41,7 +44,8 @@ class AnswerApi:
         since_s = _number(request, "since")
         answer = await model.answers.answer(name, wait_s, since_s)
         if answer is not None:
-            return inference(model.served(answer, _ALL), _ALL)
+            asked = _BINARY if OCTETS in request.headers.get("Accept", "") else _JSON
+            return inference(model.served(answer, asked), asked)
         if model.holds(name) or model.may_come(since_s, time.time()):
             row = {"id": name, "state": "pending"}
             return json_response(row, 202, {"Location": str(request.rel_url), "Retry-After": "1"})
@@ -76,7 +80,7 @@ async def _next_event(model: Model, stream: AnswerStream) -> bytes:
 def event(model: Model, answer: Answer) -> bytes:
     """Return the event of an answer: its id, outcome, status and body."""
     try:
-        response = inference(model.served(answer, _ALL), _ALL)
+        response = inference(model.served(answer, _JSON), _JSON)
     except Unserved as error:
         response = failed(error.status)
     row = {

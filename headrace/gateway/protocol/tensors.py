@@ -148,7 +148,8 @@ def _text(name: str, element: bytes) -> str:
 def _unsayable(name: str, what: str) -> Unserved:
     return Unserved(
         Ending.FAILED,
-        f"output {name!r} holds {what}, which JSON cannot say; ask for it with binary_data: true",
+        f"output {name!r} holds {what}, which JSON cannot say; ask for it with binary_data: true, "
+        "and by a query's id with Accept: application/octet-stream",
     )
 
 

@@ -1,0 +1,30 @@
+"""Answers by id over HTTP: their forms."""
+
+import asyncio
+import json
+
+from headrace.model_registry.signature import Signature, TensorSpec
+from tests.gateway_world import BrokerInTest, a_gateway, an_answer, got, parts, said_to
+
+SOUND = Signature((TensorSpec("input", "BYTES", (1,)),), (TensorSpec("sound", "BYTES", (1,)),))
+ANSWER = "/v2/models/words/answers/mine"
+OCTETS = "application/octet-stream"
+
+
+def test_an_answer_that_json_cannot_say_can_be_had_in_binary_form() -> None:
+    async def play() -> None:
+        broker = BrokerInTest(kept={"mine": an_answer("mine", b"\xff\xfe")})
+        async with a_gateway(broker, SOUND) as gateway:
+            status, _, body = parts(await said_to(gateway.http, got(ANSWER)))
+            assert (status, f"Accept: {OCTETS}" in json.loads(body)["error"]) == (500, True)
+            status, head, body = parts(await said_to(gateway.http, got(ANSWER, Accept=OCTETS)))
+        json_length = int(head.split("inference-header-content-length: ")[1].split("\r\n")[0])
+        assert (status, f"content-type: {OCTETS}" in head) == (200, True)
+        output = json.loads(body[:json_length])["outputs"][0]
+        assert output == {
+            "name": "sound", "datatype": "BYTES", "shape": [1],
+            "parameters": {"binary_data_size": 6},
+        }  # fmt: skip
+        assert body[json_length:] == b"\x02\0\0\0\xff\xfe"
+
+    asyncio.run(play())
