@@ -17,6 +17,7 @@ from headrace.gateway.gateway_role import GatewayOptions, listen
 from headrace.gateway.kafka_side import KafkaSide
 from headrace.gateway.listeners import Limits
 from headrace.gateway.model import Model
+from headrace.gateway.protocol.descriptors import SERVICE, classes, pool
 from headrace.gateway.request_counts import RequestCounts
 from headrace.model_registry.signature import Signature
 from schemas.codec.single_object import encode
@@ -158,3 +159,42 @@ def parts(said: bytes) -> tuple[int, str, bytes]:
     """Return the status, the head in lower case and the body of a response."""
     head, _, body = said.partition(b"\r\n\r\n")
     return int(head.split()[1]), head.decode().lower(), body
+
+
+async def until(so: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(20.0):
+        while not so():
+            await asyncio.sleep(0)
+
+
+def counted(front: Front) -> dict[tuple[str, ...], float]:
+    """Return the number of requests that ended, by pipeline, protocol and status."""
+    samples = front.counts.samples()
+    return {
+        labels: value
+        for name, labels, value in samples
+        if name == "gateway_requests_total" and isinstance(value, float)
+    }
+
+
+M = classes(pool())
+
+
+def call(channel: Any, method: str, message: Any, **more: Any) -> Any:
+    """Call a method of the protocol over a channel of ``grpc.aio``."""
+    unary = channel.unary_unary(
+        f"/{SERVICE}/{method}",
+        request_serializer=type(message).SerializeToString,
+        response_deserializer=getattr(M, f"{method}Response").FromString,
+    )
+    return unary(message, **more)
+
+
+def a_message(text: bytes, **more: Any) -> Any:
+    """Return an inference request with one text."""
+    tensor = M.ModelInferRequest.InferInputTensor(name="input", datatype="BYTES", shape=[1])
+    raw = len(text).to_bytes(4, "little") + text
+    return M.ModelInferRequest(
+        model_name=PIPELINE.name, inputs=[tensor], raw_input_contents=[raw], **more
+    )

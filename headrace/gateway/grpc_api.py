@@ -20,6 +20,7 @@ from headrace.gateway.protocol.payloads import configuration, metadata
 from headrace.gateway.protocol.statuses import Ending, Status, Unserved
 from headrace.gateway.request_counts import GRPC
 
+CLOCKS_DIFFER_S = 0.05  # by which a client's deadline may pass before it has passed here
 Reply = Callable[[Any, Any], Awaitable[Any]]
 _Health = health_pb2.HealthCheckResponse
 
@@ -116,6 +117,9 @@ class GrpcApi:
         except Unserved as error:
             ending = error.status.ending
             raise
+        except asyncio.CancelledError:
+            ending = _cancelled(context.time_remaining())
+            raise
         finally:
             took_s = time.perf_counter() - clock
             self._front.counts.ended(request.model_name, GRPC, ending, took_s)
@@ -131,6 +135,12 @@ class GrpcApi:
         if trailing:
             context.set_trailing_metadata(tuple(trailing.items()))
         return grpc_messages.rendered(served.response, self._messages)
+
+
+def _cancelled(remaining_s: float | None) -> Ending:
+    """Return the ending of a call that its client ended, so many seconds before its deadline."""
+    behind = remaining_s is not None and remaining_s <= CLOCKS_DIFFER_S
+    return Ending.PAST_DEADLINE if behind else Ending.LEFT
 
 
 def _headers(context: Any) -> dict[str, str]:

@@ -119,6 +119,9 @@ class HttpApi:
         except web.HTTPRequestEntityTooLarge as error:
             ending = Ending.TOO_LARGE
             response = json_response({"error": error.text}, 413)
+        except asyncio.CancelledError:
+            ending = Ending.LEFT
+            raise
         finally:
             took_s = time.perf_counter() - clock
             self._front.counts.ended(request.match_info["model"], HTTP, ending, took_s)

@@ -157,7 +157,8 @@ METRICS: dict[str, tuple[Metric, ...]] = {
     "gateway": (
         _counter(
             "gateway_requests_total",
-            "Inference requests ended, by protocol (http, grpc) and HTTP status.",
+            "Inference requests ended, by protocol (http, grpc) and HTTP status; "
+            "499: the client left.",
             "pipeline", "protocol", "status",
         ),
         _histogram(

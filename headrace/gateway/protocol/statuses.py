@@ -24,6 +24,7 @@ class Ending(Enum):
     SLOW_CLIENT = (408, "DEADLINE_EXCEEDED")
     TOO_LARGE = (413, "INVALID_ARGUMENT")
     OVER_CAPACITY = (429, "RESOURCE_EXHAUSTED")
+    LEFT = (499, "CANCELLED")  # the client did, or the gateway's drain ended; nobody is told
     FAILED = (500, "INTERNAL")
     UNAVAILABLE = (503, "UNAVAILABLE")
     PAST_DEADLINE = (504, "DEADLINE_EXCEEDED")
