@@ -1,7 +1,8 @@
 """The caller's part of a query besides the tensors: deadline, id, class, size. Pure."""
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ SLO_CLASS = "headrace-slo-class"
 SIZE = "headrace-size"
 TRACE = ("traceparent", "tracestate")
 ECHOED = (REQUEST_ID, *TRACE, "baggage")  # from a request to its response
-
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 # Header, by its name in lower case: the seconds of its unit.
 TIMEOUTS = {
@@ -53,7 +54,7 @@ def caller_of(
         id=checked_id(request.id or headers.get(REQUEST_ID, "")),
         slo_class=_slo_class(headers.get(SLO_CLASS) or parameters.get("slo_class", ""), pipeline),
         size=_size(headers.get(SIZE, parameters.get("size", 1)), pipeline),
-        trace=tuple((name, headers[name].encode()) for name in TRACE if name in headers),
+        trace=tuple((name, said.encode()) for name, said in _readable(headers, TRACE).items()),
     )
 
 
@@ -82,7 +83,13 @@ def _size(said: Any, pipeline: Pipeline) -> int:
 
 def echoed(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers of a request that its response repeats."""
-    return {name: headers[name] for name in ECHOED if name in headers}
+    return _readable(headers, ECHOED)
+
+
+def _readable(headers: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Return the headers of these names that are UTF-8; bytes that are not are surrogates here."""
+    found = {name: headers[name] for name in names if name in headers}
+    return {name: said for name, said in found.items() if not _SURROGATE.search(said)}
 
 
 def caller_timeout_s(

@@ -1,0 +1,65 @@
+"""Bytes in a request's head that are no UTF-8: never the gateway's failure."""
+
+import asyncio
+
+import pytest
+
+from tests.gateway_world import BrokerInTest, a_gateway, answering, parts, posted, said_to
+
+RAW = "Inference_Header_Content_Length"
+
+
+def asked(request: bytes) -> tuple[int, str, bytes]:
+    async def play() -> bytes:
+        broker = BrokerInTest()
+        broker.on_send = answering(broker)
+        async with a_gateway(broker) as gateway:
+            return await said_to(gateway.http, request)
+
+    return parts(asyncio.run(play()))
+
+
+def with_header(name: bytes) -> bytes:
+    head, _, rest = posted(b"x", **{RAW: "0"}).partition(b"\r\n")
+    return head + b"\r\n" + name + b": \xff\xfe\r\n" + rest
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        (b"traceparent", 200),
+        (b"tracestate", 200),
+        (b"baggage", 200),
+        (b"X-Request-Id", 400),
+        (b"headrace-timeout-ms", 400),
+        (b"headrace-slo-class", 400),
+        (b"headrace-size", 400),
+        (b"Prefer", 200),
+        (b"Accept", 200),
+        (b"Authorization", 200),
+        (b"Other", 200),
+    ],
+)
+def test_a_header_of_odd_bytes_is_left_out_or_the_clients_fault(name: bytes, status: int) -> None:
+    found, head, body = asked(with_header(name))
+    assert found == status, (head, body)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"/v2/models/\xff", b"/v2/models/%ff", b"/v2/models/words/answers/\xff",
+        b"/v2/models/words/answers/%ff", b"/v2/models/words/answers/x?wait=\xff",
+        b"/v2/models/words/answers/x?since=%ff", b"/\xff",
+    ],
+)  # fmt: skip
+def test_a_path_of_odd_bytes_is_the_clients_fault(path: bytes) -> None:
+    rest = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    status, head, body = asked(b"GET " + path + rest)
+    assert status in (400, 404), (head, body)
+
+
+def test_a_stream_of_an_odd_prefix_is_the_clients_fault() -> None:
+    path = b"/v2/models/words/answers?prefix=\xff"
+    status, head, body = asked(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert status == 400, (head, body)
