@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from headrace.errors import PortTaken
+from headrace.gateway.http_connection import HttpConnection
 
 # What a connection beyond the limit gets.
 _FULL = (
@@ -46,11 +47,7 @@ class HttpListener:
     def __init__(self, app: web.Application, limits: Limits) -> None:
         self._limits = limits
         self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            handler_cancellation=True,
-            keepalive_timeout=limits.idle_s,
-            shutdown_timeout=limits.drain_s,
+            app, handler_cancellation=True, shutdown_timeout=limits.drain_s
         )
         self._server: asyncio.Server | None = None
 
@@ -69,10 +66,21 @@ class HttpListener:
         return int(self._server.sockets[0].getsockname()[1])
 
     def _protocol(self) -> Callable[[], asyncio.BaseProtocol]:
-        server = self._runner.server
+        server, loop = self._runner.server, asyncio.get_running_loop()
         assert server is not None
-        most = self._limits.connections
-        return lambda: server() if len(server.connections) < most else _Refused()
+        most, idle_s = self._limits.connections, self._limits.idle_s
+
+        def connection() -> asyncio.BaseProtocol:
+            if len(server.connections) >= most:
+                return _Refused()
+            return HttpConnection(
+                server,
+                loop=loop,
+                access_log=None,  # type: ignore[arg-type]
+                keepalive_timeout=idle_s,
+            )
+
+        return connection
 
     async def close(self) -> None:
         """Accept no more connections, wait for the requests in flight, ``drain_s`` at most, and
