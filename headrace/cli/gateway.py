@@ -77,7 +77,7 @@ def _duration(name: str, default: str, help_text: str) -> Callable[[F], F]:
 @_count("--most-connections", 1000, "HTTP connections at once; one more gets 503.")
 @_count("--most-requests", 10_000, "Requests in flight for a pipeline; one more gets 429.")
 @_duration("--idle", "30s", "Close a connection after this time without a complete request.")
-@_duration("--body", "30s", "Longest time for a body to arrive; then 408.")
+@_duration("--body", "30s", "Longest time for a body to arrive (then 408), or a client to read.")
 @_duration("--drain", "8s", "Longest wait for requests in flight after SIGTERM.")
 @role_options
 def gateway(

@@ -1,4 +1,7 @@
-"""One HTTP connection: errors below the handlers are told in JSON."""
+"""One HTTP connection: its client must read, and errors below the handlers are told in JSON."""
+
+import asyncio
+from collections.abc import Callable
 
 from aiohttp import web
 
@@ -6,9 +9,48 @@ from headrace.gateway.http_responses import json_response
 
 
 class HttpConnection(web.RequestHandler):
-    """aiohttp's connection, for ``HttpListener``."""
+    """aiohttp's connection, cut off where its client does not read what is written to it within
+    ``read_within_s``; ``closed`` is called once it is closed."""
 
-    __slots__ = ()
+    __slots__ = ("_closed", "_read_within_s", "_unread")
+
+    def __init__(
+        self, server: web.Server, *, read_within_s: float, idle_s: float, closed: Callable[[], None]
+    ) -> None:
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]
+            keepalive_timeout=idle_s,
+        )
+        self._read_within_s = read_within_s
+        self._closed = closed
+        self._unread: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        """Give the client its time to read."""
+        super().pause_writing()
+        self._unread = self._loop.call_later(self._read_within_s, self._cut_off)
+
+    def resume_writing(self) -> None:
+        """Stop that time."""
+        super().resume_writing()
+        self._stop_time()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Tell that the connection is closed."""
+        super().connection_lost(exc)
+        self._stop_time()
+        self._closed()
+
+    def _stop_time(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _cut_off(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
 
     def handle_error(
         self,

@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -21,8 +20,8 @@ _FULL = (
 class Limits:
     """``body_bytes``: of a request, decompressed. ``connections``: over HTTP at once. ``requests``:
     in flight for one pipeline. ``idle_s``: how long a connection may be without a whole head of a
-    request. ``body_s``: how long a body may take to arrive. ``drain_s``: how long requests in
-    flight may take when the gateway goes down."""
+    request. ``body_s``: how long a body may take to arrive, and a client to read what is written to
+    it. ``drain_s``: how long requests in flight may take when the gateway goes down."""
 
     body_bytes: int
     connections: int
@@ -50,6 +49,7 @@ class HttpListener:
             app, handler_cancellation=True, shutdown_timeout=limits.drain_s
         )
         self._server: asyncio.Server | None = None
+        self.open = 0  # connections
 
     async def start(
         self, host: str, port: int, context: ssl.SSLContext | None, *, share: bool
@@ -59,28 +59,28 @@ class HttpListener:
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                self._protocol(), host, port, ssl=context, reuse_port=share or None, backlog=1024
+                self._accepted, host, port, ssl=context, reuse_port=share or None, backlog=1024
             )
         except OSError as error:
             raise taken("HTTP", host, port, error) from error
         return int(self._server.sockets[0].getsockname()[1])
 
-    def _protocol(self) -> Callable[[], asyncio.BaseProtocol]:
-        server, loop = self._runner.server, asyncio.get_running_loop()
+    def _accepted(self) -> asyncio.BaseProtocol:
+        """Return the protocol of a new connection."""
+        if self.open >= self._limits.connections:
+            return _Refused()
+        server = self._runner.server
         assert server is not None
-        most, idle_s = self._limits.connections, self._limits.idle_s
+        self.open += 1
+        return HttpConnection(
+            server,
+            read_within_s=self._limits.body_s,
+            idle_s=self._limits.idle_s,
+            closed=self._closed,
+        )
 
-        def connection() -> asyncio.BaseProtocol:
-            if len(server.connections) >= most:
-                return _Refused()
-            return HttpConnection(
-                server,
-                loop=loop,
-                access_log=None,  # type: ignore[arg-type]
-                keepalive_timeout=idle_s,
-            )
-
-        return connection
+    def _closed(self) -> None:
+        self.open -= 1
 
     async def close(self) -> None:
         """Accept no more connections, wait for the requests in flight, ``drain_s`` at most, and
