@@ -74,7 +74,7 @@ def _duration(name: str, default: str, help_text: str) -> Callable[[F], F]:
 @_file("--tls-key", "Its key in PEM.")
 @_file("--tls-clients", "Authority in PEM whose clients' certificates are accepted.")
 @_count("--most-bytes", 8 * 1024 * 1024, "Largest body of a request, decompressed.")
-@_count("--most-connections", 1000, "HTTP connections at once; one more gets 503.")
+@_count("--most-connections", 1000, "HTTP connections at once; one more gets 503 (TLS: closed).")
 @_count("--most-requests", 10_000, "Requests in flight for a pipeline; one more gets 429.")
 @_duration("--idle", "30s", "Close a connection after this time without a complete request.")
 @_duration("--body", "30s", "Longest time for a body to arrive (then 408), or a client to read.")

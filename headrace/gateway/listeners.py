@@ -3,13 +3,15 @@
 import asyncio
 import ssl
 from dataclasses import dataclass
+from functools import partial
 
 from aiohttp import web
 
 from headrace.errors import PortTaken
 from headrace.gateway.http_connection import HttpConnection
+from headrace.gateway.tls_handshake import TlsHandshake
 
-# What a connection beyond the limit gets.
+# What a connection beyond the limit gets; over TLS nothing, which would take a handshake.
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
     b"Content-Length: 0\r\n\r\n"
@@ -20,8 +22,9 @@ _FULL = (
 class Limits:
     """``body_bytes``: of a request, decompressed. ``connections``: over HTTP at once. ``requests``:
     in flight for one pipeline. ``idle_s``: how long a connection may be without a whole head of a
-    request. ``body_s``: how long a body may take to arrive, and a client to read what is written to
-    it. ``drain_s``: how long requests in flight may take when the gateway goes down."""
+    request, and a TLS handshake may take. ``body_s``: how long a body may take to arrive, and a
+    client to read what is written to it. ``drain_s``: how long requests in flight may take when the
+    gateway goes down."""
 
     body_bytes: int
     connections: int
@@ -32,11 +35,14 @@ class Limits:
 
 
 class _Refused(asyncio.Protocol):
-    """A connection beyond the limit: it gets a 503 and is closed."""
+    """A connection beyond the limit: it is told so and closed."""
+
+    def __init__(self, told: bytes) -> None:
+        self._told = told
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        transport.write(_FULL)
+        transport.write(self._told)
         transport.close()
 
 
@@ -59,19 +65,25 @@ class HttpListener:
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                self._accepted, host, port, ssl=context, reuse_port=share or None, backlog=1024
-            )
+                partial(self._accepted, context),
+                host, port, reuse_port=share or None, backlog=1024,
+            )  # fmt: skip
         except OSError as error:
             raise taken("HTTP", host, port, error) from error
         return int(self._server.sockets[0].getsockname()[1])
 
-    def _accepted(self) -> asyncio.BaseProtocol:
+    def _accepted(self, context: ssl.SSLContext | None) -> asyncio.BaseProtocol:
         """Return the protocol of a new connection."""
         if self.open >= self._limits.connections:
-            return _Refused()
+            return _Refused(_FULL if context is None else b"")
+        self.open += 1
+        if context is None:
+            return self._http()
+        return TlsHandshake(context, self._limits.idle_s, self._http, self._closed)
+
+    def _http(self) -> HttpConnection:
         server = self._runner.server
         assert server is not None
-        self.open += 1
         return HttpConnection(
             server,
             read_within_s=self._limits.body_s,

@@ -1,6 +1,7 @@
 """The gateway on real Kafka: one that `up` starts, one beside it with TLS, tokens and limits."""
 
 import asyncio
+import contextlib
 import gzip
 import json
 import os
@@ -366,17 +367,22 @@ def connected(guarded: Running, folder: Path) -> ssl.SSLSocket:
     return context.wrap_socket(plain, server_hostname=host)
 
 
-def test_connections_beyond_the_limit_are_told_and_the_others_served(
+def test_connections_beyond_the_limit_are_closed_and_the_others_served(
     guarded: Running, asked: Callable[..., Said], folder: Path
 ) -> None:
-    held = [connected(guarded, folder) for _ in range(20)]
-    told = [b"".join(iter(lambda c=c: c.recv(4096), b"")) for c in held]  # type: ignore[misc]
+    held, refused = [], 0
+    for _ in range(20):
+        try:
+            held.append(connected(guarded, folder))
+        except OSError:  # before its handshake
+            refused += 1
+    assert refused >= 12
     for connection in held:
         connection.close()
-    assert sum(b"503" in each for each in told) >= 12
-    said = asked("/v2/models/worded/infer", words("after all"))
-    while said.status == 503:  # it has not seen yet that the others have left
-        said = asked("/v2/models/worded/infer", words("after all"))
+    said = None
+    while said is None:
+        with contextlib.suppress(OSError):  # it has not seen yet that the others have left
+            said = asked("/v2/models/worded/infer", words("after all"))
     assert result_of(said) == ["AFTER", "ALL"]
 
 

@@ -6,14 +6,17 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from aiohttp import web
 
+from headrace.gateway.access import Tls, ssl_context
 from headrace.gateway.listeners import HttpListener, Limits
 from tests.gateway_world import LIMITS, until
+from tests.integration.certificates import make_authority
 
-LARGE = b"a" * 20_000_000  # more than the kernel holds for a connection
+LARGE = b"a" * 10_000_000  # more than the kernel holds for a connection
 GET = b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -64,6 +67,100 @@ def test_a_client_that_reads_gets_all() -> None:
             writer.write(GET)
             await reader.readuntil(b"\r\n\r\n")
             assert await reader.readexactly(len(LARGE)) == LARGE
+            writer.close()
+
+    asyncio.run(play())
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tls")
+    return make_authority(folder / "authority.pem").server(folder / "server.pem")
+
+
+def test_handshakes_count_as_connections_and_end_after_their_time(pem: Path) -> None:
+    async def play() -> None:
+        context = ssl_context(Tls(certificate=pem, key=pem))
+        limits = replace(LIMITS, connections=2, idle_s=0.5)
+        async with listening(limits, context) as (listener, port):
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+            await until(lambda: listener.open == 2)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            assert await reader.read() == b""  # one too many
+            writer.close()
+            await until(lambda: listener.open == 0)
+            for reader, writer in silent:
+                assert await reader.read() == b""
+                writer.close()
+
+    asyncio.run(play())
+
+
+def test_requests_are_served_after_the_handshake_and_its_failures_are_not_counted_on(
+    pem: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        context = ssl_context(Tls(certificate=pem, key=pem))
+        async with listening(replace(LIMITS, connections=1), context) as (listener, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /v2 HTTP/1.1\r\n\r\n")  # no TLS
+            await reader.read()
+            writer.close()
+            await until(lambda: listener.open == 0)
+            trusted = ssl.create_default_context(cafile=pem.parent / "authority.pem")
+            for _ in range(2):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusted)
+                assert listener.open == 1
+                writer.write(GET)
+                await reader.readuntil(b"\r\n\r\n")
+                assert await reader.readexactly(len(LARGE)) == LARGE
+                writer.close()
+                await until(lambda: listener.open == 0)
+
+    asyncio.run(play())
+    assert not caplog.records
+
+
+def test_a_request_that_comes_with_the_end_of_the_handshake_is_served(pem: Path) -> None:
+    async def play() -> None:
+        context = ssl_context(Tls(certificate=pem, key=pem))
+        trusted = ssl.create_default_context(cafile=pem.parent / "authority.pem")
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = trusted.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+        async with listening(LIMITS, context) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+            async def more() -> None:
+                writer.write(outgoing.read())
+                incoming.write(await reader.read(65536))
+
+            while True:
+                try:
+                    tls.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    await more()
+            tls.write(GET)  # in one piece with the end of the handshake
+            said = b""
+            while not said:
+                await more()
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    said = tls.read(65536)
+            assert said.startswith(b"HTTP/1.1 200 OK")
+            writer.close()
+
+    asyncio.run(play())
+
+
+def test_a_connection_beyond_the_limit_is_told_when_to_come_again() -> None:
+    async def play() -> None:
+        async with listening(replace(LIMITS, connections=1)) as (listener, port):
+            _, held = await asyncio.open_connection("127.0.0.1", port)
+            await until(lambda: listener.open == 1)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            said = await reader.read()
+            assert said.startswith(b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n")
+            held.close()
             writer.close()
 
     asyncio.run(play())
