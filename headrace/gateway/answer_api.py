@@ -42,10 +42,11 @@ class AnswerApi:
         name = request.match_info["id"]
         wait_s = min(_number(request, "wait") or 0.0, MOST_WAIT_S)
         since_s = _number(request, "since")
-        answer = await model.answers.answer(name, wait_s, since_s)
+        answer = await self._front.unless_draining(model.answers.answer(name, wait_s, since_s))
         if answer is not None:
             asked = _BINARY if OCTETS in request.headers.get("Accept", "") else _JSON
             return inference(model.served(answer, asked), asked)
+        self._front.check_open()
         if model.holds(name) or model.may_come(since_s, time.time()):
             row = {"id": name, "state": "pending"}
             return json_response(row, 202, {"Location": str(request.rel_url), "Retry-After": "1"})
@@ -56,17 +57,22 @@ class AnswerApi:
         )
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
-        """Send the answers to come as server-sent events, those whose ids begin with ``prefix``."""
+        """Send the answers to come as server-sent events, those whose ids begin with ``prefix``,
+        until the gateway goes down."""
         model = self._front.model(request.match_info["model"])
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         )
         with model.watch.stream(request.query.get("prefix", "")) as stream:
             await response.prepare(request)
-            with contextlib.suppress(ConnectionError):
-                while not (self._front.draining or stream.overrun):
-                    await response.write(await _next_event(model, stream))
+            await self._front.unless_draining(_send_events(response, model, stream))
         return response
+
+
+async def _send_events(response: web.StreamResponse, model: Model, stream: AnswerStream) -> None:
+    with contextlib.suppress(ConnectionError):
+        while not stream.overrun:
+            await response.write(await _next_event(model, stream))
 
 
 async def _next_event(model: Model, stream: AnswerStream) -> bytes:

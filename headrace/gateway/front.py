@@ -1,9 +1,10 @@
 """The front of both protocols: the models by name, access to them, and readiness."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace.gateway.access import Tokens
 from headrace.gateway.model import Model
@@ -13,16 +14,33 @@ from headrace.gateway.request_counts import RequestCounts
 # Never "statistics": perf_analyzer reads /stats where it is announced.
 EXTENSIONS = ("binary_tensor_data", "model_configuration", "parameters")
 VERSION = "1"  # of every model
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class Front:
-    """The gateway's state. ``draining``: it takes no new requests."""
+    """The gateway's state. Once ``drain`` is set, it takes no new requests."""
 
     models: Mapping[str, Model]
     counts: RequestCounts
     tokens: Tokens
-    draining: bool = False
+    drain: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def draining(self) -> bool:
+        """Whether the gateway takes no new requests."""
+        return self.drain.is_set()
+
+    async def unless_draining(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Return the result of ``work``; None if the gateway drains before there is one."""
+        working, draining = asyncio.create_task(work), asyncio.create_task(self.drain.wait())
+        either: set[asyncio.Task[Any]] = {working, draining}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            return working.result() if working.done() else None
+        finally:
+            working.cancel()
+            draining.cancel()
 
     def model(self, name: str, version: str = "") -> Model:
         """Return a model; raise ``Unserved`` for an unknown name or version."""

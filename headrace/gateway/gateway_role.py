@@ -79,7 +79,7 @@ async def _serve(
         tune_heap()
         sys.setswitchinterval(SWITCH_S)
         await _until_signal(front)
-        front.draining = True
+        front.drain.set()
         await asyncio.sleep(NOTICED_S)
         _raise_broken(front)
     ended("gateway", ", ".join(front.models))

@@ -4,25 +4,31 @@ import asyncio
 import errno
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2
+from grpc_health.v1 import health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2_grpc
 
 from headrace.gateway.access import Tls, grpc_credentials
 from headrace.gateway.front import Front
+from headrace.gateway.grpc_abort import abort
+from headrace.gateway.health_and_reflection import (
+    DESCRIPTORS,
+    SERVICES,
+    GatewayHealth,
+    GuardedReflection,
+)
 from headrace.gateway.listeners import Limits, taken
 from headrace.gateway.protocol import grpc_messages
 from headrace.gateway.protocol.callers import caller_of, echoed
 from headrace.gateway.protocol.descriptors import METHODS, SERVICE, classes, pool
 from headrace.gateway.protocol.payloads import configuration, metadata
-from headrace.gateway.protocol.statuses import Ending, Status, Unserved
+from headrace.gateway.protocol.statuses import Ending, Unserved
 from headrace.gateway.request_counts import GRPC
 
 CLOCKS_DIFFER_S = 0.05  # by which a client's deadline may pass before it has passed here
 Reply = Callable[[Any, Any], Awaitable[Any]]
-_Health = health_pb2.HealthCheckResponse
 
 
 class GrpcApi:
@@ -30,11 +36,9 @@ class GrpcApi:
 
     def __init__(self, front: Front) -> None:
         self._front = front
-        self._pool = pool(
-            (health_pb2.DESCRIPTOR.serialized_pb, reflection_pb2.DESCRIPTOR.serialized_pb)
-        )
+        self._pool = pool(DESCRIPTORS)
         self._messages = classes(self._pool)
-        self._health = health.aio.HealthServicer()
+        self._health = GatewayHealth(front)
         self._replies: dict[str, Reply] = {
             "ServerLive": self._live, "ServerReady": self._ready, "ModelReady": self._model_ready,
             "ServerMetadata": self._server, "ModelMetadata": self._metadata,
@@ -47,18 +51,15 @@ class GrpcApi:
         handlers = {method: self._handler(method) for method in METHODS}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        named = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(named, server, self._pool)
+        guarded = GuardedReflection(self._front, (SERVICE, *SERVICES), self._pool)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(guarded, server)
 
     async def update_health(self) -> None:
         """Tell the watchers of the health service how the gateway and its models are."""
-        await self._set_health("", self._front.ready())
-        await self._set_health(SERVICE, self._front.ready())
+        await self._health.tell("", self._front.ready())
+        await self._health.tell(SERVICE, self._front.ready())
         for name, model in self._front.models.items():
-            await self._set_health(name, self._front.ready() and model.fault())
-
-    async def _set_health(self, service: str, why: str) -> None:
-        await self._health.set(service, _Health.NOT_SERVING if why else _Health.SERVING)
+            await self._health.tell(name, self._front.ready() and model.fault())
 
     def _handler(self, method: str) -> Any:
         reply = self._replies[method]
@@ -68,7 +69,7 @@ class GrpcApi:
                 self._front.check(dict(context.invocation_metadata()).get("authorization", ""))
                 return await reply(request, context)
             except Unserved as error:
-                await _abort(context, error.status)
+                await abort(context, error.status)
 
         return grpc.unary_unary_rpc_method_handler(
             handled,
@@ -146,15 +147,6 @@ def _cancelled(remaining_s: float | None) -> Ending:
 def _headers(context: Any) -> dict[str, str]:
     metadata = context.invocation_metadata() or ()
     return {name: value for name, value in metadata if isinstance(value, str)}
-
-
-async def _abort(context: Any, status: Status) -> NoReturn:
-    trailing = dict(status.headers)
-    if status.ending is Ending.OVER_CAPACITY and status.retry_after_s is not None:
-        trailing["grpc-retry-pushback-ms"] = str(round(status.retry_after_s * 1e3))
-    code = getattr(grpc.StatusCode, status.ending.grpc)
-    await context.abort(code, status.text, tuple(trailing.items()))
-    raise AssertionError("abort raises")
 
 
 async def report_health(api: GrpcApi, every_s: float) -> None:

@@ -22,7 +22,8 @@ async def serve():
     options = gateway_role.GatewayOptions(
         host="127.0.0.1", http_port=0, grpc_port=0, tokens=None, tls=None, limits=limits
     )
-    front = Front({}, RequestCounts({}), tokens_in(None), draining=True)  # no model to be ready
+    front = Front({}, RequestCounts({}), tokens_in(None))
+    front.drain.set()  # no model to be ready
     closing = []
     print(await gateway_role._listen_grpc(closing, front, options, 0), flush=True)
     await asyncio.Event().wait()

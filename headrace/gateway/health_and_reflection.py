@@ -1,0 +1,50 @@
+"""gRPC's own services: health, which ends its streams when the gateway goes down, and reflection
+for callers with a token."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from grpc_health.v1 import health, health_pb2
+from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+from headrace.gateway.front import Front
+from headrace.gateway.grpc_abort import abort
+from headrace.gateway.protocol.statuses import Unserved
+
+SERVICES = (health.SERVICE_NAME, reflection.SERVICE_NAME)
+DESCRIPTORS = (health_pb2.DESCRIPTOR.serialized_pb, reflection_pb2.DESCRIPTOR.serialized_pb)
+_Health = health_pb2.HealthCheckResponse
+
+
+class GatewayHealth(health.aio.HealthServicer):  # type: ignore[misc]
+    """The health of the gateway, of its service and of its models."""
+
+    def __init__(self, front: Front) -> None:
+        super().__init__()
+        self._front = front
+
+    async def Watch(self, request: Any, context: Any) -> None:
+        """Send each state of a service until the gateway goes down."""
+        await self._front.unless_draining(super().Watch(request, context))
+        await context.write(_Health(status=_Health.NOT_SERVING))
+
+    async def tell(self, service: str, why: str) -> None:
+        """Set the state of a service; ``why`` it cannot serve, "": it can."""
+        await self.set(service, _Health.NOT_SERVING if why else _Health.SERVING)
+
+
+class GuardedReflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]
+    """Reflection for callers that the gateway lets in."""
+
+    def __init__(self, front: Front, services: Sequence[str], pool: Any) -> None:
+        super().__init__(services, pool)
+        self._front = front
+
+    async def ServerReflectionInfo(self, requests: Any, context: Any) -> AsyncIterator[Any]:
+        """Answer the questions of a caller with a token."""
+        try:
+            self._front.check(dict(context.invocation_metadata()).get("authorization", ""))
+        except Unserved as error:
+            await abort(context, error.status)
+        async for response in super().ServerReflectionInfo(requests, context):
+            yield response
