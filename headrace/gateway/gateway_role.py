@@ -125,7 +125,7 @@ async def _listen_grpc(
     os.environ.setdefault("GRPC_EXPERIMENTS", GRPC_EXPERIMENTS)
     from headrace.gateway.grpc_api import GrpcApi, grpc_server, report_health, start_grpc
 
-    server = grpc_server(options.limits, share=options.share_ports)
+    server = grpc_server(options.limits, len(front.models), share=options.share_ports)
     api = GrpcApi(front)
     api.add_to(server)
     bound = await start_grpc(server, options.host, port, options.tls)

@@ -27,6 +27,7 @@ from headrace.gateway.protocol.payloads import configuration, metadata
 from headrace.gateway.protocol.statuses import Ending, Unserved
 from headrace.gateway.request_counts import GRPC
 
+SPARE_CALLS = 1000  # of health, metadata and reflection, and watches
 CLOCKS_DIFFER_S = 0.05  # by which a client's deadline may pass before it has passed here
 Reply = Callable[[Any, Any], Awaitable[Any]]
 
@@ -156,14 +157,16 @@ async def report_health(api: GrpcApi, every_s: float) -> None:
         await asyncio.sleep(every_s)
 
 
-def grpc_server(limits: Limits, *, share: bool) -> Any:
-    """Return a ``grpc.aio`` server without services."""
+def grpc_server(limits: Limits, models: int, *, share: bool) -> Any:
+    """Return a ``grpc.aio`` server without services for so many models."""
+    # Above what the models let in: gRPC's own refusal does not say when to come again.
+    most = 2 * models * limits.requests + SPARE_CALLS
     return grpc.aio.server(
-        maximum_concurrent_rpcs=limits.requests,
+        maximum_concurrent_rpcs=most,
         options=(
             ("grpc.max_receive_message_length", limits.body_bytes),
             ("grpc.max_send_message_length", -1),
-            ("grpc.max_concurrent_streams", limits.requests),
+            ("grpc.max_concurrent_streams", most),
             ("grpc.so_reuseport", int(share)),
             ("grpc.max_connection_idle_ms", round(limits.idle_s * 1e3)),
         ),
