@@ -20,7 +20,8 @@ Read = Callable[[bytes], Answer]
 def writer_of(pipeline: Pipeline) -> Write:
     """Return the function that encodes a query for the input topic: value and headers.
 
-    Raises ``BrokerError`` if Confluent's framing is needed without the extra ``registry``.
+    For Confluent's framing it registers the schema, so that no query waits for the registry.
+    Raises ``BrokerError`` if the registry does not take it, or the extra ``registry`` is missing.
     """
     return WRITERS[pipeline.input](pipeline)
 
@@ -90,6 +91,7 @@ def _codec(pipeline: Pipeline, topic: str) -> ConfluentCodec:
 
 def _confluent(pipeline: Pipeline) -> Write:
     codec = _codec(pipeline, QUERIES)
+    codec.encode(Query(payload=b""))
     return lambda query: (codec.encode(query), [])
 
 

@@ -1,7 +1,8 @@
 """The queries in flight of a gateway, and the requests that wait for each. In the event loop.
 
-The reading thread hands over the news of a whole turn in one call, and only records that a request
-waits for: each hand-over wakes the loop, which costs more than a record.
+The reading thread hands over the news of a whole turn in one call, and only answers that a request
+waits for: each hand-over wakes the loop, which costs more than a record. It decodes them, since a
+schema registry may be asked for that, for which the loop must not wait.
 """
 
 import asyncio
@@ -87,13 +88,23 @@ class RequestsInFlight:
     def take(self, news: BrokerNews) -> None:
         """Hand the loop the news for this gateway."""
         queries, watched = self._queries, self._watch.wants
-        records = [each for each in news.records if each[0] in queries or watched(each[0])]
+        answers = [
+            (key, self._read_or_why(value))
+            for key, value in news.records
+            if key in queries or watched(key)
+        ]
         taken = [query for name in news.acknowledged if (query := queries.get(name.encode()))]
         for query in taken:
             query.acknowledged = True
         asked = [query for query in taken if query.takers]
-        if records or asked or news.refused:
-            self._loop.call_soon_threadsafe(self._give, records, asked, news.refused)
+        if answers or asked or news.refused:
+            self._loop.call_soon_threadsafe(self._give, answers, asked, news.refused)
+
+    def _read_or_why(self, value: bytes) -> Answer | CodecError | BrokerError:
+        try:
+            return self._read(value)
+        except (CodecError, BrokerError) as error:  # BrokerError: the schema registry
+            return error
 
     def end(self, error: Exception) -> None:
         """End every query with an error."""
@@ -103,34 +114,31 @@ class RequestsInFlight:
 
     def _give(
         self,
-        records: Sequence[tuple[bytes, bytes]],
+        answers: Sequence[tuple[bytes, Answer | CodecError | BrokerError]],
         taken: Sequence[_Query],
         refused: Mapping[str, BrokerError],
     ) -> None:
-        for key, value in records:
-            answer = self._answer(key, value)
-            if answer is not None:
+        for key, answer in answers:
+            if isinstance(answer, Answer):
+                self._end(key, answer)
                 self._watch.give(key, answer)
+            else:
+                self._fail(key, answer)
         for query in taken:
             _resolve_taken(query)
         for name, error in refused.items():
             self._fail(name.encode(), error)
 
-    def _answer(self, key: bytes, value: bytes) -> Answer | None:
-        """End the query of a record, if it is in flight here; return the answer in the record."""
-        try:
-            answer = self._read(value)
-        except (CodecError, BrokerError) as error:  # BrokerError: the schema registry
-            self._fail(key, error)
-            return None
+    def _end(self, key: bytes, answer: Answer) -> None:
+        """End a query with its answer, if it is in flight here."""
         query = self._queries.pop(key, None)
-        if query is not None:
-            query.expiry.cancel()
-            _resolve_taken(query)
-            for waiter in query.waiters:
-                if not waiter.done():
-                    waiter.set_result(answer)
-        return answer
+        if query is None:
+            return
+        query.expiry.cancel()
+        _resolve_taken(query)
+        for waiter in query.waiters:
+            if not waiter.done():
+                waiter.set_result(answer)
 
     def _expire(self, key: bytes, within_s: float) -> None:
         self._fail(key, no_answer(key.decode(), within_s))

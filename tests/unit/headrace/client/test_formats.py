@@ -1,8 +1,12 @@
 """Queries as the client writes them to an input topic."""
 
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any, ClassVar
+
 import pytest
 
-from headrace.client.formats import WRITERS
+from headrace.client.formats import WRITERS, writer_of
 from schemas.codec.raw import query_from_raw
 from schemas.codec.single_object import decode
 from schemas.pipeline import QuerySize
@@ -39,3 +43,32 @@ def test_a_size_that_is_none_is_told(held: bytes) -> None:
 
 def test_without_the_header_the_size_is_one() -> None:
     assert query_from_raw(b"x", None, None, "headrace-size") == Query(payload=b"x")
+
+
+class Registry(BaseHTTPRequestHandler):
+    """A schema registry that gives every schema the id 7; ``asked`` are the paths of requests."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        self.asked.append(self.path)
+        self.rfile.read(int(self.headers["Content-Length"]))
+        body = b'{"id": 7}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def test_a_registry_is_asked_before_the_first_query_and_by_none() -> None:
+    with HTTPServer(("127.0.0.1", 0), Registry) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        write = writer_of(a_pipeline(input="confluent", schema_registry=url))
+        assert len(Registry.asked) == 1
+        value, _ = write(Query(payload=b"x", id="q"))
+        server.shutdown()
+    assert (value[:5], len(Registry.asked)) == (b"\0\0\0\0\x07", 1)

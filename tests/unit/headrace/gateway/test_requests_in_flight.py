@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -179,3 +180,25 @@ def test_every_query_ends_exactly_once_whatever_happens(events: list[str]) -> No
         assert len(side.open) == 0
 
     asyncio.run(play())
+
+
+def test_answers_are_decoded_in_the_reading_thread_which_may_wait_for_a_registry() -> None:
+    threads: list[int] = []
+
+    def read(value: bytes) -> Answer:
+        threads.append(threading.get_ident())
+        return read_answer(value)
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        watch = ResultWatch(loop)
+        open_ = RequestsInFlight(loop, read, watch)
+        open_.add("a", LONG_S)
+        waiter = open_.waiter("a")
+        with watch.of("theirs") as coming:
+            await asyncio.to_thread(open_.take, answered("a", "theirs"))
+            assert [await waiter, await coming] == [an_answer("a"), an_answer("theirs")]
+
+    asyncio.run(play())
+    assert len(threads) == 2
+    assert threading.get_ident() not in threads
