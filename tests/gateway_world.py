@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from headrace.client.exchange import BrokerNews, RequestHolder
 from headrace.client.formats import Headers
 from headrace.gateway.access import tokens_in
+from headrace.gateway.body_budget import BodyBudget
 from headrace.gateway.front import Front
 from headrace.gateway.gateway_role import GatewayOptions, listen
 from headrace.gateway.kafka_side import KafkaSide
@@ -27,7 +28,8 @@ from tests.builders import a_pipeline
 
 PIPELINE = a_pipeline({"read": []}, input="raw", name="words")
 LIMITS = Limits(
-    body_bytes=1000, connections=20, requests=4, idle_s=5.0, body_s=5.0, drain_s=2.0
+    body_bytes=1000, held_bytes=10_000, connections=20, requests=4, idle_s=5.0, body_s=5.0,
+    drain_s=2.0,
 )  # fmt: skip
 
 
@@ -117,7 +119,8 @@ async def a_gateway(
     read = GatewayOptions(host="127.0.0.1", http_port=0, grpc_port=0, **options)
     model = a_model(broker, read.limits.requests, signature)
     models = {model.name: model}
-    front = Front(models, RequestCounts(models), tokens_in(read.tokens))
+    bodies = BodyBudget(read.limits.held_bytes)
+    front = Front(models, RequestCounts(models), tokens_in(read.tokens), bodies)
     async with AsyncExitStack() as stack:
         stack.callback(model.close)
         where = await listen(stack, front, read)

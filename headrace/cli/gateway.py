@@ -74,6 +74,7 @@ def _duration(name: str, default: str, help_text: str) -> Callable[[F], F]:
 @_file("--tls-key", "Its key in PEM.")
 @_file("--tls-clients", "Authority in PEM whose clients' certificates are accepted.")
 @_count("--most-bytes", 8 * 1024 * 1024, "Largest body of a request, decompressed.")
+@_count("--most-bytes-held", 1024**3, "Bytes of bodies in flight at once; one more gets 429.")
 @_count("--most-connections", 1000, "HTTP connections at once; one more gets 503 (TLS: closed).")
 @_count("--most-requests", 10_000, "Requests in flight for a pipeline; one more gets 429.")
 @_duration("--idle", "30s", "Close a connection after this time without a complete request.")
@@ -124,17 +125,22 @@ def gateway(
 
 def _limits(
     most_bytes: int,
+    most_bytes_held: int,
     most_connections: int,
     most_requests: int,
     idle: float,
     body: float,
     drain: float,
 ) -> "Limits":
+    if most_bytes_held < most_bytes:
+        raise click.UsageError(
+            f"--most-bytes-held ({most_bytes_held}) is below --most-bytes ({most_bytes}); raise it"
+        )
     from headrace.gateway.listeners import Limits
 
     return Limits(
-        body_bytes=most_bytes, connections=most_connections, requests=most_requests,
-        idle_s=idle, body_s=body, drain_s=drain,
+        body_bytes=most_bytes, held_bytes=most_bytes_held, connections=most_connections,
+        requests=most_requests, idle_s=idle, body_s=body, drain_s=drain,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 
 from headrace.gateway.access import Tokens
+from headrace.gateway.body_budget import BodyBudget
 from headrace.gateway.model import Model
 from headrace.gateway.protocol.statuses import Ending, Unserved
 from headrace.gateway.request_counts import RequestCounts
@@ -24,6 +25,7 @@ class Front:
     models: Mapping[str, Model]
     counts: RequestCounts
     tokens: Tokens
+    bodies: BodyBudget
     drain: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property

@@ -13,6 +13,7 @@ from pathlib import Path
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import GatewayError
 from headrace.gateway.access import Tls, ssl_context, tokens_in
+from headrace.gateway.body_budget import BodyBudget
 from headrace.gateway.front import Front
 from headrace.gateway.http_api import HttpApi
 from headrace.gateway.kafka_side import kafka_side
@@ -99,7 +100,8 @@ def _front(
             model = Model(file.pipeline, file.signature, side, options.limits.requests)
             models[model.name] = model
             stack.callback(model.close)
-        yield Front(models, RequestCounts(models), tokens)
+        bodies = BodyBudget(options.limits.held_bytes)
+        yield Front(models, RequestCounts(models), tokens, bodies)
 
 
 async def listen(stack: AsyncExitStack, front: Front, options: GatewayOptions) -> dict[str, str]:
@@ -107,7 +109,7 @@ async def listen(stack: AsyncExitStack, front: Front, options: GatewayOptions) -
     scheme = "http" if options.tls is None else "https"
     context = None if options.tls is None else ssl_context(options.tls)
     limits = options.limits
-    listener = HttpListener(HttpApi(front, limits.body_s).app(limits.body_bytes), limits)
+    listener = HttpListener(HttpApi(front, limits).app(), limits)
     closing: list[Closing] = [listener.close]
     stack.push_async_callback(_all, closing)
     port = await listener.start(options.host, options.http_port, context, share=options.share_ports)

@@ -113,7 +113,8 @@ class GrpcApi:
         began_s, clock = time.time(), time.perf_counter()
         ending = Ending.FAILED
         try:
-            reply = await self._inferred(request, context, began_s)
+            with self._front.bodies.held(request.ByteSize()):
+                reply = await self._inferred(request, context, began_s)
             ending = Ending.OK
             return reply
         except Unserved as error:

@@ -5,7 +5,8 @@ The decisions are in pure modules; here are only reading, waiting and writing.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from aiohttp import web
 from headrace.gateway.answer_api import AnswerApi
 from headrace.gateway.front import VERSION, Front
 from headrace.gateway.http_responses import failed, inference, json_response
+from headrace.gateway.listeners import Limits
 from headrace.gateway.model import Model
 from headrace.gateway.protocol.callers import Caller, caller_of, echoed
 from headrace.gateway.protocol.payloads import configuration, metadata
@@ -29,16 +31,17 @@ COMPRESSED_FROM = 1024  # bytes of a response
 
 
 class HttpApi:
-    """The handlers; ``body_within_s`` is how long a body may take to arrive."""
+    """The handlers, which hold clients to the limits on bodies."""
 
-    def __init__(self, front: Front, body_within_s: float) -> None:
+    def __init__(self, front: Front, limits: Limits) -> None:
         self._front = front
-        self._body_within_s = body_within_s
+        self._body_bytes = limits.body_bytes
+        self._body_s = limits.body_s
         self._answers = AnswerApi(front)
 
-    def app(self, most_bytes: int) -> web.Application:
-        """Return the application; bodies above ``most_bytes``, decompressed, get 413."""
-        app = web.Application(client_max_size=most_bytes, middlewares=[self._guard])
+    def app(self) -> web.Application:
+        """Return the application; bodies above ``body_bytes``, decompressed, get 413."""
+        app = web.Application(client_max_size=self._body_bytes, middlewares=[self._guard])
         model = "/v2/models/{model}"
         places = (model, f"{model}/versions/{{version}}")
         for place in places:  # first: aiohttp tries the routes in turn
@@ -95,9 +98,9 @@ class HttpApi:
         return json_response(configuration(model.name, model.signature))
 
     async def _index(self, request: web.Request) -> web.Response:
-        body = await self._body(request)
         try:
-            said = msgspec.json.decode(body or b"{}", type=dict[str, Any])
+            async with self._body(request) as body:
+                said = msgspec.json.decode(body or b"{}", type=dict[str, Any])
         except msgspec.DecodeError as error:
             raise Unserved(Ending.BAD_REQUEST, f"the body is no JSON object: {error}") from None
         return json_response(self._front.index(ready_only=said.get("ready") is True))
@@ -131,27 +134,44 @@ class HttpApi:
     async def _inferred(self, request: web.Request, began_s: float) -> tuple[web.Response, Ending]:
         self._front.check_open()
         model = self._model(request)
-        asked = parsed(await self._body(request), request.headers.get(HEADER_LENGTH))
-        caller = caller_of(request.headers, asked, model.pipeline)
-        if "respond-async" in request.headers.get("Prefer", ""):
-            return await _accepted(model, asked, caller, began_s), Ending.ACCEPTED
-        response = inference(await model.infer(asked, caller, began_s), asked)
+        async with self._body(request) as body:
+            asked = parsed(body, request.headers.get(HEADER_LENGTH))
+            caller = caller_of(request.headers, asked, model.pipeline)
+            if "respond-async" in request.headers.get("Prefer", ""):
+                return await _accepted(model, asked, caller, began_s), Ending.ACCEPTED
+            response = inference(await model.infer(asked, caller, began_s), asked)
         if len(response.body) >= COMPRESSED_FROM:  # type: ignore[arg-type]
             response.enable_compression()
         return response, Ending.OK
 
-    async def _body(self, request: web.Request) -> bytes:
+    @asynccontextmanager
+    async def _body(self, request: web.Request) -> AsyncIterator[bytes]:
+        """Yield the body, which counts against the budget of all while the block runs."""
+        with self._front.bodies.held(_most_bytes(request, self._body_bytes)) as held:
+            body = await self._read(request)
+            held.shrink(len(body))
+            yield body
+
+    async def _read(self, request: web.Request) -> bytes:
         if request.content.is_eof():  # it came with the head, and needs no timer
             return await request.read()
         try:
-            async with asyncio.timeout(self._body_within_s):
+            async with asyncio.timeout(self._body_s):
                 return await request.read()
         except TimeoutError:
             raise Unserved(
-                Ending.SLOW_CLIENT, f"the body did not arrive within {self._body_within_s:g} s"
+                Ending.SLOW_CLIENT, f"the body did not arrive within {self._body_s:g} s"
             ) from None
         except web.RequestPayloadError as error:  # cut short, or not as Content-Encoding says
             raise Unserved(Ending.BAD_REQUEST, f"the body cannot be read: {error}") from None
+
+
+def _most_bytes(request: web.Request, most: int) -> int:
+    """Return how many bytes a body may have once it is there, decompressed."""
+    told = None if "Content-Encoding" in request.headers else request.content_length
+    if not request.body_exists:
+        return 0
+    return most if told is None else min(told, most)
 
 
 def _end_unreadable(request: web.Request, response: web.StreamResponse) -> None:

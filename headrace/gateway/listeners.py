@@ -20,13 +20,15 @@ _FULL = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """``body_bytes``: of a request, decompressed. ``connections``: over HTTP at once. ``requests``:
+    """``body_bytes``: of a request, decompressed. ``held_bytes``: of all bodies whose requests
+    are in flight. ``connections``: over HTTP at once. ``requests``:
     in flight for one pipeline. ``idle_s``: how long a connection may be without a whole head of a
     request, and a TLS handshake may take. ``body_s``: how long a body may take to arrive, and a
     client to read what is written to it. ``drain_s``: how long requests in flight may take when the
     gateway goes down."""
 
     body_bytes: int
+    held_bytes: int
     connections: int
     requests: int
     idle_s: float

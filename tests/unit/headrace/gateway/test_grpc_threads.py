@@ -11,18 +11,20 @@ GATEWAY = """
 import asyncio
 from headrace.gateway import gateway_role
 from headrace.gateway.access import tokens_in
+from headrace.gateway.body_budget import BodyBudget
 from headrace.gateway.front import Front
 from headrace.gateway.listeners import Limits
 from headrace.gateway.request_counts import RequestCounts
 
 async def serve():
     limits = Limits(
-        body_bytes=1000, connections=8, requests=8, idle_s=60.0, body_s=1.0, drain_s=1.0
+        body_bytes=1000, held_bytes=1000, connections=8, requests=8, idle_s=60.0, body_s=1.0,
+        drain_s=1.0,
     )
     options = gateway_role.GatewayOptions(
         host="127.0.0.1", http_port=0, grpc_port=0, tokens=None, tls=None, limits=limits
     )
-    front = Front({}, RequestCounts({}), tokens_in(None))
+    front = Front({}, RequestCounts({}), tokens_in(None), BodyBudget(1000))
     front.drain.set()  # no model to be ready
     closing = []
     print(await gateway_role._listen_grpc(closing, front, options, 0), flush=True)
