@@ -19,6 +19,7 @@ from headrace.gateway.http_api import HttpApi
 from headrace.gateway.kafka_side import kafka_side
 from headrace.gateway.listeners import HttpListener, Limits
 from headrace.gateway.model import Model
+from headrace.gateway.open_files import raise_open_files
 from headrace.gateway.plans_in_force import PlansInForce
 from headrace.gateway.request_counts import RequestCounts
 from headrace.roles.heap import tune_heap
@@ -65,6 +66,7 @@ def run_gateway(
     names = [file.pipeline.name for file in files]
     if len(set(names)) < len(names):
         raise GatewayError(f"two files have one pipeline name among {', '.join(names)}; serve one")
+    raise_open_files(options.limits.connections)
     for file in files:
         prepare(kafka, file.pipeline, "gateway")
     asyncio.run(_serve(files, kafka, options, logs))

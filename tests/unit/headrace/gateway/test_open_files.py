@@ -1,0 +1,41 @@
+"""The limit on open files follows the limit on connections."""
+
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from headrace.errors import GatewayError
+from headrace.gateway.open_files import open_file_limit
+
+NONE = resource.RLIM_INFINITY
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised"),
+    [
+        (1024, 4096, 1512),
+        (1024, 1512, 1512),
+        (2000, 4096, 2000),
+        (1024, NONE, 1512),
+        (NONE, NONE, NONE),
+    ],
+)
+def test_the_soft_limit_is_raised_as_far_as_needed(soft: int, hard: int, raised: int) -> None:
+    assert open_file_limit(1000, soft, hard) == raised
+
+
+def test_a_hard_limit_that_is_too_low_is_told() -> None:
+    with pytest.raises(GatewayError, match=r"needs 1512 open files.* lower it to 512"):
+        open_file_limit(1000, 1024, 1024)
+
+
+def test_a_process_gets_its_open_files() -> None:
+    code = (
+        "import resource as r; from headrace.gateway.open_files import raise_open_files;"
+        "r.setrlimit(r.RLIMIT_NOFILE, (64, r.getrlimit(r.RLIMIT_NOFILE)[1]));"
+        "raise_open_files(10); print(r.getrlimit(r.RLIMIT_NOFILE)[0])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout == "522\n"
