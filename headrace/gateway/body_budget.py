@@ -1,8 +1,5 @@
 """The memory that bodies of requests may take at once, over both protocols."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from headrace.gateway.protocol.statuses import Ending, Unserved
 
 
@@ -13,10 +10,15 @@ class BodyBudget:
         self._most = most
         self.used = 0  # bytes
 
-    @contextmanager
-    def held(self, size: int) -> Iterator["HeldBody"]:
-        """Count a body of ``size`` bytes while the block runs; raise ``Unserved`` if the budget has
-        no room for it."""
+    def held(self, size: int) -> "HeldBody":
+        """Return a body of ``size`` bytes, which counts while its ``with`` block runs.
+
+        Raises ``Unserved`` at the block's begin if the budget has no room for it.
+        """
+        return HeldBody(self, size)
+
+    def take(self, size: int) -> None:
+        """Count so many bytes more; raise ``Unserved`` if there is no room for them."""
         if self.used + size > self._most:
             raise Unserved(
                 Ending.OVER_CAPACITY,
@@ -24,11 +26,10 @@ class BodyBudget:
                 f"this one has up to {size}",
             )
         self.used += size
-        body = HeldBody(self, size)
-        try:
-            yield body
-        finally:
-            self.used -= body.size
+
+    def give_back(self, size: int) -> None:
+        """Count so many bytes less."""
+        self.used -= size
 
 
 class HeldBody:
@@ -36,10 +37,17 @@ class HeldBody:
 
     def __init__(self, budget: BodyBudget, size: int) -> None:
         self._budget = budget
-        self.size = size
+        self._size = size
+
+    def __enter__(self) -> "HeldBody":
+        self._budget.take(self._size)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._budget.give_back(self._size)
 
     def shrink(self, size: int) -> None:
         """Count ``size`` bytes if that is less, once the body is there."""
-        freed = max(self.size - size, 0)
-        self._budget.used -= freed
-        self.size -= freed
+        freed = max(self._size - size, 0)
+        self._budget.give_back(freed)
+        self._size -= freed

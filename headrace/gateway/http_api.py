@@ -5,8 +5,7 @@ The decisions are in pure modules; here are only reading, waiting and writing.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -14,6 +13,7 @@ import msgspec
 from aiohttp import web
 
 from headrace.gateway.answer_api import AnswerApi
+from headrace.gateway.body_budget import HeldBody
 from headrace.gateway.front import VERSION, Front
 from headrace.gateway.http_responses import failed, inference, json_response
 from headrace.gateway.listeners import Limits
@@ -99,7 +99,8 @@ class HttpApi:
 
     async def _index(self, request: web.Request) -> web.Response:
         try:
-            async with self._body(request) as body:
+            with self._held(request) as held:
+                body = await self._body(request, held)
                 said = msgspec.json.decode(body or b"{}", type=dict[str, Any])
         except msgspec.DecodeError as error:
             raise Unserved(Ending.BAD_REQUEST, f"the body is no JSON object: {error}") from None
@@ -134,8 +135,8 @@ class HttpApi:
     async def _inferred(self, request: web.Request, began_s: float) -> tuple[web.Response, Ending]:
         self._front.check_open()
         model = self._model(request)
-        async with self._body(request) as body:
-            asked = parsed(body, request.headers.get(HEADER_LENGTH))
+        with self._held(request) as held:
+            asked = parsed(await self._body(request, held), request.headers.get(HEADER_LENGTH))
             caller = caller_of(request.headers, asked, model.pipeline)
             if "respond-async" in request.headers.get("Prefer", ""):
                 return await _accepted(model, asked, caller, began_s), Ending.ACCEPTED
@@ -144,13 +145,14 @@ class HttpApi:
             response.enable_compression()
         return response, Ending.OK
 
-    @asynccontextmanager
-    async def _body(self, request: web.Request) -> AsyncIterator[bytes]:
-        """Yield the body, which counts against the budget of all while the block runs."""
-        with self._front.bodies.held(_most_bytes(request, self._body_bytes)) as held:
-            body = await self._read(request)
-            held.shrink(len(body))
-            yield body
+    def _held(self, request: web.Request) -> HeldBody:
+        """Return the request's body as it counts until it is there: by its largest size."""
+        return self._front.bodies.held(_most_bytes(request, self._body_bytes))
+
+    async def _body(self, request: web.Request, held: HeldBody) -> bytes:
+        body = await self._read(request)
+        held.shrink(len(body))
+        return body
 
     async def _read(self, request: web.Request) -> bytes:
         if request.content.is_eof():  # it came with the head, and needs no timer
@@ -168,9 +170,9 @@ class HttpApi:
 
 def _most_bytes(request: web.Request, most: int) -> int:
     """Return how many bytes a body may have once it is there, decompressed."""
-    told = None if "Content-Encoding" in request.headers else request.content_length
     if not request.body_exists:
         return 0
+    told = None if "Content-Encoding" in request.headers else request.content_length
     return most if told is None else min(told, most)
 
 
