@@ -24,11 +24,10 @@ from headrace.gateway.protocol import grpc_messages
 from headrace.gateway.protocol.callers import caller_of, echoed
 from headrace.gateway.protocol.descriptors import METHODS, SERVICE, classes, pool
 from headrace.gateway.protocol.payloads import configuration, metadata
-from headrace.gateway.protocol.statuses import Ending, Unserved
+from headrace.gateway.protocol.statuses import Ending, Unserved, cancelled
 from headrace.gateway.request_counts import GRPC
 
 SPARE_CALLS = 1000  # of health, metadata and reflection, and watches
-CLOCKS_DIFFER_S = 0.05  # by which a client's deadline may pass before it has passed here
 Reply = Callable[[Any, Any], Awaitable[Any]]
 
 
@@ -121,7 +120,7 @@ class GrpcApi:
             ending = error.status.ending
             raise
         except asyncio.CancelledError:
-            ending = _cancelled(context.time_remaining())
+            ending = cancelled(context.time_remaining())
             raise
         finally:
             took_s = time.perf_counter() - clock
@@ -138,12 +137,6 @@ class GrpcApi:
         if trailing:
             context.set_trailing_metadata(tuple(trailing.items()))
         return grpc_messages.rendered(served.response, self._messages)
-
-
-def _cancelled(remaining_s: float | None) -> Ending:
-    """Return the ending of a call that its client ended, so many seconds before its deadline."""
-    behind = remaining_s is not None and remaining_s <= CLOCKS_DIFFER_S
-    return Ending.PAST_DEADLINE if behind else Ending.LEFT
 
 
 def _headers(context: Any) -> dict[str, str]:

@@ -43,6 +43,8 @@ class Ending(Enum):
 # How soon a client may come again, in seconds.
 RETRY_AFTER_S = {Ending.OVER_CAPACITY: 1.0, Ending.UNAVAILABLE: 5.0}
 
+CLOCKS_DIFFER_S = 0.05  # by which a client's deadline may pass before it has passed here
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
@@ -74,6 +76,13 @@ class Unserved(Exception):
     def __init__(self, ending: Ending, text: str) -> None:
         super().__init__(text)
         self.status = Status(ending=ending, text=text)
+
+
+def cancelled(remaining_s: float | None) -> Ending:
+    """Return the ending of a gRPC call that its client ended, so many seconds before its deadline
+    (None: without one). A deadline passes at the client first."""
+    behind = remaining_s is not None and remaining_s <= CLOCKS_DIFFER_S
+    return Ending.PAST_DEADLINE if behind else Ending.LEFT
 
 
 _REFUSED = {

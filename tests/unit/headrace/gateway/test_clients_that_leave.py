@@ -3,7 +3,6 @@
 import asyncio
 
 import grpc
-import pytest
 
 from tests.gateway_world import (
     BrokerInTest,
@@ -32,28 +31,17 @@ def test_a_client_that_leaves_over_http_is_counted_as_such() -> None:
     asyncio.run(play())
 
 
-@pytest.mark.parametrize(
-    ("seconds", "code", "status"),
-    [
-        (60.0, grpc.StatusCode.CANCELLED, "499"),
-        (0.2, grpc.StatusCode.DEADLINE_EXCEEDED, "504"),
-    ],
-)
-def test_a_call_over_grpc_that_its_client_ends_is_counted_as_such(
-    seconds: float, code: grpc.StatusCode, status: str
-) -> None:
+def test_a_call_over_grpc_that_its_client_cancels_is_counted_as_such() -> None:
     async def play() -> None:
         broker = BrokerInTest()
         async with (
             a_gateway(broker) as gateway,
             grpc.aio.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel,
         ):
-            calling = call(channel, "ModelInfer", a_message(b"x"), timeout=seconds)
+            calling = call(channel, "ModelInfer", a_message(b"x"), timeout=60.0)
             await until(lambda: bool(broker.sent))
-            if code is grpc.StatusCode.CANCELLED:
-                calling.cancel()
-            assert await calling.code() is code
+            calling.cancel()
             await until(lambda: bool(counted(gateway.front)))
-            assert counted(gateway.front) == {("words", "grpc", status): 1.0}
+            assert counted(gateway.front) == {("words", "grpc", "499"): 1.0}
 
     asyncio.run(play())

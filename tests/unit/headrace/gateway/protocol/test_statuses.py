@@ -15,7 +15,7 @@ from headrace.gateway.protocol.callers import (
     query_deadline_s,
 )
 from headrace.gateway.protocol.requests import InferRequest
-from headrace.gateway.protocol.statuses import Ending, Status, Unserved, status_of
+from headrace.gateway.protocol.statuses import Ending, Status, Unserved, cancelled, status_of
 from operators.drop_reasons import OVER_CAPACITY, PAUSED
 from schemas.enumerations import ReasonCode
 from schemas.pipeline import QuerySize
@@ -134,3 +134,18 @@ def test_what_the_pipeline_does_not_know_is_told(headers: dict[str, str], told: 
 def test_ids_and_traces_go_back_to_the_caller() -> None:
     headers = {"traceparent": "00-a-b-01", "x-request-id": "r", "cookie": "c"}
     assert echoed(headers) == {"traceparent": "00-a-b-01", "x-request-id": "r"}
+
+
+@pytest.mark.parametrize(
+    ("remaining_s", "ending"),
+    [
+        (None, Ending.LEFT),
+        (1.0, Ending.LEFT),
+        (0.04, Ending.PAST_DEADLINE),
+        (0.0, Ending.PAST_DEADLINE),
+    ],
+)
+def test_a_call_that_its_client_ends_is_past_its_deadline_or_left(
+    remaining_s: float | None, ending: Ending
+) -> None:
+    assert cancelled(remaining_s) is ending
