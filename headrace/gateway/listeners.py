@@ -57,6 +57,7 @@ class HttpListener:
             app, handler_cancellation=True, shutdown_timeout=limits.drain_s
         )
         self._server: asyncio.Server | None = None
+        self._closing = False
         self.open = 0  # connections
 
     async def start(
@@ -83,9 +84,11 @@ class HttpListener:
             return self._http()
         return TlsHandshake(context, self._limits.idle_s, self._http, self._closed)
 
-    def _http(self) -> HttpConnection:
+    def _http(self) -> asyncio.Protocol:
         server = self._runner.server
-        assert server is not None
+        if self._closing or server is None:  # a handshake outlasted the port
+            self._closed()
+            return _Refused(b"")
         return HttpConnection(
             server,
             read_within_s=self._limits.body_s,
@@ -99,6 +102,7 @@ class HttpListener:
     async def close(self) -> None:
         """Accept no more connections, wait for the requests in flight, ``drain_s`` at most, and
         close all connections."""
+        self._closing = True
         if self._server is not None:
             self._server.close()
         await self._runner.cleanup()

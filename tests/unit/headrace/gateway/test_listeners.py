@@ -164,3 +164,22 @@ def test_a_connection_beyond_the_limit_is_told_when_to_come_again() -> None:
             writer.close()
 
     asyncio.run(play())
+
+
+def test_a_handshake_that_outlasts_the_port_ends_the_connection(
+    pem: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        context = ssl_context(Tls(certificate=pem, key=pem))
+        trusted = ssl.create_default_context(cafile=pem.parent / "authority.pem")
+        async with listening(LIMITS, context) as (listener, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            await until(lambda: listener.open == 1)
+            await listener.close()
+            await writer.start_tls(trusted, server_hostname="127.0.0.1")
+            assert await reader.read() == b""
+            writer.close()
+            assert listener.open == 0
+
+    asyncio.run(play())
+    assert not caplog.records
