@@ -9,7 +9,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +34,17 @@ ROOT = Path(__file__).parents[2]
 TOKEN = "a-token"
 MOST_BYTES = 20_000
 M = classes(pool())
+HOLDS = """
+
+import time
+from pathlib import Path
+
+class Holds(Shout):
+    def predict(self, batch):
+        while "held" in batch and not Path({go!r}).exists():
+            time.sleep(0.01)
+        return super().predict(batch)
+"""
 
 pytestmark = pytest.mark.kafka
 
@@ -53,7 +63,9 @@ def env(broker: str, folder: Path) -> dict[str, str]:
 def file(env: dict[str, str], folder: Path) -> Iterator[Path]:
     """A pipeline, up with a gateway on free ports."""
     words_file = yaml.safe_load((ROOT / "examples/words/pipeline.yaml").read_text())
-    (folder / "words.py").write_text((ROOT / "examples/words/words.py").read_text())
+    operators = (ROOT / "examples/words/words.py").read_text()
+    (folder / "words.py").write_text(operators + HOLDS.format(go=str(folder / "go")))
+    words_file["tasks"]["shout"]["variants"]["plain"]["operator"] = "words:Holds"
     words_file["cluster"] |= {
         "gateway": {"http_port": 0, "grpc_port": 0, "processes": 1}, "metrics_port": 0,
     }  # fmt: skip
@@ -422,28 +434,51 @@ def test_ten_thousand_half_requests_hold_up_no_whole_one(file: Path, env: dict[s
 # ---------------------------------------------------------------------- end
 
 
+def open_queries(running: Running) -> float:
+    metrics = ask(f"{running.metrics}/metrics").body.decode().splitlines()
+    (line,) = (each for each in metrics if each.startswith("headrace_gateway_queries_open{"))
+    return float(line.split()[-1])
+
+
+def listens(running: Running) -> bool:
+    host, port = running.http.removeprefix("http://").split(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=30).close()
+    except ConnectionError:  # refused, or reset while the port closes
+        return False
+    return True
+
+
+def infer_over_grpc(running: Running, text: bytes) -> bytes:
+    with grpc.insecure_channel(running.grpc) as channel:
+        answer = call(channel, "ModelInfer", a_message(text), timeout=60)
+    return bytes(answer.raw_output_contents[0][4:])
+
+
 def test_a_gateway_that_goes_down_answers_what_it_has_taken(
-    file: Path, env: dict[str, str]
+    file: Path, env: dict[str, str], folder: Path
 ) -> None:
-    with a_gateway(file, env) as running:
+    (folder / "go").unlink(missing_ok=True)
+    with a_gateway(file, env, "--metrics-port", "0", "--drain", "30s") as running:
         assert running.process is not None
-        said: list[Said] = []
-        gone = threading.Event()
-
-        def load() -> None:
-            while not gone.is_set():
-                try:
-                    said.append(infer(running, "to the end"))
-                except OSError:  # no longer listening
-                    gone.set()
-
-        with ThreadPoolExecutor(4) as pool:
-            for _ in range(4):
-                pool.submit(load)
-            while not said:
+        nobody = f"{running.http}/v2/models/worded/answers/{new_id('nobody')}?wait=60"
+        with ThreadPoolExecutor(7) as pool:
+            poll = pool.submit(ask, nobody)
+            held = [pool.submit(infer, running, f"held {n}") for n in range(4)]
+            over_grpc = [pool.submit(infer_over_grpc, running, b"held") for _ in range(2)]
+            while open_queries(running) < len(held) + len(over_grpc):
                 pass
             running.process.terminate()
+            while listens(running):
+                pass
+            told = poll.result()  # although the others are held
+            assert (told.status, told.headers["retry-after"]) == (503, "5")
+            assert not any(each.done() for each in held)
+            assert not any(each.done() for each in over_grpc)
+            (folder / "go").touch()
+            assert [result_of(each.result()) for each in held] == [
+                ["HELD", str(n)] for n in range(4)
+            ]
+            assert [each.result() for each in over_grpc] == [b'["HELD"]'] * 2
         running.process.wait(30)
-    assert {each.status for each in said} <= {200, 503}
-    assert all(result_of(each) == ["TO", "THE", "END"] for each in said if each.status == 200)
     assert running.process.returncode == 0
