@@ -22,7 +22,7 @@ from operators.join import (
 )
 from operators.latency_histogram import bucket
 from operators.offset_tracker import Progress
-from operators.outcomes import LATE, OUTCOMES, cause_of, outcome_of
+from operators.outcomes import LATE, OUTCOMES, cause_of, outcome_of, unpromised
 from operators.plan_follower import PlanFollower
 from operators.reporter import Reporter
 from operators.serving.transfers import SessionLinks, Transfers
@@ -94,11 +94,12 @@ class Egress:
         self._due: list[tuple[float, tuple[int, int]]] = []  # a heap of closing times
         self._committing: dict[int, None] = {}
         self._sessions: frozenset[str] = frozenset()  # with counts
+        self._promised_s = 0.0  # the SLO that the plan in force is made for
         self._wakes_s = float("inf")
         self._reporter = Reporter(name, "egress", pipeline, incarnation)
         self._counts = self._reporter.counts
         self._counts.update(answered=0, late=0, incomplete=0, dropped=0, failed=0, refused=0)
-        self._counts["duplicates"] = 0
+        self._counts.update(duplicates=0, unpromised=0)
         # Results on their way back to their sessions' tier, by query.
         self._back: Transfers[Returned] | None = None
         if links is not None and links.emulated:
@@ -121,6 +122,7 @@ class Egress:
 
     def _plan(self, plan: Plan) -> list[Effect]:
         if self._plans.accept(plan):
+            self._promised_s = plan.tightest_slo_s
             self._reporter.follow(plan.epoch, NodeState.READY)
             self._forget_sessions(frozenset([each.session for each in plan.sessions]))
         return []
@@ -284,6 +286,7 @@ class Egress:
         if self._pipeline.slo_classes:
             self._reporter.count(f"class/{said.slo_class}/{outcome}")
         counts["incomplete"] += said.incomplete
+        counts["unpromised"] += unpromised(said, self._promised_s)
         if said.outcome == ANSWERED:
             self._reporter.count(bucket(said.answered_s - said.created_s))
         if said.session:

@@ -14,9 +14,11 @@ Every query has exactly one outcome, so counts by outcome sum to the queries:
 
 from operators.drop_reasons import EGRESS_TASK
 from operators.drop_reasons import LATE as LATE
+from schemas.enumerations import ReasonCode
 from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED, Answer
 
 LOST = "lost"
+STAMPED = 0.95  # of an SLO that a deadline leaves which a client stamped an SLO ahead
 OUTCOMES = (ANSWERED, LATE, DROPPED, FAILED, REFUSED, LOST)
 
 
@@ -48,3 +50,12 @@ def cause_of(answer: Answer) -> str:
     if outcome in (ANSWERED, LATE):
         return LATE if outcome == LATE else ""
     return answer.reason_code
+
+
+def unpromised(answer: Answer, slo_s: float) -> bool:
+    """Return whether a query was missed that no plan for the SLO ``slo_s`` promised to answer in
+    time: ingress read it after its deadline, or the deadline left it less than the SLO."""
+    if outcome_of(answer) not in (LATE, DROPPED):
+        return False
+    allowed_s = answer.deadline_s - answer.created_s
+    return answer.reason_code == ReasonCode.READ_LATE or allowed_s < STAMPED * slo_s

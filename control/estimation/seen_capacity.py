@@ -3,11 +3,14 @@
 A plan's capacity follows from the profile. Where devices are slower, or share a machine, ingress
 would admit more than they serve: queues stay full, and nearly every answer is late. Of the queries
 that end in a window of ``WINDOW_S``, with m the share of the admitted ones that are late or
-dropped,
+dropped although they had the SLO that the plan is made for,
 
     m > MISSED      level <- level x KEPT, where the window before was so too; admission is at
                     ``DRAIN`` of it for a window, so that the queues empty
     m <= MISSED     level <- min(1, level x GROWTH), x RETURN where ingress refused none
+
+Deadlines that no plan promised (already over as ingress read them, or nearer than the SLO) say
+nothing about the capacity: a client that sends such queries harms itself only.
 
 The window after a drained one is not judged: its queries were admitted before. Multiplicative
 decrease and slow growth, as in congestion control (Chiu and Jain 1989). The level is at most 1: a
@@ -24,7 +27,7 @@ FEWEST = 10  # queries in a window that can show an overload
 KEPT, DRAIN = 0.9, 0.5
 LEAST = 0.05
 GROWTH, RETURN = 1.02, 1.25
-_ENDS = ("answered", "late", "dropped", "refused")
+_ENDS = ("answered", "late", "dropped", "refused", "unpromised")
 
 
 @dataclass(slots=True)
@@ -75,7 +78,7 @@ class SeenCapacity:
         now, then = report.counts, before.counts
         new = [max(0.0, now.get(name, 0.0) - then.get(name, 0.0)) for name in _ENDS]
         self._now.good += new[0]
-        self._now.missed += new[1] + new[2]
+        self._now.missed += max(0.0, new[1] + new[2] - new[4])
         self._now.refused += new[3]
 
     def _judge(self, ended: _Ended) -> None:

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from control.problem.tiers import Link
+from operators.drop_reasons import dropped, read_late
 from operators.egress import Egress, highest, note_of, upto_of
 from operators.input_place import GENERATION
 from operators.join import MOST_CRASHES
@@ -356,10 +357,23 @@ def test_it_counts_every_query_under_one_outcome() -> None:
         state="ready", file=fingerprint(a_pipeline()), counts={
             **DECLARED,
             "answered": 1, "late": 1, "incomplete": 0, "dropped": 1, "failed": 1, "refused": 1,
-            "duplicates": 0, bucket(0.25): 1, bucket(0.6): 1, "dropped/unfinished": 1,
-            "failed/operator": 1, "refused/over_capacity": 1,
+            "duplicates": 0, "unpromised": 0, bucket(0.25): 1, bucket(0.6): 1,
+            "dropped/unfinished": 1, "failed/operator": 1, "refused/over_capacity": 1,
         },
     )]  # fmt: skip
+
+
+def test_it_counts_the_misses_that_no_plan_promised_to_avoid() -> None:
+    """One read after its deadline, one that had less time than the SLO; the third had the SLO."""
+    egress = an_egress()
+    egress.handle(arrived(a_plan([])), 0.2)
+    late = (a_noticed(0), a_noticed(1, deadline_s=SLO_S / 2), a_noticed(2))
+    egress.handle(arrived(Notice(partition=0, upto=3, queries=late)), 0.2)
+    egress.handle(arrived(a_work(0, Item(end=dropped("ingress", read_late(0.1))), task=""), 1), 0.6)
+    egress.handle(arrived(whole(2), 2), 0.6)
+    (report,) = reports(egress.handle(Woke(), CLOSES_S))
+    counts = report.counts
+    assert (counts["dropped"], counts["late"], counts["unpromised"]) == (2, 1, 2)
 
 
 def test_an_incomplete_answer_is_dropped_and_says_why() -> None:

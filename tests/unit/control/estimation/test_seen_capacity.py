@@ -9,19 +9,21 @@ from hypothesis import strategies as st
 from control.estimation.seen_capacity import KEPT, LEAST, SeenCapacity
 from schemas.records import Report
 
-Second = tuple[int, int, int]  # queries answered in time, missed, refused
+Second = tuple[int, ...]  # queries answered in time, missed, refused[, missed without a promise]
 
 
 def shares(seconds: Iterable[Second], capacity: SeenCapacity | None = None) -> list[float]:
     """Return the share after each second, of which egress reports five times."""
     capacity = capacity or SeenCapacity()
-    good = missed = refused = at_s = 0.0
+    good = missed = refused = hopeless = at_s = 0.0
     found = []
-    for a, b, c in seconds:
+    for a, b, c, *d in seconds:
         for _ in range(5):
             at_s, good, missed, refused = at_s + 0.2, good + a / 5, missed + b / 5, refused + c / 5
-            counts = {"answered": good, "late": missed / 2, "dropped": missed / 2}
-            capacity.observe(report(at_s, {**counts, "refused": refused}))
+            hopeless += sum(d) / 5
+            ended = (missed + hopeless) / 2
+            counts = {"answered": good, "late": ended, "dropped": ended, "refused": refused}
+            capacity.observe(report(at_s, {**counts, "unpromised": hopeless}))
         found.append(capacity.share)
     return found
 
@@ -64,6 +66,13 @@ def test_workers_and_earlier_lives_of_an_egress_say_nothing() -> None:
         capacity.observe(report(at * 1.0, {"answered": 10.0 * at}, incarnation=5.0))
         capacity.observe(report(at * 1.0, {"late": 100.0 * at}, incarnation=2.0))
     assert capacity.share == 1.0
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 300)] * 3), max_size=40), st.integers(0, 10_000))
+def test_misses_that_the_plan_did_not_promise_to_avoid_change_nothing(
+    seconds: list[Second], hopeless: int
+) -> None:
+    assert shares([(*second, hopeless) for second in seconds]) == pytest.approx(shares(seconds))
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 300)] * 3), max_size=40))
