@@ -2,17 +2,20 @@
 
 The plan's rate is divided among the classes without loss: each class first gets its floor, the part
 of its own arrivals that no other class may take from it; the rest goes to the classes by weight,
-and what a class has no use for (its bucket is full) to the others by weight (weighted max-min
-fairness). So no class starves, and a single busy class gets the whole rate.
+and what a class has no use for (its bucket is full, or it is idle and has one token) to the others
+by weight (weighted max-min fairness). Idle classes lend what they have above one token. So a class
+that sends less than its share finds a token, however rarely it sends, and a single busy class gets
+the whole rate.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import exp
 
 from schemas.pipeline import ClassShare
 
 SEEN_S = 2.0  # time constant of the observed arrival rates
 IDLE_QPS = 0.05 / SEEN_S  # below it nothing has arrived for three time constants
+KEPT = 1.0  # token that an idle class has for its next query, and does not lend
 ROUNDING = 1e-9
 
 
@@ -47,7 +50,8 @@ class _Bucket:
 
 
 class ClassAdmission:
-    """Token buckets, one a class, that share ``rate`` queries/s and bursts of ``burst`` queries.
+    """Token buckets, one a class, that share ``rate`` queries/s and bursts of ``burst`` queries;
+    where there are classes each may send one more.
 
     ``shares`` has every class that may come; "" is that of queries without a class. ``rate`` None
     admits everything.
@@ -65,10 +69,10 @@ class ClassAdmission:
         was_full = self._rate is None
         self._fill(now)
         weights = sum(bucket.weight for bucket in self._buckets.values())
+        kept = KEPT if self._only is None else 0.0
         for bucket in self._buckets.values():
-            part = max(1.0, burst) * bucket.weight / weights
-            bucket.burst = max(1.0, part)
-            bucket.tokens = part if was_full else min(bucket.burst, bucket.tokens)
+            bucket.burst = kept + max(1.0 - kept, burst) * bucket.weight / weights
+            bucket.tokens = bucket.burst if was_full else min(bucket.burst, bucket.tokens)
         self._rate = rate
 
     def admit(self, now: float, slo_class: str = "") -> bool:
@@ -84,16 +88,17 @@ class ClassAdmission:
         return _taken(bucket) or self._borrowed(bucket, now)
 
     def _borrowed(self, bucket: _Bucket, now: float) -> bool:
-        """Take a token of what the class has and idle classes together, so that a lone class may
+        """Take a token of what the class has and what idle classes lend, so that a lone class may
         burst as far as all."""
         if self._only is not None:
             return False
         lenders = [bucket, *self._idle(now)]
-        if sum(each.tokens for each in lenders) < 1.0 - ROUNDING:
+        lent = [bucket.tokens, *(max(0.0, each.tokens - KEPT) for each in lenders[1:])]
+        if sum(lent) < 1.0 - ROUNDING:
             return False
         due = 1.0
-        for each in lenders:
-            part = min(due, each.tokens)
+        for each, most in zip(lenders, lent, strict=True):
+            part = min(due, most)
             each.tokens -= part
             due -= part
         return True
@@ -116,24 +121,25 @@ class ClassAdmission:
             given = min(floor * part, bucket.burst - bucket.tokens)
             bucket.tokens += given
             left -= given
-        idle = self._idle(now)
-        left = _share_out(left, [b for b in self._buckets.values() if b not in idle])
-        _share_out(left, idle)
+        idle = dict.fromkeys(self._idle(now))
+        kept = [(b, KEPT if b in idle else b.burst) for b in self._buckets.values()]
+        left = _share_out(left, kept)
+        _share_out(left, [(b, b.burst) for b in idle])
 
 
-def _share_out(left: float, buckets: list[_Bucket]) -> float:
-    """Give the buckets ``left`` tokens by weight, what does not fit in one to the others; return
-    what fits in none."""
-    able = [bucket for bucket in buckets if bucket.tokens < bucket.burst]
+def _share_out(left: float, buckets: Iterable[tuple[_Bucket, float]]) -> float:
+    """Give the buckets ``left`` tokens by weight, each as far as it may be filled, what does not
+    fit in one to the others; return what fits in none."""
+    able = [(bucket, most) for bucket, most in buckets if bucket.tokens < most]
     while able and left > ROUNDING:
-        by_weight = left / sum(bucket.weight for bucket in able)
-        full = [b for b in able if b.burst - b.tokens <= by_weight * b.weight]
+        by_weight = left / sum(bucket.weight for bucket, _ in able)
+        full = [(b, most) for b, most in able if most - b.tokens <= by_weight * b.weight]
         if not full:
-            for bucket in able:
+            for bucket, _ in able:
                 bucket.tokens += by_weight * bucket.weight
             return 0.0
-        for bucket in full:
-            left -= bucket.burst - bucket.tokens
-            bucket.tokens = bucket.burst
-        able = [bucket for bucket in able if bucket.tokens < bucket.burst]
+        for bucket, most in full:
+            left -= most - bucket.tokens
+            bucket.tokens = most
+        able = [(bucket, most) for bucket, most in able if bucket.tokens < most]
     return left

@@ -277,17 +277,17 @@ def test_without_a_worker_for_the_root_queries_are_refused() -> None:
 
 
 def test_what_is_beyond_the_plans_capacity_is_refused() -> None:
-    ingress = an_ingress(a_plan([a_lease()], capacity_qps=8.0))  # bursts of 8 x 0.5 s
-    admitted = [ingress.handle(a_query(offset), 0.0)[0] for offset in range(4)]
-    assert admitted == [to_root(offset) for offset in range(4)]
+    ingress = an_ingress(a_plan([a_lease()], capacity_qps=8.0))  # bursts of 8 x 0.5 s and one
+    admitted = [ingress.handle(a_query(offset), 0.0)[0] for offset in range(5)]
+    assert admitted == [to_root(offset) for offset in range(5)]
     noticing(ingress)
-    assert refused(ingress, a_query(4)) == "over capacity"
-    assert ingress.handle(a_query(5), 0.125)[0] == to_root(5)
+    assert refused(ingress, a_query(5)) == "over capacity"
+    assert ingress.handle(a_query(6), 0.125)[0] == to_root(6)
 
 
 def test_an_ingress_admits_its_share_of_the_capacity() -> None:
     ingress = an_ingress(a_plan([a_lease()], capacity_qps=8.0), share=0.5)
-    assert [len(ingress.handle(a_query(offset), 0.0)) for offset in range(3)] == [2, 1, 0]
+    assert [len(ingress.handle(a_query(offset), 0.0)) for offset in range(4)] == [2, 1, 1, 0]
 
 
 def test_a_garbled_query_is_a_dead_letter_and_refused() -> None:
@@ -324,11 +324,11 @@ def test_a_garbled_plan_and_other_events_are_ignored() -> None:
 
 def test_it_reports_what_it_took_in() -> None:
     ingress = an_ingress(a_plan([a_lease()], epoch=3, capacity_qps=2.0))
-    noticing(ingress, a_query(0), a_query(1), a_query(2, at_s=-1.0))
+    noticing(ingress, *[a_query(offset) for offset in range(3)], a_query(3, at_s=-1.0))
     assert reports(ingress.handle(Woke(), 0.2)) == [Report(
         node="i", role="ingress", pipeline="p", epoch=3, incarnation=0.0, sent_s=0.2,
         state="ready", file=fingerprint(PIPELINE), counts={
             **DECLARED,
-            "arrived": 3, "admitted": 1, "refused": 1, "dropped": 1, "regressed": 0, "missing": 0,
+            "arrived": 4, "admitted": 2, "refused": 1, "dropped": 1, "regressed": 0, "missing": 0,
         },
     )]  # fmt: skip

@@ -27,6 +27,10 @@ def admitted(
     return {name: found[name] / SECONDS for name in arriving}
 
 
+def _times(gaps: list[tuple[float, str]]) -> list[float]:
+    return [float(at) for at in np.cumsum([gap for gap, _ in gaps])]
+
+
 def test_under_overload_shares_follow_the_weights() -> None:
     shares = {"gold": ClassShare(3.0), "bronze": ClassShare(1.0)}
     found = admitted(shares, {"gold": 200.0, "bronze": 200.0}, 100.0)
@@ -47,6 +51,42 @@ def test_no_class_starves_however_much_the_others_send() -> None:
     shares = {"gold": ClassShare(100.0), "bronze": ClassShare(1.0)}
     found = admitted(shares, {"gold": 5000.0, "bronze": 10.0}, 100.0)
     assert found["bronze"] > 0.5
+
+
+@pytest.mark.parametrize("rare", [ClassShare(1.0), ClassShare(100.0), ClassShare(1.0, floor=1.0)])
+def test_a_class_of_a_query_every_ten_seconds_is_admitted(rare: ClassShare) -> None:
+    admission = ClassAdmission({"busy": ClassShare(1.0), "rare": rare})
+    admission.change(100.0, 30.0, 0.0)
+    found = []
+    for step in range(1, 60_000):
+        admission.admit(step / 1000, "busy")
+        if step % 10_000 == 0:
+            found.append(admission.admit(step / 1000, "rare"))
+    assert found == [True] * 5
+
+
+@pytest.mark.thorough
+@given(
+    st.lists(st.tuples(st.floats(0.0, 0.2), st.sampled_from(["", "a", "b"])), max_size=200),
+    st.floats(0.0, 20.0),
+    st.floats(0.1, 100.0),
+    st.floats(0.1, 10.0),
+)
+def test_a_class_that_sends_less_than_its_share_is_admitted(
+    gaps: list[tuple[float, str]], quiet_s: float, rate: float, weight: float
+) -> None:
+    """Whatever the others send; it sends evenly, after a pause of ``quiet_s``."""
+    admission = ClassAdmission(
+        {"a": ClassShare(2.0), "b": ClassShare(0.5), "mine": ClassShare(weight)}
+    )
+    admission.change(rate, rate * 0.3, 0.0)
+    every_s = 1.001 * (3.5 + weight) / weight / rate
+    others = [(at, name) for at, (_, name) in zip(_times(gaps), gaps, strict=True)]
+    until_s = others[-1][0] if others else 0.0
+    mine = [(quiet_s + k * every_s, "mine") for k in range(50) if quiet_s + k * every_s <= until_s]
+    storm = [(at + k / 1000, name) for at, name in others for k in range(20)]
+    found = [(name, admission.admit(at, name)) for at, name in sorted(storm + mine)]
+    assert all(admitted for name, admitted in found if name == "mine")
 
 
 def test_a_floor_goes_before_the_weights() -> None:
@@ -90,3 +130,10 @@ def test_no_more_than_the_rate_and_a_burst_is_admitted(
         now += gap
         passed += admission.admit(now, name)
     assert passed <= rate * now + max(3.0, burst + 3.0) + 1e-6
+
+
+def test_a_lone_class_among_many_bursts_as_far_as_all() -> None:
+    admission = ClassAdmission({f"tenant-{number}": ClassShare() for number in range(40)})
+    admission.change(100.0, 30.0, 0.0)
+    assert sum(admission.admit(0.0, "tenant-7") for _ in range(100)) == 31  # and its own token
+    assert all(admission.admit(0.0, f"tenant-{number}") for number in range(40) if number != 7)
