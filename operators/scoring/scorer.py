@@ -64,6 +64,7 @@ from schemas.records import (
 
 # A judge of (result, truth): (parts right, parts), a share from 0 to 1, or right or wrong.
 Judge = Callable[[Value, Value], Any]
+MOST_PARTS = 100.0  # the weight of one query in the accuracy
 WRITE_S = 2.0  # between two records of what was counted
 SESSION_COUNTS = ("labels", "score", "squares")  # of every session's scores from 0 to 1
 UNKNOWN: Accuracies = {}
@@ -339,13 +340,16 @@ class Scorer:
 
 
 def score(result: Value, label: Label, judge: Judge) -> tuple[float, float]:
-    """Return (parts right, parts) of a result by its label.
+    """Return (parts right, parts) of a result by its label; more than ``MOST_PARTS`` parts count
+    as so many, with the same share of right ones, so that no query outweighs all others.
 
     Raises what ``judge`` raises, and ``ValueError`` for a judgement that makes no sense.
     """
     if label.right is not None and label.of is not None:
-        return label.right, label.of  # checked by the codec
-    return parts_of(judge(result, label.truth))
+        right, of = label.right, label.of  # checked by the codec
+    else:
+        right, of = parts_of(judge(result, label.truth))
+    return (right, of) if of <= MOST_PARTS else (right / of * MOST_PARTS, MOST_PARTS)
 
 
 def parts_of(judged: Any) -> tuple[float, float]:

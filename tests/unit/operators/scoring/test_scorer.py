@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from operators.scoring import score_sums
 from operators.scoring.score_sums import MOST_PATHS, OTHER
-from operators.scoring.scorer import WRITE_S, Scorer, exact_match, score
+from operators.scoring.scorer import MOST_PARTS, WRITE_S, Scorer, exact_match, score
 from schemas.effects import (
     ACCURACY,
     DEAD_LETTERS,
@@ -140,6 +140,18 @@ def test_hostile_labels_do_not_push_out_answers() -> None:
     written = told.write()
     assert written.counts["scored"] == 1
     assert written.counts["unmatched"] > 4000
+
+
+def test_a_label_of_many_parts_does_not_overrule_all_others() -> None:
+    told = Told()
+    for number in range(1000):
+        told.tell(an_answered(number, "x"), RESULTS, number)
+        right = Label(id=f"q{number}", truth="x")
+        hostile = Label(id=f"q{number}", right=0.0, of=1e9)
+        told.tell(hostile if number == 7 else right, LABELS, number)
+    (row,) = told.write().rows
+    assert (row.queries, row.right, row.of) == (1000, 999.0, 999.0 + MOST_PARTS)
+    assert row.high > 0.95
 
 
 def test_a_truth_that_is_too_large_is_not_kept() -> None:
