@@ -8,7 +8,7 @@ task's budget, R the least time of the tasks behind it:
     none            never
     deadline        d
     last-task       d at a last task, elsewhere never            (Loki, section 5.2, mechanism 2)
-    per-task        e + B                                        (mechanism 1)
+    per-task        min(d, e + B)                                (mechanism 1)
     reroute-paper   as last-task; late items look for a faster way on (``rerouting.py``)
     reroute         d - R; late items look for a way on that is still in time
 
@@ -20,7 +20,8 @@ A task's budget is its batch's latency at the plan's size divided by the compute
 ``LEAST_S``, which the authors' code gives its dummy tasks: it has no hops, and ours vary), plus the
 hops since the previous task, or since the query's creation at the root: the plan reserves the rest
 for queues. ``bare`` is the paper's literal budget, the batch alone. Budgets divide the SLO that the
-plan is made for, that of the tightest class: a query with more time has more of it at every task.
+plan is made for, that of the tightest class that counts: a query with more time has more of it at
+every task.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,8 +39,6 @@ class TaskTiming:
     last: bool
     slo_s: float = inf
 
-
-ROUNDING_S = 1e-6  # of times since the epoch
 
 # (timing of the task, the query's creation, the item's arrival, its deadline)
 # -> latest end of its batch
@@ -67,10 +66,8 @@ def _last_task(stage: TaskTiming, created_s: float, entered_s: float, deadline_s
 
 
 def _per_task(stage: TaskTiming, created_s: float, entered_s: float, deadline_s: float) -> float:
-    allowed_s = deadline_s - created_s
-    if allowed_s <= stage.slo_s + ROUNDING_S:
-        return entered_s + stage.budget_s
-    return min(deadline_s, entered_s + stage.budget_s * allowed_s / stage.slo_s)
+    longer = max(1.0, (deadline_s - created_s) / stage.slo_s)
+    return min(deadline_s, entered_s + stage.budget_s * longer)
 
 
 def _in_time(stage: TaskTiming, created_s: float, entered_s: float, deadline_s: float) -> float:

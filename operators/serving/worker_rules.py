@@ -94,7 +94,7 @@ class WorkerRules:
             chosen(BUDGETS, budget)(latency_s, pipeline.compute_share, hops_s),
             0.0 if last else self._behind_s,
             last,
-            min((plan.settings.slo_s, *pipeline.slo_classes.values())),
+            plan.tightest_slo_s,
         )
 
     @property

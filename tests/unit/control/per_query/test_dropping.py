@@ -38,6 +38,12 @@ def test_a_query_with_more_time_than_the_plan_is_made_for_has_more_of_it_at_each
     assert must_end(tight, 1e9, 1e9 + 0.6, 1e9 + 1.0) == 1e9 + 1.0
 
 
+@pytest.mark.parametrize("allowed_s", [0.05, 0.1, 1.0])
+def test_no_budget_goes_beyond_the_deadline(allowed_s: float) -> None:
+    must_end, tight = RULES["per-task"].must_end, replace(LAST, slo_s=0.1)
+    assert must_end(tight, 1e9, 1e9 + allowed_s - 0.01, 1e9 + allowed_s) == 1e9 + allowed_s
+
+
 def test_two_rules_reroute() -> None:
     ways = {name: rule.reroutes for name, rule in RULES.items() if rule.reroutes}
     assert ways == {"reroute-paper": "gap", "reroute": "in-time"}

@@ -1,9 +1,10 @@
 """A worker's items on their way: who is late, who is rerouted, who ends."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
+from msgspec import structs
 
 from operators.serving.worker_rules import WorkerRules
 from schemas.effects import Send
@@ -60,7 +61,7 @@ def test_rules_without_rerouting_send_by_turn() -> None:
 
 def test_a_late_item_takes_the_faster_worker_and_its_hop_says_why() -> None:
     late = a_child(0.06)  # 18 ms over its budget of 42
-    marked = replace(late, path=(
+    marked = structs.replace(late, path=(
         located(0.06, rerouted="slot 1 in place of 0: 18 ms over the budget of its task"),
     ))  # fmt: skip
     assert sends("reroute-paper", late) == ([("work.read", 1, marked)], {"rerouted": 1})
@@ -115,3 +116,15 @@ def test_where_the_plan_tells_no_latency_the_worker_knows_its_own() -> None:
     pipeline = a_pipeline_that("per-task")
     steers = WorkerRules(plan, pipeline, LEASE, lambda v, n: 0.002 * n, 0.0)
     assert steers.overrun_s(WORK, an_item(), 0.1) == pytest.approx(0.1 - 2 * 0.008 - 0.002)
+
+
+@pytest.mark.parametrize(("planned_s", "budget_s"), [(0.0, 0.042), (0.1, 0.105)])
+def test_budgets_divide_the_slo_that_the_plan_is_made_for(
+    planned_s: float, budget_s: float
+) -> None:
+    """A class of 100 ms is in the file, and counts in the second plan only."""
+    pipeline = replace(a_pipeline_that("per-task"), slo_classes={"gold": 0.1})
+    settings = Settings(policy="static", slo_s=0.25)
+    plan = a_plan(LEASES, 7, routes=ROUTES, settings=settings, planned_slo_s=planned_s)
+    steers = WorkerRules(plan, pipeline, LEASE, lambda v, n: 9.0, 0.0)
+    assert steers.overrun_s(WORK, an_item(), 0.25) == pytest.approx(0.25 - budget_s)
