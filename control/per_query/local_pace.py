@@ -7,10 +7,12 @@ faster than its profile finishes items in time that the profile calls late, so i
 them. Not from a paper: RAMSIS assumes that the profile holds.
 """
 
+from collections import deque
 from collections.abc import Callable
 
 MEMORY = 20  # batches; the time constant of the decaying sums
 NOISE = 1.05  # below this stretch a device counts as running at its profile's speed
+RECENT = 100  # batches of which the longest is known
 ENOUGH = 10  # batches before a device is called faster than its profile
 
 
@@ -20,12 +22,13 @@ class LocalPace:
     ``planned`` maps a variant and a batch size to the profiled seconds; 0: not measured.
     """
 
-    __slots__ = ("_begun", "_planned", "_planned_s", "_seen", "_took_s")
+    __slots__ = ("_begun", "_planned", "_planned_s", "_recent", "_seen", "_took_s")
 
     def __init__(self, planned: Callable[[str, int], float]) -> None:
         self._planned = planned
         self._begun: set[str] = set()
         self._planned_s = self._took_s = 0.0
+        self._recent: deque[float] = deque(maxlen=RECENT)  # seconds per planned second
         self._seen = 0  # batches
 
     def ran(self, variant: str, batch: int, took_s: float) -> None:
@@ -36,6 +39,7 @@ class LocalPace:
         planned_s = self._planned(variant, batch)
         if planned_s > 0:
             self._seen += 1
+            self._recent.append(took_s / planned_s)
             self._planned_s += planned_s - self._planned_s / MEMORY
             self._took_s += took_s - self._took_s / MEMORY
 
@@ -52,3 +56,8 @@ class LocalPace:
         if self._seen < ENOUGH or self._took_s * NOISE >= self._planned_s:
             return 1.0
         return self._took_s / self._planned_s
+
+    @property
+    def longest(self) -> float:
+        """Seconds per planned second of the longest recent batch, at least 1."""
+        return max((1.0, *self._recent))

@@ -112,7 +112,7 @@ class RecentSlack:
 
 
 def has_room(least_slack_s: float, takes_s: float, behind_s: float) -> bool:
-    """Return whether an idle worker may run a shadow's item that takes ``takes_s``.
+    """Return whether an idle worker may run a shadow's item that takes at most ``takes_s``.
 
     ``behind_s`` is the least time of the tasks after this one. It is asked for once more, since
     shadows may delay an item there as well.

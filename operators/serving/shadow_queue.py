@@ -19,19 +19,18 @@ MOST_WAITING = 64
 RELEASED = "idle"  # the device was free
 
 
-def shadow_queue(pipeline: Pipeline, latency: LatencyOf) -> "ShadowQueue | None":
+def shadow_queue(pipeline: Pipeline) -> "ShadowQueue | None":
     """Return the queue of a worker; None where the pipeline file samples no shadows."""
     sampled = pipeline.labels is not None and pipeline.labels.shadow_share > 0
-    return ShadowQueue(latency) if sampled else None
+    return ShadowQueue() if sampled else None
 
 
 class ShadowQueue:
     """The shadow items of one worker, first in, first out; the oldest give way beyond 64."""
 
-    __slots__ = ("_items", "_latency", "_slack")
+    __slots__ = ("_items", "_slack")
 
-    def __init__(self, latency: LatencyOf) -> None:
-        self._latency = latency
+    def __init__(self) -> None:
         self._items: deque[Ticket] = deque(maxlen=MOST_WAITING)
         self._slack = RecentSlack()
 
@@ -50,14 +49,17 @@ class ShadowQueue:
         behind_s = rules.behind_s
         self._slack.saw([t.work.deadline_s - behind_s - ends_s for t in tickets], now)
 
-    def take(self, variant: str, rules: WorkerRules, now: float) -> NextBatch | None:
-        """Return the next item for ``variant``, alone, if the idle worker has room for it."""
+    def take(
+        self, variant: str, most_takes_s: LatencyOf, rules: WorkerRules, now: float
+    ) -> NextBatch | None:
+        """Return the next item for ``variant``, alone, if the idle worker has room for it, however
+        long it may take."""
         items = self._items
         while items and not _serves(items[0], variant, now):
             items.popleft()
         if not items:
             return None
-        takes_s = self._latency(variant, items[0].work.size)
+        takes_s = most_takes_s(variant, items[0].work.size)
         if not has_room(self._slack.least_s(now), takes_s, rules.behind_s):
             return None
         ticket = items.popleft()

@@ -119,6 +119,10 @@ class VariantServing:
         """
         return self._latency(variant, cost) * self._pace.shrink
 
+    def most_takes_s(self, variant: str, cost: int) -> float:
+        """Return the seconds that a batch may take, by the longest of the device's last ones."""
+        return self._latency(variant, cost) * self._pace.longest
+
     def ran(self, variant: str, cost: int, took_s: float, *, paced: bool) -> None:
         """Learn the device's pace from a batch; ``paced``: for the tables, too."""
         self._pace.ran(variant, cost, took_s)

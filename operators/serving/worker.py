@@ -84,7 +84,7 @@ class Worker:
         self._sessions = SessionServing(pipeline, latency)
         self._serving: VariantServing | SessionServing = self._variants  # by the policy in force
         self._queue: deque[Ticket] = deque()
-        self._shadows = shadow_queue(pipeline, latency)
+        self._shadows = shadow_queue(pipeline)
         self._batch = RunningBatch(name, pipeline, named=strikes is not None)
         self._leaving = self._due = False  # due: a wake-up for the next batch is pending
         self._hold_s = inf  # the next batch waits until then
@@ -232,7 +232,8 @@ class Worker:
         if type(found) is Wake:
             return [*effects, *self._wait(found.at_s)]
         if self._shadows and not (self._queue or self._batch.busy or self._sessions.active):
-            found = self._shadows.take(self._variants.serving, self._rules, now)
+            variants = self._variants
+            found = self._shadows.take(variants.serving, variants.most_takes_s, self._rules, now)
             effects += self._begin(found, now) if found is not None else []
         if self._sessions.active:
             effects += self._load_settings()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.per_query.local_pace import ENOUGH, MEMORY, NOISE, LocalPace
+from control.per_query.local_pace import ENOUGH, MEMORY, NOISE, RECENT, LocalPace
 
 
 def paced(*took_s: float) -> LocalPace:
@@ -28,6 +28,12 @@ def test_one_that_takes_half_as_long_is_shrunk_by_a_half_once_it_is_known() -> N
     assert paced(*(0.005,) * ENOUGH).shrink == pytest.approx(0.5)
     assert paced(*(0.005,) * (ENOUGH - 1)).shrink == 1.0
     assert [paced(*(each,) * 30).shrink for each in (0.0099, 0.01, 0.02)] == [1.0, 1.0, 1.0]
+
+
+def test_the_longest_of_the_last_batches_is_known() -> None:
+    assert [paced(*each).longest for each in ((), (0.005,), (0.01, 0.03, 0.02))] == [1.0, 1.0, 3.0]
+    assert paced(0.05, *(0.01,) * (RECENT - 1)).longest == pytest.approx(5.0)
+    assert paced(0.05, *(0.01,) * RECENT).longest == 1.0
 
 
 def test_what_was_is_forgotten() -> None:

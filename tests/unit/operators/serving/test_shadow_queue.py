@@ -95,6 +95,20 @@ def test_a_worker_whose_items_have_no_slack_runs_none_until_they_have() -> None:
     assert len(inferring(woken(node, 10.5))) == 1  # two windows later
 
 
+def test_a_shadow_is_judged_by_the_longest_batches_of_this_worker() -> None:
+    """Planned for 0.1 s, one batch takes 0.35 s: a slack of 0.2 s is no room."""
+    node = a_worker()
+    for number, took_s in enumerate((9.0, 0.1, 0.1, 0.35, 0.1, 0.1, 0.1)):
+        at_s = 20.0 * number
+        work = a_work(number, deadline_s=at_s + took_s + 0.2)
+        node.handle(arrived(work, number), at_s)
+        (batch,) = inferring(woken(node, at_s))
+        ends_s = at_s + took_s
+        node.handle(inferred(batch.job, b"y", started_s=at_s, finished_s=ends_s), ends_s)
+    node.handle(a_shadow(9, now=ends_s), ends_s)
+    assert inferring(woken(node, ends_s)) == []
+
+
 def test_a_shadow_is_given_up_in_time_and_where_the_variant_is_another() -> None:
     node = a_worker()
     node.handle(a_shadow(0), 0.0)
