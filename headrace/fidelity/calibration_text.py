@@ -21,8 +21,11 @@ def calibration_text(found: Calibration) -> str:
 
 
 def _rows(phase: Phase) -> Iterator[tuple[str, ...]]:
-    stretch = {f"batch of {t}, by its median": each for (t, size), each in phase.stretch.items()
-               if size == ANY_SIZE}  # fmt: skip
+    stretch = {
+        f"batch of {task} on {device}, by its median": each
+        for (task, device, size), each in phase.stretch.items()
+        if size == ANY_SIZE
+    }
     kinds: dict[str, tuple[Levels, float, str]] = {
         "hop": (phase.hops, 1e3, " ms"),
         "way in, each of two hops": (phase.ways_in, 1e3, " ms"),

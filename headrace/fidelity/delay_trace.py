@@ -15,7 +15,7 @@ from operators.outcomes import LATE, outcome_of
 from profiles.profile_table import ProfileTable
 from schemas.records import ANSWERED, Answer, Hop
 from schemas.variant_id import variant_id
-from streams.simulated.delays import ANY_SIZE, STAMP_S, DelayTrace, Seen, mean
+from streams.simulated.delays import ANY_SIZE, STAMP_S, BatchKind, DelayTrace, Seen, mean
 
 FEWEST = 100  # the fewest samples of a usable delay distribution
 SizeOf = Callable[[Answer], int]  # the size of an answer's query
@@ -64,7 +64,8 @@ def seen(
     """
     known = list(answers)
     ran = batches(known, size_of)
-    kinds = _by_kind(ran, devices)
+    real = [each for each in ran if each.worker in devices]
+    kinds = by_kind(real, devices)
 
     def relative(found: Iterable[tuple[float, float]]) -> Seen:
         ordered = tuple(sorted((at_s - from_s, value) for at_s, value in found))
@@ -75,7 +76,7 @@ def seen(
 
     # After the end of a batch only the sum of the lag and the next delay (a way or a start) is
     # visible. The mean of the other is subtracted from each, so that the mean of the sum is right.
-    starts = {task: wall(starts_s(of)) for (task, size), of in kinds.items() if size == ANY_SIZE}
+    starts = {task: wall(starts_s(of)) for task, of in by_task(real).items()}
     stretch = {kind: relative(stretches(of, profile, devices)) for kind, of in kinds.items()}
     lags = wall(lags_s(ran), mean(chain.from_iterable(starts.values())))
     lag_s = mean(lags)
@@ -92,15 +93,23 @@ def seen(
     )
 
 
-def _by_kind(
-    ran: Iterable[RecordedBatch], devices: Mapping[str, str]
-) -> dict[tuple[str, int], list[RecordedBatch]]:
-    """Return the batches of models by task and size, and by task alone."""
-    kinds: dict[tuple[str, int], list[RecordedBatch]] = {}
+def by_task(ran: Iterable[RecordedBatch]) -> dict[str, list[RecordedBatch]]:
+    """Return the batches by task."""
+    found: dict[str, list[RecordedBatch]] = {}
     for each in ran:
-        if each.worker in devices:
-            for size in (ANY_SIZE, each.size):
-                kinds.setdefault((each.task, size), []).append(each)
+        found.setdefault(each.task, []).append(each)
+    return found
+
+
+def by_kind(
+    ran: Iterable[RecordedBatch], devices: Mapping[str, str]
+) -> dict[BatchKind, list[RecordedBatch]]:
+    """Return the batches by task, device and size, and by task and device alone; ``devices`` has
+    the device of every worker."""
+    kinds: dict[BatchKind, list[RecordedBatch]] = {}
+    for each in ran:
+        for size in (ANY_SIZE, each.size):
+            kinds.setdefault((each.task, devices[each.worker], size), []).append(each)
     return kinds
 
 

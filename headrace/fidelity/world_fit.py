@@ -14,6 +14,8 @@ from headrace.fidelity.delay_trace import (
     RecordedBatch,
     SizeOf,
     batches,
+    by_kind,
+    by_task,
     hops_s,
     lags_s,
     of_one,
@@ -24,7 +26,7 @@ from headrace.fidelity.delay_trace import (
 )
 from profiles.profile_table import ProfileTable
 from schemas.records import Answer
-from streams.simulated.delays import ANY_SIZE, STAMP_S, Seen, mean
+from streams.simulated.delays import STAMP_S, Seen, mean
 from streams.simulated.world import Levels, Phase
 
 FEWEST = 30  # the fewest samples of a usable distribution
@@ -56,13 +58,13 @@ def fitted(
     ran = batches(known, size_of)
     real = [each for each in ran if each.worker in devices]
     levels = by_occupancy(occupancy(real), from_s, dilate)
-    waiting = {task: list(starts_s(of)) for task, of in _by_task(real).items()}
+    waiting = {task: list(starts_s(of)) for task, of in by_task(real).items()}
     lag_s = _lag_s(ran, mean(chain.from_iterable(waiting.values())) * dilate, dilate)
     # Time stamps are half a ms early on average, which the simulation models separately.
     early_s = STAMP_S / 4  # of each of two hops
     stretch = {
         kind: levels(stretches(of, profile, devices), factor=1.0)
-        for kind, of in _by_kind(real).items()
+        for kind, of in by_kind(real, devices).items()
     }
     starts = {task: levels(of) for task, of in waiting.items()}
     return Phase(
@@ -131,21 +133,6 @@ def _thinned(samples: Sequence[tuple[float, float]]) -> Seen:
     if len(samples) <= MOST:
         return tuple(samples)
     return tuple(samples[at] for at in np.linspace(0, len(samples) - 1, MOST).astype(int).tolist())
-
-
-def _by_task(ran: Iterable[RecordedBatch]) -> dict[str, list[RecordedBatch]]:
-    found: dict[str, list[RecordedBatch]] = {}
-    for each in ran:
-        found.setdefault(each.task, []).append(each)
-    return found
-
-
-def _by_kind(ran: Iterable[RecordedBatch]) -> dict[tuple[str, int], list[RecordedBatch]]:
-    found: dict[tuple[str, int], list[RecordedBatch]] = {}
-    for each in ran:
-        for size in (ANY_SIZE, each.size):
-            found.setdefault((each.task, size), []).append(each)
-    return found
 
 
 def broker_quantiles(round_trips_s: Sequence[float]) -> tuple[tuple[float, float], ...]:

@@ -196,16 +196,17 @@ class SimulatedNodes:
         )
 
     def _stretches(self, node: str, key: str) -> dict[int, Delay]:
-        """Return the measured slow-down by batch size; empty if none of the task was measured."""
-        trace, task = self.run.replay, variant_of(self.pipeline, key).task
+        """Return the measured slow-down by batch size; empty if none of the task was measured on
+        the node's device."""
+        trace, of = self.run.replay, (variant_of(self.pipeline, key).task, self.devices[node])
         if trace is None:
             world = self.machine.world
-            return {} if world is None else world.stretches(task)
+            return {} if world is None else world.stretches(*of)
         again = partial(
             replayed, seconds=trace.seconds, rng=self._rngs[node], moment=self._moment,
             together=False,
         )  # fmt: skip
-        return {size: again(seen) for (of, size), seen in trace.stretch.items() if of == task}
+        return {kind[2]: again(seen) for kind, seen in trace.stretch.items() if kind[:2] == of}
 
     def _emulated(self, table: ProfileTable, node: str, key: str, latency: str) -> Emulated:
         variant = variant_of(self.pipeline, key)

@@ -25,7 +25,7 @@ from streams.simulated.delays import ANY_SIZE, Seen
 from streams.simulated.world import Levels, Phase, World
 
 SUFFIX = ".world.json"
-FORMAT = 1
+FORMAT = 2
 VALID_DAYS = 7  # a machine and its other load change
 NONE = "none"  # the option's value for built-in figures
 
@@ -170,17 +170,15 @@ def stretches_by_kind(calibration: Calibration, file: PipelineFile) -> dict[str,
     Planned durations are the profile's at the pipeline's share of its devices. A kind whose
     batches are not slower than planned is missing, as in the control app's own estimate.
     """
-    phases = calibration.world.phases
-    values = [
-        value
-        for phase in phases
-        for (_, size), levels in phase.stretch.items()
-        if size == ANY_SIZE
-        for seen in levels.values()
-        for _, value in seen
-    ]
-    mean = float(np.mean(values)) * file.cluster.share if values else 0.0
-    return {kind: mean for kind in real_kinds(file) if mean > 1.0}
+    values: dict[str, list[float]] = {kind: [] for kind in real_kinds(file)}
+    for phase in calibration.world.phases:
+        for (_, device, size), levels in phase.stretch.items():
+            kind = file.cluster.host_device(device)
+            if size == ANY_SIZE and kind in values:
+                values[kind] += [value for seen in levels.values() for _, value in seen]
+    share = file.cluster.share
+    means = {kind: float(np.mean(seen)) * share for kind, seen in values.items() if seen}
+    return {kind: mean for kind, mean in means.items() if mean > 1.0}
 
 
 def real_kinds(file: PipelineFile) -> tuple[str, ...]:
@@ -254,8 +252,8 @@ def _phase(phase: Phase) -> dict[str, Any]:
         "ways_out": _levels(phase.ways_out),
         "starts": {task: _levels(levels) for task, levels in phase.starts.items()},
         "stretch": [
-            {"task": task, "batch": size, "busy": _levels(levels)}
-            for (task, size), levels in phase.stretch.items()
+            {"task": task, "device": device, "batch": size, "busy": _levels(levels)}
+            for (task, device, size), levels in phase.stretch.items()
         ],
     }
 
@@ -270,7 +268,8 @@ def _read_phase(value: Mapping[str, Any]) -> Phase:
         ways_out=_read_levels(value["ways_out"]),
         starts={task: _read_levels(levels) for task, levels in value["starts"].items()},
         stretch={
-            (each["task"], each["batch"]): _read_levels(each["busy"]) for each in value["stretch"]
+            (each["task"], each["device"], each["batch"]): _read_levels(each["busy"])
+            for each in value["stretch"]
         },
     )
 

@@ -16,6 +16,7 @@ import numpy as np
 Delay = Callable[[], float]
 Hops = Sequence[tuple[float, float]]
 Seen = Sequence[tuple[float, float]]
+BatchKind = tuple[str, str, int]  # task, device ("cpu", a type, ...), batch size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,7 @@ class DelayTrace:
     two tasks (empty: the local broker's); ``ways_in``: each of the two hops from the producer to
     the first task, ``ways_out``: to egress (empty: ``hops``); ``lags``: from the end of a batch to
     its worker's notice (empty: none). For real devices, ``starts`` by task: from when a batch could
-    begin until it does (missing: 0); ``stretch`` by task and batch size: latency over the profile's
+    begin until it does (missing: 0); ``stretch`` by kind of batch: latency over the profile's
     median (missing: that of ``ANY_SIZE``, else the profile's at the pipeline's share).
     """
 
@@ -36,7 +37,7 @@ class DelayTrace:
     ways_out: Seen = ()
     lags: Seen = ()
     starts: Mapping[str, Seen] = field(default_factory=dict)
-    stretch: Mapping[tuple[str, int], Seen] = field(default_factory=dict)
+    stretch: Mapping[BatchKind, Seen] = field(default_factory=dict)
 
 
 # (probability, seconds); draws interpolate linearly between them.

@@ -15,7 +15,15 @@ from math import floor
 
 import numpy as np
 
-from streams.simulated.delays import LOCAL_BROKER, Delay, Delays, Seen, drawn, replayed
+from streams.simulated.delays import (
+    LOCAL_BROKER,
+    BatchKind,
+    Delay,
+    Delays,
+    Seen,
+    drawn,
+    replayed,
+)
 
 # Recorded delays by the number of the machine's devices that ran a batch at that moment.
 Levels = Mapping[int, Seen]
@@ -35,8 +43,8 @@ class Phase:
     worker's receipt; ``ways_in``: each of the two hops to the first task; ``ways_out``: from the
     last batch to the answer; ``lag_s``: mean time from the end of a batch to its worker's notice.
     Of real devices: ``starts`` by task, from when a batch could begin until it did, and ``stretch``
-    by task and batch size (``ANY_SIZE``: all), the duration over the profiled median. A series
-    with too few samples is empty.
+    by task, device and batch size (``ANY_SIZE``: all), the duration over the profiled median. A
+    series with too few samples is empty.
     """
 
     rate_qps: float
@@ -46,7 +54,7 @@ class Phase:
     ways_out: Levels = field(default_factory=dict)
     lag_s: float = 0.0
     starts: Mapping[str, Levels] = field(default_factory=dict)
-    stretch: Mapping[tuple[str, int], Levels] = field(default_factory=dict)
+    stretch: Mapping[BatchKind, Levels] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +133,14 @@ class WorldReplay:
             apart=True,
         )
 
-    def stretches(self, task: str) -> dict[int, Delay]:
-        """Return the slow-down of a task's batches by size; empty if none was calibrated."""
+    def stretches(self, task: str, device: str) -> dict[int, Delay]:
+        """Return the slow-down of a task's batches on a device by size; empty if none was
+        calibrated."""
         kinds = dict.fromkeys(kind for phase in self._world.phases for kind in phase.stretch)
         found = {
-            size: self._replayed(partial(_stretch, (task, size)), together=False, unit=1.0)
-            for of, size in kinds
-            if of == task
+            kind[2]: self._replayed(partial(_stretch, kind), together=False, unit=1.0)
+            for kind in kinds
+            if kind[:2] == (task, device)
         }
         return {size: each for size, each in found.items() if each is not None}
 
@@ -195,7 +204,7 @@ def _starts(task: str, phase: Phase) -> Levels:
     return phase.starts.get(task, {})
 
 
-def _stretch(kind: tuple[str, int], phase: Phase) -> Levels:
+def _stretch(kind: BatchKind, phase: Phase) -> Levels:
     return phase.stretch.get(kind, {})
 
 

@@ -126,8 +126,9 @@ def test_real_batches_are_told_by_task_and_size() -> None:
     by_kind = {kind: {round(by) for _, by in of} for kind, of in found.stretch.items()}
     # By medians of 10 ms alone and of 14.3 ms in twos.
     assert by_kind == {
-        ("detect", ANY_SIZE): {35}, ("detect", 2): {35},
-        ("read", ANY_SIZE): {70, 200}, ("read", 1): {200}, ("read", 2): {70},
+        ("detect", "cuda:0", ANY_SIZE): {35}, ("detect", "cuda:0", 2): {35},
+        ("read", "cuda:0", ANY_SIZE): {70, 200}, ("read", "cuda:0", 1): {200},
+        ("read", "cuda:0", 2): {70},
     }  # fmt: skip
     assert {task: {s for _, s in of} for task, of in found.starts.items()} == {
         "detect": {0.5}, "read": {0.75}

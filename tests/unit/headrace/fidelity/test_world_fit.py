@@ -51,7 +51,7 @@ def test_the_stretch_of_a_batch_is_known_by_how_many_devices_were_busy() -> None
         known, TABLE, {"cpu-0": "cuda:0", "cpu-1": "cuda:0"}, dilate=1.0, from_s=0.0,
         until_s=4.0 * FEWEST, rate_qps=1.0,
     )  # fmt: skip
-    levels = phase.stretch[TASK, ANY_SIZE]
+    levels = phase.stretch[TASK, "cuda:0", ANY_SIZE]
     means = {level: float(np.mean([v for _, v in seen])) for level, seen in levels.items()}
     assert {level: round(value, 6) for level, value in means.items()} == {0: 1.0, 1: 2.0}
     assert (phase.rate_qps, phase.seconds) == (1.0, 4.0 * FEWEST)

@@ -43,7 +43,10 @@ def a_calibration(file: PipelineFile, hop_s: float = 0.001) -> Calibration:
     phase = Phase(
         rate_qps=20.0, seconds=20.0, hops=always(hop_s), ways_in=always(hop_s),
         ways_out=always(hop_s), lag_s=0.0002, starts={"read": always(0.001)},
-        stretch={("read", ANY_SIZE): {0: always(2.0)[0], 1: always(4.0)[0]}},
+        stretch={
+            ("read", "cpu", ANY_SIZE): {0: always(2.0)[0], 1: always(4.0)[0]},
+            ("read", "cuda:0", ANY_SIZE): always(1.5),
+        },
     )  # fmt: skip
     return Calibration(
         world=World((phase,), ((0.0, 0.001), (1.0, 0.002))), figures=(FIGURES,), pipeline="lines",
@@ -136,3 +139,5 @@ def test_plans_take_real_devices_to_be_as_slow_as_their_batches_were(file: Pipel
     found = a_calibration(file)
     assert stretches_by_kind(found, file) == {}  # emulated
     assert stretches_by_kind(found, changed(file, {"cpu": 4})) == {"cpu": 3.0}
+    both = changed(file, {"cpu": 2, "cuda:0": 1})
+    assert stretches_by_kind(found, both) == {"cpu": 3.0, "cuda:0": 1.5}

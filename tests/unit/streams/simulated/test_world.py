@@ -28,7 +28,7 @@ def steady(**values: float) -> Levels:
 def a_phase(rate: float, hop_s: float, **stretch: float) -> Phase:
     return Phase(
         rate_qps=rate, seconds=20.0, hops=steady(b0=hop_s), ways_in=steady(b0=hop_s / 2),
-        stretch={("read", ANY_SIZE): steady(**stretch)} if stretch else {},
+        stretch={("read", "cpu", ANY_SIZE): steady(**stretch)} if stretch else {},
     )  # fmt: skip
 
 
@@ -49,7 +49,7 @@ class Situation:
 def test_a_batch_takes_longer_the_more_devices_are_busy() -> None:
     at = Situation()
     phase = a_phase(10.0, 0.001, b0=1.0, b1=2.0, b3=4.0)
-    (stretch,) = at.replay(World((phase,))).stretches("read").values()
+    (stretch,) = at.replay(World((phase,))).stretches("read", "cpu").values()
     seen = {}
     for at.occupied in (0, 1, 2, 3, 9):
         seen[at.occupied] = stretch()
@@ -57,8 +57,10 @@ def test_a_batch_takes_longer_the_more_devices_are_busy() -> None:
     assert seen == {0: 1.0, 1: 2.0, 2: 2.0, 3: 4.0, 9: 4.0}
 
 
-def test_a_task_that_was_not_recorded_keeps_the_profile() -> None:
-    assert Situation().replay(World((a_phase(10.0, 0.001, b0=1.0),))).stretches("locate") == {}
+@pytest.mark.parametrize(("task", "device"), [("locate", "cpu"), ("read", "cuda:0")])
+def test_a_task_or_device_that_was_not_recorded_keeps_the_profile(task: str, device: str) -> None:
+    found = Situation().replay(World((a_phase(10.0, 0.001, b0=1.0),)))
+    assert found.stretches(task, device) == {}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_a_pause_of_the_machine_holds_up_everything_at_once() -> None:
 def test_in_slower_time_delays_are_shorter_and_a_stretch_is_not() -> None:
     world = World((a_phase(10.0, 0.004, b0=2.0),))
     found = Situation().replay(world, dilate=4.0)
-    (stretch,) = found.stretches("read").values()
+    (stretch,) = found.stretches("read", "cpu").values()
     assert (found.delays().hop(), stretch()) == (0.001, 2.0)
 
 
