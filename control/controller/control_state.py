@@ -134,6 +134,7 @@ class ControlState:
         """Put a plan in force; return the effects that publish it."""
         version = self.history.version(plan)
         self.members.follow(plan, self.held())
+        self.estimates.serves(plan)
         self.plan = plan
         self.history.add(plan)
         self.contested = False

@@ -100,6 +100,10 @@ class Estimates:
         pace = 1.0 if _goes_by_pace(policy) else self._slowdown.overall()
         return self._capacity.share / pace
 
+    def serves(self, plan: Plan) -> None:
+        """Note the plan that is put in force."""
+        self._capacity.serves(plan.capacity_qps)
+
     def classes(self) -> dict[str, float]:
         """Return the SLOs of the SLO classes to plan for, in seconds."""
         return self._classes.counting()

@@ -9,6 +9,10 @@ dropped although they had the SLO that the plan is made for,
                     ``DRAIN`` of it for a window, so that the queues empty
     m <= MISSED     level <- min(1, level x GROWTH), x RETURN where ingress refused none
 
+A plan that brings more capacity, from C to C', is trusted with what it adds:
+
+    level <- (level x C + C' - C) / C'
+
 Deadlines that no plan promised (already over as ingress read them, or nearer than the SLO) say
 nothing about the capacity: a client that sends such queries harms itself only.
 
@@ -40,9 +44,12 @@ class _Ended:
 
 
 class SeenCapacity:
-    """The share of the planned capacity to admit by; ``observe`` updates it in place."""
+    """The share of the planned capacity to admit by; ``observe`` and ``serves`` update it in
+    place."""
 
-    __slots__ = ("_bad", "_draining", "_ends_s", "_last", "_level", "_now")
+    __slots__ = (
+        "_bad", "_draining", "_ends_s", "_last", "_level", "_most_qps", "_now", "_planned_qps",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._level = 1.0
@@ -51,11 +58,24 @@ class SeenCapacity:
         self._now = _Ended()  # of this window
         self._ends_s: float | None = None
         self._bad = 0  # windows in a row
+        # The capacity of the plan in force, and the most that was planned since the level fell.
+        self._planned_qps = self._most_qps = 0.0
 
     @property
     def share(self) -> float:
         """The part of the capacity to admit now, 0..1."""
         return self._level * DRAIN if self._draining else self._level
+
+    def serves(self, admitted_qps: float | None) -> None:
+        """Note the plan in force, by the queries per second that it admits at the present share
+        (None: no limit)."""
+        if admitted_qps is None:
+            return
+        planned_qps, most_qps = admitted_qps / self.share, self._most_qps
+        self._planned_qps = planned_qps
+        if planned_qps > most_qps:
+            missing_qps = (1.0 - self._level) * most_qps
+            self._level, self._most_qps = 1.0 - missing_qps / planned_qps, planned_qps
 
     def observe(self, report: Report) -> None:
         """Update the share with a report; only an egress's report changes it."""
@@ -93,4 +113,5 @@ class SeenCapacity:
             self._bad += 1
             if self._bad > 1:
                 self._level = max(LEAST, self._level * KEPT)
+                self._most_qps = self._planned_qps
                 self._draining = True

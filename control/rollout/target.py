@@ -122,7 +122,9 @@ class RolloutTarget:
         self._routes_s = now + ROUTES_S
         if not (reasons or self._staging or flows):
             return None
-        reasons = reasons or [STAGED if self._staging else ROUTES]
+        if not reasons:
+            same_share = context.capacity_share == self._share
+            reasons = [STAGED if self._staging else ROUTES if same_share else ADMISSION]
         plan, self._staging = next_plan(self._target, context, reasons, now)
         before, self._share = self._share, context.capacity_share
         if before != self._share and context.in_force and plan.capacity_qps is not None:

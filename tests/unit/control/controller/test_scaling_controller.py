@@ -10,10 +10,10 @@ from control.checks.structure_check import check_structure
 from control.estimation.demand import counted
 from profiles.measurements import PathAccuracy
 from profiles.profile_table import ProfileTable
-from schemas.effects import PLANS, Effect, Send
+from schemas.effects import PLANS, REPORTS, Effect, Send
 from schemas.pipeline import Policy
-from schemas.records import Factor, Plan
-from tests.control_world import World, a_pipeline, a_profile
+from schemas.records import Factor, Plan, Report
+from tests.control_world import FakeWorker, World, a_pipeline, a_profile
 
 WORKERS = ("w0", "w1", "w2", "w3", "w4", "w5")
 
@@ -124,6 +124,26 @@ def test_a_jump_has_a_quick_plan_before_its_solve_has_ended_and_the_exact_one_af
     world.flow(3.0, 180.0)
     assert "a quick plan" not in world.plan.reason
     assert world.plan.mode == "accuracy"
+
+
+def test_capacity_that_a_plan_adds_after_an_overload_is_admitted_at_once() -> None:
+    """Most queries are late until workers join; some are still refused by then."""
+    world = Busy(replace(a_pipeline(), policy="loki"), a_profile(), expected=3)
+    world.start(*WORKERS[:3])
+    for second in range(14):
+        counts = {"answered": 20.0 * second, "late": 80.0 * second, "refused": 100.0 * second}
+        egress = Report(
+            node="e", role="egress", pipeline="postcode", epoch=1, incarnation=1.0,
+            sent_s=world.now, state="ready", counts=counts,
+        )  # fmt: skip
+        world.arrive(egress, REPORTS)
+        world.flow(1.0, 400.0)
+    before = world.plan.capacity_qps
+    world.workers |= {name: FakeWorker(name, incarnation=world.now) for name in WORKERS[3:]}
+    world.flow(4.0, 400.0)
+    after = world.plan.capacity_qps
+    assert before is not None
+    assert after == pytest.approx(before + 200.0)  # 200 were planned, and 400 are now
 
 
 def test_without_quick_plans_a_jump_waits_for_its_solve() -> None:

@@ -59,6 +59,18 @@ def test_what_is_admitted_grows_back_slowly_under_load_and_fast_without() -> Non
     assert busy[11] < busy[-1] < calm[-1] == 1.0
 
 
+def test_capacity_that_a_plan_adds_is_trusted_and_what_was_missing_stays_so() -> None:
+    capacity = SeenCapacity()
+    capacity.serves(100.0)
+    (*_, low) = shares([(20, 80, 50)] * 12 + [(100, 0, 50)], capacity)
+    for planned_qps in (100.0, 50.0, 100.0, 300.0, 50.0, 300.0):
+        before = capacity.share
+        capacity.serves(planned_qps * before)
+        assert (capacity.share != before) is (planned_qps == 300.0 and before == low)
+    assert capacity.share == pytest.approx((low * 100.0 + 200.0) / 300.0)
+    capacity.serves(None)
+
+
 def test_workers_and_earlier_lives_of_an_egress_say_nothing() -> None:
     capacity = SeenCapacity()
     for at in range(30):
@@ -75,6 +87,9 @@ def test_misses_that_the_plan_did_not_promise_to_avoid_change_nothing(
     assert shares([(*second, hopeless) for second in seconds]) == pytest.approx(shares(seconds))
 
 
-@given(st.lists(st.tuples(*[st.integers(0, 300)] * 3), max_size=40))
-def test_the_share_stays_between_its_bounds(seconds: list[Second]) -> None:
-    assert all(LEAST / 2 <= share <= 1.0 for share in shares(seconds))
+@given(st.lists(st.tuples(*[st.integers(0, 300)] * 3, st.floats(0.0, 500.0)), max_size=40))
+def test_the_share_stays_between_its_bounds(seconds: list[tuple[int, int, int, float]]) -> None:
+    capacity = SeenCapacity()
+    for *second, planned_qps in seconds:
+        capacity.serves(planned_qps * capacity.share)
+        assert all(LEAST / 2 <= share <= 1.0 for share in shares([tuple(second)], capacity))
