@@ -9,15 +9,17 @@ with another number of devices. ``cluster``: 20 emulated devices (Loki's traffic
 data, else the shipped pipeline); ``ramsis``: 60 emulated workers that choose for every batch
 (needs its data); ``postcode``: the shipped pipeline on its real models, 4 CPU workers.
 
-OUT_DIR keeps pipelines, calibrations and certificates, and ``certificates.md`` has all of them,
-misses too, with commit, date, machine and its load, and the order of the policies, predicted and
-live. Run it when nothing else runs: a row takes some (4 x S + 20) s to calibrate and six times
-3 x (S + 40) s live, times the dilation of its row.
+The exit code is 1 where a metric is missed, a null model is better in some metric, or the policies
+come in another order than live. OUT_DIR keeps pipelines, calibrations and certificates, and
+``certificates.md`` has all of them, misses too, with commit, date, machine and its load, and the
+order of the policies, predicted and live. Run it when nothing else runs: a row takes some
+(4 x S + 20) s to calibrate and six times 3 x (S + 40) s live, times the dilation of its row.
 """
 
 import argparse
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -138,19 +140,41 @@ def page(found: Sequence[tuple[str, Certificate]]) -> str:
     shares = [certificate.conditions.host_cpu_share for _, certificate in found]
     busiest = max((share for share in shares if share is not None), default=0.0)
     missed = sum(not certificate.met for _, certificate in found)
+    short = [f"- {each}" for each in shortfalls(found)] or ["- nothing"]
     lines = [
         "# Predictive certificates",
         "",
         f"Written by `python -m benchmarks.certificates` at commit {_commit()}, "
         f"{datetime.now(UTC).isoformat(timespec='minutes')}, on {machine()}; the host was at most "
-        f"{busiest:.0%} busy. {len(found)} certificates, {missed} of them missed.",
+        f"{busiest:.0%} busy. {len(found)} certificates, {missed} of them missed. "
+        "What falls short:",
+        "",
+        *short,
         "",
     ]
     for name, certificate in found:
         lines += [f"## {name}", "", "```", text(certificate), "```", ""]
     return "\n".join(
-        [*lines, "## Order of the policies at the calibrated load", "", *_orders(found)]
+        [
+            *lines,
+            "## Order of the policies at the calibrated load",
+            "",
+            *(f"- {each}" for each in _orders(found)),
+        ]
     )
+
+
+def shortfalls(found: Sequence[tuple[str, Certificate]]) -> list[str]:
+    """Return the misses, the certificates in which a null model is better, and the rows whose
+    policies come in another order than live."""
+    short = []
+    for name, certificate in found:
+        skill = certificate.least_skill
+        if not certificate.met:
+            short.append(f"{name}: a metric is missed")
+        if skill is not None and skill <= 0.0:
+            short.append(f"{name}: a null model is better (skill {skill:.2f})")
+    return [*short, *(each for each in _orders(found) if ": wrong" in each)]
 
 
 def _orders(found: Sequence[tuple[str, Certificate]]) -> Iterator[str]:
@@ -162,7 +186,7 @@ def _orders(found: Sequence[tuple[str, Certificate]]) -> Iterator[str]:
             by_row.setdefault(row, {}).setdefault(each.conditions.policy, each)
     for row, policies in by_row.items():
         for metric in ORDERED:
-            yield f"- {row}, {metric}: {order(list(policies.values()), metric)}"
+            yield f"{row}, {metric}: {order(list(policies.values()), metric)}"
 
 
 def order(certificates: Sequence[Certificate], metric: str) -> str:
@@ -194,8 +218,8 @@ def _commit() -> str:
     return found.stdout.strip() or "unknown"
 
 
-def main() -> None:
-    """Make the certificates and write the page."""
+def main() -> int:
+    """Make the certificates and write the page; return the exit code."""
     parser = argparse.ArgumentParser(description="Predictive certificates.")
     parser.add_argument("out", type=Path, metavar="OUT_DIR")
     parser.add_argument("--rows", nargs="+", choices=tuple(_ROWS), default=tuple(_ROWS))
@@ -212,7 +236,10 @@ def main() -> None:
             found.append((name, certificate))
             (given.out / "certificates.md").write_text(page(found), encoding="utf-8")
             print(f"{name}: {certificate.verdict}")
+    short = shortfalls(found)
+    print("\n".join(short) or "no metric is missed, no null model is better, orders are as live")
+    return 1 if short else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -24,7 +24,7 @@ FORMAT = 2
 MOST_LOAD = 0.7  # of the whole machine; above it the machine causes the delays
 CERTAINTY = 0.95  # of the prediction's interval
 
-AIM, MUST, MISSED, UNJUDGED = "aim", "must", "missed", ""
+AIM, MUST, FLOOR, MISSED, UNJUDGED = "aim", "must", "within floor", "missed", ""
 Values = Mapping[str, float | None]
 
 
@@ -32,7 +32,7 @@ Values = Mapping[str, float | None]
 class Bound:
     """The bounds of a metric's error; of the live value if ``relative``, else in its own unit.
 
-    Errors up to ``floor``, in the metric's unit, are never judged against the bounds.
+    Errors up to ``floor``, in the metric's unit, are no misses.
     """
 
     must: float
@@ -60,7 +60,8 @@ class CertifiedMetric:
     ``live`` is the mean of the live repeats and ``spread`` their standard deviation. ``error`` is
     predicted - live, divided by live for a latency. ``skill`` is 1 - |error| / |error of the best
     null model|; None if neither exceeds the floor or no null model has a value. ``verdict``: the
-    tighter bound that is met, "missed", or "" for a metric without bounds.
+    tighter bound that is met, "within floor" where none is, "missed", or "" for a metric without
+    bounds.
     """
 
     name: str
@@ -138,9 +139,14 @@ class Certificate:
 
     @property
     def verdict(self) -> str:
-        """The worst verdict of all metrics: "missed", "must" or "aim"."""
+        """The worst verdict of all metrics: "missed", "within floor", "must" or "aim"."""
         found = {metric.verdict for metric in self.metrics}
-        return next((each for each in (MISSED, MUST) if each in found), AIM)
+        return next((each for each in (MISSED, FLOOR, MUST) if each in found), AIM)
+
+    @property
+    def least_skill(self) -> float | None:
+        """The skill of the metric in which null models compare best; None if none has a skill."""
+        return min((m.skill for m in self.metrics if m.skill is not None), default=None)
 
     @property
     def warning(self) -> str:
@@ -298,6 +304,8 @@ def _verdict(name: str, value: float | None, live: float | None, spread: float) 
     if value is None or live is None:
         return MISSED
     error, unit = abs(value - live), abs(live) if bound.relative else 1.0
-    if error <= max(bound.aim * unit, bound.floor):
+    if error <= bound.aim * unit:
         return AIM
-    return MUST if error <= max(bound.must * unit, bound.floor, spread) else MISSED
+    if error <= max(bound.must * unit, spread):
+        return MUST
+    return FLOOR if error <= bound.floor else MISSED

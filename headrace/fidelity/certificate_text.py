@@ -6,7 +6,10 @@ from headrace.cells import columns
 from headrace.fidelity.certificate import BOUNDS, Certificate, CertifiedMetric
 from headrace.fidelity.certificate_store import Kept
 
-VERDICTS = {"aim": "within the aim", "must": "within bounds", "missed": "MISSED", "": ""}
+VERDICTS = {
+    "aim": "within the aim", "must": "within bounds", "within floor": "within the floor only",
+    "missed": "MISSED", "": "",
+}  # fmt: skip
 _HEAD = ("metric", "predicted", "95 %", "live", "spread", "error", "bound", "skill",
          "conditional", "")  # fmt: skip
 
@@ -54,7 +57,7 @@ def _conditions(certificate: Certificate) -> Iterator[str]:
     load = "unknown" if it.host_cpu_share is None else f"{it.host_cpu_share:.0%}"
     slower = f", time {it.dilate:g} times slower" if it.dilate != 1 else ""
     devices = ", ".join(f"{count} {device}" for device, count in it.devices.items())
-    met = "every bound is met" if certificate.met else "MISSED"
+    met = "no metric is missed" if certificate.met else "MISSED"
     yield f"{met}: {certificate.repeats} live runs against a prediction made before them"
     yield (
         f"predicted {certificate.predicted_at} from {it.simulations} simulations, seeds from "

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.certificates import CertifiedRow, cases, order, page
+from benchmarks.certificates import CertifiedRow, cases, order, page, shortfalls
 from headrace.fidelity.certificate import Certificate
 from tests.unit.headrace.fidelity.test_certificate import CONDITIONS, a_certificate
 
@@ -33,6 +33,23 @@ def test_the_order_of_policies_is_judged_where_they_differ_live() -> None:
     one, two, near = of("loki", 0.1, 0.1), of("proteus", 0.2, 0.3), of("inferline", 0.09, 0.1005)
     assert order([one, two, near], "violation").startswith("as live (2 pairs")
     assert "wrong for loki and proteus" in order([one, of("proteus", 0.05, 0.3)], "violation")
+
+
+def test_what_falls_short_is_a_miss_a_null_model_that_is_better_and_another_order() -> None:
+    case = "cluster: 1 of the load, {}, 20 devices"
+    good, other = of("loki", 0.1, 0.1), of("proteus", 0.3, 0.3)
+    assert shortfalls([(case.format("loki"), good), (case.format("proteus"), other)]) == []
+    turned = of("proteus", 0.05, 0.3)
+    unskilled = a_certificate(p50_ms=160.0)
+    found = shortfalls([
+        (case.format("loki"), good), (case.format("proteus"), turned), ("cluster: 2", unskilled),
+    ])  # fmt: skip
+    assert found == [
+        "cluster: 2: a metric is missed",
+        "cluster: 2: a null model is better (skill -0.20)",
+        "cluster, violation: wrong for loki and proteus (1 pairs differ live by more than their "
+        "spread)",
+    ]
 
 
 def test_the_page_has_every_certificate_and_says_how_busy_the_host_was() -> None:

@@ -64,7 +64,9 @@ def a_certificate(**simulated: float) -> Certificate:
         ("p50_ms", 104.0, [100.0] * 3, "aim"),
         ("p50_ms", 109.0, [100.0] * 3, "must"),
         ("p50_ms", 111.0, [100.0] * 3, "missed"),
-        ("p50_ms", 11.9, [10.0] * 3, "aim"),  # 19 %, yet below the floor of 2 ms
+        ("p50_ms", 11.9, [10.0] * 3, "within floor"),  # 19 %, below the floor of 2 ms
+        ("p50_ms", 10.4, [10.0] * 3, "aim"),
+        ("p50_ms", 31.8, [30.0] * 3, "must"),
         ("p50_ms", 120.0, [80.0, 100.0, 120.0], "must"),  # repeats differ by as much
         ("p99_ms", 119.0, [100.0] * 3, "must"),
         ("p99_ms", 121.0, [100.0] * 3, "missed"),
@@ -135,6 +137,14 @@ def test_one_miss_and_the_certificate_is_not_met() -> None:
     assert not a_certificate(p95_ms=400.0).met
     assert a_certificate(p95_ms=400.0).verdict == "missed"
     assert a_certificate().verdict == "aim"
+    short = replace(a_certificate().metrics[0], verdict="within floor")
+    assert replace(a_certificate(), metrics=(short,)).verdict == "within floor"
+
+
+def test_the_least_skill_is_that_of_the_worst_metric() -> None:
+    assert a_certificate().least_skill == 1.0  # the null model errs by 50 ms, in one metric
+    assert a_certificate(p50_ms=160.0).least_skill == pytest.approx(1 - 60 / 50)
+    assert replace(a_certificate(), metrics=()).least_skill is None
 
 
 @pytest.mark.parametrize("share", [0.0, 0.7])
