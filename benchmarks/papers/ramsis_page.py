@@ -26,7 +26,8 @@ from headrace.results.statistics import Mean, difference, mean_of
 
 CONSTANT, TRACE = "constant", "trace"
 SEEN = 0.0005  # points: smaller values are shown as 0
-APART = 0.1  # points of violation: smaller differences are named in the table only
+APART = 0.01  # points of violation: smaller differences are named in the table only
+EQUAL = f"violations less than {APART:g} points apart count as equal"
 SETTING = (PAPER, JELLYFISH, SWITCHING, STATIC)
 OURS = (RUNS, ONE_BY_ONE, VARIABLE, CENTRAL)
 STATICS = (STATIC, STATIC_BY_TURN, DROPPING, DROPPING_BY_TURN, DROPPING_IN_RUNS)
@@ -98,9 +99,10 @@ def _ours(played: "_Played") -> Iterator[str]:
             yield played.table(on, head, OURS, {})
             yield f"{TITLES[on]}, ours minus the tuned static choice with dropping, points:\n"
             yield played.against(on, head, DROPPING, OURS)
-    yield "`ramsis` against each static choice, at constant load:\n"
+    yield f"`ramsis` against each static choice, at constant load; {EQUAL}:\n"
     yield "\n".join(played.verdict(RUNS, name) for name in STATICS) + "\n"
-    yield "The others against the tuned static choice with dropping and one central queue:\n"
+    others = "The others against the tuned static choice with dropping and one central queue"
+    yield f"{others}; {EQUAL}:\n"
     yield "\n".join(played.verdict(name, DROPPING) for name in OURS[1:]) + "\n"
 
 
@@ -191,7 +193,7 @@ class _Played:
 
     def verdict(self, policy: str, other: str) -> str:
         """Return the constant loads at which a policy is better or worse than another, by the
-        intervals of the differences; violations below 0.1 points apart count as equal."""
+        intervals of the differences."""
         places: dict[str, list[str]] = {"more": [], "as many": [], "fewer": []}
         late = []
         for at in self._at(CONSTANT):
@@ -203,10 +205,11 @@ class _Played:
                 if apart.value > 0
                 else "fewer"
             )
-            places[sign].append(str(at))
+            behind = f" ({apart.value:+.3f} points)" if apart and sign == "fewer" else ""
+            places[sign].append(f"{at}{behind}")
             missed = self._difference((CONSTANT, at), policy, other, _violation)
             if missed is not None and missed.certain and missed.value >= APART:
-                late.append(f"{at} ({missed.value:+.2f} points)")
+                late.append(f"{at} ({missed.value:+.3f} points)")
         told = "; ".join(f"{what} right at {', '.join(at)}" for what, at in places.items() if at)
         more = f"; more violations at {', '.join(late)}" if late else "; nowhere more violations"
         return f"- `{policy}` against `{other}`: {told}{more}."

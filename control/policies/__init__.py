@@ -82,6 +82,17 @@ POLICIES: Mapping[str, PolicySpec] = {
                 "Routing tables are made for each sending variant; Algorithm 1 makes one for each "
                 "worker.",
                 "Of equal backup workers the first is taken; the paper takes one at random.",
+                "A new allocation comes into force where it serves more, serves more accurately or "
+                "needs fewer devices by a margin (hysteresis); the paper's always does.",
+                "A change is made in steps: a worker leaves its variant once others serve in its "
+                "place; the paper's plan is applied at once.",
+                "The paper plans anew on a significant change of demand and names no test; here "
+                "it is a tenth and four standard errors above the planned demand, or an estimate "
+                "far from it, and a change of fan-out counts too.",
+                "A worker that is slower than others of its kind gets less (its own pace); the "
+                "paper's workers of a kind are equal.",
+                "`dropping: per-task` drops before a batch what would end beyond the task's budget "
+                "or the deadline; the paper drops after it.",
                 "Ingress refuses what goes beyond the plan's capacity (`admission: false` takes "
                 "everything); the paper has no admission.",
             ),

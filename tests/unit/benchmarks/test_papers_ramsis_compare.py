@@ -73,6 +73,21 @@ def test_every_policy_meets_the_same_arrivals() -> None:
     assert by_name[PAPER].accuracy == pytest.approx(0.75, abs=0.05)
 
 
+def test_the_page_tells_of_a_small_miss_that_is_certain() -> None:
+    rows = [
+        Row(on="constant", at=4000, seed=seed, policy=name, queries=9, accuracy=0.5, violation=v)
+        for seed in range(3)
+        for name, v in (
+            *((name, 0.0) for name in (PAPER, JELLYFISH, SWITCHING)),
+            ("ramsis", 0.0496 + seed / 1e5),
+            ("tuned static, dropping", 0.049),
+        )
+    ]
+    judged = "- `ramsis` against `tuned static, dropping`: "
+    behind = "fewer right at 4000 (-0.030 points); more violations at 4000 (+0.061 points)."
+    assert judged + behind in page(rows, "abc1234")
+
+
 def test_the_page_has_what_was_played_and_leaves_out_what_was_not() -> None:
     rows = [
         Row(on="constant", at=400, seed=seed, policy=name, queries=9, accuracy=a, violation=v)
