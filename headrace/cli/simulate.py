@@ -122,6 +122,15 @@ def requested(
     return request, sweep, f"simulated with {found.sentence}"
 
 
+def _say_world(world: str, request: "SimulationRequest", sweep: "Sweep") -> None:
+    """Say which world was simulated, and which loads are beyond its calibrated rates."""
+    from headrace.simulation.sweep import points
+    from headrace.simulation.world_file import beyond_of
+
+    outside = beyond_of(request.world, (each.workload() for _, each in points(request, sweep)))
+    say("; ".join(filter(None, (world, outside))))
+
+
 @click.command(cls=RepeatedOptions)
 @pipeline_argument
 @run_options
@@ -175,7 +184,7 @@ def simulate(
     deployed = read_deployed(file)
     request, sweep, world = requested(deployed, asked)
     labels, wanted = swept(deployed, request, sweep)
-    say(world)  # after the errors of the request
+    _say_world(world, request, sweep)  # after the errors of the request
     played = exported(wanted, labels, *outs) if any(outs) else rows(wanted, trace_out)
     found = labelled(labels, played)
     print_json(found) if as_json else print_text(table_text(found))
@@ -243,7 +252,7 @@ def compare(file: Path, as_json: bool, html: Path | None, **asked: Any) -> int:
     if html is not None and others:
         raise click.UsageError("--html shows one comparison; give one --rate, --devices and --slo")
     found = compared(deployed, request, sweep)
-    say(world)
+    _say_world(world, request, sweep)
     if html is not None:
         write_page(html, comparison_page(found[0][1], first.workload_text()))
         say(f"wrote {html}")

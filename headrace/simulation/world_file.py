@@ -7,14 +7,16 @@ it fits: same machine, same tasks, variants, kinds of device and profiles, not o
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from headrace.arrivals.arrival_processes import Arrivals, Times
 from headrace.atomic_file import write_whole
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import CalibrationError
@@ -26,6 +28,8 @@ from streams.simulated.world import Levels, Phase, World
 
 SUFFIX = ".world.json"
 FORMAT = 2
+BUSIEST_S = 20.0  # a span of arrivals whose rate is judged
+SURE = 3.0  # standard errors
 VALID_DAYS = 7  # a machine and its other load change
 NONE = "none"  # the option's value for built-in figures
 
@@ -146,6 +150,24 @@ def beyond(world: World, rate_qps: float) -> str:
         f"{rate_qps:.3g} queries/s were not calibrated ({rates[0]:.3g} to {rates[-1]:.3g} were); "
         "the nearest rate stands for them"
     )
+
+
+def beyond_of(world: World | None, arrivals: Iterable[Arrivals]) -> str:
+    """Return sentences on the arrivals whose mean rate, or that of their busiest ``BUSIEST_S`` as
+    far as it is sure, is outside the calibrated ones; "" without a calibration."""
+    if world is None:
+        return ""
+    drawn = (each.drawn(np.random.default_rng(0)) for each in arrivals)
+    told = {beyond(world, _judged_qps(times_s)): None for times_s in drawn}
+    return "; ".join(filter(None, told))
+
+
+def _judged_qps(times_s: Times) -> float:
+    if not len(times_s) or times_s[-1] <= 0:
+        return 0.0
+    most = float(np.bincount((times_s / BUSIEST_S).astype(int)).max())
+    busiest_qps = (most - SURE * sqrt(most)) / BUSIEST_S
+    return max(busiest_qps, len(times_s) / float(times_s[-1]))
 
 
 def tasks_sha256(file: PipelineFile) -> str:

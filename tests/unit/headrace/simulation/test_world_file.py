@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.small_cluster import a_cluster
+from headrace.arrivals.arrival_processes import Rates, Renewal
+from headrace.cli.main import run
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import CalibrationError
 from headrace.machine import machine
@@ -17,6 +19,7 @@ from headrace.simulation.world_file import (
     VALID_DAYS,
     Calibration,
     beyond,
+    beyond_of,
     chosen,
     place,
     profiles_sha256,
@@ -133,6 +136,32 @@ def test_a_simulation_goes_by_the_calibration_and_by_its_seed_alone(file: Pipeli
 def test_a_rate_far_from_the_calibrated_ones_is_said(file: PipelineFile) -> None:
     world = a_calibration(file).world
     assert (beyond(world, 15.0), "40 queries/s" in beyond(world, 40.0)) == ("", True)
+
+
+def test_loads_beyond_the_calibrated_rates_are_said_by_their_busiest_seconds(
+    file: PipelineFile,
+) -> None:
+    world = a_calibration(file).world
+    ramp = Rates((15.0,) * 60 + (60.0,) * 40)
+    assert beyond_of(None, [ramp]) == ""
+    assert [beyond_of(world, [Renewal(20.0, 60.0)]) for _ in range(3)] == [""] * 3
+    assert "queries/s were not calibrated (20 to 20 were)" in beyond_of(world, [ramp])
+    twice = beyond_of(world, [Renewal(20.0, 60.0), Renewal(40.0, 60.0), Renewal(80.0, 60.0)])
+    assert twice.count("were not calibrated") == 2
+
+
+@pytest.mark.parametrize("command", ["simulate", "compare"])
+def test_commands_say_that_a_load_is_beyond_the_calibrated_rates(
+    file: PipelineFile, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store(replace(a_calibration(file), date=datetime.now(UTC).isoformat()), place(file.path))
+    told = {}
+    for rate in ("20", "90"):
+        arrivals = file.path.with_name("arrivals.txt")
+        arrivals.write_text("".join(f"{at * 1e3 / float(rate):.3f}\n" for at in range(1, 200)))
+        assert run([command, str(file.path), "--arrivals", str(arrivals)]) == 0
+        told[rate] = "were not calibrated" in capsys.readouterr().err
+    assert told == {"20": False, "90": True}
 
 
 def test_plans_take_real_devices_to_be_as_slow_as_their_batches_were(file: PipelineFile) -> None:
