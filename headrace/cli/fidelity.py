@@ -1,7 +1,7 @@
 """``headrace calibrate`` and ``fidelity``: measure this machine, and certify simulations."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from headrace.cli.shared_options import (
 )
 from headrace.errors import UNSUCCESSFUL
 from headrace.terminal import print_json, print_text, say
+
+if TYPE_CHECKING:
+    from headrace.fidelity.certificate import Certificate
 
 
 @click.command()
@@ -58,7 +61,6 @@ def fidelity(
       headrace fidelity cluster.yaml --arrivals trace.txt --dilate 8 --until 60s --json
       headrace fidelity pipeline.yaml --history
     """
-    from headrace.fidelity.certificate_text import text
     from headrace.fidelity.fidelity_run import asked, certify
     from headrace.simulation.overrides import parsed
 
@@ -73,8 +75,15 @@ def fidelity(
     )
     say(f"predicted with {request.world.sentence}")
     found, path = certify(request)
-    print_json(found.as_json()) if as_json else print_text(text(found))
     say(f"kept as {path}")
+    return shown(found, as_json=as_json)
+
+
+def shown(found: "Certificate", *, as_json: bool) -> int:
+    """Print a certificate; return the exit code."""
+    from headrace.fidelity.certificate_text import text
+
+    print_json(found.as_json()) if as_json else print_text(text(found))
     return 0 if found.met else UNSUCCESSFUL
 
 

@@ -1,6 +1,6 @@
 """``headrace fidelity``: predict, keep the prediction, run live, and judge it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -91,6 +91,16 @@ class Prediction:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveRun:
+    """The figures of one live run, and of the simulation that replays it."""
+
+    figures: Figures
+    conditional: Figures
+    host_cpu_share: float | None
+    behind_s: float
+
+
 def asked(
     file: PipelineFile,
     arrivals: Path,
@@ -128,10 +138,19 @@ def certify(request: CertificateRequest) -> tuple[Certificate, Path]:
     say(f"predicted; kept as {kept}, SHA-256 {(digest := sha256(kept))}")
     started = datetime.now(UTC)
     live = [_live_run(request, queries, number) for number in range(request.repeats)]
+    certificate = certified(prediction, digest, started, live)
+    return certificate, keep(request.original.path, prediction.name, certificate)
+
+
+def certified(
+    prediction: Prediction, digest: str, started: datetime, live: Sequence[LiveRun]
+) -> Certificate:
+    """Return the certificate of a prediction, whose file has the SHA-256 ``digest``, by live runs
+    from ``started`` on."""
     figures = [values_of(each.figures) for each in live]
     shares = [each.host_cpu_share for each in live]
     busiest = max((share for share in shares if share is not None), default=None)
-    certificate = Certificate(
+    return Certificate(
         predicted_at=_iso(prediction.at),
         sha256=digest,
         live_started_at=_iso(started),
@@ -146,7 +165,6 @@ def certify(request: CertificateRequest) -> tuple[Certificate, Path]:
         conditional=_means([values_of(each.conditional) for each in live]),
         nulls=prediction.nulls,
     )
-    return certificate, keep(request.original.path, prediction.name, certificate)
 
 
 # ---------------------------------------------------------------------- before the live runs
@@ -228,17 +246,7 @@ def _conditions(request: CertificateRequest, times: Times, rate_qps: float) -> C
 # ---------------------------------------------------------------------- live
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LiveRun:
-    """The figures of one live run, and of the simulation that replays it."""
-
-    figures: Figures
-    conditional: Figures
-    host_cpu_share: float | None
-    behind_s: float
-
-
-def _live_run(request: CertificateRequest, queries: Recorded, number: int) -> _LiveRun:
+def _live_run(request: CertificateRequest, queries: Recorded, number: int) -> LiveRun:
     """Run live from a cold start, with a broker of its own."""
     what = f"live, {number + 1} of {request.repeats}"
     with ExitStack() as stack:
@@ -256,7 +264,7 @@ def _live_run(request: CertificateRequest, queries: Recorded, number: int) -> _L
             stage, queries, policy=request.policy, warm_up_s=request.warm_up_s,
             seed=request.seed + number, dilate=request.dilate,
         )  # fmt: skip
-    return _LiveRun(
+    return LiveRun(
         figures=found, conditional=again, host_cpu_share=stage.host_cpu_share,
         behind_s=stage.behind_s,
     )  # fmt: skip

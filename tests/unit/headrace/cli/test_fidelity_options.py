@@ -1,18 +1,21 @@
 """``headrace fidelity`` and ``calibrate``: what cannot be done is refused before anything runs."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.small_cluster import a_cluster, some_arrivals
+from headrace.cli.fidelity import shown
 from headrace.cli.main import run
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.errors import BAD_INPUT, UNSUCCESSFUL
 from headrace.fidelity.calibration_run import CalibrationRequest, arrivals, rates_of, steps_of
 from headrace.fidelity.certificate_store import keep, keep_prediction
-from headrace.fidelity.fidelity_run import asked, drawn, predict
+from headrace.fidelity.fidelity_run import LiveRun, asked, certified, drawn, predict
+from headrace.results.figures import Figures
 from headrace.simulation.world_file import place, store
 from tests.typed_files import a_typed_file
 from tests.unit.headrace.fidelity.test_certificate import a_certificate
@@ -87,6 +90,29 @@ def test_a_prediction_follows_from_its_request_alone(tmp_path: Path) -> None:
     metrics = {each["name"]: each["predicted"] for each in first["metrics"]}  # type: ignore[index, attr-defined]
     assert (metrics["devices_mean"], metrics["violation"]) == (2.0, 0.0)
     assert set(first["nulls"]) == {"calibration", "M/D/c"}  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(("slower", "code"), [(1.0, 0), (1.5, UNSUCCESSFUL)])
+def test_a_miss_is_exit_code_1_and_what_was_judged_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], slower: float, code: int
+) -> None:
+    """Live runs as predicted, and such whose queries took half as long again."""
+    file = read_pipeline_file(a_cluster(tmp_path))
+    wish = asked(file, some_arrivals(tmp_path, 20.0, 4.0), policy="fast", simulations=2)
+    prediction = predict(wish, drawn(wish))
+    means = {metric.name: metric.predicted for metric in prediction.metrics}
+    figures = Figures(queries=80, **means | {"p50_ms": slower * (means["p50_ms"] or 0.0)})  # type: ignore[arg-type]
+    live = [LiveRun(figures=figures, conditional=figures, host_cpu_share=0.4, behind_s=0.001)] * 3
+    found = certified(prediction, "abc", prediction.at + timedelta(seconds=1), live)
+    assert shown(found, as_json=True) == code
+    told = json.loads(capsys.readouterr().out)
+    assert told == json.loads(json.dumps(found.as_json()))
+    verdicts = {each["name"]: each["verdict"] for each in told["metrics"]}
+    assert (told["met"], verdicts["p50_ms"] == "missed") == (code == 0, code == UNSUCCESSFUL)
+    assert (told["sha256"], told["repeats"]) == ("abc", 3)
+    assert told["predicted_at"] < told["live_started_at"]
+    assert shown(found, as_json=False) == code
+    assert ("MISSED" in capsys.readouterr().out) is (code == UNSUCCESSFUL)
 
 
 def test_rates_go_up_and_down_so_that_a_drift_is_no_effect_of_the_rate(tmp_path: Path) -> None:
