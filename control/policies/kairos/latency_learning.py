@@ -11,12 +11,14 @@ Per type (Kairos, HPDC 2023, section 5.1: a line from a handful of queries, then
 
 A type with fewer than two observed sizes uses the line of the fastest known type times PRIOR.
 Each device has a slowdown factor against its type, which adapts within a few queries.
+
+The state is not stored: a dispatcher that starts reads the completions of the last minutes again.
 """
 
 import math
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 HALF_LIFE = 500  # observations of a type
 ENOUGH = 8  # observations of a bucket
@@ -141,16 +143,6 @@ class LatencyModel:
         """Return the recent slowdown of a device against its type."""
         return self._factors.get(device, 1.0)
 
-    def snapshot(self) -> Mapping[str, Mapping[str, object]]:
-        """Return the state as JSON values, for ``restore``."""
-        return {name: _as_json(learned) for name, learned in self._types.items()}
-
-    def restore(self, snapshot: Mapping[str, Mapping[str, object]]) -> None:
-        """Load the state of another model; types that this model lacks are ignored."""
-        for name, values in snapshot.items():
-            if name in self._types:
-                self._types[name] = _from_json(values)
-
     def _prior_s(self, type_: str, size: int) -> float:
         return self._profiled(type_, size) if self._profiled is not None else FIRST_GUESS_S
 
@@ -174,28 +166,3 @@ class LatencyModel:
         if not lines:
             return FIRST_GUESS_S
         return PRIOR * max(min(a + b * size for a, b in lines), 1e-6)
-
-
-def _as_json(learned: _Learned) -> Mapping[str, object]:
-    sums = learned.sums
-    return {
-        "line": [sums.n, sums.x, sums.y, sums.xx, sums.xy, sums.ratio],
-        "sizes": list(sums.sizes),
-        "table": {str(bucket): list(value) for bucket, value in sorted(learned.table.items())},
-        "ratios": list(learned.newest),
-    }
-
-
-def _from_json(values: Mapping[str, object]) -> _Learned:
-    learned = _Learned()
-    sums = learned.sums
-    line: list[float] = values["line"]  # type: ignore[assignment]
-    sums.n, sums.x, sums.y, sums.xx, sums.xy, sums.ratio = line
-    sizes: list[int] = values["sizes"]  # type: ignore[assignment]
-    sums.sizes = (sizes[0], sizes[1])
-    table: Mapping[str, list[float]] = values["table"]  # type: ignore[assignment]
-    learned.table = {int(bucket): (w, m) for bucket, (w, m) in table.items()}
-    for ratio in values["ratios"]:  # type: ignore[attr-defined]
-        learned.note_ratio(ratio)
-    learned.version = 1
-    return learned

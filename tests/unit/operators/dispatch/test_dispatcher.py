@@ -204,6 +204,17 @@ def test_prices_follow_the_sizes_that_an_earlier_dispatcher_saw() -> None:
     assert dispatcher.device_costs == pytest.approx([1.0, 0.25])
 
 
+def test_a_dispatcher_that_starts_learns_from_the_completions_that_it_reads_again() -> None:
+    dispatcher = a_dispatcher()
+    for offset in range(20):  # before its first plan, as ingress reads them: twice the profile's
+        dispatcher.completed(completion(work(offset, 20), 0, 0.04, "gpu-0"), 0.0)
+    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    dispatcher.add(work(20, 60))  # 60 ms by the profile, within the SLO of 100 ms
+    picks, dropped = dispatcher.decide(0.0)
+    assert picks == []
+    assert [each.work.origin.offset for each, _ in dropped] == [20]
+
+
 def test_a_device_has_one_query_ahead_where_each_takes_longer_than_the_lead() -> None:
     pipeline = a_sized_pipeline()
     dispatcher = Dispatcher(pipeline, dispatch_profile(("gpu",), _seconds, 100), round_trip_s=0.004)

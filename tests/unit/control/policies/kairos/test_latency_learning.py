@@ -91,15 +91,3 @@ def test_a_stall_is_no_latency() -> None:
         model.observe("gpu", 100, _seconds("gpu", 100))
     model.observe("gpu", 100, 1e6)
     assert model.mean_s("gpu", 100) < 2 * _seconds("gpu", 100)
-
-
-def test_a_model_that_takes_over_predicts_the_same() -> None:
-    rng = np.random.default_rng(3)
-    first = LatencyModel(("gpu", "cpu"))
-    for _ in range(100):
-        size = int(rng.integers(1, 1000))
-        first.observe("gpu", size, _seconds("gpu", size))
-    second = LatencyModel(("gpu", "cpu"))
-    second.restore(first.snapshot())
-    for size in (1, 77, 1000):
-        assert second.p95_s("gpu", size) == first.p95_s("gpu", size)
