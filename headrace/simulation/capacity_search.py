@@ -17,6 +17,7 @@ import numpy as np
 
 from control.policies import policy_named, spec_of
 from control.policies.kairos.query_sizes import SizeDistribution
+from control.problem.problem import PlanError
 from headrace.arrivals.arrival_processes import Recorded
 from headrace.cells import columns
 from headrace.config.pipeline_file import PipelineFile
@@ -46,7 +47,7 @@ FIRST_STEP = 1.12
 PICK_QUERIES = 5_000  # per trial where ten mixes are compared, all with the same arrivals
 LIKELY = 0.94  # typical capacity of a good mix, as a share of its bound
 LIKELY_STEP = 1.04
-LOWEST_QPS = 1e-3
+APART = 100  # SLOs between two queries: a lower rate than that answers no more of them
 # Policies that follow measured demand start with a plan for none: their first seconds are excluded.
 WARM_UP_S = 10.0
 
@@ -123,7 +124,8 @@ class Capacity:
 def capacity(asked: CapacityRequest, advance: Callable[[int], None] = lambda _: None) -> Capacity:
     """Search the rate by bisection to 1 %; all trials share sizes and gaps, scaled to the rate.
 
-    ``advance`` is called with the number of trials so far. Raises what ``simulated`` raises, and
+    No rate is tried at which queries come ``APART`` SLOs apart. ``advance`` is called with the
+    number of trials so far. Raises what ``simulated`` raises, and
     ``ArrivalsError`` if the trials have too few queries for the SLO.
     """
     gaps = np.random.default_rng(asked.seed).exponential(size=4 * asked.queries)
@@ -131,7 +133,8 @@ def capacity(asked: CapacityRequest, advance: Callable[[int], None] = lambda _: 
     best: Trial | None = None
     low, high = 0.0, float("inf")
     qps, step = asked.start_qps or _expected_qps(asked), asked.first_step
-    while high > low * WITHIN and qps > LOWEST_QPS:
+    lowest_qps = 1 / (APART * asked.file.pipeline.slo_s)
+    while high > low * WITHIN and qps > lowest_qps:
         _check_length(asked, qps)
         found = trial(asked, qps, gaps)
         runs += 1
@@ -272,6 +275,8 @@ def requests(file: PipelineFile, asked: CapacityOptions) -> list[CapacityRequest
     policies = distinct("policy", asked.policies or (file.pipeline.policy,))
     seeds = distinct("seed", asked.seeds or (0,))
     file = with_policies(file, policies)
+    for policy in policies:
+        _check_serves_queries(file, policy)
     file = with_mix(file, dict(asked.mix)) if asked.mix else deployed(file)
     sizes = read_sizes(file, asked.sizes)[0] if file.pipeline.size else None
     return [
@@ -282,6 +287,15 @@ def requests(file: PipelineFile, asked: CapacityOptions) -> list[CapacityRequest
         for policy in policies
         for seed in seeds
     ]  # fmt: skip
+
+
+def _check_serves_queries(file: PipelineFile, name: str) -> None:
+    policy = policy_named(file.pipeline, name)
+    if policy is not None and spec_of(policy.kind).sessions:
+        raise PlanError(
+            f"policy {name!r} serves sessions, and a capacity is a rate of queries; `headrace "
+            "schedule` says which sessions a cluster takes"
+        )
 
 
 def searched(asked: Sequence[CapacityRequest]) -> list[Capacity]:
