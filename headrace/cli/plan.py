@@ -11,6 +11,7 @@ from headrace.cli.shared_options import (
     RepeatedOptions,
     json_option,
     pipeline_argument,
+    read_deployed,
     read_file,
 )
 from headrace.errors import INFEASIBLE
@@ -107,7 +108,7 @@ def plan(
     from headrace.planning.dry_run import PlanRequest
     from headrace.planning.table_plans import selects
 
-    read = read_file(file)
+    read = read_deployed(file)
     stretches, note = _stretches(read, world)
     asked = PlanRequest(
         demands_qps=demand, devices=devices, slo_s=slo, comm_s=comm, policy=policy, solver=solver,

@@ -32,6 +32,14 @@ def per_thousand(usd_per_h: float | None, answers_per_s: float) -> float | None:
     return usd_per_h / 3600 / answers_per_s * 1000
 
 
+def cost_text(usd_per_h: float | None, answers_per_s: float) -> str:
+    """Return both costs as a sentence's part; "" without a price."""
+    each = per_thousand(usd_per_h, answers_per_s)
+    if usd_per_h is None:
+        return ""
+    return f"{usd_per_h:.4f} $/h" + ("" if each is None else f", {each:.5f} $ per 1000 answers")
+
+
 def costs(
     cluster: Cluster, answered: int, seconds: float, usd_per_h: float | None = None
 ) -> dict[str, float | None]:
@@ -42,9 +50,14 @@ def costs(
     Empty if the cluster names no types.
     """
     usd_per_h = cost_per_hour(cluster) if usd_per_h is None else usd_per_h
+    return cost_columns(usd_per_h, answered / seconds if seconds > 0 else 0.0)
+
+
+def cost_columns(usd_per_h: float | None, answers_per_s: float) -> dict[str, float | None]:
+    """Return both columns for a rate of answers; none without a price."""
     if usd_per_h is None:
         return {}
-    each = per_thousand(usd_per_h, answered / seconds) if seconds > 0 else None
+    each = per_thousand(usd_per_h, answers_per_s)
     return {
         "usd_per_h": round(usd_per_h, 6),
         "usd_per_1000_answers": None if each is None else round(each, 9),

@@ -27,6 +27,7 @@ from control.policies.kairos.provisioning import (
     rank,
 )
 from control.problem.problem import PlanError
+from headrace.config.cluster_cost import cost_text, per_thousand
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
 from headrace.config.sizes_file import read_sizes
@@ -319,14 +320,17 @@ def mix_as_json(planned: PlannedMix) -> dict[str, Any]:
         "mixes": [
             {
                 "rank": at,
-                **_as_json(pool, each),
+                **_as_json(pool, each, _carried_qps(planned, each)),
                 "simulated_qps": planned.simulated.get(each.counts),
             }
             for at, each in enumerate(planned.ranking.best, 1)
         ],
         "picked": None
         if planned.picked is None
-        else {**_as_json(pool, planned.picked), "rule": planned.rule},
+        else {
+            **_as_json(pool, planned.picked, _carried_qps(planned, planned.picked)),
+            "rule": planned.rule,
+        },
         "reason": planned.binding,
         "seconds": {"rank": round(planned.rank_s, 6), "simulate": round(planned.simulate_s, 6)},
         "nearest": nearest_as_json(nearest(pool)),
@@ -343,13 +347,15 @@ def cheapest_as_json(found: CheapestMix) -> dict[str, Any]:
         "headroom": found.headroom,
         **_pool_as_json(pool, found.source),
         "mixes": [
-            {"rank": at, **_as_json(pool, each), "simulated_qps": None}
+            {"rank": at, **_as_json(pool, each, found.demand_qps), "simulated_qps": None}
             for at, each in enumerate(mixes, 1)
         ],
-        "picked": None if not mixes else {**_as_json(pool, mixes[0]), "rule": "cheapest"},
+        "picked": None
+        if not mixes
+        else {**_as_json(pool, mixes[0], found.demand_qps), "rule": "cheapest"},
         "reason": found.binding,
         "near": [
-            {"demand": demand, **({} if each is None else _as_json(pool, each))}
+            {"demand": demand, **({} if each is None else _as_json(pool, each, demand))}
             for demand, each in found.near
         ],
         "seconds": {"rank": round(found.rank_s, 6), "simulate": 0.0},
@@ -379,11 +385,18 @@ def _pool_as_json(pool: Pool, source: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _as_json(pool: Pool, each: Ranked) -> dict[str, Any]:
+def _carried_qps(planned: PlannedMix, each: Ranked) -> float:
+    """Return what a mix carries: as simulated, else its bound."""
+    return planned.simulated.get(each.counts, each.bound_qps)
+
+
+def _as_json(pool: Pool, each: Ranked, answers_qps: float) -> dict[str, Any]:
+    thousand = per_thousand(each.cost, answers_qps)
     return {
         "counts": counts_by_type(pool, each.counts),
         "cost": round(each.cost, 9),
         "bound_qps": each.bound_qps,
+        "usd_per_1000_answers": None if thousand is None else round(thousand, 9),
     }
 
 
@@ -402,7 +415,7 @@ def mix_text(planned: PlannedMix) -> str:
         return planned.binding
     lines.append(
         f"picked ({planned.rule}): {_mix_text(planned.pool, planned.picked.counts)} for "
-        f"{planned.picked.cost:.4f} $/h"
+        f"{cost_text(planned.picked.cost, _carried_qps(planned, planned.picked))}"
     )
     return "\n".join(lines)
 
@@ -413,8 +426,8 @@ def cheapest_text(found: CheapestMix) -> str:
     lines = [
         f"{demand:g} queries/s: no mix reaches it"
         if each is None
-        else f"{demand:g} queries/s: {_mix_text(found.pool, each.counts)} for {each.cost:.4f} $/h, "
-        f"bound {each.bound_qps:.1f} queries/s"
+        else f"{demand:g} queries/s: {_mix_text(found.pool, each.counts)} for "
+        f"{cost_text(each.cost, demand)}, bound {each.bound_qps:.1f} queries/s"
         for demand, each in every
     ]
     return "\n".join([found.binding, *lines] if found.binding else lines)

@@ -20,6 +20,7 @@ from control.policies.option_fields import SOLVER, TRAFFIC, with_options
 from control.policies.solvers import solve
 from control.problem.candidates import paths
 from control.problem.problem import Allocation, PathShare, PlanError, Problem, Replicas
+from headrace.config.cluster_cost import cost_columns, prices
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
 from headrace.errors import Unfeasible
@@ -45,10 +46,16 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A demand's problem and its plan."""
+    """A demand's problem and its plan, and what the plan's devices cost, $ per hour."""
 
     problem: Problem
     allocation: Allocation
+    usd_per_h: float | None = None  # None: the cluster has no prices
+
+    @property
+    def answers_qps(self) -> float:
+        """The answers per second that the plan is for."""
+        return self.problem.demand_qps * self.allocation.served_share
 
 
 def plans(file: PipelineFile, asked: PlanRequest) -> Iterator[Planned]:
@@ -66,7 +73,15 @@ def plans(file: PipelineFile, asked: PlanRequest) -> Iterator[Planned]:
         broken = check_allocation(found, each)
         if broken and found.feasible:
             found = replace(found, feasible=False, binding=f"the plan fails: {sentences(broken)}")
-        yield Planned(each, with_shares(found, each) if found.feasible else found)
+        usd_per_h = _cost(found, each, prices(file.cluster))
+        yield Planned(each, with_shares(found, each) if found.feasible else found, usd_per_h)
+
+
+def _cost(plan: Allocation, problem: Problem, by_type: Mapping[str, float]) -> float | None:
+    if not by_type:
+        return None
+    kinds = ((next(filter(each.may_run_on, problem.devices), ""), each) for each in plan.replicas)
+    return sum(by_type.get(kind, 0.0) * each.count for kind, each in kinds)
 
 
 def problem(file: PipelineFile, asked: PlanRequest) -> Problem:
@@ -135,6 +150,7 @@ def as_json(planned: Planned) -> dict[str, Any]:
         "devices_used": plan.devices_used,
         "accuracy": plan.accuracy,
         "served_share": plan.served_share,
+        **cost_columns(planned.usd_per_h, planned.answers_qps),
         "variants": [_variant(each, several) for each in plan.replicas],
         "shares": [_share(each, several) for each in plan.shares],
         "solver": None,

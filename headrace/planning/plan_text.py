@@ -7,6 +7,7 @@ from control.policies.solvers import solve
 from control.problem.candidates import budgets_s
 from control.problem.problem import Allocation, PathShare, Problem, Replicas
 from headrace.cells import columns, percent
+from headrace.config.cluster_cost import cost_text
 from headrace.planning.dry_run import Planned, by_product
 from profiles.path_accuracy import gap_text, path_gap
 from schemas.variant_id import variant_id
@@ -21,6 +22,7 @@ def described(planned: Planned) -> str:
     return "\n".join(
         [
             *_head(plan, problem),
+            *_cost(planned),
             *_measured(planned),
             "",
             *_devices(plan, problem),
@@ -50,6 +52,11 @@ def _tightest(plan: Allocation, problem: Problem) -> str:
     """Return the SLO classes whose SLO the plan keeps, where it is tighter than the pipeline's."""
     names = [name for name, slo_s in problem.classes.items() if slo_s == plan.slo_s]
     return f" ({', '.join(names)}: {plan.slo_s * 1e3:g} ms)" if names else ""
+
+
+def _cost(planned: Planned) -> list[str]:
+    text = cost_text(planned.usd_per_h, planned.answers_qps)
+    return [f"  costs {text}"] if text else []
 
 
 def _measured(planned: Planned) -> list[str]:

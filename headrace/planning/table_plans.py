@@ -24,6 +24,7 @@ from control.policies.ramsis.tables import (
 )
 from control.policies.solvers import TABLE, solve
 from control.problem.problem import PlanError, SelectionError
+from headrace.config.cluster_cost import cost_columns, cost_of, cost_text, prices
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
 from headrace.errors import Unfeasible
@@ -33,7 +34,10 @@ from schemas.pipeline import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A table, its policy, and the CPU and wall seconds of making it, the MDP included."""
+    """A table, its policy, and the CPU and wall seconds of making it, the MDP included.
+
+    ``usd_per_h`` is what the workers cost; None: the cluster has no prices.
+    """
 
     policy: str
     plan: SelectionPlan
@@ -41,6 +45,7 @@ class Made:
     wall_s: float
     slo_s: float
     workers: int
+    usd_per_h: float | None = None
 
 
 def selects(file: PipelineFile, asked: PlanRequest) -> bool:
@@ -84,13 +89,23 @@ def tables(
             wall_s=wall_after - wall,
             slo_s=ask.slo_s,
             workers=ask.workers,
+            usd_per_h=_cost(file, ask.workers),
         )
+
+
+def _cost(file: PipelineFile, workers: int) -> float | None:
+    by_type = prices(file.cluster)
+    (device, _), *_ = file.cluster.devices
+    return cost_of(by_type, {device: workers}) if by_type else None
 
 
 def as_json(made: Made, decisions: bool) -> dict[str, Any]:
     """Return one line of ``headrace plan --json``; ``decisions`` adds the table."""
     seconds, wall = round(made.cpu_s, 6), round(made.wall_s, 6)
-    return described(made.policy, made.plan, seconds, wall, decisions)
+    return {
+        **described(made.policy, made.plan, seconds, wall, decisions),
+        **cost_columns(made.usd_per_h, made.plan.table.qps),
+    }
 
 
 def as_text(made: Made, decisions: bool) -> str:
@@ -104,6 +119,9 @@ def as_text(made: Made, decisions: bool) -> str:
         f"  {plan.states} states, {plan.actions} pairs of model and batch, {plan.sweeps} sweeps, "
         f"{made.cpu_s:.3f} s",
     ]
+    cost = cost_text(made.usd_per_h, plan.table.qps)
+    if cost:
+        lines.append(f"  costs {cost}")
     if plan.table.run > 1:
         lines.append(f"  sent to each worker in runs of {plan.table.run} queries")
     if plan.price:

@@ -43,11 +43,11 @@ def test_the_object_has_the_keys_of_the_contract(tmp_path: Path) -> None:
     assert found["largest"] == {"gpu": 1000, "slow": 100}
     assert found["spaces"] == {"mixes": 12, "with_base": 6}
     first = found["mixes"][0]  # type: ignore[index]
-    assert list(first) == ["rank", "counts", "cost", "bound_qps", "simulated_qps"]
-    assert found["picked"] == {
-        "counts": first["counts"], "cost": first["cost"], "bound_qps": first["bound_qps"],
-        "rule": "first",
-    }  # fmt: skip
+    keys = ["counts", "cost", "bound_qps", "usd_per_1000_answers"]
+    assert list(first) == ["rank", *keys, "simulated_qps"]
+    assert found["picked"] == {key: first[key] for key in keys} | {"rule": "first"}
+    per_answer = first["cost"] / 3600 / first["bound_qps"]
+    assert first["usd_per_1000_answers"] == pytest.approx(1000 * per_answer)
     assert found["nearest"] == {
         "slo_ms": pytest.approx(80 / 0.98), "size": 1000, "budget": 0.5,
     }  # fmt: skip
@@ -146,6 +146,37 @@ def test_the_cheapest_mix_says_what_ten_percent_more_would_cost(
     assert [each["demand"] for each in found["near"]] == pytest.approx([54, 66])  # type: ignore[attr-defined]
     costs = [each["cost"] for each in found["near"]]  # type: ignore[attr-defined]
     assert costs[0] <= found["picked"]["cost"] <= costs[1]  # type: ignore[index]
+    per_answer = found["picked"]["cost"] / 3600 / 60  # type: ignore[index]
+    assert found["picked"]["usd_per_1000_answers"] == pytest.approx(1000 * per_answer)  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("policy", "devices", "usd_per_h"),
+    [("loki", "gpu: 2", 0.5), ("static", "gpu: 2", 1.0), ("ramsis", "gpu: 2", 1.0)],
+)
+def test_a_plan_for_a_demand_says_what_its_devices_cost(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    policy: str,
+    devices: str,
+    usd_per_h: float,
+) -> None:
+    text = RANK.replace("  budget:", f"  start: {{{devices}}}\n  budget:")
+    path = a_typed_file(tmp_path, text, "size,probability\n100,1\n")
+    code, found = printed(capsys, "plan", path, "--demand", "30", "--policy", policy)
+    assert code == 0
+    assert found["usd_per_h"] == pytest.approx(usd_per_h)
+    assert found["usd_per_1000_answers"] == pytest.approx(usd_per_h / 3600 / 30 * 1000)
+    assert run(["plan", str(path), "--demand", "30", "--policy", policy]) == 0
+    assert f"  costs {usd_per_h:.4f} $/h, 0.0" in capsys.readouterr().out
+
+
+def test_a_demand_is_planned_for_the_mix_ranked_first_where_the_file_has_only_types(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = a_typed_file(tmp_path, sizes="size,probability\n100,1\n")
+    assert run(["plan", str(path), "--demand", "30", "--policy", "loki"]) == 0
+    assert "1 of 3 devices" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
