@@ -25,7 +25,7 @@ import numpy as np
 import yaml
 
 from benchmarks.papers.kairos import MODELS, write
-from benchmarks.papers.kairos_picks import normal_sizes
+from benchmarks.papers.kairos_cases import normal_sizes
 from control.policies.kairos.provisioning import Pool, cheapest, rank
 from control.policies.kairos.query_sizes import SizeDistribution, parsed
 from headrace.arrivals.arrival_processes import Rates, Recorded, from_rates

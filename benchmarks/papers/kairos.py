@@ -7,7 +7,9 @@ four EC2 types with their prices, the QoS as SLO, 2.5 $ per hour. ``MODEL.sizes.
 the exact probability of each class of query sizes, and ``MODEL.profile.json`` the mean latency of
 each class on each type, without spread, so that a simulation has the paper's service times.
 ``MODEL.noisy.profile.json`` has the quantiles of the measured repeats instead. ``--compare`` then
-searches the capacity of every rule (``kairos_compare``, minutes to hours) and writes the page;
+climbs to the best mixes of the baselines (``kairos_climb``), searches the capacity of every rule
+there (``kairos_compare``) and for the paper's claims (``kairos_claims``), minutes to hours, and
+writes the page;
 ``--again`` writes the page from earlier searches in OUT_DIR. ``--picks`` compares the pick of mixes
 with the best mix (``kairos_picks``) and writes that section of the page.
 """
@@ -210,17 +212,24 @@ def main() -> None:
 
 
 def _compared(options: argparse.Namespace) -> str:
+    from benchmarks.papers import kairos_claims, kairos_climb, kairos_picks
     from benchmarks.papers import kairos_compare as comparison
-    from benchmarks.papers import kairos_picks
     from benchmarks.papers.kairos_page import page
+    from benchmarks.papers.kairos_sections import sections
 
     if options.again:
         found = comparison.recorded(options.out).read()
     else:
+        climbs = kairos_climb.climbed(options.data, options.out, options.models, options.processes)
         asked = comparison.searches(options.data, options.models, options.seeds)
+        asked += kairos_climb.searches_at(list(climbs), options.seeds)
+        asked += kairos_claims.claim_searches(options.out, options.models, options.seeds)
         found = list(comparison.searched(options.out, asked, options.processes))
+    climbs_found = kairos_climb.recorded_climbs(options.out).read()
+    before, claims = sections(found, climbs_found, options.data, options.out)
     found += comparison.oracles(options.out, options.models)
-    text = page(found, comparison.ranking_rows(options.data, options.out))
+    rankings = comparison.ranking_rows(options.data, options.out)
+    text = page(found, rankings, before, claims)
     rows = kairos_picks.recorded(options.out).read()
     return kairos_picks.with_section(text, kairos_picks.section(rows)) if rows else text
 

@@ -4,8 +4,9 @@ The searches are those of ``headrace capacity``: 10,000 queries per trial, expon
 answered in time, bisected to 1 %, the same dropping for every rule. A search begins at the rate
 found for another seed, else at the prototype's. Finished searches are kept in
 ``OUT_DIR/comparison.jsonl``, so that an interrupted run can resume; remove the lines of a rule that
-has changed. The best mixes of the rules are those of ``sim_scheme_comparison.csv``; the ranking of
-the whole space is compared with ``sim_allowable_exhaustive.csv``, without simulation.
+has changed. The best mixes of the rules are those of ``sim_scheme_comparison.csv`` or of a climb
+(``kairos_climb``), whichever carries more; the ranking of the whole space is compared with
+``sim_allowable_exhaustive.csv``, without simulation.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,15 +16,16 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.papers.kairos_cases import AUTHORS_GAPS, TRACE, authors_gaps, case_file
 from benchmarks.papers.kairos_mix_search import search
 from benchmarks.papers.kairos_oracle import best_oracle
 from benchmarks.papers.sources import table
 from benchmarks.row_file import RowFile
 from control.policies.kairos.provisioning import PICKS, base_of, rank
-from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.config.pipeline_file import PipelineFile
 from headrace.config.policy_options import with_policies
 from headrace.planning.device_mix import MixRequest, pool_of, with_mix
-from headrace.simulation.capacity_search import CapacityRequest, capacity
+from headrace.simulation.capacity_search import CapacityRequest, capacity, exponential_gaps
 
 PAPER = "Kairos"
 MODELS = ("rm2", "ncf", "wnd", "mtwnd", "dien")
@@ -32,6 +34,7 @@ COUNTS = ("n_g4dn", "n_c5n", "n_r5n", "n_t3")
 # Names of the rules in the data -> names here.
 SCHEMES = {"kairos": "kairos", "fcfs": "fcfs", "clkwrk": "earliest", "drs": "threshold"}
 BUDGET = 2.5  # $ per hour
+BASE_PRICE = 0.526  # $ per hour of g4dn.xlarge
 HOMOGENEOUS = "homogeneous"
 ORACLE = "oracle"
 FIRST_STEP = 1.04  # of a search that begins near its result
@@ -50,6 +53,8 @@ class Search:
     seed: int
     qps: float = 0.0
     start_qps: float | None = None  # the first rate of the search
+    case: str = TRACE  # of kairos_cases
+    threshold: int = 0  # of the rule threshold, in items; 0: the one that balances the devices
 
 
 def searches(data: Path, models: Sequence[str], seeds: int) -> list[Search]:
@@ -81,8 +86,9 @@ def searched(out: Path, asked: Sequence[Search], processes: int) -> Iterator[Sea
     """Yield every search with its rate: kept ones first, then the others as they finish."""
     record = recorded(out)
     known = {_key(each): each for each in record.read()}
-    yield from (known[_key(each)] for each in asked if _key(each) in known)
-    left = [each for each in asked if _key(each) not in known]
+    wanted = {_key(each): each for each in asked}
+    yield from (known[key] for key in wanted if key in known)
+    left = [each for key, each in wanted.items() if key not in known]
     with ProcessPoolExecutor(processes) as pool:
         for seed in sorted({each.seed for each in left}):
             near = {_key(each)[:-1]: each.qps for each in known.values()}
@@ -103,23 +109,32 @@ def recorded(out: Path) -> RowFile[Search]:
 
 
 def _key(of: Search) -> tuple[object, ...]:
-    return of.model, of.row, of.policy, of.mix, of.seed
+    return of.model, of.row, of.policy, of.mix, of.case, of.threshold, of.seed
 
 
 def _found(out: Path, asked: Search) -> Search:
-    file = _file(out, asked.model)
-    mix = {name: n for name, n in zip(TYPES, asked.mix, strict=True) if n}
-    policy = asked.policy
-    if policy == "threshold":
-        policy = f"threshold:threshold={balanced_threshold(file, asked.mix)}"
-    file = with_mix(with_policies(file, (policy,)), mix)
-    step = FIRST_STEP if asked.start_qps else 1.12
-    found = capacity(
-        CapacityRequest(
-            file=file, policy=policy, seed=asked.seed, start_qps=asked.start_qps, first_step=step
-        )
-    )
+    found = capacity(asked_of(out, asked))
     return replace(asked, qps=round(found.best.qps, 3) if found.best else 0.0)
+
+
+def asked_of(out: Path, search: Search) -> CapacityRequest:
+    """Return the request by which the capacity of a search is found."""
+    file = case_file(out, search.model, search.case)
+    mix = {name: n for name, n in zip(TYPES, search.mix, strict=True) if n}
+    policy = search.policy
+    if policy == "threshold":
+        size = search.threshold or balanced_threshold(file, search.mix)
+        policy = f"threshold:threshold={size}"
+    file = with_mix(with_policies(file, (policy,)), mix)
+    step = FIRST_STEP if search.start_qps else 1.12
+    return CapacityRequest(
+        file=file,
+        policy=policy,
+        seed=search.seed,
+        start_qps=search.start_qps,
+        first_step=step,
+        gaps=authors_gaps if search.case == AUTHORS_GAPS else exponential_gaps,
+    )
 
 
 def balanced_threshold(file: PipelineFile, mix: Mix) -> int:
@@ -141,15 +156,11 @@ def balanced_threshold(file: PipelineFile, mix: Mix) -> int:
     return pool.sizes.sizes[best[1]]
 
 
-def _file(out: Path, model: str) -> PipelineFile:
-    return read_pipeline_file(out / f"{model}.yaml")
-
-
 def oracles(out: Path, models: Sequence[str]) -> list[Search]:
     """Return the oracle's best mix and throughput for each model."""
     found = []
     for model in models:
-        pool, _ = pool_of(_file(out, model), MixRequest())
+        pool, _ = pool_of(case_file(out, model, TRACE), MixRequest())
         best = best_oracle(pool, BUDGET)
         found.append(Search(model, ORACLE, ORACLE, best.counts, 0, best.qps))
     return found
@@ -182,7 +193,7 @@ def ranking_rows(data: Path, out: Path) -> list[RankingRow]:
             for row in rows
             if row["model"] == model
         }
-        pool, _ = pool_of(_file(out, model), MixRequest())
+        pool, _ = pool_of(case_file(out, model, TRACE), MixRequest())
         for bound in ("fluid", "eq15"):
             ranked = [
                 each for each in rank(pool, BUDGET, bound, 1000).best if each.counts in carried

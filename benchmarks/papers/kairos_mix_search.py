@@ -7,7 +7,7 @@ mix contained in the evaluated one, since more devices never carry less. With th
 no distribution of queries exceeds, the result is the optimal mix.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,6 @@ from control.policies.kairos.provisioning import ordered
 
 Mix = tuple[int, ...]
 Evaluate = Callable[[Mix], float]  # a mix -> its throughput in queries/s
-Neighbours = Callable[[Mix], Sequence[Mix]]
 
 
 @dataclass(frozen=True, slots=True)

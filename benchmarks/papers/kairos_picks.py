@@ -9,17 +9,17 @@ more than ``FINITE``; so is a mix that an evaluated one contains, since fewer de
 more. Finished cases are kept in ``OUT_DIR/picks.jsonl``, so that the table can be made in pieces.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from benchmarks.papers.kairos_cases import NORMALS, SLO_FACTORS, TRACE, case_file
 from benchmarks.papers.kairos_compare import BUDGET, MODELS, TYPES
 from benchmarks.row_file import RowFile
 from control.policies.kairos.provisioning import Pool, Ranked, rank
-from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.config.pipeline_file import PipelineFile
 from headrace.config.policy_options import with_policies
 from headrace.config.sizes_file import read_sizes
 from headrace.planning.device_mix import MixRequest, pool_of, with_mix
@@ -40,9 +40,7 @@ BEST_QUERIES = 10_000
 FINITE = 1.015  # what a run of so many queries may carry of its bound
 MUST = 0.97
 ALL_MIXES = 100_000
-NORMALS = {"N(256,32)": (256, 32), "N(400,150)": (400, 150)}  # mean, standard deviation of sizes
-SLO_FACTORS = {"QoS x1.2": 1.2}
-CASES = ("trace", *NORMALS, *SLO_FACTORS)
+CASES = (TRACE, *NORMALS, *SLO_FACTORS)
 HEADING = "## The pick, against the best mix"
 
 Mix = tuple[int, ...]
@@ -108,32 +106,9 @@ def _within(mix: Mix, other: Mix) -> bool:
     return all(a <= b for a, b in zip(mix, other, strict=True))
 
 
-def case_file(out: Path, model: str, case: str) -> PipelineFile:
-    """Return the pipeline file of a case; its sizes file is written into ``out``."""
-    file = with_policies(read_pipeline_file(out / f"{model}.yaml"), (POLICY,))
-    if case in NORMALS:
-        name = f"normal-{NORMALS[case][0]}-{NORMALS[case][1]}.sizes.csv"
-        (out / name).write_text(normal_sizes(*NORMALS[case]), encoding="utf-8")
-        return replace(file, sizes=out / name)
-    slo_s = file.pipeline.slo_s * SLO_FACTORS.get(case, 1.0)
-    return replace(file, pipeline=replace(file.pipeline, slo_s=slo_s))
-
-
-def normal_sizes(mean: float, deviation: float, most: int = 1000, width: int = 10) -> str:
-    """Return a sizes file: the normal distribution within (0, most], in classes of ``width``."""
-
-    def below(size: float) -> float:
-        return 0.5 * (1 + math.erf((size - mean) / (deviation * math.sqrt(2))))
-
-    rows = [(upper, below(upper) - below(upper - width)) for upper in range(width, most + 1, width)]
-    total = math.fsum(share for _, share in rows)
-    lines = [f"{upper},{share / total:.17g}\n" for upper, share in rows]
-    return "size,probability\n" + "".join(lines)
-
-
 def pick_row(out: Path, model: str, case: str) -> PickRow:
     """Return the row of a case: some minutes of one core."""
-    file = case_file(out, model, case)
+    file = with_policies(case_file(out, model, case), (POLICY,))
     pool: Pool = pool_of(file, MixRequest())[0]
     ranked = rank(pool, BUDGET, "fluid", ALL_MIXES).best
     asked = CapacityRequest(file=file, policy=POLICY, sizes=read_sizes(file, None)[0])

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from control.policies import policy_named, spec_of
+from control.policies.kairos.device_mixes import Floats
 from control.policies.kairos.query_sizes import SizeDistribution
 from control.problem.problem import PlanError
 from headrace.arrivals.arrival_processes import Recorded
@@ -50,6 +51,13 @@ LIKELY_STEP = 1.04
 APART = 100  # SLOs between two queries: a lower rate than that answers no more of them
 # Policies that follow measured demand start with a plan for none: their first seconds are excluded.
 WARM_UP_S = 10.0
+
+Gaps = Callable[[int, int, float], Floats]  # seed, count, queries/s -> gaps with a mean of 1
+
+
+def exponential_gaps(seed: int, count: int, qps: float) -> Floats:
+    """Return the gaps of a Poisson process, the same ones at every rate."""
+    return np.random.default_rng(seed).exponential(size=count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +94,7 @@ class CapacityRequest:
     sizes: SizeDistribution | None = None
     start_qps: float | None = None  # the search's first rate; None: estimated from the profile
     first_step: float = FIRST_STEP  # factor between the first two rates
+    gaps: Gaps = exponential_gaps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +137,6 @@ def capacity(asked: CapacityRequest, advance: Callable[[int], None] = lambda _: 
     number of trials so far. Raises what ``simulated`` raises, and
     ``ArrivalsError`` if the trials have too few queries for the SLO.
     """
-    gaps = np.random.default_rng(asked.seed).exponential(size=4 * asked.queries)
     runs = 0
     best: Trial | None = None
     low, high = 0.0, float("inf")
@@ -136,7 +144,7 @@ def capacity(asked: CapacityRequest, advance: Callable[[int], None] = lambda _: 
     lowest_qps = 1 / (APART * asked.file.pipeline.slo_s)
     while high > low * WITHIN and qps > lowest_qps:
         _check_length(asked, qps)
-        found = trial(asked, qps, gaps)
+        found = trial(asked, qps)
         runs += 1
         advance(runs)
         if found.attainment >= asked.attainment:
@@ -166,13 +174,13 @@ class _Hopeless(Exception):
 
 def carries(asked: CapacityRequest, qps: float) -> bool:
     """Return whether a rate keeps the SLO, by one trial."""
-    gaps = np.random.default_rng(asked.seed).exponential(size=4 * asked.queries)
-    return trial(asked, qps, gaps).attainment >= asked.attainment
+    return trial(asked, qps).attainment >= asked.attainment
 
 
-def trial(asked: CapacityRequest, qps: float, gaps: "np.ndarray[Any, Any]") -> Trial:
+def trial(asked: CapacityRequest, qps: float) -> Trial:
     """Play the queries at a rate; stop with attainment 0 once the SLO cannot be kept."""
     warm_s = warm_up_s(asked)
+    gaps = asked.gaps(asked.seed, 4 * asked.queries, qps)
     times = _times(gaps / qps, warm_s, asked.queries)
     allowed = (1 - asked.attainment) * asked.queries
     played: list[RunMetrics] = []
@@ -212,7 +220,7 @@ def _keeper(played: list[RunMetrics]) -> Callable[[RunMetrics], Any]:
     return keep
 
 
-def _times(gaps_s: "np.ndarray[Any, Any]", warm_s: float, queries: int) -> Any:
+def _times(gaps_s: Floats, warm_s: float, queries: int) -> Any:
     """Return arrival times: those of the warm-up, then ``queries``; gaps repeat if they run out."""
     rate = 1 / gaps_s.mean()
     count = queries + int(warm_s * rate * 2)

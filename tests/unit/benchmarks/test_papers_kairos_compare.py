@@ -30,6 +30,20 @@ def test_first_come_first_served_has_the_better_of_its_mixes() -> None:
     assert "| fcfs | not run | not run | 1.58 " in text
 
 
+def test_a_rule_has_the_best_of_the_mixes_and_thresholds_that_have_all_seeds() -> None:
+    found = [
+        *(Search("rm2", "kairos", "kairos", (1, 0, 13, 0), seed, 150.0) for seed in (0, 1)),
+        *(Search("rm2", "threshold", "threshold", (1, 0, 13, 0), seed, 100.0) for seed in (0, 1)),
+        *(
+            Search("rm2", "threshold", "threshold", (2, 0, 9, 0), seed, 120.0, threshold=830)
+            for seed in (0, 1)
+        ),
+        Search("rm2", "threshold", "threshold", (3, 0, 6, 0), 0, 140.0),
+        Search("rm2", "threshold", "threshold", (2, 0, 9, 0), 0, 999.0, case="QoS x1.2"),
+    ]
+    assert "| threshold | 1.25 " in page(found, [])
+
+
 def test_the_page_has_every_rule_and_marks_what_misses_its_least_value() -> None:
     found = [
         Search("rm2", "kairos", "kairos", (1, 0, 13, 0), 0, 130.0),

@@ -1,16 +1,10 @@
-import math
-
-import pytest
-
 from benchmarks.papers.kairos_picks import (
     CASES,
     HEADING,
     PickRow,
-    normal_sizes,
     section,
     with_section,
 )
-from control.policies.kairos.query_sizes import parsed
 
 
 def a_row(share: float, case: str = "trace") -> PickRow:
@@ -18,14 +12,6 @@ def a_row(share: float, case: str = "trace") -> PickRow:
         model="rm2", case=case, pick=(1, 0), pick_qps=100 * share, best=(0, 2), best_qps=100.0,
         place=3, evaluated=5,
     )  # fmt: skip
-
-
-def test_a_normal_distribution_of_sizes_has_its_mean_and_deviation() -> None:
-    sizes = parsed(normal_sizes(400, 150), "normal")
-    assert math.fsum(sizes.probabilities) == pytest.approx(1.0)
-    assert sizes.sizes[-1] == 1000
-    # Sizes are rounded up to classes of 10, and the left tail is cut off.
-    assert sizes.mean == pytest.approx(406, abs=3)
 
 
 def test_a_miss_is_bold_and_what_was_not_run_says_so() -> None:

@@ -1,0 +1,46 @@
+"""The cases of Kairos' comparison: the artifact's sizes and others, a larger SLO, other gaps."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from control.policies.kairos.device_mixes import Floats
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+
+TRACE = "trace"
+NORMALS = {"N(256,32)": (256, 32), "N(400,150)": (400, 150)}  # mean, standard deviation of sizes
+SLO_FACTORS = {"QoS x1.2": 1.2}
+AUTHORS_GAPS = "authors' gaps"
+BUDGETS = {"$ 5 an hour": 5.0, "$ 10 an hour": 10.0}  # in place of 2.5
+
+
+def case_file(out: Path, model: str, case: str) -> PipelineFile:
+    """Return the pipeline file of a case; its sizes file is written into ``out``."""
+    file = read_pipeline_file(out / f"{model}.yaml")
+    if case in NORMALS:
+        name = f"normal-{NORMALS[case][0]}-{NORMALS[case][1]}.sizes.csv"
+        (out / name).write_text(normal_sizes(*NORMALS[case]), encoding="utf-8")
+        return replace(file, sizes=out / name)
+    slo_s = file.pipeline.slo_s * SLO_FACTORS.get(case, 1.0)
+    return replace(file, pipeline=replace(file.pipeline, slo_s=slo_s))
+
+
+def normal_sizes(mean: float, deviation: float, most: int = 1000, width: int = 10) -> str:
+    """Return a sizes file: the normal distribution within (0, most], in classes of ``width``."""
+
+    def below(size: float) -> float:
+        return 0.5 * (1 + math.erf((size - mean) / (deviation * math.sqrt(2))))
+
+    rows = [(upper, below(upper) - below(upper - width)) for upper in range(width, most + 1, width)]
+    total = math.fsum(share for _, share in rows)
+    lines = [f"{upper},{share / total:.17g}\n" for upper, share in rows]
+    return "size,probability\n" + "".join(lines)
+
+
+def authors_gaps(seed: int, count: int, qps: float) -> Floats:
+    """Return gaps as the artifact draws them, in means: whole milliseconds with a Poisson
+    distribution, far more regular than the gaps of a Poisson process."""
+    gaps_ms: Floats = np.random.default_rng(seed).poisson(1e3 / qps, size=count).astype(float)
+    return gaps_ms * qps / 1e3

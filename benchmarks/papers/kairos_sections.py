@@ -1,0 +1,322 @@
+"""The sections of docs/results/kairos.md that show claims of Kairos' paper row by row."""
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.papers.kairos_cases import AUTHORS_GAPS, BUDGETS, TRACE, case_file
+from benchmarks.papers.kairos_claims import (
+    FIGURE_1,
+    FIGURE_MODEL,
+    GAINS,
+    OTHERS,
+    RULES,
+    matrix_mixes,
+)
+from benchmarks.papers.kairos_climb import Climb
+from benchmarks.papers.kairos_compare import (
+    BASE_PRICE,
+    BUDGET,
+    COUNTS,
+    HOMOGENEOUS,
+    MODELS,
+    PAPER,
+    Mix,
+    Search,
+)
+from benchmarks.papers.kairos_mix_search import search
+from benchmarks.papers.kairos_oracle import best_oracle
+from benchmarks.papers.sources import table
+from control.policies.kairos.provisioning import rank
+from headrace.planning.device_mix import MixRequest, pool_of
+
+# Columns of the data's simulation of all mixes -> the rule, as the pages name it.
+COLUMNS = {
+    "sim_allowable_urgency1_qps": "kairos, urgency 1",
+    "sim_allowable_qps": "kairos-paper",
+    "sim_clockwork_qps": "earliest",
+    "sim_fcfs_qps": "fcfs",
+}
+LEAST_QPS = 20.0  # of the mixes that figure 2 shows
+Carried = Mapping[tuple[str, str], Mapping[Mix, float]]  # (model, column) -> mix -> queries/s
+
+
+def scaled(qps: float, base: Mix, budget: float = BUDGET) -> float:
+    """Return what base devices carry, scaled up by the budget that they leave."""
+    return qps * budget / (base[0] * BASE_PRICE)
+
+
+def mean_qps(found: Sequence[Search], **asked: object) -> float | None:
+    """Return the mean over seeds of the searches with these fields, None if there is none."""
+    these = [x.qps for x in found if all(getattr(x, key) == asked[key] for key in asked)]
+    return sum(these) / len(these) if these else None
+
+
+def mix_text(mix: Mix) -> str:
+    """Return a mix as the page writes it."""
+    return "+".join(map(str, mix))
+
+
+def lines_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of the page."""
+    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
+    return "\n".join([lines[0], "| --- " * len(head) + "|", *lines[1:]])
+
+
+# ---------------------------------------------------------------------- best mixes (K41)
+
+CLIMBS = """\
+## Where the best mixes of the others come from
+
+A climb for each rule and model (`benchmarks/papers/kairos_climb.py`), with these nodes and this
+dropping: from the five mixes that carry most in the data's simulation to neighbours that keep the
+SLO at 1 % more, by a seed of its own. Each cell: the mix where it ended (under `threshold` with the
+size where it ended), how many mixes were simulated, and what it carries of the prototype's mix
+by the seeds of this page; above 1 the ratios below are smaller by that factor than they
+would be at the prototype's mix, and each rule has the better of the two. Kairos' own mix is the
+best of all by Kairos+ ([below](#the-pick-against-the-best-mix)). The climbs are in
+`docs/results/rows/kairos-climbs.jsonl`.
+
+"""
+
+
+def climbs_section(found: Sequence[Search], climbs: Sequence[Climb]) -> str:
+    """Return the section about the mixes of the baselines."""
+    by = {(each.model, each.policy): each for each in climbs}
+    rows = [
+        [rule, *(_climb_cell(found, by.get((model, rule))) for model in MODELS)] for rule in OTHERS
+    ]
+    return CLIMBS + lines_of(["rule", *MODELS], rows) + "\n"
+
+
+def _climb_cell(found: Sequence[Search], each: Climb | None) -> str:
+    if each is None:
+        return "not run"
+    ours = [x for x in found if (x.model, x.row, x.case) == (each.model, each.policy, TRACE)]
+    first = next((x for x in ours if x.threshold == 0), None)
+    there = mean_qps(ours, mix=each.mix, threshold=each.threshold)
+    before = None if first is None else mean_qps(ours, mix=first.mix, threshold=0)
+    share = f"{there / before:.3f}" if there and before else "not run"
+    size = f" at {each.threshold}" if each.threshold else ""
+    return f"{mix_text(each.mix)}{size} ({each.evaluated} mixes): {share}"
+
+
+# ---------------------------------------------------------------------- one mix for every rule
+
+ON_ONE_MIX = """\
+## Every rule on Kairos' mix
+
+What each rule carries of `kairos`, on the mix ranked first by the fluid bound (K41, K47). The
+prototype, without dropping: fcfs 0.04 to 0.17, earliest 0.55 to 0.68, threshold 0.81 to 0.91.
+
+"""
+
+
+def one_mix_section(found: Sequence[Search], firsts: Mapping[str, Mix]) -> str:
+    """Return the section with every rule on the mix of Kairos; ``firsts`` are those by model."""
+    rows = []
+    for rule in OTHERS:
+        cells = []
+        for model in MODELS:
+            asked = {"model": model, "mix": firsts[model], "case": TRACE, "threshold": 0}
+            ours, theirs = (mean_qps(found, row=row, **asked) for row in ("kairos", rule))
+            cells.append("not run" if ours is None or theirs is None else f"{theirs / ours:.2f}")
+        rows.append([rule, *cells])
+    names = [f"{model} on {mix_text(firsts[model])}" for model in MODELS]
+    return ON_ONE_MIX + lines_of(["rule", *names], rows) + "\n"
+
+
+def first_mixes(out: Path) -> dict[str, Mix]:
+    """Return the mix of each model that the fluid bound ranks first."""
+    pools = {model: pool_of(case_file(out, model, TRACE), MixRequest())[0] for model in MODELS}
+    return {model: rank(pool, BUDGET, "fluid", 1).best[0].counts for model, pool in pools.items()}
+
+
+# ---------------------------------------------------------------------- figures 1 to 3 and 14
+
+FIGURES = """\
+## Figures 1 to 3 and 14: no rule and no mix is best everywhere
+
+**Figure 1 (K5)**, rm2, first come first served, against base devices scaled up to the budget: the
+paper has 3+1+3+0 at 1.15 and both others below 1. 1+4+2+0 costs $ 2.55, above the budget.
+
+{figure_1}
+
+**Figure 2 (K6)**: of the mixes that carry at least 20 queries/s, the share below base devices
+scaled up, from the data's simulation of all 331 mixes. The paper has about 0.7, of the mixes on a
+path of simulated annealing.
+
+{figure_2}
+
+**Figures 3 and 14 (K7, K47)**, rm2, one seed: the twenty mixes with the highest bound, then five
+drawn at random, and what each rule carries of the bound; mixes that were not run are left out.
+{flips}
+
+{matrix}
+"""
+
+
+def figures_section(found: Sequence[Search], carried: Carried, out: Path) -> str:
+    """Return the section about the paper's figures of single mixes."""
+    cells, flips = _matrix(found, out)
+    return FIGURES.format(
+        figure_1=_figure_1(found),
+        figure_2=_figure_2(carried),
+        flips=flips,
+        matrix=lines_of(["mix", "bound", *RULES], cells),
+    )
+
+
+def _figure_1(found: Sequence[Search]) -> str:
+    base = (4, 0, 0, 0)
+    asked = {"model": FIGURE_MODEL, "case": TRACE, "threshold": 0, "seed": 0}
+    flat = mean_qps(found, row=HOMOGENEOUS, **asked)
+    rows = []
+    for rule, mix in [*(("fcfs", mix) for mix in FIGURE_1), ("kairos", FIGURE_1[1])]:
+        qps = mean_qps(found, row=rule, mix=mix, **asked)
+        told = ["not run"] * 2
+        if qps is not None and flat is not None:
+            told = [f"{qps:.0f}/s", f"{qps / scaled(flat, base):.2f}"]
+        rows.append([rule, mix_text(mix), *told])
+    return lines_of(["rule", "mix", "carries", "of base devices"], rows)
+
+
+def carried_by(data: Path) -> dict[tuple[str, str], dict[Mix, float]]:
+    """Return the data's simulation of all mixes with a base device, queries/s."""
+    found: dict[tuple[str, str], dict[Mix, float]] = {}
+    for row in table(data / "sim_allowable_exhaustive.csv", PAPER):
+        mix = tuple(int(row[count]) for count in COUNTS)
+        for column in COLUMNS:
+            found.setdefault((row["model"], column), {})[mix] = float(row[column])
+    return found
+
+
+def _figure_2(carried: Carried) -> str:
+    rows = []
+    for column in ("sim_fcfs_qps", "sim_allowable_urgency1_qps"):
+        cells = []
+        for model in MODELS:
+            base = (4, 0, 0, 0)
+            flat = scaled(carried[model, "sim_fcfs_qps"][base], base)
+            shown = [qps for qps in carried[model, column].values() if qps >= LEAST_QPS]
+            cells.append(f"{np.mean([qps < flat for qps in shown]):.2f} of {len(shown)}")
+        rows.append([COLUMNS[column], *cells])
+    return lines_of(["rule", *MODELS], rows)
+
+
+def _matrix(found: Sequence[Search], out: Path) -> tuple[list[list[str]], str]:
+    best, others = matrix_mixes(out)
+    asked = {"model": FIGURE_MODEL, "case": TRACE, "threshold": 0, "seed": 0}
+    rows, order = [], {}
+    for each in (*best, *others):
+        qps = {rule: mean_qps(found, row=rule, mix=each.counts, **asked) for rule in RULES}
+        shares = [
+            "not run" if (of := qps[rule]) is None else f"{of / each.bound_qps:.2f}"
+            for rule in RULES
+        ]
+        known = {rule: of for rule, of in qps.items() if of is not None}
+        if known:
+            rows.append([mix_text(each.counts), f"{each.bound_qps:.1f}/s", *shares])
+        order[each.counts] = known
+    return rows, _flips(order)
+
+
+def _flips(qps: Mapping[Mix, Mapping[str, float]]) -> str:
+    """Say for each two of the baselines on how many mixes which one carries more."""
+    told = []
+    for one, other in combinations(OTHERS, 2):
+        both = [row for row in qps.values() if one in row and other in row]
+        more = sum(row[one] > row[other] for row in both)
+        told.append(f"`{one}` carries more than `{other}` on {more} of {len(both)}")
+    return "Of these mixes:\n" + ";\n".join(told) + "."
+
+
+# ---------------------------------------------------------------------- figure 10
+
+EVALUATIONS = f"""\
+## Figure 10 (K43): mixes that Kairos+ evaluates under each rule
+
+Algorithm 1 with the fluid bound, on the data's simulation of 331 mixes; the oracle on all mixes of
+the budget. A rule far below the bound prunes little. The paper has below 1 % for Kairos, which of
+331 mixes are {331 // 100}, and 5 to 30 % for Ribbon (`fcfs`) and DRS (`threshold`, which the data
+does not have).
+
+"""
+
+
+def evaluations_section(carried: Carried, out: Path) -> str:
+    """Return the section about the evaluations of Algorithm 1."""
+    rows = []
+    pools = {model: pool_of(case_file(out, model, TRACE), MixRequest())[0] for model in MODELS}
+    for column, rule in COLUMNS.items():
+        cells = []
+        for model in MODELS:
+            values = carried[model, column]
+            ranked = [
+                x for x in rank(pools[model], BUDGET, "fluid", 1000).best if x.counts in values
+            ]
+            counts, bounds, costs = (
+                np.array([getattr(each, name) for each in ranked])
+                for name in ("counts", "bound_qps", "cost")
+            )
+            evaluated = len(search(counts, bounds, costs, values.__getitem__).evaluated)
+            cells.append(f"{evaluated} ({evaluated / len(ranked):.1%})")
+        rows.append([rule, *cells])
+    oracles = [len(best_oracle(pools[model], BUDGET).evaluated) for model in MODELS]
+    rows.append(["oracle", *(str(n) for n in oracles)])
+    return EVALUATIONS + lines_of(["rule", *MODELS], rows) + "\n"
+
+
+# ---------------------------------------------------------------------- figures 15 and 16
+
+GAIN = """\
+## Figures 15 and 16 (K48 to K50): other budgets, SLOs, sizes and gaps
+
+Kairos on the mix ranked first by the fluid bound over base devices scaled up to the budget, one
+seed. Each cell: the ratio, and the mix. `authors' gaps` are those of the artifact, whole
+milliseconds with a Poisson distribution, far more regular than those of a Poisson process, and
+bursts where the mean is below 1 ms (ncf); in brackets what both carry of the same with exponential
+gaps. The normal distributions are ours: the paper names no parameters.
+
+"""
+
+
+def gains_section(found: Sequence[Search]) -> str:
+    """Return the section about the gain over base devices in other cases."""
+    rows = [[case, *(_gain(found, model, case) for model in MODELS)] for case in (TRACE, *GAINS)]
+    return GAIN + lines_of(["case", *MODELS], rows) + "\n"
+
+
+def _gain(found: Sequence[Search], model: str, case: str) -> str:
+    these = [x for x in found if (x.model, x.case, x.seed, x.threshold) == (model, case, 0, 0)]
+    ours = next((x for x in these if x.row == "kairos"), None)
+    base = next((x for x in these if x.row == HOMOGENEOUS), None)
+    if ours is None or base is None or not base.qps:
+        return "not run"
+    gain = ours.qps / scaled(base.qps, base.mix, BUDGETS.get(case, BUDGET))
+    told = f"{gain:.2f} on {mix_text(ours.mix)}"
+    usual = [_same(found, each) for each in (ours, base)] if case == AUTHORS_GAPS else []
+    shares = [each.qps / of for each, of in zip((ours, base), usual, strict=False) if of]
+    return told + (f" ({', '.join(f'{x:.2f}' for x in shares)})" if shares else "")
+
+
+def _same(found: Sequence[Search], each: Search) -> float | None:
+    return mean_qps(
+        found, model=each.model, row=each.row, mix=each.mix, case=TRACE, seed=0, threshold=0
+    )
+
+
+def sections(
+    found: Sequence[Search], climbs: Sequence[Climb], data: Path, out: Path
+) -> tuple[str, str]:
+    """Return what stands before the ratios, and the claims row by row."""
+    carried = carried_by(data)
+    claims = (
+        one_mix_section(found, first_mixes(out)),
+        figures_section(found, carried, out),
+        evaluations_section(carried, out),
+        gains_section(found),
+    )
+    return climbs_section(found, climbs), "\n".join(claims)
