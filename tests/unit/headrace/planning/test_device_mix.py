@@ -247,3 +247,45 @@ def test_types_alike_in_all_but_their_name_are_types(tmp_path: Path) -> None:
     text = RANK.replace("    slow: {", "    gpu2: {").replace("price: 0.2", "price: 0.5")
     path = a_typed_file(tmp_path, text, seconds={"gpu": SECONDS["gpu"], "gpu2": SECONDS["gpu"]})
     assert planned(path, pick="first")["spaces"] == {"mixes": 5, "with_base": 3}
+
+
+def test_a_type_that_misses_the_slo_at_every_size_is_in_no_mix_that_is_picked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = {"late": {10: 0.2, 100: 0.3, 1000: 0.4}}
+    text = RANK.replace("  budget:", "    late: {device: emulated, price: 0.01}\n  budget:")
+    path = a_typed_file(tmp_path, text, seconds={**SECONDS, **late})
+    code, found = printed(capsys, "plan", path, "--budget", "1.2", "--pick", "first")
+    assert code == 0
+    assert found["largest"] == {"gpu": 1000, "slow": 100, "late": 0}
+    usual = planned(a_typed_file(tmp_path), pick="first")
+    picked, alone = found["picked"], usual["picked"]
+    assert picked["counts"] == {**alone["counts"], "late": 0}  # type: ignore[index]
+    assert picked["bound_qps"] == alone["bound_qps"]  # type: ignore[index]
+
+
+def _a_file_of_a_thousand_types(folder: Path) -> Path:
+    names = [f"kind-{n}" for n in range(1000)]
+    types = "".join(f"    {name}: {{device: emulated, price: 1}}\n" for name in names)
+    before, _, after = RANK.partition("    gpu:")
+    text = before + types + "  budget:" + after.partition("  budget:")[2]
+    seconds = {
+        name: {size: s * (1 + n / 1000) for size, s in SECONDS["gpu"].items()}
+        for n, name in enumerate(names)
+    }
+    return a_typed_file(folder, text, seconds=seconds)
+
+
+@pytest.mark.thorough
+def test_a_thousand_types_are_ranked_where_the_budget_affords_few_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = _a_file_of_a_thousand_types(tmp_path)
+    code, found = printed(capsys, "plan", path, "--budget", "1", "--pick", "first")
+    assert code == 0
+    assert found["spaces"]["mixes"] == 1000  # type: ignore[index]
+    counts = found["picked"]["counts"]  # type: ignore[index]
+    assert {name: n for name, n in counts.items() if n} == {"kind-0": 1}
+    assert run(["plan", str(path), "--budget", "2", "--pick", "first"]) == 2
+    told = capsys.readouterr().err
+    assert "affords more than 64,000 mixes of 1000 types; lower the budget" in told
