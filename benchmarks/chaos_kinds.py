@@ -41,15 +41,20 @@ def lacking() -> Mapping[str, str]:
 def drawn(
     rng: np.random.Generator, roles: Sequence[str], kinds: Mapping[str, Kind] | None = None
 ) -> Iterator[Fault]:
-    """Yield faults endlessly, by default of every kind for one broker."""
+    """Yield faults endlessly, by default of every kind for one broker; of kinds that hit roles,
+    those that the pipeline has roles for. Raises ``ValueError`` if that leaves none."""
     kinds = chosen(1) if kinds is None else kinds
+    among = {name: [r for r in roles if kind.of and r.startswith(kind.of)]
+             for name, kind in kinds.items()}  # fmt: skip
+    names = sorted(name for name, kind in kinds.items() if among[name] or not kind.of)
+    if not names:
+        raise ValueError(f"no role of the pipeline may suffer {', '.join(kinds)}; add other kinds")
     while True:
-        for name in rng.permutation(sorted(kinds)):
-            kind = kinds[str(name)]
-            among = [role for role in roles if role.startswith(kind.of)] if kind.of else []
-            targets = rng.permutation(among)[: kind.count]
+        for name in map(str, rng.permutation(names)):
+            kind = kinds[name]
+            targets = rng.permutation(among[name])[: kind.count]
             yield Fault(
-                kind=str(name),
+                kind=name,
                 targets=tuple(map(str, targets)),
                 seconds=round(float(rng.uniform(*kind.seconds)), 3),
                 quiet_s=round(float(rng.uniform(0.5, 2.0)), 3),
@@ -71,7 +76,8 @@ HEALED: Mapping[str, Any] = {"nodes": ONE, "most_s": 2.0}
 KINDS: Mapping[str, Kind] = {
     "kill worker": Kind(perform=process.killed, of=WORKERS, median_s=1.0, most_s=2.0),
     "kill control app": Kind(perform=process.killed, of=process.CONTROLS),
-    "kill ingress": Kind(perform=process.killed, of=QUEUES),
+    "kill ingress": Kind(perform=process.killed, of=("ingress",)),
+    "kill dispatcher": Kind(perform=process.killed, of=("dispatcher",)),
     "kill egress": Kind(perform=process.killed, of=("egress",)),
     "kill three": Kind(
         perform=process.killed, of=EVERYBODY, count=3, seconds=(0.0, 1.5), most_s=15.0

@@ -168,15 +168,18 @@ def test_a_seed_gives_the_same_faults_and_another_one_others() -> None:
     assert one != other
 
 
+DISPATCHED = (*ROLES, "dispatcher-square-0")
+
+
 def test_every_round_has_every_kind_of_fault_with_a_target_that_exists() -> None:
-    faults = list(islice(drawn(np.random.default_rng(3), ROLES), 3 * len(chosen(1))))
+    faults = list(islice(drawn(np.random.default_rng(3), DISPATCHED), 3 * len(chosen(1))))
     for i in range(3):
         one_round = faults[i * len(chosen(1)) : (i + 1) * len(chosen(1))]
         assert sorted(fault.kind for fault in one_round) == sorted(chosen(1))
     wrong = [
         f
         for f in faults
-        if not set(f.targets) <= set(ROLES) or (chosen(1)[f.kind].of and not f.targets)
+        if not set(f.targets) <= set(DISPATCHED) or (chosen(1)[f.kind].of and not f.targets)
     ]
     assert wrong == []
 
@@ -197,9 +200,22 @@ def test_plans_of_a_control_app_that_was_cut_off_break_nothing_once_they_are_out
 
 
 def test_a_query_counts_from_the_loss_of_a_node_or_from_its_return() -> None:
-    fault = next(drawn(np.random.default_rng(1), ROLES, chosen(3, names=("kill node",))))
+    fault = next(drawn(np.random.default_rng(1), DISPATCHED, chosen(3, names=("kill node",))))
     one = Suffered(fault, before_s=8.0, began_s=10.0, whole_s=30.0, returns_s=(17.0,))
     assert [one.after_s(at_s) for at_s in (9.0, 13.0, 17.0, 18.5)] == [0.0, 3.0, 0.0, 1.5]
+
+
+def test_the_dispatcher_of_an_inner_task_is_killed_once_a_round_where_there_is_one() -> None:
+    kinds = chosen(1)
+    for roles, count in ((ROLES, 0), (DISPATCHED, 2)):
+        faults = islice(drawn(np.random.default_rng(3), roles), 2 * len(kinds) - 2 + count)
+        killed = [fault.targets for fault in faults if fault.kind == "kill dispatcher"]
+        assert killed == [("dispatcher-square-0",)] * count
+
+
+def test_kinds_that_no_role_can_suffer_are_told() -> None:
+    with pytest.raises(ValueError, match="no role of the pipeline may suffer kill dispatcher"):
+        next(drawn(np.random.default_rng(0), ROLES, chosen(1, names=("kill dispatcher",))))
 
 
 def test_faults_of_the_network_are_drawn_for_one_node_only() -> None:
