@@ -88,9 +88,9 @@ REPRODUCED = """\
 - K43: below 1 % of the space is below 4 of 331 mixes: `rm2` and `ncf` reach it or nearly, the
   others take 6 to 12.
 - K48: the space at $ 10 an hour is 230 times as large, not 4 times.
-- Not run: K42 (Kairos+ over Kairos; the section about picks has the gap), K44 (random, genetic and
-  Bayesian search beside Kairos+), and K43 under `threshold`, which the data does not have. K45, the
-  reaction to a change of sizes, is [live](kairos-live.md) and in [renting](renting.md).
+- K42, Kairos+ over Kairos, is the gap of the section about picks. K45, the reaction to a change of
+  sizes, is [live](kairos-live.md) and in [renting](renting.md). Not run: K43 under `threshold`,
+  which the data does not have.
 """
 
 
