@@ -15,20 +15,22 @@ from headrace.planning.device_mix import MixRequest, planned_mix
 TYPES = (("gpu", 0.5), ("slow", 0.125))
 
 
-def a_data_folder(folder: Path) -> Path:
+def a_data_folder(folder: Path, largest: int = 20) -> Path:
+    """Write data of two types on which the largest size takes 20 and 40 ms."""
+    half, ms = largest // 2, 20 / largest
     setup = {
-        "budget_usd_per_h": 1.5, "base": "gpu", "max_batch": 20,
+        "budget_usd_per_h": 1.5, "base": "gpu", "max_batch": largest,
         "instances": [{"type": name, "price_usd_per_h": price} for name, price in TYPES],
         "models": [{"model": model, "qos_p99_ms": 25} for model in MODELS],
     }  # fmt: skip
     (folder / "setup.json").write_text(json.dumps(setup))
-    sizes = [(10, 0.5), (20, 0.5000001)]
+    sizes = [(half, 0.5), (largest, 0.5000001)]
     _table(folder / "query_size_pmf.csv", ("batch", "probability"), sizes)
-    each = [(m, name, size) for m in MODELS for name, _ in TYPES for size in (20, 10)]
+    each = [(m, name, size) for m in MODELS for name, _ in TYPES for size in (largest, half)]
     _table(
         folder / "latency.csv",
         ("model", "instance", "batch", "n_samples", "total_mean_ms"),
-        [(m, name, size, 99, size * (1 if name == "gpu" else 2)) for m, name, size in each],
+        [(m, name, size, 99, size * ms * (1 if name == "gpu" else 2)) for m, name, size in each],
     )
     _table(
         folder / "latency_samples.csv",
