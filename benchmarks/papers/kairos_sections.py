@@ -153,7 +153,8 @@ path of simulated annealing.
 
 **Figures 3 and 14 (K7, K47)**, rm2, one seed: the twenty mixes with the highest bound, then five
 drawn at random, and what each rule carries of the bound; mixes that were not run are left out.
-{flips}
+The size of `threshold` is at most what every auxiliary type of the mix serves in time, so that one
+t3.xlarge leaves nearly all queries to the base device. {flips}
 
 {matrix}
 """
@@ -231,7 +232,7 @@ def _flips(qps: Mapping[Mix, Mapping[str, float]]) -> str:
         both = [row for row in qps.values() if one in row and other in row]
         more = sum(row[one] > row[other] for row in both)
         told.append(f"`{one}` carries more than `{other}` on {more} of {len(both)}")
-    return "Of these mixes:\n" + ";\n".join(told) + "."
+    return "Of these mixes\n" + ",\n".join(told) + "."
 
 
 # ---------------------------------------------------------------------- figure 10
