@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,13 +17,14 @@ from headrace.cli.shared_options import (
     read_file,
 )
 from headrace.errors import INFEASIBLE
-from headrace.terminal import print_json, print_text, say
+from headrace.terminal import print_json, print_text, progress, say
 
 if TYPE_CHECKING:
     from headrace.config.pipeline_file import PipelineFile
-    from headrace.planning.session_search import ProfileSource
+    from headrace.planning.session_search import Found, ProfileSource
     from headrace.planning.sessions_file import PlannedSessions
 
+PAGE_EVERY_S = 1.0
 READY_WITHIN_S = 180.0  # a profiler imports torch, on a busy laptop
 
 
@@ -42,7 +43,12 @@ READY_WITHIN_S = 180.0  # a profiler imports torch, on a busy laptop
 )
 @click.option("--spend", type=click.FloatRange(0), help="$ of profiling at most; 0: any.")
 @click.option("--steps", type=click.IntRange(1), help="Profiled configurations at most.")
-@click.option("--session", default="cli", show_default=True, help="Name of the session.")
+@click.option("--session", help="Name of the session; without it: cli.")
+@click.option(
+    "--from-topic", type=DurationType(), metavar="DURATION",
+    help="Profile on the inputs that --session has sent for so long, as in 600s, in place of the "
+    "workload's samples.",
+)  # fmt: skip
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True,
     help="Of the workload's samples; another seed is another session's data.",
@@ -51,12 +57,17 @@ READY_WITHIN_S = 180.0  # a profiler imports torch, on a busy laptop
     "--profilers", type=click.IntRange(0),
     help="Profilers to start for this search; instead of cluster.profilers. 0: use running ones.",
 )  # fmt: skip
+@click.option(
+    "--html", type=click.Path(path_type=Path),
+    help="Write a page with the plans found, for any browser; every second while it searches.",
+)  # fmt: skip
 @bootstrap_option
 @json_option
 def search(
     file: Path, recorded: Path | None, accuracy: float | None, slo: float | None,
     cost: float | None, deadline: float | None, spend: float | None, steps: int | None,
-    session: str, seed: int, profilers: int | None, bootstrap: str | None, as_json: bool,
+    session: str | None, from_topic: float | None, seed: int, profilers: int | None,
+    html: Path | None, bootstrap: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Search a query plan for one session: knobs, tiers and shares.
 
@@ -65,22 +76,35 @@ def search(
 
     \b
     Example:
-      headrace search examples/postcode/planned.yaml --accuracy 0.9
+      headrace search examples/postcode/planned.yaml --accuracy 0.9 --html page.html
       headrace search examples/postcode/planned.yaml --recorded truth.json
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is imported
+    from headrace.atomic_file import writable, write_page
+    from headrace.html.search_page import search_page
     from headrace.planning.search_report import as_json as line
     from headrace.planning.search_report import as_text
-    from headrace.planning.session_search import Asked, policy_options, searched
+    from headrace.planning.session_search import Asked, deadline_s, searched
 
+    if html is not None:
+        writable(html)
     read = read_file(file)
     asked = Asked(
-        session=session, accuracy=accuracy, latency_s=slo, usd_per_h=cost,
+        session=session or "cli", accuracy=accuracy, latency_s=slo, usd_per_h=cost,
         deadline_s=deadline, spend_usd=spend, steps=steps,
     )  # fmt: skip
-    policy_options(read)  # before profilers are started in vain
-    with _source(read, recorded, seed, profilers, bootstrap, session) as source:
-        found = searched(read, source, asked)
+    within_s = deadline_s(read, asked)  # raises before profilers are started in vain
+    if from_topic is not None and recorded is not None:
+        raise click.UsageError("--from-topic is not for --recorded, which has samples of its own")
+    samples = _sample_set(read, session, from_topic, seed)
+    with (
+        _source(read, recorded, samples, profilers, bootstrap, asked.session) as source,
+        _shown(file.name, within_s, html) as show,
+    ):
+        found = searched(read, source, asked, show)
+    if html is not None:
+        write_page(html, search_page(file.name, found))
+        say(f"wrote {html}")
     print_json(line(found)) if as_json else print_text(as_text(found))
     return 0 if found.search.plans else INFEASIBLE
 
@@ -171,9 +195,52 @@ def _planned(file: "PipelineFile", sessions: Path, recorded: Path, gpus: str) ->
     return planned(file, read_sessions(sessions, space), truth, gpus)
 
 
+def _sample_set(
+    file: "PipelineFile", session: str | None, recent_s: float | None, seed: int
+) -> str:
+    """Return the name of the set to profile on: inputs of a session, else the workload's."""
+    from control.problem.sample_sets import Truth, first_set, own_set
+    from headrace.config.pipeline_file import search_space
+
+    truth, now = search_space(file).truth, time.time()
+    if recent_s is None:
+        return first_set(truth, now, seed)
+    if session is None:
+        raise click.UsageError(
+            "--from-topic reads the inputs of one session; name it with --session"
+        )
+    if truth is not Truth.REFERENCE and file.pipeline.labels is None:
+        raise click.UsageError(
+            "--from-topic needs labels of the inputs, and the file has none; add `labels: {}` and "
+            "send labels, or `profiling: {truth: reference, ...}`, which needs none"
+        )
+    return own_set(truth, session, now - recent_s, now)
+
+
+@contextmanager
+def _shown(file: str, deadline_s: float, html: Path | None) -> "Iterator[Callable[[Found], None]]":
+    """Yield what shows the search after a step: on stderr, and on the page every second."""
+    from headrace.atomic_file import write_page
+    from headrace.html.search_page import search_page
+    from headrace.planning.search_report import progress_note
+
+    total = max(1, round(deadline_s))
+    due_s = 0.0
+    with progress("search, s of its deadline", total) as advance:
+
+        def show(found: "Found") -> None:
+            nonlocal due_s
+            advance(min(int(found.elapsed_s), total), progress_note(found))
+            if html is not None and time.monotonic() >= due_s:
+                write_page(html, search_page(file, found))
+                due_s = time.monotonic() + PAGE_EVERY_S
+
+        yield show
+
+
 @contextmanager
 def _source(
-    file: "PipelineFile", recorded: Path | None, seed: int, count: int | None,
+    file: "PipelineFile", recorded: Path | None, samples: str, count: int | None,
     bootstrap: str | None, session: str,
 ) -> "Iterator[ProfileSource]":  # fmt: skip
     from headrace.config.pipeline_file import search_space
@@ -185,7 +252,7 @@ def _source(
 
         yield RecordedProfiles(sessions.space, read_truth(recorded, sessions.space))
         return
-    from control.problem.sample_sets import Truth, first_set
+    from control.problem.sample_sets import Truth
     from headrace.broker.connect import brokers
     from headrace.cluster.supervisor import profilers
     from headrace.config.user_functions import load_workload
@@ -198,7 +265,6 @@ def _source(
     kafka = brokers(bootstrap)
     prepare(kafka, file.pipeline, "profiler")
     number = file.cluster.profilers if count is None else count
-    samples = first_set(sessions.truth, time.time(), seed)
     with (
         profilers(file, kafka.bootstrap, number, say) as (tend, _),
         LiveProfiles(

@@ -125,10 +125,14 @@ def line_chart(
     return _svg(parts, labels.about, height)
 
 
-def spot_chart(spots: Sequence[Spot], labels: ChartLabels, *, height: float = 340.0) -> str:
-    """Draw labelled points in a plane; both coordinates are percentages."""
-    x_axis = spanning(_reach((s.x, s.half_x) for s in spots), LEFT, WIDTH - 130.0, most=8)
-    y_axis = spanning(_reach((s.y, s.half_y) for s in spots), height - BOTTOM, TOP, most=5)
+def spot_chart(
+    spots: Sequence[Spot], labels: ChartLabels, *, height: float = 340.0, x_most: float = 100.0
+) -> str:
+    """Draw labelled points in a plane; y is a percentage, and x is from 0 to ``x_most``."""
+    across = _reach(((s.x, s.half_x) for s in spots), x_most)
+    x_axis = spanning(across, LEFT, WIDTH - 130.0, most=8)
+    up = _reach(((s.y, s.half_y) for s in spots), 100.0)
+    y_axis = spanning(up, height - BOTTOM, TOP, most=5)
     parts = [_frame(x_axis, y_axis, labels, height)]
     parts += [_spot(spot, x_axis, y_axis) for spot in spots]
     parts += _names([spot for spot in spots if spot.name], x_axis, y_axis)
@@ -201,11 +205,9 @@ def _upright(rule: UprightLine, x_axis: Axis, height: float) -> str:
     )
 
 
-def _reach(values: Iterable[tuple[float, float]]) -> list[float]:
+def _reach(values: Iterable[tuple[float, float]], most: float) -> list[float]:
     return [
-        min(max(edge, 0.0), 100.0)
-        for value, half in values
-        for edge in (value - half, value + half)
+        min(max(edge, 0.0), most) for value, half in values for edge in (value - half, value + half)
     ]
 
 

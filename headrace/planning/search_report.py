@@ -108,7 +108,7 @@ def as_text(found: Found) -> str:
     lines = [
         f"{space.configuration_count:,} configurations, {space.plans:,} query plans; "
         f"{JUDGED[found.sessions.truth]} {found.slo.accuracy:g}, {found.slo.latency_s * 1e3:g} ms",
-        *(_step_line(found.sessions, number, step) for number, step in enumerate(found.steps, 1)),
+        *(_step_line(found, number, step) for number, step in enumerate(found.steps, 1)),
         _ended(found),
     ]
     for plan in cheapest_first(found.search.plans)[:SHOWN]:
@@ -118,15 +118,40 @@ def as_text(found: Found) -> str:
         lines.append(
             f"  {plan.usd_per_h:7.3f} $/h  {plan.latency_s * 1e3:6.1f} ms  "
             f"{100 * plan.accuracy:5.1f} %  {placed}; "
-            + ", ".join(found.sessions.setting(s.name, plan.configuration) for s in space.stages)
+            + ", ".join(settings(found, plan.configuration))
         )
     return "\n".join(lines)
 
 
-def _step_line(sessions: SessionSpace, number: int, step: Step) -> str:
-    configuration = ", ".join(
-        sessions.setting(stage.name, step.proposal.configuration) for stage in sessions.space.stages
+def progress_note(found: Found) -> str:
+    """Return what a search that goes on has found so far."""
+    count, best = len(found.steps), found.search.best
+    profiled = f"{count} configuration{'' if count == 1 else 's'}"
+    if best is None:
+        return f"{profiled}, no plan yet"
+    return f"{profiled}, {len(found.search.plans)} plans, the cheapest for {best.usd_per_h:.3f} $/h"
+
+
+def settings(found: Found, configuration: int) -> list[str]:
+    """Return the setting of every task in a configuration."""
+    sessions = found.sessions
+    return [sessions.setting(stage.name, configuration) for stage in sessions.space.stages]
+
+
+def nearest_text(found: Found) -> str:
+    """Return how far the nearest configuration is from the objectives, as the end of a sentence."""
+    nearest = found.search.nearest
+    if nearest is None:
+        return "; nothing was profiled"
+    cost = "" if nearest.usd_per_h is None else f" for {nearest.usd_per_h:.3f} $/h"
+    return (
+        f"; the nearest configuration: {nearest.accuracy_text(found.slo.accuracy)} at "
+        f"{nearest.latency_s * 1e3:.1f} ms{cost}"
     )
+
+
+def _step_line(found: Found, number: int, step: Step) -> str:
+    configuration = ", ".join(settings(found, step.proposal.configuration))
     return (
         f"  {number:3} {step.proposal.origin:9} {step.tested.samples:4} samples  "
         f"{100 * step.tested.estimate.mean:5.1f} %  {step.tested.verdict:8}  "
@@ -138,13 +163,6 @@ def _step_line(sessions: SessionSpace, number: int, step: Step) -> str:
 def _ended(found: Found) -> str:
     total = f"{len(found.steps)} steps, {found.device_s:.2f} device seconds, {found.usd:.4f} $"
     if found.first is None:
-        nearest = found.search.nearest
-        short = (
-            "; nothing was profiled" if nearest is None
-            else f"; nearest: {nearest.accuracy_text(found.slo.accuracy)} "
-            f"at {nearest.latency_s * 1e3:.1f} ms"
-            + ("" if nearest.usd_per_h is None else f" for {nearest.usd_per_h:.3f} $/h")
-        )  # fmt: skip
-        return f"no compliant plan ({found.stopped}; {total}){short}"
+        return f"no compliant plan ({found.stopped}; {total}){nearest_text(found)}"
     seconds, steps = found.first
     return f"first compliant plan after {seconds:.2f} s, {steps} steps; {found.stopped}; {total}"

@@ -22,6 +22,7 @@ from control.policies.compass.search.camo import (
 )
 from control.policies.compass.search.configuration_run import ProfileGoal
 from control.policies.compass.search.placement_factors import session_deployment
+from control.policies.compass.search.pricing import Priced
 from control.policies.compass.search.profile_run import ProfileRun
 from control.policies.compass.search.search_step import search_options
 from control.policies.compass.search.sequential_test import Tested
@@ -53,7 +54,7 @@ class Step:
     """One proposal and its test result. ``cached`` are the tasks whose outputs were known.
 
     ``profile_s`` are seconds of profiling by ``parallelism`` devices, ``wait_s`` the seconds beyond
-    until the verdict was there.
+    until the verdict was there. ``cheapest_usd`` is what the cheapest plan costs an hour then.
     """
 
     proposal: Proposal
@@ -63,6 +64,7 @@ class Step:
     propose_s: float = 0.0
     wait_s: float = 0.0
     compliant: bool = False
+    cheapest_usd: float | None = None
     error: str = ""  # why the configuration cannot run
 
 
@@ -74,6 +76,7 @@ class Found:
     slo: Slo
     sessions: SessionSpace
     search: SessionSearch
+    deadline_s: float
     stopped: str = ""
     steps: list[Step] = field(default_factory=list)
     device_s: float = 0.0
@@ -126,7 +129,9 @@ def searched(
     goal = ProfileGoal(
         sessions.space, slo.accuracy, chosen.rule, partial(may_comply, deployment, slo)
     )
-    found = Found(asked=asked, slo=slo, sessions=sessions, search=search)
+    found = Found(
+        asked=asked, slo=slo, sessions=sessions, search=search, deadline_s=deadline_s(file, asked)
+    )
     price = max((tier.price for tier in sessions.tiers.values()), default=0.0)
     while True:
         began = time.perf_counter()
@@ -136,7 +141,7 @@ def searched(
             found.stopped = found.stopped or "space"
             return found
         proposed = time.perf_counter()
-        left_s = _deadline_s(found, options) - found.elapsed_s - (proposed - began)
+        left_s = found.deadline_s - found.elapsed_s - (proposed - began)
         profiled = source.profile(proposal, goal, left_s)
         if profiled is None:
             found.stopped = "deadline"
@@ -149,12 +154,17 @@ def searched(
 def _learnt(search: SessionSearch, step: Step, profiled: Profiled | None) -> Step:
     """Tell the search a profile; return the step with the verdict on its plans."""
     began = time.perf_counter()
+    added: tuple[Priced, ...] = ()
     if profiled is None:
         search.exclude(step.proposal.configuration)
-        return step
-    added = search.tell(profiled)
+    else:
+        added = search.tell(profiled)
     spent_s = time.perf_counter() - began
-    return replace(step, propose_s=step.propose_s + spent_s, compliant=bool(added))
+    best = search.best
+    return replace(
+        step, propose_s=step.propose_s + spent_s, compliant=bool(added),
+        cheapest_usd=None if best is None else best.usd_per_h,
+    )  # fmt: skip
 
 
 def _add(found: Found, step: Step, price: float, source: ProfileSource) -> None:
@@ -197,14 +207,15 @@ def _stopped(found: Found, options: Mapping[str, Any]) -> str:
     spend = options["spend"] if asked.spend_usd is None else asked.spend_usd
     if asked.steps is not None and len(found.steps) >= asked.steps:
         return "steps"
-    if found.elapsed_s >= _deadline_s(found, options):
+    if found.elapsed_s >= found.deadline_s:
         return "deadline"
     return "spend" if spend and found.usd >= spend else ""
 
 
-def _deadline_s(found: Found, options: Mapping[str, Any]) -> float:
-    given = found.asked.deadline_s
-    return float(options["deadline"] if given is None else given)
+def deadline_s(file: PipelineFile, asked: Asked) -> float:
+    """Return the seconds after which a search ends; raise ``PlanError`` without a policy for it."""
+    given = asked.deadline_s
+    return float(policy_options(file)["deadline"] if given is None else given)
 
 
 class RecordedProfiles:
