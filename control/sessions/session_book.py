@@ -58,7 +58,7 @@ class _Entry:
     written: Session | None = None
     replans: bool = False  # its new plans are not known yet
     improves: bool = False  # it has the first plans of its search, which goes on
-    planned_s: float | None = None  # since then its newest plans are known
+    known_s: float | None = None  # since then its newest plans are known
     assigned: SessionChoice | None = None  # by the schedule
 
     @property
@@ -216,13 +216,16 @@ class SessionBook:
         if improved and not plans:  # the search went on beyond a plan that is kept
             entry.session = replace(entry.session, reason=reason)
             return
-        entry.planned_s = now if plans else None
+        entry.known_s = now if plans else None
         if plans:
             kept = entry.kept if improved else ()
             plans = (*plans, *(each for each in kept if each not in plans))
             chosen = _index(plans, entry.serving)
             first_s = entry.session.first_s if improved else entry.session.search_s
-            entry.session = replace(entry.session, plans=plans, chosen=chosen, first_s=first_s)
+            planned_s = _since_opening(entry.session, entry.session.planned_s, now)
+            entry.session = replace(
+                entry.session, plans=plans, chosen=chosen, first_s=first_s, planned_s=planned_s
+            )
             if entry.coming is not None and _index(plans, entry.coming) != 0:
                 entry.coming = None
             if chosen == 0 and entry.state is SessionState.SERVING:
@@ -326,8 +329,11 @@ class SessionBook:
             entry.serving, entry.coming = replace(entry.coming, admits=True), None
             entry.go(SessionChange.SERVE, now)
             chosen = _index(entry.session.plans, entry.serving)
-            switch_s = 0.0 if entry.planned_s is None else now - entry.planned_s
-            entry.session = replace(entry.session, chosen=chosen, switch_s=switch_s)
+            switch_s = 0.0 if entry.known_s is None else now - entry.known_s
+            serving_s = _since_opening(entry.session, entry.session.serving_s, now)
+            entry.session = replace(
+                entry.session, chosen=chosen, switch_s=switch_s, serving_s=serving_s
+            )
 
     def _reject(self, entry: _Entry, failures: Mapping[str, LoadFailures]) -> None:
         """Discard the plan that loads if one of its settings cannot be loaded."""
@@ -398,6 +404,11 @@ def settings_of(plans: Iterable[SessionPlan], task: str, slots: Iterable[int]) -
 def aged_weight(session: Session, now: float) -> float:
     """Return the weight of a session that waits."""
     return session.weight * (1 + max(now - session.changed_s, 0.0) / AGEING_S)
+
+
+def _since_opening(session: Session, known_s: float | None, now: float) -> float:
+    """Return the seconds from a session's opening until now, or until what is known already."""
+    return now - session.opened_s if known_s is None else known_s
 
 
 def _urgency(entry: _Entry, now: float) -> tuple[float, float, str]:

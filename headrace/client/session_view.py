@@ -148,7 +148,8 @@ def row(session: Session, counts: Mapping[str, float]) -> dict[str, Any]:
         "attainment": ended.get(ANSWERED, 0.0) / total if total else None,
         "accuracy": {
             "measured": counts["score"] / labels if labels else None,
-            "labels": int(labels),
+            "samples": int(labels),
+            "source": "labels" if labels else None,
         },
         "replanned": None if not session.replans else {
             "times": session.replans,
@@ -156,6 +157,8 @@ def row(session: Session, counts: Mapping[str, float]) -> dict[str, Any]:
             "detect_seconds": session.detect_s,
         },
         "switch_seconds": session.switch_s,
+        "planned_s": session.planned_s,
+        "serving_s": session.serving_s,
         "opened_s": session.opened_s,
         "changed_s": session.changed_s,
     }  # fmt: skip
@@ -195,11 +198,14 @@ def details(row: Mapping[str, Any]) -> list[str]:
             f"  planned: accuracy {plan['accuracy']:.3f}, {plan['latency_ms']:.0f} ms, "
             f"{row['usd_per_h']:.3f} $/h"
         )
-    if row["accuracy"]["labels"]:
-        measured = row["accuracy"]
+    measured = row["accuracy"]
+    if measured["samples"]:
         lines.append(
-            f"  measured: accuracy {measured['measured']:.3f} by {measured['labels']} labels"
+            f"  measured: accuracy {measured['measured']:.3f} by {measured['samples']} "
+            f"{measured['source']}"
         )
+    if row["serving_s"] is not None:
+        lines.append(f"  first served {row['serving_s']:.1f} s after it was opened")
     if row["replanned"] is not None:
         anew = row["replanned"]
         lines.append(
@@ -218,7 +224,7 @@ def details(row: Mapping[str, Any]) -> list[str]:
 
 
 def _measured(accuracy: Mapping[str, Any]) -> str:
-    return "" if not accuracy["labels"] else f"acc {accuracy['measured']:.3f}"
+    return "" if not accuracy["samples"] else f"acc {accuracy['measured']:.3f}"
 
 
 def _line(each: Mapping[str, Any]) -> str:

@@ -66,9 +66,10 @@ class Session(Struct, frozen=True, gc=False, kw_only=True):
     the plan in force (-1: none), ``number`` that of the newest ``SessionPlan``; ``reason`` says
     what it waits for. Its search took ``search_s`` seconds, ``first_s`` of them until the first of
     its plans, ``steps`` configurations and ``profile_s`` device seconds; the schedule that chose
-    its plan ``schedule_s``; loading it and switching over ``switch_s``. It was planned anew
-    ``replans`` times, the last time for ``cause``, which was noticed ``detect_s`` seconds after it
-    began.
+    its plan ``schedule_s``; loading it and switching over ``switch_s``. From its opening it took
+    ``planned_s`` seconds until it first had plans, and ``serving_s`` until it first served; None:
+    not yet. It was planned anew ``replans`` times, the last time for
+    ``cause``, which was noticed ``detect_s`` seconds after it began.
     """
 
     id: str
@@ -92,6 +93,8 @@ class Session(Struct, frozen=True, gc=False, kw_only=True):
     profile_s: float = 0.0
     schedule_s: float = 0.0
     switch_s: float = 0.0
+    planned_s: float | None = None
+    serving_s: float | None = None
     replans: int = 0
     cause: str = ""
     detect_s: float = 0.0

@@ -75,6 +75,8 @@ def test_a_session_serves_by_its_first_plan_while_its_search_goes_on() -> None:
     assert (first.stopped, last.stopped) == ("", "deadline")
     assert last.search_s > 5.0
     assert 0 < first.first_s == last.first_s < 1.5
+    assert first.first_s <= first.planned_s <= first.serving_s < 1.5
+    assert (last.planned_s, last.serving_s) == (first.planned_s, first.serving_s)
     assert (first.chosen, last.chosen, last.number) == (0, 0, 2)
     before, after = first.plans[0], last.plans[0]
     assert (after.accuracy or 0.0, after.usd_per_h) > (before.accuracy or 0.0, before.usd_per_h)

@@ -31,7 +31,7 @@ def test_sessions_are_planned_served_and_forgotten(tmp_path: Path) -> None:
     for name in ("cam-1", "cam-2", "cam-3"):
         found = by_session[name]
         assert found["lasted_s"] == 12.0
-        assert 0 < found["first_s"] < 6.0  # within the search's deadline
+        assert 0 <= found["planned_s"] < found["first_s"] < 6.0  # within the search's deadline
         assert found["served_s"] == pytest.approx(12.0 - found["first_s"], abs=0.1)
         assert found["attainment"] > 0.98
         assert found["accuracy"] > 0.88  # of some forty samples
@@ -42,6 +42,12 @@ def test_sessions_are_planned_served_and_forgotten(tmp_path: Path) -> None:
     assert by_session["late"] == {**by_session["late"], "first_s": None, "queries": {}}
     assert row["served"] == 3
     assert row["plans"] < 20
+    planned = [by_session[f"cam-{number}"]["planned_s"] for number in (1, 2, 3)]
+    assert min(planned) <= row["planned_p95_s"] < max(planned)
+    assert by_session["sharp"]["planned_s"] is None
+    usd_per_h = sum({"depot": 0.05, "cloud": 0.2}[t["tier"]] * t["used"] for t in row["tiers"])
+    assert usd_per_h == pytest.approx(row["usd_per_h"])
+    assert all(0 <= each["used"] <= each["of"] for each in row["tiers"])
     assert 0.5 < row["goodput_sessions"] < 1.5  # 3 of 12 s in 25 s
     assert "3 of 5 sessions served" in as_text(run)
 

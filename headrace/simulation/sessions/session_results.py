@@ -2,10 +2,13 @@
 
 A session counts for the goodput while it meets its objectives: the seconds that it had a plan,
 times the share of its queries that were then answered in time, if the answers were as accurate as
-it asked. ``goodput_sessions`` is their mean number, by weight, at a time.
+it asked. ``goodput_sessions`` is their mean number, by weight, at a time; ``tiers`` the mean number
+of devices in use; ``planned_p95_s`` the 95th percentile of the seconds until a session had a plan.
 """
 
 from typing import Any
+
+import numpy as np
 
 from headrace.cells import columns, decimal, percent
 from headrace.simulation.sessions.session_run import SessionResult, SessionsRun
@@ -15,13 +18,19 @@ def as_row(run: SessionsRun) -> dict[str, Any]:
     """Return a run as JSON: fractions from 0 to 1, units in the keys."""
     rows = [session_row(each, run) for each in run.results]
     firsts = [row["first_s"] for row in rows if row["first_s"] is not None]
+    planned = [row["planned_s"] for row in rows if row["planned_s"] is not None]
     return {
         "seconds": run.seconds,
         "sessions": len(rows),
         "served": len(firsts),
         "goodput_sessions": sum(map(_good_s, run.results)) / run.seconds,
         "usd_per_h": sum(each.usd for each in run.results) * 3600 / run.seconds,
+        "tiers": [
+            {"tier": name, "used": _used_s(run, name) / run.seconds, "of": count}
+            for name, count in run.devices.items()
+        ],
         "first_s_mean": sum(firsts) / len(firsts) if firsts else None,
+        "planned_p95_s": float(np.quantile(planned, 0.95)) if planned else None,
         "replans": sum(row["replans"] for row in rows),
         "plans": run.plans,
         "profile_s": run.profile_s,
@@ -35,6 +44,7 @@ def session_row(result: SessionResult, run: SessionsRun) -> dict[str, Any]:
     return {
         "session": result.session.id,
         "lasted_s": max(0.0, result.closed_s - result.opened_s),
+        "planned_s": last.planned_s if last is not None else None,
         "first_s": result.first_s,
         "served_s": result.served_s,
         "queries": dict(sorted(result.outcomes.items())),
@@ -67,9 +77,15 @@ def as_text(run: SessionsRun) -> str:
         f"{whole['served']} of {whole['sessions']} sessions served; "
         f"{whole['goodput_sessions']:.2f} at a time met their objectives; "
         f"{whole['usd_per_h']:.3f} $/h; {whole['plans']} plans, "
-        f"{whole['profile_s']:.1f} device seconds of profiling"
+        f"{whole['profile_s']:.1f} device seconds of profiling; devices used: "
+        + ", ".join(f"{t['used']:.2f} of {t['of']} {t['tier']}" for t in whole["tiers"])
     )
     return f"{columns([head, *rows], left=(0, 7))}\n{total}"
+
+
+def _used_s(run: SessionsRun, tier: str) -> float:
+    """Return the seconds of a tier's devices that sessions had."""
+    return sum(each.device_s.get(tier, 0.0) for each in run.results)
 
 
 def _attainment(result: SessionResult) -> float | None:

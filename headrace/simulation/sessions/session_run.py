@@ -17,6 +17,7 @@ from control.controller.session_commands import CLOSE, OPEN
 from control.policies.solvers import solve, virtual_s
 from control.problem.problem import PlanError
 from control.problem.session_space import SessionSpace
+from control.problem.tiers import QUARTERS
 from headrace.config.pipeline_file import PipelineFile, search_space
 from headrace.planning.recorded_truth import read_truth
 from headrace.planning.sessions_file import Listed, read_sessions
@@ -51,7 +52,7 @@ KEPT = (COMMAND_RESULTS, PLANS, RESULTS, SESSIONS)
 @dataclass(slots=True)
 class SessionResult:
     """The outcome of one session. ``served_s`` are the seconds in which it had a plan, ``usd`` is
-    the cost of its plans in them."""
+    the cost of its plans in them, ``device_s`` the seconds of whole devices by tier."""
 
     session: Listed
     opened_s: float
@@ -59,6 +60,7 @@ class SessionResult:
     first_s: float | None = None  # from opening until it served
     served_s: float = 0.0
     usd: float = 0.0
+    device_s: dict[str, float] = field(default_factory=dict)
     outcomes: dict[str, int] = field(default_factory=dict)
     in_time: int = 0
     scores: list[float] = field(default_factory=list)
@@ -68,12 +70,14 @@ class SessionResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionsRun:
     """The results of a run of ``seconds``; ``plans`` were published, ``profile_s`` device seconds
-    of profiling spent. ``refused`` says by session why it could not be opened, "": it was."""
+    of profiling spent; ``devices`` are those of each shared tier. ``refused`` says by session why
+    it could not be opened, "": it was."""
 
     seconds: float
     results: tuple[SessionResult, ...]
     plans: int
     profile_s: float
+    devices: Mapping[str, int]
     refused: Mapping[str, str]
 
 
@@ -207,6 +211,7 @@ def summed(
     results: dict[str, SessionResult], seconds: float, profile_s: float,
 ) -> SessionsRun:  # fmt: skip
     """Return what became of sessions; ``records`` of the topics ``KEPT``, each in its order."""
+    space = search_space(file)
     for session in records[SESSIONS]:
         results[session.id].last = session
     for name, result in results.items():
@@ -224,6 +229,7 @@ def summed(
     return SessionsRun(
         seconds=seconds, results=tuple(results.values()), plans=len(records[PLANS]),
         profile_s=profile_s, refused=refused,
+        devices={name: n for name, n in space.counts.items() if not space.tiers[name].own},
     )  # fmt: skip
 
 
@@ -242,7 +248,12 @@ def _serving(result: SessionResult, rows: Sequence[Session]) -> None:
             result.first_s = session.changed_s - result.opened_s
         lasted_s = max(0.0, ends_s - session.changed_s)
         result.served_s += lasted_s
-        result.usd += lasted_s * session.plans[session.chosen].usd_per_h / 3600
+        plan = session.plans[session.chosen]
+        result.usd += lasted_s * plan.usd_per_h / 3600
+        for task, quarters in plan.quarters.items():
+            tier = plan.tiers[task]
+            before_s = result.device_s.get(tier, 0.0)
+            result.device_s[tier] = before_s + lasted_s * quarters / QUARTERS
 
 
 def _answered(

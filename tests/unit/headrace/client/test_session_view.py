@@ -1,0 +1,26 @@
+"""A session as ``headrace session list|show --json`` prints it."""
+
+from headrace.client.session_view import details, row
+from schemas.enumerations import SessionState
+from schemas.records import Session
+
+
+def a_session(**changes: object) -> Session:
+    usual = {"id": "cam", "pipeline": "planned", "state": SessionState.SERVING, "slo_s": 0.2}
+    return Session(**{**usual, **changes})  # type: ignore[arg-type]
+
+
+def test_the_accuracy_names_its_samples_and_their_source() -> None:
+    counts = {"answered": 9.0, "late": 1.0, "labels": 8.0, "score": 6.0}
+    found = row(a_session(), counts)
+    assert found["accuracy"] == {"measured": 0.75, "samples": 8, "source": "labels"}
+    assert row(a_session(), {})["accuracy"] == {"measured": None, "samples": 0, "source": None}
+    assert "  measured: accuracy 0.750 by 8 labels" in details(found)
+
+
+def test_the_seconds_until_it_was_planned_and_served_are_none_before() -> None:
+    found = row(a_session(planned_s=1.5, serving_s=2.0), {})
+    assert (found["planned_s"], found["serving_s"]) == (1.5, 2.0)
+    assert "  first served 2.0 s after it was opened" in details(found)
+    found = row(a_session(), {})
+    assert (found["planned_s"], found["serving_s"]) == (None, None)
