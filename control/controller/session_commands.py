@@ -1,8 +1,9 @@
 """Commands on sessions: what they ask, checked against the pipeline's tiers and knobs.
 
 ``open-session`` takes ``session`` (its id) and, as texts, ``slo``, ``accuracy``, ``cost``,
-``weight``, ``samples``, ``plan``; ``close-session`` and ``replan-session`` take ``session``. A plan
-made by hand is JSON, as the papers' API has it:
+``weight``, ``samples``, ``plan``; ``close-session`` and ``replan-session`` take ``session``;
+``set-session-slo`` takes ``session`` and any of ``slo``, ``accuracy``, ``cost``. A plan made by
+hand is JSON, as the papers' API has it:
 
     {"stages": [["scan", "handheld"], ["read", "cloud"]],
      "config": {"scan.scale": 0.5, "read.variant": "mlp"}, "shares": {"read": 0.25}}
@@ -15,6 +16,8 @@ from difflib import get_close_matches
 from math import isfinite
 from typing import Any
 
+from msgspec.structs import replace
+
 from control.controller.commands import CommandError
 from control.problem.sample_sets import first_set
 from control.problem.session_space import SessionSpace, option_name
@@ -25,11 +28,13 @@ from schemas.pipeline import Pipeline
 from schemas.records import Session, SessionChoice
 
 OPEN, CLOSE, REPLAN = "open-session", "close-session", "replan-session"
-SESSION_ACTIONS = frozenset((OPEN, CLOSE, REPLAN))
+SET_SLO = "set-session-slo"
+SESSION_ACTIONS = frozenset((OPEN, CLOSE, REPLAN, SET_SLO))
 ARGUMENTS: Mapping[str, frozenset[str]] = {
     OPEN: frozenset(("session", "slo", "accuracy", "cost", "weight", "samples", "plan")),
     CLOSE: frozenset(("session",)),
     REPLAN: frozenset(("session",)),
+    SET_SLO: frozenset(("session", "slo", "accuracy", "cost")),
 }
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -66,6 +71,22 @@ def asked_session(
         weight=_number(arguments, "weight", space.weight) or space.weight,
         samples="" if plan else arguments.get("samples", first_set(space.truth, now)),
         plans=(hand_made(plan, space),) if plan else (),
+    )
+
+
+def with_objectives(session: Session, arguments: Mapping[str, str]) -> Session:
+    """Return a session with the objectives that ``set-session-slo`` names; raise ``CommandError``
+    if it names none."""
+    if not set(arguments) - {"session"}:
+        raise CommandError(
+            f"{SET_SLO} names no objective of session {session.id!r}; give slo=200ms, accuracy=0.9 "
+            "or cost=0.1"
+        )
+    return replace(
+        session,
+        slo_s=_slo_s(arguments, session.slo_s),
+        accuracy=_number(arguments, "accuracy", session.accuracy, most=1.0),
+        usd_per_h=_number(arguments, "cost", session.usd_per_h),
     )
 
 

@@ -13,9 +13,10 @@ from control.controller.commands import CommandError, unexpired
 from control.controller.session_commands import (
     CLOSE,
     OPEN,
-    REPLAN,
+    SET_SLO,
     asked_session,
     named_session,
+    with_objectives,
 )
 from control.controller.session_schedules import SessionSchedules
 from control.policies import plans_sessions, policy_named, spec_of
@@ -29,6 +30,7 @@ from control.sessions.session_book import LoadFailures, SessionBook
 from control.sessions.session_health import Drift, SessionHealth
 from schemas.count_names import UNLOADABLE, count_name
 from schemas.effects import Effect, Failed, Solved
+from schemas.enumerations import SessionState
 from schemas.pipeline import Pipeline
 from schemas.records import Command, Plan, ProfileResult, Record, Report, Session, SessionChoice
 
@@ -232,11 +234,26 @@ class SessionDesk:
             book.close(name, now)
             health.forget(name)
             return f"session {name!r} closes"
-        if command.action == REPLAN and book.session(name).samples:
-            health.forget(name)
-            book.replan(name, now, cause="a command", detect_s=0.0)
-            return f"session {name!r} is planned again"
-        raise CommandError(f"session {name!r} cannot be planned again: its plan was made by hand")
+        if command.action == SET_SLO:
+            return self._change(command, book, now)
+        return self._replan(book, health, name, now)
+
+    def _replan(self, book: SessionBook, health: SessionHealth, name: str, now: float) -> str:
+        if not book.session(name).samples:
+            raise CommandError(
+                f"session {name!r} cannot be planned again: its plan was made by hand"
+            )
+        health.forget(name)
+        book.replan(name, now, cause="a command", detect_s=0.0)
+        return f"session {name!r} is planned again"
+
+    def _change(self, command: Command, book: SessionBook, now: float) -> str:
+        session = book.session(command.arguments["session"])
+        if session.state is SessionState.CLOSING:
+            raise CommandError(f"session {session.id!r} closes; open another one")
+        why = book.change_objectives(with_objectives(session, command.arguments), now)
+        done = f"the objectives of session {session.id!r} are changed"
+        return f"{done}; its plan is searched: {why}" if why else f"{done}; it keeps its plan"
 
     def _open(
         self, name: str, command: Command, book: SessionBook, space: SessionSpace, now: float

@@ -11,7 +11,7 @@ and its deadline and its money are those of its first beginning.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import isinf
+from math import inf, isinf
 
 from control.policies.compass.search.camo import NearestConfiguration, Profiled, Slo
 from control.policies.compass.search.pricing import Priced
@@ -60,7 +60,7 @@ class SessionSearches:
         self._store = ProfileStore(space.space)
         self._runs: dict[str, SearchRun] = {}  # by session
         self._sharing: dict[str, str] = {}  # session to the one whose run it shares
-        self._solving: dict[int | str, str] = {}  # job to session
+        self._solving: dict[int | str, tuple[str, SearchRun]] = {}  # job to session and its run
         self._job = FIRST_JOB
         self._ended: list[SearchEnd] = []
         self._links: Mapping[str, Links] = {}
@@ -79,10 +79,9 @@ class SessionSearches:
 
     def solved(self, event: Solved | Failed, now: float) -> None:
         """Take the result of a step."""
-        name = self._solving.pop(event.job)
-        run = self._runs.get(name)
-        if run is None:
-            return
+        name, run = self._solving.pop(event.job)
+        if self._runs.get(name) is not run:
+            return  # it has ended, or begun anew
         if isinstance(event, Failed):
             self._end(name, run, event.error, now)
         else:
@@ -95,12 +94,16 @@ class SessionSearches:
     ) -> None:
         """Begin the searches of sessions for which there are profilers.
 
-        Searches of sessions that are not listed any more end without a result. ``seen`` are links
-        that differ from the file's, and rates of queries.
+        Searches of sessions that are not listed any more, or whose objectives have changed, end
+        without a result. ``seen`` are links that differ from the file's, and rates of queries.
         """
         self._links, self._qps = seen.links, seen.qps
         by_name = {each.id: each for each in waiting}
-        self._runs = {name: run for name, run in self._runs.items() if name in by_name}
+        self._runs = {
+            name: run
+            for name, run in self._runs.items()
+            if name in by_name and run.problem.slo == _slo(by_name[name])
+        }
         self._sharing = {}
         searched = {self._objectives(by_name[name]): name for name in self._runs}
         for session in waiting:
@@ -145,8 +148,7 @@ class SessionSearches:
     def _begin(self, session: Session, policy: Policy, now: float) -> None:
         options = search_options({each.name: each.of(policy) for each in SESSIONS})
         self._history = options.history
-        usd = float("inf") if session.usd_per_h is None else session.usd_per_h
-        slo = Slo(accuracy=session.accuracy or 0.0, latency_s=session.slo_s, usd_per_h=usd)
+        slo = _slo(session)
         links = self._links.get(session.id)
         resumed = session.state is SessionState.SEARCHING  # by an earlier life of the control app
         began_s = session.changed_s if resumed else now
@@ -199,10 +201,10 @@ class SessionSearches:
             self._end(session.id, run, "", now)
         if run.phase is not SearchPhase.PROPOSES:
             return [self._request(session, run, first, upto, now) for first, upto in wanted]
-        if session.id in self._solving.values():
+        if (session.id, run) in self._solving.values():
             return []
         self._job += 1
-        self._solving[self._job] = session.id
+        self._solving[self._job] = session.id, run
         return [Solve(self._job, SEARCH, run.problem)]
 
     def _request(
@@ -279,6 +281,11 @@ class SessionSearches:
         del self._runs[name]
         for each in sharing:
             del self._sharing[each]
+
+
+def _slo(session: Session) -> Slo:
+    usd = inf if session.usd_per_h is None else session.usd_per_h
+    return Slo(accuracy=session.accuracy or 0.0, latency_s=session.slo_s, usd_per_h=usd)
 
 
 def _nearest(space: SessionSpace, run: SearchRun) -> tuple[SessionChoice, float] | None:

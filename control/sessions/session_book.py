@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from control.problem.seats import Seat, seat_worker
 from control.problem.session_space import SessionSpace
 from control.sessions.devices import Devices, session_plan
+from control.sessions.objectives import kept, search_reason
 from control.sessions.session_states import TRANSITIONS, SessionChange
 from control.state_machine import StateMachine
 from schemas.effects import SESSIONS, Effect, Forget, Send
@@ -82,7 +83,7 @@ class _Entry:
         return self.replans or self.state in (SessionState.OPENING, SessionState.SEARCHING)
 
     @property
-    def kept(self) -> tuple[SessionChoice, ...]:
+    def in_force(self) -> tuple[SessionChoice, ...]:
         """The plan by which it serves, if it is one of its search's: it may stay with it."""
         chosen = self.session.chosen
         return self.session.plans[chosen : chosen + 1] if chosen >= 0 else ()
@@ -218,8 +219,8 @@ class SessionBook:
             return
         entry.known_s = now if plans else None
         if plans:
-            kept = entry.kept if improved else ()
-            plans = (*plans, *(each for each in kept if each not in plans))
+            present = entry.in_force if improved else ()
+            plans = (*plans, *(each for each in present if each not in plans))
             chosen = _index(plans, entry.serving)
             first_s = entry.session.first_s if improved else entry.session.search_s
             planned_s = _since_opening(entry.session, entry.session.planned_s, now)
@@ -247,6 +248,26 @@ class SessionBook:
         entry.session = replace(entry.session, replans=count, **changes)
         entry.replans, entry.improves = entry.state is SessionState.REPLANNING, False
         entry.coming = None
+
+    def change_objectives(self, changed: Session, now: float) -> str:
+        """Give a session the objectives of ``changed``; return why it is searched anew, "": it is
+        not. Deadlines follow at once; a search under way begins anew."""
+        entry = self._entries[changed.id]
+        before, present = entry.session, entry.in_force
+        plans = kept(changed, present)
+        chosen = plans.index(present[0]) if present else -1
+        entry.session = replace(changed, plans=plans, chosen=chosen)
+        if entry.serving is not None:
+            entry.serving = replace(entry.serving, slo_s=changed.slo_s)
+        if entry.coming is not None:
+            entry.coming = replace(entry.coming, slo_s=changed.slo_s)
+        if entry.planless:
+            entry.session = replace(entry.session, changed_s=now)  # its search has its whole time
+            return "its search begins anew"
+        why = search_reason(before, entry.session, present)
+        if why:
+            self.replan(changed.id, now, cause=f"a command: {why}", detect_s=0.0)
+        return why
 
     def assign(self, plans: Mapping[str, int], schedule_s: float) -> None:
         """Take what a schedule assigns to contending sessions: indices into their plans."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def session() -> None:
-    """Open, list, replan, close sessions: streams with own objectives.
+    """Open, list, change, close sessions: streams with own objectives.
 
     The queries of a session bear its id in the header headrace-session. Every session has a query
     plan: a setting, a tier and a share of a device for each task.
@@ -161,6 +161,31 @@ def replan(file: Path, name: str, bootstrap: str | None, as_json: bool) -> int:
     from headrace.client.session_view import replan_session
 
     result = replan_session(read_file(file), reached(bootstrap), name)
+    return _show(result, as_json=as_json)
+
+
+@session.command()
+@pipeline_argument
+@click.argument("name", metavar="SESSION")
+@click.option("--slo", help="Latency, as in 60ms.")
+@click.option("--accuracy", type=click.FloatRange(0, 1), help="At least.")
+@click.option("--cost", type=click.FloatRange(0), help="$ an hour at most.")
+@bootstrap_option
+@json_option
+def slo(file: Path, name: str, bootstrap: str | None, as_json: bool, **asked: Any) -> int:
+    """Change the objectives of an open session.
+
+    Deadlines follow at once. Its plan is searched again if it does not meet the new objectives,
+    if a higher accuracy is asked, or if they allow a cheaper plan; it serves meanwhile.
+
+    \b
+    Example:
+      headrace session slo planned.yaml cam-17 --slo 150ms --accuracy 0.92
+    """
+    from headrace.broker.connect import reached
+    from headrace.client.session_view import change_objectives
+
+    result = change_objectives(read_file(file), reached(bootstrap), name, asked)
     return _show(result, as_json=as_json)
 
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from control.controller.session_commands import CLOSE, OPEN, REPLAN
+from control.controller.session_commands import CLOSE, OPEN, REPLAN, SET_SLO
 from headrace.client.give_command import give
 from headrace.client.topic_clients import Tail, decoded
 from headrace.config.pipeline_file import PipelineFile, search_space
@@ -45,6 +45,14 @@ def close_session(file: PipelineFile, kafka: KafkaConfig, session: str) -> Comma
 def replan_session(file: PipelineFile, kafka: KafkaConfig, session: str) -> CommandResult:
     """Search the plan of a session again."""
     return give(file, kafka, REPLAN, {"session": session})
+
+
+def change_objectives(
+    file: PipelineFile, kafka: KafkaConfig, session: str, asked: Mapping[str, Any]
+) -> CommandResult:
+    """Change the objectives of an open session; ``asked`` has those that are given."""
+    arguments = {name: str(value) for name, value in asked.items() if value is not None}
+    return give(file, kafka, SET_SLO, {"session": session, **arguments})
 
 
 def _plan(path: Path) -> str:

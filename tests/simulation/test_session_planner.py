@@ -297,3 +297,61 @@ def test_with_feedback_a_session_is_searched_on_the_labelled_inputs_of_all() -> 
         "no sample set 'workload@7': profiling.truth is feedback, so profiles are of labelled "
         "inputs; leave --samples out",
     )
+
+
+def test_looser_and_tighter_objectives_of_a_session_that_serves(world: Planned) -> None:
+    world.command(1.0, "open-session", session="a", slo="500ms", accuracy="0.9")
+    world.command(8.0, "set-session-slo", session="a", slo="400ms")
+    world.command(10.0, "set-session-slo", session="a", accuracy="0.65")
+    world.command(17.0, "set-session-slo", session="a", slo="1ms")
+    world.ask("a", 7.0, 24.0)
+    world.system.run(9.0)
+    kept = world.session("a")
+    assert (kept.slo_s, kept.replans, kept.state) == (0.4, 0, SessionState.SERVING)
+    assert [each.slo_s for each in world.plan().sessions if each.admits] == [0.4]
+    world.system.run(16.0)
+    cheaper = world.session("a")
+    assert cheaper.cause == "a command: its new objectives allow cheaper plans"
+    assert (cheaper.state, cheaper.replans) == (SessionState.SERVING, 1)
+    assert cheaper.plans[cheaper.chosen].usd_per_h <= kept.plans[kept.chosen].usd_per_h
+    answered = [each for each in world.answers("a") if each.created_s < 16.9]
+    assert {each.outcome for each in answered} <= {"answered", "failed"}  # a toy may fail
+    world.system.run(30.0)
+    last = world.session("a")
+    assert last.cause == "a command: no plan that it has meets its new objectives"
+    assert last.state is SessionState.SERVING  # by the plan that it had
+    assert "no plan meets its objectives" in last.reason
+
+
+def test_new_objectives_begin_a_search_anew() -> None:
+    world = Planned(seconds=0.02)
+    world.command(1.0, "open-session", session="a", slo="60ms", accuracy="0.99")
+    world.command(4.0, "set-session-slo", session="a", slo="500ms", accuracy="0.55")
+    world.system.run(3.9)
+    assert world.session("a").state is SessionState.SEARCHING
+    world.system.run(6.0)
+    session = world.session("a")
+    assert session.state is SessionState.SERVING
+    assert (session.plans[session.chosen].accuracy or 0.0) >= 0.55
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"session": "a"}, "names no objective"),
+        ({"session": "b", "slo": "1s"}, "there is no session 'b'"),
+        ({"session": "a", "slo": "0s"}, "it must be above 0"),
+        ({"session": "a", "accuracy": "2"}, "write a number from 0 to 1"),
+        ({"session": "a", "weight": "2"}, "it takes accuracy, cost, session, slo"),
+    ],
+)
+def test_odd_objectives_are_refused_in_a_sentence(
+    world: Planned, arguments: dict[str, str], message: str
+) -> None:
+    world.command(1.0, "open-session", session="a", slo="500ms")
+    world.command(5.0, "set-session-slo", **arguments)
+    world.system.run(8.0)
+    result = world.results()["set-session-slo"]
+    assert not result.ok
+    assert message in result.message
+    assert world.session("a").slo_s == 0.5

@@ -53,7 +53,7 @@ def test_the_note_names_what_is_known_so_far(tmp_path: Path) -> None:
 def test_a_search_without_a_plan_shows_the_nearest(tmp_path: Path) -> None:
     note, page = pages(tmp_path, accuracy=1.0)[-1]
     assert note.endswith("no plan yet")
-    assert "the nearest configuration has an accuracy of" in page
+    assert "the nearest configuration: accuracy" in page
     assert Reader(page).open == []
 
 

@@ -170,7 +170,7 @@ def test_over_links_of_0_bytes_a_second_all_stays_on_the_sessions_own_tier(
     assert {tier for plan in plans for tier in plan["placement"].values()} == {"handheld"}
     slow = cut.replace("speed: 0.1", "speed: 0.01")  # too slow for any plan
     assert run(["search", *files(tmp_path, slow)]) == 3
-    assert "; nearest: accuracy 0.780 at 404.2 ms" in capsys.readouterr().out
+    assert "; the nearest configuration: accuracy 0.780 at 404.2 ms" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,43 @@
+"""Objectives of a session that change while it is open: which plans meet them, what to search.
+
+A search is needed if the plan by which a session serves does not meet its objectives any more, if a
+higher accuracy is asked (plans were tested against the lower one), or if looser objectives allow a
+cheaper plan than the present one. A lower cost that the present plan keeps needs none.
+"""
+
+from collections.abc import Sequence
+
+from schemas.records import Session, SessionChoice
+
+
+def complies(plan: SessionChoice, session: Session) -> bool:
+    """Return whether a plan meets a session's objectives, as far as is known of it."""
+    dear = session.usd_per_h is not None and plan.usd_per_h > session.usd_per_h
+    wrong = plan.accuracy is not None and plan.accuracy < (session.accuracy or 0.0)
+    return plan.latency_s <= session.slo_s and not dear and not wrong
+
+
+def kept(session: Session, present: Sequence[SessionChoice]) -> tuple[SessionChoice, ...]:
+    """Return the plans that a session keeps: those that meet its objectives, and the ``present``
+    one by which it serves. One made by hand is kept in any case."""
+    if not session.samples:
+        return session.plans
+    return tuple(plan for plan in session.plans if complies(plan, session) or plan in present)
+
+
+def search_reason(before: Session, after: Session, present: Sequence[SessionChoice]) -> str:
+    """Return why a session is searched anew after its objectives changed, "": it need not be.
+
+    ``present`` is the plan by which it serves, or empty. There is no search for a session whose
+    plan was made by hand.
+    """
+    if not after.samples:
+        return ""
+    plans = present or kept(after, ())
+    if not plans or not complies(plans[0], after):
+        return "no plan that it has meets its new objectives"
+    least, asked = before.accuracy or 0.0, after.accuracy or 0.0
+    if asked > least:
+        return "a higher accuracy is asked of it"
+    looser = after.slo_s > before.slo_s or asked < least
+    return "its new objectives allow cheaper plans" if looser and plans[0].usd_per_h > 0 else ""
