@@ -18,6 +18,7 @@ import msgspec
 
 from control.controller.session_schedules import demanded
 from control.controller.session_searches import choice, nothing_complies
+from control.policies.compass.packing import place
 from control.policies.compass.schedule.instance import Candidate, Instance, Tier
 from control.policies.compass.schedule.scheduling import Schedule
 from control.policies.compass.search.search_step import cheapest_first
@@ -61,12 +62,15 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSessions:
-    """Listed sessions with the plans that meet their objectives, or why there are none."""
+    """Listed sessions with the plans that meet their objectives, or why there are none.
+
+    ``own`` are the tiers of which every session brings its own device."""
 
     sessions: tuple[Listed, ...]
     plans: Mapping[Objectives, tuple[SessionChoice, ...]]
     reasons: Mapping[Objectives, str]
     instance: Instance
+    own: frozenset[str]
 
 
 def read_sessions(path: Path, usual: SessionSpace) -> tuple[Listed, ...]:
@@ -144,7 +148,10 @@ def planned(
             for each in sessions
         ),
     )
-    return PlannedSessions(sessions=sessions, plans=plans, reasons=reasons, instance=instance)
+    own = frozenset(name for name, tier in space.tiers.items() if tier.own)
+    return PlannedSessions(
+        sessions=sessions, plans=plans, reasons=reasons, instance=instance, own=own
+    )
 
 
 def _tier(space: SessionSpace, name: str, sessions: int, gpus: str) -> Tier:
@@ -157,9 +164,13 @@ def _tier(space: SessionSpace, name: str, sessions: int, gpus: str) -> Tier:
 def as_json(planned: PlannedSessions, made: Schedule) -> dict[str, Any]:
     """Return what ``headrace schedule FILE --json`` prints beside the schedule of an instance."""
     chosen = list(zip(planned.sessions, made.plans, strict=True))
+    assigned = {
+        each.id: planned.plans[each.objectives][at] for each, at in chosen if at is not None
+    }
+    devices = devices_of(assigned, planned.own)
     return {
         "assignments": [
-            {"session": each.id, "plan": at, **_assigned(planned.plans[each.objectives][at])}
+            {"session": each.id, "plan": at, **_assigned(each.id, assigned[each.id], devices)}
             for each, at in chosen
             if at is not None
         ],
@@ -174,7 +185,35 @@ def refusal(planned: PlannedSessions, session: Listed) -> str:
     return planned.reasons.get(session.objectives, "no devices are left for any of its plans")
 
 
-def _assigned(plan: SessionChoice) -> dict[str, Any]:
+def devices_of(
+    assigned: Mapping[str, SessionChoice], own: frozenset[str]
+) -> dict[tuple[str, str], str]:
+    """Return the device of every session and task, as in depot-0: the fewest of each shared tier,
+    and one for each session of a tier that is its own. A task that takes no part of a shared
+    device has none."""
+    items: dict[str, list[tuple[str, str, int]]] = {}
+    found: dict[tuple[str, str], str] = {}
+    owners: dict[str, list[str]] = {}
+    for session, plan in assigned.items():
+        for task, tier in plan.tiers.items():
+            quarters = plan.quarters.get(task, 0)
+            if tier in own:
+                mine = owners.setdefault(tier, [])
+                if session not in mine[-1:]:
+                    mine.append(session)
+                found[session, task] = f"{tier}-{len(mine) - 1}"
+            elif quarters:
+                items.setdefault(tier, []).append((session, task, quarters))
+    for tier, wanted in items.items():
+        placed = place([quarters for _, _, quarters in wanted])
+        for (session, task, _), number in zip(wanted, placed.gpu, strict=True):
+            found[session, task] = f"{tier}-{number}"
+    return found
+
+
+def _assigned(
+    session: str, plan: SessionChoice, devices: Mapping[tuple[str, str], str]
+) -> dict[str, Any]:
     return {
         "latency_ms": plan.latency_s * 1e3,
         "accuracy": plan.accuracy,
@@ -184,6 +223,7 @@ def _assigned(plan: SessionChoice) -> dict[str, Any]:
                 "task": task,
                 "setting": setting,
                 "tier": plan.tiers[task],
+                "device": devices.get((session, task)),
                 "share": plan.quarters.get(task, 0) / QUARTERS,
             }
             for task, setting in plan.settings.items()

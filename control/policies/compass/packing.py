@@ -16,6 +16,7 @@ model, share GPUs with that pool only (Compass, Appendix D.2), so each (tier, po
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from control.problem.tiers import QUARTERS as QUARTERS
 
@@ -82,16 +83,16 @@ def place(quarters: Sequence[int], free: Sequence[int] = ()) -> Placed:
     GPUs are not moved.
     """
     left = list(free)
+    by_room = [
+        [g for g, room in enumerate(left) if room == r] for r in range(QUARTERS + 1)
+    ]  # heaps
     gpu = [0] * len(quarters)
     for index in sorted(range(len(quarters)), key=lambda each: (-quarters[each], each)):
-        gpu[index] = _best_fit(left, quarters[index])
-        left[gpu[index]] -= quarters[index]
+        size = quarters[index]
+        fitting = next((heap for heap in by_room[size:] if heap), None)
+        if fitting is None:
+            left.append(QUARTERS)
+        gpu[index] = g = len(left) - 1 if fitting is None else heappop(fitting)
+        left[g] -= size
+        heappush(by_room[left[g]], g)
     return Placed(tuple(gpu), tuple(left))
-
-
-def _best_fit(left: list[int], size: int) -> int:
-    fitting = [g for g, room in enumerate(left) if room >= size]
-    if fitting:
-        return min(fitting, key=lambda g: (left[g], g))
-    left.append(QUARTERS)
-    return len(left) - 1

@@ -5,8 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from control.policies.compass.packing import gpus, sizes
 from headrace.cli.main import run
+from headrace.planning.sessions_file import devices_of
+from schemas.records import SessionChoice
 from tests.unit.headrace.planning.test_session_search import files
 
 SESSIONS = """\
@@ -42,6 +47,49 @@ def test_every_session_gets_a_plan_that_meets_its_objectives_or_a_reason(
     (refused,) = found["refused"]
     assert refused["session"] == "never"
     assert "(2 ms wanted)" in refused["why"]
+
+
+def test_every_item_has_a_device_that_holds_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = scheduled(tmp_path, capsys, SESSIONS)
+    shares: dict[str, float] = {}
+    owners: dict[str, set[str]] = {}
+    for each in found["assignments"]:
+        for item in each["items"]:
+            assert item["device"].rpartition("-")[0] == item["tier"]
+            shares[item["device"]] = shares.get(item["device"], 0.0) + item["share"]
+            owners.setdefault(item["device"], set()).add(each["session"])
+    assert max(shares.values()) <= 1
+    used = {each["tier"]: each["used"] for each in found["tiers"]}
+    for tier in ("depot", "cloud"):
+        assert sum(device.startswith(tier) for device in shares) == used[tier]
+    assert all(len(owners[d]) == 1 for d in owners if d.startswith("handheld"))
+
+
+choices = st.builds(
+    lambda task, quarters: SessionChoice(
+        settings={"a": "a", "b": "b"},
+        tiers={"a": task, "b": "cloud"},
+        quarters={"a": 0 if task == "own" else quarters, "b": quarters},
+    ),
+    st.sampled_from(["own", "depot", "cloud"]),
+    st.integers(0, 4),
+)
+
+
+@given(st.lists(choices, max_size=20))
+def test_devices_are_the_fewest_and_none_is_overfull(plans: list[SessionChoice]) -> None:
+    assigned = {f"s{number}": plan for number, plan in enumerate(plans)}
+    devices = devices_of(assigned, frozenset({"own"}))
+    for tier in ("depot", "cloud"):
+        used: dict[str, int] = {}
+        for (session, task), device in devices.items():
+            if assigned[session].tiers[task] == tier:
+                used[device] = used.get(device, 0) + assigned[session].quarters[task]
+        wanted = [p.quarters[t] for p in plans for t in "ab" if p.tiers[t] == tier]
+        assert len(used) == gpus(sizes([quarters for quarters in wanted if quarters]))
+        assert max(used.values(), default=0) <= 4
 
 
 @pytest.mark.parametrize(
