@@ -9,7 +9,9 @@ the linear program's bound and the most CPU seconds, for every scheduler that ha
 import argparse
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command does, before NumPy's import
 
@@ -29,7 +31,23 @@ from control.problem.problem import PlanError
 
 PRICES = {"cloud": 5.075, "near": 2.0, "near-edge": 1.3}  # $ an hour per GPU
 WEIGHTS = {"1": (1.0,), "1/2/4": (1.0, 2.0, 4.0), "1 to 10": tuple(np.linspace(1, 10, 997))}
+ITEMS = (1, 2, 4)  # of a plan, at most
+SESSIONS, SEEDS = (100, 1000, 10_000), 3
 ILP_SESSIONS = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRow:
+    """The worst ratio of a scheduler's results to the linear program's bound (at most 1 in goodput,
+    at least 1 in cost) over the seeds, and its most CPU seconds."""
+
+    objective: str
+    sessions: int
+    items: int
+    weights: str
+    scheduler: str
+    ratio: float
+    cpu_s: float
 
 
 def instance(
@@ -64,22 +82,33 @@ def meter() -> tuple[float, float]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--sessions", default="100,1000,10000")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--sessions", default=",".join(map(str, SESSIONS)))
+    parser.add_argument("--seeds", type=int, default=SEEDS)
     options = parser.parse_args()
     print("objective sessions items weights   scheduler        worst ratio   longest CPU s")
-    for sessions in map(int, options.sessions.split(",")):
-        for objective in (GOODPUT, COST):
-            for most in (1, 2, 4):
-                for weights in WEIGHTS if objective == GOODPUT else ("1",):
-                    _row(objective, sessions, most, weights, options.seeds)
+    for row in rows([int(each) for each in options.sessions.split(",")], options.seeds):
+        print(
+            f"{row.objective:9} {row.sessions:8} {row.items:5} {row.weights:9} "
+            f"{row.scheduler:16} {row.ratio:.5f} {row.cpu_s:.3f}",
+            flush=True,
+        )
 
 
-def _row(objective: str, sessions: int, most: int, weights: str, seeds: int) -> None:
-    drawn = [
-        instance(sessions, most, WEIGHTS[weights], seed, objective == GOODPUT)
-        for seed in range(seeds)
-    ]
+def rows(sessions: Sequence[int], seeds: int) -> Iterator[ScheduleRow]:
+    """Measure instances of all sizes, objectives, numbers of items and weights."""
+    for count, objective, most in product(sessions, (GOODPUT, COST), ITEMS):
+        for weights in WEIGHTS if objective == GOODPUT else ("1",):
+            drawn = [
+                instance(count, most, WEIGHTS[weights], seed, objective == GOODPUT)
+                for seed in range(seeds)
+            ]
+            yield from _rows(drawn, objective, most, weights)
+
+
+def _rows(
+    drawn: Sequence[Instance], objective: str, most: int, weights: str
+) -> Iterator[ScheduleRow]:
+    sessions = len(drawn[0].sessions)
     for name, scheduler in SCHEDULERS.items():
         if name == "compass-ilp" and sessions > ILP_SESSIONS:
             continue
@@ -88,10 +117,14 @@ def _row(objective: str, sessions: int, most: int, weights: str, seeds: int) -> 
         except PlanError:
             continue  # the integer program takes limited tiers only
         ratios = [each.ratio for each in made if each.ratio is not None]
-        worst = min(ratios) if objective == GOODPUT else max(ratios)
-        longest = max(each.run.cpu_s for each in made)
-        print(
-            f"{objective:9} {sessions:8} {most:5} {weights:9} {name:16} {worst:.5f} {longest:.3f}"
+        yield ScheduleRow(
+            objective=objective,
+            sessions=sessions,
+            items=most,
+            weights=weights,
+            scheduler=name,
+            ratio=min(ratios) if objective == GOODPUT else max(ratios),
+            cpu_s=max(each.run.cpu_s for each in made),
         )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from benchmarks import scheduling
 from benchmarks.papers.compass_model import DrawnQuery, applications, draw
 from benchmarks.papers.compass_page import page
 from benchmarks.papers.sources import DataError
@@ -83,11 +84,17 @@ def compare(data: Path, out: Path, queries: int, again: bool) -> str:
     """Run the searches, unless ``again``, and keep the results in OUT_DIR; return the page."""
     kept = out / "comparison.json"
     if not again:
-        rows = [asdict(row) for row in played(data, queries)]
-        kept.write_text(json.dumps(rows), encoding="utf-8")
+        searches = [asdict(row) for row in played(data, queries)]
+        schedules = [asdict(row) for row in scheduling.rows(scheduling.SESSIONS, scheduling.SEEDS)]
+        results = {"searches": searches, "schedules": schedules}
+        kept.write_text(json.dumps(results), encoding="utf-8")
     try:
-        return page([Row(**row) for row in json.loads(kept.read_text(encoding="utf-8"))])
-    except (OSError, ValueError, TypeError) as error:
+        read = json.loads(kept.read_text(encoding="utf-8"))
+        return page(
+            [Row(**row) for row in read["searches"]],
+            [scheduling.ScheduleRow(**row) for row in read["schedules"]],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{kept} holds no comparison ({error}); leave out --again") from error
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import scheduling
 from benchmarks.papers.compass import CLUSTERS, write
 from benchmarks.papers.compass_compare import (
     BASELINES,
@@ -16,8 +17,9 @@ from benchmarks.papers.compass_compare import (
     _searched,
 )
 from benchmarks.papers.compass_model import applications, draw
-from benchmarks.papers.compass_page import page
+from benchmarks.papers.compass_page import _schedules, page
 from benchmarks.papers.sources import DataError
+from benchmarks.scheduling import ScheduleRow
 from control.policies.compass.search.placement_factors import session_deployment
 from control.policies.compass.search.sequential_test import StopRule
 from headrace.cli.main import run
@@ -125,9 +127,21 @@ def test_every_method_and_baseline_ends_with_a_row_of_the_page(data: Path) -> No
                 rows.append(profiles.row(method))
         assert {row.app for row in rows[-9:]} == {name}
     renamed = [*rows, *(type(row)(**{**_fields(row), "app": "DVC"}) for row in rows[:27])]
-    text = page(renamed)
+    text = page(renamed, list(scheduling.rows([40], 1)))
     assert "Every figure here is modelled" in text
-    assert text.count("| compass |") == 3
+    assert "| goodput | 40 | compass | " in text
+    assert "| cost | 40 | first-come | " in text
+    assert text.count("\n| compass |") == 3
+
+
+@pytest.mark.parametrize(("cpu_s", "asked"), [(0.4, "met"), (0.6, "**missed**")])
+def test_the_page_says_whether_the_schedule_asked_for_is_had(cpu_s: float, asked: str) -> None:
+    row = ScheduleRow(
+        objective="goodput", sessions=10_000, items=4, weights="1", scheduler="compass",
+        ratio=0.9992, cpu_s=cpu_s,
+    )  # fmt: skip
+    line = f"| goodput | 10,000 | compass | 0.99920 | {cpu_s:.3f} | 0.999, 0.5 s: {asked} |"
+    assert line in "\n".join(_schedules([row]))
 
 
 def _fields(row: Any) -> dict[str, Any]:
