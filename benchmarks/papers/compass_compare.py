@@ -23,8 +23,9 @@ from benchmarks import scheduling
 from benchmarks.papers.compass_model import DrawnQuery, applications, draw
 from benchmarks.papers.compass_page import page
 from benchmarks.papers.sources import DataError
-from control.policies.compass.search.camo import Past, Profiled, SearchOptions, SessionSearch
+from control.policies.compass.search.camo import Past, Profiled, SearchOptions
 from control.policies.compass.search.gaussian_process import GaussianProcess, Kernel
+from control.policies.compass.search.search_step import SEARCHES
 from control.policies.compass.search.sequential_test import (
     Estimate,
     StopRule,
@@ -66,10 +67,12 @@ class Method:
     prefix: bool = True
     test: str = "one-sided"
     members: str = "better"
+    surrogate: str = "composed"
 
 
 METHODS: Mapping[str, Method] = {
     "compass, no history": Method(),
+    "compass, no history, paper's latency": Method(surrogate="plans"),
     "compass": Method(history=True),
     "compass, fixed samples": Method(history=True, adaptive=False),
     "compass, no prefix reuse": Method(history=True, prefix=False),
@@ -123,8 +126,8 @@ def _searched(
 ) -> tuple[Row, Past]:
     app = query.app
     rule = StopRule(most=rule.most, test=method.test)
-    options = SearchOptions(committee=method.members, rule=rule)
-    search = SessionSearch(query.deployment, query.slo, options, app.sent, history)
+    options = SearchOptions(committee=method.members, surrogate=method.surrogate, rule=rule)
+    search = SEARCHES[method.surrogate](query.deployment, query.slo, options, app.sent, history)
     run = Run(query)
     while run.going:
         began = time.process_time()

@@ -239,6 +239,15 @@ POLICIES: Mapping[str, PolicySpec] = {
             **_ON_EVERY_DEVICE,
         ),
         PolicySpec(
+            name="compass-paper",
+            summary="as compass, with the paper's prediction of the latency of whole plans",
+            plan="control.policies.compass.session_options:allocate",
+            options=SESSIONS,
+            sessions=True,
+            **_ON_EVERY_DEVICE,
+            preset={"surrogate": "plans"},
+        ),
+        PolicySpec(
             name="circinus",
             summary="as compass, with the committee and the two-sided test of Circinus v1",
             plan="control.policies.compass.session_options:allocate",

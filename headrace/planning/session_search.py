@@ -24,7 +24,7 @@ from control.policies.compass.search.configuration_run import ProfileGoal
 from control.policies.compass.search.placement_factors import session_deployment
 from control.policies.compass.search.pricing import Priced
 from control.policies.compass.search.profile_run import ProfileRun
-from control.policies.compass.search.search_step import search_options
+from control.policies.compass.search.search_step import SEARCHES, search_options
 from control.policies.compass.search.sequential_test import Tested
 from control.problem.problem import PlanError
 from control.problem.session_space import SessionSpace
@@ -32,7 +32,7 @@ from control.problem.space import Space
 from headrace.config.pipeline_file import PipelineFile, search_space
 from headrace.planning.recorded_truth import RecordedTruth
 
-KINDS = ("compass", "circinus")
+KINDS = ("compass", "compass-paper", "circinus")
 SECONDS_PER_H = 3600.0
 
 
@@ -125,7 +125,7 @@ def searched(
     slo = _slo(sessions, asked)
     chosen = search_options(options, source.population)
     deployment = session_deployment(sessions, source.memory)
-    search = SessionSearch(deployment, slo, chosen, source.sent, source.past)
+    search = SEARCHES[chosen.surrogate](deployment, slo, chosen, source.sent, source.past)
     goal = ProfileGoal(
         sessions.space, slo.accuracy, chosen.rule, partial(may_comply, deployment, slo)
     )

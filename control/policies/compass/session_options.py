@@ -51,6 +51,13 @@ TEST = Option(
     default="one-sided",
     meaning="the sequential test of a profile",
 )
+SURROGATE = Option(
+    name="surrogate",
+    type=OptionType.CHOICE,
+    choices=("composed", "plans"),
+    default="composed",
+    meaning="how a search predicts latency: composed of its stages, or for whole plans (Compass)",
+)
 OBJECTIVE = Option(
     name="objective",
     type=OptionType.CHOICE,
@@ -64,7 +71,7 @@ IDLE = Option(
     meaning="time without queries after which a session that serves is closed; auto: none is",
 )
 SESSIONS: tuple[Option, ...] = (
-    DEADLINE, SPEND, CONFIDENCE, SAMPLES, HISTORY, MEMBERS, TEST, OBJECTIVE, IDLE,
+    DEADLINE, SPEND, CONFIDENCE, SAMPLES, HISTORY, MEMBERS, TEST, SURROGATE, OBJECTIVE, IDLE,
 )  # fmt: skip
 
 

@@ -108,10 +108,12 @@ def may_comply(deployment: Deployment, slo: Slo, found: Profiled) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
-    """Options of a search. ``committee``: "better" or "top-k" (Circinus v1); ``history``: the
-    most past searches that it has."""
+    """Options of a search. ``committee``: "better" or "top-k" (Circinus v1); ``surrogate``: how
+    latency is predicted, "composed" of stages or for whole "plans" (``plan_search.py``);
+    ``history``: the most past searches that it has."""
 
     committee: str = "better"
+    surrogate: str = "composed"
     rule: StopRule = RULE
     history: int = 12
 
@@ -182,13 +184,7 @@ class SessionSearch:
         if self._profiled.all():
             return None
         likely, origin = self._likely()
-        seconds = self._times.seconds()
-        latency = self.deployment.latency(seconds, self._hops.bytes)
-        variance = self.deployment.variance(seconds, self._times.deviation())
-        quick = meets(latency, variance, self.slo.latency_s) * self.deployment.fits
-        samples = self._expected_samples()
-        effort = np.maximum(samples * self._uncached(seconds), 1e-9)
-        utility = self._utility(likely, quick, seconds) / effort[:, None]
+        quick, utility = self._ranked(likely)
         utility[self._profiled] = -1.0
         at = int(np.argmax(utility))
         if utility.flat[at] <= 0.0:
@@ -201,7 +197,7 @@ class SessionSearch:
             placement=placement,
             utility=float(max(utility.flat[at], 0.0)),
             origin=origin,
-            samples=int(samples[configuration]),
+            samples=int(self._expected_samples()[configuration]),
         )
 
     def tell(self, found: Profiled) -> tuple[Priced, ...]:
@@ -238,6 +234,16 @@ class SessionSearch:
         if self._committee.mature or self._fruitless >= FORCED_AFTER:
             return above(self._own.mean, self._own.sd), "own"
         return self._committee.vote(above), "committee"
+
+    def _ranked(self, likely: Floats) -> tuple[Floats, Floats]:
+        """Return the probability of every plan to be fast enough, and its utility, by
+        configuration and placement."""
+        seconds = self._times.seconds()
+        latency = self.deployment.latency(seconds, self._hops.bytes)
+        variance = self.deployment.variance(seconds, self._times.deviation())
+        quick: Floats = meets(latency, variance, self.slo.latency_s) * self.deployment.fits
+        effort = np.maximum(self._expected_samples() * self._uncached(seconds), 1e-9)
+        return quick, self._utility(likely, quick, seconds) / effort[:, None]
 
     def _utility(self, likely: Floats, quick: Floats, seconds: Floats) -> Floats:
         best = self.best

@@ -23,12 +23,14 @@ from control.policies.compass.search.camo import (
 )
 from control.policies.compass.search.composition import Deployment
 from control.policies.compass.search.placement_factors import session_deployment
+from control.policies.compass.search.plan_search import PlanSearch
 from control.policies.compass.search.pricing import Priced
 from control.policies.compass.search.sequential_test import StopRule
 from control.problem.problem import PlanError
 from control.problem.session_space import SessionSpace
 
 KEPT = 16  # searches
+SEARCHES: Mapping[str, type[SessionSearch]] = {"composed": SessionSearch, "plans": PlanSearch}
 Learnt = Profiled | int  # a profile, or a configuration whose operators fail
 
 
@@ -102,13 +104,8 @@ def deployed(problem: SearchProblem) -> Deployment:
 
 
 def _fresh(problem: SearchProblem) -> SessionSearch:
-    return SessionSearch(
-        deployed(problem),
-        problem.slo,
-        problem.options,
-        None,
-        problem.history,
-    )
+    search = SEARCHES[problem.options.surrogate]
+    return search(deployed(problem), problem.slo, problem.options, None, problem.history)
 
 
 def _digest(history: Sequence[Past]) -> tuple[bytes, ...]:
@@ -143,5 +140,6 @@ def search_options(options: Mapping[str, Any], population: int | None = None) ->
         population=population,
     )
     return SearchOptions(
-        committee=str(options["members"]), rule=rule, history=int(options["history"])
-    )
+        committee=str(options["members"]), surrogate=str(options["surrogate"]), rule=rule,
+        history=int(options["history"]),
+    )  # fmt: skip

@@ -29,7 +29,7 @@ from tests.allocation_world import a_problem, an_entry, problems
 from tests.control_world import World, a_lease, a_pipeline, a_profile
 
 SHARING = ("loki", "loki-paper", "inferline")
-SESSIONS = ("compass", "circinus")  # these plan sessions, not replicas
+SESSIONS = ("compass", "compass-paper", "circinus")  # these plan sessions, not replicas
 PLANNERS = tuple(name for name in POLICIES if name not in SESSIONS)
 MB = 10**6
 MEMORY = 100 * MB  # that a worker may use, where it matters

@@ -6,7 +6,12 @@ import pytest
 
 from control.policies.compass.search import search_step
 from control.policies.compass.search.camo import Profiled, SearchOptions, Slo
-from control.policies.compass.search.search_step import SearchProblem, next_step, search_options
+from control.policies.compass.search.search_step import (
+    SEARCHES,
+    SearchProblem,
+    next_step,
+    search_options,
+)
 from control.policies.compass.search.sequential_test import Estimate, Verdict
 from control.policies.compass.search.sequential_test import Tested as Outcome
 from control.problem.problem import PlanError
@@ -28,9 +33,10 @@ def learnt(configuration: int) -> Profiled:
     )
 
 
-def test_a_process_without_memory_makes_the_same_steps() -> None:
-    problem = PROBLEM
-    for _ in range(5):
+@pytest.mark.parametrize("surrogate", SEARCHES)
+def test_a_process_without_memory_makes_the_same_steps(surrogate: str) -> None:
+    problem = replace(PROBLEM, options=SearchOptions(surrogate=surrogate))
+    for _ in range(8):
         step = next_step(problem)
         search_step._kept.clear()
         assert next_step(problem) == step
@@ -62,6 +68,7 @@ def test_a_configuration_whose_operators_fail_is_not_proposed_again() -> None:
 
 
 def test_invalid_options_are_refused() -> None:
-    options = {"confidence": 0.99, "test": "one-sided", "members": "better", "history": 12}
+    options = {"confidence": 0.99, "test": "one-sided", "members": "better", "history": 12,
+               "surrogate": "composed"}  # fmt: skip
     with pytest.raises(PlanError, match="it can have least and most"):
         search_options({**options, "samples": {"fewest": 3}})

@@ -1,0 +1,56 @@
+"""The paper's search: what it learns of whole plans, and what it finds."""
+
+import numpy as np
+import pytest
+
+from control.policies.compass.search.camo import SearchOptions
+from control.policies.compass.search.plan_search import PlanSearch
+from tests.unit.control.policies.compass.search.test_search import (
+    RULE,
+    SLO,
+    World,
+    a_space,
+    past,
+    searched,
+)
+
+
+def a_search(world: World) -> PlanSearch:
+    return PlanSearch(world.deployment, SLO, SearchOptions(rule=RULE), world.sent)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_plan_found_is_one_that_the_composed_latency_finds(seed: int) -> None:
+    world = World(a_space(options=3), seed)
+    search = a_search(world)
+    while (asked := search.ask()) is not None:
+        search.tell(world.profiled(asked.configuration, SLO))
+    ours = searched(world, SLO, [])
+    assert search.best is not None
+    assert ours.best is not None
+    assert search.best.usd_per_h <= 1.1 * ours.best.usd_per_h + 1e-9
+    assert all(plan.latency_s <= SLO.latency_s for plan in search.plans)
+
+
+def test_the_latency_of_a_profiled_plan_is_learnt_and_likens_its_neighbours() -> None:
+    world = World(a_space(), 2)
+    search = a_search(world)
+    true = world.deployment.latency(world.seconds, world.sent)
+    before = np.abs(search._latency.mean - np.log(true).ravel()).mean()
+    for _ in range(12):
+        asked = search.ask()
+        assert asked is not None
+        search.tell(world.profiled(asked.configuration, SLO))
+        at = asked.configuration * world.space.placement_count + asked.placement
+        assert search._latency.mean[at] == pytest.approx(np.log(true.ravel()[at]), abs=0.05)
+    assert np.abs(search._latency.mean - np.log(true).ravel()).mean() < before
+
+
+def test_history_tells_it_which_configurations_are_accurate() -> None:
+    world = World(a_space(), 3)
+    known = [past(world, list(range(0, 64, 2)))]
+    search = PlanSearch(world.deployment, SLO, SearchOptions(rule=RULE), world.sent, known)
+    asked = search.ask()
+    assert asked is not None
+    assert asked.origin == "committee"
+    assert world.accuracy[asked.configuration] > SLO.accuracy - 0.1
