@@ -20,7 +20,7 @@ from control.controller.session_commands import (
 )
 from control.controller.session_schedules import SessionSchedules
 from control.policies import plans_sessions, policy_named, spec_of
-from control.policies.compass.session_options import IDLE
+from control.policies.compass.session_options import AGEING, IDLE
 from control.problem.lazy_references import load
 from control.problem.plan_reasons import SESSIONS, causes, sentence
 from control.problem.sample_sets import WORKLOAD, Truth, first_set, own_set
@@ -110,6 +110,7 @@ class SessionDesk:
         if named is None or not spec_of(named.kind).sessions:
             return []
         book, searches = self._book, self._searches
+        book.ageing_s = AGEING.of(named)
         self._watch(book, self._health, now)
         idle_s = IDLE.of(named)
         for name in self._health.idle(idle_s, now) if idle_s else ():

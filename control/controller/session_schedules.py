@@ -21,7 +21,7 @@ from control.policies.compass.session_options import OBJECTIVE
 from control.policies.solvers import SCHEDULE
 from control.problem.session_space import SessionSpace
 from control.problem.tiers import QUARTERS
-from control.sessions.session_book import SessionBook, aged_weight
+from control.sessions.session_book import SessionBook
 from schemas.effects import Effect, Failed, Solve, Solved
 from schemas.pipeline import Policy
 from schemas.records import Session, SessionChoice
@@ -62,7 +62,8 @@ class SessionSchedules:
             return []
         self._asked, self._names = (wanted, now), wanted[0]
         self._job, self._in_flight = self._job + 1, True
-        instance = self._instance(book.contending, book.free, now)
+        weights = [book.aged_weight(each, now) for each in book.contending]
+        instance = self._instance(book.contending, weights, book.free)
         return [Solve(self._job, SCHEDULE, ScheduleProblem(instance, OBJECTIVE.of(policy)))]
 
     def solved(self, event: Solved | Failed, book: SessionBook, now: float) -> None:
@@ -73,7 +74,9 @@ class SessionSchedules:
             chosen = {name: index for name, index in plans if index is not None}
             book.assign(chosen, now - self._asked[1])
 
-    def _instance(self, sessions: Sequence[Session], free: Free, now: float) -> Instance:
+    def _instance(
+        self, sessions: Sequence[Session], weights: Sequence[float], free: Free
+    ) -> Instance:
         tiers = self._space.tiers
         partly: dict[Bin, tuple[int, int, int]] = {}
         for name, quarters in free.items():
@@ -87,10 +90,10 @@ class SessionSchedules:
             sessions=tuple(
                 Candidate(
                     id=each.id,
-                    weight=aged_weight(each, now),
+                    weight=weight,
                     plans=tuple(demanded(self._space, choice) for choice in each.plans),
                 )
-                for each in sessions
+                for each, weight in zip(sessions, weights, strict=True)
             ),
             free=partly,
         )

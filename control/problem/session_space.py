@@ -15,6 +15,7 @@ from schemas.pipeline import Pipeline, Variant
 from schemas.variant_id import variant_id, variant_key
 
 VARIANT = "variant"  # the knob of a task's variants
+AGEING_S = 60.0  # of waiting, in which the weight of a session doubles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

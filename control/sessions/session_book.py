@@ -5,7 +5,7 @@ once all of them report these as held it admits, and the plan before it drains. 
 devices are lost takes others at once, by any of its plans that fits. Waiting sessions are placed in
 falling order of
 
-    weight * (1 + seconds of waiting / AGEING_S)
+    weight * (1 + seconds of waiting / ageing_s)
 
 so that none starves (Compass, Section 4.3: weights grow with waiting time). One that waits alone
 takes its cheapest plan that fits; several are ``contending``: they wait until a schedule has
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from control.problem.seats import Seat, seat_worker
-from control.problem.session_space import SessionSpace
+from control.problem.session_space import AGEING_S, SessionSpace
 from control.sessions.devices import Devices, session_plan
 from control.sessions.objectives import kept, search_reason
 from control.sessions.session_states import TRANSITIONS, SessionChange
@@ -30,7 +30,6 @@ from schemas.enumerations import SessionState
 from schemas.pipeline import Pipeline
 from schemas.records import Plan, Session, SessionChoice, SessionPlan
 
-AGEING_S = 60.0
 NO_PLAN = "no plan for it was found"
 TO_SEARCH = "its search has not begun: others are before it"
 NO_DEVICE = "no devices are free for any of its plans"
@@ -96,7 +95,9 @@ class _Entry:
 
 
 class SessionBook:
-    """All sessions of one pipeline. Invariant: a session has at most one plan that admits."""
+    """All sessions of one pipeline. Invariant: a session has at most one plan that admits.
+
+    ``ageing_s`` of waiting double the weight of a session; the policy says how many."""
 
     def __init__(self, pipeline: Pipeline, space: SessionSpace) -> None:
         self._pipeline = pipeline.name
@@ -104,6 +105,7 @@ class SessionBook:
         self._own = frozenset(name for name, tier in space.tiers.items() if tier.own)
         self._grace_s = pipeline.grace_s
         self._entries: dict[str, _Entry] = {}
+        self.ageing_s = AGEING_S
         self._gone: list[str] = []  # sessions whose records are to be deleted
         self.contending: tuple[Session, ...] = ()  # as of the last review
         self.free: Mapping[str, tuple[int, ...]] = {}  # quarters of a tier's devices, as of then
@@ -311,7 +313,7 @@ class SessionBook:
         contending = [entry for entry in waiting if entry.contends]
         alone = contending if len(contending) == 1 else []
         direct = [entry for entry in waiting if not entry.contends] + alone
-        for entry in sorted(direct, key=lambda each: _urgency(each, now)):
+        for entry in sorted(direct, key=lambda each: self._urgency(each, now)):
             self._place(entry, entry.session.plans, devices, now)
         # The largest shares first: so the schedule's exact packing is reached.
         for entry in sorted(contending, key=_largest_first):
@@ -321,6 +323,14 @@ class SessionBook:
         left = [entry.session for entry in contending if entry.waits]
         self.contending = tuple(left) if len(left) > 1 else ()
         self.free = {tier: devices.free(tier) for tier in devices.tiers}
+
+    def aged_weight(self, session: Session, now: float) -> float:
+        """Return the weight of a session that waits."""
+        return session.weight * (1 + max(now - session.changed_s, 0.0) / self.ageing_s)
+
+    def _urgency(self, entry: _Entry, now: float) -> tuple[float, float, str]:
+        session = entry.session
+        return -self.aged_weight(session, now), session.opened_s, session.id
 
     def next_s(self) -> float:
         """Return the time at which a plan has drained; infinite if none drains."""
@@ -422,18 +432,9 @@ def settings_of(plans: Iterable[SessionPlan], task: str, slots: Iterable[int]) -
     )
 
 
-def aged_weight(session: Session, now: float) -> float:
-    """Return the weight of a session that waits."""
-    return session.weight * (1 + max(now - session.changed_s, 0.0) / AGEING_S)
-
-
 def _since_opening(session: Session, known_s: float | None, now: float) -> float:
     """Return the seconds from a session's opening until now, or until what is known already."""
     return now - session.opened_s if known_s is None else known_s
-
-
-def _urgency(entry: _Entry, now: float) -> tuple[float, float, str]:
-    return -aged_weight(entry.session, now), entry.session.opened_s, entry.session.id
 
 
 def _largest_first(entry: _Entry) -> tuple[int, float, str]:

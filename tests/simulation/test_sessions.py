@@ -12,6 +12,7 @@ from schemas.effects import (
     Arrived,
 )
 from schemas.enumerations import ReasonCode, SessionState
+from schemas.pipeline import Policy
 from schemas.records import Answer, Query
 from tests.session_world import a_hand_made_plan
 from tests.simulation.session_system import LOAD_S, World
@@ -243,3 +244,21 @@ def test_a_session_opened_twice_is_refused(world: World) -> None:
     world.command(2.0, "open-session", session="a", plan=a_hand_made_plan())
     world.system.run(3.0)
     assert "open already" in world.results()["open-session"].message
+
+
+@pytest.mark.parametrize(("ageing_s", "first"), [(60.0, "heavy"), (1.0, "light")])
+def test_the_weight_of_a_session_that_waits_grows_as_the_policy_says(
+    ageing_s: float, first: str
+) -> None:
+    policy = Policy(name="compass", kind="compass", options={"ageing": ageing_s})
+    world = World({"handheld": 3, "depot": 1, "cloud": 1}, policies=(policy,))
+    plan = a_hand_made_plan(read="cloud")  # the whole device
+    world.command(1.0, "open-session", session="present", plan=plan)
+    world.command(2.0, "open-session", session="light", plan=plan)
+    world.command(9.5, "open-session", session="heavy", weight="2", plan=plan)
+    world.command(10.0, "close-session", session="present")
+    world.system.run(20.0)
+    states = {name: world.session(name).state for name in ("light", "heavy")}
+    assert states == {
+        name: SessionState.SERVING if name == first else SessionState.WAITING for name in states
+    }

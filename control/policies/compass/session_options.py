@@ -5,6 +5,7 @@ from collections import Counter
 from control.policies.option_fields import Option, OptionType
 from control.problem.problem import Allocation, PlanError, Problem, Replicas
 from control.problem.seats import task_of
+from control.problem.session_space import AGEING_S
 from schemas.pipeline import Task
 
 DEADLINE = Option(
@@ -65,13 +66,20 @@ OBJECTIVE = Option(
     default="goodput",
     meaning="what the schedule of many sessions maximises or minimises",
 )
+AGEING = Option(
+    name="ageing",
+    type=OptionType.SECONDS,
+    default=AGEING_S,
+    meaning="time of waiting in which the weight of a session doubles",
+)
 IDLE = Option(
     name="idle",
     type=OptionType.SECONDS_OR_AUTO,
     meaning="time without queries after which a session that serves is closed; auto: none is",
 )
 SESSIONS: tuple[Option, ...] = (
-    DEADLINE, SPEND, CONFIDENCE, SAMPLES, HISTORY, MEMBERS, TEST, SURROGATE, OBJECTIVE, IDLE,
+    DEADLINE, SPEND, CONFIDENCE, SAMPLES, HISTORY, MEMBERS, TEST, SURROGATE, OBJECTIVE, AGEING,
+    IDLE,
 )  # fmt: skip
 
 
