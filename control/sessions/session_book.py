@@ -262,7 +262,8 @@ class SessionBook:
         if entry.serving is not None:
             entry.serving = replace(entry.serving, slo_s=changed.slo_s)
         if entry.coming is not None:
-            entry.coming = replace(entry.coming, slo_s=changed.slo_s)
+            coming = replace(entry.coming, slo_s=changed.slo_s)
+            entry.coming = coming if _index(plans, coming) >= 0 else None
         if entry.planless:
             entry.session = replace(entry.session, changed_s=now)  # its search has its whole time
             return "its search begins anew"
