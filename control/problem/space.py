@@ -130,15 +130,14 @@ class Space:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of stages, knobs, options and truth, equal for equal spaces; tiers are not part of
-        it."""
+        """A hash of stages, knobs and options, and with another truth than the workload's one of
+        the truth; equal for equal spaces. Tiers are not part of it."""
         described: list[Any] = [
             [[s.name, s.parent] for s in self.stages],
             [[k.stage, k.name, k.options] for k in self.knobs],
         ]
-        if self.truth:
-            described.append(self.truth)
-        return hashlib.sha256(json.dumps(described).encode()).hexdigest()[:16]
+        shape = _hash(json.dumps(described))[:16]
+        return f"{shape}-{_hash(self.truth)[:8]}" if self.truth else shape
 
     def _knobs_of(self, stages: set[str]) -> tuple[int, ...]:
         return tuple(index for index, knob in enumerate(self.knobs) if knob.stage in stages)
@@ -168,6 +167,15 @@ class Space:
                 return None
             at = at * len(knob.options) + knob.options.index(option)
         return at
+
+
+def same_truth(digest: str, other: str) -> bool:
+    """Return whether the scores of two spaces, given by their digests, were judged alike."""
+    return digest.partition("-")[2] == other.partition("-")[2]
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _ancestors(stage: str, parents: Mapping[str, str]) -> set[str]:

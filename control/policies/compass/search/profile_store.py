@@ -1,7 +1,9 @@
 """The results of profilers by sample set: what is known of a session's samples, and the history.
 
 Results stay on a compacted topic, so a block of samples that was finished is never asked for again,
-whoever asked first; the profiles of other sample sets are the history of a search.
+whoever asked first; the profiles of other sample sets are the history of a search. So are those of
+another search space (a knob, or an option of one, was added or removed), matched by the names of
+their options: what this space does not have, or the other one did not, is left out.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +16,7 @@ from control.policies.compass.search.composition import hop_bytes
 from control.policies.compass.search.profile_run import ProfileRun
 from control.policies.compass.search.sequential_test import StopRule, Tested, plain
 from control.problem.sample_sets import input_set
-from control.problem.space import Space
+from control.problem.space import Space, same_truth
 from schemas.records import ProfileResult
 
 PING = -1  # first sample of a request for none
@@ -25,6 +27,7 @@ Block = tuple[int, int]  # configuration, first sample
 class SampleSet:
     """The results of one sample set: of each block the newest."""
 
+    inputs: bool = False  # those of a session
     blocks: dict[Block, ProfileResult] = field(default_factory=dict)
 
     @property
@@ -50,20 +53,27 @@ class SampleSet:
 
 
 class ProfileStore:
-    """All known results of one search space, by sample set."""
+    """All known results that a search in one space may use, by sample set."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
         self._sets: dict[str, SampleSet] = {}
 
     def keep(self, result: ProfileResult) -> None:
-        """Add a result; one of another space, or of a request for no sample, is ignored."""
-        if result.space != self._space.digest or result.first == PING:
+        """Add a result; one by another truth, or of a request for no sample, is ignored."""
+        if result.first == PING or not same_truth(result.space, self._space.digest):
             return
         configuration = self._space.index_of(result.options)
-        if configuration is not None:
-            kept = self._sets.setdefault(result.sample_set, SampleSet())
-            kept.blocks[configuration, result.first] = result
+        if configuration is None:
+            return
+        name = result.sample_set
+        if result.space != self._space.digest:  # history, never a block of this space's tests
+            if not {stage.name for stage in self._space.stages} <= result.seconds.keys():
+                return
+            name = f"{result.space}/{name}"
+        inputs = input_set(result.sample_set) is not None
+        kept = self._sets.setdefault(name, SampleSet(inputs))
+        kept.blocks[configuration, result.first] = result
 
     def forget_errors(self) -> None:
         """Forget failed blocks: their cause may be mended."""
@@ -84,7 +94,7 @@ class ProfileStore:
     def forget(self, used: Collection[str], most: int) -> None:
         """Forget the sets of sessions' inputs that are not ``used``, but for the newest ``most``:
         searches learn from these."""
-        left = [name for name in self._by_age() if input_set(name) and name not in used]
+        left = [name for name in self._by_age() if self._sets[name].inputs and name not in used]
         for name in left[: max(0, len(left) - most)]:
             del self._sets[name]
 

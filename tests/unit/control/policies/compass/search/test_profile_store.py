@@ -1,33 +1,61 @@
-"""The profiles that are kept of sample sets."""
+"""What is known of a session's samples, and what is history, from results on the topic."""
+
+from dataclasses import replace
 
 from control.policies.compass.search.profile_store import ProfileStore
-from control.problem.sample_sets import InputSet
+from control.problem.space import Knob, Space
 from schemas.records import ProfileResult
 from tests.session_world import a_space
 
 SPACE = a_space().space
+SEEN = "workload@0"
 
 
-def a_result(sample_set: str, finished_s: float, space: str = SPACE.digest) -> ProfileResult:
-    return ProfileResult(
-        pipeline="p", space=space, options=SPACE.named(3), sample_set=sample_set, first=0,
-        scores=(0.0, 1.0), seconds={}, bytes={}, cached={}, input_bytes=0.0, spent_s=0.0,
-        device="cpu", profiler="profiler-0", finished_s=finished_s,
-    )  # fmt: skip
+def widened(space: Space) -> Space:
+    """Return the space with one more option of its last knob, and one more knob."""
+    *knobs, last = space.knobs
+    longer = replace(last, options=(*last.options, "9"))
+    return replace(space, knobs=(*knobs, longer, Knob("read", "beam", ("1", "5"))))
 
 
-def test_of_sessions_inputs_those_in_use_and_the_newest_are_kept() -> None:
+def result(space: Space, configuration: int, score: float = 1.0, **more: object) -> ProfileResult:
+    usual = {
+        "pipeline": "p", "space": space.digest, "options": space.named(configuration),
+        "sample_set": SEEN, "first": 0, "scores": (score,) * 10,
+        "seconds": {"scan": 0.1, "read": 0.2}, "bytes": {"scan": 10.0}, "cached": {},
+        "input_bytes": 100.0, "spent_s": 0.3, "device": "cpu", "profiler": "x", "finished_s": 1.0,
+    }  # fmt: skip
+    return ProfileResult(**{**usual, **more})  # type: ignore[arg-type]
+
+
+def test_results_of_this_space_are_blocks_and_those_of_other_sets_history() -> None:
     store = ProfileStore(SPACE)
-    drifts = [InputSet("cam", float(at)).name for at in range(6)]
-    for at, name in enumerate(("workload@0", *drifts)):
-        store.keep(a_result(name, float(at)))
-    store.forget({drifts[1], drifts[5]}, most=2)
-    kept = [name for name in ("workload@0", *drifts) if store.blocks(name)]
-    assert kept == ["workload@0", drifts[1], drifts[3], drifts[4], drifts[5]]
+    store.keep(result(SPACE, 3))
+    assert list(store.blocks(SEEN)) == [(3, 0)]
+    assert store.past(SEEN) == ()
+    assert [past.configuration.tolist() for past in store.past("workload@1")] == [[3]]
 
 
-def test_results_of_another_space_are_no_history() -> None:
+def test_results_of_another_space_are_history_by_the_names_of_their_options() -> None:
+    wide = widened(SPACE)
     store = ProfileStore(SPACE)
-    store.keep(a_result("workload@0", 1.0, space="another"))
-    assert store.past("workload@1") == ()
-    assert not store.blocks("workload@0")
+    for configuration in range(wide.configuration_count):
+        store.keep(result(wide, configuration, score=configuration / 100))
+    assert store.blocks(SEEN) == {}  # other operators may have run: they decide no test
+    (past,) = store.past(SEEN)
+    named = [SPACE.named(c) for c in past.configuration.tolist()]
+    assert named == [SPACE.named(c) for c in range(SPACE.configuration_count)]
+    assert past.seconds[0].tolist() == [0.01, 0.02]
+
+
+def test_a_knob_that_earlier_results_lack_makes_them_no_history() -> None:
+    store = ProfileStore(widened(SPACE))
+    store.keep(result(SPACE, 0))
+    assert store.past(SEEN) == ()
+
+
+def test_results_by_another_truth_or_without_a_stage_are_no_history() -> None:
+    store = ProfileStore(SPACE)
+    store.keep(result(replace(SPACE, truth="feedback"), 0))
+    store.keep(result(widened(SPACE), 0, seconds={"scan": 0.1}))
+    assert store.past(SEEN) == ()
