@@ -175,6 +175,8 @@ PIECES_TEXT = """## Pieces
 The time relative to `compass` (95 % interval, bootstrap over queries), and the samples of a profile
 as a share of the fixed number. `circinus` is v1's two-sided test together with its members, those
 of the least accumulated error (`top-k`); each has a row of its own, too.
+`paper's latency` predicts the latency of whole plans by a Gaussian process (`compass-paper`), where
+`compass` composes stages; in both, one profile prices every placement of its configuration.
 """
 FALSE = """## Accepted plans that do not comply
 
