@@ -15,8 +15,8 @@ from headrace.gateway.access import tokens_in
 from headrace.gateway.body_budget import BodyBudget
 from headrace.gateway.front import Front
 from headrace.gateway.gateway_role import GatewayOptions, listen
+from headrace.gateway.http.listeners import Limits
 from headrace.gateway.kafka_side import KafkaSide
-from headrace.gateway.listeners import Limits
 from headrace.gateway.model import Model
 from headrace.gateway.protocol.descriptors import SERVICE, classes, pool
 from headrace.gateway.request_counts import RequestCounts

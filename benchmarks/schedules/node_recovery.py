@@ -22,7 +22,7 @@ TOPIC_ID = "input"  # of the input topic, which no schedule makes anew
 
 
 def ingress(making: Making, broker: Broker, name: str, incarnation: float) -> Node:
-    """Return an ingress of all partitions, as ``headrace.roles.input_commits`` resumes it."""
+    """Return an ingress of all partitions, which resumes as the role does (``input_commits``)."""
     pipeline = making.pipeline
     group, topic = f"{pipeline.name}.ingress", physical(pipeline.name, QUERIES)
     outputs = broker.notes(f"{pipeline.name}.egress", physical(pipeline.name, OUTPUTS))

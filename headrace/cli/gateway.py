@@ -18,7 +18,7 @@ from headrace.roles.log_options import LogOptions, role_options
 
 if TYPE_CHECKING:
     from headrace.gateway.access import Tls
-    from headrace.gateway.listeners import Limits
+    from headrace.gateway.http.listeners import Limits
 
 F = TypeVar("F", bound=Callable[..., Any])
 NONE = "none"
@@ -136,7 +136,7 @@ def _limits(
         raise click.UsageError(
             f"--most-bytes-held ({most_bytes_held}) is below --most-bytes ({most_bytes}); raise it"
         )
-    from headrace.gateway.listeners import Limits
+    from headrace.gateway.http.listeners import Limits
 
     return Limits(
         body_bytes=most_bytes, held_bytes=most_bytes_held, connections=most_connections,

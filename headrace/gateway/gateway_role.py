@@ -15,9 +15,9 @@ from headrace.errors import GatewayError
 from headrace.gateway.access import Tls, ssl_context, tokens_in
 from headrace.gateway.body_budget import BodyBudget
 from headrace.gateway.front import Front
-from headrace.gateway.http_api import HttpApi
+from headrace.gateway.http.http_api import HttpApi
+from headrace.gateway.http.listeners import HttpListener, Limits
 from headrace.gateway.kafka_side import kafka_side
-from headrace.gateway.listeners import HttpListener, Limits
 from headrace.gateway.model import Model
 from headrace.gateway.open_files import raise_open_files
 from headrace.gateway.plans_in_force import PlansInForce
@@ -127,7 +127,7 @@ async def _listen_grpc(
 ) -> int:
     # Imported here: a gateway of HTTP only needs no gRPC. The library reads its settings then.
     os.environ.setdefault("GRPC_EXPERIMENTS", GRPC_EXPERIMENTS)
-    from headrace.gateway.grpc_api import GrpcApi, grpc_server, report_health, start_grpc
+    from headrace.gateway.grpc.grpc_api import GrpcApi, grpc_server, report_health, start_grpc
 
     server = grpc_server(options.limits, len(front.models), share=options.share_ports)
     api = GrpcApi(front)

@@ -33,9 +33,9 @@ from headrace.config.pipeline_file import PipelineFile, search_space
 from headrace.config.user_functions import load_combine, load_scorer, load_workload
 from headrace.errors import PipelineError
 from headrace.processes import run_directory
+from headrace.roles.input_topic.recent_inputs import InputsBetween, RecentInputs
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.observability import observed
-from headrace.roles.recent_inputs import InputsBetween, RecentInputs
 from operators.join import as_list
 from operators.models.loading import load_operator
 from operators.profiler import Judge, Profile, Profiler, Sample, in_batches

@@ -20,15 +20,15 @@ from headrace.errors import NameTaken, PipelineError
 from headrace.processes import run_directory
 from headrace.roles.dispatching import central_queues, dispatches, per_query, task_dispatcher
 from headrace.roles.heap import tune_heap
-from headrace.roles.input_commits import commits_end, input_start
-from headrace.roles.input_watch import check_input, watch_input
+from headrace.roles.input_topic.input_commits import commits_end, input_start
+from headrace.roles.input_topic.input_watch import check_input, watch_input
+from headrace.roles.input_topic.recent_sizes import recent_sizes
 from headrace.roles.link_file import file_links, follow_links, link_file
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.namesakes import LISTEN_S, Namesakes
 from headrace.roles.observability import LEVELS, observed
 from headrace.roles.process_setup import dilation, process_clock, write_within_limit
 from headrace.roles.profile_lookups import accuracies, latency_of
-from headrace.roles.recent_sizes import recent_sizes
 from headrace.roles.worker_models import (
     emulated_executor,
     limited,

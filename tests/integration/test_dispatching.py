@@ -15,7 +15,7 @@ from headrace.client.newest_records import newest_first
 from headrace.client.topic_clients import Asker
 from headrace.cluster.run_state import read_state
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.roles.recent_sizes import recent_sizes
+from headrace.roles.input_topic.recent_sizes import recent_sizes
 from schemas.effects import RESULTS, waiting_topic
 from schemas.records import Query
 from streams.kafka.kafka_client import consumer

@@ -13,8 +13,8 @@ from confluent_kafka import TopicPartition
 
 from benchmarks.squares import PIPELINE as SQUARES
 from headrace.errors import InputMadeAnew
-from headrace.roles.input_commits import commits_end, input_start
-from headrace.roles.input_watch import check_input, watch_input
+from headrace.roles.input_topic.input_commits import commits_end, input_start
+from headrace.roles.input_topic.input_watch import check_input, watch_input
 from operators.ingress import Ingress
 from operators.input_place import GENERATION, InputPlaces
 from schemas.codec.single_object import decode, encode

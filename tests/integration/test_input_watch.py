@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka.admin import NewPartitions, NewTopic
 
 from headrace.errors import PartitionsChanged
-from headrace.roles.input_watch import watch_input
+from headrace.roles.input_topic.input_watch import watch_input
 from streams.kafka.kafka_client import admin
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_admin import TopicLook, topic_id_on

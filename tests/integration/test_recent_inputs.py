@@ -12,7 +12,7 @@ import pytest
 from control.problem.sample_sets import InputSet
 from headrace.client.topic_clients import Asker, Labeller
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
-from headrace.roles.recent_inputs import InputsBetween, RecentInputs
+from headrace.roles.input_topic.recent_inputs import InputsBetween, RecentInputs
 from operators.profiler import Sample
 from schemas.records import Label, Query
 from streams.kafka.kafka_config import KafkaConfig

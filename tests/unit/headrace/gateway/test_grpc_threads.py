@@ -13,7 +13,7 @@ from headrace.gateway import gateway_role
 from headrace.gateway.access import tokens_in
 from headrace.gateway.body_budget import BodyBudget
 from headrace.gateway.front import Front
-from headrace.gateway.listeners import Limits
+from headrace.gateway.http.listeners import Limits
 from headrace.gateway.request_counts import RequestCounts
 
 async def serve():

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from headrace.gateway.access import Tls, ssl_context
-from headrace.gateway.listeners import HttpListener, Limits
+from headrace.gateway.http.listeners import HttpListener, Limits
 from tests.gateway_world import LIMITS, until
 from tests.integration.certificates import make_authority
 

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.errors import InputMadeAnew, PartitionsChanged
-from headrace.roles.input_watch import changed
+from headrace.roles.input_topic.input_watch import changed
 from streams.kafka.topic_admin import TopicLook
 
 SEEN = TopicLook("id-1", 3)

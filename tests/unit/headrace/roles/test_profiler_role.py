@@ -11,8 +11,8 @@ from control.problem.sample_sets import InputSet
 from control.problem.space import Knob, Space, Stage
 from headrace.config.pipeline_file import read_pipeline_file, search_space
 from headrace.roles import profiling_role
+from headrace.roles.input_topic.recent_inputs import RecentInputs
 from headrace.roles.profiling_role import HANGS_S, STRIKES, ProfilerRole, result_key
-from headrace.roles.recent_inputs import RecentInputs
 from schemas.codec.single_object import decode
 from schemas.records import ProfileRequest, ProfileResult
 from streams.live.crash_journal import CrashJournal

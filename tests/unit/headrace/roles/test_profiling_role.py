@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from control.policies.compass.search.search_step import search_id
 from control.problem.sample_sets import InputSet
 from headrace.errors import PipelineError
+from headrace.roles.input_topic.recent_inputs import RecentInputs
 from headrace.roles.profiling_role import (
     MOST_SEARCHES,
     MOST_SETS,
@@ -21,7 +22,6 @@ from headrace.roles.profiling_role import (
     take_requests,
     works,
 )
-from headrace.roles.recent_inputs import RecentInputs
 from schemas.codec.single_object import encode
 from schemas.records import ProfileRequest, ProfileResult
 from tests.session_world import a_space

@@ -3,7 +3,13 @@
 import pytest
 
 from control.problem.sample_sets import InputSet
-from headrace.roles.recent_inputs import MOST, MOST_UNLABELLED, InputJoin, awaited, between
+from headrace.roles.input_topic.recent_inputs import (
+    MOST,
+    MOST_UNLABELLED,
+    InputJoin,
+    awaited,
+    between,
+)
 from schemas.records import Label
 
 

@@ -14,7 +14,7 @@ from contextlib import closing
 
 from control.problem.sample_sets import InputSet
 from headrace.client.topic_clients import Tail
-from headrace.roles.recent_sizes import fetched
+from headrace.roles.input_topic.recent_sizes import fetched
 from operators.profiler import Sample
 from schemas.effects import LABELS, QUERIES
 from schemas.pipeline import Pipeline

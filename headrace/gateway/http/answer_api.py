@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from headrace.gateway.front import Front
-from headrace.gateway.http_responses import failed, inference, json_response
+from headrace.gateway.http.http_responses import failed, inference, json_response
 from headrace.gateway.model import Model
 from headrace.gateway.protocol.requests import InferRequest
 from headrace.gateway.protocol.statuses import Ending, Unserved

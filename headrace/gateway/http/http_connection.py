@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from headrace.gateway.http_responses import json_response
+from headrace.gateway.http.http_responses import json_response
 
 
 class HttpConnection(web.RequestHandler):

@@ -12,14 +12,14 @@ from grpc_reflection.v1alpha import reflection_pb2_grpc
 
 from headrace.gateway.access import Tls, grpc_credentials
 from headrace.gateway.front import Front
-from headrace.gateway.grpc_abort import abort
-from headrace.gateway.health_and_reflection import (
+from headrace.gateway.grpc.grpc_abort import abort
+from headrace.gateway.grpc.health_and_reflection import (
     DESCRIPTORS,
     SERVICES,
     GatewayHealth,
     GuardedReflection,
 )
-from headrace.gateway.listeners import Limits, taken
+from headrace.gateway.http.listeners import Limits, taken
 from headrace.gateway.protocol import grpc_messages
 from headrace.gateway.protocol.callers import caller_of, echoed
 from headrace.gateway.protocol.descriptors import METHODS, SERVICE, classes, pool

@@ -8,8 +8,8 @@ from functools import partial
 from aiohttp import web
 
 from headrace.errors import PortTaken
-from headrace.gateway.http_connection import HttpConnection
-from headrace.gateway.tls_handshake import TlsHandshake
+from headrace.gateway.http.http_connection import HttpConnection
+from headrace.gateway.http.tls_handshake import TlsHandshake
 
 # What a connection beyond the limit gets; over TLS nothing, which would take a handshake.
 _FULL = (

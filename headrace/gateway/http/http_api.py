@@ -12,11 +12,11 @@ from urllib.parse import quote
 import msgspec
 from aiohttp import web
 
-from headrace.gateway.answer_api import AnswerApi
 from headrace.gateway.body_budget import HeldBody
 from headrace.gateway.front import VERSION, Front
-from headrace.gateway.http_responses import failed, inference, json_response
-from headrace.gateway.listeners import Limits
+from headrace.gateway.http.answer_api import AnswerApi
+from headrace.gateway.http.http_responses import failed, inference, json_response
+from headrace.gateway.http.listeners import Limits
 from headrace.gateway.model import Model
 from headrace.gateway.protocol.callers import Caller, caller_of, echoed
 from headrace.gateway.protocol.payloads import configuration, metadata

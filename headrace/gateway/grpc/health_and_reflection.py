@@ -8,7 +8,7 @@ from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from headrace.gateway.front import Front
-from headrace.gateway.grpc_abort import abort
+from headrace.gateway.grpc.grpc_abort import abort
 from headrace.gateway.protocol.statuses import Unserved
 
 SERVICES = (health.SERVICE_NAME, reflection.SERVICE_NAME)

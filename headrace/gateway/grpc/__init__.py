@@ -1,0 +1,1 @@
+"""gRPC: its services, health and reflection, and the ends of calls."""

@@ -1,0 +1,1 @@
+"""HTTP: its listener and connections, requests, answers by id and responses."""
