@@ -52,6 +52,9 @@ from schemas.records import (
 )
 
 Returned = tuple[tuple[int, int], Work]  # a query's key, and one of its results
+COUNTS = (
+    "answered", "late", "incomplete", "dropped", "failed", "refused", "duplicates", "unpromised",
+)  # fmt: skip
 
 
 class Egress:
@@ -98,8 +101,7 @@ class Egress:
         self._wakes_s = float("inf")
         self._reporter = Reporter(name, "egress", pipeline, incarnation)
         self._counts = self._reporter.counts
-        self._counts.update(answered=0, late=0, incomplete=0, dropped=0, failed=0, refused=0)
-        self._counts.update(duplicates=0, unpromised=0)
+        self._counts.update(dict.fromkeys(COUNTS, 0))
         # Results on their way back to their sessions' tier, by query.
         self._back: Transfers[Returned] | None = None
         if links is not None and links.emulated:

@@ -14,7 +14,6 @@ plan that its search finds while the search goes on, and moves to the cheapest o
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -23,6 +22,7 @@ from control.problem.seats import Seat, seat_worker
 from control.problem.session_space import AGEING_S, SessionSpace
 from control.sessions.devices import Devices, session_plan
 from control.sessions.objectives import kept, search_reason
+from control.sessions.session_entry import SessionEntry
 from control.sessions.session_states import TRANSITIONS, SessionChange
 from control.state_machine import StateMachine
 from schemas.effects import SESSIONS, Effect, Forget, Send
@@ -46,54 +46,6 @@ class LoadFailures(NamedTuple):
 Held = Mapping[str, frozenset[str]]  # worker -> settings that it has loaded
 
 
-@dataclass(slots=True)
-class _Entry:
-    """One session: the plan that admits, the one that loads, and those that drain, until when."""
-
-    session: Session
-    states: StateMachine[SessionState, SessionChange]
-    serving: SessionPlan | None = None
-    coming: SessionPlan | None = None
-    going: list[tuple[SessionPlan, float]] = field(default_factory=list)
-    written: Session | None = None
-    replans: bool = False  # its new plans are not known yet
-    improves: bool = False  # it has the first plans of its search, which goes on
-    known_s: float | None = None  # since then its newest plans are known
-    assigned: SessionChoice | None = None  # by the schedule
-
-    @property
-    def state(self) -> SessionState:
-        return self.states.state
-
-    @property
-    def waits(self) -> bool:
-        """Whether it could use devices."""
-        wanted = self.state in (SessionState.WAITING, SessionState.REPLANNING)
-        return wanted and self.coming is None and bool(self.session.plans) and not self.replans
-
-    @property
-    def contends(self) -> bool:
-        """Whether it waits for its first devices; one that lost devices takes others at once."""
-        return self.waits and self.state is SessionState.WAITING and not self.session.number
-
-    @property
-    def planless(self) -> bool:
-        """Whether its search has found no plan yet."""
-        return self.replans or self.state in (SessionState.OPENING, SessionState.SEARCHING)
-
-    @property
-    def in_force(self) -> tuple[SessionChoice, ...]:
-        """The plan by which it serves, if it is one of its search's: it may stay with it."""
-        chosen = self.session.chosen
-        return self.session.plans[chosen : chosen + 1] if chosen >= 0 else ()
-
-    def go(self, change: SessionChange, now: float, reason: str = "") -> None:
-        before = self.state
-        self.states.go(change)
-        changed_s = self.session.changed_s if before is self.state else now
-        self.session = replace(self.session, state=self.state, changed_s=changed_s, reason=reason)
-
-
 class SessionBook:
     """All sessions of one pipeline. Invariant: a session has at most one plan that admits.
 
@@ -104,7 +56,7 @@ class SessionBook:
         self._tasks = pipeline.task_names
         self._own = frozenset(name for name, tier in space.tiers.items() if tier.own)
         self._grace_s = pipeline.grace_s
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, SessionEntry] = {}
         self.ageing_s = AGEING_S
         self._gone: list[str] = []  # sessions whose records are to be deleted
         self.contending: tuple[Session, ...] = ()  # as of the last review
@@ -155,7 +107,7 @@ class SessionBook:
         replans = session.state is SessionState.REPLANNING and bool(session.samples)
         goes_on = bool(session.samples and session.plans) and not session.stopped
         improves = goes_on and session.state in (SessionState.WAITING, SessionState.SERVING)
-        self._entries[session.id] = _Entry(
+        self._entries[session.id] = SessionEntry(
             session, states, written=session, replans=replans, improves=improves
         )
 
@@ -182,7 +134,7 @@ class SessionBook:
             session, state=SessionState.OPENING, opened_s=now, changed_s=now, reason=TO_SEARCH
         )
         states = StateMachine(f"session {session.id}", TRANSITIONS, SessionState.OPENING)
-        self._entries[session.id] = _Entry(opened, states)
+        self._entries[session.id] = SessionEntry(opened, states)
         if session.plans:
             self.planned(session.id, session.plans, now)
 
@@ -329,7 +281,7 @@ class SessionBook:
         """Return the weight of a session that waits."""
         return session.weight * (1 + max(now - session.changed_s, 0.0) / self.ageing_s)
 
-    def _urgency(self, entry: _Entry, now: float) -> tuple[float, float, str]:
+    def _urgency(self, entry: SessionEntry, now: float) -> tuple[float, float, str]:
         session = entry.session
         return -self.aged_weight(session, now), session.opened_s, session.id
 
@@ -348,7 +300,7 @@ class SessionBook:
                 effects.append(Send(SESSIONS, entry.session, 0, entry.session.id))
         return effects
 
-    def _follow(self, entry: _Entry, devices: Devices, held: Held, now: float) -> None:
+    def _follow(self, entry: SessionEntry, devices: Devices, held: Held, now: float) -> None:
         if entry.coming is not None and not devices.holds(entry.coming):
             entry.coming = None
         if entry.serving is not None and not devices.holds(entry.serving):
@@ -367,7 +319,7 @@ class SessionBook:
                 entry.session, chosen=chosen, switch_s=switch_s, serving_s=serving_s
             )
 
-    def _reject(self, entry: _Entry, failures: Mapping[str, LoadFailures]) -> None:
+    def _reject(self, entry: SessionEntry, failures: Mapping[str, LoadFailures]) -> None:
         """Discard the plan that loads if one of its settings cannot be loaded."""
         plan = entry.coming
         if plan is None:
@@ -383,7 +335,7 @@ class SessionBook:
                 )
                 return
 
-    def _drain(self, entry: _Entry, now: float) -> None:
+    def _drain(self, entry: SessionEntry, now: float) -> None:
         if entry.serving is not None:
             until_s = self._drained_s(entry.serving, now)
             entry.going.append((replace(entry.serving, admits=False), until_s))
@@ -395,7 +347,7 @@ class SessionBook:
         return now + plan.slo_s + self._grace_s
 
     def _place(
-        self, entry: _Entry, choices: Sequence[SessionChoice], devices: Devices, now: float
+        self, entry: SessionEntry, choices: Sequence[SessionChoice], devices: Devices, now: float
     ) -> None:
         session, present = entry.session, entry.serving
         for choice in choices:
@@ -438,7 +390,7 @@ def _since_opening(session: Session, known_s: float | None, now: float) -> float
     return now - session.opened_s if known_s is None else known_s
 
 
-def _largest_first(entry: _Entry) -> tuple[int, float, str]:
+def _largest_first(entry: SessionEntry) -> tuple[int, float, str]:
     quarters = entry.assigned.quarters.values() if entry.assigned else ()
     return -max(quarters, default=0), entry.session.opened_s, entry.session.id
 

@@ -107,12 +107,10 @@ def run_ingress(
     seen = TopicLook(topic_id, count)
     start = input_start(kafka, pipeline, group, mine, topic_id)
     await_former_notices(kafka, pipeline, start.upto)
-    sized = pipeline.size is not None and dispatches(file)
-    recent = recent_sizes(kafka, pipeline, WINDOW) if sized else ()
     places = InputPlaces(start.upto, topic_id, start.regressed)
     node = Ingress(
         name, pipeline, mine, incarnation=incarnation, share=1.0 / share.of, places=places,
-        dispatchers=central_queues(file, share.index, recent=recent),
+        dispatchers=central_queues(file, share.index, recent=_recent(file, kafka)),
         number=share.index, accuracies=_for_shadows(file), split=load_split(pipeline),
     )  # fmt: skip
     with (
@@ -132,6 +130,12 @@ def run_ingress(
         namesakes.watch(incarnation, live.fail)
         watch_input(kafka, queries, seen, live.fail)
         _run_until_signal(live, live.stop)
+
+
+def _recent(file: PipelineFile, kafka: KafkaConfig) -> Sequence[int]:
+    """Return the newest queries' sizes, where dispatchers go by sizes."""
+    sized = file.pipeline.size is not None and dispatches(file)
+    return recent_sizes(kafka, file.pipeline, WINDOW) if sized else ()
 
 
 def _for_shadows(file: PipelineFile) -> dict[str, float]:
