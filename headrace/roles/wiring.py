@@ -21,7 +21,7 @@ from headrace.processes import run_directory
 from headrace.roles.dispatching import central_queues, dispatches, per_query, task_dispatcher
 from headrace.roles.heap import tune_heap
 from headrace.roles.input_topic.input_commits import commits_end, input_start
-from headrace.roles.input_topic.input_watch import check_input, watch_input
+from headrace.roles.input_topic.input_watch import check_input, watched_input
 from headrace.roles.input_topic.recent_sizes import recent_sizes
 from headrace.roles.link_file import file_links, follow_links, link_file
 from headrace.roles.log_options import SILENT, LogOptions
@@ -126,9 +126,9 @@ def run_ingress(
             input_log=InputLog(start.offsets, partial(check_input, kafka, queries, seen)),
         ) as live,
         commits_end(kafka, group, queries, places),
+        watched_input(kafka, queries, seen, live.fail),
     ):
         namesakes.watch(incarnation, live.fail)
-        watch_input(kafka, queries, seen, live.fail)
         _run_until_signal(live, live.stop)
 
 

@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition
 from benchmarks.squares import PIPELINE as SQUARES
 from headrace.errors import InputMadeAnew
 from headrace.roles.input_topic.input_commits import commits_end, input_start
-from headrace.roles.input_topic.input_watch import check_input, watch_input
+from headrace.roles.input_topic.input_watch import check_input, watched_input
 from operators.ingress import Ingress
 from operators.input_place import GENERATION, InputPlaces
 from schemas.codec.single_object import decode, encode
@@ -158,8 +158,8 @@ def test_a_topic_that_was_made_anew_has_another_id_and_the_running_role_is_told(
     assert before
     assert after not in ("", before)
     told: SimpleQueue[BaseException] = SimpleQueue()
-    watch_input(config, INPUT, TopicLook(before, 3), told.put, every_s=0.05)
-    assert isinstance(told.get(timeout=WITHIN_S), InputMadeAnew)
+    with watched_input(config, INPUT, TopicLook(before, 3), told.put, every_s=0.05):
+        assert isinstance(told.get(timeout=WITHIN_S), InputMadeAnew)
 
 
 @pytest.mark.slow

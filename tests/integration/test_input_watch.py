@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka.admin import NewPartitions, NewTopic
 
 from headrace.errors import PartitionsChanged
-from headrace.roles.input_topic.input_watch import watch_input
+from headrace.roles.input_topic.input_watch import watched_input
 from streams.kafka.kafka_client import admin
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_admin import TopicLook, topic_id_on
@@ -25,8 +25,9 @@ def test_added_partitions_end_the_role_with_a_sentence(broker: str) -> None:
         told.append(error)
         heard.set()
 
-    watch_input(config, topic, TopicLook(topic_id_on(config, topic), 1), fail, every_s=0.05)
-    client.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
-    assert heard.wait(20)
+    seen = TopicLook(topic_id_on(config, topic), 1)
+    with watched_input(config, topic, seen, fail, every_s=0.05):
+        client.create_partitions([NewPartitions(topic, 3)])[topic].result(20)
+        assert heard.wait(20)
     assert [type(error) for error in told] == [PartitionsChanged]
     assert "has 3 partitions and had 1" in str(told[0])

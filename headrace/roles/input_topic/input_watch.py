@@ -6,7 +6,9 @@ do not show whether it was made anew or has lost its end.
 """
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from headrace.errors import InputMadeAnew, PartitionsChanged
 from streams.kafka.kafka_config import KafkaConfig
@@ -15,31 +17,44 @@ from streams.kafka.topic_admin import TopicLook, look_at
 
 LOOK_S = 1.0
 CHECK_S = 3.0  # ingress decides nothing meanwhile, and ends where it stands still for 5 s
+ONE_S = 1.0  # longest wait for one look of a check
+AGREE = 2  # looks that show the same topic, ``AGAIN_S`` apart
+AGAIN_S = 0.2
 
 
-def watch_input(
+@contextmanager
+def watched_input(
     kafka: KafkaConfig,
     topic: str,
     seen: TopicLook,
     fail: Callable[[BaseException], None],
     every_s: float = LOOK_S,
-) -> None:
-    """Look at a topic on a thread; call ``fail`` once if it is no longer as ``seen``.
+    within_s: float = CHECK_S,
+) -> Iterator[None]:
+    """Look at a topic on a thread while the block runs; call ``fail`` once if it is no longer as
+    ``seen``.
 
     ``fail`` gets an ``InputMadeAnew`` or a ``PartitionsChanged``; the thread then ends. A broker
-    that is away, or does not know the topic, changes nothing.
+    that is away for ``within_s``, or does not know the topic, changes nothing.
     """
+    over = threading.Event()
 
     def look() -> None:
-        looks = look_at(kafka, topic)
-        while True:
-            threading.Event().wait(every_s)
+        looks = look_at(kafka, topic, within_s)
+        while not over.wait(every_s):
             error = changed(topic, seen, next(looks))
             if error is not None:
                 fail(error)
                 return
 
-    threading.Thread(target=look, name="input-watch", daemon=True).start()
+    thread = threading.Thread(target=look, name="input-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        # An answer that reaches the client library while the interpreter ends crashes the process.
+        over.set()
+        thread.join(within_s + 1.0)
 
 
 def check_input(kafka: KafkaConfig, topic: str, seen: TopicLook) -> None:
@@ -48,15 +63,39 @@ def check_input(kafka: KafkaConfig, topic: str, seen: TopicLook) -> None:
     Raises ``InputMadeAnew`` or ``PartitionsChanged`` if it is not, and ``BrokerError`` if the
     broker does not say so within ``CHECK_S``.
     """
-    now = next(look_at(kafka, topic, CHECK_S))
-    if now is None:
-        raise BrokerError(
-            f"the offsets of topic {topic!r} went back, and no broker says whether it was made "
-            "anew; start this role anew"
-        )
-    error = changed(topic, seen, now)
+    until_s = time.monotonic() + CHECK_S
+    error = verdict(topic, seen, _looks(kafka, topic, until_s))
     if error is not None:
         raise error
+
+
+def _looks(kafka: KafkaConfig, topic: str, until_s: float) -> Iterator[TopicLook | None]:
+    for look in look_at(kafka, topic, ONE_S):
+        yield look
+        if time.monotonic() > until_s:
+            return
+        time.sleep(AGAIN_S)
+
+
+def verdict(
+    topic: str, seen: TopicLook, looks: Iterable[TopicLook | None]
+) -> InputMadeAnew | PartitionsChanged | BrokerError | None:
+    """Return what became of a topic whose offsets went back, by looks at it; None: it is the same.
+
+    One look alone does not say that it is the same: a broker may not have heard yet.
+    """
+    same = 0
+    for now in looks:
+        error = changed(topic, seen, now)
+        if error is not None:
+            return error
+        same += now is not None
+        if same == AGREE:
+            return None
+    return BrokerError(
+        f"the offsets of topic {topic!r} went back, and no broker says whether it was made anew; "
+        "start this role anew"
+    )
 
 
 def changed(

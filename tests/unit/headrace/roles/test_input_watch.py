@@ -1,9 +1,13 @@
-"""What became of the input topic between two looks at it."""
+"""What became of the input topic between looks at it."""
+
+import threading
 
 import pytest
 
 from headrace.errors import InputMadeAnew, PartitionsChanged
-from headrace.roles.input_topic.input_watch import changed
+from headrace.roles.input_topic.input_watch import changed, verdict, watched_input
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.topic_admin import TopicLook
 
 SEEN = TopicLook("id-1", 3)
@@ -29,3 +33,31 @@ def test_added_partitions_are_told_with_their_number() -> None:
     error = changed("shop.queries", SEEN, TopicLook("id-1", 5))
     assert isinstance(error, PartitionsChanged)
     assert "has 5 partitions and had 3" in str(error)
+
+
+ANEW = TopicLook("id-2", 3)
+
+
+@pytest.mark.parametrize(
+    ("looks", "found"),
+    [
+        ((SEEN, SEEN, ANEW), type(None)),
+        ((SEEN, ANEW), InputMadeAnew),  # a broker that had not heard yet
+        ((None, ANEW), InputMadeAnew),
+        ((None, SEEN, None, SEEN), type(None)),
+        ((None, None), BrokerError),
+        ((SEEN,), BrokerError),
+    ],
+)
+def test_a_topic_is_the_same_where_two_looks_agree(
+    looks: tuple[TopicLook | None, ...], found: type
+) -> None:
+    assert type(verdict("shop.queries", SEEN, looks)) is found
+
+
+def test_no_watch_outlives_its_block() -> None:
+    """Its client's answer would crash a process that ends."""
+    nobody = KafkaConfig("127.0.0.1:1")
+    with watched_input(nobody, "shop.queries", SEEN, lambda _: None, 0.0, within_s=0.2):
+        assert "input-watch" in [each.name for each in threading.enumerate()]
+    assert "input-watch" not in [each.name for each in threading.enumerate()]
