@@ -50,22 +50,21 @@ def producer(config: KafkaConfig, **more: Any) -> Producer:
     A record waits up to ten minutes for a broker that is away. If the broker refuses the user,
     ``poll`` and ``flush`` raise ``BrokerError``.
     """
-    return _made(
-        Producer,
-        config,
-        {
-            "linger.ms": 0,
-            "socket.timeout.ms": SOCKET_TIMEOUT_MS,
-            "message.max.bytes": MAX_RECORD_BYTES,
-            "delivery.timeout.ms": 600_000,
-            "queue.buffering.max.messages": 200_000,
-            **config.client("producer"),
-            "acks": "all",
-            "enable.idempotence": True,
-            "error_cb": fatal_errors(config),
-            **more,
-        },
-    )
+    settings = {
+        "linger.ms": 0,
+        "socket.timeout.ms": SOCKET_TIMEOUT_MS,
+        "message.max.bytes": MAX_RECORD_BYTES,
+        "delivery.timeout.ms": 600_000,
+        "queue.buffering.max.messages": 200_000,
+        **config.client("producer"),
+        "acks": "all",
+        "enable.idempotence": True,
+        "error_cb": fatal_errors(config),
+        **more,
+    }
+    if "delivery.timeout.ms" in more:  # the properties may have it by its other name
+        settings.pop("message.timeout.ms", None)
+    return _made(Producer, config, settings)
 
 
 def report_producer(config: KafkaConfig, **more: Any) -> Producer:

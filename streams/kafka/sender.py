@@ -21,6 +21,7 @@ from streams.kafka.send_window import Departure, PartitionQueue, SendWindow, Tur
 from streams.kafka.turn import Place, Turn
 
 WARM_WITHIN_S = 5.0
+POLLS, POLL_S = 200, 0.05  # for room in the producer's queue
 # Of a backlog, later records of a partition would arrive without those that expired before them.
 NO_EXPIRY = {"delivery.timeout.ms": 0}
 
@@ -144,16 +145,23 @@ class Sender:
         self, topic: str, slot: int, record: TurnRecord, stamp_ms: int,
         delivered: Callable[[KafkaError | None, Any], None],
     ) -> None:  # fmt: skip
-        """Hand a record to the producer; ``stamp_ms`` 0 is the present time."""
-        while True:
+        """Hand a record to the producer; ``stamp_ms`` 0 is the present time.
+
+        Raise ``BrokerError`` if it cannot be sent, or the queue stays full.
+        """
+        for _ in range(POLLS):
             try:
                 self._producer.produce(
                     topic, record.value, record.key, slot, on_delivery=delivered,
                     timestamp=stamp_ms,
                 )  # fmt: skip
             except BufferError:
-                self._producer.poll(0.05)  # the queue is full: wait for the broker, never discard
+                self._producer.poll(POLL_S)  # wait for the broker, never discard
                 continue
             except KafkaException as error:
                 raise BrokerError(f"cannot send to {topic!r}: {error.args[0].str()}") from error
             return
+        raise BrokerError(
+            f"the broker takes nothing of what waits for {topic!r} and other topics, and no more "
+            "fits; start this role anew"
+        )

@@ -34,7 +34,7 @@ def transport(broker: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaTra
     yield transport
     transport._sender._producer.purge()
     transport._sender._producer.poll(0)
-    transport._turns.clear()
+    transport.abandon()
     transport.close()
 
 

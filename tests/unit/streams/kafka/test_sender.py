@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from streams.kafka import sender
+from streams.kafka import kafka_client, sender
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.sender import Sender
 from streams.kafka.turn import Turn
 
@@ -15,6 +16,7 @@ class Client:
     """The library's producer; the broker takes the records that have left by ``take``."""
 
     def __init__(self) -> None:
+        self.full = False
         self.left: list[bytes] = []
         self.settings: dict[str, Any] = {}
         self._under_way: list[Callable[[None, None], None]] = []
@@ -28,6 +30,8 @@ class Client:
         on_delivery: Callable[[None, None], None],
         **__: Any,
     ) -> None:
+        if self.full:
+            raise BufferError
         self.left.append(value)
         self._under_way.append(on_delivery)
 
@@ -77,3 +81,22 @@ def test_no_record_expires_since_a_later_one_of_its_partition_would_arrive_witho
 ) -> None:
     Sender(KafkaConfig("b:1"), None, lambda error: None)
     assert client.settings["delivery.timeout.ms"] == 0
+
+
+def test_a_queue_that_stays_full_ends_the_role(client: Client) -> None:
+    sends = Sender(KafkaConfig("b:1"), None, lambda error: None)
+    client.full = True
+    with pytest.raises(BrokerError, match="no more fits; start this role anew"):
+        sends.send(Turn(), ("a", 0), b"first", None)
+
+
+def test_a_properties_file_gives_no_expiry_by_another_name() -> None:
+    """librdkafka would take the one that it reads last."""
+    config = KafkaConfig("b:1", {"producer.message.timeout.ms": "30000"})
+    made: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kafka_client, "Producer", made.update)
+        kafka_client.producer(config, **sender.NO_EXPIRY)
+        assert "message.timeout.ms" not in made
+        kafka_client.producer(config)
+    assert made["message.timeout.ms"] == "30000"
