@@ -18,7 +18,9 @@ from schemas.enumerations import ReasonCode
 from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED, Answer
 
 LOST = "lost"
-STAMPED = 0.95  # of an SLO that a deadline leaves which a client stamped an SLO ahead
+# A deadline that a client stamped an SLO ahead leaves less of it by so much, the larger of a share
+# and seconds on the way.
+ON_THE_WAY, ON_THE_WAY_S = 0.05, 0.01
 OUTCOMES = (ANSWERED, LATE, DROPPED, FAILED, REFUSED, LOST)
 
 
@@ -58,4 +60,5 @@ def unpromised(answer: Answer, slo_s: float) -> bool:
     if outcome_of(answer) not in (LATE, DROPPED):
         return False
     allowed_s = answer.deadline_s - answer.created_s
-    return answer.reason_code == ReasonCode.READ_LATE or allowed_s < STAMPED * slo_s
+    stamped_s = slo_s - max(ON_THE_WAY * slo_s, ON_THE_WAY_S)
+    return answer.reason_code == ReasonCode.READ_LATE or allowed_s < stamped_s

@@ -58,7 +58,8 @@ class SeenCapacity:
         self._now = _Ended()  # of this window
         self._ends_s: float | None = None
         self._bad = 0  # windows in a row
-        # The capacity of the plan in force, and the most that was planned since the level fell.
+        # The capacity of the plan in force, and the most that was planned since the level fell; 0:
+        # not known, as after another control app.
         self._planned_qps = self._most_qps = 0.0
 
     @property
@@ -74,8 +75,9 @@ class SeenCapacity:
         planned_qps, most_qps = admitted_qps / self.share, self._most_qps
         self._planned_qps = planned_qps
         if planned_qps > most_qps:
-            missing_qps = (1.0 - self._level) * most_qps
-            self._level, self._most_qps = 1.0 - missing_qps / planned_qps, planned_qps
+            if most_qps > 0:
+                self._level = 1.0 - (1.0 - self._level) * most_qps / planned_qps
+            self._most_qps = planned_qps
 
     def observe(self, report: Report) -> None:
         """Update the share with a report; only an egress's report changes it."""

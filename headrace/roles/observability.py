@@ -135,6 +135,7 @@ def _who(role: str, pipeline: str) -> dict[str, str]:
 
 
 LEVELS = {
+    "journal.off": logging.WARNING,
     "results.unfenced": logging.WARNING,
     "role.ended": logging.INFO,
     "role.failed": logging.ERROR,

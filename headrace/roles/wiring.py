@@ -209,7 +209,7 @@ def run_egress(
             kafka, physical(pipeline.name, RESULTS), answers_from_s(places), origins(pipeline)
         ),
         links=links,
-        journal=_journal(pipeline, name) if pipeline.combine else None,
+        journal=_combine_journal(pipeline, name) if pipeline.combine else None,
     )
     if links is not None and links.emulated:
         follow_links(links, link_file(pipeline.name))
@@ -356,6 +356,18 @@ def _attach(
 def _journal(pipeline: Pipeline, name: str) -> CrashJournal:
     """Return the journal of what ran when an earlier process of this name died."""
     return CrashJournal(run_directory(pipeline.name) / f"{name}.running.json")
+
+
+def _combine_journal(pipeline: Pipeline, name: str) -> CrashJournal | None:
+    """Return egress' journal; None, told in the log, where the disk takes none."""
+    try:
+        return _journal(pipeline, name)
+    except OSError as error:
+        text = (
+            f"crashes and hangs of `combine` are not counted, since the disk takes no file: {error}"
+        )
+        tell(log, LEVELS["journal.off"], "journal.off", text, pipeline=pipeline.name)
+        return None
 
 
 def controller_maker(

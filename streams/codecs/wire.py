@@ -59,6 +59,9 @@ def encoder(pipeline: Pipeline, topic: str) -> Encode:
     return answer
 
 
+FRAME_BYTES = 5  # of Confluent's framing: 0 and the schema's id
+
+
 def origins(pipeline: Pipeline) -> Callable[[bytes], list[tuple[int, int]]]:
     """Return a function from a results record's value to its query's (partition, offset).
 
@@ -69,7 +72,7 @@ def origins(pipeline: Pipeline) -> Callable[[bytes], list[tuple[int, int]]]:
     confluent = cache(lambda: _confluent_answers(pipeline))
 
     def found(value: bytes) -> list[tuple[int, int]]:
-        framed = value.startswith(b"\0")
+        framed = value.startswith(b"\0") and len(value) > FRAME_BYTES
         if not framed and not value.startswith(MARK):
             return origin_of_answer(value)
         read = confluent() if framed else decode

@@ -93,9 +93,9 @@ def _worker(pipeline: Pipeline) -> _Uses:
     children = (work_topic(t.name) for t in tasks if t.name != pipeline.root.name)
     shadows = (SHADOWS,) if pipeline.labels else ()
     waiting = (waiting_topic(task.name) for task in pipeline.dispatched)
-    own = (*children, *waiting, OUTPUTS, DEAD_LETTERS, COMPLETIONS, *shadows)
+    own = (*children, *waiting, OUTPUTS, DEAD_LETTERS, *shadows)
     return _Uses(
-        writes=(*own, REPORTS),
+        writes=(*own, COMPLETIONS, REPORTS),
         reads=(*(work_topic(t.name) for t in tasks), PLANS, REPORTS),
         checks=own,
         commits=("workers",),
@@ -104,9 +104,9 @@ def _worker(pipeline: Pipeline) -> _Uses:
 
 def _egress(_: Pipeline) -> _Uses:
     # Egress reads its results back, so that a restart sends no second answer.
-    own = (RESULTS, LEASES, DEAD_LETTERS)
+    own = (RESULTS, DEAD_LETTERS)
     return _Uses(
-        writes=(*own, REPORTS),
+        writes=(*own, LEASES, REPORTS),
         reads=(OUTPUTS, RESULTS, LEASES, PLANS, REPORTS),
         checks=own,
         commits=("egress",),

@@ -28,6 +28,7 @@ NO_EPOCH, NO_EPOCHS = -1, dict[Place, int]()
 
 AGAIN_S = 0.2  # between two requests for offsets that fail
 SERVE_S = 1.0  # interval at which an idle ledger polls the client's errors
+RENEW_WITHIN_S = 5.0  # longest wait for the commits that are renewed
 CLOSE_S = 15.0  # the longest that an absent coordinator delays the end of a role
 
 HOPELESS = (
@@ -93,7 +94,7 @@ class OffsetLedger:
         """Queue a commit of what is committed of the slots looked up, as it stands.
 
         Brokers forget a commit that is older than ``offsets.retention.minutes``, also of a slot
-        that is read and has had no record since.
+        that is read and has had no record since. What another process has committed stays.
         """
         self._jobs.put(self._renew)
 
@@ -186,10 +187,13 @@ class OffsetLedger:
 
     def _renew(self) -> None:
         with self._lock:
-            kept = [each for place, each in self._kept.items() if place not in self._pending]
+            kept = {at: each for at, each in self._kept.items() if at not in self._pending}
         try:
-            if kept:
-                self._client.commit(offsets=kept, asynchronous=False)
+            found = self._client.committed([*kept.values()], timeout=RENEW_WITHIN_S) if kept else []
+            pairs = [(each, kept[each.topic, each.partition]) for each in found]
+            ours = [made for each, made in pairs if _renewable(each, made)]
+            if ours:
+                self._client.commit(offsets=ours, asynchronous=False)
         except KafkaException as error:  # made again with the next renewal
             self.failures += 1
             self.why = self._config.hide(error.args[0].str())
@@ -235,6 +239,12 @@ class OffsetLedger:
     def _end(self, place: Place) -> int:
         topic, slot = place
         return watermarks(self._client, TopicPartition(topic, slot, OFFSET_BEGINNING))[1]
+
+
+def _renewable(found: TopicPartition, kept: TopicPartition) -> bool:
+    """Return whether a commit is still the one that was made, or was forgotten."""
+    same = (found.offset, found.metadata or "") == (kept.offset, kept.metadata or "")
+    return found.error is None and (found.offset < 0 or same)
 
 
 def _copy(place: TopicPartition) -> TopicPartition:

@@ -56,9 +56,10 @@ def _check_sizes(config: KafkaConfig, needed: Iterable[Right], timeout_s: float)
     if not written:
         return
     for topic, found in settings_of(config, written, timeout_s).items():
-        if int(found[MOST_BYTES]) < MAX_RECORD_BYTES:
+        most = int(found.get(MOST_BYTES, MAX_RECORD_BYTES))
+        if most < MAX_RECORD_BYTES:
             raise BrokerError(
-                f"topic {topic!r} takes records of up to {found[MOST_BYTES]} bytes, and this role "
+                f"topic {topic!r} takes records of up to {most} bytes, and this role "
                 f"may write some of {MAX_RECORD_BYTES}; run `kafka-configs --alter --topic {topic} "
                 f"--add-config {MOST_BYTES}={MAX_RECORD_BYTES}`"
             )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.drop_reasons import CLASSES
-from operators.outcomes import LATE, OUTCOMES, cause_of, missed_at, outcome_of
+from operators.outcomes import LATE, OUTCOMES, cause_of, missed_at, outcome_of, unpromised
 from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED, Answer
 from tests.builders import an_answer, an_end
 
@@ -58,3 +58,14 @@ def test_whatever_the_answer_it_has_one_outcome_and_a_cause_unless_answered(
 ) -> None:
     assert outcome_of(answer) in OUTCOMES
     assert (cause_of(answer) in CLASSES) == (outcome_of(answer) != ANSWERED)
+
+
+@pytest.mark.parametrize(
+    ("slo_s", "allowed_s", "hopeless"),
+    [(1.0, 0.951, False), (1.0, 0.949, True), (0.03, 0.021, False), (0.03, 0.019, True)],
+)
+def test_a_deadline_stamped_an_slo_ahead_by_a_client_was_promised(
+    slo_s: float, allowed_s: float, hopeless: bool
+) -> None:
+    late = an_answer(late=True, created_s=5.0, deadline_s=5.0 + allowed_s)
+    assert unpromised(late, slo_s) is hopeless

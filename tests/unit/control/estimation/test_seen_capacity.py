@@ -71,6 +71,14 @@ def test_capacity_that_a_plan_adds_is_trusted_and_what_was_missing_stays_so() ->
     capacity.serves(None)
 
 
+def test_a_share_that_fell_before_any_plan_was_known_is_kept_at_the_first_one() -> None:
+    """As after a control app that takes over from another one whose plan stays in force."""
+    capacity = SeenCapacity()
+    (*_, low) = shares([(20, 80, 50)] * 4 + [(100, 0, 50)], capacity)
+    capacity.serves(100.0 * low)
+    assert capacity.share == low < 1.0
+
+
 def test_workers_and_earlier_lives_of_an_egress_say_nothing() -> None:
     capacity = SeenCapacity()
     for at in range(30):

@@ -151,7 +151,9 @@ def test_egress_knows_its_answers_of_every_format(
     assert origins(replace(pipeline, results=now))(written) == [(0, 7)]
 
 
-@pytest.mark.parametrize("value", [b"", b"{}", b"\xc3\x01short", encode(Query(payload=b"x"))])
+@pytest.mark.parametrize(
+    "value", [b"", b"{}", b"\0", b"\0five", b"\xc3\x01short", encode(Query(payload=b"x"))]
+)
 def test_a_foreign_record_among_the_results_has_no_origin(value: bytes) -> None:
     assert origins(PIPELINE)(value) == []
 

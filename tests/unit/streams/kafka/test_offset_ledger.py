@@ -176,3 +176,18 @@ def test_commits_are_renewed_as_they_stand_since_brokers_forget_old_ones(found: 
     book.close()
     assert client.offsets == kept
     assert client.epochs["t", 0] == 4
+
+
+def test_a_renewal_leaves_what_another_process_has_committed(found: list[Any]) -> None:
+    """As that of an ingress which was cut off and replaced lands once the network heals."""
+    client = Coordinator()
+    client.offsets = {("t", 0): (5, "a"), ("t", 1): (6, "b")}
+    book = ledger(client)
+    book.look_up("t", [0, 1], found.append)
+    until(lambda: not book.unsettled)
+    client.offsets["t", 0] = (3, "another generation")
+    client.calls.clear()
+    book.renew()
+    book.close()
+    assert client.offsets == {("t", 0): (3, "another generation"), ("t", 1): (6, "b")}
+    assert client.calls.count("commit") == 1
