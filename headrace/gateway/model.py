@@ -1,8 +1,8 @@
 """A pipeline behind the gateway: requests become queries, answers responses.
 
-A request whose id is in flight joins the query of the first, so that a mesh's or client's retry
-costs no second one. A client that leaves ends nothing: its query is answered on Kafka, for whoever
-asks for it by its id.
+A request that is in flight already, by its id and content, joins the query of the first, so that a
+mesh's or client's retry costs no second one. A client that leaves ends nothing: its query is
+answered on Kafka, for whoever asks for it by its id.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from headrace.gateway.answers_by_id import QUERY_ERRORS, AnswersById
 from headrace.gateway.kafka_side import KafkaSide
 from headrace.gateway.outgoing import Outgoing
 from headrace.gateway.plans_in_force import fault
-from headrace.gateway.protocol.callers import Caller, query_deadline_s
+from headrace.gateway.protocol.callers import Caller, digest, query_deadline_s
 from headrace.gateway.protocol.payloads import check_wanted, outputs_of, payload_of
 from headrace.gateway.protocol.requests import InferRequest, InferResponse
 from headrace.gateway.protocol.statuses import Ending, Status, Unserved, status_of
@@ -140,7 +140,8 @@ class Model:
         """Return the id of the query of a request: a new one, or one in flight."""
         check_wanted(self.signature, request.outputs)
         payload = payload_of(request.inputs, self.signature, self.pipeline.input)
-        name = caller.id or f"{self._prefix}-{next(self._numbers)}"
+        content = digest(request, caller) if caller.id else b""
+        name = self._id(caller, content)
         if name in self._open:
             self.joined += 1
             return name
@@ -152,9 +153,24 @@ class Model:
             slo_class=caller.slo_class,
             size=caller.size,
         )
-        self._open.add(name, self._longest_s(query.slo_class))
+        self._open.add(name, self._longest_s(query.slo_class), content)
         self._outgoing.add(query, caller.trace)
         return name
+
+    def _id(self, caller: Caller, content: bytes) -> str:
+        """Return the id of the query in flight with that content, else one that is not in flight.
+
+        Raises ``Unserved`` where the caller's own id is that of another request.
+        """
+        if caller.id and (caller.id not in self._open or self._open.digest(caller.id) == content):
+            return caller.id
+        if caller.id and not caller.shared_id:
+            raise Unserved(
+                Ending.CONFLICT,
+                f"another request with the id {caller.id[:80]!r} is in flight; give different "
+                "requests different ids",
+            )
+        return f"{self._prefix}-{next(self._numbers)}"
 
     def _check_open(self) -> None:
         why = self.fault()

@@ -23,6 +23,7 @@ Waiter = asyncio.Future[Answer | None]
 @dataclass(slots=True)
 class _Query:
     expiry: asyncio.TimerHandle
+    digest: bytes
     acknowledged: bool = False  # set in the reading thread
     waiters: list[Waiter] = field(default_factory=list)
     takers: "list[asyncio.Future[None]]" = field(default_factory=list)  # wait for the broker
@@ -44,11 +45,16 @@ class RequestsInFlight:
     def __contains__(self, name: str) -> bool:
         return name.encode() in self._queries
 
-    def add(self, name: str, within_s: float) -> None:
-        """Open a query, which ends with ``NoAnswer`` after ``within_s``."""
+    def add(self, name: str, within_s: float, digest: bytes = b"") -> None:
+        """Open a query, which ends with ``NoAnswer`` after ``within_s``; ``digest`` is of its
+        request."""
         key = name.encode()
         expiry = self._loop.call_later(within_s, self._expire, key, within_s)
-        self._queries[key] = _Query(expiry)
+        self._queries[key] = _Query(expiry, digest)
+
+    def digest(self, name: str) -> bytes:
+        """Return the digest of the request of a query in flight."""
+        return self._queries[name.encode()].digest
 
     def fail(self, name: str, error: Exception) -> None:
         """End a query with an error, as one that was not sent."""

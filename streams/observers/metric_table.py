@@ -168,7 +168,8 @@ METRICS: dict[str, tuple[Metric, ...]] = {
         _gauge("gateway_queries_open", "Queries in flight from this gateway.", "pipeline"),
         _counter(
             "gateway_requests_joined_total",
-            "Requests whose id was in flight, which joined that query.", "pipeline",
+            "Requests that were in flight already, by id and content, and joined that query.",
+            "pipeline",
         ),
         _gauge("gateway_ready", "1 while the pipeline takes queries, else 0.", "pipeline"),
     ),

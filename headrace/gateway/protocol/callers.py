@@ -4,10 +4,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 from headrace.gateway.protocol.requests import InferRequest, checked_id
 from headrace.gateway.protocol.statuses import Ending, Unserved
+from headrace.gateway.protocol.tensors import binary
 from schemas.pipeline import Pipeline
 
 REQUEST_ID = "x-request-id"
@@ -29,10 +31,15 @@ TIMEOUT_UNIT_S = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """``timeout_s``: how long the caller waits (None: it does not say); ``id`` "": none."""
+    """``timeout_s``: how long the caller waits (None: it does not say); ``id`` "": none.
+
+    ``shared_id``: different requests may have the ``id``, as a mesh gives ``x-request-id`` to all
+    that follow from one request.
+    """
 
     timeout_s: float | None = None
     id: str = ""
+    shared_id: bool = False
     slo_class: str = ""
     size: int = 1
     trace: tuple[tuple[str, bytes], ...] = ()  # the context, as headers of Kafka's
@@ -49,13 +56,25 @@ def caller_of(
     Raises ``Unserved`` for what the pipeline does not know.
     """
     parameters = request.parameters
+    name = checked_id(request.id or headers.get(REQUEST_ID, ""))
     return Caller(
         timeout_s=caller_timeout_s(headers, parameters, grpc_remaining_s),
-        id=checked_id(request.id or headers.get(REQUEST_ID, "")),
+        id=name,
+        shared_id=bool(name and not request.id),
         slo_class=_slo_class(headers.get(SLO_CLASS) or parameters.get("slo_class", ""), pipeline),
         size=_size(headers.get(SIZE, parameters.get("size", 1)), pipeline),
         trace=tuple((name, said.encode()) for name, said in _readable(headers, TRACE).items()),
     )
+
+
+def digest(request: InferRequest, caller: Caller) -> bytes:
+    """Return 16 bytes that differ for requests which are different queries."""
+    found = blake2b(repr((caller.slo_class, caller.size)).encode(), digest_size=16)
+    for tensor in request.inputs:
+        elements = binary(tensor)
+        found.update(repr((tensor.name, tensor.datatype, tensor.shape, len(elements))).encode())
+        found.update(elements)
+    return found.digest()
 
 
 def _slo_class(said: Any, pipeline: Pipeline) -> str:

@@ -22,6 +22,7 @@ class Ending(Enum):
     UNAUTHENTICATED = (401, "UNAUTHENTICATED")
     UNKNOWN = (404, "NOT_FOUND")
     SLOW_CLIENT = (408, "DEADLINE_EXCEEDED")
+    CONFLICT = (409, "ALREADY_EXISTS")
     TOO_LARGE = (413, "INVALID_ARGUMENT")
     OVER_CAPACITY = (429, "RESOURCE_EXHAUSTED")
     LEFT = (499, "CANCELLED")  # the client did, or the gateway's drain ended; nobody is told

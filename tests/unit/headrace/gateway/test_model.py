@@ -73,6 +73,50 @@ def test_a_request_that_joins_is_accepted_once_the_broker_has_the_query(
     asyncio.run(play())
 
 
+OTHER = InferRequest(inputs=(bytes_tensor("input", [b"y"], [1]),))
+
+
+def test_two_requests_that_a_mesh_gives_one_id_are_two_queries() -> None:
+    async def play() -> None:
+        broker = BrokerInTest()
+        model = a_model(broker)
+        of_mesh = Caller(id="mine", shared_id=True)
+        both = [asyncio.ensure_future(model.infer(r, of_mesh, 1.0)) for r in (REQUEST, OTHER)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [query.payload for query in broker.sent] == [b"x", b"y"]
+        broker.tell(*(an_answer(q.id, result=f"for {q.payload!r}") for q in broker.sent))
+        found = [(await each).response.outputs[0].array.item() for each in both]
+        assert (found, model.joined) == ([b"\"for b'x'\"", b"\"for b'y'\""], 0)
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("request_", "caller"),
+    [
+        (OTHER, MINE),
+        (REQUEST, Caller(id="mine", size=2)),
+        (REQUEST, Caller(id="mine", slo_class="fast")),
+    ],
+)
+def test_a_request_whose_own_id_is_that_of_another_is_refused(
+    request_: InferRequest, caller: Caller
+) -> None:
+    async def play() -> None:
+        broker = BrokerInTest()
+        model = a_model(broker)
+        first = asyncio.ensure_future(model.infer(REQUEST, MINE, 1.0))
+        await asyncio.sleep(0)
+        with pytest.raises(Unserved, match="give different requests different ids") as raised:
+            await model.infer(request_, caller, 1.0)
+        assert raised.value.status.ending is Ending.CONFLICT
+        broker.tell(an_answer("mine"))
+        assert (await first).response.id == "mine"
+
+    asyncio.run(play())
+
+
 @pytest.mark.parametrize("paused", [True, False])
 def test_a_retry_joins_its_query_where_no_new_one_would_be_taken(paused: bool) -> None:
     async def play() -> None:

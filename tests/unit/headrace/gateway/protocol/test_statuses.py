@@ -101,7 +101,7 @@ def test_a_caller_says_more_than_tensors() -> None:
     pipeline = a_pipeline(slo_classes={"fast": 0.1}, size=QuerySize(most=100))
     headers = {"x-request-id": "r", "headrace-slo-class": "fast", "headrace-size": "7"}
     assert caller_of(headers, InferRequest(inputs=()), pipeline) == Caller(
-        id="r", slo_class="fast", size=7
+        id="r", shared_id=True, slo_class="fast", size=7
     )
     request = InferRequest(inputs=(), id="q", parameters={"size": 8, "slo_class": "fast"})
     assert caller_of({"x-request-id": "r"}, request, pipeline) == Caller(
