@@ -247,21 +247,21 @@ def traces(
       headrace traces pipeline.yaml --otlp http://localhost:4318 --since 600s --for 30s
     """
     from headrace.roles.metrics_port import serve
-    from headrace.traces.trace_export import Sampling, TraceExport, after
+    from headrace.traces.delivery import checked
+    from headrace.traces.trace_export import Sampling, TraceExport, delivery_to
 
     read = read_file(file)
     kafka = reached_running(bootstrap)
     since_s = None if since is None else time.time() - since
-    export = TraceExport(read.pipeline, endpoint, Sampling(share), say)
+    delivery = delivery_to(endpoint, say, length)
+    export = TraceExport(read.pipeline, Sampling(share), delivery)
     if metrics_port is not None:
         port = serve([export.samples], metrics_port, metrics_host, read.pipeline.name)
         say(f"metrics at http://{metrics_host}:{port}/metrics")
     say(f"exporting traces of {read.pipeline.name} to {endpoint}")
-    export.run(kafka, since_s, after(length))
-    taken, dropped = export.delivery.taken, export.delivery.dropped
-    say(f"{export.answers} answers, {export.traces} traces kept, {taken} spans exported")
-    if dropped:
-        raise Unsuccessful(
-            f"{dropped} of {taken + dropped} spans were dropped; once the collector takes spans, "
-            "export the time again with --since"
-        )
+    with checked(delivery):
+        try:
+            export.run(kafka, since_s)
+        finally:
+            kept = f"{export.answers} answers, {export.traces} traces kept"
+            say(f"{kept}, {delivery.taken} spans exported")

@@ -7,9 +7,11 @@ take within ``GIVE_UP_S``, are dropped and counted.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from headrace.errors import Unsuccessful
 from headrace.traces.otlp import NotTaken, spans_in
 
 GIVE_UP_S = 60.0  # after the first attempt, and after the end of the export
@@ -29,7 +31,8 @@ class Delivery:
     """Sends export requests one after the other, each until it is taken or given up.
 
     ``taken`` and ``dropped`` count spans. ``send`` raises ``NotTaken``; ``tell`` gets one sentence
-    when a collector is asked again and for every drop.
+    when a collector is asked again and for every drop. The export ends ``length_s`` from now (None:
+    never); what is still to be delivered then has ``GIVE_UP_S`` altogether.
     """
 
     def __init__(
@@ -40,18 +43,19 @@ class Delivery:
         clock: Callable[[], float],
         sleep: Callable[[float], None],
         chance: Callable[[], float],
+        length_s: float | None = None,
     ) -> None:
         self._send, self._tell = send, tell
         self._clock, self._sleep, self._chance = clock, sleep, chance
         self._next_s = -math.inf  # before which the collector wants no request
-        self._end_s = math.inf  # after which nothing is sent again
-        self._why = ""  # the last refusal
+        self._end_s = math.inf if length_s is None else clock() + length_s
+        self._why = "the export has ended"  # or the last refusal
         self.taken = self.dropped = 0
 
     def deliver(self, request: dict[str, Any]) -> None:
         """Send a request until the collector takes it; drop it when that is in vain."""
-        give_up_s, attempt = min(self._clock() + GIVE_UP_S, self._end_s), 0
-        while self._next_s <= give_up_s:
+        give_up_s, attempt = min(self._clock(), self._end_s) + GIVE_UP_S, 0
+        while max(self._next_s, self._clock()) <= give_up_s:
             self._sleep(max(0.0, self._next_s - self._clock()))
             try:
                 self._send(request)
@@ -67,9 +71,18 @@ class Delivery:
                 return
         self._drop(len(spans_in(request)), self._why)
 
-    def end(self) -> None:
-        """Bound what is still to be delivered to ``GIVE_UP_S`` altogether."""
-        self._end_s = self._clock() + GIVE_UP_S
+    @property
+    def ended(self) -> bool:
+        """Whether the export has lasted as long as it was to last."""
+        return self._clock() > self._end_s
+
+    def check(self) -> None:
+        """Raise ``Unsuccessful`` if spans were dropped."""
+        if self.dropped:
+            raise Unsuccessful(
+                f"{self.dropped} of {self.taken + self.dropped} spans were dropped; once the "
+                "collector takes spans, export the time again with --since"
+            )
 
     def _refused(self, error: NotTaken, attempt: int) -> None:
         self._next_s = self._clock() + wait_s(attempt, error.after_s, self._chance())
@@ -80,3 +93,14 @@ class Delivery:
     def _drop(self, spans: int, why: str) -> None:
         self.dropped += spans
         self._tell(f"{why}; {spans} spans dropped, {self.dropped} in all")
+
+
+@contextmanager
+def checked(delivery: Delivery) -> Iterator[None]:
+    """Raise ``Unsuccessful`` after the block, also after Ctrl-C in it, if spans were dropped."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        delivery.check()
+        raise
+    delivery.check()

@@ -95,42 +95,49 @@ class TraceExport:
     """The export of a pipeline's traces to a collector; ``samples`` may be called from another
     thread.
 
-    ``answers`` counts those seen, ``traces`` those chosen of them; ``delivery`` counts spans.
-    ``tell`` gets a sentence when the collector takes no spans. Raises ``Unsuccessful`` for an
-    endpoint that is no address.
+    ``answers`` counts those seen, ``traces`` those chosen of them; ``delivery`` counts spans, and
+    has the same ``clock``.
     """
 
     def __init__(
-        self, pipeline: Pipeline, endpoint: str, sampling: Sampling, tell: Callable[[str], None]
+        self,
+        pipeline: Pipeline,
+        sampling: Sampling,
+        delivery: Delivery,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        otlp.url_of(endpoint)
-        self.delivery = Delivery(
-            partial(otlp.send, endpoint), tell,
-            clock=time.monotonic, sleep=time.sleep, chance=random.random,
-        )  # fmt: skip
+        self.delivery = delivery
         self.answers = self.traces = 0
-        self._pipeline, self._sampling = pipeline, sampling
+        self._pipeline, self._sampling, self._clock = pipeline, sampling, clock
         self._contexts = Contexts()
         self._seconds = Observed(tuple(sorted({*BOUNDS_S, pipeline.slo_s})))
 
-    def run(self, kafka: KafkaConfig, since_s: float | None, until: Callable[[], bool]) -> None:
-        """Export traces until ``until()``.
+    def run(self, kafka: KafkaConfig, since_s: float | None) -> None:
+        """Export the traces of the pipeline's answers until the delivery's end.
 
         ``since_s`` (epoch seconds) goes back in time, as far as the topics keep. Raises
         ``BrokerError`` if the topics cannot be read.
         """
         read, name = reader_of(self._pipeline), self._pipeline.name
-        held: deque[tuple[float, list[Answer]]] = deque()
         with (
             closing(_Queries(kafka, physical(name, QUERIES), since_s)) as queries,
             closing(Tail(kafka, physical(name, RESULTS), since_s)) as results,
         ):
-            while not until():
-                held.append((time.monotonic(), answers_in(results.take(TURN_S), read)))
+
+            def turn() -> list[Answer]:
+                answers = answers_in(results.take(TURN_S), read)
                 queries.take_contexts(self._contexts)
-                while held and time.monotonic() > held[0][0] + HELD_S:
-                    self.export(held.popleft()[1])
-        self.delivery.end()
+                return answers
+
+            self.follow(turn)
+
+    def follow(self, turn: Callable[[], list[Answer]]) -> None:
+        """Export the answers that ``turn`` returns at each call, until the delivery's end."""
+        held: deque[tuple[float, list[Answer]]] = deque()
+        while not self.delivery.ended:
+            held.append((self._clock(), turn()))
+            while held and self._clock() > held[0][0] + HELD_S:
+                self.export(held.popleft()[1])
         for _, answers in held:
             self.export(answers)
 
@@ -157,7 +164,14 @@ class TraceExport:
         yield "exported_query_seconds", (), self._seconds
 
 
-def after(seconds: float | None) -> Callable[[], bool]:
-    """Return a function: have ``seconds`` passed since this call? With None they never have."""
-    end_s = None if seconds is None else time.monotonic() + seconds
-    return lambda: end_s is not None and time.monotonic() > end_s
+def delivery_to(endpoint: str, tell: Callable[[str], None], length_s: float | None) -> Delivery:
+    """Return the delivery to a collector, for an export of ``length_s`` from now (None: endless).
+
+    ``tell`` gets a sentence when the collector takes no spans. Raises ``Unsuccessful`` for an
+    endpoint that is no address.
+    """
+    otlp.url_of(endpoint)
+    return Delivery(
+        partial(otlp.send, endpoint), tell,
+        clock=time.monotonic, sleep=time.sleep, chance=random.random, length_s=length_s,
+    )  # fmt: skip

@@ -14,14 +14,18 @@ from headrace.traces.otlp import NotTaken, request_of
 class Collector:
     """A collector that answers what ``refusals`` say, then takes everything, on its own clock."""
 
-    def __init__(self, refusals: Iterable[tuple[bool, float | None] | None] = ()) -> None:
+    def __init__(
+        self,
+        refusals: Iterable[tuple[bool, float | None] | None] = (),
+        length_s: float | None = None,
+    ) -> None:
         self.now = 1000.0
         self.sent_s: list[float] = []
         self.told: list[str] = []
         self._refusals = iter(refusals)
         self.delivery = Delivery(
             self._send, self.told.append,
-            clock=lambda: self.now, sleep=self._sleep, chance=lambda: 0.0,
+            clock=lambda: self.now, sleep=self._sleep, chance=lambda: 0.0, length_s=length_s,
         )  # fmt: skip
 
     def _send(self, request: dict[str, Any]) -> None:
@@ -92,8 +96,7 @@ def test_a_collector_that_wants_to_be_left_alone_for_long_is_left_alone() -> Non
 
 
 def test_what_is_left_at_the_end_has_a_minute_altogether() -> None:
-    collector = Collector([BUSY] * 1000)
-    collector.delivery.end()
+    collector = Collector([BUSY] * 1000, length_s=0.0)
     for _ in range(10):
         collector.delivery.deliver(a_request(1))
     assert collector.now <= 1000.0 + GIVE_UP_S

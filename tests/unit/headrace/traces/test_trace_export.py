@@ -1,10 +1,14 @@
 """Answers to a collector over HTTP: what is counted of those taken and those dropped."""
 
+from typing import Any
+
 import pytest
 
 from headrace.errors import Unsuccessful
+from headrace.traces.delivery import GIVE_UP_S, Delivery, checked
+from headrace.traces.otlp import NotTaken, spans_in
 from headrace.traces.trace_context import own_context
-from headrace.traces.trace_export import Sampling, TraceExport
+from headrace.traces.trace_export import Sampling, TraceExport, delivery_to
 from schemas.records import DROPPED, Answer
 from streams.observers.metrics import Observed
 from tests.builders import a_pipeline, an_answer
@@ -12,7 +16,8 @@ from tests.otlp_collector import a_collector
 
 
 def an_export(endpoint: str, told: list[str]) -> TraceExport:
-    return TraceExport(a_pipeline(slo_s=0.3), endpoint, Sampling(share=0.0), told.append)
+    delivery = delivery_to(endpoint, told.append, None)
+    return TraceExport(a_pipeline(slo_s=0.3), Sampling(share=0.0), delivery)
 
 
 def a_miss(offset: int) -> Answer:
@@ -59,3 +64,53 @@ def test_an_exemplar_is_a_trace_that_the_collector_has() -> None:
 def test_an_endpoint_that_is_no_address_is_refused_at_once() -> None:
     with pytest.raises(Unsuccessful, match="write such as http://localhost:4318"):
         an_export("localhost:4318", [])
+
+
+class CollectorAway:
+    """A collector that is away, and a topic with an answer for each turn, on one clock."""
+
+    def __init__(self, length_s: float | None, most_turns: int = 1000) -> None:
+        self.now = 1000.0
+        self.turns, self._most_turns = 0, most_turns
+        self.delivery = Delivery(
+            self._send, lambda _: None,
+            clock=lambda: self.now, sleep=self._sleep, chance=lambda: 0.0, length_s=length_s,
+        )  # fmt: skip
+        self.export = TraceExport(
+            a_pipeline(slo_s=0.3), Sampling(), self.delivery, clock=lambda: self.now
+        )
+
+    def read(self) -> list[Answer]:
+        """Return the answer of a turn, which is over at once while the exporter catches up."""
+        self.turns += 1
+        if self.turns > self._most_turns:
+            raise KeyboardInterrupt
+        self.now += 0.01
+        return [a_miss(self.turns)]
+
+    def _send(self, request: dict[str, Any]) -> None:
+        raise NotTaken("away", len(spans_in(request)), again=True)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_an_export_ends_in_time_while_the_collector_is_away() -> None:
+    away = CollectorAway(length_s=10.0)
+    away.export.follow(away.read)
+    assert away.turns >= 50
+    assert away.now <= 1000.0 + 10.0 + GIVE_UP_S
+    assert (away.delivery.taken, away.export.answers) == (0, away.turns)
+    assert away.delivery.dropped > 0
+
+
+@pytest.mark.parametrize(
+    ("turns", "length_s", "error"),
+    [(1000, 10.0, Unsuccessful), (200, None, Unsuccessful), (50, None, KeyboardInterrupt)],
+)
+def test_a_command_that_has_dropped_spans_says_so_also_after_ctrl_c(
+    turns: int, length_s: float | None, error: type[BaseException]
+) -> None:
+    away = CollectorAway(length_s, turns)
+    with pytest.raises(error), checked(away.delivery):
+        away.export.follow(away.read)
