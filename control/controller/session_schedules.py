@@ -1,8 +1,9 @@
 """The schedule of sessions that contend for devices, solved in the planners' process.
 
 Sessions that serve keep their devices; the others are scheduled on what is free, by the linear
-program over classes (control/policies/compass/schedule). A schedule is made when sessions or free
-devices have changed, and every ``AGAIN_S`` for those that still wait, since their weights grow.
+program over classes (control/policies/compass/schedule). A schedule is made when sessions, their
+plans or free devices have changed, and every ``AGAIN_S`` for those that still wait, since their
+weights grow.
 """
 
 from collections import Counter
@@ -46,7 +47,7 @@ class SessionSchedules:
     def __init__(self, space: SessionSpace) -> None:
         self._space = space
         self._asked: tuple[object, float] = (None, float("-inf"))  # for what, when
-        self._names: tuple[str, ...] = ()
+        self._plans: dict[str, tuple[SessionChoice, ...]] = {}  # of the sessions in it
         self._job = FIRST_JOB
         self._in_flight = False
 
@@ -56,11 +57,12 @@ class SessionSchedules:
 
     def begin(self, book: SessionBook, policy: Policy, now: float) -> list[Effect]:
         """Begin a schedule if sessions contend, and none is in flight that would be the same."""
-        wanted = tuple(each.id for each in book.contending), tuple(sorted(book.free.items()))
+        plans = {each.id: each.plans for each in book.contending}
+        wanted = plans, tuple(sorted(book.free.items()))
         what, when = self._asked
         if self._in_flight or not book.contending or (what == wanted and now < when + AGAIN_S):
             return []
-        self._asked, self._names = (wanted, now), wanted[0]
+        self._asked, self._plans = (wanted, now), plans
         self._job, self._in_flight = self._job + 1, True
         weights = [book.aged_weight(each, now) for each in book.contending]
         instance = self._instance(book.contending, weights, book.free)
@@ -70,8 +72,8 @@ class SessionSchedules:
         """Assign the plans of a finished schedule; a failed one is made again later."""
         self._in_flight = False
         if isinstance(event, Solved):
-            plans = zip(self._names, event.plan.plans, strict=True)
-            chosen = {name: index for name, index in plans if index is not None}
+            found = zip(self._plans.items(), event.plan.plans, strict=True)
+            chosen = {name: of[index] for (name, of), index in found if index is not None}
             book.assign(chosen, now - self._asked[1])
 
     def _instance(

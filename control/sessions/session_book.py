@@ -211,6 +211,7 @@ class SessionBook:
         plans = kept(changed, present)
         chosen = plans.index(present[0]) if present else -1
         entry.session = replace(changed, plans=plans, chosen=chosen)
+        entry.assigned = None
         if entry.serving is not None:
             entry.serving = replace(entry.serving, slo_s=changed.slo_s)
         if entry.coming is not None:
@@ -224,12 +225,13 @@ class SessionBook:
             self.replan(changed.id, now, cause=f"a command: {why}", detect_s=0.0)
         return why
 
-    def assign(self, plans: Mapping[str, int], schedule_s: float) -> None:
-        """Take what a schedule assigns to contending sessions: indices into their plans."""
-        for name, index in plans.items():
+    def assign(self, plans: Mapping[str, SessionChoice], schedule_s: float) -> None:
+        """Take what a schedule assigns to contending sessions; one that does not have the plan any
+        more contends on."""
+        for name, plan in plans.items():
             entry = self._entries.get(name)
-            if entry is not None and entry.contends and index < len(entry.session.plans):
-                entry.assigned = entry.session.plans[index]
+            if entry is not None and entry.contends and plan in entry.session.plans:
+                entry.assigned = plan
                 entry.session = replace(entry.session, schedule_s=schedule_s)
 
     def close(self, name: str, now: float) -> None:

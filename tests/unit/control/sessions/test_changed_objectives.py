@@ -1,10 +1,15 @@
-"""The book of sessions: what becomes of plans that load when objectives change."""
+"""The book of sessions: what becomes of plans when objectives change."""
+
+from types import SimpleNamespace
 
 from msgspec.structs import replace
 
+from control.controller.session_schedules import SessionSchedules
 from control.problem.seats import Seat
 from control.sessions.session_book import SessionBook
+from schemas.effects import Solve, Solved
 from schemas.enumerations import SessionState
+from schemas.pipeline import Policy
 from schemas.records import Session, SessionChoice
 from tests.session_world import a_session_pipeline, a_space
 
@@ -45,3 +50,56 @@ def test_a_plan_that_loads_is_dropped_if_it_does_not_meet_new_objectives() -> No
     assert [plan.stage("read").tier for plan in book.plans] == ["cloud"]
     assert book.session("a").state is SessionState.SERVING
     assert book.session("a").plans == (FAST,)
+
+
+def contending() -> tuple[SessionBook, SessionSchedules, int]:
+    """Return a book of two sessions that contend, and the job that schedules them."""
+    space = a_space()
+    book, schedules = SessionBook(a_session_pipeline(), space), SessionSchedules(space)
+    for name in ("a", "b"):
+        opening = Session(
+            id=name, pipeline="p", state=SessionState.OPENING, slo_s=0.5, samples="workload@0"
+        )
+        book.open(opening, 0.0)
+        book.planned(name, (CHEAP, FAST), 0.0)
+    book.review(SEATS, {}, {}, 0.0)
+    (solve,) = schedules.begin(book, Policy(name="compass", kind="compass"), 0.0)
+    assert isinstance(solve, Solve)
+    return book, schedules, solve.job
+
+
+def coming(book: SessionBook, now: float) -> dict[str, str]:
+    """Return the tier of each plan that loads, by session."""
+    book.review(SEATS, {}, {}, now)
+    return {plan.session: plan.stage("read").tier for plan in book.plans}
+
+
+def test_a_schedule_in_flight_assigns_the_plans_that_it_was_asked_for() -> None:
+    book, schedules, job = contending()
+    book.change_objectives(replace(book.session("a"), slo_s=0.2), 0.1)  # only FAST is left
+    schedules.solved(Solved(job, SimpleNamespace(plans=(1, 0))), book, 0.2)
+    assert coming(book, 0.2) == {"a": "cloud", "b": "depot"}
+
+
+def test_a_plan_that_a_schedule_assigns_is_refused_if_it_is_gone() -> None:
+    book, schedules, job = contending()
+    book.change_objectives(replace(book.session("a"), slo_s=0.2), 0.1)
+    schedules.solved(Solved(job, SimpleNamespace(plans=(0, 1))), book, 0.2)
+    assert coming(book, 0.2) == {"b": "cloud"}
+
+
+def test_an_assigned_plan_is_given_up_when_objectives_change() -> None:
+    book, schedules, job = contending()
+    schedules.solved(Solved(job, SimpleNamespace(plans=(0, 1))), book, 0.1)
+    book.change_objectives(replace(book.session("a"), slo_s=0.2), 0.2)
+    assert coming(book, 0.2) == {"b": "cloud"}
+
+
+def test_contending_sessions_are_scheduled_at_once_when_objectives_have_changed() -> None:
+    book, schedules, job = contending()
+    schedules.solved(Solved(job, SimpleNamespace(plans=(None, None))), book, 0.1)
+    policy = Policy(name="compass", kind="compass")
+    assert schedules.begin(book, policy, 0.2) == []
+    book.change_objectives(replace(book.session("a"), slo_s=0.2), 0.3)
+    book.review(SEATS, {}, {}, 0.3)
+    assert len(schedules.begin(book, policy, 0.3)) == 1
