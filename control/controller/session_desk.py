@@ -159,8 +159,7 @@ class SessionDesk:
         """Return the nearest plan of a search that has found none, if it is surely more accurate
         than the plan that its session had, for whose accuracy it is planned anew."""
         assert self._health is not None
-        before = self._health.accuracies.get(name)
-        if before is None or nearest is None or nearest[1] <= before:
+        if nearest is None or not self._health.helps(name, nearest[1]):
             return ()
         return (nearest[0],)
 
@@ -236,7 +235,7 @@ class SessionDesk:
             health.forget(name)
             return f"session {name!r} closes"
         if command.action == SET_SLO:
-            return self._change(command, book, now)
+            return self._change(command, book, health, now)
         return self._replan(book, health, name, now)
 
     def _replan(self, book: SessionBook, health: SessionHealth, name: str, now: float) -> str:
@@ -248,11 +247,16 @@ class SessionDesk:
         book.replan(name, now, cause="a command", detect_s=0.0)
         return f"session {name!r} is planned again"
 
-    def _change(self, command: Command, book: SessionBook, now: float) -> str:
+    def _change(
+        self, command: Command, book: SessionBook, health: SessionHealth, now: float
+    ) -> str:
         session = book.session(command.arguments["session"])
         if session.state is SessionState.CLOSING:
             raise CommandError(f"session {session.id!r} closes; open another one")
-        why = book.change_objectives(with_objectives(session, command.arguments), now)
+        changed = with_objectives(session, command.arguments)
+        if not book.planless(session.id):  # else it may still serve by the inaccurate plan
+            health.objectives_changed(session.id)
+        why = book.change_objectives(changed, now)
         done = f"the objectives of session {session.id!r} are changed"
         return f"{done}; its plan is searched: {why}" if why else f"{done}; it keeps its plan"
 

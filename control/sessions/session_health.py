@@ -81,7 +81,7 @@ class SessionHealth:
         # Of the sessions that were planned anew, as of then: queries a second, and the accuracy of
         # the plan that was not accurate enough.
         self.qps: dict[str, float] = {}
-        self.accuracies: dict[str, float] = {}
+        self._accuracies: dict[str, float] = {}
 
     # ------------------------------------------------------------------ what is seen
 
@@ -142,8 +142,18 @@ class SessionHealth:
         anew."""
         self.links.pop(session, None)
         self.qps.pop(session, None)
-        self.accuracies.pop(session, None)
+        self._accuracies.pop(session, None)
         self._pauses.pop(session, None)
+
+    def objectives_changed(self, session: str) -> None:
+        """Forget the accuracy for which a session was planned anew: it serves by another plan."""
+        self._accuracies.pop(session, None)
+
+    def helps(self, session: str, accuracy: float) -> bool:
+        """Return whether a plan of that accuracy is better than the one for whose accuracy a
+        session is planned anew; false if it is planned anew for another reason."""
+        before = self._accuracies.get(session)
+        return before is not None and accuracy > before
 
     # ------------------------------------------------------------------ alarms
 
@@ -156,7 +166,7 @@ class SessionHealth:
         if found is not None:
             self.qps[session.id] = sum(each[2] for each in seen.outcomes) / WINDOW_S
             if found.drift is not Drift.ACCURACY:
-                self.accuracies.pop(session.id, None)
+                self._accuracies.pop(session.id, None)
         return found
 
     def _found(self, session: Session, seen: _Seen, now: float) -> Alarm | None:
@@ -201,7 +211,7 @@ class SessionHealth:
         window = seen.scores.below(session.accuracy)
         if window is None:
             return None
-        self.accuracies[session.id] = window.mean
+        self._accuracies[session.id] = window.mean
         reason = f"its answers are less accurate than {session.accuracy:g} by their labels"
         return Alarm(session=session.id, drift=Drift.ACCURACY, since_s=window.at_s, reason=reason)
 

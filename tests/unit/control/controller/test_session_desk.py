@@ -1,12 +1,15 @@
 """What workers report of settings decides on sessions' plans."""
 
+from msgspec.structs import replace
+
 from control.controller.session_desk import SessionDesk
 from schemas.effects import Send
 from schemas.enumerations import NodeState, SessionState
-from schemas.records import Plan, Report, Session, Settings
+from schemas.records import Command, Plan, Report, Session, Settings
 from tests.builders import a_lease, a_plan
 from tests.session_world import TASKS, a_session_pipeline, a_space
 from tests.unit.control.sessions.test_session_book import a_choice
+from tests.unit.control.sessions.test_session_health import CAM, find_inaccurate
 
 DEVICES = {f"depot-0-{task}": f"{task}@depot" for task in TASKS}
 PLAN = a_plan(
@@ -39,3 +42,17 @@ def test_a_session_whose_setting_a_worker_cannot_load_is_told_so_and_others_load
     (far,) = (each for each in desk.news() if isinstance(each, Send) and each.key == "far")
     assert isinstance(far.record, Session)
     assert far.record.reason == "no memory is left"
+
+
+def test_new_objectives_are_not_met_by_what_was_better_than_an_earlier_plan() -> None:
+    desk = SessionDesk(a_session_pipeline(), a_space())
+    health = desk._health
+    assert health is not None
+    desk.take(replace(CAM, plans=(a_choice("1"),), chosen=0, stopped="decided"))
+    find_inaccurate(health)
+    command = Command(
+        id="1", pipeline="p", action="set-session-slo", issued_s=7.0,
+        arguments={"session": "cam", "accuracy": "0.95"},
+    )  # fmt: skip
+    assert [done for _, done, _ in desk.carry_out([command], "compass", 7.0)] == [True]
+    assert not health.helps("cam", 0.6)

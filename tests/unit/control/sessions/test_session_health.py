@@ -79,3 +79,19 @@ def test_a_session_opened_again_by_the_same_name_counts_from_nothing() -> None:
     alarm = health.alarm(CAM, 8.0)
     assert alarm is not None
     assert health.qps["cam"] == 10.0
+
+
+def find_inaccurate(health: SessionHealth) -> None:
+    """Let half of a session's answers be right, and the alarm be raised."""
+    health.serves({"cam": PLAN}, 0.0)
+    health.take(reported(0.0))
+    health.take(reported(1.0, labels=200.0, score=100.0, squares=100.0))
+    alarm = health.alarm(CAM, 1.0)
+    assert alarm is not None
+    assert alarm.drift is Drift.ACCURACY
+
+
+def test_a_plan_surely_more_accurate_than_the_one_that_was_inaccurate_helps() -> None:
+    health = SessionHealth(a_space(), drain_s=1.0)
+    find_inaccurate(health)
+    assert [health.helps("cam", accuracy) for accuracy in (0.4, 0.6)] == [False, True]
