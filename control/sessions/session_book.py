@@ -213,6 +213,8 @@ class SessionBook:
         entry.session = replace(changed, plans=plans, chosen=chosen)
         entry.assigned = None
         if entry.serving is not None:
+            owed_until_s = self._drained_s(entry.serving, now)
+            entry.owed_until_s = max(entry.owed_until_s, owed_until_s)
             entry.serving = replace(entry.serving, slo_s=changed.slo_s)
         if entry.coming is not None:
             coming = replace(entry.coming, slo_s=changed.slo_s)
@@ -339,7 +341,7 @@ class SessionBook:
 
     def _drain(self, entry: SessionEntry, now: float) -> None:
         if entry.serving is not None:
-            until_s = self._drained_s(entry.serving, now)
+            until_s = max(self._drained_s(entry.serving, now), entry.owed_until_s)
             entry.going.append((replace(entry.serving, admits=False), until_s))
             entry.serving = None
 

@@ -24,6 +24,7 @@ class SessionEntry:
     improves: bool = False  # it has the first plans of its search, which goes on
     known_s: float | None = None  # since then its newest plans are known
     assigned: SessionChoice | None = None  # by the schedule
+    owed_until_s: float = 0.0  # queries that were admitted under an earlier SLO
 
     @property
     def state(self) -> SessionState:

@@ -103,3 +103,22 @@ def test_contending_sessions_are_scheduled_at_once_when_objectives_have_changed(
     book.change_objectives(replace(book.session("a"), slo_s=0.2), 0.3)
     book.review(SEATS, {}, {}, 0.3)
     assert len(schedules.begin(book, policy, 0.3)) == 1
+
+
+def test_a_plan_that_drains_is_kept_for_the_queries_of_a_longer_slo() -> None:
+    book = SessionBook(a_session_pipeline(), a_space())
+    opening = Session(
+        id="a", pipeline="p", state=SessionState.OPENING, slo_s=9.0, samples="workload@0"
+    )
+    book.open(opening, 0.0)
+    book.planned("a", (FAST,), 1.0)
+    book.review(SEATS, {}, {}, 1.0)
+    book.review(SEATS, HELD, {}, 2.0)
+    book.change_objectives(replace(book.session("a"), slo_s=0.2), 10.0)
+    book.close("a", 11.0)
+    grace_s = a_session_pipeline().grace_s
+    assert book.next_s() == 10.0 + 9.0 + grace_s
+    book.review(SEATS, HELD, {}, 18.9 + grace_s)
+    assert [plan.session for plan in book.plans] == ["a"]
+    book.review(SEATS, HELD, {}, 19.0 + grace_s)
+    assert "a" not in book
