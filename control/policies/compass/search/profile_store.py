@@ -2,8 +2,9 @@
 
 Results stay on a compacted topic, so a block of samples that was finished is never asked for again,
 whoever asked first; the profiles of other sample sets are the history of a search. So are those of
-another search space (a knob, or an option of one, was added or removed), matched by the names of
-their options: what this space does not have, or the other one did not, is left out.
+another search space (a knob was removed, or an option of one added or removed), matched by the
+names of their options: each choice of options of the removed knobs is a set of its own. Results
+that lack a knob of this space, or have an option that it lacks, are left out.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -70,10 +71,15 @@ class ProfileStore:
         if result.space != self._space.digest:  # history, never a block of this space's tests
             if not {stage.name for stage in self._space.stages} <= result.seconds.keys():
                 return
-            name = f"{result.space}/{name}"
+            name = f"{result.space}/{self._removed(result)}/{name}"
         inputs = input_set(result.sample_set) is not None
         kept = self._sets.setdefault(name, SampleSet(inputs))
         kept.blocks[configuration, result.first] = result
+
+    def _removed(self, result: ProfileResult) -> str:
+        """Return the options of a result that are of knobs which this space lacks."""
+        known = {f"{knob.stage}.{knob.name}" for knob in self._space.knobs}
+        return " ".join(f"{n}={o}" for n, o in sorted(result.options.items()) if n not in known)
 
     def forget_errors(self) -> None:
         """Forget failed blocks: their cause may be mended."""

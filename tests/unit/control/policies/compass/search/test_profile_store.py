@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from control.policies.compass.search.profile_store import ProfileStore
+from control.policies.compass.search.sequential_test import plain
 from control.problem.space import Knob, Space
 from schemas.records import ProfileResult
 from tests.session_world import a_space
@@ -42,10 +45,26 @@ def test_results_of_another_space_are_history_by_the_names_of_their_options() ->
     for configuration in range(wide.configuration_count):
         store.keep(result(wide, configuration, score=configuration / 100))
     assert store.blocks(SEEN) == {}  # other operators may have run: they decide no test
-    (past,) = store.past(SEEN)
-    named = [SPACE.named(c) for c in past.configuration.tolist()]
-    assert named == [SPACE.named(c) for c in range(SPACE.configuration_count)]
-    assert past.seconds[0].tolist() == [0.01, 0.02]
+    pasts = store.past(SEEN)
+    assert len(pasts) == 2  # one for each option of the knob that this space lacks
+    for past in pasts:
+        named = [SPACE.named(c) for c in past.configuration.tolist()]
+        assert named == [SPACE.named(c) for c in range(SPACE.configuration_count)]
+        assert past.seconds[0].tolist() == [0.01, 0.02]
+
+
+def test_options_of_a_knob_that_was_removed_are_not_mixed() -> None:
+    wide = replace(SPACE, knobs=(*SPACE.knobs, Knob("read", "beam", ("1", "5"))))
+    store = ProfileStore(SPACE)
+    for configuration, score in ((0, 0.2), (1, 0.9)):
+        for first in (0, 10):
+            block = result(wide, configuration, score, first=first, finished_s=1.0 + configuration)
+            store.keep(block)
+    store.keep(result(wide, 1, 0.9, first=20, finished_s=3.0))
+    pasts = store.past(SEEN)
+    assert [past.configuration.tolist() for past in pasts] == [[0], [0]]
+    means = [plain(np.array([score] * count)).mean for score, count in ((0.2, 20), (0.9, 30))]
+    assert [past.accuracy.tolist() for past in pasts] == [[means[0]], [means[1]]]
 
 
 def test_a_knob_that_earlier_results_lack_makes_them_no_history() -> None:
