@@ -9,10 +9,10 @@ from headrace.gateway.http.http_responses import json_response
 
 
 class HttpConnection(web.RequestHandler):
-    """aiohttp's connection, cut off where its client does not read what is written to it within
+    """aiohttp's connection, cut off where its client reads nothing of what is written to it for
     ``read_within_s``; ``closed`` is called once it is closed."""
 
-    __slots__ = ("_closed", "_read_within_s", "_unread")
+    __slots__ = ("_closed", "_read_within_s", "_unread", "_unread_bytes")
 
     def __init__(
         self, server: web.Server, *, read_within_s: float, idle_s: float, closed: Callable[[], None]
@@ -26,11 +26,12 @@ class HttpConnection(web.RequestHandler):
         self._read_within_s = read_within_s
         self._closed = closed
         self._unread: asyncio.TimerHandle | None = None
+        self._unread_bytes = 0  # when the timer was set
 
     def pause_writing(self) -> None:
         """Give the client its time to read."""
         super().pause_writing()
-        self._unread = self._loop.call_later(self._read_within_s, self._cut_off)
+        self._start_time()
 
     def resume_writing(self) -> None:
         """Stop that time."""
@@ -43,13 +44,22 @@ class HttpConnection(web.RequestHandler):
         self._stop_time()
         self._closed()
 
+    def _start_time(self) -> None:
+        if self.transport is not None:
+            self._unread_bytes = self.transport.get_write_buffer_size()
+            self._unread = self._loop.call_later(self._read_within_s, self._cut_off)
+
     def _stop_time(self) -> None:
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
 
     def _cut_off(self) -> None:
-        if self.transport is not None:
+        if self.transport is None:
+            return
+        if self.transport.get_write_buffer_size() < self._unread_bytes:
+            self._start_time()  # it reads, if slowly
+        else:
             self.transport.abort()
 
     def handle_error(

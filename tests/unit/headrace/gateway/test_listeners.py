@@ -17,6 +17,7 @@ from tests.gateway_world import LIMITS, until
 from tests.integration.certificates import make_authority
 
 LARGE = b"a" * 10_000_000  # more than the kernel holds for a connection
+CHUNK = 1 << 16
 GET = b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -67,6 +68,26 @@ def test_a_client_that_reads_gets_all() -> None:
             writer.write(GET)
             await reader.readuntil(b"\r\n\r\n")
             assert await reader.readexactly(len(LARGE)) == LARGE
+            writer.close()
+
+    asyncio.run(play())
+
+
+def test_a_client_that_reads_slowly_gets_all() -> None:
+    async def play() -> None:
+        limit_s = 0.2
+        async with listening(replace(LIMITS, body_s=limit_s)) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=CHUNK)
+            writer.write(GET)
+            await reader.readuntil(b"\r\n\r\n")
+            loop, got = asyncio.get_running_loop(), 0
+            began_s = loop.time()
+            while got < len(LARGE):
+                chunk = await reader.read(CHUNK)
+                assert chunk, f"cut off after {got} bytes"
+                got += len(chunk)
+                await asyncio.sleep(4 * limit_s * CHUNK / len(LARGE))
+            assert loop.time() > began_s + 2 * limit_s
             writer.close()
 
     asyncio.run(play())
