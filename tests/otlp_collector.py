@@ -1,6 +1,7 @@
 """A collector that keeps what it is sent by OTLP over HTTP, in JSON."""
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +13,11 @@ class Collector(HTTPServer):
     """``taken``: path, content type and body of each request; ``status``, ``more_headers`` and
     ``body`` are what it answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self._scheme = "http" if context is None else "https"
+        if context is not None:
+            self.socket = context.wrap_socket(self.socket, server_side=True)
         self.taken: list[tuple[str, str, Any]] = []
         self.status = 200
         self.more_headers: dict[str, str] = {}
@@ -22,7 +26,7 @@ class Collector(HTTPServer):
     @property
     def endpoint(self) -> str:
         """Its address."""
-        return f"http://127.0.0.1:{self.server_port}"
+        return f"{self._scheme}://127.0.0.1:{self.server_port}"
 
     @property
     def spans(self) -> list[dict[str, Any]]:
@@ -53,9 +57,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def a_collector() -> Iterator[Collector]:
-    """A collector that listens during the block."""
-    with Collector() as collector:
+def a_collector(context: ssl.SSLContext | None = None) -> Iterator[Collector]:
+    """A collector that listens during the block, over HTTPS with a ``context``."""
+    with Collector(context) as collector:
         serving = threading.Thread(target=collector.serve_forever, args=(0.01,))
         serving.start()
         try:

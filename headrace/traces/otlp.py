@@ -6,9 +6,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
-from http.client import HTTPException
+from http.client import HTTPException, InvalidURL
 from importlib.metadata import version
 from typing import Any
+from urllib.parse import urlsplit
 
 from headrace.errors import Unsuccessful
 from headrace.traces.answer_spans import attributes
@@ -46,12 +47,22 @@ def request_of(spans: Sequence[dict[str, Any]], pipeline: str) -> dict[str, Any]
 
 def url_of(endpoint: str) -> str:
     """Return the address for spans at an endpoint; raise ``Unsuccessful`` if it is none of HTTP."""
-    if not endpoint.startswith(("http://", "https://")):
+    if not _is_http(endpoint):
         raise Unsuccessful(
             f"the collector's address is {endpoint!r}; write such as http://localhost:4318"
         )
     url = endpoint.rstrip("/")
     return url if url.endswith(PATH) else url + PATH
+
+
+def _is_http(endpoint: str) -> bool:
+    try:
+        parts = urlsplit(endpoint)
+        host, _ = (parts.hostname or "").encode("idna"), parts.port  # raise where they are none
+    except ValueError:
+        return False
+    readable = endpoint.isprintable() and " " not in endpoint
+    return parts.scheme in ("http", "https") and bool(host) and readable
 
 
 def send(endpoint: str, request: dict[str, Any]) -> None:
@@ -68,8 +79,15 @@ def send(endpoint: str, request: dict[str, Any]) -> None:
             after_s = retry_after_s(error.headers.get("Retry-After"), time.time())
         again = error.code in RETRYABLE
         raise NotTaken(_refusal(url, spans, error), spans, again=again, after_s=after_s) from None
-    except (OSError, HTTPException) as error:  # no connection, or it broke
-        raise NotTaken(_refusal(url, spans, error), spans, again=True) from None
+    except (OSError, HTTPException, ValueError) as error:
+        raise NotTaken(_refusal(url, spans, error), spans, again=_passes(error)) from None
+
+
+def _passes(error: Exception) -> bool:
+    """Return whether the cause of an error may pass: there is no connection, or it broke. An
+    address that is none (as that of a redirect) and a certificate need a person."""
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    return not isinstance(cause, ValueError | InvalidURL)  # a bad certificate is a ValueError
 
 
 def _refusal(url: str, spans: int, error: Exception) -> str:

@@ -1,17 +1,21 @@
 """Answers to a collector over HTTP: what is counted of those taken and those dropped."""
 
+import re
+import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.errors import Unsuccessful
 from headrace.traces.delivery import GIVE_UP_S, Delivery, checked
-from headrace.traces.otlp import NotTaken, spans_in
+from headrace.traces.otlp import NotTaken, request_of, send, spans_in
 from headrace.traces.trace_context import own_context
 from headrace.traces.trace_export import Sampling, TraceExport, delivery_to
 from schemas.records import DROPPED, Answer
 from streams.observers.metrics import Observed
 from tests.builders import a_pipeline, an_answer
+from tests.integration.certificates import make_authority
 from tests.otlp_collector import a_collector
 
 
@@ -114,3 +118,24 @@ def test_a_command_that_has_dropped_spans_says_so_also_after_ctrl_c(
     away = CollectorAway(length_s, turns)
     with pytest.raises(error), checked(away.delivery):
         away.export.follow(away.read)
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://local host:4318", "http://localhost:port", "http://[::1", "http://localhost:99999",
+        "http://" + "a" * 70 + ".example:4318", "http://a..b:4318", "http://",
+    ],
+)  # fmt: skip
+def test_an_endpoint_that_no_request_can_go_to_is_refused_in_one_sentence(endpoint: str) -> None:
+    with pytest.raises(Unsuccessful, match=re.escape(repr(endpoint))):
+        an_export(endpoint, [])
+
+
+def test_a_collector_whose_certificate_is_not_trusted_is_not_asked_again(tmp_path: Path) -> None:
+    authority = make_authority(tmp_path / "authority.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.server(tmp_path / "server.pem"))
+    with a_collector(context) as collector, pytest.raises(NotTaken, match="CERTIFICATE") as raised:
+        send(collector.endpoint, request_of([{"name": "a"}], "p"))
+    assert not raised.value.again
