@@ -249,7 +249,7 @@ def text(name: str, run: SessionsRun) -> str:
     queries = sum(sum(each.outcomes.values()) for each in run.results)
     return (
         f"{name:10} goodput {row['goodput_sessions']:.2f} sessions at a time; {row['served']} of "
-        f"{row['sessions']} served, the first plan after {row['first_s_mean'] or 0:.2f} s in the "
+        f"{row['sessions']} served, the first plan after {row['serving_mean_s'] or 0:.2f} s in the "
         f"mean; {in_time} of {queries} queries in time; {row['usd_per_h']:.2f} $/h"
     )
 

@@ -31,15 +31,15 @@ def test_sessions_are_planned_served_and_forgotten(tmp_path: Path) -> None:
     for name in ("cam-1", "cam-2", "cam-3"):
         found = by_session[name]
         assert found["lasted_s"] == 12.0
-        assert 0 <= found["planned_s"] < found["first_s"] < 6.0  # within the search's deadline
-        assert found["served_s"] == pytest.approx(12.0 - found["first_s"], abs=0.1)
+        assert 0 <= found["planned_s"] < found["serving_s"] < 6.0  # within the search's deadline
+        assert found["served_s"] == pytest.approx(12.0 - found["serving_s"], abs=0.1)
         assert found["attainment"] > 0.98
         assert found["accuracy"] > 0.88  # of some forty samples
     # What the first search has profiled is known to the others.
-    assert by_session["cam-3"]["first_s"] < 1.0
-    assert by_session["sharp"]["first_s"] is None
+    assert by_session["cam-3"]["serving_s"] < 1.0
+    assert by_session["sharp"]["serving_s"] is None
     assert "no plan meets its objectives" in by_session["sharp"]["reason"]
-    assert by_session["late"] == {**by_session["late"], "first_s": None, "queries": {}}
+    assert by_session["late"] == {**by_session["late"], "serving_s": None, "queries": {}}
     assert row["served"] == 3
     assert row["plans"] < 20
     planned = [by_session[f"cam-{number}"]["planned_s"] for number in (1, 2, 3)]

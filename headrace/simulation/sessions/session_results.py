@@ -17,7 +17,7 @@ from headrace.simulation.sessions.session_run import SessionResult, SessionsRun
 def as_row(run: SessionsRun) -> dict[str, Any]:
     """Return a run as JSON: fractions from 0 to 1, units in the keys."""
     rows = [session_row(each, run) for each in run.results]
-    firsts = [row["first_s"] for row in rows if row["first_s"] is not None]
+    firsts = [row["serving_s"] for row in rows if row["serving_s"] is not None]
     planned = [row["planned_s"] for row in rows if row["planned_s"] is not None]
     return {
         "seconds": run.seconds,
@@ -29,7 +29,7 @@ def as_row(run: SessionsRun) -> dict[str, Any]:
             {"tier": name, "used": _used_s(run, name) / run.seconds, "of": count}
             for name, count in run.devices.items()
         ],
-        "first_s_mean": sum(firsts) / len(firsts) if firsts else None,
+        "serving_mean_s": sum(firsts) / len(firsts) if firsts else None,
         "planned_p95_s": float(np.quantile(planned, 0.95)) if planned else None,
         "replans": sum(row["replans"] for row in rows),
         "plans": run.plans,
@@ -45,7 +45,7 @@ def session_row(result: SessionResult, run: SessionsRun) -> dict[str, Any]:
         "session": result.session.id,
         "lasted_s": max(0.0, result.closed_s - result.opened_s),
         "planned_s": last.planned_s if last is not None else None,
-        "first_s": result.first_s,
+        "serving_s": result.serving_s,
         "served_s": result.served_s,
         "queries": dict(sorted(result.outcomes.items())),
         "attainment": _attainment(result),
@@ -62,7 +62,7 @@ def as_text(run: SessionsRun) -> str:
     rows = [
         [
             row["session"],
-            decimal(row["first_s"]),
+            decimal(row["serving_s"]),
             decimal(row["served_s"], 0),
             percent(row["attainment"]),
             decimal(row["accuracy"], 3),
@@ -72,7 +72,7 @@ def as_text(run: SessionsRun) -> str:
         ]
         for row in whole["by_session"]
     ]
-    head = ["session", "first s", "served s", "in time", "accuracy", "$", "replans", "waits for"]
+    head = ["session", "waited s", "served s", "in time", "accuracy", "$", "replans", "waits for"]
     total = (
         f"{whole['served']} of {whole['sessions']} sessions served; "
         f"{whole['goodput_sessions']:.2f} at a time met their objectives; "

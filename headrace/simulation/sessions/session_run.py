@@ -57,7 +57,7 @@ class SessionResult:
     session: Listed
     opened_s: float
     closed_s: float
-    first_s: float | None = None  # from opening until it served
+    serving_s: float | None = None  # from opening until it served
     served_s: float = 0.0
     usd: float = 0.0
     device_s: dict[str, float] = field(default_factory=dict)
@@ -244,8 +244,8 @@ def _serving(result: SessionResult, rows: Sequence[Session]) -> None:
     for session, ends_s in zip(rows, ends, strict=False):
         if session.chosen < 0 or session.state is SessionState.CLOSING:
             continue
-        if result.first_s is None:
-            result.first_s = session.changed_s - result.opened_s
+        if result.serving_s is None:
+            result.serving_s = session.changed_s - result.opened_s
         lasted_s = max(0.0, ends_s - session.changed_s)
         result.served_s += lasted_s
         plan = session.plans[session.chosen]
