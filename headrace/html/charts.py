@@ -79,14 +79,16 @@ class ChartLine:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A point with the half-widths of its intervals (0: none); drawn small if it has no name."""
+    """A point with the half-width of its interval in x (0: none) and what its interval in y has
+    below and above it; drawn small if it has no name."""
 
     name: str
     css: str
     x: float
     y: float
     half_x: float = 0.0
-    half_y: float = 0.0
+    below_y: float = 0.0
+    above_y: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +131,9 @@ def spot_chart(
     spots: Sequence[Spot], labels: ChartLabels, *, height: float = 340.0, x_most: float = 100.0
 ) -> str:
     """Draw labelled points in a plane; y is a percentage, and x is from 0 to ``x_most``."""
-    across = _reach(((s.x, s.half_x) for s in spots), x_most)
+    across = _reach(((s.x - s.half_x, s.x + s.half_x) for s in spots), x_most)
     x_axis = spanning(across, LEFT, WIDTH - 130.0, most=8)
-    up = _reach(((s.y, s.half_y) for s in spots), 100.0)
+    up = _reach(((s.y - s.below_y, s.y + s.above_y) for s in spots), 100.0)
     y_axis = spanning(up, height - BOTTOM, TOP, most=5)
     parts = [_frame(x_axis, y_axis, labels, height)]
     parts += [_spot(spot, x_axis, y_axis) for spot in spots]
@@ -205,10 +207,8 @@ def _upright(rule: UprightLine, x_axis: Axis, height: float) -> str:
     )
 
 
-def _reach(values: Iterable[tuple[float, float]], most: float) -> list[float]:
-    return [
-        min(max(edge, 0.0), most) for value, half in values for edge in (value - half, value + half)
-    ]
+def _reach(intervals: Iterable[tuple[float, float]], most: float) -> list[float]:
+    return [min(max(edge, 0.0), most) for interval in intervals for edge in interval]
 
 
 def _spot(spot: Spot, x_axis: Axis, y_axis: Axis) -> str:
@@ -216,7 +216,7 @@ def _spot(spot: Spot, x_axis: Axis, y_axis: Axis) -> str:
     if not spot.name:
         return f'<circle class="small {spot.css}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
     left, right = x_axis.at(spot.x - spot.half_x), x_axis.at(spot.x + spot.half_x)
-    low, high = y_axis.at(spot.y - spot.half_y), y_axis.at(spot.y + spot.half_y)
+    low, high = y_axis.at(spot.y - spot.below_y), y_axis.at(spot.y + spot.above_y)
     return (
         f'<g class="spot {spot.css}"><title>{escape(spot.name)}</title>'
         f'<path d="M{left:.1f} {y:.1f}H{right:.1f}M{x:.1f} {low:.1f}V{high:.1f}"/>'

@@ -55,7 +55,7 @@ def _pareto(made: Comparison) -> str:
             spots.append(
                 Spot(
                     name, css(at), 100 * (1 - missed.value), 100 * right.value,
-                    100 * (missed.half or 0.0), 100 * (right.half or 0.0),
+                    100 * (missed.half or 0.0), *[100 * (right.half or 0.0)] * 2,
                 )
             )  # fmt: skip
     labels = ChartLabels(

@@ -43,7 +43,7 @@ def _plans(found: Found, plans: Sequence[Priced]) -> str:
     spots = [
         Spot(
             str(at), css(0), plan.usd_per_h, 100 * plan.accuracy,
-            half_y=100 * (plan.accuracy - plan.accuracy_low),
+            below_y=100 * (plan.accuracy - plan.accuracy_low),
         )
         for at, plan in enumerate(plans, 1)
     ]  # fmt: skip

@@ -144,3 +144,12 @@ def test_where_no_page_can_be_written_is_told_before_anything_runs(tmp_path: Pat
         writable(tmp_path)
     with pytest.raises(click.UsageError, match="there is no folder"):
         writable(tmp_path / "none" / "page.html")
+
+
+def test_the_bar_of_a_spot_ends_where_its_interval_does() -> None:
+    spots = [Spot("plan", css(0), 50.0, 80.0, below_y=10.0), Spot("other", css(1), 60.0, 99.0)]
+    drawn = spot_chart(spots, LABELS)
+    found = re.search(r'<g class="spot.*?d="M\S+ (\S+)H\S+M\S+ (\S+)V(\S+)"', drawn)
+    assert found is not None
+    point, low, high = map(float, found.groups())
+    assert high == point < low  # y grows downwards
