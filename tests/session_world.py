@@ -23,7 +23,7 @@ from schemas.effects import (
     Woke,
 )
 from schemas.pipeline import Pipeline, Policy
-from schemas.records import ProfileRequest, ProfileResult
+from schemas.records import ProfileRequest, ProfileResult, SessionPlan, SessionStage
 from tests.builders import a_pipeline
 
 TASKS = ("scan", "read")
@@ -80,6 +80,14 @@ def seats(space: SessionSpace) -> dict[str, str]:
         for number in range(count)
         for task in TIERS[tier]
     }
+
+
+def a_query_plan(setting: str) -> SessionPlan:
+    """Return a query plan of one stage, in slot 0; its session is named like the setting."""
+    stage = SessionStage(
+        task="scan", setting=setting, tier="cloud", device="cloud-0", slot=0, quarters=1
+    )
+    return SessionPlan(session=setting, number=1, slo_s=1.0, stages=(stage,), admits=True)
 
 
 def a_hand_made_plan(

@@ -120,6 +120,15 @@ class Device:
         self._fetching = next((each for each in self._beside if each not in there), "")
         return [Load(self._fetching, beside=True)] if self._fetching else []
 
+    def release(self) -> frozenset[str]:
+        """Forget every variant; return those that are loaded."""
+        loaded = self.held.union((self.standby,)) - {""}
+        self._states = StateMachine("the device", TRANSITIONS, DeviceState.EMPTY)
+        self.serving = self.loading = self.standby = self._fetching = ""
+        self.held = self._refused = frozenset()
+        self._beside = ()
+        return loaded
+
     def loaded(self, variant: str) -> None:
         """Record a finished load; ignored if a later plan superseded it."""
         if variant == self.loading:

@@ -47,6 +47,17 @@ class SessionServing:
         if wanted != self._wanted:
             self._wanted, self._refused = wanted, {}
 
+    def take_over(self, held: frozenset[str]) -> None:
+        """Begin with the variants that the device holds: those that nothing needs are unloaded."""
+        self.held = held
+
+    def release(self) -> None:
+        """Forget every setting, as the lease's variant is served from now on.
+
+        The first batch of a variant that is loaded alone evicts the settings.
+        """
+        self.held, self._loading, self._wanted, self._refused = frozenset(), "", (), {}
+
     def setting(self, ticket: Ticket) -> str:
         """Return the setting that an item asks for; without a session, the lease's variant."""
         session = ticket.work.session
@@ -64,17 +75,18 @@ class SessionServing:
             effects += [Load(self._loading, beside=True)] if self._loading else []
         return effects
 
-    def loaded(self, setting: str) -> None:
-        """Record a finished load."""
+    def loaded(self, setting: str) -> list[Effect]:
+        """Record a finished load; unload what was loaded for another policy."""
         if setting == self._loading:
             self._loading = ""
-        self.held |= {setting}
+            self.held |= {setting}
+        return [] if setting in self.held else [Unload(setting)]
 
     def gave_up(self, setting: str, error: str) -> None:
-        """Record a failed load."""
+        """Record a failed load; ignored if it was not for a session."""
         if setting == self._loading:
             self._loading = ""
-        self._refused[setting] = error
+            self._refused[setting] = error
 
     @property
     def unloadable(self) -> tuple[str, ...]:

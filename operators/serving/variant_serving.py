@@ -17,7 +17,7 @@ from operators.serving.operator_builds import OperatorBuilds
 from operators.serving.running_batch import NextBatch
 from operators.serving.table_batching import TableBatching
 from operators.serving.worker_rules import LatencyOf, WorkerRules
-from schemas.effects import Effect, Wake
+from schemas.effects import Effect, Unload, Wake
 from schemas.pipeline import Pipeline, QuerySize
 from schemas.records import Lease, Plan
 
@@ -165,9 +165,15 @@ class VariantServing:
         loads = self._device.want(wanted, self._tables.variants)
         return [*self._builds.fresh(loads), *self.renew()]
 
-    def loaded(self, variant: str) -> None:
-        """Record a finished load."""
+    def release(self) -> frozenset[str]:
+        """Forget every variant, as sessions are served from now on; return those loaded."""
+        return self._device.release()
+
+    def loaded(self, variant: str) -> list[Effect]:
+        """Record a finished load; unload a variant that nothing wants any more."""
         self._device.loaded(variant)
+        wanted = variant in self._device.held or variant == self._device.standby
+        return [] if wanted else [Unload(variant)]
 
     def gave_up(self, variant: str) -> bool:
         """Record a failed load; return whether the variant is still wanted."""

@@ -44,6 +44,7 @@ from schemas.pipeline import Pipeline
 from schemas.records import (
     Command,
     Garbled,
+    Lease,
     Plan,
     Selection,
     Work,
@@ -338,10 +339,9 @@ class Worker:
             return []
         lease = next((each for each in plan.leases if each.worker == self._name), None)
         effects = self._slots.change(lease)
-        self._sessions.follow(plan, lease)
+        self._serve_by(plan, lease)
         if self._transfers is not None:
             self._transfers.forget(frozenset([each.session for each in plan.sessions]))
-        self._serving = self._sessions if self._sessions.active else self._variants
         self._queue = deque(filter(self._slots.holds, self._queue))
         effects += self._follow(now)
         rules = WorkerRules(plan, self._pipeline, lease, self._latency, now)
@@ -349,6 +349,17 @@ class Worker:
         self._rules = self._ends.rules = rules
         self._show_state()
         return [*effects, *self._soon(now), *self._backpressure(now)]
+
+    def _serve_by(self, plan: Plan, lease: Lease | None) -> None:
+        """Serve sessions or the lease's variant, as the plan's policy says."""
+        before = self._sessions.active
+        self._sessions.follow(plan, lease)
+        if self._sessions.active and not before:
+            self._sessions.take_over(self._variants.release())
+            self._serving = self._sessions
+        elif before and not self._sessions.active:
+            self._sessions.release()
+            self._serving = self._variants
 
     def _selection(self, selection: Selection, now: float) -> list[Effect]:
         if not self._tables.take(selection):
@@ -368,21 +379,24 @@ class Worker:
 
     def _on_device(self, event: Loaded, now: float) -> list[Effect]:
         self._reporter.count(f"load_s/{event.variant}", event.seconds)
-        if self._variants.renewed(event.variant):
+        renewed = self._variants.renewed(event.variant)
+        if renewed:
             self._reporter.count(f"reloaded/{event.variant}")
             self._reporter.warning = ""
-            return self._variants.renew()
         if self._sessions.active:
             return self._setting_loaded(event, now)
-        self._variants.loaded(event.variant)
+        if renewed:
+            return self._variants.renew()
+        effects = self._variants.loaded(event.variant)
         swapped = [] if self._batch.busy else self._swap()
-        return [*(swapped or self._variants.more()), *self._variants.renew(), *self._soon(now)]
+        effects += swapped or self._variants.more()
+        return [*effects, *self._variants.renew(), *self._soon(now)]
 
     def _setting_loaded(self, event: Loaded, now: float) -> list[Effect]:
         """Report a setting at once: its session may wait for it."""
-        self._sessions.loaded(event.variant)
+        effects = self._sessions.loaded(event.variant)
         self._show_state()
-        return [*self._load_settings(), *self._reporter.at_once(now), *self._soon(now)]
+        return [*effects, *self._load_settings(), *self._reporter.at_once(now), *self._soon(now)]
 
     def _swap(self) -> list[Effect]:
         """Swap the standby variant in, if any, between two batches."""

@@ -75,7 +75,9 @@ class ModelExecutor:
         self._leaving: dict[str, dict[str, Operator]] = {}
         self._jobs: queue.SimpleQueue[Infer | None] = queue.SimpleQueue()
         self._running: tuple[str, float, int] | None = None  # variant, since when, job
-        self._loads: dict[str, float] = {}  # variants being loaded, since when
+        # Variants being loaded: since when, and the newest request.
+        self._loads: dict[str, tuple[float, Load]] = {}
+        self._lock = threading.Lock()  # for the end of a load and a request during it
         self._stuck = ""  # why the process must end, after the running items have failed
         self._thread = threading.Thread(target=self._work, name="models", daemon=True)
         self._thread.start()
@@ -87,13 +89,18 @@ class ModelExecutor:
         if effect.variant in self._beside and not effect.beside and not effect.fresh:
             self._alone(effect.variant)  # already loaded; evict the others at its first use
             self._post(Loaded(effect.variant, 0.0))
-        elif effect.variant not in self._loads:
-            self._loads[effect.variant] = self._clock()
+            return
+        with self._lock:
+            running = self._loads.get(effect.variant)
+            since_s = self._clock() if running is None else running[0]
+            self._loads[effect.variant] = (since_s, effect)
+        if running is None:
             threading.Thread(target=self._load, args=(effect,), daemon=True).start()
 
     def unload(self, effect: Unload) -> None:
         self._operators.pop(effect.variant, None)
         self._beside.discard(effect.variant)
+        self._leaving.pop(effect.variant, None)
 
     def look(self, now: float) -> None:
         """Raise ``OperatorStuck`` if a batch runs for over ``STUCK_S``, a load for over ``LOAD_S``,
@@ -114,7 +121,7 @@ class ModelExecutor:
             return
         if not self._thread.is_alive():
             raise OperatorStuck("the thread that runs batches has ended; a new process replaces it")
-        for variant, since_s in list(self._loads.items()):
+        for variant, (since_s, _) in list(self._loads.items()):
             if now - since_s > LOAD_S:
                 self._stuck = (
                     f"{variant} has been loading for {LOAD_S:g} s; a thread cannot be ended; "
@@ -143,8 +150,9 @@ class ModelExecutor:
         for leaving in self._leaving.values() if replaced else ():
             if leaving.get(variant) is replaced:
                 leaving[variant] = operator
-        self._loads.pop(variant, None)
-        if effect.beside:
+        with self._lock:
+            _, newest = self._loads.pop(variant)
+        if newest.beside:
             self._beside.add(variant)
         elif replaced is None:
             self._alone(variant)

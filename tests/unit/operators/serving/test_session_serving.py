@@ -2,9 +2,9 @@
 
 from operators.serving.worker import Worker
 from schemas.effects import Assign, Failed, Infer, Load, Send, Woke
-from schemas.records import DROPPED, FAILED, Report, SessionPlan, SessionStage, Settings
+from schemas.records import DROPPED, FAILED, Report, Settings
 from tests.builders import a_lease, a_plan, a_work, an_item, arrived, loaded, sent
-from tests.session_world import a_session_pipeline
+from tests.session_world import a_query_plan, a_session_pipeline
 
 HELD = 8  # items that a worker holds before it stops reading, for batches of one
 
@@ -44,21 +44,14 @@ def test_a_paused_worker_reads_on_once_items_of_a_setting_that_cannot_be_loaded_
     assert effects[-1] == Assign("work.scan", paused=())
 
 
-def a_query_plan(setting: str) -> SessionPlan:
-    stage = SessionStage(
-        task="scan", setting=setting, tier="cloud", device="cloud-0", slot=0, quarters=1
-    )
-    return SessionPlan(session=setting, number=1, slo_s=1.0, stages=(stage,), admits=True)
-
-
 def test_a_paused_worker_reads_on_once_late_items_of_all_its_settings_are_dropped() -> None:
     worker, few, many = a_session_worker(), a_query_plan("scan/v"), a_query_plan("scan/w")
     for offset, session in enumerate([few, few, *[many] * (HELD - 1)]):
         work = a_work(offset, an_item(), task="scan", deadline_s=1.0, session=session)
         worker.handle(arrived(work, offset=offset), 0.0)
     worker.handle(Woke(), 0.0)
-    worker.handle(loaded("scan/w"), 1.5)
-    effects = worker.handle(loaded("scan/v"), 1.5)
+    worker.handle(loaded("scan/v"), 1.5)
+    effects = worker.handle(loaded("scan/w"), 1.5)
     effects += worker.handle(Woke(), 1.5)
     ended = [item.end for work in sent(effects, "outputs") for item in work.items]
     assert [end.outcome for end in ended] == [DROPPED] * (HELD + 1)
