@@ -183,6 +183,7 @@ class Controller:
         state.replan_s = now
         newest = state.history.newest
         if newest is None:
+            self._sessions.start(None, now)
             return
         state.releases.resume(newest, now)
         state.estimates.recall(newest)

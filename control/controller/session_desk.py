@@ -83,10 +83,10 @@ class SessionDesk:
         """Whether results of profilers are to be read."""
         return self._searches is not None
 
-    def start(self, plan: Plan, now: float) -> None:
-        """Resume the query plans of the plan in force."""
+    def start(self, plan: Plan | None, now: float) -> None:
+        """Resume the query plans of the plan in force; None: there is none, or it is lost."""
         if self._book is not None:
-            self._book.resume(plan, now)
+            self._book.resume(() if plan is None else plan.sessions, now)
 
     def solved(self, event: Solved | Failed, now: float) -> bool:
         """Take the end of a search's step or of a schedule; return False if it is neither."""

@@ -22,17 +22,17 @@ from control.problem.seats import Seat, seat_worker
 from control.problem.session_space import AGEING_S, SessionSpace
 from control.sessions.devices import Devices, session_plan
 from control.sessions.objectives import kept, search_reason
-from control.sessions.session_entry import SessionEntry
+from control.sessions.session_entry import SessionEntry, alike, index_of, since_opening
+from control.sessions.session_restore import NO_DEVICE, reconcile, restored
 from control.sessions.session_states import TRANSITIONS, SessionChange
 from control.state_machine import StateMachine
 from schemas.effects import SESSIONS, Effect, Forget, Send
 from schemas.enumerations import SessionState
 from schemas.pipeline import Pipeline
-from schemas.records import Plan, Session, SessionChoice, SessionPlan
+from schemas.records import Session, SessionChoice, SessionPlan
 
 NO_PLAN = "no plan for it was found"
 TO_SEARCH = "its search has not begun: others are before it"
-NO_DEVICE = "no devices are free for any of its plans"
 LOADING = "the settings of its plan are loaded"
 
 
@@ -103,28 +103,15 @@ class SessionBook:
 
     def restore(self, session: Session) -> None:
         """Take a session's record from an earlier life."""
-        states = StateMachine(f"session {session.id}", TRANSITIONS, session.state)
-        replans = session.state is SessionState.REPLANNING and bool(session.samples)
-        goes_on = bool(session.samples and session.plans) and not session.stopped
-        improves = goes_on and session.state in (SessionState.WAITING, SessionState.SERVING)
-        self._entries[session.id] = SessionEntry(
-            session, states, written=session, replans=replans, improves=improves
-        )
+        self._entries[session.id] = restored(session)
 
-    def resume(self, plan: Plan, now: float) -> None:
-        """Take the query plans of the plan that is in force."""
-        for each in plan.sessions:
-            entry = self._entries.get(each.session)
-            if entry is None:
-                continue
-            if entry.state is SessionState.CLOSING:  # its last plan drains, whatever it was
-                entry.going.append((replace(each, admits=False), self._drained_s(each, now)))
-            elif each.admits:
-                entry.serving = each
-            elif each.number == entry.session.number:
-                entry.coming = each
-            else:
-                entry.going.append((each, self._drained_s(each, now)))
+    def resume(self, plans: Iterable[SessionPlan], now: float) -> None:
+        """Take the query plans of the plan in force, once all records are restored."""
+        by_session: dict[str, list[SessionPlan]] = {}
+        for each in plans:
+            by_session.setdefault(each.session, []).append(each)
+        for name, entry in self._entries.items():
+            reconcile(entry, by_session.get(name, ()), self._grace_s, now)
 
     # ------------------------------------------------------------------ what is asked
 
@@ -175,13 +162,13 @@ class SessionBook:
         if plans:
             present = entry.in_force if improved else ()
             plans = (*plans, *(each for each in present if each not in plans))
-            chosen = _index(plans, entry.serving)
+            chosen = index_of(plans, entry.serving)
             first_s = entry.session.first_s if improved else entry.session.search_s
-            planned_s = _since_opening(entry.session, entry.session.planned_s, now)
+            planned_s = since_opening(entry.session, entry.session.planned_s, now)
             entry.session = replace(
                 entry.session, plans=plans, chosen=chosen, first_s=first_s, planned_s=planned_s
             )
-            if entry.coming is not None and _index(plans, entry.coming) != 0:
+            if entry.coming is not None and index_of(plans, entry.coming) != 0:
                 entry.coming = None
             if chosen == 0 and entry.state is SessionState.SERVING:
                 return
@@ -213,12 +200,11 @@ class SessionBook:
         entry.session = replace(changed, plans=plans, chosen=chosen)
         entry.assigned = None
         if entry.serving is not None:
-            owed_until_s = self._drained_s(entry.serving, now)
-            entry.owed_until_s = max(entry.owed_until_s, owed_until_s)
+            entry.owe(self._grace_s, now)
             entry.serving = replace(entry.serving, slo_s=changed.slo_s)
         if entry.coming is not None:
             coming = replace(entry.coming, slo_s=changed.slo_s)
-            entry.coming = coming if _index(plans, coming) >= 0 else None
+            entry.coming = coming if index_of(plans, coming) >= 0 else None
         if entry.planless:
             entry.session = replace(entry.session, changed_s=now)  # its search has its whole time
             return "its search begins anew"
@@ -240,7 +226,7 @@ class SessionBook:
         """Admit no more queries of a session, and forget it once those in flight are finished."""
         entry = self._entries[name]
         entry.go(SessionChange.CLOSE, now)
-        self._drain(entry, now)
+        entry.drain(self._grace_s, now)
         entry.coming, entry.improves = None, False
 
     # ------------------------------------------------------------------ devices
@@ -308,20 +294,11 @@ class SessionBook:
         if entry.coming is not None and not devices.holds(entry.coming):
             entry.coming = None
         if entry.serving is not None and not devices.holds(entry.serving):
-            self._drain(entry, now)
-            entry.go(SessionChange.LOSE, now, NO_DEVICE)
-            entry.replans = False  # its known plans serve at once; a drift that lasts is seen again
-            entry.session = replace(entry.session, chosen=-1)
+            entry.drain(self._grace_s, now)
+            entry.lose(NO_DEVICE, now)
         if entry.coming is not None and loaded(entry.coming, held):
-            self._drain(entry, now)
-            entry.serving, entry.coming = replace(entry.coming, admits=True), None
-            entry.go(SessionChange.SERVE, now)
-            chosen = _index(entry.session.plans, entry.serving)
-            switch_s = 0.0 if entry.known_s is None else now - entry.known_s
-            serving_s = _since_opening(entry.session, entry.session.serving_s, now)
-            entry.session = replace(
-                entry.session, chosen=chosen, switch_s=switch_s, serving_s=serving_s
-            )
+            entry.drain(self._grace_s, now)
+            entry.serve(replace(entry.coming, admits=True), now)
 
     def _reject(self, entry: SessionEntry, failures: Mapping[str, LoadFailures]) -> None:
         """Discard the plan that loads if one of its settings cannot be loaded."""
@@ -331,31 +308,20 @@ class SessionBook:
         for stage in plan.stages:
             failed = failures.get(seat_worker(stage.device, stage.task), LoadFailures())
             if stage.setting in failed.settings:
-                others = tuple(each for each in entry.session.plans if not _alike(each, plan))
+                others = tuple(each for each in entry.session.plans if not alike(each, plan))
                 entry.coming = None
-                chosen = _index(others, entry.serving)
+                chosen = index_of(others, entry.serving)
                 entry.session = replace(
                     entry.session, plans=others, chosen=chosen, reason=failed.why
                 )
                 return
-
-    def _drain(self, entry: SessionEntry, now: float) -> None:
-        if entry.serving is not None:
-            until_s = max(self._drained_s(entry.serving, now), entry.owed_until_s)
-            entry.going.append((replace(entry.serving, admits=False), until_s))
-            entry.serving = None
-
-    def _drained_s(self, plan: SessionPlan, now: float) -> float:
-        """Return when the queries of a plan have ended, but for those with a later deadline of
-        their own: workers load a setting that work in flight asks for."""
-        return now + plan.slo_s + self._grace_s
 
     def _place(
         self, entry: SessionEntry, choices: Sequence[SessionChoice], devices: Devices, now: float
     ) -> None:
         session, present = entry.session, entry.serving
         for choice in choices:
-            if present is not None and _alike(choice, present):
+            if present is not None and alike(choice, present):
                 entry.go(SessionChange.KEEP, now)
                 return
             placed = devices.place(session.id, choice, self._tasks)
@@ -389,26 +355,6 @@ def settings_of(plans: Iterable[SessionPlan], task: str, slots: Iterable[int]) -
     )
 
 
-def _since_opening(session: Session, known_s: float | None, now: float) -> float:
-    """Return the seconds from a session's opening until now, or until what is known already."""
-    return now - session.opened_s if known_s is None else known_s
-
-
 def _largest_first(entry: SessionEntry) -> tuple[int, float, str]:
     quarters = entry.assigned.quarters.values() if entry.assigned else ()
     return -max(quarters, default=0), entry.session.opened_s, entry.session.id
-
-
-def _alike(choice: SessionChoice, plan: SessionPlan) -> bool:
-    return all(
-        (choice.settings[stage.task], choice.tiers[stage.task], choice.quarters.get(stage.task, 0))
-        == (stage.setting, stage.tier, stage.quarters)
-        for stage in plan.stages
-    )
-
-
-def _index(plans: Sequence[SessionChoice], plan: SessionPlan | None) -> int:
-    """Return the index of the choice that ``plan`` goes by; -1: none, or there is no plan."""
-    if plan is None:
-        return -1
-    return next((at for at, choice in enumerate(plans) if _alike(choice, plan)), -1)

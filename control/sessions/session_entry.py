@@ -1,5 +1,6 @@
 """What the control app knows of one session beyond its record."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -57,3 +58,58 @@ class SessionEntry:
         self.states.go(change)
         changed_s = self.session.changed_s if before is self.state else now
         self.session = replace(self.session, state=self.state, changed_s=changed_s, reason=reason)
+
+    def serve(self, plan: SessionPlan, now: float) -> None:
+        """Serve by a plan that admits."""
+        self.serving, self.coming = plan, None
+        self.go(SessionChange.SERVE, now)
+        self.session = replace(
+            self.session,
+            chosen=index_of(self.session.plans, plan),
+            switch_s=0.0 if self.known_s is None else now - self.known_s,
+            serving_s=since_opening(self.session, self.session.serving_s, now),
+        )
+
+    def lose(self, reason: str, now: float) -> None:
+        """Wait for other devices: those of its plan are lost."""
+        self.go(SessionChange.LOSE, now, reason)
+        self.replans = False  # its known plans serve at once; a drift that lasts is seen again
+        self.session = replace(self.session, chosen=-1)
+
+    def drain(self, grace_s: float, now: float) -> None:
+        """Admit no more queries by the plan that serves."""
+        if self.serving is not None:
+            self.let_drain(self.serving, grace_s, now)
+            self.serving = None
+
+    def let_drain(self, plan: SessionPlan, grace_s: float, now: float) -> None:
+        """Keep a plan until its queries have ended, but for those with a later deadline of their
+        own: workers load a setting that work in flight asks for."""
+        until_s = max(now + plan.slo_s + grace_s, self.owed_until_s)
+        self.going.append((replace(plan, admits=False), until_s))
+
+    def owe(self, grace_s: float, now: float) -> None:
+        """Note until when queries may end that were admitted under the present SLO."""
+        if self.serving is not None:
+            self.owed_until_s = max(self.owed_until_s, now + self.serving.slo_s + grace_s)
+
+
+def since_opening(session: Session, known_s: float | None, now: float) -> float:
+    """Return the seconds from a session's opening until now, or until what is known already."""
+    return now - session.opened_s if known_s is None else known_s
+
+
+def alike(choice: SessionChoice, plan: SessionPlan) -> bool:
+    """Return whether ``plan`` goes by a choice."""
+    return all(
+        (choice.settings[stage.task], choice.tiers[stage.task], choice.quarters.get(stage.task, 0))
+        == (stage.setting, stage.tier, stage.quarters)
+        for stage in plan.stages
+    )
+
+
+def index_of(plans: Sequence[SessionChoice], plan: SessionPlan | None) -> int:
+    """Return the index of the choice that ``plan`` goes by; -1: none, or there is no plan."""
+    if plan is None:
+        return -1
+    return next((at for at, choice in enumerate(plans) if alike(choice, plan)), -1)
