@@ -2,8 +2,8 @@
 charge.
 
 An app whose connection was cut learns late that its consumer group has replaced it, and may handle
-a command that its successor has carried out. Before it writes a plan or a command result, it looks
-at what stands on these topics since its own last record.
+a command that its successor has carried out. Before it writes a plan, a command result or a
+session's record, it looks at what stands on these topics since its own last record.
 """
 
 import asyncio
@@ -11,21 +11,21 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol
 
 from schemas.codec.single_object import encode
-from schemas.effects import COMMAND_RESULTS, PLANS, Forget, Send
+from schemas.effects import COMMAND_RESULTS, PLANS, SESSIONS, Forget, Send
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
 from schemas.release import UNDECLARED
 from streams.codecs.size_gate import fitting
 from streams.topics import physical
 
-WRITTEN = (PLANS, COMMAND_RESULTS)
+WRITTEN = (PLANS, COMMAND_RESULTS, SESSIONS)
 
 # (topic, value, partition (None: by key), key); returns the record's offset, on the broker by then
 Write = Callable[[str, bytes | None, int | None, bytes | None], Awaitable[int]]
 
 
 class Overtaken(Exception):
-    """Another control app has written a plan or a command result of this pipeline."""
+    """Another control app has written a plan, a command result or a session of this pipeline."""
 
 
 class SharedLog(Protocol):
@@ -37,7 +37,7 @@ class SharedLog(Protocol):
 
 
 class OtherWriters:
-    """Compares the topics of plans and command results with what this app wrote."""
+    """Compares the topics of plans, command results and sessions with what this app wrote."""
 
     def __init__(self, log: SharedLog) -> None:
         self._log = log
@@ -86,13 +86,17 @@ class ControlWriter:
         if isinstance(effect.record, Plan) and self._write_as is not None:
             self._write_as(effect.record.release or UNDECLARED)  # from this plan on
         pieces = [*fitting(effect, encode, self._pipeline.egress_partitions)]
-        if effect.topic in WRITTEN:
-            await asyncio.get_running_loop().run_in_executor(None, self._others.check)
+        await self._check(effect.topic)
         for send, value in pieces:
             offset = await self.write(topic, value, slot, send.key.encode() or None)
             self._others.wrote(effect.topic, offset)
 
     async def forget(self, effect: Forget) -> None:
-        """Delete a key of a compacted topic."""
+        """Delete a key of a compacted topic; raise ``Overtaken`` or ``BrokerError``."""
+        await self._check(effect.topic)
         topic = physical(self._pipeline.name, effect.topic)
         self._others.wrote(effect.topic, await self.write(topic, None, 0, effect.key.encode()))
+
+    async def _check(self, topic: str) -> None:
+        if topic in WRITTEN:
+            await asyncio.get_running_loop().run_in_executor(None, self._others.check)

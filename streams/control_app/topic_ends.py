@@ -5,7 +5,7 @@ from typing import Protocol
 
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
-from schemas.effects import COMMAND_RESULTS, PLANS, PROFILE_RESULTS, QUERIES, REPORTS
+from schemas.effects import COMMAND_RESULTS, PLANS, PROFILE_RESULTS, QUERIES, REPORTS, SESSIONS
 from schemas.pipeline import Pipeline
 from streams.control_app.control_writer import SharedLog
 from streams.kafka.kafka_client import consumer
@@ -17,7 +17,7 @@ from streams.kafka.topic_contents import (
     log_offsets,
     records_between,
 )
-from streams.topics import physical
+from streams.topics import SHARED, physical
 
 WAIT_S = 2.0  # a later answer would be obsolete
 
@@ -36,7 +36,7 @@ class InputTopic:
 
     def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
         self._topic = physical(pipeline.name, QUERIES)
-        more = (PROFILE_RESULTS,) if pipeline.sessions else ()
+        more = (SESSIONS, PROFILE_RESULTS) if pipeline.sessions else ()
         shared = (REPORTS, PLANS, COMMAND_RESULTS, *more)
         self._read = {each: physical(pipeline.name, each) for each in shared}
         self._name = pipeline.name.encode()
@@ -58,7 +58,7 @@ class InputTopic:
 
     def shared_ends(self) -> dict[str, int]:
         """Return the end offsets of the topics of reports, plans and command results, and with
-        sessions of the results of profilers; raise ``BrokerError``."""
+        sessions of these and the results of profilers; raise ``BrokerError``."""
         return self._ends_of(self._read, "where the shared topics end")
 
     def written_by_others(
@@ -81,12 +81,13 @@ class InputTopic:
         return {each: found[place.topic, 0] for each, place in places.items()}
 
     def _foreign(self, topic: str, start: int, end: int, own: Collection[tuple[str, int]]) -> bool:
-        # Other pipelines write to the topic, too: a key is PIPELINE/EPOCH or PIPELINE/COMMAND.
+        # Other pipelines write to shared topics, too: a key is PIPELINE/EPOCH or PIPELINE/COMMAND.
+        shared = topic in SHARED
         place = TopicPartition(self._read[topic], 0, start)
         # All of them: a reading that is left half-way goes on in the background.
         messages = [*records_between(self._reader, place, end, WAIT_S)]
         return any(
-            (message.key() or b"").partition(b"/")[0] == self._name
+            (not shared or (message.key() or b"").partition(b"/")[0] == self._name)
             and (topic, message.offset()) not in own
             for message in messages
         )
