@@ -242,7 +242,7 @@ class SessionBook:
         for name in list(self._entries):
             entry = self._entries[name]
             self._follow(entry, devices, held, now)
-            self._reject(entry, failures)
+            self._reject(entry, failures, now)
             entry.going = [(plan, until_s) for plan, until_s in entry.going if now < until_s]
             if entry.state is SessionState.CLOSING and not entry.going:
                 del self._entries[name]
@@ -300,21 +300,23 @@ class SessionBook:
             entry.drain(self._grace_s, now)
             entry.serve(replace(entry.coming, admits=True), now)
 
-    def _reject(self, entry: SessionEntry, failures: Mapping[str, LoadFailures]) -> None:
-        """Discard the plan that loads if one of its settings cannot be loaded."""
-        plan = entry.coming
-        if plan is None:
-            return
-        for stage in plan.stages:
-            failed = failures.get(seat_worker(stage.device, stage.task), LoadFailures())
-            if stage.setting in failed.settings:
-                others = tuple(each for each in entry.session.plans if not alike(each, plan))
-                entry.coming = None
-                chosen = index_of(others, entry.serving)
-                entry.session = replace(
-                    entry.session, plans=others, chosen=chosen, reason=failed.why
-                )
-                return
+    def _reject(
+        self, entry: SessionEntry, failures: Mapping[str, LoadFailures], now: float
+    ) -> None:
+        """Discard the plans with a setting that cannot be loaded: the one that loads, and the one
+        that serves where there are others; its workers go on trying where there is none."""
+        why = _unloadable(entry.coming, failures)
+        if why is not None:
+            others = _without(entry.session.plans, entry.coming)
+            entry.coming = None
+            chosen = index_of(others, entry.serving)
+            entry.session = replace(entry.session, plans=others, chosen=chosen, reason=why)
+        why = _unloadable(entry.serving, failures)
+        others = _without(entry.session.plans, entry.serving)
+        if why is not None and others and entry.state is not SessionState.CLOSING:
+            entry.drain(self._grace_s, now)
+            entry.lose(why, now)
+            entry.session = replace(entry.session, plans=others)
 
     def _place(
         self, entry: SessionEntry, choices: Sequence[SessionChoice], devices: Devices, now: float
@@ -340,6 +342,19 @@ def loaded(plan: SessionPlan, held: Held) -> bool:
         stage.setting in held.get(seat_worker(stage.device, stage.task), ())
         for stage in plan.stages
     )
+
+
+def _unloadable(plan: SessionPlan | None, failures: Mapping[str, LoadFailures]) -> str | None:
+    """Return why a setting of a plan cannot be loaded; None: all can, or there is no plan."""
+    for stage in () if plan is None else plan.stages:
+        failed = failures.get(seat_worker(stage.device, stage.task), LoadFailures())
+        if stage.setting in failed.settings:
+            return failed.why
+    return None
+
+
+def _without(plans: Sequence[SessionChoice], plan: SessionPlan | None) -> tuple[SessionChoice, ...]:
+    return tuple(each for each in plans if plan is None or not alike(each, plan))
 
 
 def settings_of(plans: Iterable[SessionPlan], task: str, slots: Iterable[int]) -> tuple[str, ...]:

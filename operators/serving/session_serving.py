@@ -2,11 +2,13 @@
 
 A worker holds the settings of the plans whose slots it reads side by side, loaded one at a time.
 Work may also ask for one that no plan names any more, or not yet: it waits until that is loaded. A
-setting that no plan and no work needs is unloaded.
+setting that no plan and no work needs is unloaded. One that fails to load is tried again after
+1 s, 2 s, 4 s, at most a minute; its items fail meanwhile.
 """
 
 from collections import deque
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from control.per_query.batching import released
 from control.policies import plans_sessions
@@ -17,6 +19,16 @@ from operators.serving.worker_rules import LatencyOf, WorkerRules
 from schemas.effects import Effect, Load, Unload
 from schemas.pipeline import Pipeline
 from schemas.records import Lease, Plan
+
+RETRY_S, MOST_RETRY_S = 1.0, 60.0  # until a setting that failed to load is tried again
+
+
+class RefusedSetting(NamedTuple):
+    """A setting that failed to load: why, and when it is tried again, ``after_s`` the failure."""
+
+    error: str
+    retry_s: float
+    after_s: float
 
 
 class SessionServing:
@@ -37,7 +49,7 @@ class SessionServing:
         self._pipeline = pipeline
         self._loading = ""
         self._wanted: tuple[str, ...] = ()
-        self._refused: dict[str, str] = {}  # settings that failed to load, and why
+        self._refused: dict[str, RefusedSetting] = {}
 
     def follow(self, plan: Plan, lease: Lease | None) -> None:
         """Take the plans of a new plan; settings that failed to load are tried again."""
@@ -63,14 +75,15 @@ class SessionServing:
         session = ticket.work.session
         return self.serving if session is None else session.stage(ticket.work.task).setting
 
-    def more(self, queue: Iterable[Ticket], running: str) -> list[Effect]:
+    def more(self, queue: Iterable[Ticket], running: str, now: float) -> list[Effect]:
         """Unload what nothing needs, and load the next missing setting."""
         asked = dict.fromkeys((*self._wanted, *map(self.setting, queue)))
         idle = sorted(self.held.difference(asked, (running,)))
         self.held -= frozenset(idle)
         effects: list[Effect] = [Unload(setting) for setting in idle]
         if not self._loading:
-            there = self.held.union(self._refused)
+            refused = [each for each, why in self._refused.items() if now < why.retry_s]
+            there = self.held.union(refused)
             self._loading = next((each for each in asked if each not in there), "")
             effects += [Load(self._loading, beside=True)] if self._loading else []
         return effects
@@ -80,13 +93,16 @@ class SessionServing:
         if setting == self._loading:
             self._loading = ""
             self.held |= {setting}
+            self._refused.pop(setting, None)
         return [] if setting in self.held else [Unload(setting)]
 
-    def gave_up(self, setting: str, error: str) -> None:
+    def gave_up(self, setting: str, error: str, now: float) -> None:
         """Record a failed load; ignored if it was not for a session."""
         if setting == self._loading:
             self._loading = ""
-            self._refused[setting] = error
+            before = self._refused.get(setting)
+            after_s = RETRY_S if before is None else min(2 * before.after_s, MOST_RETRY_S)
+            self._refused[setting] = RefusedSetting(error, now + after_s, after_s)
 
     @property
     def unloadable(self) -> tuple[str, ...]:
@@ -96,15 +112,22 @@ class SessionServing:
     @property
     def trouble(self) -> str:
         """The reasons why settings failed to load; "" if none did."""
-        return "; ".join(self._refused.values())
+        return "; ".join(each.error for each in self._refused.values())
 
-    def refuse(self, queue: deque[Ticket]) -> list[Ticket]:
-        """Take the items from the queue whose setting cannot be loaded."""
-        found = [ticket for ticket in queue if self.setting(ticket) in self._refused]
-        kept = [ticket for ticket in queue if self.setting(ticket) not in self._refused]
+    def retries(self, now: float) -> bool:
+        """Return whether a setting that failed to load is due to be tried again."""
+        return any(each.retry_s <= now for each in self._refused.values())
+
+    def refuse(self, queue: deque[Ticket]) -> list[tuple[str, str, list[Ticket]]]:
+        """Take the items from the queue whose setting cannot be loaded, by setting and reason."""
+        found: dict[str, list[Ticket]] = {}
+        kept: list[Ticket] = []
+        for ticket in queue:
+            setting = self.setting(ticket)
+            (found.setdefault(setting, []) if setting in self._refused else kept).append(ticket)
         queue.clear()
         queue.extend(kept)
-        return found
+        return [(each, self._refused[each].error, found[each]) for each in found]
 
     # ------------------------------------------------------------------ batches
 

@@ -29,26 +29,10 @@ from operators.serving.table_batching import TableBatching
 from operators.serving.transfers import SessionLinks, Transfers
 from operators.serving.variant_serving import VariantServing
 from operators.serving.worker_rules import UNSTEERED, LatencyOf, WorkerRules
-from schemas.effects import (
-    Arrived,
-    Effect,
-    Event,
-    Failed,
-    Inferred,
-    Loaded,
-    Wake,
-    Woke,
-)
+from schemas.effects import Arrived, Effect, Event, Failed, Inferred, Loaded, Wake, Woke
 from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
-from schemas.records import (
-    Command,
-    Garbled,
-    Lease,
-    Plan,
-    Selection,
-    Work,
-)
+from schemas.records import Command, Garbled, Lease, Plan, Selection, Work
 from schemas.variant_id import variant_id
 
 
@@ -151,6 +135,8 @@ class Worker:
         if self._tables.following is not None:
             self._tables.arrivals.came(items, work.follow, now)
         effects = self._fail_crashing(tickets, self._strikes, now) if self._strikes else []
+        if self._sessions.unloadable:
+            effects += self._fail_refused(now)
         effects += self._soon(now)
         if self._slots.paused or len(self._queue) > self._rules.most:
             effects += self._backpressure(now)
@@ -237,7 +223,7 @@ class Worker:
             found = self._shadows.take(variants.serving, variants.most_takes_s, self._rules, now)
             effects += self._begin(found, now) if found is not None else []
         if self._sessions.active:
-            effects += self._load_settings()
+            effects += self._load_settings(now)
         if self._slots.paused or len(self._queue) > self._rules.most:
             effects += self._backpressure(now)
         return effects
@@ -287,15 +273,17 @@ class Worker:
         return self._variants.more()
 
     def _fail_setting(self, setting: str, error: str, now: float) -> list[Effect]:
-        """Fail the items whose setting cannot be loaded; the others go on."""
-        self._sessions.gave_up(setting, error)
-        found = self._sessions.refuse(self._queue)
+        self._sessions.gave_up(setting, error, now)
         self._show_state()
-        effects = self._ends.failed(found, setting, error, now) if found else []
-        return [
-            *effects, *self._load_settings(), *self._reporter.at_once(now),
-            *self._backpressure(now),
-        ]  # fmt: skip
+        effects = [*self._fail_refused(now), *self._load_settings(now)]
+        return [*effects, *self._reporter.at_once(now), *self._backpressure(now)]
+
+    def _fail_refused(self, now: float) -> list[Effect]:
+        """Fail the items whose setting cannot be loaded; the others go on."""
+        effects: list[Effect] = []
+        for setting, error, found in self._sessions.refuse(self._queue):
+            effects += self._ends.failed(found, setting, error, now)
+        return effects
 
     def _fail(self, reason: str, now: float) -> list[Effect]:
         if self._batch.state is HANGING:
@@ -372,10 +360,11 @@ class Worker:
         """Follow the tables of the policy in force, and load the variants that it needs."""
         wanted = self._slots.wanted
         self._variants.follow(self._plans.plan, wanted, now)
-        return self._load_settings() if self._sessions.active else self._variants.want(wanted)
+        return self._load_settings(now) if self._sessions.active else self._variants.want(wanted)
 
-    def _load_settings(self) -> list[Effect]:
-        return self._sessions.more(self._queue, self._batch.variant if self._batch.busy else "")
+    def _load_settings(self, now: float) -> list[Effect]:
+        running = self._batch.variant if self._batch.busy else ""
+        return self._sessions.more(self._queue, running, now)
 
     def _on_device(self, event: Loaded, now: float) -> list[Effect]:
         self._reporter.count(f"load_s/{event.variant}", event.seconds)
@@ -396,7 +385,7 @@ class Worker:
         """Report a setting at once: its session may wait for it."""
         effects = self._sessions.loaded(event.variant)
         self._show_state()
-        return [*effects, *self._load_settings(), *self._reporter.at_once(now), *self._soon(now)]
+        return [*effects, *self._load_settings(now), *self._reporter.at_once(now), *self._soon(now)]
 
     def _swap(self) -> list[Effect]:
         """Swap the standby variant in, if any, between two batches."""
@@ -443,4 +432,6 @@ class Worker:
         if self._due or now >= self._hold_s or (self._shadows and not self._queue):
             self._due, self._hold_s = False, inf
             effects += self._start(now)
+        if self._sessions.retries(now):
+            effects += self._load_settings(now)
         return [*effects, *self._reporter.due(now)]

@@ -76,3 +76,22 @@ def test_plans_are_rejected_for_their_own_settings_only() -> None:
     book.review(DEPOT, {}, {"depot-0-read": failed("read/v@votes=0.55", "read/v@votes=0.5")}, 0.2)
     assert book.plans == ()
     assert book.session("near").reason == "not loaded: no memory is left"
+
+
+def test_a_session_that_serves_moves_where_a_setting_of_its_plan_can_no_longer_be_loaded() -> None:
+    book = serving()
+    book.replan("cam", 1.0)
+    book.planned("cam", (A, B), 1.0)
+    loads(book, 1.1)
+    assert book.session("cam").plans == (A, B)
+    book.review(DEPOT, {}, {"depot-0-read": failed("read/v@votes=1")}, 5.0)
+    assert (book.session("cam").state, book.session("cam").plans) == (SessionState.WAITING, (B,))
+    book.review(DEPOT, {}, {"depot-0-read": failed("read/v@votes=1")}, 10.0)
+    loads(book, 10.1)
+    assert book.session("cam").state is SessionState.SERVING
+
+
+def test_a_session_without_another_plan_keeps_the_one_whose_setting_cannot_be_loaded() -> None:
+    book = serving()
+    book.review(DEPOT, {}, {"depot-0-read": failed("read/v@votes=1")}, 5.0)
+    assert (book.session("cam").state, book.session("cam").plans) == (SessionState.SERVING, (A,))

@@ -1,7 +1,9 @@
 """A worker that serves sessions: items wait for their setting, one by one."""
 
+from itertools import pairwise
+
 from operators.serving.worker import Worker
-from schemas.effects import Assign, Failed, Infer, Load, Send, Woke
+from schemas.effects import Assign, Done, Failed, Infer, Load, Send, Woke
 from schemas.records import DROPPED, FAILED, Report, Settings
 from tests.builders import a_lease, a_plan, a_work, an_item, arrived, loaded, sent
 from tests.session_world import a_query_plan, a_session_pipeline
@@ -75,3 +77,36 @@ def test_every_setting_that_cannot_be_loaded_is_told_until_no_plan_needs_it() ->
     (report,) = [each.record for each in worker.handle(Woke(), 0.6) if isinstance(each, Send)]
     assert isinstance(report, Report)
     assert not [name for name in report.counts if name.startswith("unloadable/")]
+
+
+def test_an_item_that_arrives_after_its_setting_failed_to_load_fails_with_the_reason() -> None:
+    worker = a_session_worker()
+    lease, settings = a_lease(task="scan", batch=1), Settings(policy="compass", slo_s=1.0)
+    plan = a_query_plan("scan/w")
+    worker.handle(arrived(a_plan([lease], 2, settings=settings, sessions=(plan,))), 0.0)
+    worker.handle(Failed("scan/w", "no memory is left"), 0.1)
+    effects = worker.handle(arrived(a_work(0, an_item(), task="scan", session=plan)), 0.2)
+    ended = [item.end for work in sent(effects, "outputs") for item in work.items]
+    assert [(end.outcome, end.reason) for end in ended if end] == [(FAILED, "no memory is left")]
+    assert Assign("work.scan", done=(Done(0, 1),)) in effects
+
+
+def test_a_setting_that_failed_to_load_is_loaded_again_ever_later_until_it_loads() -> None:
+    worker = a_session_worker()
+    lease, settings = a_lease(task="scan", batch=1), Settings(policy="compass", slo_s=1.0)
+    plan, load = a_query_plan("scan/w"), Load("scan/w", beside=True)
+    effects = worker.handle(arrived(a_plan([lease], 2, settings=settings, sessions=(plan,))), 0.0)
+    tried = [0.0] if load in effects else []
+    for tenth in range(1, 400):
+        now = tenth / 10
+        if tried[-1] > now - 0.1 - 1e-9:
+            worker.handle(Failed("scan/w", "no memory is left"), now)
+        if load in worker.handle(Woke(), now):
+            tried.append(now)
+    gaps = [round(after - before) for before, after in pairwise(tried)]
+    assert gaps == [1, 2, 4, 8, 16]
+    assert load in worker.handle(Woke(), 64.0)
+    worker.handle(loaded("scan/w"), 64.1)
+    effects = worker.handle(arrived(a_work(0, an_item(), task="scan", session=plan)), 64.1)
+    assert not sent(effects, "outputs")
+    assert load not in worker.handle(Woke(), 200.0)
