@@ -35,6 +35,15 @@ def no_session_plan(session: str) -> Reason:
     return Reason(ReasonCode.NO_WORKER, text)
 
 
+def no_sessions(root: str) -> Reason:
+    """Refused: a node reads only a release of the schemas whose plans hold no sessions."""
+    text = (
+        f"no worker serves task {root!r} for sessions: a node of an older release runs, which "
+        "knows no sessions; upgrade or end it"
+    )
+    return Reason(ReasonCode.NO_WORKER, text)
+
+
 def bad_input(text: str) -> Reason:
     """Refused: the query cannot be read, is too large, or names what is not known."""
     return Reason(ReasonCode.BAD_INPUT, text)

@@ -1,25 +1,29 @@
 """Where the policy plans sessions: the query plan by which a query goes, and why one is refused."""
 
 from control.policies import plans_sessions
-from operators.drop_reasons import Reason, bad_input, no_session_plan
+from operators.drop_reasons import Reason, bad_input, no_session_plan, no_sessions
 from schemas.pipeline import Pipeline
 from schemas.records import Plan, SessionPlan
+from schemas.release import WITH_SESSIONS
 
 
 class SessionQueries:
     """The sessions of the plan in force, as ingress sees them."""
 
-    __slots__ = ("_opened", "_plans", "active")
+    __slots__ = ("_opened", "_plans", "_withheld", "active")
 
     def __init__(self) -> None:
         self.active = False  # whether every query goes by the plan of its session
         self._plans: dict[str, SessionPlan] = {}  # those that admit, by session
         self._opened: frozenset[str] = frozenset()  # sessions with a plan, admitting or not
+        self._withheld: Reason | None = None  # why plans cannot name sessions
 
     def change(self, plan: Plan, pipeline: Pipeline) -> None:
         """Follow a plan."""
         self.active = plans_sessions(pipeline, plan.settings.policy)
         self._plans = {each.session: each for each in plan.sessions if each.admits}
+        older = plan.release < WITH_SESSIONS
+        self._withheld = no_sessions(pipeline.root.name) if older else None
         self._opened = frozenset([each.session for each in plan.sessions])
 
     def plan_of(self, session: str) -> SessionPlan | None:
@@ -41,7 +45,7 @@ class SessionQueries:
             )
         if session in self._opened:
             return no_session_plan(session)
-        return bad_input(
+        return self._withheld or bad_input(
             f"no session {session!r} is served; open it with `headrace session open`, or see in "
             "`headrace session list` what it waits for"
         )

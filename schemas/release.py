@@ -7,5 +7,6 @@ what another cannot read, and the additions of a release are written once every 
 """
 
 RELEASE = 7  # the newest folder under schemas/avro/released
+WITH_SESSIONS = 7  # the first release whose plans and work name sessions
 UNDECLARED = 6  # what nodes read that do not report it, and what is written before a plan
 READS = "reads_release"  # the name among a report's counts

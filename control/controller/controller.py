@@ -342,7 +342,8 @@ class Controller:
         given = self._commands.urgent(SESSION_ACTIONS)
         if not given and not self._has_sessions:
             return []
-        answered = self._sessions.carry_out(given, state.settings.policy, now)
+        reads = state.releases.agree(now)
+        answered = self._sessions.carry_out(given, state.settings.policy, reads, now)
         searched = self._sessions.planning(state.settings.policy, now)
         plan = self._sessions.moved(state.plan, state.members.devices, now)
         effects = [*searched, *(self._publish(plan, now) if plan is not None else [])]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from control.controller.commands import CommandError, unexpired
+from control.controller.node_releases import HOLD_S
 from control.controller.session_commands import (
     CLOSE,
     OPEN,
@@ -33,6 +34,7 @@ from schemas.effects import Effect, Failed, Solved
 from schemas.enumerations import SessionState
 from schemas.pipeline import Pipeline
 from schemas.records import Command, Plan, ProfileResult, Record, Report, Session, SessionChoice
+from schemas.release import UNDECLARED, WITH_SESSIONS
 
 if TYPE_CHECKING:
     from control.controller.session_searches import SessionSearches
@@ -62,6 +64,7 @@ class SessionDesk:
             self._health = SessionHealth(space, pipeline.longest_deadline_s + pipeline.grace_s)
         self._held: dict[str, frozenset[str]] = {}  # by worker
         self._failures: dict[str, LoadFailures] = {}  # by worker
+        self._reads = UNDECLARED
         self.changed = False
 
     # ------------------------------------------------------------------ records
@@ -196,11 +199,15 @@ class SessionDesk:
 
     # ------------------------------------------------------------------ commands
 
-    def carry_out(self, given: Iterable[Command], policy: str, now: float) -> list[Answered]:
+    def carry_out(
+        self, given: Iterable[Command], policy: str, reads: int, now: float
+    ) -> list[Answered]:
         """Carry out commands on sessions, which need no solve; return their results.
 
-        ``policy`` is the name of the one in force.
+        ``policy`` is the name of the one in force; every node reads release ``reads`` of the
+        schemas.
         """
+        self._reads = reads
         return [self._result(command, policy, now) for command in given]
 
     def _result(self, command: Command, policy: str, now: float) -> Answered:
@@ -225,6 +232,11 @@ class SessionDesk:
                 raise CommandError(
                     f"the policy {policy!r} plans no sessions; apply one of kind compass first: "
                     "`headrace policy apply`"
+                )
+            if self._reads < WITH_SESSIONS:
+                raise CommandError(
+                    "a node of an older release runs, which knows no sessions; upgrade or end it, "
+                    f"and open the session {HOLD_S:g} s later"
                 )
             return self._open(name, command, book, space, now)
         if name not in book:

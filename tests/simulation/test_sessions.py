@@ -8,12 +8,14 @@ from schemas.effects import (
     COMMAND_RESULTS,
     PLANS,
     QUERIES,
+    REPORTS,
     SESSIONS,
     Arrived,
 )
-from schemas.enumerations import ReasonCode, SessionState
+from schemas.enumerations import NodeState, ReasonCode, SessionState
 from schemas.pipeline import Policy
-from schemas.records import Answer, Query
+from schemas.records import Answer, Query, Report
+from schemas.release import READS
 from tests.session_world import a_hand_made_plan
 from tests.simulation.session_system import LOAD_S, World
 
@@ -237,6 +239,22 @@ def test_a_command_that_cannot_be_carried_out_says_why(
     result = world.results()["open-session"]
     assert not result.ok
     assert said in result.message
+
+
+def test_no_session_opens_while_a_node_of_a_release_without_sessions_runs(world: World) -> None:
+    older = Report(
+        node="egress-2", role="egress", pipeline="p", epoch=0, incarnation=0.0, sent_s=0.5,
+        state=NodeState.READY, counts={READS: 6.0},
+    )  # fmt: skip
+    world.system.input(0.5, REPORTS, 0, older)
+    world.command(1.0, "open-session", session="a", plan=a_hand_made_plan())
+    world.system.run(3.0)
+    result = world.results()["open-session"]
+    assert not result.ok
+    assert "a node of an older release runs, which knows no sessions; upgrade" in result.message
+    world.command(65.0, "open-session", session="a", plan=a_hand_made_plan())
+    world.system.run(67.0)
+    assert world.results()["open-session"].ok
 
 
 def test_a_session_opened_twice_is_refused(world: World) -> None:

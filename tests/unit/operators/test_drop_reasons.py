@@ -11,6 +11,7 @@ from operators.drop_reasons import (
     bad_input,
     brief,
     dropped,
+    no_sessions,
     no_way_on,
     no_worker,
     past_saving,
@@ -35,6 +36,7 @@ REASONS = [
     (REFUSED, OVER_CAPACITY),
     (REFUSED, PAUSED),
     (REFUSED, no_worker("locate")),
+    (REFUSED, no_sessions("locate")),
     (REFUSED, bad_input("the value is empty; it must be the payload itself")),
 ]
 
