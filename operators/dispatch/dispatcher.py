@@ -8,7 +8,8 @@ predicted to be free within the lead gets its next query ahead, so that it does 
 hops between its completion and the next query. That is one query ahead, or as many as the device
 serves within the lead where they take less.
 
-Several dispatchers of a task divide the devices of each type among themselves.
+Several dispatchers of a task divide the devices of each type among themselves
+(device_division.py). Without a device, a dispatcher gives its queries up at their deadlines.
 """
 
 from bisect import insort
@@ -39,6 +40,7 @@ from control.policies.kairos.latency_learning import LatencyModel
 from control.policies.kairos.matching import MatchingWeights, Vector, device_costs, matched
 from control.policies.kairos.query_sizes import SizeDistribution, observed
 from control.problem.lazy_references import load
+from operators.dispatch.device_division import own_workers
 from operators.dispatch.dispatch_profile import DispatchProfile, Predictions
 from operators.dispatch.dispatch_queue import (
     ALONE,
@@ -150,15 +152,13 @@ class Dispatcher:
     def _staff(self, plan: Plan, now: float) -> None:
         """Adopt the plan's devices; queries in flight move with their slots."""
         sent = {d.slot: d for d in self._devices}
-        by_type: dict[str, int] = {}
-        devices: list[DispatchedDevice] = []
-        for lease in plan.leases:
-            if lease.task != self._task.name or lease.open_slot < 0:
-                continue
-            kind = self._profile.kind_of(lease.type, lease.variant)
-            count = by_type[kind] = by_type.get(kind, -1) + 1
-            if count % self._part.of == self._part.index and kind in self._profile.types:
-                devices.append(DispatchedDevice(lease, self._profile.types.index(kind)))
+        types, kind_of = self._profile.types, self._profile.kind_of
+        leases = [x for x in plan.leases if x.task == self._task.name and x.open_slot >= 0]
+        kinds = {x.worker: kind_of(x.type, x.variant) for x in leases}
+        own = own_workers({x: kind for x, kind in kinds.items() if kind in types}, self._part)
+        devices = [
+            DispatchedDevice(x, types.index(kinds[x.worker])) for x in leases if x.worker in own
+        ]
         for device in devices:
             for slot in device.slots:
                 before = sent.get(slot)
@@ -387,7 +387,7 @@ class Dispatcher:
 
     def _give_up(self, now: float) -> list[Dropped]:
         assert self._policy is not None
-        if self._serves_late:
+        if self._serves_late and self._kinds:
             return []
         late = [(w, now - w.give_up_s) for w in self._waiting if w.give_up_s < now]
         if late:
@@ -397,6 +397,7 @@ class Dispatcher:
     def _predict(self, waiting: Waiting) -> None:
         """Predict a query's latency on every type, and its latest start on the plan's types."""
         waiting.latency_s, waiting.worst_s = self._predictions.of(waiting.work.size)
+        waiting.give_up_s = waiting.yield_s = waiting.work.deadline_s
         if self._kinds:
             # A query goes to its device and its answer to egress: one hop each way.
             left_s = waiting.work.deadline_s - self._trip.usual_s

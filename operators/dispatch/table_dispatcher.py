@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from control.per_query.local_pace import LocalPace
 from control.per_query.table_lookup import OwnLoad, Selections, TableLookup
 from control.policies import policy_named, spec_of
+from operators.dispatch.device_division import own_workers
 from operators.dispatch.dispatch_profile import device_kind
 from operators.dispatch.dispatch_queue import (
     AHEAD,
@@ -147,7 +148,8 @@ class TableDispatcher:
         """Adopt the plan's workers; batches in flight move with their slots."""
         leases = [x for x in plan.leases if x.task == self._root.name and x.open_slot >= 0]
         before = self._by_slot
-        self._workers = [_Worker(x) for x in leases[self._part.index :: self._part.of]]
+        own = own_workers({x.worker: x.type for x in leases}, self._part)
+        self._workers = [_Worker(x) for x in leases if x.worker in own]
         for worker in self._workers:
             for slot in worker.lease.slots:
                 if slot in before:

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from control.policies import POLICIES
 from control.policies.kairos.matching import LEAST_COST
 from control.policies.kairos.query_sizes import SizeDistribution
 from operators.dispatch.dispatch_profile import dispatch_profile
@@ -246,9 +247,31 @@ def test_two_dispatchers_divide_the_devices_of_each_type() -> None:
         dispatcher.change(plan, 0.0)
         for offset in range(4):
             dispatcher.add(work(offset, 10))
-        slots.append([slot for _, slot in sent(dispatcher, 0.0)])
-    assert sorted(slots[0]) == [0, 2]
-    assert sorted(slots[1]) == [1, 3]
+        slots.append({slot for _, slot in sent(dispatcher, 0.0)})
+    assert slots[0] | slots[1] == {0, 1, 2, 3}
+    assert [len(own & {0, 1}) for own in slots] == [1, 1]
+    assert [len(own & {2, 3}) for own in slots] == [1, 1]
+
+
+def test_each_of_two_dispatchers_has_a_device_where_there_is_one_of_each_type() -> None:
+    for index in (0, 1):
+        dispatcher = a_dispatcher(Part(index, 2))
+        dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
+        assert dispatcher
+
+
+@pytest.mark.parametrize("policy", ["kairos", "late"])
+def test_without_a_device_queries_are_given_up_at_their_deadline(policy: str) -> None:
+    serve = POLICIES["kairos"].policy("late", {"late": "serve"})
+    pipeline = a_sized_pipeline(policies=(serve,)) if policy == "late" else a_sized_pipeline()
+    dispatcher = Dispatcher(pipeline, dispatch_profile(("gpu", "slow"), _seconds, 100))
+    dispatcher.change(a_dispatching_plan(policy=policy), 0.0)
+    dispatcher.add(work(0, 10))
+    assert dispatcher.decide(0.09) == ([], [])
+    assert dispatcher.next_s(0.09) == SLO_S
+    picks, dropped = dispatcher.decide(0.15)
+    assert not picks
+    assert [round(late_s, 3) for _, late_s in dropped] == [0.05]
 
 
 def test_what_a_lost_device_had_counts_at_the_one_that_adopts_its_slot() -> None:

@@ -194,12 +194,15 @@ def test_another_policy_gets_what_waits() -> None:
 
 
 def test_two_ingresses_have_their_own_workers() -> None:
-    for index, slots in ((0, {0, 2}), (1, {1})):
+    found = []
+    for index in (0, 1):
         dispatcher = a_dispatcher(Part(index, 2))
         dispatcher.change(a_plan_for("a", "b", "c"), 0.0)
         for offset in range(9):
             dispatcher.add(work(offset))
-        assert {each[1] for each in sent(dispatcher, 0.0)} == slots
+        found.append({each[1] for each in sent(dispatcher, 0.0)})
+    assert found[0] | found[1] == {0, 1, 2}
+    assert [len(each) for each in found] == [2, 1]
 
 
 def test_batches_in_flight_move_with_their_slots() -> None:
