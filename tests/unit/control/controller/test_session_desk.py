@@ -6,6 +6,7 @@ from control.controller.session_desk import SessionDesk
 from schemas.effects import Send
 from schemas.enumerations import NodeState, SessionState
 from schemas.records import Command, Plan, Report, Session, Settings
+from schemas.release import WITH_SESSIONS
 from tests.builders import a_lease, a_plan
 from tests.session_world import TASKS, a_session_pipeline, a_space
 from tests.unit.control.sessions.test_session_book import a_choice
@@ -54,5 +55,7 @@ def test_new_objectives_are_not_met_by_what_was_better_than_an_earlier_plan() ->
         id="1", pipeline="p", action="set-session-slo", issued_s=7.0,
         arguments={"session": "cam", "accuracy": "0.95"},
     )  # fmt: skip
-    assert [done for _, done, _ in desk.carry_out([command], "compass", 7.0)] == [True]
+    assert [done for _, done, _ in desk.carry_out([command], "compass", WITH_SESSIONS, 7.0)] == [
+        True
+    ]
     assert not health.helps("cam", 0.6)
