@@ -3,8 +3,11 @@
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from operators.timed_batch import TimedBatch
 from operators.user_frames import OperatorFailed, sentence, trace, with_frames
@@ -12,6 +15,7 @@ from schemas.effects import Event, Failed, Infer, Inferred, Load, Loaded, Unload
 from schemas.user_errors import UNSUCCESSFUL, HeadraceError
 from streams.live.crash_journal import CrashJournal
 from streams.live.inbox import Clock
+from streams.loaded_variants import LoadedVariants
 
 Post = Callable[[Event], None]
 PostAt = Callable[[float, Event], None]
@@ -69,10 +73,7 @@ class ModelExecutor:
         self._device = device
         self._post = post
         self._clock = clock
-        self._operators: dict[str, Operator] = {}
-        self._beside: set[str] = set()
-        # By variant: the operators to evict at its first use, those held when it was loaded.
-        self._leaving: dict[str, dict[str, Operator]] = {}
+        self._operators = LoadedVariants[Operator]()
         self._jobs: queue.SimpleQueue[Infer | None] = queue.SimpleQueue()
         self._running: tuple[str, float, int] | None = None  # variant, since when, job
         # Variants being loaded: since when, and the newest request.
@@ -86,8 +87,11 @@ class ModelExecutor:
         self._jobs.put(effect)
 
     def load(self, effect: Load) -> None:
-        if effect.variant in self._beside and not effect.beside and not effect.fresh:
-            self._alone(effect.variant)  # already loaded; evict the others at its first use
+        beside = self._operators.has_beside(effect.variant)
+        if beside and not effect.beside and not effect.fresh:
+            self._operators.alone(
+                effect.variant
+            )  # already loaded; evict the others at its first use
             self._post(Loaded(effect.variant, 0.0))
             return
         with self._lock:
@@ -98,9 +102,7 @@ class ModelExecutor:
             threading.Thread(target=self._load, args=(effect,), daemon=True).start()
 
     def unload(self, effect: Unload) -> None:
-        self._operators.pop(effect.variant, None)
-        self._beside.discard(effect.variant)
-        self._leaving.pop(effect.variant, None)
+        self._operators.unload(effect.variant)
 
     def look(self, now: float) -> None:
         """Raise ``OperatorStuck`` if a batch runs for over ``STUCK_S``, a load for over ``LOAD_S``,
@@ -145,29 +147,10 @@ class ModelExecutor:
             self._loads.pop(variant, None)
             self._post(_failed(variant, f"{variant} cannot be loaded: {_message(error)}", error))
             return
-        replaced = self._operators.get(variant) if effect.fresh else None
-        self._operators[variant] = operator
-        for leaving in self._leaving.values() if replaced else ():
-            if leaving.get(variant) is replaced:
-                leaving[variant] = operator
         with self._lock:
             _, newest = self._loads.pop(variant)
-        if newest.beside:
-            self._beside.add(variant)
-        elif replaced is None:
-            self._alone(variant)
+        self._operators.add(replace(effect, beside=newest.beside), operator)
         self._post(Loaded(variant, self._clock() - began))
-
-    def _alone(self, variant: str) -> None:
-        self._leaving[variant] = {k: o for k, o in list(self._operators.items()) if k != variant}
-
-    def _let_go(self, leaving: Mapping[str, Operator]) -> None:
-        """Evict the operators held before a swap, except those reloaded since."""
-        for variant, operator in leaving.items():
-            if self._operators.get(variant) is operator:
-                del self._operators[variant]
-                self._leaving.pop(variant, None)
-                self._beside.discard(variant)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -177,9 +160,7 @@ class ModelExecutor:
         began = self._clock()
         self._running = (job.variant, began, job.job)
         try:
-            operator = self._operators[job.variant]
-            if job.variant in self._leaving:
-                self._let_go(self._leaving.pop(job.variant))
+            operator = self._operators.use(job.variant)
             if self._journal is not None:
                 self._journal.began(job.items)
             outputs = operator.predict(TimedBatch(job.values, [d - began for d in job.deadlines]))
@@ -230,22 +211,36 @@ class EmulatedExecutor:
         self._load_s = load_s
         self._post_at = post_at
         self._clock = clock
-        self._variants: dict[str, Emulation] = {}
+        self._variants = LoadedVariants[Emulation]()
+        self._loads: list[tuple[float, Load, Emulation]] = []  # those under way, with their ends
 
     def infer(self, effect: Infer) -> None:
         began = self._clock()
-        variant = self._variants[effect.variant]
+        self._end_loads(effect.variant, began)
+        variant = self._variants.use(effect.variant)
         ends = began + variant.latency_s(effect.cost)
         outputs = tuple(variant.predict(list(effect.values)))
         self._post_at(ends, Inferred(effect.job, outputs, began, ends))
 
     def load(self, effect: Load) -> None:
-        self._variants[effect.variant] = self._make(effect.variant)
         seconds = self._load_s(effect.variant)
-        self._post_at(self._clock() + seconds, Loaded(effect.variant, seconds))
+        ends_s = self._clock() + seconds
+        self._loads.append((ends_s, effect, self._make(effect.variant)))
+        self._post_at(ends_s, Loaded(effect.variant, seconds))
 
     def unload(self, effect: Unload) -> None:
-        self._variants.pop(effect.variant, None)
+        self._end_loads(effect.variant, self._clock())
+        self._variants.unload(effect.variant)
+
+    def _end_loads(self, used: str, now: float) -> None:
+        """Hold the variants whose loads have ended by ``now``; that of ``used`` has, as the worker
+        knows it, however the clocks round."""
+        under_way, self._loads = sorted(self._loads, key=itemgetter(0)), []
+        for ends_s, load, emulation in under_way:
+            if ends_s <= now or load.variant == used:
+                self._variants.add(load, emulation)
+            else:
+                self._loads.append((ends_s, load, emulation))
 
     def look(self, now: float) -> None:
         """Do nothing: an emulated device cannot hang."""

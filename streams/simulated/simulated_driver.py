@@ -38,6 +38,7 @@ from schemas.effects import (
 from schemas.pipeline import Pipeline
 from schemas.records import Command, Record
 from schemas.variant_id import variant_id
+from streams.loaded_variants import LoadedVariants
 from streams.simulated.agenda import LANDING, Agenda
 from streams.simulated.delays import Delays
 from streams.simulated.simulated_topics import SimulatedTopics
@@ -73,7 +74,7 @@ class _Running(Subscriber):
         super().__init__(name)
         self.handle = node.handle
         self.alive = True
-        self.models: dict[str, BatchLatency] = {}
+        self.models = LoadedVariants[BatchLatency]()
 
 
 def _no_solver(effect: Solve) -> tuple[Solved | Failed, float]:
@@ -254,7 +255,7 @@ class Simulated:
         self._later(self.now + seconds, running, solved)
 
     def _infer(self, running: _Running, effect: Infer, begins_s: float) -> None:
-        model = running.models[effect.variant]
+        model = running.models.use(effect.variant)
         seconds = model.latency_s(effect.cost) * self._slowdown.get(running.name, 1.0)
         outputs = tuple(model.predict(effect.values))
         delays = self._delays
@@ -286,11 +287,17 @@ class Simulated:
         self._scale(effect)
 
     def _load(self, running: _Running, effect: Load) -> None:
-        model = running.models[effect.variant] = self._make(running.name, effect.variant)
-        self._later(self.now + model.load_s, running, Loaded(effect.variant, model.load_s))
+        model = self._make(running.name, effect.variant)
+        ends_s = self.now + model.load_s
+        self._agenda.push(ends_s, ends_s, self._end_load, (running, model), effect)
+
+    def _end_load(self, loading: tuple[_Running, BatchLatency], effect: Load) -> None:
+        running, model = loading
+        running.models.add(effect, model)
+        self._handle(running, Loaded(effect.variant, model.load_s))
 
     def _unload(self, running: _Running, effect: Unload) -> None:
-        running.models.pop(effect.variant, None)
+        running.models.unload(effect.variant)
 
 
 _WOKE = Woke()

@@ -14,7 +14,7 @@ from schemas.effects import (
 )
 from schemas.enumerations import NodeState, ReasonCode, SessionState
 from schemas.pipeline import Policy
-from schemas.records import Answer, Query, Report
+from schemas.records import ANSWERED, Answer, Query, Report
 from schemas.release import READS
 from tests.session_world import a_hand_made_plan
 from tests.simulation.session_system import LOAD_S, World
@@ -255,6 +255,20 @@ def test_no_session_opens_while_a_node_of_a_release_without_sessions_runs(world:
     world.command(65.0, "open-session", session="a", plan=a_hand_made_plan())
     world.system.run(67.0)
     assert world.results()["open-session"].ok
+
+
+def test_a_session_serves_again_after_another_policy_was_in_force() -> None:
+    policies = (Policy(name="compass", kind="compass"), Policy(name="static"))
+    world = World(policies=policies)
+    world.command(1.0, "open-session", session="a", plan=a_hand_made_plan())
+    world.ask("a", 5.0, 6.0)
+    world.command(7.0, "apply-policy", policy="static")
+    world.ask("b", 15.0, 16.0)
+    world.command(17.0, "apply-policy", policy="compass")
+    world.ask("a", 25.0, 26.0)
+    world.system.run(30.0)
+    assert {each.outcome for each in world.answers("b")} == {ANSWERED}
+    assert [each.outcome for each in world.answers("a")] == [ANSWERED] * 40
 
 
 def test_a_session_opened_twice_is_refused(world: World) -> None:
