@@ -44,7 +44,6 @@ class FaultyLease:
         self._place = (physical(broker.pipeline.name, LEASES), 0)
         self._holder = LeaseHolder(life, partitions)
         self._history: int | None = None  # the topic's end when it was first read
-        self._next = 0
         self._writing = False
         self._write_s = 0.0
         self._quiet_s = agenda.now + LISTEN_S
@@ -93,16 +92,15 @@ class FaultyLease:
             self._history = len(log)
             # The topic keeps less than the schedule's length: it begins with what may count.
             since_s = self._agenda.now - LEASE_S - SKEW_S
-            self._next = sum(record.at_s < since_s for record in log)
-        while self._next < len(log) and self.lost is None:
-            fetched = log[self._next]
+            self._holder.next = sum(record.at_s < since_s for record in log)
+        while (offset := self._holder.next) < len(log) and self.lost is None:
+            fetched = log[offset]
             record = read_lease(fetched.value or b"")
             assert record is not None
-            if self._next >= self._history and not self.quiet and self._holder.rivals(record):
+            if offset >= self._history and not self.quiet and self._holder.rivals(record):
                 self.rival = record.holder
-            self._next += 1
             try:
-                self._holder.take(record, self._next - 1, fetched.at_s, self._agenda.now)
+                self._holder.take(record, offset, fetched.at_s, self._agenda.now)
             except LeaseLost as error:
                 self.lost = error
 

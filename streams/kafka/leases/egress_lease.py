@@ -53,7 +53,6 @@ class EgressLease:
             f"{name} on {socket.gethostname()}, process {os.getpid()}, {_random()}", partitions
         )
         self._barrier = f"{pipeline}.egress.{min(partitions, default=0)}"
-        self._next = 0  # the offset after the last record folded
         self._other = ""  # a living holder of one of these partitions
         self._quiet = threading.Event()  # listened for ``LISTEN_S``
         self._claiming = threading.Event()
@@ -135,8 +134,8 @@ class EgressLease:
         writer = producer(self._config)
         try:
             low, high = watermarks(reader, TopicPartition(self._topic, 0))
-            self._next = max(low, high - RECENT)
-            reader.assign([TopicPartition(self._topic, 0, self._next)])
+            self._lease.next = max(low, high - RECENT)
+            reader.assign([TopicPartition(self._topic, 0, self._lease.next)])
             self._listen(reader, high)
             self._hold(reader, writer)
         finally:
@@ -146,7 +145,7 @@ class EgressLease:
     def _listen(self, reader: Consumer, history: int) -> None:
         """Fold the topic for ``LISTEN_S``; note another holder that writes after ``history``."""
         until_s = time.monotonic() + LISTEN_S
-        while self._next < history or time.monotonic() < until_s:
+        while self._lease.next < history or time.monotonic() < until_s:
             if self._ending.is_set():
                 return
             for record in self._read(reader, since=history):
@@ -186,7 +185,6 @@ class EgressLease:
             if message.error() is not None:
                 continue  # librdkafka retries by itself
             offset, at_s = message.offset(), message.timestamp()[1] / 1e3
-            self._next = offset + 1
             record = read_lease(message.value() or b"")
             self._lease.take(record, offset, at_s, time.monotonic())
             if self._lease.held:

@@ -115,13 +115,13 @@ class LeaseHolder:
 
     __slots__ = (
         "_claim",
-        "_next",
         "_partitions",
         "_table",
         "free_at_s",
         "fresh_until_s",
         "held",
         "name",
+        "next",
         "stamp_s",
     )
 
@@ -130,7 +130,7 @@ class LeaseHolder:
         self._partitions = tuple(partitions)
         self._table = LeaseTable()
         self._claim = NO_CLAIM  # the offset of its claim
-        self._next = 0  # the offset after the last one read
+        self.next = 0  # the offset after the last record read; at first, where it begins
         self.held = False  # its claim was read back
         self.free_at_s = 0.0  # from then on nothing of earlier holders can be written
         self.fresh_until_s = float("-inf")  # so long the broker takes records stamped ``stamp_s``
@@ -157,12 +157,12 @@ class LeaseHolder:
     def take(self, record: LeaseRecord | None, offset: int, at_s: float, now: float) -> None:
         """Fold the record at ``offset``, which the broker stamped with ``at_s``; None: it is none.
         Raise ``LeaseLost``."""
-        if self.held and offset != self._next:
+        if self.held and offset != self.next:
             raise LeaseLost(
                 "records of leases were deleted before this egress read them, so another one may "
                 "have had its partitions; it ends, and its next life reads what was answered"
             )
-        self._next = offset + 1
+        self.next = offset + 1
         if record is None:
             return
         self._table.take(record, offset, at_s)
