@@ -42,6 +42,7 @@ from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import (
     ANSWERED,
+    DROPPED,
     Answer,
     Garbled,
     Notice,
@@ -288,7 +289,8 @@ class Egress:
         if self._pipeline.slo_classes:
             self._reporter.count(f"class/{said.slo_class}/{outcome}")
         counts["incomplete"] += said.incomplete
-        counts["unpromised"] += unpromised(said, self._promised_s)
+        if outcome in (LATE, DROPPED):
+            counts["unpromised"] += unpromised(said, self._promised_s)
         if said.outcome == ANSWERED:
             self._reporter.count(bucket(said.answered_s - said.created_s))
         if said.session:

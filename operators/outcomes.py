@@ -54,11 +54,9 @@ def cause_of(answer: Answer) -> str:
     return answer.reason_code
 
 
-def unpromised(answer: Answer, slo_s: float) -> bool:
-    """Return whether a query was missed that no plan for the SLO ``slo_s`` promised to answer in
+def unpromised(missed: Answer, slo_s: float) -> bool:
+    """Return whether no plan for the SLO ``slo_s`` promised to answer a late or dropped query in
     time: ingress read it after its deadline, or the deadline left it less than the SLO."""
-    if outcome_of(answer) not in (LATE, DROPPED):
-        return False
-    allowed_s = answer.deadline_s - answer.created_s
+    allowed_s = missed.deadline_s - missed.created_s
     stamped_s = slo_s - max(ON_THE_WAY * slo_s, ON_THE_WAY_S)
-    return answer.reason_code == ReasonCode.READ_LATE or allowed_s < stamped_s
+    return missed.reason_code == ReasonCode.READ_LATE or allowed_s < stamped_s
