@@ -185,7 +185,7 @@ M = classes(pool())
 
 
 def call(channel: Any, method: str, message: Any, **more: Any) -> Any:
-    """Call a method of the protocol over a channel of ``grpc.aio``."""
+    """Call a method of the protocol over a channel of ``grpc`` or ``grpc.aio``."""
     unary = channel.unary_unary(
         f"/{SERVICE}/{method}",
         request_serializer=type(message).SerializeToString,
@@ -194,10 +194,8 @@ def call(channel: Any, method: str, message: Any, **more: Any) -> Any:
     return unary(message, **more)
 
 
-def a_message(text: bytes, **more: Any) -> Any:
+def a_message(text: bytes, *, model: str = PIPELINE.name, **more: Any) -> Any:
     """Return an inference request with one text."""
     tensor = M.ModelInferRequest.InferInputTensor(name="input", datatype="BYTES", shape=[1])
     raw = len(text).to_bytes(4, "little") + text
-    return M.ModelInferRequest(
-        model_name=PIPELINE.name, inputs=[tensor], raw_input_contents=[raw], **more
-    )
+    return M.ModelInferRequest(model_name=model, inputs=[tensor], raw_input_contents=[raw], **more)

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from headrace.client.give_command import give
 from headrace.client.topic_clients import new_id
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.gateway.protocol.descriptors import SERVICE, classes, pool
 from streams.kafka.kafka_config import KafkaConfig
+from tests import gateway_world
+from tests.gateway_world import M, call
 from tests.integration.brought_up import brought_up
 from tests.integration.certificates import make_authority
 from tests.integration.gateways import Running, Said, a_gateway, ask, places_in, result_of, words
@@ -32,8 +34,8 @@ from tests.otlp_collector import a_collector
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "a-token"
+a_message = partial(gateway_world.a_message, model="worded")
 MOST_BYTES = 20_000
-M = classes(pool())
 HOLDS = """
 
 import time
@@ -272,23 +274,6 @@ def test_the_callers_trace_has_the_querys_spans(
 
 
 # ---------------------------------------------------------------------- gRPC
-
-
-def call(channel: grpc.Channel, method: str, message: Any, **more: Any) -> Any:
-    unary = channel.unary_unary(
-        f"/{SERVICE}/{method}",
-        request_serializer=type(message).SerializeToString,
-        response_deserializer=getattr(M, f"{method}Response").FromString,
-    )
-    return unary(message, **more)
-
-
-def a_message(text: bytes, **more: Any) -> Any:
-    tensor = M.ModelInferRequest.InferInputTensor(name="input", datatype="BYTES", shape=[1])
-    raw = len(text).to_bytes(4, "little") + text
-    return M.ModelInferRequest(
-        model_name="worded", inputs=[tensor], raw_input_contents=[raw], **more
-    )
 
 
 def test_the_protocol_over_grpc(first: Running) -> None:
