@@ -18,7 +18,7 @@ class BodyBudget:
         return HeldBody(self, size)
 
     def take(self, size: int) -> None:
-        """Count so many bytes more; raise ``Unserved`` if there is no room for them."""
+        """Count ``size`` bytes more; raise ``Unserved`` if the budget has no room for them."""
         if self.used + size > self._most:
             raise Unserved(
                 Ending.OVER_CAPACITY,
@@ -28,7 +28,7 @@ class BodyBudget:
         self.used += size
 
     def give_back(self, size: int) -> None:
-        """Count so many bytes less."""
+        """Count ``size`` bytes less."""
         self.used -= size
 
 

@@ -23,6 +23,6 @@ def open_file_limit(connections: int, soft: int, hard: int) -> int:
 
 
 def raise_open_files(connections: int) -> None:
-    """Raise this process's soft limit for so many connections; raise ``GatewayError``."""
+    """Raise this process's soft limit to what the connections need; raise ``GatewayError``."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (open_file_limit(connections, soft, hard), hard))

@@ -89,9 +89,8 @@ class ModelExecutor:
     def load(self, effect: Load) -> None:
         beside = self._operators.has_beside(effect.variant)
         if beside and not effect.beside and not effect.fresh:
-            self._operators.alone(
-                effect.variant
-            )  # already loaded; evict the others at its first use
+            # Already loaded; its first use evicts the others.
+            self._operators.alone(effect.variant)
             self._post(Loaded(effect.variant, 0.0))
             return
         with self._lock:

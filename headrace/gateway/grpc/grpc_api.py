@@ -152,7 +152,7 @@ async def report_health(api: GrpcApi, every_s: float) -> None:
 
 
 def grpc_server(limits: Limits, models: int, *, share: bool) -> Any:
-    """Return a ``grpc.aio`` server without services for so many models."""
+    """Return a ``grpc.aio`` server without services; ``models`` is their number."""
     # Above what the models let in: gRPC's own refusal does not say when to come again.
     most = 2 * models * limits.requests + SPARE_CALLS
     return grpc.aio.server(
