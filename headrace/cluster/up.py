@@ -25,6 +25,7 @@ from headrace.config.pipeline_file import PipelineFile
 from headrace.config.validation import check_plannable
 from headrace.errors import INTERRUPTED, Interrupted
 from headrace.processes import HEADRACE, environment, run_directory
+from headrace.service_manager import service_manager
 from headrace.terminal import print_json, print_text, say
 from schemas.records import Plan, Settings
 from streams.kafka.kafka_config import KafkaConfig
@@ -74,8 +75,10 @@ def _serve(run: LocalRun, received: ReceivedSignal, *, as_json: bool) -> None:
         plan = run.await_ready(received)
         row = up_row(run, plan, time.monotonic() - began)
         print_json(row) if as_json else print_text(up_text(row))
+        works = service_manager(os.environ)
         while not received.signal:
             run.tend()
+            works()
             time.sleep(TEND_EVERY_S)
     except KeyboardInterrupt:
         run.kill()

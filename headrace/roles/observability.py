@@ -11,6 +11,7 @@ from typing import Protocol
 
 from headrace.processes import ALIVE, RESTARTED
 from headrace.roles.log_options import LogOptions
+from headrace.service_manager import service_manager
 from schemas.effects import Observer
 from schemas.pipeline import Pipeline
 from schemas.release import RELEASE
@@ -75,9 +76,10 @@ def observed(
 
 
 def sign_of_life(env: Mapping[str, str]) -> Callable[[], None]:
-    """Return a function that touches the supervisor's liveness file, if there is a supervisor."""
+    """Return a function that tells the supervisor, or else a service manager, that the role works:
+    it touches the supervisor's file, or sends a datagram."""
     path = env.get(ALIVE)
-    return (lambda: Path(path).touch()) if path else (lambda: None)
+    return (lambda: Path(path).touch()) if path else service_manager(env)
 
 
 def _served(

@@ -14,6 +14,8 @@ from headrace.broker.jar_lock import ROOTS
 from headrace.cli.gateway import gateway
 from headrace.cli.main import headrace
 from headrace.cli.roles import control, egress, ingress, worker
+from headrace.cluster.local_run import DOWN_WITHIN_S
+from headrace.cluster.supervisor import HUNG_S
 from headrace.kubernetes.pods import GRACE_S
 from streams.topics import MAX_RECORD_BYTES
 
@@ -159,18 +161,32 @@ def test_the_broker_of_compose_keeps_its_data_in_a_volume() -> None:
     assert "broker-data" in compose["volumes"]
 
 
-@pytest.mark.parametrize("unit", sorted((ROOT / "deploy" / "systemd").glob("*.service")), ids=str)
+UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
+PIPELINE_UNIT = "headrace.service"  # of `headrace up`, which ends its roles itself
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=str)
 def test_a_unit_runs_a_command_that_exists(unit: Path) -> None:
     line = re.search(r"^ExecStart=/opt/headrace/\.venv/bin/headrace (\S+)", unit.read_text(), re.M)
     assert line is not None
     assert line[1] in headrace.commands
 
 
-@pytest.mark.parametrize("unit", sorted((ROOT / "deploy" / "systemd").glob("*.service")), ids=str)
+@pytest.mark.parametrize("unit", UNITS, ids=str)
+def test_a_unit_is_started_anew_once_it_hangs(unit: Path) -> None:
+    # Ready at its first sign of life: until the broker answers a role gives none.
+    lines = unit.read_text().splitlines()
+    told = {"Type=notify", f"WatchdogSec={HUNG_S:g}", "TimeoutStartSec=infinity", "Restart=always"}
+    assert told <= set(lines)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=str)
 def test_a_unit_has_time_to_end_and_a_place_to_write(unit: Path) -> None:
     # A worker notes there what it runs, so that it knows after a crash; its user may have no home.
     lines = unit.read_text().splitlines()
-    assert f"TimeoutStopSec={GRACE_S}" in lines
+    whole = unit.name == PIPELINE_UNIT
+    assert f"TimeoutStopSec={DOWN_WITHIN_S if whole else GRACE_S:g}" in lines
+    assert ("KillMode=mixed" in lines) == whole
     assert "StateDirectory=headrace" in lines
     assert "Environment=PYTHONPATH=/opt/headrace HEADRACE_HOME=/var/lib/headrace" in lines
 

@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 
 from headrace.cluster.run_state import RunState, read_state
 from headrace.processes import Process, environment
+from headrace.service_manager import NOTIFY_SOCKET, WORKS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -22,12 +25,14 @@ PATIENCE_S = 60.0
 
 
 class Terminal:
-    """A terminal with a home and a broker of its own choice."""
+    """A terminal with a home, a broker and a service manager of its own choice."""
 
-    def __init__(self, home: Path, bootstrap: str) -> None:
+    def __init__(self, home: Path, bootstrap: str, service_manager: socket.socket) -> None:
+        self.service_manager = service_manager
         self.env = environment(os.environ, None) | {
             "HEADRACE_HOME": str(home),
             "HEADRACE_BOOTSTRAP": bootstrap,
+            NOTIFY_SOCKET: service_manager.getsockname(),
         }
         self.run = home / "run" / "lines"
 
@@ -49,9 +54,16 @@ class Terminal:
 
 @pytest.fixture
 def terminal(tmp_path: Path, broker: str) -> Iterator[Terminal]:
-    made = Terminal(tmp_path, broker)
-    yield made
-    made.types("down", str(WORDS))
+    # Not in ``tmp_path``, which may be too long for the address of a socket.
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bound,
+    ):
+        bound.bind(f"{folder}/notify")
+        bound.settimeout(PATIENCE_S)
+        made = Terminal(tmp_path, broker, bound)
+        yield made
+        made.types("down", str(WORDS))
 
 
 def eventually(holds: Callable[[], bool], what: str) -> None:
@@ -108,6 +120,8 @@ def test_nothing_outlives_a_supervisor_that_was_killed(terminal: Terminal) -> No
     assert up.returncode == 0, up.stderr
     state = terminal.state
     everyone = [psutil.Process(p.pid) for p in state.left]
+    # A service manager that hears nothing more from it would kill it.
+    assert terminal.service_manager.recv(100) == WORKS
     os.kill(state.supervisor.pid, signal.SIGKILL)
     assert gone(everyone)
     # The state that it left is stale, and no obstacle.
