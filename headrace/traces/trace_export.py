@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from confluent_kafka import Message
 
@@ -25,6 +24,7 @@ from operators.outcomes import outcome_of
 from schemas.effects import QUERIES, RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import ANSWERED, Answer, Origin
+from streams.kafka.kafka_client import headers_of
 from streams.kafka.kafka_config import KafkaConfig
 from streams.observers.metrics import BOUNDS_S, MetricSample, Observed, TracedValue
 from streams.topics import physical
@@ -87,8 +87,8 @@ class _Queries(Tail):
 
 
 def _traceparent(message: Message) -> bytes | None:
-    headers: Any = message.headers() or ()
-    return next((value for name, value in headers if name == TRACEPARENT and value), None)
+    headers, _ = headers_of(message)
+    return next((value for name, value in headers or () if name == TRACEPARENT and value), None)
 
 
 class TraceExport:

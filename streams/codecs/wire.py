@@ -22,7 +22,10 @@ from streams.topics import physical
 
 
 class Fetched(NamedTuple):
-    """A record as fetched; ``at_s`` is its time stamp in seconds since the Unix epoch."""
+    """A record as fetched; ``at_s`` is its time stamp in seconds since the Unix epoch.
+
+    ``fault`` says what is wrong with its headers, which are None then; or it is "".
+    """
 
     topic: str
     slot: int
@@ -31,6 +34,7 @@ class Fetched(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes]] | None
+    fault: str = ""
 
 
 Decode = Callable[[Fetched], Record]
@@ -134,7 +138,13 @@ def _decoded(fetched: Fetched, decode: Callable[[bytes], Record]) -> Record:
 
 def _raw_query(pipeline: Pipeline) -> Decode:
     header = pipeline.size.header if pipeline.size else ""
-    return lambda fetched: query_from_raw(fetched.value, fetched.headers, fetched.key, header)
+
+    def query(fetched: Fetched) -> Record:
+        if fetched.fault:  # its headers may have had an id, a deadline or a size
+            return _garbled(fetched, fetched.fault)
+        return query_from_raw(fetched.value, fetched.headers, fetched.key, header)
+
+    return query
 
 
 def _query(fetched: Fetched, decode: Callable[[bytes], Record]) -> Record:

@@ -121,6 +121,19 @@ def available(client: Consumer, timeout_s: float, most: int) -> list[Message]:
     return [] if first is None else [first, *client.consume(most - 1, 0)]
 
 
+def headers_of(message: Message) -> tuple[list[tuple[str, bytes]] | None, str]:
+    """Return a message's headers, None without any, and what is wrong with them, or "".
+
+    Call it once for a message. The client raises ``SystemError`` for a name that is not UTF-8, and
+    its next call returns tuples that crash the process.
+    """
+    try:
+        headers: list[tuple[str, bytes]] | None = message.headers()
+    except SystemError:
+        return None, "the name of a header is not UTF-8; write it as text"
+    return headers, ""
+
+
 def _made(
     make: Callable[[dict[str, Any]], Client], config: KafkaConfig, settings: dict[str, Any]
 ) -> Client:

@@ -9,6 +9,7 @@ from schemas.effects import QUERIES
 from schemas.pipeline import Pipeline
 from schemas.records import Query
 from streams.codecs.wire import Fetched, decoder
+from streams.kafka.kafka_client import headers_of
 from streams.kafka.kafka_config import KafkaConfig
 from streams.topics import physical
 
@@ -34,8 +35,8 @@ def recent_sizes(kafka: KafkaConfig, pipeline: Pipeline, most: int) -> list[int]
 
 def fetched(message: Message) -> Fetched:
     """Return a client's message in the form that the decoders take."""
-    headers = message.headers() or []
+    headers, fault = headers_of(message)
     return Fetched(
         topic=message.topic() or "", slot=message.partition() or 0, offset=message.offset() or 0,
-        at_s=0.0, key=message.key(), value=message.value(), headers=list(headers),
+        at_s=0.0, key=message.key(), value=message.value(), headers=headers, fault=fault,
     )  # fmt: skip

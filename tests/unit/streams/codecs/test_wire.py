@@ -57,6 +57,15 @@ def test_bytes_that_are_no_record_are_garbled(value: bytes | None) -> None:
     assert isinstance(decoder(replace(PIPELINE, input="avro"), QUERIES)(fetched(value)), Garbled)
 
 
+def test_a_raw_query_whose_headers_cannot_be_read_is_garbled_and_an_avro_one_is_read() -> None:
+    query = Query(payload=b"image", id="q")
+    record = fetched(encode(query))._replace(fault="the name of a header is not UTF-8")
+    found = decoder(PIPELINE, QUERIES)(record)
+    assert isinstance(found, Garbled)
+    assert (found.reason, found.value) == (record.fault, record.value)
+    assert decoder(replace(PIPELINE, input="avro"), QUERIES)(record) == query
+
+
 def test_answers_are_written_as_json_where_the_file_says_so() -> None:
     written = encoder(replace(PIPELINE, results="json"), RESULTS)(ANSWER)
     assert json.loads(written)["result"] == "12345"
