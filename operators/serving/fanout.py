@@ -157,8 +157,6 @@ def _value(value: Any) -> Value:
     too_large = excess(value)
     if too_large:
         raise OutputError(too_large)
-    if isinstance(value, str):
-        value.encode()
     plain: Value = value.item() if isinstance(value, np.generic) else value
     return plain
 

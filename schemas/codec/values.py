@@ -60,6 +60,22 @@ def _pack_int(value: int) -> tuple[str, int]:
     )
 
 
+def _pack_text(value: str) -> tuple[str, str]:
+    _check_text(value)
+    return ("string", value)
+
+
+def _check_text(text: str) -> None:
+    try:
+        if not text.isascii():
+            text.encode()
+    except UnicodeEncodeError:
+        raise CodecError(
+            "a str holds half a surrogate pair, which UTF-8 cannot say; decode the text it came "
+            "from as UTF-8"
+        ) from None
+
+
 def _pack_scalar(value: Any) -> tuple[str, Any]:
     plain = _plain(value)
     packer = _PACKERS.get(type(plain))
@@ -96,10 +112,12 @@ def _pack_list(value: list[Any]) -> tuple[str, dict[str, Any]]:
 
 def _pack_dict(value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     _check_keys(value)
-    return _as_json(value, value.values()) or (
-        "headrace.Map",
-        {"entries": {key: _pack_element(item) for key, item in value.items()}},
-    )
+    packed = _as_json(value, value.values())
+    if packed is not None:
+        return packed
+    for key in value:
+        _check_text(key)
+    return "headrace.Map", {"entries": {key: _pack_element(item) for key, item in value.items()}}
 
 
 def _as_json(value: Any, children: Iterable[Any]) -> tuple[str, dict[str, Any]] | None:
@@ -123,7 +141,7 @@ _PACKERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
     bool: lambda value: ("boolean", value),
     int: _pack_int,
     float: lambda value: ("double", value),
-    str: lambda value: ("string", value),
+    str: _pack_text,
     bytes: lambda value: ("bytes", value),
     np.ndarray: _pack_tensor,
     list: _pack_list,

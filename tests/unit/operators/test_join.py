@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from operators.join import (
     MOST_CRASHES,
@@ -15,6 +17,7 @@ from operators.join import (
     path_accuracy,
     refusal,
 )
+from schemas.codec.single_object import encode
 from schemas.pipeline import Pipeline
 from schemas.records import (
     ANSWERED,
@@ -157,12 +160,28 @@ def test_a_combine_function_that_raises_fails_the_query() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("result", [object(), {1: 2}, 1 << 70])
+@pytest.mark.parametrize("result", [object(), {1: 2}, 1 << 70, "\ud800", ["\ud800", b""]])
 def test_a_combined_result_that_cannot_be_sent_fails_the_query(result: Any) -> None:
     pipeline = a_pipeline(combine="postcode:join")
     found = closed(a_query(an_ended("a")), pipeline, combine=lambda values, tasks: result)
     assert (found.outcome, found.task, found.result) == (FAILED, "egress", None)
     assert "postcode:join raised CodecError" in found.reason
+
+
+TEXTS = st.text(max_size=3) | st.just("\ud800")
+VALUES = st.recursive(
+    st.none() | st.floats() | st.integers() | TEXTS | st.binary(max_size=2),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(VALUES)
+def test_a_combined_result_that_counts_as_sendable_can_be_encoded(result: Any) -> None:
+    """Egress could otherwise not close the query, and would end with it again and again."""
+    pipeline = a_pipeline(combine="postcode:join")
+    found = closed(a_query(an_ended("a")), pipeline, combine=lambda values, tasks: result)
+    assert encode(found)
 
 
 def test_without_combine_arrays_within_an_output_become_lists() -> None:

@@ -256,7 +256,9 @@ def test_counts_may_be_any_mapping() -> None:
         ({1: "a"}, "a key of type int"),
         ({None: b"a"}, "a key of type NoneType"),
         ([{"a": float("nan")}], "holds NaN"),
-        ("\ud800", "surrogates"),
+        ("\ud800", "half a surrogate pair"),
+        (["\ud800", b""], "half a surrogate pair"),
+        ({"\ud800": b""}, "half a surrogate pair"),
     ],
 )
 def test_a_value_without_a_place_in_the_contract_is_refused_in_a_sentence(
