@@ -15,7 +15,7 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
-from schemas.codec.raw import ID_HEADER
+from schemas.codec.raw import query_from_raw
 from schemas.records import Garbled
 from streams.codecs.wire import Fetched
 
@@ -25,7 +25,7 @@ SUDDEN = "its process crashed, or was killed as it hung"
 
 Deaths = tuple[int, str]  # how often a role ended at the record, and the last error
 
-_PLACE = struct.Struct("<qqq")  # the record under way: offset + 1, slot, time stamp in ms
+_PLACE = struct.Struct("<qqd")  # the record under way: offset + 1, slot, time stamp in ms
 _TOPIC = struct.Struct("<H250s")  # behind it: the length and the UTF-8 bytes of its topic's name
 _NOTHING = bytes(_PLACE.size)
 
@@ -52,7 +52,8 @@ class FatalRecords:
         if fetched.topic != self._topic:
             self._topic, name = fetched.topic, fetched.topic.encode()
             _TOPIC.pack_into(self._mark, _PLACE.size, len(name), name)
-        at_ms = round(fetched.at_s * 1e3)
+        # A double: a producer's stamp may be the largest long, which is one more when rounded.
+        at_ms = float(round(fetched.at_s * 1e3))
         _PLACE.pack_into(self._mark, 0, fetched.offset + 1, fetched.slot, at_ms)
 
     def ended(self) -> None:
@@ -81,9 +82,9 @@ class FatalRecords:
         if count < MOST_DEATHS:
             return None
         headers = tuple(fetched.headers or ())
-        named = next((value for name, value in headers if name == ID_HEADER), b"")
+        name = query_from_raw(fetched.value, fetched.headers, None).id
         reason = f"this record ended its reader {count} times: {cause}"
-        return Garbled(fetched.value or b"", reason, headers, named.decode("utf-8", "replace"))
+        return Garbled(fetched.value or b"", reason, headers, name)
 
 
 def _key(fetched: Fetched) -> str:
@@ -111,7 +112,7 @@ def _marked(mark: mmap.mmap) -> str | None:
     length, name = _TOPIC.unpack_from(mark, _PLACE.size)
     if after == 0:
         return None
-    return _key_of(name[:length].decode("utf-8", "replace"), slot, after - 1, at_ms)
+    return _key_of(name[:length].decode("utf-8", "replace"), slot, after - 1, round(at_ms))
 
 
 def _read(path: Path) -> dict[str, Deaths]:

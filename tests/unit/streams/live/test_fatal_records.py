@@ -108,6 +108,26 @@ def test_a_record_that_crashes_or_hangs_its_reader_three_times_is_unreadable(
     assert FatalRecords(path).unreadable(a_record(2)) is None
 
 
+@pytest.mark.parametrize("at_s", [0.0, 1e9 + 0.123, (2**63 - 1) / 1e3])
+def test_a_record_of_any_time_is_marked(tmp_path: Path, at_s: float) -> None:
+    path = tmp_path / "f.json"
+    for _ in range(MOST_DEATHS):
+        killed(path, a_record(1, at_s))
+    assert FatalRecords(path).unreadable(a_record(1, at_s)) is not None
+
+
+@pytest.mark.parametrize("name", [b"x" * 300, b"\x1b[2J", b"\xff"])
+def test_a_fatal_record_has_no_id_that_its_notice_could_not_bear(
+    tmp_path: Path, name: bytes
+) -> None:
+    path, record = tmp_path / "f.json", a_record(1)._replace(headers=[("headrace-id", name)])
+    for _ in range(MOST_DEATHS):
+        killed(path, record)
+    found = FatalRecords(path).unreadable(record)
+    assert found is not None
+    assert (found.id, found.headers) == ("", (("headrace-id", name),))
+
+
 def test_a_process_that_is_killed_between_two_records_blames_none(tmp_path: Path) -> None:
     path = tmp_path / "f.json"
     for _ in range(MOST_DEATHS):
