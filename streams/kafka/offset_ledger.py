@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
@@ -20,11 +20,22 @@ from streams.observers.journal import tell
 log = logging.getLogger("headrace.broker")
 LEVELS = {"commit.note_too_long": logging.ERROR}
 
+NO_EPOCH = -1
+
+
+class Commit(NamedTuple):
+    """The offset to commit for a slot, with its note, and the leader epoch of the last record that
+    had been read when its records were done."""
+
+    offset: int
+    note: str
+    epoch: int = NO_EPOCH
+
+
 Place = tuple[str, int]  # topic on the broker, slot
-Offsets = Mapping[Place, tuple[int, str]]  # the offset to commit, with its note
+Offsets = Mapping[Place, Commit]
 Starts = list[TopicPartition]
 Answer = TypeVar("Answer")
-NO_EPOCH, NO_EPOCHS = -1, dict[Place, int]()
 
 AGAIN_S = 0.2  # between two requests for offsets that fail
 SERVE_S = 1.0  # interval at which an idle ledger polls the client's errors
@@ -44,20 +55,16 @@ class OffsetLedger:
     Jobs run in order of submission. A failed commit is counted in ``failures`` and retried with the
     next one, a failed look-up is counted and repeated; ``check`` raises a permanent error.
 
-    ``epochs`` are the leader epochs of what was read, by slot; they are committed with the offsets.
-    By them the client finds, when it reads on from a commit, where a log was truncated and has
-    other records since (KIP-320): without them it would read the slot again from its beginning, or
-    pass over the new records.
+    By the leader epoch of a commit the client finds, when it reads on from it, where a log was
+    truncated and has other records since (KIP-320): without it, or with that of a record behind the
+    cut, it would read the slot again from its beginning, or pass over the new records.
     """
 
-    def __init__(
-        self, config: KafkaConfig, group: str, client: Any, epochs: Mapping[Place, int] = NO_EPOCHS
-    ) -> None:
-        self._config, self._group = config, group
-        self._client, self._epochs = client, epochs
+    def __init__(self, config: KafkaConfig, group: str, client: Any) -> None:
+        self._config, self._group, self._client = config, group, client
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._lock = threading.Lock()
-        self._pending: dict[Place, tuple[int, str]] = {}
+        self._pending: dict[Place, Commit] = {}
         self._asked = False  # a commit is queued
         self._error: BaseException | None = None
         self._closing = False
@@ -167,8 +174,8 @@ class OffsetLedger:
         if not taken:
             return
         asked = [
-            TopicPartition(*place, offset, note, leader_epoch=self._epochs.get(place, NO_EPOCH))
-            for place, (offset, note) in taken.items()
+            TopicPartition(*place, offset, note, leader_epoch=epoch)
+            for place, (offset, note, epoch) in taken.items()
         ]
         try:
             found = self._client.commit(offsets=asked, asynchronous=False)
@@ -212,7 +219,7 @@ class OffsetLedger:
             self._pending = {**offsets, **self._pending}
 
     def _tell_too_long(self, offsets: Offsets) -> None:
-        (topic, slot), (_, note) = max(offsets.items(), key=lambda each: len(each[1][1]))
+        (topic, slot), (_, note, _) = max(offsets.items(), key=lambda each: len(each[1].note))
         text = (
             f"the broker refuses a commit of group {self._group!r}: its note has {len(note)} "
             "bytes, more than the brokers' offset.metadata.max.bytes; raise that, or "

@@ -32,7 +32,7 @@ from streams.kafka.connectivity import Connectivity
 from streams.kafka.kafka_client import consumer, fatal_errors, report_producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
-from streams.kafka.offset_ledger import HOPELESS, OffsetLedger
+from streams.kafka.offset_ledger import HOPELESS, NO_EPOCH, Commit, OffsetLedger
 from streams.kafka.partition_reader import PartitionReader
 from streams.kafka.sender import PartitionLease, Sender
 from streams.kafka.turn import Place, Turn, unconfirmed_since
@@ -88,10 +88,10 @@ class KafkaTransport:
         self._lease = lease
         self._connectivity = Connectivity(config)
         on_error = fatal_errors(config, self._connectivity.failed_request)
-        epochs: dict[Place, int] = {}
-        self._ledger = OffsetLedger(config, group, consumer(config, group), epochs)
+        self._epochs: dict[Place, int] = {}  # of the last record read of each slot
+        self._ledger = OffsetLedger(config, group, consumer(config, group))
         self._reader = PartitionReader(
-            config, group, on_error, self._ledger.peek, epochs if validates else None
+            config, group, on_error, self._ledger.peek, self._epochs if validates else None
         )
         self._asked = 0  # assignments ordered
         self._sender = Sender(config, lease, on_error)
@@ -103,7 +103,7 @@ class KafkaTransport:
         self._ended = self._confirmed = 0  # turns
         self._hand_overs: deque[_HandOver] = deque()
         self._ends: dict[Place, int] = {}
-        self._ready: dict[Place, tuple[int, str]] = {}
+        self._ready: dict[Place, Commit] = {}
         self._commit_at = self._look_at_s = 0.0
         self._renew_at = 0.0 if validates else float("inf")
         self._answered = False  # whether the broker confirmed a send made while it counted as away
@@ -215,7 +215,7 @@ class KafkaTransport:
 
     def done(self, place: Place, offset: int, note: str) -> None:
         """Report a slot done below ``offset``, to be committed once the turn is confirmed."""
-        self._turn.done[place] = (offset, note)
+        self._turn.done[place] = Commit(offset, note, self._epochs.get(place, NO_EPOCH))
 
     def end_turn(self, now: float) -> None:
         """Close the turn, process the broker's confirmations, send, and commit what is settled.

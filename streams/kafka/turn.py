@@ -5,6 +5,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
+from streams.kafka.offset_ledger import Commit
+
 # The whole batch is refused with a record that is too old, its other records under their own code.
 TOO_OLD = (
     KafkaError.INVALID_TIMESTAMP,
@@ -28,7 +30,7 @@ class Turn:
         self.waiting = 0
         self.held = 0  # of them refused as too old, and not sent again yet
         self.absent = False  # sent while the broker counted as away
-        self.done: dict[Place, tuple[int, str]] = {}
+        self.done: dict[Place, Commit] = {}
         self.error: KafkaError | None = None
         self.topic = ""  # topic of the refused send
 

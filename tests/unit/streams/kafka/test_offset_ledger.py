@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.offset_ledger import OffsetLedger
+from streams.kafka.offset_ledger import Commit, OffsetLedger
 
 PLACE = ("t", 0)
 
@@ -70,10 +70,10 @@ def found() -> list[Any]:
 def test_a_commit_that_fails_is_counted_and_made_with_the_next_one() -> None:
     client = Coordinator(KafkaError.REQUEST_TIMED_OUT)
     book = ledger(client)
-    book.commit({PLACE: (5, "note")})
+    book.commit({PLACE: Commit(5, "note")})
     until(lambda: book.failures == 1)
     assert book.unsettled
-    book.commit({("t", 1): (3, "")})
+    book.commit({("t", 1): Commit(3, "")})
     until(lambda: not book.unsettled)
     book.close()
     assert client.offsets == {PLACE: (5, "note"), ("t", 1): (3, "")}
@@ -86,7 +86,7 @@ def test_a_note_that_the_broker_refuses_is_told_once_and_the_commit_made_again(
     client = Coordinator(*[KafkaError.OFFSET_METADATA_TOO_LARGE] * 2)
     book = ledger(client)
     for failures in (1, 2):
-        book.commit({PLACE: (5, "x" * 5000), ("t", 1): (3, "1:3")})
+        book.commit({PLACE: Commit(5, "x" * 5000), ("t", 1): Commit(3, "1:3")})
         until(lambda failures=failures: book.failures == failures)
     book.commit({})
     until(lambda: not book.unsettled)
@@ -118,9 +118,9 @@ def test_a_newer_offset_is_not_overwritten_by_one_that_failed_before_it() -> Non
     client = Coordinator(KafkaError.REQUEST_TIMED_OUT)
     book = ledger(client)
     client.held.clear()
-    book.commit({PLACE: (5, "")})
+    book.commit({PLACE: Commit(5, "")})
     until(lambda: book._pending == {})
-    book.commit({PLACE: (9, "")})
+    book.commit({PLACE: Commit(9, "")})
     client.held.set()
     book.close()
     assert client.offsets == {PLACE: (9, "")}
@@ -128,7 +128,7 @@ def test_a_newer_offset_is_not_overwritten_by_one_that_failed_before_it() -> Non
 
 def test_a_right_that_was_withdrawn_is_raised_with_what_to_do() -> None:
     book = ledger(Coordinator(KafkaError.GROUP_AUTHORIZATION_FAILED))
-    book.commit({PLACE: (5, "")})
+    book.commit({PLACE: Commit(5, "")})
     until(lambda: book._error is not None)
     with pytest.raises(BrokerError, match=r"no right to Read on group 'group'"):
         book.check()
@@ -137,11 +137,11 @@ def test_a_right_that_was_withdrawn_is_raised_with_what_to_do() -> None:
 def test_a_slot_that_was_released_is_committed_first_and_never_after(found: list[Any]) -> None:
     client = Coordinator(KafkaError.REQUEST_TIMED_OUT, KafkaError.REQUEST_TIMED_OUT)
     book = ledger(client)
-    book.commit({PLACE: (5, "")})
+    book.commit({PLACE: Commit(5, "")})
     book.release([PLACE])
     book.look_up("t", [0], lambda places: found.extend(p.offset for p in places))
     until(lambda: found)
-    book.commit({("t", 1): (1, "")})
+    book.commit({("t", 1): Commit(1, "")})
     book.close()
     assert client.offsets == {("t", 1): (1, "")}
     assert client.calls == ["commit", "commit", "committed", "commit", "close"]
@@ -152,7 +152,7 @@ def test_the_driver_does_not_wait_for_a_coordinator_that_does_not_answer(found: 
     client = Coordinator()
     client.held.clear()
     book = ledger(client)
-    book.commit({PLACE: (5, "")})
+    book.commit({PLACE: Commit(5, "")})
     book.ends([PLACE], found.append)
     assert book.unsettled
     assert found == []
@@ -163,14 +163,13 @@ def test_the_driver_does_not_wait_for_a_coordinator_that_does_not_answer(found: 
 
 
 def test_commits_are_renewed_as_they_stand_since_brokers_forget_old_ones(found: list[Any]) -> None:
-    client, epochs = Coordinator(), {("t", 0): 4}
+    client = Coordinator()
     client.offsets = {("t", 0): (5, "a"), ("t", 1): (6, "b"), ("t", 3): (7, "c")}
-    book = OffsetLedger(KafkaConfig("nobody:1"), "group", client, epochs)
+    book = ledger(client)
     book.look_up("t", [0, 1, 2, 3], found.append)
-    book.commit({("t", 0): (9, "d")})
+    book.commit({("t", 0): Commit(9, "d", 4)})
     book.release([("t", 3)])
     until(lambda: not book.unsettled)
-    epochs["t", 0] = 5  # read since, and not done yet
     client.offsets, kept = {}, {("t", 0): (9, "d"), ("t", 1): (6, "b")}  # forgotten
     book.renew()
     book.close()
