@@ -23,7 +23,7 @@ from streams.codecs.wire import Fetched
 from streams.kafka.kafka_client import available, consumer, headers_of
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
-from streams.kafka.offset_ledger import HOPELESS
+from streams.kafka.offset_ledger import HOPELESS, NO_EPOCH
 from streams.kafka.silent_slots import SilentSlots, told
 from streams.kafka.turn import Place
 from streams.observers.journal import tell
@@ -34,6 +34,8 @@ MOST_PER_FETCH = 500
 log = logging.getLogger("headrace.broker")
 
 LEVELS = {"broker.slot_stopped": logging.WARNING}
+
+NO_EPOCHS: Mapping[Place, int] = {}
 
 # Calls the second argument, from any thread, with the broker's ends of some of the slots.
 Ends = Callable[[Iterable[Place], Callable[[dict[Place, int]], None]], None]
@@ -174,7 +176,7 @@ class PartitionReader:
         """Assign the slots anew that the client has stopped reading."""
         stopped = self._silent.stopped(ends, self._paused)
         if stopped:
-            assign_anew(self._consumer, stopped, ends)
+            assign_anew(self._consumer, stopped, ends, self._epochs or NO_EPOCHS)
 
     def _read_of(self, places: Iterable[Place]) -> list[TopicPartition]:
         """Return those of the slots that are being read."""
@@ -201,13 +203,22 @@ class PartitionReader:
 
 
 def assign_anew(
-    client: Consumer, stopped: list[tuple[Place, int]], ends: Mapping[Place, int]
+    client: Consumer,
+    stopped: list[tuple[Place, int]],
+    ends: Mapping[Place, int],
+    epochs: Mapping[Place, int] = NO_EPOCHS,
 ) -> None:
-    """Assign slots anew, at their offsets, that the client has stopped reading, and say so."""
+    """Assign slots anew, at their offsets, that the client has stopped reading, and say so.
+
+    With the leader epochs of their last records the client notices a log that has lost its end.
+    """
     slots = [f"{topic}-{slot}" for (topic, slot), _ in stopped]
     event = "broker.slot_stopped"
     tell(log, LEVELS[event], event, told(stopped, ends), slots=slots)
-    places = [TopicPartition(*place, at) for place, at in stopped]
+    places = [
+        TopicPartition(*place, at, leader_epoch=epochs.get(place, NO_EPOCH))
+        for place, at in stopped
+    ]
     _unassign(client, places)
     client.incremental_assign(places)
 

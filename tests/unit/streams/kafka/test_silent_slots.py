@@ -1,8 +1,12 @@
 """Slots that the client has silently stopped reading."""
 
+from typing import Any
+
+from confluent_kafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streams.kafka.partition_reader import assign_anew
 from streams.kafka.silent_slots import SilentSlots, told
 
 A, B = ("work", 0), ("work", 1)
@@ -98,3 +102,26 @@ def test_a_reader_that_keeps_up_is_never_disturbed(steps: list[tuple[bool, int]]
         if looks:
             asked = slots.silent(())
             assert slots.stopped(dict.fromkeys(asked, end), ()) == []
+
+
+class Assigned:
+    """A consumer that keeps its assignment."""
+
+    def __init__(self) -> None:
+        self.places: list[TopicPartition] = []
+
+    def resume(self, places: list[TopicPartition]) -> None:
+        """Do nothing."""
+
+    def incremental_unassign(self, places: list[TopicPartition]) -> None:
+        """Do nothing."""
+
+    def incremental_assign(self, places: list[TopicPartition]) -> None:
+        self.places += places
+
+
+def test_a_slot_is_read_anew_with_the_epoch_of_its_last_record() -> None:
+    """Its log may have lost its end meanwhile, and have other records by then at that offset."""
+    client: Any = Assigned()
+    assign_anew(client, [(A, 5), (B, 6)], {A: 9, B: 9}, {A: 3})
+    assert [(p.offset, p.leader_epoch) for p in client.places] == [(5, 3), (6, None)]
