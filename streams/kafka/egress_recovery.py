@@ -16,6 +16,7 @@ from schemas.codec.single_object import CodecError, decode
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.offset_ledger import NO_EPOCH
 from streams.kafka.topic_admin import readable_partitions
 from streams.kafka.topic_contents import (
     TELLS_ENDS,
@@ -91,7 +92,9 @@ def commit_now(config: KafkaConfig, group: str, places: Iterable[TopicPartition]
 
 def _committed(reader: Consumer, place: TopicPartition) -> Committed:
     low, high = watermarks(reader, place, WAIT_S)
-    start = TopicPartition(place.topic, place.partition, max(place.offset, low))
+    epoch = NO_EPOCH if place.leader_epoch is None else place.leader_epoch
+    offset = max(place.offset, low)
+    start = TopicPartition(place.topic, place.partition, offset, leader_epoch=epoch)
     since_s = min(
         (s for message in records_between(reader, start, high) for s in _times_s(message)),
         default=None,
@@ -119,13 +122,15 @@ def answered_since(
     """Return the origins (partition, offset) of the answers written since ``since_s``.
 
     ``origins`` extracts them from a record's value (streams/codecs/wire.py). Raise ``BrokerError``
-    if the broker does not answer.
+    if the broker does not answer, or does not know the topic: one that has just come up may not.
     """
     if since_s is None:
         return frozenset()
     reader = consumer(config, "headrace.reader", **TELLS_ENDS)
     try:
         count = readable_partitions(config, topic, WAIT_S)
+        if not count:
+            raise BrokerError(f"no broker knows topic {topic!r} at present; start this role anew")
         found = ((p, offset_since(reader, TopicPartition(topic, p), since_s)) for p in range(count))
         starts = [TopicPartition(topic, p, at) for p, at in found if at is not None]
         values = [value for start in starts for value in _values(reader, start)]

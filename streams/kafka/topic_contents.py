@@ -93,10 +93,12 @@ def records_between(
 ) -> Iterator[Message]:
     """Yield a partition's records from ``start`` up to ``high``.
 
-    The consumer was made with ``TELLS_ENDS``. Raise ``BrokerError`` after ``timeout_s``.
+    With ``start`` beyond ``high``, as the log has lost its end, those behind the cut, which the
+    client finds by the leader epoch of ``start``. The consumer was made with ``TELLS_ENDS``. Raise
+    ``BrokerError`` after ``timeout_s``.
     """
     until = time.monotonic() + timeout_s
-    for message in _until(reader, start, high) if start.offset < high else ():
+    for message in _until(reader, start, high) if start.offset != high else ():
         if message is not None:
             yield message
         elif time.monotonic() > until:
@@ -106,7 +108,7 @@ def records_between(
 def _until(reader: Consumer, start: TopicPartition, high: int) -> Iterator[Message | None]:
     """Yield a partition's records up to ``high``, and None after each request."""
     reader.assign([start])
-    at = start.offset
+    at = start.offset if start.offset < high else 0
     while at < high:
         for message in available(reader, 0.1, _RECORDS_AT_ONCE):
             error = message.error()
