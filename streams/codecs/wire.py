@@ -1,6 +1,7 @@
 """Wire formats: the decoder and encoder of each of a pipeline's topics."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from schemas.codec.json_form import answer_from_json, answer_to_json, origin_of_
 from schemas.codec.label_form import label_of
 from schemas.codec.path_tree import compact, folded, unfolded
 from schemas.codec.raw import MAX_ID_LENGTH, query_fault, query_from_raw
-from schemas.codec.schema_store import MARK
+from schemas.codec.schema_store import KNOWN, MARK
 from schemas.codec.single_object import CodecError, decode, encode, writes_newest
 from schemas.effects import LABELS, QUERIES, RESULTS
 from schemas.enumerations import ReasonCode
@@ -64,24 +65,32 @@ def encoder(pipeline: Pipeline, topic: str) -> Encode:
 
 
 FRAME_BYTES = 5  # of Confluent's framing: 0 and the schema's id
+# Of the schemas that releases gave answers, the newest first.
+_ANSWER_PREFIXES = [p for p, schema in reversed(KNOWN.items()) if schema.record == Answer.__name__]
 
 
 def origins(pipeline: Pipeline) -> Callable[[bytes], list[tuple[int, int]]]:
     """Return a function from a results record's value to its query's (partition, offset).
 
     The record may be of any format, since the file may have named another one before. The function
-    returns no origin for a foreign record. It raises ``BrokerError`` for Confluent's framing where
-    the file names no registry, or one that does not answer.
+    returns no origin for a foreign record. Of Confluent's framing it reads what this and earlier
+    releases wrote without the registry, which may have been lost. For others it raises
+    ``BrokerError`` where the file names no registry, or one that does not answer.
     """
     confluent = cache(lambda: _confluent_answers(pipeline))
+
+    def of_framed(value: bytes) -> Record:
+        for prefix in _ANSWER_PREFIXES:
+            with suppress(CodecError):
+                return decode(prefix + value[FRAME_BYTES:])
+        return confluent()(value)
 
     def found(value: bytes) -> list[tuple[int, int]]:
         framed = value.startswith(b"\0") and len(value) > FRAME_BYTES
         if not framed and not value.startswith(MARK):
             return origin_of_answer(value)
-        read = confluent() if framed else decode
         try:
-            record = read(value)
+            record = of_framed(value) if framed else decode(value)
         except CodecError:
             return []
         if not isinstance(record, Answer):

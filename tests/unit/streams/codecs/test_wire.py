@@ -167,6 +167,19 @@ def test_a_foreign_record_among_the_results_has_no_origin(value: bytes) -> None:
     assert origins(PIPELINE)(value) == []
 
 
-def test_answers_in_confluents_framing_need_their_registry() -> None:
+@pytest.mark.parametrize("release", [1, 2, 3, 6, 7])
+def test_egress_knows_its_answers_in_confluents_framing_without_their_registry(
+    release: int,
+) -> None:
+    """One that was lost, or replaced by an empty one, made them foreign records."""
+    write_as(release)
+    try:
+        written = b"\0\0\0\0\x07" + encode(ANSWER)[10:]
+    finally:
+        write_as(None)
+    assert origins(PIPELINE)(written) == [(0, 7)]
+
+
+def test_answers_of_unknown_schemas_in_confluents_framing_need_their_registry() -> None:
     with pytest.raises(BrokerError, match=r"p\.results has answers in Confluent's framing.*URL"):
         origins(PIPELINE)(b"\0\0\0\0\x01rest")
