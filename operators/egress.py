@@ -92,6 +92,8 @@ class Egress:
         self._early: dict[tuple[int, int], list[Held]] = {
             key: [] for key in answered if key[1] >= self._upto.get(key[0], 0)
         }
+        # Records of queries that were answered before their notice, by that notice's record.
+        self._behind: dict[Held, list[Held]] = {}
         self._progress = {slot: Progress() for slot in self._partitions}
         for slot, note in notes.items():
             self._progress[slot].notes.update(note)
@@ -193,6 +195,7 @@ class Egress:
         for noticed in news:
             effects += self._noticed(event, (partition, noticed.offset), noticed, now)
         self._upto[partition] = upto
+        effects += self._finish(self._released(event.slot, event.offset), now)
         if self._early:
             effects += self._end_early(partition, upto, now)
         # An open query of the notice holds the commit up until it closes.
@@ -216,7 +219,12 @@ class Egress:
             query.held.append((event.slot, event.offset))
             return []
         if key in self._early:
-            return self._finish((*self._early.pop(key), (event.slot, event.offset)), now)
+            # Committed before their notice they could not be read again with it, and by their time
+            # a restarted egress finds the answer.
+            held = self._behind.setdefault((event.slot, event.offset), [])
+            held += self._early.pop(key)
+            self._progress[event.slot].finish(event.offset)
+            return []
         origin = Origin(*key)
         if noticed.refused:
             self._progress[event.slot].finish(event.offset)
@@ -262,12 +270,20 @@ class Egress:
     def _finish(self, held: Sequence[Held], now: float) -> list[Effect]:
         """Release records; they span several slots if the number of slots was changed."""
         idle = not self._committing
-        for slot, offset in held:
+        left = list(held)
+        for slot, offset in left:
             progress = self._progress[slot]
             progress.finish(offset)
+            left += self._released(slot, offset)
             if progress.movable:  # else an older open query holds the commit up
                 self._committing[slot] = None
         return [Wake(now)] if idle and self._committing else []
+
+    def _released(self, slot: int, offset: int) -> Sequence[Held]:
+        """Return what was held behind a record, if that is a notice which has finished."""
+        if self._behind and self._progress[slot].finished(offset):
+            return self._behind.pop((slot, offset), ())
+        return ()
 
     def _close_overdue(self, now: float) -> list[Effect]:
         due = self._due

@@ -51,6 +51,10 @@ class Progress:
         """Finish ``pieces`` pieces of a record; ``advance`` then moves ``done``."""
         self._pieces[offset] -= pieces
 
+    def finished(self, offset: int) -> bool:
+        """Whether no piece of an open record is left."""
+        return self._pieces[offset] <= 0
+
     def advance(self) -> bool:
         """Move ``done`` past the finished records at the front; return whether it moved."""
         before, order, pieces = self.done, self._order, self._pieces

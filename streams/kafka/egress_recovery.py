@@ -2,8 +2,8 @@
 
 Only records of closed queries are committed, with a note of the offset up to which each input
 partition is closed. Queries above it may already have an answer; the answers written since the
-creation of the oldest query to be read again identify them. (Not since the oldest record: a query
-may be answered before a restarted ingress notices it, and committed up to that notice.)
+oldest record to be read again, or the creation of a query in them, identify them. (A query's time
+is older than what was written again behind the cut of a log that lost its end.)
 """
 
 from collections.abc import Callable, Iterable, Iterator
