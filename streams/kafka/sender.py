@@ -129,14 +129,21 @@ class Sender:
             self._window.add(place, TurnRecord(one.turn, m.value() or b"", m.key()))
 
     def _hand_over(self, released: Iterable[tuple[PartitionQueue, TurnRecord, Departure]]) -> None:
+        try:
+            for queue, record, departure in released:
+                self._leave(queue, record, departure)
+        except BrokerError:
+            self.abandon()  # later records of the partition must not arrive without this one
+            raise
+
+    def _leave(self, queue: PartitionQueue, record: TurnRecord, departure: Departure) -> None:
         lease = self._lease
-        for queue, record, departure in released:
-            if lease is None or queue.topic != self._leased:
-                self._produce(queue.topic, queue.slot, record, 0, departure.delivered)
-                continue
-            stamp_ms = lease.stamp_ms
-            record.turn.stamp_ms = record.turn.stamp_ms or stamp_ms
-            self._produce(queue.topic, queue.slot, record, stamp_ms, departure.stamped)
+        if lease is None or queue.topic != self._leased:
+            self._produce(queue.topic, queue.slot, record, 0, departure.delivered)
+            return
+        stamp_ms = lease.stamp_ms
+        record.turn.stamp_ms = record.turn.stamp_ms or stamp_ms
+        self._produce(queue.topic, queue.slot, record, stamp_ms, departure.stamped)
 
     def _may_leave(self, topic: str) -> bool:
         return topic != self._leased or self._lease is None or self._lease.fresh

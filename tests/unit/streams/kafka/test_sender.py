@@ -38,6 +38,12 @@ class Client:
     def take(self) -> None:
         self._taken, self._under_way = self._taken + self._under_way, []
 
+    def purge(self) -> None:
+        self._under_way = []
+
+    def flush(self, timeout_s: float) -> None:
+        """Do nothing."""
+
     def poll(self, timeout_s: float) -> None:
         confirmed, self._taken = self._taken, []
         for delivered in confirmed:
@@ -88,6 +94,19 @@ def test_a_queue_that_stays_full_ends_the_role(client: Client) -> None:
     client.full = True
     with pytest.raises(BrokerError, match="no more fits; start this role anew"):
         sends.send(Turn(), ("a", 0), b"first", None)
+
+
+def test_behind_a_record_that_did_not_fit_nothing_leaves_any_more(client: Client) -> None:
+    """A role that ends flushes its sends, and there may be room again by then."""
+    sends, turn = Sender(KafkaConfig("b:1"), None, lambda error: None), Turn()
+    for value in (b"first", b"second", b"third"):
+        sends.send(turn, ("a", 0), value, None)
+    client.full = True
+    with pytest.raises(BrokerError):
+        sends.progress([turn], 0.0)
+    client.full = False
+    sends.flush(1.0)
+    assert client.left == [b"first"]
 
 
 def test_a_properties_file_gives_no_expiry_by_another_name() -> None:
