@@ -251,6 +251,7 @@ class SessionDesk:
         return self._replan(book, health, name, now)
 
     def _replan(self, book: SessionBook, health: SessionHealth, name: str, now: float) -> str:
+        _still_open(book.session(name))
         if not book.session(name).samples:
             raise CommandError(
                 f"session {name!r} cannot be planned again: its plan was made by hand"
@@ -263,8 +264,7 @@ class SessionDesk:
         self, command: Command, book: SessionBook, health: SessionHealth, now: float
     ) -> str:
         session = book.session(command.arguments["session"])
-        if session.state is SessionState.CLOSING:
-            raise CommandError(f"session {session.id!r} closes; open another one")
+        _still_open(session)
         changed = with_objectives(session, command.arguments)
         if not book.planless(session.id):  # else it may still serve by the inaccurate plan
             health.objectives_changed(session.id)
@@ -337,6 +337,11 @@ class SessionDesk:
     def news(self) -> list[Effect]:
         """Return the records of sessions that have changed."""
         return self._book.news() if self._book is not None else []
+
+
+def _still_open(session: Session) -> None:
+    if session.state is SessionState.CLOSING:
+        raise CommandError(f"session {session.id!r} closes; open another one")
 
 
 def _failures(report: Report) -> LoadFailures:

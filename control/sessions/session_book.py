@@ -227,7 +227,7 @@ class SessionBook:
         entry = self._entries[name]
         entry.go(SessionChange.CLOSE, now)
         entry.drain(self._grace_s, now)
-        entry.coming, entry.improves = None, False
+        entry.coming, entry.replans, entry.improves = None, False, False
 
     # ------------------------------------------------------------------ devices
 

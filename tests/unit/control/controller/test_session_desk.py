@@ -3,6 +3,8 @@
 from msgspec.structs import replace
 
 from control.controller.session_desk import SessionDesk
+from control.problem.seats import open_seats
+from control.sessions.session_book import settings_of
 from schemas.effects import Send
 from schemas.enumerations import NodeState, SessionState
 from schemas.records import Command, Plan, Report, Session, Settings
@@ -59,3 +61,51 @@ def test_new_objectives_are_not_met_by_what_was_better_than_an_earlier_plan() ->
         True
     ]
     assert not health.helps("cam", 0.6)
+
+
+def serving_desk() -> SessionDesk:
+    """Return a desk with a session that serves."""
+    desk = SessionDesk(a_session_pipeline(), a_space())
+    plans = (a_choice("1"),)
+    desk.take(replace(CAM, state=SessionState.WAITING, plans=plans, stopped="decided"))
+    desk.start(None, 0.0)
+    made = desk.stamped(PLAN, DEVICES, 0.0)
+    for seat in open_seats(PLAN.leases, DEVICES):
+        held = settings_of(made.sessions, seat.task, [seat.slot])
+        desk.take(replace(reported(), node=seat.worker, held=held))
+    desk.stamped(PLAN, DEVICES, 0.1)
+    assert state_of(desk) is SessionState.SERVING
+    return desk
+
+
+def state_of(desk: SessionDesk) -> SessionState:
+    book = desk._book
+    assert book is not None
+    return book.session("cam").state
+
+
+def told(desk: SessionDesk, action: str, now: float) -> tuple[bool, str]:
+    """Give a command on the session, and let its searches go on; return the result."""
+    command = Command(
+        id=action, pipeline="p", action=action, issued_s=now, arguments={"session": "cam"}
+    )
+    ((_, done, message),) = desk.carry_out([command], "compass", WITH_SESSIONS, now)
+    desk.planning("compass", now)
+    return done, message
+
+
+def test_a_session_closes_while_its_plan_is_searched_anew() -> None:
+    desk = serving_desk()
+    assert told(desk, "replan-session", 1.0)[0]
+    assert state_of(desk) is SessionState.REPLANNING
+    assert told(desk, "close-session", 2.0)[0]
+    assert state_of(desk) is SessionState.CLOSING
+    assert sessions(desk.stamped(PLAN, DEVICES, 100.0)) == []
+
+
+def test_a_session_that_closes_is_not_planned_again() -> None:
+    desk = serving_desk()
+    assert told(desk, "close-session", 1.0)[0]
+    assert told(desk, "replan-session", 1.1) == (
+        False, "session 'cam' closes; open another one",
+    )  # fmt: skip
