@@ -1,6 +1,6 @@
 """Build a plan from leases: routes, capacity, expected accuracy, and feasibility."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isclose
@@ -158,8 +158,9 @@ class _Ways:
     rates: Mapping[str, float]  # by worker
     paces: Mapping[str, float]  # by worker
 
-    def receiver(self, lease: Lease) -> Receiver:
-        """Return a worker as a receiver; raise ``ProfileError`` where it was not measured."""
+    def receiver(self, lease: Lease, pace: float = 1.0) -> Receiver:
+        """Return a worker as a receiver whose batches take ``pace`` times as long as profiled;
+        raise ``ProfileError`` where it was not measured."""
         latency_s = self.profile.latency_s(
             lease.task, lease.variant, self.devices[lease.worker], lease.batch, self.policy.latency
         )
@@ -168,8 +169,17 @@ class _Ways:
             slot=lease.open_slot,
             accuracy=self.profile.accuracy(lease.task, lease.variant),
             capacity_qps=self.rates[lease.worker],
-            latency_s=latency_s * self.paces[lease.worker],
+            latency_s=latency_s * pace,
         )
+
+    def too_slow(self, busy: Sequence[Lease]) -> frozenset[tuple[str, str]]:
+        """Return the pairs of variants that break a budget, as profiled: one slow worker says
+        nothing of its variant, and the checks of plans know no paces."""
+        pipeline = self.pipeline
+        problem = Problem(
+            pipeline=pipeline, policy=self.policy, slo_s=self.slo_s, demand_qps=0.0, devices=()
+        )
+        return too_slow(pipeline, _by_task(busy, self.receiver), budgets_s(problem))
 
 
 def _tables(ways: _Ways, busy: Sequence[Lease], expected: ExpectedTraffic) -> tuple[Route, ...]:
@@ -177,21 +187,23 @@ def _tables(ways: _Ways, busy: Sequence[Lease], expected: ExpectedTraffic) -> tu
     filling = replace(
         chosen(ROUTINGS, ways.policy.routing) or BALANCED, up_to=ways.policy.utilisation
     )
-    receivers: dict[str, list[Receiver]] = {}
-    for lease in busy:
-        receivers.setdefault(lease.task, []).append(ways.receiver(lease))
-    problem = Problem(
-        pipeline=pipeline, policy=ways.policy, slo_s=ways.slo_s, demand_qps=0.0, devices=()
-    )
-    barred = too_slow(pipeline, receivers, budgets_s(problem)) if filling.within_budget else ()
     return most_accurate_first(
         pipeline,
-        receivers,
+        _by_task(busy, lambda lease: ways.receiver(lease, ways.paces[lease.worker])),
         expected.demand_qps,
         lambda sender, child: factor(ways.profile, expected.multiplicity, sender, child),
         filling,
-        barred,
+        ways.too_slow(busy) if filling.within_budget else (),
     )
+
+
+def _by_task(
+    busy: Sequence[Lease], receiver: Callable[[Lease], Receiver]
+) -> dict[str, list[Receiver]]:
+    found: dict[str, list[Receiver]] = {}
+    for lease in busy:
+        found.setdefault(lease.task, []).append(receiver(lease))
+    return found
 
 
 def _accuracy(

@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
+from control.checks.plan_check import LatencyBound, PlanConditions, check_plan
+from control.policies import policy_named
 from control.rollout.placement import Member
 from control.rollout.plan_builder import ExpectedTraffic, assemble, same
 from profiles.measurements import PathAccuracy
@@ -208,3 +210,34 @@ def test_the_variant_that_is_full_first_limits_the_capacity_of_a_fixed_share() -
     """vit does 200 items/s and forest 1000; a query makes 5 items of read."""
     found = split({"read/vit": 0.5}, a_profile()).capacity_qps
     assert found == pytest.approx(200 / 0.5 / 5)
+
+
+@pytest.mark.parametrize("slow", ["d", "e", "f"])
+def test_one_slow_worker_does_not_make_its_variant_break_the_budget(slow: str) -> None:
+    # Behind net, vit is too late and forest is not; one of three workers of forest is slow.
+    leases = (
+        a_lease("a", "locate", "net", [0], 0), a_lease("b", "locate", "weak", [1], 1),
+        a_lease("c", "read", "vit", [0], 0),
+        *(a_lease(name, "read", "forest", [at], at) for at, name in enumerate("def", 1)),
+    )  # fmt: skip
+    pipeline = a_pipeline(locate={"net": 1, "weak": 1})
+    profile = ProfileTable(
+        "postcode",
+        (
+            an_entry("locate", "net", 45.0, 0.9, fan_out=2.0),
+            an_entry("locate", "weak", 270.0, 0.7, fan_out=2.0),
+            an_entry("read", "forest", 90.0, 0.8),
+            an_entry("read", "vit", 54.0, 0.95),
+        ),
+    )
+    crew = [Member(name=each.worker, device="cpu", serves=each.task) for each in leases]
+    paced = [replace(each, pace=1.5) if each.name == slow else each for each in crew]
+    policy = policy_named(pipeline, "loki")
+    assert policy is not None
+    conditions = PlanConditions(
+        pipeline=pipeline, policy=policy, profile=profile,
+        latency=frozenset((LatencyBound.ROUTED,)), devices={each.name: "cpu" for each in crew},
+    )  # fmt: skip
+    base = structs.replace(BASE, settings=Settings(policy="loki", slo_s=0.3))
+    plan = assemble(base, leases, pipeline, profile, paced, ExpectedTraffic(200.0))
+    assert check_plan(plan, conditions) == ()
