@@ -73,11 +73,14 @@ class Isolated:
         self._await_load()
 
     def predict(self, batch: list[Any]) -> list[Any]:
-        """Run one batch within the limits."""
+        """Run one batch within the limits, in a new process where the last one ended idle."""
+        if self._process is None or not self._process.is_alive():
+            self._again()
         self._await_load()
         pipe = self._pipe
         assert pipe is not None
-        pipe.send(batch)
+        with contextlib.suppress(OSError):  # the process has ended, as the wait for its answer sees
+            pipe.send(batch)
         said = self._answer(self._variant.time_limit_s, "took")
         if isinstance(said, _Raised):
             raise OperatorFailed(f"{self._variant.key} raised {said.sentence}", said.trace)

@@ -54,6 +54,14 @@ def test_trouble_fails_its_batch_with_a_sentence_and_the_next_is_served(
     assert operator.predict([b"b", b"c"]) == [b"b", b"c"]
 
 
+def test_a_process_that_ended_between_two_batches_is_replaced(operator: Isolated) -> None:
+    assert operator.predict([b"a"]) == [b"a"]
+    assert operator._process is not None
+    operator._process.kill()
+    operator._process.join()
+    assert operator.predict([b"b"]) == [b"b"]
+
+
 @pytest.mark.thorough
 def test_memory_beyond_the_limit_ends_the_process() -> None:
     variant = Variant(
