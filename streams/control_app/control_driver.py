@@ -49,7 +49,7 @@ from streams.control_app.election import TopicGone, charged
 from streams.control_app.host import ControlHost
 from streams.control_app.report_intake import ReportIntake
 from streams.control_app.report_reader import Reports
-from streams.control_app.solver_pool import Planners, Solvers
+from streams.control_app.solver_pool import Planners, Solvers, outcome_of
 from streams.control_app.topic_ends import (
     STALLED_S,
     Inputs,
@@ -441,13 +441,9 @@ class ControlDriver:
             self._say("control.too_large", str(error))
 
     async def _solve(self, effect: Solve, host: ControlHost) -> None:
-        future = asyncio.wrap_future(self._planners.start(effect))
-        await asyncio.wait([future])
-        if future.cancelled():  # a newer solve was asked for before this one began
-            return
-        error = future.exception()
-        found = None if error else future.result()
-        self._post(host, self._planners.outcome(effect, error, found))
+        event = await outcome_of(self._planners, effect)
+        if event is not None:
+            self._post(host, event)
 
 
 _PERFORMED: dict[type, Callable[[ControlDriver, Any, ControlHost], Awaitable[None]]] = {

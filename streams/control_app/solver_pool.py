@@ -7,6 +7,7 @@ times the CPU and take the cores from the workers. One thread suffices; the envi
 it. The process ends with its parent, even if that is killed.
 """
 
+import asyncio  # noqa: TID251  (solves end on the loop of the control app)
 import logging
 import multiprocessing
 import os
@@ -85,6 +86,24 @@ class Planners:
         """End the processes."""
         for pool in self._pools.values():
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+async def outcome_of(planners: Solvers, effect: Solve) -> Event | None:
+    """Return the event of a solve; None: a newer plan was asked for before this one began.
+
+    One whose process is killed, as where memory is short, is made once more, since tables and
+    searches are asked for once only. A plan is asked for again as it is.
+    """
+    tries = 1 if isinstance(effect.problem, Problem) else 2
+    for _ in range(tries):
+        future = asyncio.wrap_future(planners.start(effect))
+        await asyncio.wait([future])
+        if future.cancelled():
+            return None
+        error = future.exception()
+        if not isinstance(error, BrokenProcessPool):
+            break
+    return planners.outcome(effect, error, None if error else future.result())
 
 
 def solved_in_time(solver: str, problem: Problem, within_s: float) -> Allocation:

@@ -1,17 +1,20 @@
 """streams/control_app/solver_pool.py: solves in a process of their own."""
 
+import asyncio
 import os
 import signal
 from collections.abc import Iterator
 
 import pytest
 
-from control.policies.solvers import MIX, SEARCH
+from control.controller.session_schedules import ScheduleProblem
+from control.policies.compass.schedule.instance import Instance
+from control.policies.solvers import MIX, SCHEDULE, SEARCH
 from control.policies.static import allocate
 from control.problem.problem import Problem
 from schemas.effects import Event, Failed, Solve, Solved
 from schemas.pipeline import Policy
-from streams.control_app.solver_pool import Planners
+from streams.control_app.solver_pool import Planners, outcome_of
 from tests.control_world import a_pipeline, a_profile
 
 PROBLEM = Problem(
@@ -62,6 +65,16 @@ def test_a_killed_process_is_replaced(planners: Planners) -> None:
         os.kill(pid, signal.SIGKILL)
     events = [told(planners, Solve(job, "static", PROBLEM)) for job in (6, 7)]
     assert events[-1] == Solved(7, allocate(PROBLEM))
+
+
+def test_what_is_asked_for_once_only_is_made_again_where_its_process_is_killed(
+    planners: Planners,
+) -> None:
+    for pid in list(planners._pools[False]._processes):
+        os.kill(pid, signal.SIGKILL)
+    nothing = ScheduleProblem(Instance(tiers={}, sessions=()), "goodput")
+    event = asyncio.run(outcome_of(planners, Solve(30, SCHEDULE, nothing)))
+    assert isinstance(event, Solved)
 
 
 def test_plays_of_mixes_run_aside_at_the_lowest_priority_and_no_plan_waits_for_them(
