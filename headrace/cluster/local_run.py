@@ -159,7 +159,8 @@ class LocalRun:
         self.supervisor.tend()
         if self._rental is not None:
             self._rental.tend()
-        self._note()
+        with contextlib.suppress(OSError):  # no room on the disk: it is noted once there is
+            self._note()
 
     def _note(self, *, ready: bool | None = None) -> None:
         state = replace(

@@ -111,24 +111,40 @@ class Supervisor:
         now = self.clock()
         if now >= self._rotate_s:
             self._rotate_s = now + ROTATE_EVERY_S
-            for name in self._children:
-                rotate(self.log(name))
+            self._rotate()
         for child in [*self._children.values()]:
             if child.retired:
                 self._retire(child)
             else:
                 self._tend(child, now)
 
+    def _rotate(self) -> None:
+        for name in self._children:
+            with contextlib.suppress(OSError):  # no room for the copy: the log grows until there is
+                rotate(self.log(name))
+
     def _tend(self, child: _Child, now: float) -> None:
         process = child.process
         if process is None:
             if now >= child.due_s:
-                self._spawn(child)
+                self._start_again(child, now)
         elif process.poll() is not None:
             self._ended(child, process, now)
         elif self._hangs(child, now):
             self.said(f"{child.role.name} has done nothing for {HUNG_S:g} s; it is killed")
             end_session(process.pid)
+
+    def _start_again(self, child: _Child, now: float) -> None:
+        """Start a role, or try again later where the machine has no room for it."""
+        try:
+            self._spawn(child)
+        except OSError as error:
+            child.restarts += 1
+            child.due_s = now + pause_s(child.restarts)
+            self.said(
+                f"{child.role.name} cannot be started: {error}; it is tried again in "
+                f"{pause_s(child.restarts):g} s"
+            )
 
     def alive(self, role: str) -> Path:
         """Return the file that a working role touches every second."""

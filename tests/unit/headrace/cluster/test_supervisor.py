@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from headrace.cluster.local_run import claim, take_down
+from headrace.cluster.log_files import MOST_BYTES
 from headrace.cluster.run_state import RunState, clear_state, read_state, write_state
 from headrace.cluster.supervisor import HUNG_S, Supervisor, _Child, last_word, pause_s
 from headrace.config.cluster import Cluster
@@ -231,6 +232,34 @@ def test_a_role_that_had_begun_and_does_nothing_any_more_is_killed(tmp_path: Pat
         supervisor.tend()
         assert said == ["egress-0 has done nothing for 30 s; it is killed"]
         assert process.wait(10) == -signal.SIGKILL
+
+
+def test_a_role_that_cannot_be_started_is_tried_again(tmp_path: Path) -> None:
+    now, said = [0.0], []
+    supervisor = Supervisor(tmp_path / "p.yaml", "nobody:1", tmp_path, said.append, lambda: now[0])
+    supervisor._children["slow-0"] = _Child(Role("slow-0", "worker"))
+    supervisor.log("slow-0").mkdir()  # no log can be opened
+    supervisor.tend()
+    supervisor.tend()
+    assert len(said) == 1
+    assert said[0].startswith("slow-0 cannot be started: ")
+    assert said[0].endswith("; it is tried again in 0.5 s")
+    supervisor.log("slow-0").rmdir()
+    now[0] = 0.6
+    supervisor.tend()
+    assert [each.name for each in supervisor.running] == ["slow-0"]
+    supervisor.kill()
+
+
+def test_a_log_for_whose_copy_there_is_no_room_stays_and_the_roles_too(tmp_path: Path) -> None:
+    supervisor = Supervisor(tmp_path / "p.yaml", "nobody:1", tmp_path, print, lambda: 0.0)
+    supervisor.start_at(Role("slow-0", "worker"), 10.0)
+    log = supervisor.log("slow-0")
+    with log.open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    log.with_name("slow-0.log.1").mkdir()  # in place of a full disk
+    supervisor.tend()
+    assert log.stat().st_size == MOST_BYTES + 1
 
 
 def test_a_retired_role_ends_and_is_not_started_again(tmp_path: Path) -> None:
