@@ -151,7 +151,7 @@ class Controller:
 
     def _take(self, event: Event, now: float) -> list[Effect]:
         if type(event) is Arrived:
-            self._sessions.take(event.record)
+            self._sessions.take(event.record, now)
             return self._intake.arrived(event, now)
         if type(event) is Woke:
             return [] if self._state.started_s is not None else self._start(now)

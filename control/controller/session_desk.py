@@ -69,13 +69,13 @@ class SessionDesk:
 
     # ------------------------------------------------------------------ records
 
-    def take(self, record: Record) -> None:
+    def take(self, record: Record, now: float) -> None:
         """Take a session of an earlier life, or a worker's report of what it holds."""
         if self._book is None:
             return
         if isinstance(record, Report):
             if record.pipeline == self._pipeline.name:
-                self._heard(record)
+                self._heard(record, now)
         elif isinstance(record, Session) and record.pipeline == self._pipeline.name:
             self._book.restore(record)
         elif isinstance(record, ProfileResult) and self._searches is not None:
@@ -183,9 +183,9 @@ class SessionDesk:
                 changes["samples"] = own_set(self._space.truth, name, alarm.since_s, now)
             book.replan(name, now, **changes)
 
-    def _heard(self, report: Report) -> None:
+    def _heard(self, report: Report, now: float) -> None:
         if self._health is not None:
-            self._health.take(report)
+            self._health.take(report, now)
         if report.role != "worker":
             return
         held, failures = frozenset(report.held), _failures(report)

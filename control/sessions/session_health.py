@@ -3,7 +3,8 @@
 Three deviations raise an alarm: answers that are less accurate than the session's objective
 (labels), queries that do not end in time (outcomes), and links of another speed (transfers). All of
 them come as counts in the reports of scorer, egress and workers; counts are sums since a node's
-start, so differences are taken by node and incarnation.
+start, so differences are taken by node and incarnation. Their time is that of their arrival, since
+the clocks of other hosts may be off.
 
 A slower link is answered by prices for the plans that are known (nothing is profiled), the other
 two by a search on the session's newest inputs. A search that does not help is not repeated at once:
@@ -28,6 +29,7 @@ LEAST_QUERIES = 10
 LEAST_ATTAINMENT = 0.9
 SURE = 3.45  # -ln(0.001) / 2: Hoeffding's bound of a share at that confidence
 PAUSE_S, MOST_PAUSE_S = 10.0, 600.0
+HEARD_S = 2.0  # an egress that reports at all does so more often
 COUNTED = ("session", "hop")  # in reports, by session
 ENDS = (ANSWERED, "late", DROPPED, FAILED)
 
@@ -75,6 +77,7 @@ class SessionHealth:
         self._space = space
         self._drain_s = drain_s
         self._counts: dict[str, tuple[float, Mapping[str, float]]] = {}  # by node and incarnation
+        self._heard: dict[str, tuple[float, float]] = {}  # by egress: without a gap from, until
         self._seen: dict[str, _Seen] = {}
         self._pauses: dict[str, tuple[float, float]] = {}  # no search before, the next pause
         self.links: dict[str, dict[Hop, Link]] = {}  # by session
@@ -85,9 +88,12 @@ class SessionHealth:
 
     # ------------------------------------------------------------------ what is seen
 
-    def take(self, report: Report) -> None:
+    def take(self, report: Report, now: float) -> None:
         """Take the counts of a report; the first ones of an incarnation are of its whole life, and
         only those behind them are news."""
+        if report.role == "egress":
+            since_s, until_s = self._heard.get(report.node, (now, now))
+            self._heard[report.node] = since_s if now - until_s <= HEARD_S else now, now
         counts = {n: each for n, each in report.counts.items() if count_name(n).what in COUNTED}
         incarnation, before = self._counts.get(report.node, (None, {}))
         self._counts[report.node] = report.incarnation, counts
@@ -101,7 +107,7 @@ class SessionHealth:
             if news and session in self._seen:
                 found.setdefault(session, {})[f"{what}/{rest}"] = news
         for session, each in found.items():
-            self._add(self._seen[session], each, report.sent_s)
+            self._add(self._seen[session], each, now)
 
     def _add(self, seen: _Seen, counts: Mapping[str, float], at_s: float) -> None:
         for hop, sums in _hops(counts).items():
@@ -134,8 +140,16 @@ class SessionHealth:
                 self._seen[name] = _Seen(plan.number, from_s, now if seen is None else seen.asked_s)
 
     def idle(self, within_s: float, now: float) -> tuple[str, ...]:
-        """Return the sessions that serve and have had no queries for ``within_s`` seconds."""
-        return tuple(n for n, seen in self._seen.items() if now - seen.asked_s >= within_s)
+        """Return the sessions that serve and have had no queries for ``within_s`` seconds, in which
+        every egress was heard: it alone knows of queries."""
+        if any(now - until_s > HEARD_S for _, until_s in self._heard.values()):
+            return ()
+        heard_s = max((since_s for since_s, _ in self._heard.values()), default=now)
+        return tuple(
+            name
+            for name, seen in self._seen.items()
+            if now - max(seen.asked_s, heard_s) >= within_s
+        )
 
     def forget(self, session: str) -> None:
         """Forget what was seen of a session and its pauses: it has closed, or a person plans it

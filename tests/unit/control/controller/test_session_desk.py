@@ -37,9 +37,10 @@ def test_a_session_whose_setting_a_worker_cannot_load_is_told_so_and_others_load
     desk = SessionDesk(a_session_pipeline(), a_space())
     for name, votes in (("far", "0.55"), ("near", "0.5")):
         state, plans = SessionState.WAITING, (a_choice(votes),)
-        desk.take(Session(id=name, pipeline="p", state=state, slo_s=1.0, plans=plans, number=1))
+        asked = Session(id=name, pipeline="p", state=state, slo_s=1.0, plans=plans, number=1)
+        desk.take(asked, 0.0)
     assert sessions(desk.stamped(PLAN, DEVICES, 0.0)) == ["far", "near"]
-    desk.take(reported("read/v@votes=0.55"))
+    desk.take(reported("read/v@votes=0.55"), 0.1)
     assert desk.changed
     assert sessions(desk.stamped(PLAN, DEVICES, 0.1)) == ["near"]
     (far,) = (each for each in desk.news() if isinstance(each, Send) and each.key == "far")
@@ -51,7 +52,7 @@ def test_new_objectives_are_not_met_by_what_was_better_than_an_earlier_plan() ->
     desk = SessionDesk(a_session_pipeline(), a_space())
     health = desk._health
     assert health is not None
-    desk.take(replace(CAM, plans=(a_choice("1"),), chosen=0, stopped="decided"))
+    desk.take(replace(CAM, plans=(a_choice("1"),), chosen=0, stopped="decided"), 0.0)
     find_inaccurate(health)
     command = Command(
         id="1", pipeline="p", action="set-session-slo", issued_s=7.0,
@@ -67,12 +68,12 @@ def serving_desk() -> SessionDesk:
     """Return a desk with a session that serves."""
     desk = SessionDesk(a_session_pipeline(), a_space())
     plans = (a_choice("1"),)
-    desk.take(replace(CAM, state=SessionState.WAITING, plans=plans, stopped="decided"))
+    desk.take(replace(CAM, state=SessionState.WAITING, plans=plans, stopped="decided"), 0.0)
     desk.start(None, 0.0)
     made = desk.stamped(PLAN, DEVICES, 0.0)
     for seat in open_seats(PLAN.leases, DEVICES):
         held = settings_of(made.sessions, seat.task, [seat.slot])
-        desk.take(replace(reported(), node=seat.worker, held=held))
+        desk.take(replace(reported(), node=seat.worker, held=held), 0.1)
     desk.stamped(PLAN, DEVICES, 0.1)
     assert state_of(desk) is SessionState.SERVING
     return desk

@@ -29,12 +29,12 @@ def seen(truth: Truth, labels: int, answered: float) -> SessionHealth:
     """Return the health of a session after five seconds of 20 queries a second."""
     health = SessionHealth(replace(a_space(), truth=truth), drain_s=1.0)
     health.serves({"cam": PLAN}, 0.0)
-    health.take(reported(0.0))
+    health.take(reported(0.0), 0.0)
     for second in range(1, 6):
         ended = 20.0 * second
         right = {"labels": float(labels * second), "score": float(labels * second)}
         counts = {"answered": ended * answered, "late": ended * (1 - answered)}
-        health.take(reported(float(second), **counts, **(right if labels else {})))
+        health.take(reported(float(second), **counts, **(right if labels else {})), float(second))
     return health
 
 
@@ -62,9 +62,9 @@ def test_queries_in_time_raise_none() -> None:
 def test_what_an_egress_counted_before_the_control_app_began_is_no_news() -> None:
     health = SessionHealth(replace(a_space(), truth=Truth.REFERENCE), drain_s=1.0)
     health.serves({"cam": PLAN}, 0.0)
-    health.take(reported(0.2, answered=1_000.0, late=9_000.0))
+    health.take(reported(0.2, answered=1_000.0, late=9_000.0), 0.2)
     assert health.alarm(CAM, 0.2) is None
-    health.take(reported(0.4, answered=1_000.0, late=9_050.0))
+    health.take(reported(0.4, answered=1_000.0, late=9_050.0), 0.4)
     alarm = health.alarm(CAM, 0.4)
     assert alarm is not None
     assert health.qps["cam"] == 10.0  # 50 in five seconds
@@ -73,9 +73,9 @@ def test_what_an_egress_counted_before_the_control_app_began_is_no_news() -> Non
 def test_a_session_opened_again_by_the_same_name_counts_from_nothing() -> None:
     health = seen(Truth.REFERENCE, 0, answered=0.5)
     health.serves({}, 6.0)
-    health.take(reported(6.0))  # egress has forgotten its counts
+    health.take(reported(6.0), 6.0)  # egress has forgotten its counts
     health.serves({"cam": PLAN}, 7.0)
-    health.take(reported(8.0, late=50.0))
+    health.take(reported(8.0, late=50.0), 8.0)
     alarm = health.alarm(CAM, 8.0)
     assert alarm is not None
     assert health.qps["cam"] == 10.0
@@ -84,8 +84,8 @@ def test_a_session_opened_again_by_the_same_name_counts_from_nothing() -> None:
 def find_inaccurate(health: SessionHealth) -> None:
     """Let half of a session's answers be right, and the alarm be raised."""
     health.serves({"cam": PLAN}, 0.0)
-    health.take(reported(0.0))
-    health.take(reported(1.0, labels=200.0, score=100.0, squares=100.0))
+    health.take(reported(0.0), 0.0)
+    health.take(reported(1.0, labels=200.0, score=100.0, squares=100.0), 1.0)
     alarm = health.alarm(CAM, 1.0)
     assert alarm is not None
     assert alarm.drift is Drift.ACCURACY
@@ -95,3 +95,21 @@ def test_a_plan_surely_more_accurate_than_the_one_that_was_inaccurate_helps() ->
     health = SessionHealth(a_space(), drain_s=1.0)
     find_inaccurate(health)
     assert [health.helps("cam", accuracy) for accuracy in (0.4, 0.6)] == [False, True]
+
+
+def test_a_session_with_queries_is_not_idle_whatever_the_clock_of_egress_says() -> None:
+    health = SessionHealth(a_space(), drain_s=1.0)
+    health.serves({"cam": PLAN}, 0.0)
+    for second in range(100):
+        health.take(reported(second - 3600.0, answered=float(min(second, 50))), float(second))
+        assert health.idle(30.0, float(second)) == (("cam",) if second >= 80 else ())
+
+
+def test_a_session_is_not_idle_while_egress_is_silent() -> None:
+    health = SessionHealth(a_space(), drain_s=1.0)
+    health.serves({"cam": PLAN}, 0.0)
+    health.take(reported(0.0), 0.0)
+    assert health.idle(30.0, 60.0) == ()
+    for second in range(60, 100):
+        health.take(reported(float(second)), float(second))
+        assert health.idle(30.0, float(second)) == (("cam",) if second >= 90 else ())
