@@ -77,6 +77,11 @@ class Predictions:
         found = [self._predicted(kind, bounded) for kind in range(len(self._profile.types))]
         return tuple([mean_s for mean_s, _ in found]), tuple([worst_s for _, worst_s in found])
 
+    def forget(self, kind: int) -> None:
+        """Go by the profile of a type again, until its devices have been heard of anew."""
+        self._learned.forget(self._profile.types[kind])
+        self._known = {at: each for at, each in self._known.items() if at[0] != kind}
+
     def _predicted(self, kind: int, size: int) -> tuple[float, float]:
         type_ = self._profile.types[kind]
         version = self._learned.version(type_) // REFRESH

@@ -9,6 +9,9 @@ from schemas.records import Completion, Lease, Origin, Plan, Selection, Work
 AHEAD = 2  # batches at a worker at most: what runs and one ahead
 MOST_SENT = 16  # queries at a device at most, where each takes a small part of the lead
 OVERDUE = 3.0  # multiple of the prediction after which a device gets nothing more
+# Whoever gets nothing, as it was slow, cannot show that it is faster again: it is tried again after
+# this time.
+AGAIN_S = 10.0
 _FOREVER = float("inf")
 
 

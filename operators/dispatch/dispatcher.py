@@ -9,7 +9,8 @@ hops between its completion and the next query. That is one query ahead, or as m
 serves within the lead where they take less.
 
 Several dispatchers of a task divide the devices of each type among themselves
-(device_division.py). Without a device, a dispatcher gives its queries up at their deadlines.
+(device_division.py). Without a device, a dispatcher gives its queries up at their deadlines. A type
+that was too slow for all that waited is taken for as fast as its profile again after ``AGAIN_S``.
 """
 
 from bisect import insort
@@ -43,6 +44,7 @@ from control.problem.lazy_references import load
 from operators.dispatch.device_division import own_workers
 from operators.dispatch.dispatch_profile import DispatchProfile, Predictions
 from operators.dispatch.dispatch_queue import (
+    AGAIN_S,
     ALONE,
     MOST_SENT,
     OVERDUE,
@@ -102,6 +104,8 @@ class Dispatcher:
         self._learned = LatencyModel(profile.types, profile.mean_s)
         self._predictions = Predictions(profile, self._learned)
         self._trip = RoundTrip(round_trip_s)
+        # Types that were too slow for what waited, since when: none of their queries has run since.
+        self._unused: dict[int, float] = {}
         self._sizes: deque[int] = deque(maxlen=WINDOW)
 
     @property
@@ -241,6 +245,7 @@ class Dispatcher:
         kind = self._profile.kind_of(completion.type, variant_id(completion.setting).variant)
         if ran and kind in self._profile.types and (policy is None or LEARN.of(policy)):
             self._learned.observe(kind, completion.size, completion.run_s, completion.worker)
+            self._unused.pop(self._profile.types.index(kind), None)
         device = self._by_slot.get(completion.slot)
         if device is None:
             return
@@ -260,6 +265,7 @@ class Dispatcher:
     def decide(self, now: float) -> tuple[list[Pick], list[Dropped]]:
         """Return the queries to send now with their slots, and those that no device can finish in
         time."""
+        self._try_again(now)
         dropped = self._give_up(now)
         picks: list[Pick] = []
         while found := self._matched(now):
@@ -383,7 +389,23 @@ class Dispatcher:
         if self._serves_late or policy.kind not in SKIPS_LATE:
             return False
         ends_s = now + remaining_s + waiting.latency_s[device.kind]
-        return ends_s > waiting.work.deadline_s
+        if ends_s <= waiting.work.deadline_s:
+            return False
+        self._unused.setdefault(device.kind, now)
+        return True
+
+    def _try_again(self, now: float) -> None:
+        """Forget what was learned of types that have been too slow for too long."""
+        due = [kind for kind, since_s in self._unused.items() if now - since_s > AGAIN_S]
+        for kind in due:
+            del self._unused[kind]
+            self._predictions.forget(kind)
+        if not due:
+            return
+        if set(due) >= set(self._kinds):
+            self._trip.forget()
+        for each in self._waiting:
+            self._predict(each)
 
     def _give_up(self, now: float) -> list[Dropped]:
         assert self._policy is not None
@@ -392,6 +414,7 @@ class Dispatcher:
         late = [(w, now - w.give_up_s) for w in self._waiting if w.give_up_s < now]
         if late:
             self._waiting = [w for w in self._waiting if w.give_up_s >= now]
+            self._unused = dict.fromkeys(self._kinds, now) | self._unused
         return late
 
     def _predict(self, waiting: Waiting) -> None:

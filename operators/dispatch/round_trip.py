@@ -14,10 +14,10 @@ REFRESH = 32  # round trips after which it is computed anew
 class RoundTrip:
     """``mean_s`` is a moving mean, ``slow_s`` the 95th percentile of the newest round trips."""
 
-    __slots__ = ("_newest_s", "_seen", "mean_s", "slow_s")
+    __slots__ = ("_newest_s", "_planned_s", "_seen", "mean_s", "slow_s")
 
     def __init__(self, planned_s: float) -> None:
-        self.mean_s = self.slow_s = planned_s
+        self.mean_s = self.slow_s = self._planned_s = planned_s
         self._newest_s: deque[float] = deque(maxlen=NEWEST)
         self._seen = 0
 
@@ -30,6 +30,11 @@ class RoundTrip:
         if self._seen % REFRESH == 0:
             ranked = sorted(self._newest_s)
             self.slow_s = min(ranked[int(0.95 * (len(ranked) - 1))], LONGEST_S)
+
+    def forget(self) -> None:
+        """Go by the planned round trip again."""
+        self.mean_s = self.slow_s = self._planned_s
+        self._newest_s.clear()
 
     @property
     def usual_s(self) -> float:

@@ -21,6 +21,7 @@ from control.policies import policy_named, spec_of
 from operators.dispatch.device_division import own_workers
 from operators.dispatch.dispatch_profile import device_kind
 from operators.dispatch.dispatch_queue import (
+    AGAIN_S,
     AHEAD,
     ALONE,
     OVERDUE,
@@ -105,6 +106,7 @@ class TableDispatcher:
         self._observed = 0
         self._fastest_s = 0.0  # of a single query on a worker of the plan
         self._trip = RoundTrip(round_trip_s)
+        self._unused_s: float | None = None  # since then queries are given up, and no batch ran
 
     @property
     def active(self) -> bool:
@@ -197,6 +199,8 @@ class TableDispatcher:
         if batch.left:
             return
         worker.batches.remove(batch)
+        if batch.size > 0:
+            self._unused_s = None
         if batch.size > 0 and batch.kind in self._kinds:
             self._learn(batch, completion, worker, now)
         # The next batch began when this one ended, a hop ago.
@@ -222,6 +226,8 @@ class TableDispatcher:
         if self._came:
             self._load.arrived(self._came, now)
             self._came = 0
+        if self._unused_s is not None and now - self._unused_s > AGAIN_S:
+            self._try_again()
         dropped = self._give_up(now)
         picks: list[Pick] = []
         lead_s = self._trip.lead_s(self._policy)
@@ -297,7 +303,16 @@ class TableDispatcher:
         while late < len(self._waiting) and self._give_up_s(self._waiting[late]) < now:
             late += 1
         gone, self._waiting = self._waiting[:late], self._waiting[late:]
+        if gone and self._unused_s is None:
+            self._unused_s = now
         return [(each, now - self._give_up_s(each)) for each in gone]
+
+    def _try_again(self) -> None:
+        """Take the workers for as fast as their profile again."""
+        self._unused_s = None
+        self._pace = {name: LocalPace(self._profiled_s) for name in self._pace}
+        self._trip.forget()
+        self._refresh()
 
     def _give_up_s(self, waiting: Waiting) -> float:
         """Return the latest start at which the fastest variant meets a query's deadline."""

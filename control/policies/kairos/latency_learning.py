@@ -109,7 +109,7 @@ class LatencyModel:
         """Learn from a completed query; cap its seconds at ``OUTLIER`` times the prediction."""
         learned = self._types[type_]
         predicted = self.mean_s(type_, size)
-        if learned.sums.n >= ENOUGH:
+        if self._profiled is not None or learned.sums.n >= ENOUGH:
             seconds = min(seconds, OUTLIER * predicted)
         prior = self._prior_s(type_, size)
         before = self._factors.get(device, 1.0)
@@ -121,6 +121,10 @@ class LatencyModel:
         grown = weight * _KEEP + 1
         learned.table[bucket_of(size)] = (grown, mean + (seconds / prior - mean) / grown)
         learned.version += 1
+
+    def forget(self, type_: str) -> None:
+        """Forget what was learned of a type."""
+        self._types[type_] = _Learned()
 
     def version(self, type_: str) -> int:
         """Return a number that changes whenever the predictions of the type change."""

@@ -239,6 +239,46 @@ def test_a_device_gets_ahead_what_it_serves_within_the_lead(round_trip_s: float,
     assert sent(dispatcher, 0.0) == []
 
 
+@pytest.mark.parametrize("policy", ["kairos", "fcfs", "threshold", "earliest"])
+def test_a_type_that_was_slow_for_a_while_is_tried_again(policy: str) -> None:
+    profile = dispatch_profile(("gpu", "slow"), _seconds, 100)
+    dispatcher = Dispatcher(a_sized_pipeline(policy=policy), profile)
+    dispatcher.change(a_dispatching_plan("gpu", policy=policy), 0.0)
+    assert ran(dispatcher, range(100), 0.0, run_s=6 * 0.02)[-1:] != [99]  # it takes 120 ms of 100
+    assert ran(dispatcher, range(100, 140), 200.0, run_s=0.02)[-1:] == [139]
+
+
+def test_a_type_that_was_slow_for_a_while_is_tried_again_beside_others() -> None:
+    dispatcher = a_dispatcher()
+    dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
+    for number in range(64):  # the slow type takes 6 times the 40 ms of its profile
+        dispatcher.completed(completion(work(number, 10), 9, 0.24, "slow-1", "slow"), 0.0)
+    slots = []
+    for number in range(30):
+        for each in (100 + 2 * number, 101 + 2 * number):
+            dispatcher.add(work(each, 10, created_s=float(number)))
+        for offset, slot in sent(dispatcher, float(number)):
+            slots.append((number, slot))
+            done = completion(work(offset, 10), slot, 0.01, f"gpu-{slot}")
+            if slot == 0:
+                dispatcher.completed(done, number + 0.01)
+        sent(dispatcher, number + 0.5)  # what is left is given up
+    assert min(number for number, slot in slots if slot == 1) == 11
+
+
+def ran(dispatcher: Dispatcher, numbers: range, at_s: float, run_s: float) -> list[int]:
+    """Let queries of size 20 come, 0.5 s apart, to one device; return those that it ran."""
+    found = []
+    for number in numbers:
+        now = at_s + (number - numbers.start) / 2
+        asked = work(number, 20, created_s=now)
+        dispatcher.add(asked)
+        found += [offset for offset, _ in sent(dispatcher, now)]
+        if found[-1:] == [number]:
+            dispatcher.completed(completion(asked, 0, run_s, "gpu-0"), now + run_s)
+    return found
+
+
 def test_two_dispatchers_divide_the_devices_of_each_type() -> None:
     plan = a_dispatching_plan("gpu", "gpu", "slow", "slow")
     slots = []

@@ -228,6 +228,21 @@ def test_a_lost_workers_batch_is_forgotten_after_its_deadline_and_grace() -> Non
     assert len(sent(dispatcher, 0.46)) >= 1
 
 
+def test_workers_that_were_slow_for_a_while_are_tried_again() -> None:
+    dispatcher = a_dispatcher()
+    dispatcher.change(a_plan_for("a"), 0.0)
+    ran = []
+    for number in range(200):
+        now = number / 2.0
+        dispatcher.add(work(number, created_s=now))
+        for offset, _, variant, _ in sent(dispatcher, now):
+            run_s = SECONDS[variant] * (100 if 40 <= number < 80 else 1)
+            dispatcher.completed(completion(offset, 0, run_s, variant), now + run_s)
+            ran.append(number)
+    assert not {*range(65, 80)}.issubset(ran)  # too slow for any query
+    assert {*range(100, 200)}.issubset(ran)
+
+
 def test_a_slow_worker_gets_less_at_a_time() -> None:
     dispatcher = a_dispatcher(lead=0.0)
     dispatcher.change(a_plan_for("a"), 0.0)
