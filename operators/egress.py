@@ -49,8 +49,10 @@ from schemas.records import (
     Noticed,
     Origin,
     Plan,
+    Trace,
     Work,
 )
+from schemas.trace_context import headers_of
 
 Returned = tuple[tuple[int, int], Work]  # a query's key, and one of its results
 COUNTS = (
@@ -161,8 +163,9 @@ class Egress:
         if query is None:
             session = work.session.session if work.session is not None else ""
             query = OpenQuery(
-                work.query_id, work.origin, work.created_s, work.deadline_s, work.slo_class, session
-            )
+                work.query_id, work.origin, work.created_s, work.deadline_s, work.slo_class,
+                session, work.trace,
+            )  # fmt: skip
             effects = self._await(key, query)
         query.held.append((event.slot, event.offset))
         if work.session is not None and self._back is not None:
@@ -228,7 +231,7 @@ class Egress:
         origin = Origin(*key)
         if noticed.refused:
             self._progress[event.slot].finish(event.offset)
-            return self._emit(refusal(noticed, origin, now))
+            return self._emit(refusal(noticed, origin, now), noticed.trace)
         query = OpenQuery(
             noticed.query_id,
             origin,
@@ -236,6 +239,7 @@ class Egress:
             noticed.deadline_s,
             noticed.slo_class,
             noticed.session,
+            noticed.trace,
         )
         query.held.append((event.slot, event.offset))
         return self._await(key, query)
@@ -261,11 +265,11 @@ class Egress:
         query = self._open.pop(key)
         said = self._join.answer(query, now)
         if key[1] < self._upto.get(key[0], 0):
-            return [*self._emit(said), *self._finish(query.held, now)]
+            return [*self._emit(said, query.trace), *self._finish(query.held, now)]
         # The records stay uncommitted until the notice arrives; otherwise a restarted egress would
         # reopen an answered query.
         self._early[key] = query.held
-        return self._emit(said)
+        return self._emit(said, query.trace)
 
     def _finish(self, held: Sequence[Held], now: float) -> list[Effect]:
         """Release records; they span several slots if the number of slots was changed."""
@@ -298,7 +302,7 @@ class Egress:
             effects += [Wake(self._wakes_s)] if due else []
         return effects
 
-    def _emit(self, said: Answer) -> list[Effect]:
+    def _emit(self, said: Answer, trace: Trace | None) -> list[Effect]:
         counts = self._counts
         outcome = outcome_of(said)
         counts[outcome] += 1
@@ -314,7 +318,7 @@ class Egress:
             self._reporter.count(f"session/{said.session}/{outcome}")
         if outcome not in (ANSWERED, LATE):
             self._reporter.count(f"{outcome}/{cause_of(said)}")
-        return [Send(RESULTS, said, key=said.id)]
+        return [Send(RESULTS, said, key=said.id, headers=headers_of(trace))]
 
     # ------------------------------------------------------------------ offsets and time
 

@@ -295,6 +295,7 @@ class Ingress:
             items=(item,),
             size=size,
             slo_class=noticed.slo_class,
+            trace=noticed.trace,
         )
 
     # ------------------------------------------------------------------ notices
@@ -427,5 +428,5 @@ def _noticed(
     """Return the notice of a query that is admitted."""
     return Noticed(
         query_id=name, offset=event.offset, created_s=event.at_s, deadline_s=deadline,
-        slo_class=slo_class, session=session,
+        slo_class=slo_class, session=session, trace=event.trace,
     )  # fmt: skip

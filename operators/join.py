@@ -27,6 +27,7 @@ from schemas.records import (
     Item,
     Noticed,
     Origin,
+    Trace,
     Value,
     Work,
 )
@@ -66,7 +67,7 @@ class OpenQuery:
 
     __slots__ = (
         "branches", "created_s", "credit", "deadline_s", "epoch", "held", "id", "origin", "session",
-        "slo_class",
+        "slo_class", "trace",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +78,7 @@ class OpenQuery:
         deadline_s: float,
         slo_class: str = "",
         session: str = "",
+        trace: Trace | None = None,
     ) -> None:
         self.id = name
         self.origin = origin
@@ -84,6 +86,7 @@ class OpenQuery:
         self.deadline_s = deadline_s
         self.slo_class = slo_class
         self.session = session
+        self.trace = trace
         self.credit = 0
         self.epoch = 0
         self.branches: dict[tuple[int, ...], Item] = {}

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from schemas.records import Origin, Record, Value
+from schemas.records import Origin, Record, Trace, Value
 
 QUERIES = "queries"
 OUTPUTS = "outputs"
@@ -47,13 +47,15 @@ def waiting_topic(task: str) -> str:
 
 
 class Arrived(Struct, frozen=True, gc=False):
-    """A record arrived on a topic that the node reads. ``at_s`` is the broker's time stamp."""
+    """A record arrived on a topic that the node reads. ``at_s`` is the broker's time stamp,
+    ``trace`` a query's trace context."""
 
     record: Record
     topic: str
     slot: int
     offset: int
     at_s: float
+    trace: Trace | None = None
 
 
 class Inferred(Struct, frozen=True, gc=False):
@@ -122,12 +124,14 @@ Event = Arrived | Inferred | Loaded | Solved | Counted | Heartbeats | Woke | Fai
 
 
 class Send(Struct, frozen=True, gc=False):
-    """Write a record to a topic: to ``slot`` if it is not negative, else by ``key``."""
+    """Write a record to a topic, with ``headers``: to ``slot`` if it is not negative, else by
+    ``key``."""
 
     topic: str
     record: Record
     slot: int = -1
     key: str = ""
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 class Infer(Struct, frozen=True, gc=False):

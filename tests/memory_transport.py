@@ -7,12 +7,14 @@ from zlib import crc32
 
 from schemas.pipeline import Pipeline
 from schemas.records import Record
+from schemas.trace_context import Headers
 from streams.codecs.wire import Fetched, encoder
 from streams.live.inbox import FetchedBatch, Inbox
 from streams.live.live_driver import Live
 from streams.topics import physical, topics
 
 Place = tuple[str, int]
+Fed = tuple[float, str, bytes, int, Headers]  # time, topic, value, slot, headers
 
 
 class VirtualClock:
@@ -88,11 +90,13 @@ class MemoryTransport:
             self._since[place] = self._clock() + self._hop_s
         self._paused = (self._paused - among) | (wanted & among)
 
-    def send(self, topic: str, value: bytes, slot: int, key: str) -> None:
+    def send(self, topic: str, value: bytes, slot: int, key: str, headers: Headers = ()) -> None:
         slot = slot if slot >= 0 else crc32(key.encode()) % self._slots[topic]
         log = self._logs.setdefault((topic, slot), [])
         self._count += 1
-        fetched = Fetched(topic, slot, len(log), self._clock(), key.encode(), value, None)
+        fetched = Fetched(
+            topic, slot, len(log), self._clock(), key.encode(), value, list(headers) or None
+        )
         log.append((self._count, fetched))
 
     def done(self, place: Place, offset: int, note: str) -> None:
@@ -119,10 +123,10 @@ class JumpingInbox(Inbox):
         self._clock = clock
         self._transport = transport
         self._live: Live | None = None
-        self._inputs: list[tuple[float, str, bytes, int]] = []
+        self._inputs: list[Fed] = []
 
-    def feed(self, live: Live, inputs: Iterable[tuple[float, str, bytes, int]]) -> None:
-        """Set the inputs of external producers: (time, topic, value, slot), sorted by time."""
+    def feed(self, live: Live, inputs: Iterable[Fed]) -> None:
+        """Set the inputs of external producers, sorted by time."""
         self._live = live
         self._inputs = list(inputs)
 
@@ -134,8 +138,8 @@ class JumpingInbox(Inbox):
         next_s = min(self._transport.next_s(), timer_s, input_s)
         self._clock.now = max(self._clock.now, next_s)
         while self._inputs and self._inputs[0][0] <= self._clock.now:
-            _, topic, value, slot = self._inputs.pop(0)
-            self._transport.send(topic, value, slot, "")
+            _, topic, value, slot, headers = self._inputs.pop(0)
+            self._transport.send(topic, value, slot, "", headers)
         landed = self._transport.landed()
         return [FetchedBatch(self._transport.assigned, landed)] if landed else []
 
@@ -150,7 +154,7 @@ def drive(
 ) -> None:
     """Run the live driver's own loop until the clock shows ``until_s``."""
     inbox.feed(live, [
-        (at_s, physical(pipeline.name, topic), encoder(pipeline, topic)(record), slot)
+        (at_s, physical(pipeline.name, topic), encoder(pipeline, topic)(record), slot, ())
         for at_s, topic, slot, record in sorted(inputs, key=lambda each: each[0])
     ])  # fmt: skip
     live.start()

@@ -14,6 +14,7 @@ from zlib import crc32
 from benchmarks.schedules.faulty_broker import HOP_S, RETRY_S, Agenda, Broker, Link, Place
 from benchmarks.schedules.faulty_lease import FaultyLease
 from schemas.effects import REPORTS
+from schemas.trace_context import Headers
 from streams.codecs.wire import Fetched
 from streams.kafka.partition_reader import MOST_PER_FETCH
 from streams.kafka.transport import COMMIT_S, HAND_OVER_S, IDLE_S, UNSETTLED_S
@@ -113,7 +114,7 @@ class FaultyTransport:
     def fetch(self, timeout_s: float) -> list[Fetched]:
         raise AssertionError("the broker delivers")
 
-    def send(self, topic: str, value: bytes, slot: int, key: str) -> None:
+    def send(self, topic: str, value: bytes, slot: int, key: str, headers: Headers = ()) -> None:
         at = slot if slot >= 0 else crc32(key.encode()) % self._broker.slots[topic]
         out = Outgoing((topic, at), key.encode(), value, self._clock(), self._turn)
         if topic == _REPORTS:

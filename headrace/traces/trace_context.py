@@ -1,16 +1,9 @@
-"""W3C trace context: the header ``traceparent`` that a caller sends. Pure.
-
-Source: https://www.w3.org/TR/trace-context/.
-"""
+"""The trace that a query's spans belong to. Pure."""
 
 import hashlib
-import re
 from dataclasses import dataclass
 
-from schemas.records import Origin
-
-TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
-_FORM = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
+from schemas.records import Origin, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +19,10 @@ class TraceContext:
     sampled: bool = False
 
 
-def context_in(header: bytes) -> TraceContext | None:
-    """Return the context in the value of ``traceparent``; None for an invalid value."""
-    found = _FORM.fullmatch(header.decode(errors="replace").strip())
-    if found is None or not int(found[1], 16) or not int(found[2], 16):
-        return None
-    return TraceContext(found[1], found[2], sampled=bool(int(found[3], 16) & 1))
-
-
-def own_context(pipeline: str, origin: Origin) -> TraceContext:
-    """Return the context of a query whose caller sent none: the same one at every export."""
+def context_of(caller: Trace | None, pipeline: str, origin: Origin) -> TraceContext:
+    """Return the context of a query: that of its caller, without one the same at every export."""
+    if caller is not None:
+        return TraceContext(caller.id, caller.parent, caller.sampled)
     name = f"{pipeline}/{origin.partition}/{origin.offset}".encode()
     return TraceContext(hashlib.sha256(name).hexdigest()[:32])
 

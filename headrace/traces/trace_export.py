@@ -1,37 +1,34 @@
 """Follow a pipeline's answers and export their traces.
 
-Answers hold every time of a query, so nodes do nothing for traces. The caller's context is a Kafka
-header of the query's record, found by the answer's origin.
+Answers hold every time of a query, and their records the caller's trace context in the headers.
 """
 
 import random
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
-
 from confluent_kafka import Message
 
-from headrace.client.formats import answers_in, reader_of
+from headrace.client.formats import Read, reader_of
 from headrace.client.topic_clients import Tail
 from headrace.traces import otlp
 from headrace.traces.answer_spans import spans_of
 from headrace.traces.delivery import Delivery
-from headrace.traces.trace_context import TRACEPARENT, TraceContext, context_in, own_context
+from headrace.traces.trace_context import TraceContext, context_of
 from operators.outcomes import outcome_of
-from schemas.effects import QUERIES, RESULTS
+from schemas.codec.single_object import CodecError
+from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
-from schemas.records import ANSWERED, Answer, Origin
+from schemas.records import ANSWERED, Answer, Trace
+from schemas.trace_context import trace_of
 from streams.kafka.kafka_client import headers_of
 from streams.kafka.kafka_config import KafkaConfig
 from streams.observers.metrics import BOUNDS_S, MetricSample, Observed, TracedValue
 from streams.topics import physical
 
 TURN_S = 0.5
-HELD_S = 1.0  # an answer, until its query's record has been read
-MOST_WAITING = 200_000  # contexts of queries without an answer
 BATCH = 512  # spans in one request
 _WHOLE = 1 << 32
 
@@ -54,62 +51,30 @@ class Sampling:
         return int(context.trace[-8:], 16) < self.share * _WHOLE
 
 
-class Contexts:
-    """The contexts of queries by their origin, of the newest ``most``."""
-
-    def __init__(self, most: int = MOST_WAITING) -> None:
-        self._most = most
-        self._by_origin: OrderedDict[Origin, TraceContext] = OrderedDict()
-
-    def add(self, origin: Origin, header: bytes) -> None:
-        """Keep the context in a query's header; ignore a value that is none."""
-        context = context_in(header)
-        if context is not None:
-            self._by_origin[origin] = context
-            if len(self._by_origin) > self._most:
-                self._by_origin.popitem(last=False)
-
-    def take(self, origin: Origin, pipeline: str) -> TraceContext:
-        """Return the context of an answered query, its own one if its caller sent none."""
-        return self._by_origin.pop(origin, None) or own_context(pipeline, origin)
+Traced = tuple[Answer, Trace | None]  # an answer, and its caller's trace context
 
 
-class _Queries(Tail):
-    """The input topic, of which only the headers are read."""
-
-    def take_contexts(self, into: Contexts) -> None:
-        """Read to the end of the topic."""
-        while messages := self.messages(0.0):
-            for message in messages:
-                header = _traceparent(message)
-                if header is not None:
-                    into.add(Origin(message.partition() or 0, message.offset() or 0), header)
-
-
-def _traceparent(message: Message) -> bytes | None:
-    headers, _ = headers_of(message)
-    return next((value for name, value in headers or () if name == TRACEPARENT and value), None)
+def traced_answers(messages: Iterable[Message], read: Read) -> list[Traced]:
+    """Return the answers in records of the results topic; skip other records."""
+    found: list[Traced] = []
+    for message in messages:
+        with suppress(CodecError):  # a foreign record
+            headers, _ = headers_of(message)
+            found.append((read(message.value() or b""), trace_of(headers or ())))
+    return found
 
 
 class TraceExport:
     """The export of a pipeline's traces to a collector; ``samples`` may be called from another
     thread.
 
-    ``answers`` counts those seen, ``traces`` those chosen of them; ``delivery`` counts spans, and
-    has the same ``clock``.
+    ``answers`` counts those seen, ``traces`` those chosen of them; ``delivery`` counts spans.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        sampling: Sampling,
-        delivery: Delivery,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, sampling: Sampling, delivery: Delivery) -> None:
         self.delivery = delivery
         self.answers = self.traces = 0
-        self._pipeline, self._sampling, self._clock = pipeline, sampling, clock
-        self._contexts = Contexts()
+        self._pipeline, self._sampling = pipeline, sampling
         self._seconds = Observed(tuple(sorted({*BOUNDS_S, pipeline.slo_s})))
 
     def run(self, kafka: KafkaConfig, since_s: float | None) -> None:
@@ -118,33 +83,19 @@ class TraceExport:
         ``since_s`` (epoch seconds) goes back in time, as far as the topics keep. Raises
         ``BrokerError`` if the topics cannot be read.
         """
-        read, name = reader_of(self._pipeline), self._pipeline.name
-        with (
-            closing(_Queries(kafka, physical(name, QUERIES), since_s)) as queries,
-            closing(Tail(kafka, physical(name, RESULTS), since_s)) as results,
-        ):
+        read = reader_of(self._pipeline)
+        with closing(Tail(kafka, physical(self._pipeline.name, RESULTS), since_s)) as results:
+            self.follow(lambda: traced_answers(results.messages(TURN_S), read))
 
-            def turn() -> list[Answer]:
-                answers = answers_in(results.take(TURN_S), read)
-                queries.take_contexts(self._contexts)
-                return answers
-
-            self.follow(turn)
-
-    def follow(self, turn: Callable[[], list[Answer]]) -> None:
+    def follow(self, turn: Callable[[], list[Traced]]) -> None:
         """Export the answers that ``turn`` returns at each call, until the delivery's end."""
-        held: deque[tuple[float, list[Answer]]] = deque()
         while not self.delivery.ended:
-            held.append((self._clock(), turn()))
-            while held and self._clock() > held[0][0] + HELD_S:
-                self.export(held.popleft()[1])
-        for _, answers in held:
-            self.export(answers)
+            self.export(turn())
 
-    def export(self, answers: list[Answer]) -> None:
+    def export(self, answers: list[Traced]) -> None:
         """Deliver the spans of those answers that are sampled."""
         name = self._pipeline.name
-        found = [(answer, self._contexts.take(answer.origin, name)) for answer in answers]
+        found = [(answer, context_of(caller, name, answer.origin)) for answer, caller in answers]
         chosen = [each for each in found if self._sampling.keeps(*each)]
         self.answers += len(answers)
         self.traces += len(chosen)

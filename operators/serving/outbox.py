@@ -92,7 +92,7 @@ def _send(work: Work, topic: str, task: str, slot: int, items: list[Item], epoch
     parcel = Work(
         query_id=work.query_id, origin=work.origin, task=task, created_s=work.created_s,
         deadline_s=work.deadline_s, epoch=epoch, attempt=work.attempt, items=tuple(items),
-        slo_class=work.slo_class, size=work.size, session=work.session,
+        slo_class=work.slo_class, size=work.size, session=work.session, trace=work.trace,
     )  # fmt: skip
     return Send(topic, parcel, slot)
 

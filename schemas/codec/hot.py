@@ -154,6 +154,11 @@ def work_parts(work: Work, parts: Parts) -> None:
     else:
         _add_session_plan(work.session, parts)
     parts.append(avro_text(work.variant))
+    trace = work.trace
+    if trace is None:
+        parts.append(_NULL)
+    else:
+        parts.extend([_SECOND, avro_text(trace.traceparent), avro_text(trace.tracestate)])
 
 
 def answer_parts(answer: Answer, parts: Parts) -> None:

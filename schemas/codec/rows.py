@@ -41,6 +41,7 @@ from schemas.records import (
     SessionStage,
     Settings,
     SlotState,
+    Trace,
     TreeBranches,
     TreeHop,
     Work,
@@ -84,6 +85,7 @@ def _work_row(work: Work) -> Row:
     row["origin"] = asdict(work.origin)
     row["items"] = [_item_row(item) for item in work.items]
     row["session"] = None if work.session is None else _session_plan_row(work.session)
+    row["trace"] = None if work.trace is None else asdict(work.trace)
     return row
 
 
@@ -91,6 +93,8 @@ def _work(row: Row) -> Work:
     row["origin"] = Origin(**row["origin"])
     row["items"] = tuple([_item(item) for item in row["items"]])
     row["session"] = None if row["session"] is None else _session_plan(row["session"])
+    if row["trace"] is not None:
+        row["trace"] = Trace(**row["trace"])
     return Work(**row)
 
 
@@ -126,13 +130,19 @@ def _completion(row: Row) -> Completion:
 
 def _notice_row(notice: Notice) -> Row:
     row = asdict(notice)
-    row["queries"] = [asdict(noticed) for noticed in notice.queries]
+    row["queries"] = [_noticed_row(noticed) for noticed in notice.queries]
     return row
+
+
+def _noticed_row(noticed: Noticed) -> Row:
+    return {**asdict(noticed), "trace": None if noticed.trace is None else asdict(noticed.trace)}
 
 
 def _notice(row: Row) -> Notice:
     for noticed in row["queries"]:
         noticed["reason_code"] = REASON_CODES[noticed["reason_code"]]
+        if noticed["trace"] is not None:
+            noticed["trace"] = Trace(**noticed["trace"])
     row["queries"] = tuple([Noticed(**noticed) for noticed in row["queries"]])
     return Notice(**row)
 

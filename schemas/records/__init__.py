@@ -38,6 +38,7 @@ from schemas.records.queries import (
     Item,
     Origin,
     Query,
+    Trace,
     Value,
     Work,
 )
@@ -82,5 +83,5 @@ __all__ = [
     "Item", "Label", "Lease", "MeasuredAccuracy", "Notice", "Noticed", "Origin", "PathTree",
     "Plan", "ProfileRequest", "ProfileResult", "Query", "Record", "Report", "Route",
     "Selection", "SelectionTable", "Session", "SessionChoice", "SessionPlan", "SessionStage",
-    "Settings", "SlotState", "TreeBranches", "TreeHop", "Value", "Work",
+    "Settings", "SlotState", "Trace", "TreeBranches", "TreeHop", "Value", "Work",
 ]  # fmt: skip

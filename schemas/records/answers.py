@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from schemas.enumerations import ReasonCode
-from schemas.records.queries import End, Hop, Origin, Value
+from schemas.records.queries import End, Hop, Origin, Trace, Value
 
 
 class Notice(Struct, frozen=True, gc=False, kw_only=True):
@@ -32,6 +32,7 @@ class Noticed(Struct, frozen=True, gc=False, kw_only=True):
     reason_code: ReasonCode = ReasonCode.NONE
     slo_class: str = ""
     session: str = ""
+    trace: Trace | None = None
 
 
 class TreeHop(Struct, frozen=True, gc=False):

@@ -32,6 +32,31 @@ class Origin(Struct, frozen=True, gc=False):
     offset: int
 
 
+class Trace(Struct, frozen=True, gc=False):
+    """The trace context of a query's producer (W3C), valid and in the form of version 00.
+
+    ``tracestate`` is "" where there is none.
+    """
+
+    traceparent: str
+    tracestate: str = ""
+
+    @property
+    def id(self) -> str:
+        """The trace's id: 32 hexadecimal digits."""
+        return self.traceparent[3:35]
+
+    @property
+    def parent(self) -> str:
+        """The id of the producer's span: 16 hexadecimal digits."""
+        return self.traceparent[36:52]
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the producer keeps the trace."""
+        return bool(int(self.traceparent[53:55], 16) & 1)
+
+
 class Query(Struct, frozen=True, gc=False, kw_only=True):
     """A request as the producer wrote it, or as ingress reads it from a raw value.
 
@@ -123,6 +148,7 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
     slo_class: str = ""  # the query's
     session: SessionPlan | None = None  # the query plan by which it goes; None: the plan's routes
     variant: str = ""  # that a dispatcher chose for the run; "": the worker chooses
+    trace: Trace | None = None  # the query's
 
 
 class Completion(Struct, frozen=True, gc=False, kw_only=True):

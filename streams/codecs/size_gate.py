@@ -30,7 +30,7 @@ from streams.topics import MAX_RECORD_BYTES
 Encode = Callable[[Record], bytes]
 Encoded = tuple[Send, bytes]
 
-# The broker's limit less a reserve for key and framing, which count towards it.
+# The broker's limit less a reserve for key, headers and framing, which count towards it.
 MOST_ENCODED_BYTES = MAX_RECORD_BYTES - 4096
 
 

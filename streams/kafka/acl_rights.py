@@ -175,7 +175,7 @@ def _operator(pipeline: Pipeline) -> _Uses:
     return _Uses(
         writes=(COMMANDS, QUERIES, *((PROFILE_REQUESTS,) if searches else ())),
         reads=(
-            # Queries: `headrace traces` reads the callers' trace context off them.
+            # Queries: their time stamps are arrivals that `headrace simulate` plays.
             *(PLANS, REPORTS, COMMAND_RESULTS, QUERIES, RESULTS, DEAD_LETTERS),
             *((PROFILE_RESULTS, SESSIONS) if searches else ()),
             *((ACCURACY, LABELS) if pipeline.labels else ()),

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError
 
+from schemas.trace_context import Headers
 from streams.kafka.turn import TOO_OLD, Place, Turn
 
 MOST_UNCONFIRMED = 5  # records of a partition, as in librdkafka
@@ -29,6 +30,7 @@ class TurnRecord(NamedTuple):
     turn: Turn
     value: bytes
     key: str | bytes | None
+    headers: Headers = ()
 
 
 class Departure:

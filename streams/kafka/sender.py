@@ -67,10 +67,10 @@ class Sender:
             return False  # the roles wait for a broker that is away, and so does the first record
         return True
 
-    def send(self, turn: Turn, place: Place, value: bytes, key: str | bytes | None) -> None:
-        """Send a record of a turn, now or at the turn's end or later."""
-        turn.waiting += 1
-        queue = self._window.add(place, TurnRecord(turn, value, key))
+    def send(self, place: Place, record: TurnRecord) -> None:
+        """Send a record, now or at its turn's end or later."""
+        record.turn.waiting += 1
+        queue = self._window.add(place, record)
         if not queue.idle and not self._heard:
             # The last turn ended long before its records were confirmed.
             self._hear()
@@ -126,7 +126,8 @@ class Sender:
             one.turn.ended_s = now
             m = one.message
             place = (m.topic() or "", m.partition() or 0)
-            self._window.add(place, TurnRecord(one.turn, m.value() or b"", m.key()))
+            again = TurnRecord(one.turn, m.value() or b"", m.key(), m.headers() or ())
+            self._window.add(place, again)
 
     def _hand_over(self, released: Iterable[tuple[PartitionQueue, TurnRecord, Departure]]) -> None:
         try:
@@ -160,7 +161,7 @@ class Sender:
             try:
                 self._producer.produce(
                     topic, record.value, record.key, slot, on_delivery=delivered,
-                    timestamp=stamp_ms,
+                    timestamp=stamp_ms, headers=list(record.headers) or None,
                 )  # fmt: skip
             except BufferError:
                 self._producer.poll(POLL_S)  # wait for the broker, never discard

@@ -27,6 +27,7 @@ from confluent_kafka import (
 )
 
 from schemas.effects import REPORTS
+from schemas.trace_context import Headers
 from streams.codecs.wire import Fetched
 from streams.kafka.connectivity import Connectivity
 from streams.kafka.kafka_client import consumer, fatal_errors, report_producer
@@ -34,6 +35,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
 from streams.kafka.offset_ledger import HOPELESS, NO_EPOCH, Commit, OffsetLedger
 from streams.kafka.partition_reader import PartitionReader
+from streams.kafka.send_window import TurnRecord
 from streams.kafka.sender import PartitionLease, Sender
 from streams.kafka.turn import Place, Turn, unconfirmed_since
 from streams.topics import physical
@@ -179,12 +181,13 @@ class KafkaTransport:
 
     # ------------------------------------------------------------------ writing
 
-    def send(self, topic: str, value: bytes, slot: int, key: str) -> None:
+    def send(self, topic: str, value: bytes, slot: int, key: str, headers: Headers = ()) -> None:
         """Send a record by the end of the turn, or once earlier ones are confirmed."""
         if topic == _REPORTS:
             self._report(value, slot, key)
         else:
-            self._sender.send(self._turn, (topic, slot), value, key or None)
+            record = TurnRecord(self._turn, value, key or None, headers)
+            self._sender.send((topic, slot), record)
 
     def _report(self, value: bytes, slot: int, key: str) -> None:
         away = self._connectivity.away

@@ -307,14 +307,14 @@ class Live:
         topic, encode = route
         value = encode(effect.record)
         if len(value) <= MOST_ENCODED_BYTES:
-            self._transport.send(topic, value, effect.slot, effect.key)
+            self._transport.send(topic, value, effect.slot, effect.key, effect.headers)
         else:
             self._send_smaller(effect, encode)
 
     def _send_smaller(self, effect: Send, encode: Encode) -> None:
         for send, value in fitting(effect, encode, self._pipeline.egress_partitions):
             topic = physical(self._pipeline.name, send.topic)
-            self._transport.send(topic, value, send.slot, send.key)
+            self._transport.send(topic, value, send.slot, send.key, send.headers)
 
     def _later(self, at_s: float, node: str, event: Event) -> None:
         # The count breaks ties in order of scheduling and keeps events from being compared.

@@ -11,6 +11,7 @@ from typing import Any
 from operators.plan_follower import CatchUp
 from schemas.effects import PLANS, QUERIES, Arrived
 from schemas.pipeline import Pipeline
+from schemas.trace_context import trace_of
 from schemas.user_errors import UNSUCCESSFUL, HeadraceError
 from streams.codecs.wire import Fetched, decoder
 from streams.live.fatal_records import FatalRecords
@@ -117,7 +118,9 @@ class SlotReaders:
         topic = fetched.topic
         known = None if self._fatal is None else self._fatal.unreadable(fetched)
         record = self._decoders[topic](fetched) if known is None else known
-        return Arrived(record, self._logical[topic], fetched.slot, fetched.offset, fetched.at_s)
+        logical, headers = self._logical[topic], fetched.headers
+        trace = trace_of(headers) if headers and logical == QUERIES else None
+        return Arrived(record, logical, fetched.slot, fetched.offset, fetched.at_s, trace)
 
     def _went_back(self, place: Place, offset: int) -> None:
         # Ingress gives the records of a log that lost its end other places, and plans have epochs;

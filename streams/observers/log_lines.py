@@ -33,8 +33,10 @@ from schemas.records import (
     Plan,
     Query,
     Selection,
+    Trace,
     Work,
 )
+from schemas.trace_context import trace_of
 from schemas.variant_id import variant_id
 
 DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
@@ -235,6 +237,7 @@ def query_ended(effect: Send) -> LogLine:
         "reason": answer.reason,
         "latency_ms": round(took_ms, 3),
         "epoch": answer.epoch,
+        **_trace_id(trace_of(effect.headers)),
     }
     event = f"query.{outcome_of(answer)}"
     return LogLine(event, _end_words(answer, took_ms), fields, cause_of(answer))
@@ -258,7 +261,8 @@ def query_read(event: Arrived) -> LogLine:
     assert isinstance(query, Query)
     place = _origin(event.slot, event.offset)
     name = query.id or place
-    return LogLine("query.read", f"query {name} read", {"query": name, "origin": place})
+    fields = {"query": name, "origin": place, **_trace_id(event.trace)}
+    return LogLine("query.read", f"query {name} read", fields)
 
 
 def work_sent(effect: Send) -> LogLine:
@@ -274,6 +278,7 @@ def work_sent(effect: Send) -> LogLine:
         "items": len(work.items),
         "ends": _ends(work),
         "epoch": work.epoch,
+        **_trace_id(work.trace),
     }
     return LogLine("work.sent", f"query {work.query_id}: {_count(len(work.items))} to {to}", fields)
 
@@ -293,8 +298,14 @@ def dead_letter(effect: Send) -> LogLine:
         "topic": letter.topic,
         "origin": _origin(letter.partition, letter.offset),
         "reason": letter.reason,
+        **_trace_id(trace_of(letter.headers)),
     }
     return LogLine("dead-letter", f"record {place} cannot be read: {letter.reason}", fields)
+
+
+def _trace_id(trace: Trace | None) -> dict[str, str]:
+    """Return the field with the id of a query's trace; nothing without one."""
+    return {} if trace is None else {"trace_id": trace.id}
 
 
 def _origin(partition: int, offset: int) -> str:

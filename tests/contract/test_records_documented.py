@@ -40,6 +40,7 @@ from schemas.records import (
     SessionChoice,
     Settings,
     SlotState,
+    Trace,
     Work,
 )
 from schemas.release import READS, RELEASE
@@ -74,7 +75,8 @@ EXAMPLES = [
         partition=0, upto=4712,
         queries=(
             Noticed(
-                query_id="letter-17", offset=4711, created_s=TIME, deadline_s=TIME + 0.3
+                query_id="letter-17", offset=4711, created_s=TIME, deadline_s=TIME + 0.3,
+                trace=Trace("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
             ),
         ),
     ),

@@ -2,15 +2,20 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
 from benchmarks.received_answers import ends, in_time
 from benchmarks.rig import Rig
 from benchmarks.squares import right
+from headrace.client.formats import read_answer
+from headrace.client.topic_clients import Tail
 from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER
+from schemas.effects import RESULTS
 from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED, Answer, Origin
-from streams.topics import MAX_RECORD_BYTES
+from schemas.trace_context import Headers
+from streams.topics import MAX_RECORD_BYTES, physical
 
 pytestmark = pytest.mark.kafka
 
@@ -157,6 +162,32 @@ def test_input_that_says_nothing_is_refused_once_and_kept_as_a_dead_letter(rig: 
         assert reason in answer.reason
         assert letters[asked.origin].reason == answer.reason
     assert rig.answer_to(rig.ask(b"8")).result == right(8)
+
+
+def test_the_result_of_a_query_has_its_trace_context_however_it_ends(rig: Rig) -> None:
+    context = [
+        ("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
+        ("tracestate", b"vendor=1"),
+    ]
+    past = (DEADLINE_HEADER, b"%d" % ((time.time() - 1) * 1e3))
+    sent: list[tuple[bytes, Headers, str]] = [
+        (b"5", context, ANSWERED), (b"raise", context, FAILED), (b"5", [*context, past], DROPPED),
+        (b"", context, REFUSED), (b"5", [("traceparent", b"00-malformed"), context[1]], ANSWERED),
+    ]  # fmt: skip
+    found: dict[Origin, tuple[str, object]] = {}
+
+    def read() -> bool:
+        for message in tail.messages(0.1):
+            answer = read_answer(message.value() or b"")
+            found[answer.origin] = answer.outcome, message.headers()
+        return all(each.origin in found for each in asked)
+
+    with closing(Tail(rig.kafka, physical(rig.name, RESULTS))) as tail:
+        asked = [rig.put(payload, headers) for payload, headers, _ in sent]
+        rig.until(read, "the results")
+    results = [found[each.origin] for each in asked if each.origin is not None]
+    assert [outcome for outcome, _ in results] == [outcome for *_, outcome in sent]
+    assert [headers for _, headers in results] == [context] * 4 + [None]
 
 
 def test_what_fits_no_record_ends_its_own_query_only(rig: Rig) -> None:

@@ -1,13 +1,16 @@
-"""Why queries of sessions are refused."""
+"""Queries of sessions: why they are refused, and what goes with them."""
 
 import pytest
 
 from operators.drop_reasons import no_sessions
+from operators.ingress import NOTICE_S, Ingress
+from operators.serving.outbox import packed
 from operators.session_queries import SessionQueries
+from schemas.effects import OUTPUTS, QUERIES, Arrived, Woke, work_topic
 from schemas.enumerations import ReasonCode
-from schemas.records import Settings
+from schemas.records import Notice, Query, Settings, Trace, Work
 from schemas.release import RELEASE
-from tests.builders import a_plan
+from tests.builders import a_plan, an_ended, arrived, sent, told
 from tests.session_world import a_query_plan, a_session_pipeline
 
 PIPELINE = a_session_pipeline()
@@ -32,3 +35,27 @@ def test_a_session_that_is_not_open_is_bad_input(session: str, refused: ReasonCo
     queries.change(a_plan(settings=SETTINGS, sessions=plans, release=RELEASE), PIPELINE)
     found = queries.refusal(session)
     assert (found and found.code) == refused
+
+
+def test_the_trace_context_of_a_query_goes_with_its_work_and_its_notice() -> None:
+    trace = Trace("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+    ingress = Ingress("ingress", PIPELINE, range(4), incarnation=0.0)
+    plan = a_plan(settings=SETTINGS, sessions=(a_query_plan("cam"),), release=RELEASE)
+    told(ingress, (Woke(), 0.0), (arrived(plan), 0.0))
+    effects = [
+        effect
+        for offset, session in enumerate(("cam", "other"))
+        for effect in ingress.handle(
+            Arrived(Query(payload=b"x", session=session), QUERIES, 0, offset, 1.0, trace), 1.0
+        )
+    ]
+    (work,) = sent(effects, work_topic("scan"))
+    assert isinstance(work, Work)
+    (out,) = sent(packed([(work, "", an_ended())], {}, 1, 2), OUTPUTS)
+    assert isinstance(out, Work)
+    assert (work.trace, out.trace, out.session) == (trace, trace, a_query_plan("cam"))
+    (notice,) = sent(ingress.handle(Woke(), 1.0 + NOTICE_S), OUTPUTS)
+    assert isinstance(notice, Notice)
+    assert [(each.trace, bool(each.refused)) for each in notice.queries] == [
+        (trace, False), (trace, True),
+    ]  # fmt: skip

@@ -7,14 +7,14 @@ import pytest
 from headrace.errors import Unsuccessful
 from headrace.traces.answer_spans import spans_of
 from headrace.traces.otlp import NotTaken, request_of, retry_after_s, send
-from headrace.traces.trace_context import own_context
+from headrace.traces.trace_context import context_of
 from tests.builders import an_answer
 from tests.otlp_collector import a_collector
 
 
 def a_request() -> dict[str, Any]:
     answer = an_answer()
-    return request_of(spans_of(answer, own_context("p", answer.origin), "p"), "p")
+    return request_of(spans_of(answer, context_of(None, "p", answer.origin), "p"), "p")
 
 
 def test_a_collector_gets_the_spans() -> None:

@@ -2,18 +2,17 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.traces.answer_spans import spans_of
-from headrace.traces.trace_context import TraceContext, context_in, own_context
-from headrace.traces.trace_export import Contexts, Sampling
+from headrace.traces.trace_context import TraceContext, context_of
+from headrace.traces.trace_export import Sampling
 from schemas.enumerations import ReasonCode
-from schemas.records import ANSWERED, DROPPED, Answer, Hop, Origin
+from schemas.records import ANSWERED, DROPPED, Answer, Hop, Origin, Trace
 
 TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-HEADER = f"00-{TRACE}-{CALLER}-01".encode()
+HEADER = f"00-{TRACE}-{CALLER}-01"
 
 
 def a_hop(task: str, received_s: float, **more: Any) -> Hop:
@@ -31,31 +30,13 @@ def an_answer(*paths: tuple[Hop, ...], **more: Any) -> Answer:
     )
 
 
-@pytest.mark.parametrize(
-    ("header", "found"),
-    [
-        (HEADER, TraceContext(TRACE, CALLER, sampled=True)),
-        (f"00-{TRACE}-{CALLER}-00".encode(), TraceContext(TRACE, CALLER)),
-        (f"cc-{TRACE}-{CALLER}-01-later".encode(), TraceContext(TRACE, CALLER, sampled=True)),
-        (f"ff-{TRACE}-{CALLER}-01".encode(), None),
-        (f"00-{'0' * 32}-{CALLER}-01".encode(), None),
-        (f"00-{TRACE}-{'0' * 16}-01".encode(), None),
-        (b"00-xyz", None),
-        (b"\xff", None),
-    ],
-)
-def test_a_callers_context(header: bytes, found: TraceContext | None) -> None:
-    assert context_in(header) == found
-
-
-def test_contexts_are_found_by_origin_and_bounded() -> None:
-    contexts = Contexts(most=2)
-    for offset in range(3):
-        contexts.add(Origin(0, offset), HEADER)
-    contexts.add(Origin(0, 9), b"nonsense")
-    assert contexts.take(Origin(0, 2), "p").parent == CALLER
-    for gone in (Origin(0, 0), Origin(0, 2), Origin(0, 9)):
-        assert contexts.take(gone, "p") == own_context("p", gone)
+def test_a_query_without_a_caller_has_a_trace_of_its_own_the_same_at_every_export() -> None:
+    origin = Origin(1, 7)
+    assert context_of(Trace(HEADER), "p", origin) == TraceContext(TRACE, CALLER, sampled=True)
+    own = context_of(None, "p", origin)
+    assert (own.parent, own.sampled, own) == ("", False, context_of(None, "p", origin))
+    others = [context_of(None, "p", Origin(7, 1)), context_of(None, "q", origin)]
+    assert len({own.trace, *(each.trace for each in others)}) == 3
 
 
 def test_spans_hang_on_the_callers_and_share_hops_once() -> None:
@@ -74,7 +55,7 @@ def test_a_miss_is_an_error_with_its_reason() -> None:
     answer = an_answer(
         outcome=DROPPED, reason="too late", reason_code=ReasonCode.PAST_SAVING, task="read"
     )
-    (root,) = spans_of(answer, own_context("p", answer.origin), "p")
+    (root,) = spans_of(answer, context_of(None, "p", answer.origin), "p")
     assert root["status"] == {"code": 2, "message": "too late"}
     assert {"key": "error.type", "value": {"stringValue": "past_saving"}} in root["attributes"]
     assert "parentSpanId" not in root
@@ -103,7 +84,7 @@ def test_every_span_is_one_of_its_trace_with_a_parent_and_times_in_order(
 
 def test_misses_slow_ones_and_what_callers_keep_are_exported() -> None:
     none = Sampling(share=0.0)
-    own = own_context("p", Origin(1, 7))
+    own = context_of(None, "p", Origin(1, 7))
     assert not none.keeps(an_answer(), own)
     assert none.keeps(an_answer(outcome=DROPPED), own)
     assert none.keeps(an_answer(late=True), own)
@@ -112,6 +93,6 @@ def test_misses_slow_ones_and_what_callers_keep_are_exported() -> None:
 
 
 def test_a_share_of_the_rest_is_exported() -> None:
-    contexts = [own_context("p", Origin(0, offset)) for offset in range(4000)]
+    contexts = [context_of(None, "p", Origin(0, offset)) for offset in range(4000)]
     kept = sum(Sampling(share=0.25).keeps(an_answer(), each) for each in contexts)
     assert 900 < kept < 1100

@@ -48,6 +48,7 @@ from schemas.records import (
     Origin,
     Query,
     Report,
+    Trace,
     Value,
     Work,
 )
@@ -421,12 +422,25 @@ def test_absurd_lengths_cost_neither_memory_nor_time(length: int) -> None:
     count = BytesIO()
     fastavro.schemaless_writer(count, "long", length)
     data = encode(replace(WORK, items=()))
-    # no items, follow, size, class, session, variant
-    assert data[-6:] == b"\x00\x00\x02\x00\x00\x00"
-    survives(data[:-5] + count.getvalue())  # items
+    # no items, follow, size, class, session, variant, trace
+    assert data[-7:] == b"\x00\x00\x02\x00\x00\x00\x00"
+    survives(data[:-7] + count.getvalue())  # items
     survives(CURRENT["Query"].prefix + b"\x0a" + count.getvalue() + b"abc")  # a payload's bytes
     with pytest.raises(CodecError):
         decode(CURRENT["Command"].prefix + count.getvalue() + b"abc")  # an id
+
+
+def test_a_trace_context_is_two_texts_behind_all_that_work_had_before() -> None:
+    parent = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    traced = encode(replace(WORK, trace=Trace(parent.decode(), "k=v")))
+    assert traced == encode(WORK)[:-1] + b"\x02\x6e" + parent + b"\x06k=v"
+    write_as(6)
+    try:
+        older = decode(encode(replace(WORK, trace=Trace(parent.decode()))))
+        assert isinstance(older, Work)
+        assert older.trace is None
+    finally:
+        write_as(None)
 
 
 # --- records of other writers -------------------------------------------------------------------

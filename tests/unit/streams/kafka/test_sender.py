@@ -8,6 +8,7 @@ import pytest
 from streams.kafka import kafka_client, sender
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.send_window import TurnRecord
 from streams.kafka.sender import Sender
 from streams.kafka.turn import Turn
 
@@ -18,6 +19,7 @@ class Client:
     def __init__(self) -> None:
         self.full = False
         self.left: list[bytes] = []
+        self.headers: list[list[tuple[str, bytes]] | None] = []
         self.settings: dict[str, Any] = {}
         self._under_way: list[Callable[[None, None], None]] = []
         self._taken: list[Callable[[None, None], None]] = []
@@ -28,11 +30,13 @@ class Client:
         value: bytes,
         *_: Any,
         on_delivery: Callable[[None, None], None],
-        **__: Any,
+        timestamp: int,
+        headers: list[tuple[str, bytes]] | None,
     ) -> None:
         if self.full:
             raise BufferError
         self.left.append(value)
+        self.headers.append(headers)
         self._under_way.append(on_delivery)
 
     def take(self) -> None:
@@ -65,7 +69,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Client:
 def test_a_record_leaves_at_once_where_earlier_turns_are_confirmed_by_now(client: Client) -> None:
     sends, turns = Sender(KafkaConfig("b:1"), None, lambda error: None), [Turn(), Turn()]
     for turn, value in zip(turns, (b"first", b"second"), strict=True):
-        sends.send(turn, ("a", 0), value, None)
+        sends.send(("a", 0), TurnRecord(turn, value, None))
         assert client.left[-1] == value
         sends.progress(turns, 0.0)
         client.take()
@@ -76,7 +80,7 @@ def test_a_record_leaves_at_once_where_earlier_turns_are_confirmed_by_now(client
 def test_the_other_records_of_a_turn_leave_together_at_its_end(client: Client) -> None:
     sends, turn = Sender(KafkaConfig("b:1"), None, lambda error: None), Turn()
     for value in (b"first", b"second", b"third"):
-        sends.send(turn, ("a", 0), value, None)
+        sends.send(("a", 0), TurnRecord(turn, value, None))
     assert client.left == [b"first"]
     sends.progress([turn], 0.0)
     assert client.left == [b"first", b"second", b"third"]
@@ -89,11 +93,18 @@ def test_no_record_expires_since_a_later_one_of_its_partition_would_arrive_witho
     assert client.settings["delivery.timeout.ms"] == 0
 
 
+def test_a_record_leaves_with_its_headers(client: Client) -> None:
+    sends, header = Sender(KafkaConfig("b:1"), None, lambda error: None), ("name", b"value")
+    sends.send(("a", 0), TurnRecord(Turn(), b"first", None, (header,)))
+    sends.send(("a", 1), TurnRecord(Turn(), b"second", None))
+    assert client.headers == [[header], None]
+
+
 def test_a_queue_that_stays_full_ends_the_role(client: Client) -> None:
     sends = Sender(KafkaConfig("b:1"), None, lambda error: None)
     client.full = True
     with pytest.raises(BrokerError, match="no more fits; start this role anew"):
-        sends.send(Turn(), ("a", 0), b"first", None)
+        sends.send(("a", 0), TurnRecord(Turn(), b"first", None))
 
 
 def test_behind_a_record_that_did_not_fit_nothing_leaves_any_more(client: Client) -> None:

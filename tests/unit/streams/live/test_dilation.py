@@ -6,6 +6,7 @@ import click
 import pytest
 
 from headrace.roles.process_setup import DILATION, dilated, dilation
+from schemas.trace_context import Headers
 from streams.codecs.wire import Fetched
 from streams.live.dilation import REAL, Dilation
 
@@ -32,7 +33,7 @@ class Broker:
     def pause(self, places: Iterable[tuple[str, int]], among: Iterable[tuple[str, int]]) -> None:
         """Nothing to pause."""
 
-    def send(self, topic: str, value: bytes, slot: int, key: str) -> None:
+    def send(self, topic: str, value: bytes, slot: int, key: str, headers: Headers = ()) -> None:
         """Nothing to send."""
 
     def done(self, place: tuple[str, int], offset: int, note: str) -> None:
