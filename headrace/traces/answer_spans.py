@@ -18,7 +18,8 @@ Attribute = str | int | float | bool
 
 def spans_of(answer: Answer, context: TraceContext, pipeline: str) -> list[dict[str, Any]]:
     """Return the spans of an answer, the query's first. A hop that branches share is one span."""
-    root = span_id(context.trace, "query")
+    origin = answer.origin
+    root = span_id(context.trace, f"{pipeline}/{origin.partition}/{origin.offset}")
     hops = dict.fromkeys(hop for path in answer.paths for hop in path)
     return [
         _query(answer, context, root, pipeline),
@@ -51,7 +52,7 @@ def _query(answer: Answer, context: TraceContext, root: str, pipeline: str) -> d
 
 def _hop(hop: Hop, trace: str, root: str) -> Iterator[dict[str, Any]]:
     name = f"{hop.key}@{hop.worker}:{hop.received_s!r}:{hop.started_s!r}"
-    whole = span_id(trace, name)
+    whole = span_id(root, name)
     said: dict[str, Attribute] = {
         "headrace.task": hop.task, "headrace.variant": hop.variant, "headrace.worker": hop.worker,
     }  # fmt: skip
@@ -64,8 +65,8 @@ def _hop(hop: Hop, trace: str, root: str) -> Iterator[dict[str, Any]]:
         batch["headrace.batch.released"] = hop.released
     queued, ran = (hop.received_s, hop.started_s), (hop.started_s, hop.finished_s)
     yield _span(trace, whole, root, hop.key, (hop.received_s, hop.finished_s), said)
-    yield _span(trace, span_id(trace, f"{name}/queue"), whole, "queue", queued, {})
-    yield _span(trace, span_id(trace, f"{name}/batch"), whole, "batch", ran, batch)
+    yield _span(trace, span_id(root, f"{name}/queue"), whole, "queue", queued, {})
+    yield _span(trace, span_id(root, f"{name}/batch"), whole, "batch", ran, batch)
 
 
 def _span(

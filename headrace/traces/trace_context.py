@@ -27,6 +27,7 @@ def context_of(caller: Trace | None, pipeline: str, origin: Origin) -> TraceCont
     return TraceContext(hashlib.sha256(name).hexdigest()[:32])
 
 
-def span_id(trace: str, name: str) -> str:
-    """Return the id of a span of a trace: a hash, so that repeated exports agree on it."""
-    return hashlib.sha256(f"{trace}/{name}".encode()).hexdigest()[:16]
+def span_id(within: str, name: str) -> str:
+    """Return the id of a span within a trace, or a span of it: a hash, so that repeated exports
+    agree on it."""
+    return hashlib.sha256(f"{within}/{name}".encode()).hexdigest()[:16]

@@ -4,6 +4,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from headrace.traces.answer_spans import spans_of
 from headrace.traces.trace_context import TraceContext, context_of
@@ -49,6 +50,16 @@ def test_spans_hang_on_the_callers_and_share_hops_once() -> None:
         name for task in ("read/v", "a/v", "b/v") for name in (task, "queue", "batch")
     ]
     assert {span["parentSpanId"] for span in spans[1::3]} == {root["spanId"]}
+
+
+def test_queries_of_one_trace_have_spans_of_their_own() -> None:
+    caller, hop = TraceContext(TRACE, CALLER), a_hop("read", 100.0)
+    ids = [
+        span["spanId"]
+        for pipeline, offset in (("p", 7), ("p", 8), ("q", 7))
+        for span in spans_of(replace(an_answer((hop,)), origin=Origin(1, offset)), caller, pipeline)
+    ]
+    assert len(set(ids)) == len(ids) == 12
 
 
 def test_a_miss_is_an_error_with_its_reason() -> None:
