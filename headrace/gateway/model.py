@@ -19,7 +19,7 @@ from headrace.gateway.answers_by_id import QUERY_ERRORS, AnswersById
 from headrace.gateway.kafka_side import KafkaSide
 from headrace.gateway.outgoing import Outgoing
 from headrace.gateway.plans_in_force import fault
-from headrace.gateway.protocol.callers import Caller, digest, query_deadline_s
+from headrace.gateway.protocol.callers import Caller, digest, named_query, query_deadline_s
 from headrace.gateway.protocol.payloads import check_wanted, outputs_of, payload_of
 from headrace.gateway.protocol.requests import InferRequest, InferResponse
 from headrace.gateway.protocol.statuses import Ending, Status, Unserved, status_of
@@ -162,9 +162,10 @@ class Model:
 
         Raises ``Unserved`` where the caller's own id is that of another request.
         """
-        if caller.id and (caller.id not in self._open or self._open.digest(caller.id) == content):
-            return caller.id
-        if caller.id and not caller.shared_id:
+        name = named_query(caller, content)
+        if name and (name not in self._open or self._open.digest(name) == content):
+            return name
+        if name and not caller.shared_id:
             raise Unserved(
                 Ending.CONFLICT,
                 f"another request with the id {caller.id[:80]!r} is in flight; give different "

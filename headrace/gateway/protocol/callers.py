@@ -10,6 +10,7 @@ from typing import Any
 from headrace.gateway.protocol.requests import InferRequest, checked_id
 from headrace.gateway.protocol.statuses import Ending, Unserved
 from headrace.gateway.protocol.tensors import binary
+from schemas.codec.raw import MAX_ID_LENGTH
 from schemas.pipeline import Pipeline
 
 REQUEST_ID = "x-request-id"
@@ -75,6 +76,18 @@ def digest(request: InferRequest, caller: Caller) -> bytes:
         found.update(repr((tensor.name, tensor.datatype, tensor.shape, len(elements))).encode())
         found.update(elements)
     return found.digest()
+
+
+def named_query(caller: Caller, content: bytes) -> str:
+    """Return the query's id by the caller's; "": it gives none. ``content`` is its ``digest``.
+
+    A shared id goes on with the content: at any gateway a retry has the same query's id, and
+    another request has another.
+    """
+    if not caller.shared_id:
+        return caller.id
+    whole = blake2b(caller.id.encode() + content, digest_size=16).hexdigest()
+    return f"{caller.id[: MAX_ID_LENGTH - len(whole) - 1]}-{whole}"
 
 
 def _slo_class(said: Any, pipeline: Pipeline) -> str:

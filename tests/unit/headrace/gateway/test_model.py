@@ -1,6 +1,7 @@
 """Requests of a model: joined, accepted, refused."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +9,7 @@ from headrace.gateway.protocol.callers import Caller
 from headrace.gateway.protocol.requests import InferRequest
 from headrace.gateway.protocol.statuses import Ending, Unserved
 from headrace.gateway.protocol.tensors import bytes_tensor
+from schemas.codec.raw import MAX_ID_LENGTH
 from streams.kafka.kafka_errors import BrokerError
 from tests.gateway_world import BrokerInTest, a_model, a_plan, an_answer
 
@@ -88,6 +90,33 @@ def test_two_requests_that_a_mesh_gives_one_id_are_two_queries() -> None:
         broker.tell(*(an_answer(q.id, result=f"for {q.payload!r}") for q in broker.sent))
         found = [(await each).response.outputs[0].array.item() for each in both]
         assert (found, model.joined) == ([b"\"for b'x'\"", b"\"for b'y'\""], 0)
+
+    asyncio.run(play())
+
+
+def test_two_gateways_give_a_retry_one_id_and_two_requests_with_the_id_of_a_mesh_two() -> None:
+    async def sent(request: InferRequest, caller: Caller) -> str:
+        broker = BrokerInTest()
+        waits = asyncio.ensure_future(a_model(broker).infer(request, caller, 1.0))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        waits.cancel()
+        return broker.sent[0].id
+
+    async def play() -> None:
+        for name in ("mine", "m" * 256):
+            of_mesh = Caller(id=name, shared_id=True)
+            first, retry = await sent(REQUEST, of_mesh), await sent(REQUEST, of_mesh)
+            others = [
+                await sent(OTHER, of_mesh),
+                await sent(REQUEST, replace(of_mesh, size=2)),
+                await sent(REQUEST, replace(of_mesh, id=f"{name[:-1]}n")),
+                await sent(REQUEST, Caller(id=name)),
+            ]
+            assert retry == first
+            assert len({first, *others}) == 5
+            assert first.startswith(name[:200])
+            assert all(len(each) <= MAX_ID_LENGTH for each in (first, *others))
 
     asyncio.run(play())
 
