@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,12 +51,18 @@ class Series:
 
 
 @contextmanager
-def serving(bootstrap: str, logs: Path) -> Iterator[dict[str, int]]:
-    """Run Headrace during the block; yield its process ids by role."""
+def serving(
+    bootstrap: str,
+    logs: Path,
+    file: Path = FILE,
+    roles: Mapping[str, Sequence[str]] = ROLES,
+) -> Iterator[dict[str, int]]:
+    """Run a pipeline's roles (command and arguments by name) during the block; yield their process
+    ids by role."""
     processes = {}
     try:
-        for role, command in ROLES.items():
-            line = [sys.executable, "-m", "headrace", command[0], str(FILE), *command[1:]]
+        for role, command in roles.items():
+            line = [sys.executable, "-m", "headrace", command[0], str(file), *command[1:]]
             with (logs / f"{role}.log").open("wb") as log:
                 processes[role] = subprocess.Popen(
                     [*line, "--bootstrap", bootstrap], stdout=log, stderr=log
@@ -69,13 +75,15 @@ def serving(bootstrap: str, logs: Path) -> Iterator[dict[str, int]]:
             process.wait(30)
 
 
-def measure_headrace(bootstrap: str, load: Load, pids: dict[str, int], broker: int) -> Offered:
+def measure_headrace(
+    bootstrap: str, load: Load, pids: dict[str, int], broker: int, pipeline: str = "noop"
+) -> Offered:
     """Offer the load to the pipeline. Raises TimeoutError if no query is answered."""
     config = KafkaConfig(bootstrap)
     way = Way(
-        entry=physical("noop", QUERIES),
-        exit=physical("noop", RESULTS),
-        exit_partitions=partitions(config)[physical("noop", RESULTS)],
+        entry=physical(pipeline, QUERIES),
+        exit=physical(pipeline, RESULTS),
+        exit_partitions=partitions(config)[physical(pipeline, RESULTS)],
         headers=lambda query: [("headrace-id", query)],
     )
     watched = {role: [pid] for role, pid in pids.items()}
