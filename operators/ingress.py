@@ -5,7 +5,7 @@ order and sends egress notices of the queries, many per record, so that egress a
 even one whose work is lost.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -77,7 +77,8 @@ class Ingress:
     Under a plan that dispatches, queries wait in one of the ``dispatchers`` until a device is free.
     Where the policy plans sessions, a query goes by the query plan of the session that it names.
     ``accuracies``, by "task/variant", lead shadows along the most accurate path. ``split`` makes
-    parts of queries above the largest size.
+    parts of queries above the largest size. ``recent`` are the sizes of the last queries of earlier
+    incarnations, which count again: planners go by the newest sizes.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Ingress:
         number: int = 0,
         accuracies: Mapping[str, float] = UNKNOWN,
         split: Split | None = None,
+        recent: Iterable[int] = (),
     ) -> None:
         self._pipeline = pipeline
         self._partitions = tuple(partitions)
@@ -119,6 +121,8 @@ class Ingress:
         self._reporter = Reporter(name, "ingress", pipeline, incarnation)
         self._counts = self._reporter.counts
         self._counts |= dict.fromkeys(_COUNTED, 0) | {"regressed": places.regressed}
+        for size in recent:
+            self._count_size(size)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if type(event) is Arrived:
@@ -198,7 +202,7 @@ class Ingress:
         return [Send(self._topic, replace(work, follow=follow) if follow else work, slot)]
 
     def _count_size(self, size: int) -> None:
-        """Count a query by its size, for the mix of rented devices."""
+        """Count a query by its size, for planners and the mix of rented devices."""
         name = size_count(size)
         self._counts[name] = self._counts.get(name, 0) + 1
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from control.controller.membership import Membership
 from control.controller.node_releases import NodeReleases
 from control.estimation.estimates import Estimates
+from control.estimation.size_profile import PlannedBy
 from control.policies import policy_named
 from control.problem.plan_reasons import PlanReason, causes, sentence
 from control.problem.problem import Problem
@@ -21,7 +22,6 @@ from control.rollout.next_plan import PlanningContext
 from control.rollout.placement import Member
 from control.rollout.plan_builder import assemble, throttled
 from control.rollout.target import RolloutTarget
-from profiles.profile_table import ProfileTable
 from schemas.effects import COMMAND_RESULTS, PLANS, Effect, Forget, Send
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Command, CommandResult, Lease, Plan, Settings
@@ -33,7 +33,7 @@ class ControlState:
     """The state that the parts of a controller share. ``memory`` is in bytes, by device."""
 
     def __init__(
-        self, pipeline: Pipeline, profile: ProfileTable | None, memory: Mapping[str, int]
+        self, pipeline: Pipeline, planned_by: PlannedBy, memory: Mapping[str, int]
     ) -> None:
         self.pipeline = pipeline
         self.memory = memory
@@ -42,7 +42,7 @@ class ControlState:
         self.settings = self.history.settings()
         self.members = Membership()
         self.releases = NodeReleases()
-        self.estimates = Estimates(pipeline, profile)
+        self.estimates = Estimates(pipeline, planned_by)
         self.target = RolloutTarget()
         self.reasons: list[PlanReason] = []  # for the next solve
         self.trouble = ""  # why the last solve gave no plan

@@ -31,6 +31,7 @@ from control.controller.record_intake import RecordIntake
 from control.controller.session_commands import SESSION_ACTIONS
 from control.controller.session_desk import SessionDesk
 from control.controller.solves import Flight, Solves
+from control.estimation.size_profile import PlannedBy
 from control.policies import spec_of
 from control.policies.kept_plan import kept_plan
 from control.policies.ramsis.table_jobs import TableJobs
@@ -49,7 +50,6 @@ from control.problem.session_space import SessionSpace
 from control.rollout.leases import without
 from control.rollout.next_plan import Target
 from control.rollout.plan_builder import same
-from profiles.profile_table import ProfileTable
 from schemas.effects import (
     COMMANDS,
     PLANS,
@@ -99,19 +99,19 @@ class Controller:
     def __init__(
         self,
         pipeline: Pipeline,
-        profile: ProfileTable | None,
+        planned_by: PlannedBy,
         expected_workers: int,
         memory: Mapping[str, int] = ANY_MEMORY,
         space: SessionSpace | None = None,
         rentable: "Rentable | None" = None,
     ) -> None:
         self._expected = expected_workers
-        self._state = ControlState(pipeline, profile, memory)
+        self._state = ControlState(pipeline, planned_by, memory)
         self._commands = CommandQueue()
         self._rental = None if rentable is None else rentable.rental()
         self._intake = RecordIntake(self._state, self._commands, self._rental)
         self._solves = Solves(self._state, self._commands)
-        self._table_jobs = TableJobs(pipeline, profile, memory)
+        self._table_jobs = TableJobs(pipeline, self._state.estimates.measured, memory)
         self._gate = PlanGate(pipeline, memory, self._table_jobs.sets, space)
         self._sessions = SessionDesk(pipeline, space)
         self._has_sessions = space is not None

@@ -10,6 +10,7 @@ from control.estimation.measured_paths import corrected, moved
 from control.estimation.multiplicative_factors import Edge, Factors
 from control.estimation.report_deltas import ReportDeltas
 from control.estimation.seen_capacity import SeenCapacity
+from control.estimation.size_profile import PlannedBy, ProfileBySize, SeenSizes, growth
 from control.estimation.slow_workers import SlowWorkers
 from control.estimation.slowdown import Slowdown, drifted, ran_since
 from control.estimation.task_demand import TaskDemand
@@ -31,13 +32,20 @@ class Estimates:
 
     __slots__ = (
         "_at_tasks", "_by_measured", "_capacity", "_classes", "_demand", "_factors", "_measured",
-        "_pipeline", "_planned_by", "_profile", "_readings", "_slow_workers", "_slowdown",
-        "_stretches", "measured", "profile",
+        "_pipeline", "_planned_by", "_planned_for", "_profile", "_readings", "_sizes",
+        "_slow_workers", "_slowdown", "_stretches", "measured", "profile",
     )  # fmt: skip
 
-    def __init__(self, pipeline: Pipeline, profile: ProfileTable | None) -> None:
+    def __init__(self, pipeline: Pipeline, planned_by: PlannedBy) -> None:
         self._pipeline = pipeline
-        self._profile = profile
+        self._sizes: SeenSizes | None = None
+        profile: ProfileTable | None
+        if isinstance(planned_by, ProfileBySize):
+            self._sizes = SeenSizes(planned_by)
+            profile = self._sizes.profile
+        else:
+            profile = planned_by
+        self._profile = self._planned_for = profile  # of the sizes seen, and of those planned for
         self.measured = profile  # with measured accuracies, as of ``keep_pace``
         self.profile = profile  # with slowdowns too
         self._readings = ReportDeltas()
@@ -64,6 +72,8 @@ class Estimates:
         self._at_tasks.observe(report)
         self._capacity.observe(report)
         self._classes.observe(report)
+        if self._sizes is not None and report.role == "ingress" and self._sizes.observe(report):
+            self._resize(self._sizes.profile)
         if self._by_measured and report.role == "scorer":
             self._measured = report.measured
         news = self._readings.take(report)
@@ -72,6 +82,12 @@ class Estimates:
             ran = ran_since(news, self._profile)
             self._slowdown = self._slowdown.observe(report, ran)
             self._slow_workers.observe(report, ran)
+
+    def _resize(self, profile: ProfileTable) -> None:
+        """Go by the profile of other sizes."""
+        before, self._profile = self._profile, profile
+        assert before is not None
+        self._slowdown = self._slowdown.replanned(lambda kind: growth(before, profile, kind))
 
     def count(self, event: Counted) -> None:
         """Update the demand with a count of the input topic."""
@@ -82,12 +98,15 @@ class Estimates:
         self._factors = self._factors.recall(plan.factors)
 
     def keep_pace(self, policy: Policy) -> ProfileTable | None:
-        """Refresh ``profile`` with measured accuracies, and with observed slowdowns if the policy
-        is paced; return it."""
+        """Refresh ``profile`` with the sizes seen and measured accuracies, and with observed
+        slowdowns if the policy is paced; return it."""
         seen = self._slowdown.stretches() if _goes_by_pace(policy) else {}
         slower = drifted(self._stretches, seen) is not None
-        if self._profile is None or not (slower or moved(self._planned_by, self._measured)):
+        resized = self._profile is not self._planned_for
+        anew = slower or resized or moved(self._planned_by, self._measured)
+        if self._profile is None or not anew:
             return self.profile
+        self._planned_for = self._profile
         self._stretches = seen if slower else self._stretches
         self._planned_by = self._measured
         self.measured = corrected(self._profile, self._pipeline, self._measured)
@@ -172,24 +191,50 @@ class Estimates:
         """
         if not spec_of(problem.policy.kind).follows_demand:
             return None
-        if settings.demand_qps is None:
-            expected = self.demand_qps(problem.policy, settings, now)
-            planned = f"{problem.demand_qps:.4g} queries/s that were planned for"
-            if jumped(self._demand, now, problem.demand_qps) or rose(expected, problem.demand_qps):
-                text = f"demand jumped to {expected:.4g} from the {planned}"
-                return PlanReason(PlanCause.DEMAND_JUMPED, text)
-            if fell(expected, problem.demand_qps):
-                text = f"demand fell to {expected:.4g} from the {planned}"
-                return PlanReason(PlanCause.DEMAND_FELL, text)
-        if _goes_by_pace(problem.policy):
-            slow = drifted(self._stretches, self._slowdown.stretches())
-            if slow is not None:
-                text = f"batches on {slow[0]} take {slow[1]:.2g} times as long as profiled"
-                return PlanReason(PlanCause.SLOWDOWN, text)
         path = moved(self._planned_by, self._measured)
-        if path is not None:
-            return measured_anew(path, self._measured.get(path))
-        return self._strayed(problem)
+        return (
+            self._other_demand(problem, settings, now)
+            or self._resized(problem)
+            or self._other_pace(problem)
+            or (None if path is None else measured_anew(path, self._measured.get(path)))
+            or self._strayed(problem)
+        )
+
+    def _other_demand(self, problem: Problem, settings: Settings, now: float) -> PlanReason | None:
+        """Return the reason for a demand other than planned for, if there is one."""
+        if settings.demand_qps is not None:
+            return None
+        expected = self.demand_qps(problem.policy, settings, now)
+        planned = f"{problem.demand_qps:.4g} queries/s that were planned for"
+        if jumped(self._demand, now, problem.demand_qps) or rose(expected, problem.demand_qps):
+            text = f"demand jumped to {expected:.4g} from the {planned}"
+            return PlanReason(PlanCause.DEMAND_JUMPED, text)
+        if fell(expected, problem.demand_qps):
+            text = f"demand fell to {expected:.4g} from the {planned}"
+            return PlanReason(PlanCause.DEMAND_FELL, text)
+        return None
+
+    def _other_pace(self, problem: Problem) -> PlanReason | None:
+        """Return the reason for devices that are slower than planned with, or no longer are."""
+        if not _goes_by_pace(problem.policy):
+            return None
+        slow = drifted(self._stretches, self._slowdown.stretches())
+        if slow is None:
+            return None
+        text = f"batches on {slow[0]} take {slow[1]:.2g} times as long as profiled"
+        return PlanReason(PlanCause.SLOWDOWN, text)
+
+    def _resized(self, problem: Problem) -> PlanReason | None:
+        """Return the reason for queries of other sizes than planned for, if they differ much."""
+        before, now = self._planned_for, self._profile
+        if before is None or now is None or before is now:
+            return None
+        grown = {kind: growth(before, now, kind) for kind in set(problem.devices)}
+        found = drifted({}, grown)
+        if found is None:
+            return None
+        text = f"queries have other sizes: on {found[0]} they take {found[1]:.2g} times as long"
+        return PlanReason(PlanCause.SLOWDOWN, text)
 
     def _strayed(self, problem: Problem) -> PlanReason | None:
         """Return the reason for a fan-out other than planned for, if there is one."""

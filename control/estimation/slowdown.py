@@ -9,7 +9,7 @@ mean latency for that size is the planned time of each. Per kind of device
 over about the last ``MEMORY`` batches. Plans of a ``paced`` policy apply it; not from a paper.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from control.estimation.report_deltas import News
@@ -65,6 +65,12 @@ class Slowdown:
             return self
         ran = self._ran.get(report.device, NONE_RAN).followed_by(new, MEMORY)
         return Slowdown({**self._ran, report.device: ran})
+
+    def replanned(self, growth: Callable[[str], float]) -> "Slowdown":
+        """Return the state by a profile with ``growth`` times the planned seconds, by kind of
+        device. A kind with other planned seconds begins anew: its batches may be of either."""
+        kept = {k: ran for k, ran in self._ran.items() if 1 / NOISE <= growth(k) <= NOISE}
+        return Slowdown(kept)
 
     def stretches(self) -> dict[str, float]:
         """Return, by kind of slower device, the seconds that a planned second takes."""

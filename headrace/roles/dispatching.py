@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from functools import cache
 
+from control.estimation.size_profile import ProfileBySize
 from control.policies import policy_named, spec_of
 from control.policies.kairos.query_sizes import SizeDistribution
 from headrace.config.pipeline_file import PipelineFile
@@ -19,19 +20,34 @@ from profiles.profile_table import ProfileTable
 from schemas.pipeline import Task, Variant
 
 
-def per_query(
+def planned_by(
     file: PipelineFile, profile: ProfileTable, sizes: SizeDistribution | None = None
-) -> ProfileTable:
-    """Return the profile by query, for planners, with the given sizes, else the file's.
+) -> ProfileTable | ProfileBySize:
+    """Return what planners go by: the profile, for pipelines with sizes by size.
 
-    Without known sizes every query counts as the largest. The profile of a pipeline without sizes
-    is returned unchanged. Raises ``SizesError`` for an invalid file of sizes.
+    They begin with the given sizes, else the file's; without known sizes every query counts as the
+    largest at first. Raises ``SizesError`` for an invalid file of sizes.
     """
     limit = file.pipeline.size
     if limit is None or not profile.entries:
         return profile
-    known = sizes or sizes_of(file) or SizeDistribution((limit.most,), (1.0,))
-    return profile.per_query(dict(zip(known.sizes, known.probabilities, strict=True)))
+    measured = [each.latency[-1].batch for each in profile.entries]
+    largest = min((batch for batch in measured if batch > 1), default=limit.most)
+    known = sizes or sizes_of(file)
+    return ProfileBySize(
+        profile,
+        known or SizeDistribution((limit.most,), (1.0,)),
+        min(limit.most, largest),
+        guessed=known is None,
+    )
+
+
+def per_query(
+    file: PipelineFile, profile: ProfileTable, sizes: SizeDistribution | None = None
+) -> ProfileTable:
+    """Return the profile by query over the sizes that planners begin with (``planned_by``)."""
+    found = planned_by(file, profile, sizes)
+    return found if isinstance(found, ProfileTable) else found.per_query(found.sizes)
 
 
 def dispatches(file: PipelineFile) -> bool:

@@ -18,7 +18,7 @@ from headrace.config.topology import Share, dispatcher_name
 from headrace.config.user_functions import load_combine, load_scorer, load_split
 from headrace.errors import NameTaken, PipelineError
 from headrace.processes import run_directory
-from headrace.roles.dispatching import central_queues, dispatches, per_query, task_dispatcher
+from headrace.roles.dispatching import central_queues, planned_by, task_dispatcher
 from headrace.roles.heap import tune_heap
 from headrace.roles.input_topic.input_commits import commits_end, input_start
 from headrace.roles.input_topic.input_watch import check_input, watched_input
@@ -108,10 +108,12 @@ def run_ingress(
     start = input_start(kafka, pipeline, group, mine, topic_id)
     await_former_notices(kafka, pipeline, start.upto)
     places = InputPlaces(start.upto, topic_id, start.regressed)
+    recent = _recent(file, kafka)
     node = Ingress(
         name, pipeline, mine, incarnation=incarnation, share=1.0 / share.of, places=places,
-        dispatchers=central_queues(file, share.index, recent=_recent(file, kafka)),
+        dispatchers=central_queues(file, share.index, recent=recent),
         number=share.index, accuracies=_for_shadows(file), split=load_split(pipeline),
+        recent=recent,
     )  # fmt: skip
     with (
         _driver(
@@ -133,8 +135,8 @@ def run_ingress(
 
 
 def _recent(file: PipelineFile, kafka: KafkaConfig) -> Sequence[int]:
-    """Return the newest queries' sizes, where dispatchers go by sizes."""
-    sized = file.pipeline.size is not None and dispatches(file)
+    """Return the newest queries' sizes, where queries have sizes."""
+    sized = file.pipeline.size is not None
     return recent_sizes(kafka, file.pipeline, WINDOW) if sized else ()
 
 
@@ -380,11 +382,12 @@ def controller_maker(
     """
     from control.controller.controller import Controller  # no other role needs the planners
 
-    table = per_query(file, planning_profile(file))
+    profile = planning_profile(file)
+    known = planned_by(file, profile) if profile.entries else None
     workers = sum(count for _, count in file.cluster.devices)
     memory = dict(file.cluster.memory)
     return partial(
-        Controller, file.pipeline, table if table.entries else None, workers, memory,
+        Controller, file.pipeline, known, workers, memory,
         file.sessions, rentable,
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ from control.problem.problem import PlanError
 from headrace.config.profile_files import load_profile, planning_profile
 from headrace.config.topology import Share, dispatchers
 from headrace.planning.rentable import rentable_of
-from headrace.roles.dispatching import central_queues, per_query, task_dispatcher
+from headrace.roles.dispatching import central_queues, planned_by, task_dispatcher
 from headrace.roles.profile_lookups import accuracies, latency_of, variant_of
 from headrace.simulation.run_input import Run, check_profiled, devices, real_workers
 from operators.dispatch.task_dispatcher import TaskDispatcher
@@ -120,7 +120,7 @@ class SimulatedNodes:
         self.pipeline = replace(run.file.pipeline, policy=run.policy)
         self._file = replace(run.file, pipeline=self.pipeline)  # dispatches if the policy does
         self.profile = planning_profile(run.file)
-        self._planned_by = per_query(run.file, self.profile, run.sizes)
+        self._planned_by = planned_by(run.file, self.profile, run.sizes)
         check_profiled(run.file, self.profile)
         self._rentable = rentable_of(run.file)
         self.devices = devices(run.file)

@@ -43,11 +43,12 @@ def _end(number: int) -> int:
 
 
 class SizeWatch:
-    """The newest sizes, at most ``most``. ``distribution`` is in use until ``changed`` says so."""
+    """The newest sizes, at most ``most``. ``distribution`` is in use until ``changed`` says so;
+    one that is guessed until there are ``NEWEST`` queries."""
 
-    def __init__(self, distribution: SizeDistribution, most: int) -> None:
+    def __init__(self, distribution: SizeDistribution, most: int, *, guessed: bool = False) -> None:
         self.distribution = distribution
-        self._most = most
+        self._most, self._guessed = most, guessed
         self._behind = WINDOW  # queries behind the distribution
         self._counts: dict[tuple[str, float], dict[int, float]] = {}  # by node and incarnation
         self._window: deque[int] = deque(maxlen=WINDOW)
@@ -57,9 +58,9 @@ class SizeWatch:
         """Take the counts of an ingress, which only grow.
 
         The first counts of an incarnation are of its whole life: they fill the window, and say
-        nothing of a change.
+        nothing of a change, but where nothing was known before.
         """
-        first = (node, incarnation) not in self._counts
+        first = (node, incarnation) not in self._counts and bool(self._window)
         before = self._counts.setdefault((node, incarnation), {})
         news: dict[int, int] = {}
         for name, value in counts.items():
@@ -79,10 +80,11 @@ class SizeWatch:
         self._untested = 0
         newest = list(self._window)[-NEWEST:]
         critical = CRITICAL * math.sqrt((NEWEST + self._behind) / (NEWEST * self._behind))
-        if distance(Counter(newest), self.distribution) > critical:
+        if self._guessed or distance(Counter(newest), self.distribution) > critical:
             self._window = deque(newest, WINDOW)
         elif self._behind == WINDOW or len(self._window) < WINDOW:
             return False
+        self._guessed = False
         self._behind = len(self._window)
         self.distribution = observed(self._window)
         return True

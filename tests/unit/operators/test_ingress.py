@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from control.policies.kairos.size_watch import size_count
 from operators.ingress import NOTICE_S, Ingress
 from operators.input_place import GENERATION, InputPlaces, place_of
 from schemas.effects import (
@@ -18,6 +19,7 @@ from schemas.effects import (
     Woke,
 )
 from schemas.enumerations import ReasonCode
+from schemas.pipeline import QuerySize
 from schemas.pipeline_fingerprint import fingerprint
 from schemas.records import (
     DROPPED,
@@ -332,3 +334,12 @@ def test_it_reports_what_it_took_in() -> None:
             "arrived": 4, "admitted": 2, "refused": 1, "dropped": 1, "regressed": 0, "missing": 0,
         },
     )]  # fmt: skip
+
+
+def test_the_sizes_of_earlier_queries_count_again() -> None:
+    sized = a_pipeline(size=QuerySize(most=1000))
+    ingress = Ingress("i", sized, range(4), incarnation=0.0, recent=(10, 10, 900))
+    ingress.handle(Woke(), 0.0)
+    (report,) = reports(ingress.handle(Woke(), 0.2))
+    sizes = {name: count for name, count in report.counts.items() if name.startswith("size/")}
+    assert sizes == {size_count(10): 2, size_count(900): 1}

@@ -90,11 +90,19 @@ def test_too_few_queries_say_nothing() -> None:
 def test_an_ingress_that_restarts_counts_from_nothing() -> None:
     watch = SizeWatch(SizeDistribution((10,), (1.0,)), MOST)
     watch.take("ingress-0", 0.0, {size_count(10): 5_000.0})
+    assert not watch.changed()
     watch.take("ingress-0", 1.0, {size_count(900): float(WINDOW)})
     assert not watch.changed()
     watch.take("ingress-0", 1.0, {size_count(900): WINDOW + 100.0})
     assert watch.changed()
     assert watch.distribution.sizes == (class_of(900),)
+
+
+def test_where_nothing_was_known_the_first_counts_tell_the_sizes() -> None:
+    watch = SizeWatch(SizeDistribution((MOST,), (1.0,)), MOST, guessed=True)
+    watch.take("ingress-0", 0.0, {size_count(10): float(NEWEST)})
+    assert watch.changed()
+    assert watch.distribution.sizes == (class_of(10),)
 
 
 def counted(sizes: list[int]) -> dict[str, float]:
