@@ -7,19 +7,20 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
-from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2_grpc
 
 from headrace.gateway.access import Tls, grpc_credentials
 from headrace.gateway.front import Front
-from headrace.gateway.grpc.grpc_abort import abort
+from headrace.gateway.grpc.grpc_calls import abort, decoded
 from headrace.gateway.grpc.health_and_reflection import (
     DESCRIPTORS,
     SERVICES,
     GatewayHealth,
     GuardedReflection,
+    health_handlers,
 )
 from headrace.gateway.http.listeners import Limits, taken
+from headrace.gateway.model import Model
 from headrace.gateway.protocol import grpc_messages
 from headrace.gateway.protocol.callers import caller_of, echoed
 from headrace.gateway.protocol.descriptors import METHODS, SERVICE, classes, pool
@@ -28,7 +29,7 @@ from headrace.gateway.protocol.statuses import Ending, Unserved, cancelled
 from headrace.gateway.request_counts import GRPC
 
 SPARE_CALLS = 1000  # of health, metadata and reflection, and watches
-Reply = Callable[[Any, Any], Awaitable[Any]]
+Reply = Callable[[bytes, Any], Awaitable[Any]]
 
 
 class GrpcApi:
@@ -50,7 +51,7 @@ class GrpcApi:
         """Add the services to a ``grpc.aio`` server."""
         handlers = {method: self._handler(method) for method in METHODS}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        server.add_generic_rpc_handlers((health_handlers(self._health),))
         guarded = GuardedReflection(self._front, (SERVICE, *SERVICES), self._pool)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(guarded, server)
 
@@ -64,55 +65,61 @@ class GrpcApi:
     def _handler(self, method: str) -> Any:
         reply = self._replies[method]
 
-        async def handled(request: Any, context: Any) -> Any:
+        async def handled(raw: bytes, context: Any) -> Any:
             try:
                 self._front.check(dict(context.invocation_metadata()).get("authorization", ""))
-                return await reply(request, context)
+                return await reply(raw, context)
             except Unserved as error:
                 await abort(context, error.status)
 
         return grpc.unary_unary_rpc_method_handler(
             handled,
-            request_deserializer=getattr(self._messages, f"{method}Request").FromString,
             response_serializer=getattr(self._messages, f"{method}Response").SerializeToString,
         )
 
     # ------------------------------------------------------------------ health and metadata
 
-    async def _live(self, _: Any, __: Any) -> Any:
+    async def _live(self, _: bytes, __: Any) -> Any:
         return self._messages.ServerLiveResponse(live=not self._front.live())
 
-    async def _ready(self, _: Any, __: Any) -> Any:
+    async def _ready(self, _: bytes, __: Any) -> Any:
         return self._messages.ServerReadyResponse(ready=not self._front.ready())
 
-    async def _model_ready(self, request: Any, _: Any) -> Any:
-        model = self._front.model(request.name, request.version)
+    async def _model_ready(self, raw: bytes, _: Any) -> Any:
+        model = self._model(self._messages.ModelReadyRequest, raw)
         why = self._front.ready() and model.fault()
         return self._messages.ModelReadyResponse(ready=not why)
 
-    async def _server(self, _: Any, __: Any) -> Any:
+    async def _server(self, _: bytes, __: Any) -> Any:
         return self._messages.ServerMetadataResponse(**self._front.server())
 
-    async def _metadata(self, request: Any, _: Any) -> Any:
-        model = self._front.model(request.name, request.version)
+    async def _metadata(self, raw: bytes, _: Any) -> Any:
+        model = self._model(self._messages.ModelMetadataRequest, raw)
         return self._messages.ModelMetadataResponse(**metadata(model.name, model.signature))
 
-    async def _config(self, request: Any, _: Any) -> Any:
-        model = self._front.model(request.name, request.version)
+    async def _config(self, raw: bytes, _: Any) -> Any:
+        model = self._model(self._messages.ModelConfigRequest, raw)
         row = configuration(model.name, model.signature)
         return self._messages.ModelConfigResponse(config=self._messages.ModelConfig(**row))
 
-    async def _index(self, request: Any, _: Any) -> Any:
+    async def _index(self, raw: bytes, _: Any) -> Any:
+        request = decoded(self._messages.RepositoryIndexRequest, raw)
         rows = self._front.index(ready_only=request.ready)
         return self._messages.RepositoryIndexResponse(models=rows)
 
+    def _model(self, kind: Any, raw: bytes) -> Model:
+        request = decoded(kind, raw)
+        return self._front.model(request.name, request.version)
+
     # ------------------------------------------------------------------ inference
 
-    async def _infer(self, request: Any, context: Any) -> Any:
+    async def _infer(self, raw: bytes, context: Any) -> Any:
         began_s, clock = time.time(), time.perf_counter()
-        ending = Ending.FAILED
+        name, ending = "", Ending.FAILED
         try:
-            with self._front.bodies.held(request.ByteSize()):
+            with self._front.bodies.held(len(raw)):
+                request = decoded(self._messages.ModelInferRequest, raw)
+                name = request.model_name
                 reply = await self._inferred(request, context, began_s)
             ending = Ending.OK
             return reply
@@ -124,7 +131,7 @@ class GrpcApi:
             raise
         finally:
             took_s = time.perf_counter() - clock
-            self._front.counts.ended(request.model_name, GRPC, ending, took_s)
+            self._front.counts.ended(name, GRPC, ending, took_s)
 
     async def _inferred(self, request: Any, context: Any, began_s: float) -> Any:
         headers = _headers(context)

@@ -1,14 +1,16 @@
 """gRPC's own services: health, which ends its streams when the gateway goes down, and reflection
 for callers with a token."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
+import grpc
+from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from headrace.gateway.front import Front
-from headrace.gateway.grpc.grpc_abort import abort
+from headrace.gateway.grpc.grpc_calls import abort, decoded, undecodable
 from headrace.gateway.protocol.statuses import Unserved
 
 SERVICES = (health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -33,6 +35,31 @@ class GatewayHealth(health.aio.HealthServicer):  # type: ignore[misc]
         await self.set(service, _Health.NOT_SERVING if why else _Health.SERVING)
 
 
+def health_handlers(servicer: GatewayHealth) -> Any:
+    """Return the handlers of the health service, for messages that are not decoded yet."""
+
+    def decoding(kind: Any, reply: Callable[[Any, Any], Awaitable[Any]]) -> Any:
+        async def handled(raw: bytes, context: Any) -> Any:
+            try:
+                request = decoded(kind, raw)
+            except Unserved as error:
+                await abort(context, error.status)
+            return await reply(request, context)
+
+        return handled
+
+    check = decoding(health_pb2.HealthCheckRequest, servicer.Check)
+    listing = decoding(health_pb2.HealthListRequest, servicer.List)
+    watch = decoding(health_pb2.HealthCheckRequest, servicer.Watch)
+    one, all_ = _Health.SerializeToString, health_pb2.HealthListResponse.SerializeToString
+    handlers = {
+        "Check": grpc.unary_unary_rpc_method_handler(check, response_serializer=one),
+        "List": grpc.unary_unary_rpc_method_handler(listing, response_serializer=all_),
+        "Watch": grpc.unary_stream_rpc_method_handler(watch, response_serializer=one),
+    }
+    return grpc.method_handlers_generic_handler(health.SERVICE_NAME, handlers)
+
+
 class GuardedReflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]
     """Reflection for callers that the gateway lets in."""
 
@@ -44,7 +71,9 @@ class GuardedReflection(reflection.aio.ReflectionServicer):  # type: ignore[misc
         """Answer the questions of a caller with a token."""
         try:
             self._front.check(dict(context.invocation_metadata()).get("authorization", ""))
+            async for response in super().ServerReflectionInfo(requests, context):
+                yield response
+        except DecodeError as error:
+            await abort(context, undecodable(reflection_pb2.ServerReflectionRequest, error).status)
         except Unserved as error:
             await abort(context, error.status)
-        async for response in super().ServerReflectionInfo(requests, context):
-            yield response

@@ -1,0 +1,35 @@
+"""The message of a gRPC call, and the end of a call that is not served.
+
+Handlers get messages as bytes: gRPC itself would end a call whose message it cannot decode with
+UNKNOWN, and log each with its trace.
+"""
+
+from typing import Any, NoReturn
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from headrace.gateway.protocol.statuses import Ending, Status, Unserved
+
+
+def decoded(kind: Any, raw: bytes) -> Any:
+    """Return the message of a class in bytes; raise ``Unserved`` where they hold none."""
+    try:
+        return kind.FromString(raw)
+    except DecodeError as error:
+        raise undecodable(kind, error) from None
+
+
+def undecodable(kind: Any, error: DecodeError) -> Unserved:
+    """Return how a call ends whose message of a class cannot be decoded."""
+    return Unserved(Ending.BAD_REQUEST, f"the message is no {kind.DESCRIPTOR.full_name}: {error}")
+
+
+async def abort(context: Any, status: Status) -> NoReturn:
+    """End a call with a status, and with the time after which its client may come again."""
+    trailing = dict(status.headers)
+    if status.ending is Ending.OVER_CAPACITY and status.retry_after_s is not None:
+        trailing["grpc-retry-pushback-ms"] = str(round(status.retry_after_s * 1e3))
+    code = getattr(grpc.StatusCode, status.ending.grpc)
+    await context.abort(code, status.text, tuple(trailing.items()))
+    raise AssertionError("abort raises")
