@@ -15,7 +15,7 @@ from aiohttp import web
 from headrace.gateway.body_budget import HeldBody
 from headrace.gateway.front import VERSION, Front
 from headrace.gateway.http.answer_api import AnswerApi
-from headrace.gateway.http.http_responses import failed, inference, json_response
+from headrace.gateway.http.http_responses import failed, inference, json_response, refused
 from headrace.gateway.http.listeners import Limits
 from headrace.gateway.model import Model
 from headrace.gateway.protocol.callers import Caller, caller_of, echoed
@@ -68,7 +68,7 @@ class HttpApi:
         except Unserved as error:
             response = failed(error.status)
         except web.HTTPException as error:
-            response = json_response({"error": f"{error.status}: {error.reason}"}, error.status)
+            response = refused(error)
         if request.content.exception() is not None:
             _end_unreadable(request, response)
         return response

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from headrace.gateway.http.http_responses import json_response
+from headrace.gateway.http.http_responses import json_response, refused
 
 
 class HttpConnection(web.RequestHandler):
@@ -61,6 +61,13 @@ class HttpConnection(web.RequestHandler):
             self._start_time()  # it reads, if slowly
         else:
             self.transport.abort()
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send a response; an error of before the handlers, as an unknown ``Expect``, in JSON."""
+        told = refused(resp) if isinstance(resp, web.HTTPException) else resp
+        return await super().finish_response(request, told, start_time)
 
     def handle_error(
         self,

@@ -29,6 +29,11 @@ def failed(status: Status) -> web.Response:
     return json_response({"error": status.text}, status.ending.http, status.headers)
 
 
+def refused(error: web.HTTPException) -> web.Response:
+    """Return the HTTP response for a request that aiohttp refused."""
+    return json_response({"error": f"{error.status}: {error.reason}"}, error.status)
+
+
 def json_response(
     row: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:

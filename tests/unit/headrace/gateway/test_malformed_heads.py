@@ -35,6 +35,20 @@ def test_a_malformed_head_is_told_in_json_and_not_logged(
     assert not caplog.records
 
 
+@pytest.mark.parametrize("path", [b"/v2", b"/nowhere"])
+def test_an_unknown_expectation_is_told_in_json(path: bytes) -> None:
+    head = b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nExpect: x\r\nConnection: close\r\n\r\n"
+
+    async def play() -> bytes:
+        async with a_gateway(BrokerInTest()) as gateway:
+            return await said_to(gateway.http, head)
+
+    status, text, body = parts(asyncio.run(play()))
+    assert (status, "content-type: application/json" in text) == (417, True), (text, body)
+    assert f"content-length: {len(body)}\r\n" in text
+    assert json.loads(body) == {"error": "417: Expectation Failed"}
+
+
 def test_a_handler_that_fails_is_told_in_json_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
