@@ -14,6 +14,7 @@ FOLDER = Path(__file__).parents[2] / "build" / "interop"
 REQUIREMENTS = {
     "triton": ("tritonclient[http,grpc]==2.73.0", "grpcio-reflection"),
     "kserve": ("kserve==0.21.0",),
+    "locust": ("locust==2.47.0",),
     "kubernetes": ("kubernetes-validate==1.37.0",),
     "mlflow": ("mlflow==3.17.2", "onnx==1.23.2", "onnxruntime==1.32.0"),
     "browser": ("playwright==1.65.2",),  # it drives the system's chromium

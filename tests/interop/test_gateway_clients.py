@@ -137,3 +137,20 @@ def test_kserves_clients_are_served(gateway: Running) -> None:
         "live": True, "ready": True, "model_ready": True, "http": '["HELLO","WORLD"]',
         "grpc_live": True, "grpc_ready": True, "grpc": '["OVER","GRPC"]',
     }  # fmt: skip
+
+
+def test_locusts_users_are_served(gateway: Running, tmp_path: Path) -> None:
+    python, users = python_of("locust"), tmp_path / "locustfile.py"
+    assert python.exists(), f"{python} is not there; `make interop` makes it"
+    shown = (ROOT / "docs/how-to/gateway.md").read_text().partition("## Locust")[2]
+    text = shown.partition("```python\n")[2].partition("```")[0]
+    users.write_text(text.replace("models/words/", "models/worded/"))
+    load = ("--headless", "--json", "-u", "4", "-r", "4", "-t", "10s", "-H", gateway.http)
+    done = subprocess.run(
+        [python, "-m", "locust", "-f", users, *load],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)
+    assert (row["name"], row["num_failures"]) == ("/v2/models/worded/infer", 0), row
+    assert row["num_requests"] > 4, row
