@@ -1,12 +1,6 @@
 """The operators that ask a model server, before real ones: Triton, and ``transformers serve``."""
 
-import os
-import signal
-import socket
-import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -14,47 +8,10 @@ import pytest
 from headrace.model_servers.open_inference import OpenInference
 from headrace.model_servers.openai import OpenAi
 from headrace.model_servers.server_requests import ServerFault
-from operators.models.model_errors import BadOperator
 from operators.timed_batch import OutOfTime, TimedBatch
-from tests.interop.environments import python_of
-from tests.interop.tiny_model import make_tiny_model
-
-HERE = Path(__file__).parent
-STARTS_WITHIN_S = 180.0
+from tests.interop.servers import STARTS_WITHIN_S, a_transformers, a_triton, free_ports
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now; held together, so that none comes twice."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return ports
-
-
-@contextmanager
-def running(name: str, arguments: Sequence[object], log: Path, **env: str) -> Iterator[None]:
-    """A server in the environment of that name, with all its processes ended afterwards."""
-    python = python_of(name)
-    assert python.exists(), f"{python} is not there; `make interop` makes it"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [python, *map(str, arguments)], stdout=out, stderr=out, env={**os.environ, **env},
-            start_new_session=True,
-        )  # fmt: skip
-    try:
-        yield
-    except BadOperator as error:
-        raise AssertionError(f"{error}\n{log.read_text()[-4000:]}") from error
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
 
 # ---------------------------------------------------------------------- Triton
@@ -63,13 +20,11 @@ def running(name: str, arguments: Sequence[object], log: Path, **env: str) -> It
 @pytest.fixture(scope="module")
 def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Triton's gRPC, once it has its models."""
-    folder = tmp_path_factory.mktemp("triton")
-    http, grpc, metrics = free_ports(3)
-    script = (HERE / "triton_server.py", folder, http, grpc, metrics)
-    with running("pytriton", script, folder / "log"):
+    ports = free_ports(3)
+    with a_triton(tmp_path_factory.mktemp("triton"), ports):
         for model in ("doubling", "shouting"):
-            asking(f"127.0.0.1:{grpc}", model)
-        yield f"127.0.0.1:{grpc}"
+            asking(f"127.0.0.1:{ports[1]}", model)
+        yield f"127.0.0.1:{ports[1]}"
 
 
 def asking(server: str, model: str, **more: object) -> OpenInference:
@@ -106,15 +61,11 @@ def test_triton_is_left_at_an_items_deadline(triton: str) -> None:
 @pytest.fixture(scope="module")
 def transformers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """The url of a ``transformers serve``, and the name of its model."""
-    folder = tmp_path_factory.mktemp("transformers")
-    make_tiny_model(folder / "tiny")
     (port,) = free_ports(1)
-    code = "from transformers.cli.transformers import main; main()"
-    serve = ("serve", folder / "tiny", "--host", "127.0.0.1", "--port", port, "--device", "cpu")
     url = f"http://127.0.0.1:{port}/v1"
-    with running("transformers", ("-c", code, *serve), folder / "log", HF_HUB_OFFLINE="1"):
-        OpenAi(url, "tiny", ready_within_s=STARTS_WITHIN_S).load("cpu")
-        yield url, str(folder / "tiny")
+    with a_transformers(tmp_path_factory.mktemp("transformers"), port) as (_, model):
+        OpenAi(url, model, ready_within_s=STARTS_WITHIN_S).load("cpu")
+        yield url, model
 
 
 def writing(server: tuple[str, str], max_tokens: int) -> OpenAi:
