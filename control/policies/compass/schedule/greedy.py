@@ -2,7 +2,8 @@
 
 The paper's order is decreasing ``weight / resource`` (Compass, Section 4.3). It leaves *resource*
 open; here it is the sum over tiers of GPUs demanded / GPUs available, or $ an hour if a tier has no
-limit and for the objective cost. Packing is exact; pairs that do not fit are skipped.
+limit and for the objective cost. Packing is exact; pairs that do not fit are skipped. Items that do
+not fit once never fit later, as the GPUs only fill, so equal items are not tried again.
 """
 
 from collections.abc import Iterable, Iterator
@@ -63,9 +64,15 @@ def first_fit(instance: Instance, pairs: Iterable[Pair]) -> tuple[int | None, ..
     """Take pairs in order, skip those that do not fit; return each session's plan or None."""
     plans: list[int | None] = [None] * len(instance.sessions)
     filled = _Filled(instance)
+    refused: set[tuple[PlanItem, ...]] = set()
     for session, plan in pairs:
-        if plans[session] is None and filled.take(instance.sessions[session].plans[plan].items):
+        items = instance.sessions[session].plans[plan].items
+        if plans[session] is not None or items in refused:
+            continue
+        if filled.take(items):
             plans[session] = plan
+        else:
+            refused.add(items)
     return tuple(plans)
 
 

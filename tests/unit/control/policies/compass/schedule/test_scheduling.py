@@ -1,5 +1,6 @@
 """Schedules fit, are as good as exhaustive search, and never worse than the greedy."""
 
+from collections.abc import Callable, Iterator
 from itertools import pairwise, product
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from control.policies.compass.packing import place
 from control.policies.compass.schedule.classes import classes
+from control.policies.compass.schedule.greedy import Pair, cheapest_pairs, first_fit, greedy_pairs
 from control.policies.compass.schedule.instance import (
     Candidate,
     Instance,
@@ -100,6 +102,19 @@ def test_cost_is_that_of_exhaustive_search_or_infeasible(instance: Instance) -> 
         assert made.bound is not None
         assert made.bound <= made.usd_per_h + 1e-6
         assert placed(instance, made) == made.opened
+
+
+@settings(deadline=None, max_examples=60)
+@given(instances(), st.sampled_from([cheapest_pairs, greedy_pairs]))
+def test_a_session_that_a_greedy_leaves_out_fits_with_none_of_its_plans(
+    instance: Instance, offered: Callable[[Instance, str], Iterator[Pair]]
+) -> None:
+    made = first_fit(instance, offered(instance, "goodput"))
+    for session, plan in offered(instance, "goodput"):
+        if made[session] is None:
+            more = [*made[:session], plan, *made[session + 1 :]]
+            used = packed(instance, more)
+            assert any(used[n] > t.gpus for n, t in instance.tiers.items() if t.gpus is not None)
 
 
 @settings(deadline=None, max_examples=40)
