@@ -1,12 +1,21 @@
-"""How many samples a control variate saves in the test of one configuration, and its errors.
+"""How many samples control variates save in the test of one configuration, and why not more.
 
     python -m benchmarks.control_variates FILE TRUTH [--tests 400] [--seed 0]
 
+A *control variate* uses the fixed order of the samples: other configurations have scores ``y`` on
+the same samples, and their means over all samples are better known, so
+
+    mean(x) - b (mean(y) - mean of y over all its samples),   b = cov(y)^-1 cov(y, x)
+
+has the variance ``var(x) ((1 - R^2) / n + R^2 / N)``, R^2 being the share of x's variance that y
+explains, n and N the numbers of samples.
+
 Draws a configuration of the recording and a floor at most ``GAP`` from its mean, then samples with
 replacement, so that the recorded means are the true ones. The same samples are tested by the plain
-t-test and with a control variate: of K configurations that are as near to the floor, the one whose
-scores on N samples explain most of the first look. "known": its true mean is known, which no search
-can have; it bounds what there is to save.
+t-test and with control variates: of K configurations that are as near to the floor, those whose
+scores on N samples explain most of the first 50. "known": their true means are known, which no
+search can have; it bounds what there is to save. The last rows leave out what may limit it: that
+there is one variate, the least number of samples, and the cap.
 """
 
 import argparse
@@ -17,11 +26,13 @@ from pathlib import Path
 import numpy as np
 
 from control.policies.compass.search.sequential_test import (
+    Estimate,
     Floats,
     StopRule,
     Tested,
     Verdict,
-    controlled,
+    look,
+    plain,
     run_test,
 )
 from headrace.config.pipeline_file import read_pipeline_file, search_space
@@ -29,8 +40,54 @@ from headrace.planning.recorded_truth import read_truth
 
 GAP = 0.1
 RULE = StopRule()
-KNOWN = 20_000  # samples of a reference whose mean is as good as known
-CASES = ((1, 350), (12, 350), (100, 350), (12, 1000), (100, 1000), (12, KNOWN))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """``used`` variates of ``references`` configurations with ``length`` samples (None: their true
+    means are known), under a stopping rule."""
+
+    references: int
+    length: int | None
+    used: int = 1
+    rule: StopRule = RULE
+
+    def __str__(self) -> str:
+        """Name the case as a row of the table."""
+        length = "known" if self.length is None else str(self.length)
+        limits = f"{self.rule.least} to {self.rule.most} samples"
+        return f"best {self.used} of {self.references:3}, {length:>5}, {limits:18}"
+
+
+FEW, MANY = StopRule(least=10), StopRule(most=3500)
+CASES = (
+    Case(references=1, length=350),
+    Case(references=12, length=350),
+    Case(references=100, length=350),
+    Case(references=12, length=1000),
+    Case(references=100, length=1000),
+    Case(references=12, length=None),
+    Case(references=100, length=None),
+    Case(references=100, length=None, used=5),
+    Case(references=100, length=None, rule=FEW),
+    Case(references=100, length=None, rule=MANY),
+    Case(references=100, length=None, rule=StopRule(least=10, most=3500)),
+    Case(references=100, length=None, used=5, rule=StopRule(least=10, most=3500)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Variates:
+    """Scores of configurations on the samples in their order, and the means of all of theirs;
+    ``samples`` is how many those are, None if the means are known."""
+
+    scores: Floats
+    means: Floats
+    samples: int | None
+
+    def __getitem__(self, chosen: Sequence[int]) -> "Variates":
+        """Return some of them."""
+        return Variates(self.scores[chosen], self.means[chosen], self.samples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,49 +99,80 @@ class Pair:
     controlled: Tested
 
 
-def pairs(scores: Floats, tests: int, case: tuple[int, int], seed: int) -> Iterator[Pair]:
+def controlled(scores: Floats, variates: Variates) -> Estimate:
+    """Return the mean of scores, adjusted by variates that have scores on the same samples."""
+    n, used = len(scores), len(variates.means)
+    alone = plain(scores)
+    others = variates.scores[:, :n]
+    deviations = others - others.mean(axis=1, keepdims=True)
+    slopes = np.linalg.lstsq(deviations.T, scores - scores.mean(), rcond=None)[0]
+    rest = scores - scores.mean() - slopes @ deviations
+    freedom = max(n - used - 1.0, 1.0)
+    mean = float(scores.mean() - slopes @ (others.mean(axis=1) - variates.means))
+    variance = float(rest @ rest) / freedom / n
+    if variates.samples is not None:
+        variance += float((slopes @ deviations).var(ddof=1)) / variates.samples
+    if variance >= alone.variance:
+        return alone
+    return Estimate(mean, max(variance, (1 - 1 / n) / n / n), freedom)
+
+
+def run_controlled(scores: Floats, floor: float, rule: StopRule, variates: Variates) -> Tested:
+    """Run the test with control variates; before the least number of samples as the plain one."""
+    for samples in rule.looks(len(scores)):
+        own = scores[:samples]
+        estimate = plain(own) if samples < rule.least else controlled(own, variates)
+        found = look(estimate, samples, floor, rule)
+        if found.verdict is not Verdict.OPEN:
+            break
+    return found
+
+
+def pairs(scores: Floats, tests: int, case: Case, seed: int) -> Iterator[Pair]:
     """Yield tests of drawn configurations; ``scores`` are by configuration and sample."""
-    (most, length), rng = case, np.random.default_rng(seed)
+    rule, rng = case.rule, np.random.default_rng(seed)
     means = scores.mean(axis=1)
     low, high = float(np.quantile(means, 0.6)), float(means.max()) - 0.002
     for _ in range(tests):
         floor = float(rng.uniform(low, high))
         near = rng.permutation(np.flatnonzero(np.abs(means - floor) <= GAP))
-        tested, references = int(near[0]), near[1 : 1 + most]
-        at = rng.integers(scores.shape[1], size=max(length, RULE.most))
-        own = scores[tested, at[: RULE.most]]
-        least = own[: RULE.least]
-        best = min(
-            (scores[each, at[:length]] for each in references),
-            key=lambda reference: controlled(least, reference).variance,
-        )
+        tested, others = int(near[0]), near[1 : 1 + case.references]
+        at = rng.integers(scores.shape[1], size=max(case.length or 0, rule.most))
+        own, theirs = scores[tested, at[: rule.most]], scores[others][:, at]
+        known = means[others] if case.length is None else theirs[:, : case.length].mean(axis=1)
+        every = Variates(theirs, known, case.length)
+        first = own[: RULE.least]
+        order = sorted(range(len(others)), key=lambda n: controlled(first, every[[n]]).variance)
         yield Pair(
             bool(means[tested] >= floor),
-            run_test(own, floor, RULE),
-            run_test(own, floor, RULE, reference=best),
+            run_test(own, floor, rule),
+            run_controlled(own, floor, rule, every[order[: case.used]]),
         )
 
 
-def line(case: tuple[int, int], found: Sequence[Pair]) -> str:
+def line(case: Case, found: Sequence[Pair]) -> str:
     """Return the summary of one case."""
     plain, ours = ([getattr(each, name) for each in found] for name in ("plain", "controlled"))
-    saved = np.array([1 - o.samples / p.samples for p, o in zip(plain, ours, strict=True)])
-    total = 1 - sum(o.samples for o in ours) / sum(p.samples for p in plain)
-    length = "known" if case[1] == KNOWN else str(case[1])
+    saved = 1 - sum(o.samples for o in ours) / sum(p.samples for p in plain)
     return (
-        f"{case[0]:4} references of {length:>5}  saved {100 * total:5.1f} % of the samples "
-        f"(median {100 * float(np.median(saved)):.0f} %)  plain: {_errors(found, plain)}  "
-        f"controlled: {_errors(found, ours)}"
+        f"{case}  saved {100 * saved:5.1f} %  plain: {_told(case, found, plain)}  "
+        f"controlled: {_told(case, found, ours)}"
     )
 
 
-def _errors(found: Sequence[Pair], tests: Sequence[Tested]) -> str:
+def _told(case: Case, found: Sequence[Pair], tests: Sequence[Tested]) -> str:
+    """Tell the samples, where tests end, and the wrong verdicts, as shares of all tests."""
     pairs = list(zip(found, tests, strict=True))
-    accepted = np.mean([t.verdict is Verdict.ACCEPTED and not f.good for f, t in pairs])
-    rejected = np.mean([t.verdict is Verdict.REJECTED and f.good for f, t in pairs])
-    mean = np.mean([t.samples for t in tests])
+    shares = [
+        [t.samples <= case.rule.least for t in tests],
+        [t.samples >= case.rule.most for t in tests],
+        [t.verdict is Verdict.ACCEPTED and not f.good for f, t in pairs],
+        [t.verdict is Verdict.REJECTED and f.good for f, t in pairs],
+    ]
+    least, most, accepted, rejected = (100 * float(np.mean(each)) for each in shares)
     return (
-        f"{mean:.0f} samples, {100 * accepted:.1f} % false accepts, {100 * rejected:.1f} % rejects"
+        f"{np.mean([t.samples for t in tests]):.0f} samples ({least:.0f} % at the least number, "
+        f"{most:.0f} % at the cap), {accepted:.1f} % false accepts, {rejected:.1f} % rejects"
     )
 
 

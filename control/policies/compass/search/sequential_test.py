@@ -15,13 +15,6 @@ most
 whatever their distribution (Hoeffding 1963, Theorem 1; it also holds for a finite set of samples).
 Configurations far below the floor are rejected by it every ``look`` samples; all these looks
 together reject a good one with a probability of ``1 - confidence`` at most.
-
-A *control variate* uses the fixed order of the samples: a finished configuration has scores ``y``
-on the same samples and on more, so its mean is better known, and
-
-    mean(x) - b (mean(y) - mean of y over all its samples),   b = cov(x, y) / var(y)
-
-has the variance ``var(x) ((1 - r^2) / n + r^2 / N)``, r being their correlation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -131,29 +124,6 @@ def stratified(scores: Floats, strata: Sequence[int]) -> Estimate:
     return Estimate(mean, total, max(total**2 / parts, 1.0) if parts else len(scores) - 1.0)
 
 
-def controlled(scores: Floats, reference: Floats) -> Estimate:
-    """Return the mean, adjusted by a configuration with more samples in the same order.
-
-    ``reference`` has at least as many scores; its first ones pair with ``scores``.
-    """
-    n, more = len(scores), len(reference)
-    paired = reference[:n]
-    spread = float(paired.var(ddof=1)) if n > 2 else 0.0
-    alone = plain(scores)
-    if spread <= 0 or more <= n:
-        return alone
-    slope = float(np.cov(scores, paired)[0, 1]) / spread
-    mean = float(scores.mean()) - slope * (float(paired.mean()) - float(reference.mean()))
-    rest = scores - slope * paired
-    unexplained = float(rest.var(ddof=1)) * (n - 1) / max(n - 2, 1)
-    explained = slope**2 * float(reference.var(ddof=1))
-    variance = unexplained / n + explained / more
-    floor = (1 - 1 / n) / n / n
-    if variance >= alone.variance:
-        return alone
-    return Estimate(mean, max(variance, floor), max(n - 2.0, 1.0))
-
-
 def at_least(estimate: Estimate, floor: float) -> float:
     """Return the one-sided confidence that the mean is at or above the floor."""
     return float(stdtr(estimate.freedom, (estimate.mean - floor) / sqrt(estimate.variance)))
@@ -216,13 +186,7 @@ def _exact(estimate: Estimate, samples: int, floor: float) -> Tested:
     return Tested(verdict, samples, float(enough), Estimate(estimate.mean, 0.0, estimate.freedom))
 
 
-def run_test(
-    scores: Floats,
-    floor: float,
-    rule: StopRule,
-    reference: Floats | None = None,
-    strata: Sequence[int] = (),
-) -> Tested:
+def run_test(scores: Floats, floor: float, rule: StopRule, strata: Sequence[int] = ()) -> Tested:
     """Run a test over scores in their order. Raises ``PlanError`` without scores.
 
     With fewer than ``rule.most`` scores, the cap is at the last one.
@@ -235,17 +199,13 @@ def run_test(
         confidence=rule.confidence, cap=rule.cap, test=rule.test, population=rule.population,
     )  # fmt: skip
     for samples in (*capped.looks(last), last):
-        found = look(_estimate(scores[:samples], capped, reference, strata), samples, floor, capped)
+        found = look(_estimate(scores[:samples], capped, strata), samples, floor, capped)
         if found.verdict is not Verdict.OPEN:
             return found
     return found
 
 
-def _estimate(
-    scores: Floats, rule: StopRule, reference: Floats | None, strata: Sequence[int]
-) -> Estimate:
-    if len(scores) < rule.least:
-        return plain(scores)  # Chernoff's bound is one for means of scores
-    if rule.test == "stratified":
-        return stratified(scores, strata)
-    return plain(scores) if reference is None else controlled(scores, reference)
+def _estimate(scores: Floats, rule: StopRule, strata: Sequence[int]) -> Estimate:
+    if len(scores) < rule.least or rule.test != "stratified":
+        return plain(scores)  # Chernoff's bound, before the least number, is one for plain means
+    return stratified(scores, strata)
