@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
+
 from confluent_kafka import Message
 
 from headrace.client.formats import Read, reader_of
@@ -23,7 +24,7 @@ from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import ANSWERED, Answer, Trace
 from schemas.trace_context import trace_of
-from streams.kafka.kafka_client import headers_of
+from streams.kafka.kafka_client import read_headers
 from streams.kafka.kafka_config import KafkaConfig
 from streams.observers.metrics import BOUNDS_S, MetricSample, Observed, TracedValue
 from streams.topics import physical
@@ -59,7 +60,7 @@ def traced_answers(messages: Iterable[Message], read: Read) -> list[Traced]:
     found: list[Traced] = []
     for message in messages:
         with suppress(CodecError):  # a foreign record
-            headers, _ = headers_of(message)
+            headers, _ = read_headers(message)
             found.append((read(message.value() or b""), trace_of(headers or ())))
     return found
 

@@ -121,7 +121,7 @@ def available(client: Consumer, timeout_s: float, most: int) -> list[Message]:
     return [] if first is None else [first, *client.consume(most - 1, 0)]
 
 
-def headers_of(message: Message) -> tuple[list[tuple[str, bytes]] | None, str]:
+def read_headers(message: Message) -> tuple[list[tuple[str, bytes]] | None, str]:
     """Return a message's headers, None without any, and what is wrong with them, or "".
 
     Call it once for a message. The client raises ``SystemError`` for a name that is not UTF-8, and

@@ -20,7 +20,7 @@ from confluent_kafka import (
 )
 
 from streams.codecs.wire import Fetched
-from streams.kafka.kafka_client import available, consumer, headers_of
+from streams.kafka.kafka_client import available, consumer, read_headers
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
 from streams.kafka.offset_ledger import HOPELESS, NO_EPOCH
@@ -240,5 +240,5 @@ def _fetched(message: Any) -> Fetched:
     at_s = 0.0 if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds / 1e3
     return Fetched(
         message.topic(), message.partition(), message.offset(), at_s, message.key(),
-        message.value(), *headers_of(message),
+        message.value(), *read_headers(message),
     )  # fmt: skip

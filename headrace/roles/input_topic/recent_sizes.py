@@ -9,7 +9,7 @@ from schemas.effects import QUERIES
 from schemas.pipeline import Pipeline
 from schemas.records import Query
 from streams.codecs.wire import Fetched, decoder
-from streams.kafka.kafka_client import headers_of
+from streams.kafka.kafka_client import read_headers
 from streams.kafka.kafka_config import KafkaConfig
 from streams.topics import physical
 
@@ -35,7 +35,7 @@ def recent_sizes(kafka: KafkaConfig, pipeline: Pipeline, most: int) -> list[int]
 
 def fetched(message: Message) -> Fetched:
     """Return a client's message in the form that the decoders take."""
-    headers, fault = headers_of(message)
+    headers, fault = read_headers(message)
     return Fetched(
         topic=message.topic() or "", slot=message.partition() or 0, offset=message.offset() or 0,
         at_s=0.0, key=message.key(), value=message.value(), headers=headers, fault=fault,
