@@ -111,7 +111,7 @@ def test_behind_a_record_that_did_not_fit_nothing_leaves_any_more(client: Client
     """A role that ends flushes its sends, and there may be room again by then."""
     sends, turn = Sender(KafkaConfig("b:1"), None, lambda error: None), Turn()
     for value in (b"first", b"second", b"third"):
-        sends.send(turn, ("a", 0), value, None)
+        sends.send(("a", 0), TurnRecord(turn, value, None))
     client.full = True
     with pytest.raises(BrokerError):
         sends.progress([turn], 0.0)
