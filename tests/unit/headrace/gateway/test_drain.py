@@ -45,7 +45,7 @@ async def answer_once_closed(port: int, broker: BrokerInTest) -> None:
         while True:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.close()
-    broker.tell(an_answer("mine", "done"))
+    broker.tell(an_answer(broker.sent[0].id, "done"))
 
 
 def watched(watch: ResultWatch, name: str) -> Callable[[], bool]:
@@ -99,14 +99,14 @@ def test_a_watch_of_health_ends_as_not_serving() -> None:
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_a_request_in_flight_is_answered(protocol: str) -> None:
     async def over_http(gateway: Gateway) -> bytes:
-        sent = posted(b"x", Inference_Header_Content_Length="0", X_Request_Id="mine")
+        sent = posted(b"x", Inference_Header_Content_Length="0")
         status, _, body = parts(await said_to(gateway.http, sent))
         assert status == 200
         return body
 
     async def over_grpc(gateway: Gateway) -> bytes:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel:
-            reply = await call(channel, "ModelInfer", a_message(b"x", id="mine"))
+            reply = await call(channel, "ModelInfer", a_message(b"x"))
         return bytes(reply.raw_output_contents[0])
 
     async def play() -> None:
