@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 import click
 
@@ -15,7 +16,12 @@ from schemas.release import RELEASE, UNDECLARED
 from streams.live.dilation import REAL, Dilation
 from streams.live.steady_clock import SteadyClock
 
-process_clock = SteadyClock(time.time, time.monotonic)  # of every node, timer and time stamp
+# It counts the time in which the host was suspended, as a monotonic clock of Linux does not: a role
+# would be behind by that, and drop every query as late, for as long as it runs.
+ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+# Of nodes, timers and time stamps.
+process_clock = SteadyClock(time.time, partial(time.clock_gettime, ELAPSED))
 
 
 def write_within_limit() -> Callable[[int], None]:
