@@ -9,6 +9,7 @@ at n * ``GENERATION``: places only grow.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+NO_ENDS: Mapping[int, int] = {}
 GENERATION = 1 << 40  # offsets; a partition that takes 10,000 queries/s needs three years for them
 
 
@@ -80,12 +81,12 @@ def topic_id_of(note: str) -> str:
 class InputStart:
     """The place at which ingress begins.
 
-    ``upto`` holds the first place to read by partition, ``bases`` the first place of the partitions
-    that are new or were made anew: their offset 0 is to be committed with it before it is read.
+    ``upto`` holds the first place to read by partition, ``fresh`` those of partitions that are new,
+    were made anew or have lost their end: they are to be committed before the first one is read.
     """
 
     upto: Mapping[int, int]
-    bases: Mapping[int, int]
+    fresh: Mapping[int, int]
     regressed: int  # partitions that were made anew
 
     @property
@@ -99,25 +100,38 @@ def start_of_input(
     committed: Mapping[int, tuple[int, str]],
     closed: Mapping[int, int],
     topic_id: str,
+    ends: Mapping[int, int] = NO_ENDS,
 ) -> InputStart:
     """Return where ingress begins, from its commits (offset, note) and the topic's present id.
 
     ``closed`` holds by partition the place below which egress has closed every query. A partition
     was made anew if its commit is of another topic, or if egress has closed queries of it although
-    it has no commit.
+    it has no commit. It has lost its end if egress has closed queries beyond it: ``ends`` holds the
+    end offsets of those whose commit has a leader epoch. Read from the last closed query on, the
+    client finds the cut; from the commit on, new queries would have the places of lost ones.
     """
     upto: dict[int, int] = {}
-    bases: dict[int, int] = {}
+    fresh: dict[int, int] = {}
     regressed = 0
     for p in partitions:
         offset, note = committed.get(p, (0, ""))
         of_this = topic_id_of(note) in ("", topic_id) or not topic_id
         if p in committed and of_this:
             upto[p] = place_of(offset, note)
+            if _beyond(closed.get(p, 0), upto[p], ends.get(p)):
+                upto[p] = fresh[p] = closed[p]
             continue
         above = max(place_of(offset, note), closed.get(p, 0))
         if above:
             upto[p] = next_generation(above - 1)
             regressed += 1
-        bases[p] = upto.get(p, 0)
-    return InputStart(upto, bases, regressed)
+        fresh[p] = upto.get(p, 0)
+    return InputStart(upto, fresh, regressed)
+
+
+def _beyond(closed: int, place: int, end: int | None) -> bool:
+    """Return whether a closed place lies beyond the end offset and behind a commit, in the same
+    generation."""
+    if end is None or closed <= place or closed // GENERATION != place // GENERATION:
+        return False
+    return closed % GENERATION > end

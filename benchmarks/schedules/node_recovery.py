@@ -29,7 +29,7 @@ def ingress(making: Making, broker: Broker, name: str, incarnation: float) -> No
     closed = highest(upto_of(note) for _, note in outputs.values())
     mine = range(PARTITIONS)
     start = start_of_input(mine, broker.notes(group, topic), closed, TOPIC_ID)
-    fresh = {(topic, p): (0, note_of_base(base, TOPIC_ID)) for p, base in start.bases.items()}
+    fresh = {(topic, p): (0, note_of_base(base, TOPIC_ID)) for p, base in start.fresh.items()}
     broker.commit(group, fresh, name)
     return Ingress(
         name, pipeline, mine, incarnation=incarnation,

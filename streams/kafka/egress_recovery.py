@@ -65,14 +65,21 @@ def committed_notes(
 def notes(
     config: KafkaConfig, group: str, topic: str, slots: Iterable[int]
 ) -> dict[int, tuple[int, str]]:
-    """Return a group's committed offset and note by slot, without slots that have none.
+    """Return a group's committed offset and note by slot, as ``commits``."""
+    found = commits(config, group, topic, slots)
+    return {p.partition: (p.offset, p.metadata or "") for p in found}
+
+
+def commits(
+    config: KafkaConfig, group: str, topic: str, slots: Iterable[int]
+) -> list[TopicPartition]:
+    """Return a group's commits, without slots that have none.
 
     Raise ``BrokerError`` if the broker does not answer.
     """
     reader = consumer(config, group)
     try:
-        found = committed(reader, topic, slots, WAIT_S)
-        return {p.partition: (p.offset, p.metadata or "") for p in found if p.offset >= 0}
+        return [p for p in committed(reader, topic, slots, WAIT_S) if p.offset >= 0]
     finally:
         reader.close()
 

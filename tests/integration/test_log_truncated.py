@@ -8,12 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from headrace.broker import local_broker as local
+from headrace.roles.input_topic.input_commits import input_start
+from schemas.effects import OUTPUTS, QUERIES
+from streams.kafka.egress_recovery import commit_now, commits
 from streams.kafka.kafka_client import admin, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.transport import KafkaTransport
+from streams.topics import physical
+from tests.builders import a_pipeline
 
 pytestmark = pytest.mark.kafka
 
@@ -36,9 +42,9 @@ def write(broker: str, topic: str, names: list[str]) -> None:
         assert writer.flush(WITHIN_S) == 0  # a batch for each: the file is cut between two
 
 
-def read(broker: str, topic: str, count: int) -> list[str]:
+def read(broker: str, topic: str, count: int, group: str = "reader") -> list[str]:
     """Read records on from the commit, and commit behind them."""
-    transport = KafkaTransport(KafkaConfig(broker), "reader", validates=True)
+    transport = KafkaTransport(KafkaConfig(broker), group, validates=True)
     transport.assign([(topic, 0)], [], commits=True)
     found: list[str] = []
     until_s = time.monotonic() + WITHIN_S
@@ -60,6 +66,18 @@ def cut(log: Path, offset: int) -> None:
         file.truncate(at)
 
 
+def lose_the_end(home: Path, topic: str) -> str:
+    """Kill the broker, cut its log behind ``KEPT`` records, and return the address of the next."""
+    broker = local.status(home)
+    assert broker is not None
+    os.kill(broker.pid, signal.SIGKILL)
+    while local.status(home) is not None:
+        time.sleep(0.05)  # the kernel's pace
+    (log,) = home.glob(f"**/{topic}-0/{0:020}.log")
+    cut(log, KEPT)
+    return local.start(home).bootstrap
+
+
 # Fewer new records than were lost: the commit is beyond the log's end. More: it is within it.
 @pytest.mark.parametrize("fresh", [5, 15])
 def test_a_reader_goes_on_with_the_first_record_behind_the_cut(home: Path, fresh: int) -> None:
@@ -69,12 +87,30 @@ def test_a_reader_goes_on_with_the_first_record_behind_the_cut(home: Path, fresh
     client.create_topics([NewTopic(topic, 1)])[topic].result(WITHIN_S)
     write(broker.bootstrap, topic, old)
     assert read(broker.bootstrap, topic, OLD) == old
-    os.kill(broker.pid, signal.SIGKILL)
-    while local.status(home) is not None:
-        time.sleep(0.05)  # the kernel's pace
-    (log,) = home.glob(f"**/{topic}-0/{0:020}.log")
-    cut(log, KEPT)
-    broker = local.start(home)
+    bootstrap = lose_the_end(home, topic)
     new = [f"new-{n}" for n in range(fresh)]
-    write(broker.bootstrap, topic, new)
-    assert read(broker.bootstrap, topic, fresh) == new
+    write(bootstrap, topic, new)
+    assert read(bootstrap, topic, fresh) == new
+
+
+def test_an_ingress_whose_commit_lies_before_the_cut_goes_on_behind_it(home: Path) -> None:
+    pipeline = a_pipeline(name=f"cut{uuid.uuid4().hex[:8]}")
+    topic, outputs = physical(pipeline.name, QUERIES), physical(pipeline.name, OUTPUTS)
+    group = f"{pipeline.name}.ingress"
+    kafka = KafkaConfig(local.start(home).bootstrap)
+    for name in (topic, outputs):
+        admin(kafka).create_topics([NewTopic(name, 1)])[name].result(WITHIN_S)
+    write(kafka.bootstrap, topic, [f"old-{n}" for n in range(OLD)])
+    done = KEPT - 5
+    assert len(read(kafka.bootstrap, topic, done, group)) >= done
+    (place,) = commits(kafka, group, topic, [0])
+    place.offset = done
+    commit_now(kafka, group, [place])
+    egress = TopicPartition(outputs, 0, 0, f"0:{OLD}")  # it has closed every query
+    commit_now(kafka, f"{pipeline.name}.egress", [egress])
+    kafka = KafkaConfig(lose_the_end(home, topic))
+    new = [f"new-{n}" for n in range(5)]
+    write(kafka.bootstrap, topic, new)
+    start = input_start(kafka, pipeline, group, [0], "")
+    assert start.upto == {0: OLD}
+    assert read(kafka.bootstrap, topic, len(new), group) == new

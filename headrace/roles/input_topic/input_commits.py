@@ -1,18 +1,29 @@
 """What ingress has committed of the input topic, at its start and at its end."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
 from headrace.errors import InputMadeAnew
 from operators.egress import highest, upto_of
-from operators.input_place import InputPlaces, InputStart, note_of_base, start_of_input
+from operators.input_place import (
+    GENERATION,
+    NO_ENDS,
+    InputPlaces,
+    InputStart,
+    note_of_base,
+    start_of_input,
+)
 from schemas.effects import OUTPUTS, QUERIES
 from schemas.pipeline import Pipeline
-from streams.kafka.egress_recovery import commit_now, notes
+from streams.kafka.egress_recovery import WAIT_S, commit_now, commits, notes
+from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.offset_ledger import NO_EPOCH
 from streams.kafka.topic_admin import partitions_of
+from streams.kafka.topic_contents import log_offsets
 from streams.topics import physical
 
 
@@ -21,8 +32,8 @@ def input_start(
 ) -> InputStart:
     """Return where ingress resumes (``operators/input_place.py``).
 
-    New partitions and those that were made anew are committed before the first record is read, so
-    that a partition is new only once. Raises ``BrokerError``.
+    Partitions that are new, were made anew or have lost their end are committed before the first
+    record is read, so that they are so only once. Raises ``BrokerError``.
     """
     topic, outputs = physical(pipeline.name, QUERIES), physical(pipeline.name, OUTPUTS)
     slots = range(partitions_of(kafka, outputs))
@@ -30,14 +41,33 @@ def input_start(
         upto_of(note)
         for _, note in notes(kafka, f"{pipeline.name}.egress", outputs, slots).values()
     )
-    start = start_of_input(mine, notes(kafka, group, topic, mine), closed, topic_id)
+    found = commits(kafka, group, topic, mine)
+    epochs = {p.partition: p.leader_epoch for p in found if p.leader_epoch is not None}
+    committed = {p.partition: (p.offset, p.metadata or "") for p in found}
+    ends = _ends(kafka, topic, epochs) if epochs and closed else NO_ENDS
+    start = start_of_input(mine, committed, closed, topic_id, ends)
     fresh = [
-        TopicPartition(topic, p, 0, metadata=note_of_base(base, topic_id))
-        for p, base in start.bases.items()
-    ]
+        TopicPartition(
+            topic, p, place % GENERATION, note_of_base(place - place % GENERATION, topic_id),
+            leader_epoch=epochs.get(p, NO_EPOCH) if place % GENERATION else NO_EPOCH,
+        )
+        for p, place in start.fresh.items()
+    ]  # fmt: skip
     if fresh:
         commit_now(kafka, group, fresh)
     return start
+
+
+def _ends(kafka: KafkaConfig, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+    """Return the end offsets of partitions; raise ``BrokerError``."""
+    reader = consumer(kafka, "headrace.reader")
+    try:
+        places = [TopicPartition(topic, p) for p in partitions]
+        return {p: end for (_, p), end in log_offsets(reader, places, OFFSET_END, WAIT_S).items()}
+    except KafkaException as error:
+        raise BrokerError(f"the end of {topic!r} cannot be read: {error.args[0].str()}") from error
+    finally:
+        reader.close()
 
 
 @contextmanager
