@@ -42,6 +42,7 @@ def pause_s(restarts: int) -> float:
     return min(0.5 * 2.0 ** max(0, restarts - 1), LONGEST_PAUSE_S)
 
 
+REFUSALS = 3  # starts in a row that a role refuses after it had run; it can never run again then
 HUNG_S = 30.0  # a role without a sign of life for this time after its first is killed
 
 
@@ -51,6 +52,7 @@ class _Child:
     process: "subprocess.Popen[bytes] | None" = None
     began_s: float = 0.0
     restarts: int = 0
+    refusals: int = 0  # starts in a row that ended with ``BAD_INPUT`` before the role worked
     due_s: float = 0.0
     ended: str = ""  # the last exit status in words
     sign: int = -1  # the last modification of its ALIVE file in ns; sign_s: when it was seen
@@ -175,7 +177,7 @@ class Supervisor:
         code = process.returncode
         end_session(process.pid)  # its children
         word = last_word(self.log(child.role.name))
-        if code == BAD_INPUT:
+        if self._refuses(child, code):
             raise Unsuccessful(f"{child.role.name} cannot run: {word}")
         child.restarts = child.restarts + 1 if now - child.began_s < SOUND_AFTER_S else 1
         child.process, child.due_s = None, now + pause_s(child.restarts)
@@ -184,6 +186,16 @@ class Supervisor:
             f"{child.role.name} ended ({how_it_ended(code)}{': ' + word if word else ''}); "
             f"it is started again in {pause_s(child.restarts):g} s"
         )
+
+    def _refuses(self, child: _Child, code: int) -> bool:
+        """Return whether a role that ended with an exit code can never run.
+
+        One that has worked can: a record ended it, say. Later a start may be refused for a moment,
+        as by what an earlier life sent and the network held up.
+        """
+        refused = code == BAD_INPUT and not self.alive(child.role.name).exists()
+        child.refusals = child.refusals + 1 if refused else 0
+        return refused and (child.restarts == 0 or child.refusals == REFUSALS)
 
     def _spawn(self, child: _Child) -> None:
         role = child.role

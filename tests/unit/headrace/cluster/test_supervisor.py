@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from headrace.cluster import supervisor as supervising
 from headrace.cluster.local_run import claim, take_down
 from headrace.cluster.log_files import MOST_BYTES
 from headrace.cluster.run_state import RunState, clear_state, read_state, write_state
@@ -110,6 +111,37 @@ def test_a_role_that_refuses_its_file_is_not_started_again(tmp_path: Path) -> No
     assert said == []
     # Logs quote what producers send: they are for this user alone.
     assert (tmp_path / "run").stat().st_mode & 0o077 == 0
+
+
+WORKS = "import os, pathlib; pathlib.Path(os.environ['HEADRACE_ALIVE']).touch(); "
+REFUSES = "raise SystemExit(2)"
+
+
+def test_a_role_that_has_worked_is_started_again_whatever_it_ended_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, said = 0.0, list[str]()
+    supervisor = Supervisor(tmp_path / "f.yaml", "b:1", tmp_path, said.append, lambda: now)
+
+    def ends(code: str) -> None:
+        monkeypatch.setattr(supervising, "HEADRACE", (sys.executable, "-c", code))
+        if supervisor.started:
+            supervisor.tend()
+        else:
+            supervisor.start([Role("ingress-0", "ingress")])
+        os.waitid(os.P_PID, supervisor.started[-1].pid, os.WEXITED | os.WNOWAIT)
+        supervisor.tend()
+
+    for code in (WORKS + REFUSES, WORKS + REFUSES, REFUSES, REFUSES, WORKS + REFUSES):
+        ends(code)
+        now += 60.0
+    assert [line for line in said if "it is started again" not in line] == []
+    ends(REFUSES)
+    now += 60.0
+    ends(REFUSES)
+    now += 60.0
+    with pytest.raises(Unsuccessful, match="ingress-0 cannot run"):
+        ends(REFUSES)
 
 
 @pytest.mark.thorough
