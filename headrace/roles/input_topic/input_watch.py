@@ -34,18 +34,22 @@ def watched_input(
     """Look at a topic on a thread while the block runs; call ``fail`` once if it is no longer as
     ``seen``.
 
-    ``fail`` gets an ``InputMadeAnew`` or a ``PartitionsChanged``; the thread then ends. A broker
-    that is away for ``within_s``, or does not know the topic, changes nothing.
+    ``fail`` gets an ``InputMadeAnew`` or a ``PartitionsChanged``, or an error of the client; the
+    thread then ends. A broker that is away for ``within_s``, or does not know the topic, changes
+    nothing.
     """
     over = threading.Event()
 
     def look() -> None:
-        looks = look_at(kafka, topic, within_s)
-        while not over.wait(every_s):
-            error = changed(topic, seen, next(looks))
-            if error is not None:
-                fail(error)
-                return
+        try:
+            looks = look_at(kafka, topic, within_s)
+            while not over.wait(every_s):
+                error = changed(topic, seen, next(looks))
+                if error is not None:
+                    fail(error)
+                    return
+        except Exception as error:  # noqa: BLE001 - the role's thread raises it
+            fail(error)
 
     thread = threading.Thread(target=look, name="input-watch", daemon=True)
     thread.start()

@@ -1,12 +1,13 @@
 """What became of the input topic between looks at it."""
 
+import queue
 import threading
 
 import pytest
 
 from headrace.errors import InputMadeAnew, PartitionsChanged
 from headrace.roles.input_topic.input_watch import changed, verdict, watched_input
-from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_config import KafkaConfig, KafkaConfigError
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.topic_admin import TopicLook
 
@@ -53,6 +54,14 @@ def test_a_topic_is_the_same_where_two_looks_agree(
     looks: tuple[TopicLook | None, ...], found: type
 ) -> None:
     assert type(verdict("shop.queries", SEEN, looks)) is found
+
+
+def test_a_watch_that_cannot_look_any_more_ends_its_role() -> None:
+    """Nobody else would notice that the topic was made anew."""
+    odd = KafkaConfig("127.0.0.1:1", {"no.such.property": "1"})
+    failed = queue.SimpleQueue[BaseException]()
+    with watched_input(odd, "shop.queries", SEEN, failed.put, every_s=0.01):
+        assert isinstance(failed.get(timeout=5.0), KafkaConfigError)
 
 
 def test_no_watch_outlives_its_block() -> None:
