@@ -53,10 +53,11 @@ def producer(config: KafkaConfig, **more: Any) -> Producer:
     settings = {
         "linger.ms": 0,
         "socket.timeout.ms": SOCKET_TIMEOUT_MS,
-        "message.max.bytes": MAX_RECORD_BYTES,
         "delivery.timeout.ms": 600_000,
         "queue.buffering.max.messages": 200_000,
         **config.client("producer"),
+        # With less, a role would end again and again at a record that its topic takes.
+        "message.max.bytes": MAX_RECORD_BYTES,
         "acks": "all",
         "enable.idempotence": True,
         "error_cb": fatal_errors(config),

@@ -11,6 +11,7 @@ from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.send_window import TurnRecord
 from streams.kafka.sender import Sender
 from streams.kafka.turn import Turn
+from streams.topics import MAX_RECORD_BYTES
 
 
 class Client:
@@ -130,3 +131,12 @@ def test_a_properties_file_gives_no_expiry_by_another_name() -> None:
         assert "message.timeout.ms" not in made
         kafka_client.producer(config)
     assert made["message.timeout.ms"] == "30000"
+
+
+def test_a_properties_file_makes_no_record_too_large_for_the_producer() -> None:
+    config = KafkaConfig("b:1", {"message.max.bytes": "1000000"})
+    made: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kafka_client, "Producer", made.update)
+        kafka_client.producer(config)
+    assert made["message.max.bytes"] == MAX_RECORD_BYTES
