@@ -41,12 +41,18 @@ def described(config: KafkaConfig, topics: Iterable[str], timeout_s: float) -> d
 
 
 def topic_id_on(config: KafkaConfig, topic: str, timeout_s: float = 10.0) -> str:
-    """Return the broker's id of a topic, another one once it was made anew; "" if it is unknown.
+    """Return the broker's id of a topic, another one once it was made anew; "" if brokers have no
+    ids.
 
-    Raise ``BrokerError`` if no broker answers.
+    Raise ``BrokerError`` if no broker answers, or the one that does cannot describe the topic, as
+    one that has just come up: without the id a topic that is made anew would not be noticed.
     """
     found = described(config, (topic,), timeout_s)[topic]
-    return "" if isinstance(found, KafkaError) else str(found.topic_id or "")
+    if isinstance(found, KafkaError):
+        raise BrokerError(
+            f"topic {topic!r} cannot be described at present: {found.str()}; start this role anew"
+        )
+    return str(found.topic_id or "")
 
 
 class TopicLook(NamedTuple):

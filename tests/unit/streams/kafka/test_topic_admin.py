@@ -1,0 +1,35 @@
+"""The id of a topic, by which one that was made anew is known."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from streams.kafka import topic_admin
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.topic_admin import topic_id_on
+
+
+class Description:
+    """A broker's description of a topic."""
+
+    def __init__(self, topic_id: str | None) -> None:
+        self.topic_id = topic_id
+
+
+def id_of(monkeypatch: pytest.MonkeyPatch, found: Any) -> str:
+    monkeypatch.setattr(topic_admin, "described", lambda *_: {"p.queries": found})
+    return topic_id_on(KafkaConfig("nobody:1"), "p.queries")
+
+
+def test_a_topic_has_its_id_where_brokers_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert id_of(monkeypatch, Description("a1")) == "a1"
+    assert id_of(monkeypatch, Description(None)) == ""
+
+
+def test_a_topic_that_cannot_be_described_does_not_count_as_one_without_an_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(BrokerError, match=r"'p\.queries' cannot be described at present"):
+        id_of(monkeypatch, KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
