@@ -260,17 +260,18 @@ class Worker:
         return self._not_loaded(event.job, event.error, now) if isinstance(event.job, str) else []
 
     def _not_loaded(self, variant: str, error: str, now: float) -> list[Effect]:
-        if self._sessions.active:
-            return self._fail_setting(variant, error, now)
-        if self._variants.renewed(variant):
+        renewed = self._variants.renewed(variant)
+        if renewed:
             self._reporter.count(f"reload_failed/{variant}")
             self._reporter.warning = error
-            return self._variants.renew()
-        if not self._variants.gave_up(variant):
-            return []
-        if not self._leaving:  # a leaving worker reports that until its process ends
+        if self._sessions.active:
+            return self._fail_setting(variant, error, now)
+        # One load may end two requests: the lease's, and that to load edited code.
+        wanted = self._variants.gave_up(variant)
+        if wanted and not self._leaving:  # a leaving worker reports that until its process ends
             self._reporter.state, self._reporter.error = NodeState.FAILED, error
-        return self._variants.more()
+        more = self._variants.more() if wanted else []
+        return [*more, *(self._variants.renew() if renewed else [])]
 
     def _fail_setting(self, setting: str, error: str, now: float) -> list[Effect]:
         self._sessions.gave_up(setting, error, now)
@@ -374,8 +375,6 @@ class Worker:
             self._reporter.warning = ""
         if self._sessions.active:
             return self._setting_loaded(event, now)
-        if renewed:
-            return self._variants.renew()
         effects = self._variants.loaded(event.variant)
         swapped = [] if self._batch.busy else self._swap()
         effects += swapped or self._variants.more()

@@ -739,3 +739,17 @@ def test_a_worker_that_starts_after_a_reload_loads_the_code_of_now_once() -> Non
     worker = a_worker()
     assert FRESH in told(worker, (Woke(), 0.0), (a_reload(2), 0.0))
     assert FRESH not in worker.handle(loaded("read/v"), 0.2)
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_a_lease_that_asks_for_what_is_being_loaded_anew_is_served_by_that_load(
+    *, loads: bool
+) -> None:
+    worker = serving(children={"locate": ["read"], "read": []})
+    worker.handle(a_reload(2), 0.1)
+    worker.handle(arrived(a_plan([a_lease(task="locate")], 3)), 0.2)
+    assert Load("read/v") in worker.handle(arrived(a_plan([a_lease()], 4)), 0.3)
+    ended = loaded("read/v") if loads else Failed("read/v", "no memory")  # one end for both
+    worker.handle(ended, 0.4)
+    (report,) = reports(worker.handle(Woke(), 0.7))
+    assert report.state == (NodeState.READY if loads else NodeState.FAILED)
