@@ -1,7 +1,8 @@
 """Serving one variant of a task: the lease's, or the one that the policy's tables choose.
 
 The device holds the lease's variant and those of the tables; edits of the user's code are loaded
-anew beside what serves.
+anew beside what serves. A variant of the lease that fails to load is tried again as those of
+sessions are (session_serving.py): what kept it from loading may be gone.
 """
 
 from collections import deque
@@ -15,6 +16,7 @@ from operators.serving.deadline_queue import Ticket
 from operators.serving.device import Device
 from operators.serving.operator_builds import OperatorBuilds
 from operators.serving.running_batch import NextBatch
+from operators.serving.session_serving import MOST_RETRY_S, RETRY_S
 from operators.serving.table_batching import TableBatching
 from operators.serving.worker_rules import LatencyOf, WorkerRules
 from schemas.effects import Effect, Unload, Wake
@@ -28,7 +30,9 @@ class VariantServing:
     ``latency`` is the median; ``tables`` choose the batches where the policy has tables.
     """
 
-    __slots__ = ("_builds", "_device", "_latency", "_pace", "_sizes", "_tables")
+    __slots__ = (
+        "_after_s", "_builds", "_device", "_latency", "_pace", "_retry_s", "_sizes", "_tables",
+    )  # fmt: skip
 
     def __init__(
         self, pipeline: Pipeline, latency: LatencyOf, device: Device, tables: TableBatching
@@ -37,6 +41,7 @@ class VariantServing:
         self._pace = LocalPace(latency)
         self._device, self._tables = device, tables
         self._builds = OperatorBuilds()
+        self._retry_s, self._after_s = inf, 0.0  # a load that failed is tried again, how much later
 
     @property
     def serving(self) -> str:
@@ -167,17 +172,30 @@ class VariantServing:
 
     def release(self) -> frozenset[str]:
         """Forget every variant, as sessions are served from now on; return those loaded."""
+        self._retry_s, self._after_s = inf, 0.0
         return self._device.release()
 
     def loaded(self, variant: str) -> list[Effect]:
         """Record a finished load; unload a variant that nothing wants any more."""
         self._device.loaded(variant)
+        if variant == self._device.standby:
+            self._retry_s, self._after_s = inf, 0.0
         wanted = variant in self._device.held or variant == self._device.standby
         return [] if wanted else [Unload(variant)]
 
-    def gave_up(self, variant: str) -> bool:
+    def gave_up(self, variant: str, now: float) -> bool:
         """Record a failed load; return whether the variant is still wanted."""
+        if variant == self._device.loading:
+            self._after_s = min(max(RETRY_S, 2 * self._after_s), MOST_RETRY_S)
+            self._retry_s = now + self._after_s
         return self._device.gave_up(variant)
+
+    def retries(self, now: float) -> bool:
+        """Return, once, whether the variant of the lease is due to be tried again."""
+        due = now >= self._retry_s
+        if due:
+            self._retry_s = inf
+        return due
 
     def swap(self) -> bool:
         """Swap the standby variant in, between two batches; return False if there is none."""

@@ -267,7 +267,7 @@ class Worker:
         if self._sessions.active:
             return self._fail_setting(variant, error, now)
         # One load may end two requests: the lease's, and that to load edited code.
-        wanted = self._variants.gave_up(variant)
+        wanted = self._variants.gave_up(variant, now)
         if wanted and not self._leaving:  # a leaving worker reports that until its process ends
             self._reporter.state, self._reporter.error = NodeState.FAILED, error
         more = self._variants.more() if wanted else []
@@ -431,6 +431,6 @@ class Worker:
         if self._due or now >= self._hold_s or (self._shadows and not self._queue):
             self._due, self._hold_s = False, inf
             effects += self._start(now)
-        if self._sessions.retries(now):
-            effects += self._load_settings(now)
+        if self._variants.retries(now) or self._sessions.retries(now):
+            effects += self._follow(now)
         return [*effects, *self._reporter.due(now)]

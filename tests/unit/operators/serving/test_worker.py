@@ -1,6 +1,7 @@
 """The worker: queue, drop, batch, infer, forward."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -675,6 +676,23 @@ def test_a_full_batch_does_not_wait() -> None:
     worker = patient()
     (infer,) = inferring(batch_of(worker, *(arrived(a_work(n), n) for n in range(4)), now=0.001))
     assert len(infer.values) == 4
+
+
+def test_a_variant_that_failed_to_load_is_tried_again_ever_later() -> None:
+    worker = a_worker()
+    told(worker, (Woke(), 0.0), (arrived(a_plan([a_lease()])), 0.0))
+    tried_s = [0.0]
+    worker.handle(Failed("read/v", "no memory is left"), 0.0)
+    for tenth in range(1, 2000):
+        if Load("read/v") in worker.handle(Woke(), tenth / 10):
+            tried_s.append(tenth / 10)
+            worker.handle(Failed("read/v", "no memory is left"), tenth / 10)
+    pauses_s = [round(after - before, 1) for before, after in pairwise(tried_s)]
+    assert pauses_s == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    worker.handle(Woke(), 300.0)
+    worker.handle(loaded("read/v"), 300.1)
+    (report,) = reports(worker.handle(Woke(), 301.0))
+    assert (report.state, report.error) == (NodeState.READY, "")
 
 
 # ---------------------------------------------------------------------- reloads
