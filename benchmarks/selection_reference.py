@@ -32,7 +32,8 @@ class Dense:
 
 def dense(setting: Setting) -> Dense:
     """Return the process with the transitions of all states."""
-    latency, levels = setting.latencies_s(), np.array(setting.levels_s)
+    latency, busy_s = setting.latencies_s(), setting.busy_s()
+    levels = np.array(setting.levels_s)
     states = [(n, j) for n in range(1, setting.longest + 1) for j in range(len(levels))]
     states.append((setting.longest + 1, 0))
     shape = (len(states), len(setting.models))
@@ -47,7 +48,7 @@ def dense(setting: Setting) -> Dense:
             allowed[s, np.argmin(latency[n - 1])] = True
         offset = _offset(setting, n, levels[-1] - levels[j])
         for m in np.flatnonzero(allowed[s]):
-            busy = float(latency[n - 1, m])
+            busy = float(busy_s[n - 1, m])
             if busy not in blocks:
                 blocks[busy] = _block(setting, busy)
             transitions[s, m] = offset @ blocks[busy]

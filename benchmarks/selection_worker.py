@@ -48,7 +48,8 @@ def decisions(process: DecisionProcess, choice: Ints) -> tuple[Ints, Ints]:
 
 def follow(setting: Setting, model: Ints, batch: Ints, arrivals: Floats) -> tuple[float, float]:
     """Return the accuracy of queries on time, and the violation, under a table [n - 1, j]."""
-    latency, levels = setting.latencies_s().tolist(), list(setting.levels_s)
+    latency, busy_s = setting.latencies_s().tolist(), setting.busy_s().tolist()
+    levels = list(setting.levels_s)
     times, models, batches = arrivals.tolist(), model.tolist(), batch.tolist()
     now, at, late, on_time, right = 0.0, 0, 0, 0, 0.0
     while at < len(times):
@@ -59,10 +60,9 @@ def follow(setting: Setting, model: Ints, batch: Ints, arrivals: Floats) -> tupl
         slack = times[at] + setting.slo_s - now + 1e-12
         level = max(bisect_right(levels, slack) - 1, 0) if n <= setting.longest else 0
         m, b = models[n - 1][level], batches[n - 1][level]
-        busy = latency[b - 1][m]
-        if busy <= levels[level] and n <= setting.longest:
+        if latency[b - 1][m] <= levels[level] and n <= setting.longest:
             on_time, right = on_time + b, right + b * setting.models[m].accuracy
         else:
             late += b
-        now, at = now + busy, end if b == n else at + b
+        now, at = now + busy_s[b - 1][m], end if b == n else at + b
     return right / max(on_time, 1), late / (late + on_time)

@@ -294,5 +294,5 @@ def seconds_of(model: CandidateModel, batch: int) -> float:
     if batch <= profiled:
         return model.latency_s[batch - 1]
     mean = sum(model.latency_s) / profiled
-    slope = (extrapolated_s(model) - mean) * 2 / (profiled + 1)
+    slope = (extrapolated_s(model.latency_s) - mean) * 2 / (profiled + 1)
     return mean + slope * (batch - (profiled + 1) / 2)

@@ -168,7 +168,7 @@ def _ask(file: PipelineFile, asked: PlanRequest, named: Policy, options: Options
     profile, task, workers = planning_profile(file), pipeline.root, asked.devices or count
     slo_s = pipeline.slo_s if asked.slo_s is None else asked.slo_s
     ask = Ask(
-        models=models_of(profile, task, device),
+        models=models_of(profile, task, device, named.latency, named.rate),
         slo_s=min((slo_s, *pipeline.slo_classes.values())),
         workers=queue_workers(pipeline, named, min(workers, task.most or workers)),
         qps=0.0,

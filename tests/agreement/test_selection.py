@@ -17,7 +17,7 @@ from control.policies.ramsis.mdp import (
 )
 from control.policies.ramsis.mdp_solver import SOLVERS, Objective, Solution, stationary, worth
 from control.policies.ramsis.variable_batching import part_of_queue
-from tests.selection_world import BEST, FAST, GOOD, a_setting
+from tests.selection_world import BEST, FAST, GOOD, USUALLY_QUICK, a_setting
 
 LATE = (0.0, 2.0)  # prices of a late query
 
@@ -101,6 +101,19 @@ def test_one_worker_alone_does_what_its_table_promises(qps: float, dispersion: f
     # With one worker, and levels at the latencies, the process is exact: no offset to guess at.
     models = (FAST, GOOD, BEST)
     setting = a_setting(qps, 1, models, model_levels(0.1, models), dispersion)
+    process = whole_queue(setting)
+    found = SOLVERS["value-iteration"](process, Objective(per="query"), None)
+    accuracy, violation = ten_runs(setting, process, found)
+    assert within(found.worth.accuracy, accuracy)
+    assert within(found.worth.violation, violation)
+
+
+@pytest.mark.parametrize("qps", [14.0, 60.0])
+def test_a_worker_that_is_busy_for_less_than_the_latency_does_what_its_table_promises(
+    qps: float,
+) -> None:
+    models = (FAST, USUALLY_QUICK, BEST)
+    setting = a_setting(qps, 1, models, model_levels(0.1, models))
     process = whole_queue(setting)
     found = SOLVERS["value-iteration"](process, Objective(per="query"), None)
     accuracy, violation = ten_runs(setting, process, found)

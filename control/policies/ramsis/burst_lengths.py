@@ -25,7 +25,7 @@ queries per second are served: long batches serve more per second and leave less
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 
 from control.per_query.run_admission import wait_s
@@ -130,8 +130,8 @@ def sustained_qps(stream: ArrivalStream, batch: int, batch_s: float) -> float:
 
 def in_runs(model: CandidateModel, run: int) -> CandidateModel | None:
     """Return the model with runs for queries; None where its largest batch is shorter."""
-    latency_s = model.latency_s[run - 1 :: run]
-    return CandidateModel(model.name, model.accuracy, latency_s) if latency_s else None
+    latency_s, occupied_s = (each[run - 1 :: run] for each in (model.latency_s, model.occupied_s))
+    return replace(model, latency_s=latency_s, occupied_s=occupied_s) if latency_s else None
 
 
 def gathered(levels_s: Sequence[float], slo_s: float) -> tuple[float, ...]:
@@ -160,10 +160,10 @@ def batches_of(rows: Sequence[Sequence[int]], run: int) -> tuple[tuple[int, ...]
 
 
 def _batches(models: Sequence[CandidateModel], stream: ArrivalStream, run: int) -> list[Batch]:
-    """Return every batch of whole runs that is in time."""
+    """Return every batch of whole runs that is in time, with the seconds that it takes a worker."""
     left_s = stream.slo_s - stream.gathering_s(run)
     return [
-        (batch, model.latency_s[batch - 1], model.accuracy)
+        (batch, model.busy_s[batch - 1], model.accuracy)
         for model in models
         for batch in range(run, len(model.latency_s) + 1, run)
         if model.latency_s[batch - 1] <= left_s

@@ -6,7 +6,7 @@ queue has no slack, so only its level 0 is reachable; the rest of its row only c
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -65,22 +65,35 @@ class Setting:
         return (self.longest + 1) * len(self.levels_s) + 1
 
     def latencies_s(self) -> Floats:
-        """Return seconds by [n - 1, m] for n in 1..N+1, infinite where a model was not profiled.
+        """Return latencies by [n - 1, m] for n in 1..N+1, infinite where a model was not profiled.
 
         For the full queue only the fastest model has a latency, by extrapolation.
         """
+        return self._by_queue([model.latency_s for model in self.models])
+
+    def busy_s(self) -> Floats:
+        """Return how long a worker is busy, for every latency of ``latencies_s``."""
+        return self._by_queue([model.busy_s for model in self.models])
+
+    def _by_queue(self, batches_s: Sequence[Sequence[float]]) -> Floats:
+        """Return seconds of a queue served whole, [n - 1, m], from those of models' batches."""
         table = np.full((self.longest + 1, len(self.models)), math.inf)
-        for m, model in enumerate(self.models):
-            table[: len(model.latency_s), m] = model.latency_s
-        fastest = int(np.argmin(table[self.longest - 1]))
-        table[self.longest, fastest] = extrapolated_s(self.models[fastest])
+        for m, each_s in enumerate(batches_s):
+            table[: len(each_s), m] = each_s
+        table[self.longest, self.fastest] = extrapolated_s(batches_s[self.fastest])
         return table
+
+    @property
+    def fastest(self) -> int:
+        """The model of the least latency for the longest batch."""
+        most = [m for m, model in enumerate(self.models) if len(model.latency_s) == self.longest]
+        return min(most, key=lambda m: self.models[m].latency_s[-1])
 
     def capacity_qps(self) -> float:
         """Return the load at which workers are always busy with the best batches within the SLO."""
         batch = np.arange(1, self.longest + 1)[:, None]
-        latency = self.latencies_s()[:-1]
-        return float(self.workers * np.max(np.where(latency <= self.slo_s, batch / latency, 0.0)))
+        in_time = self.latencies_s()[:-1] <= self.slo_s
+        return float(self.workers * np.max(np.where(in_time, batch / self.busy_s()[:-1], 0.0)))
 
 
 def fixed_levels(slo_s: float, count: int = 100) -> tuple[float, ...]:
@@ -214,7 +227,7 @@ def whole_queue(setting: Setting) -> WholeQueue:
         allowed=allowed,
         slot=slot,
         ahead=look_ahead(
-            setting.arrivals, setting.workers, latency[there], levels, setting.longest
+            setting.arrivals, setting.workers, setting.busy_s()[there], levels, setting.longest
         ),
         offset=offsets(setting.arrivals, setting.workers, levels, setting.longest),
     )

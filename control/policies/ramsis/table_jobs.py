@@ -266,7 +266,7 @@ class TableJobs:
         task = self._pipeline.task(leases[0].task)
         there = tuple(devices[lease.worker] for lease in leases)
         ask = Ask(
-            models=alike(self._profile, task, there, policy.latency),
+            models=alike(self._profile, task, there, policy),
             slo_s=self._budget_s(plan, policy, task.name, devices),
             workers=queue_workers(self._pipeline, policy, len(leases)),
             qps=0.0,

@@ -77,7 +77,7 @@ def _checked_profile(problem: Problem) -> ProfileTable:
 def _ask(problem: Problem, profile: ProfileTable) -> Ask:
     pipeline, policy, task = problem.pipeline, problem.policy, problem.pipeline.root
     try:
-        models = alike(profile, task, problem.devices, policy.latency)
+        models = alike(profile, task, problem.devices, policy)
     except ProfileError as error:
         raise SelectionError(f"policy {policy.name!r} cannot be planned: {error}") from error
     return Ask(
@@ -101,14 +101,14 @@ def whole_budget_s(pipeline: Pipeline, slo_s: float) -> float:
 
 
 def alike(
-    profile: ProfileTable, task: Task, devices: tuple[str, ...], quantile: str
+    profile: ProfileTable, task: Task, devices: tuple[str, ...], policy: Policy
 ) -> tuple[CandidateModel, ...]:
-    """Return a task's models on devices of one kind.
+    """Return a task's models on devices of one kind, by the policy's quantiles.
 
     Raises ``SelectionError`` where the devices differ, ``ProfileError`` for an unmeasured variant.
     """
     kinds = sorted(set(devices))
-    found = {models_of(profile, task, device, quantile) for device in kinds}
+    found = {models_of(profile, task, each, policy.latency, policy.rate) for each in kinds}
     if len(found) > 1:
         raise SelectionError(
             f"one table is for workers that are alike, and those of task {task.name!r} stand on "

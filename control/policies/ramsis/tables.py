@@ -327,17 +327,27 @@ def for_load(plans: Sequence[SelectionPlan], qps: float) -> SelectionPlan:
 
 
 def models_of(
-    profile: ProfileTable, task: Task, device: str, quantile: str = "p95"
+    profile: ProfileTable, task: Task, device: str, latency: str = "p95", rate: str = ""
 ) -> tuple[CandidateModel, ...]:
-    """Return a task's variants as models, each up to its largest batch; raise ``ProfileError``."""
+    """Return a task's variants as models, each up to its largest batch; raise ``ProfileError``.
+
+    ``latency`` is the quantile by which a batch is late, ``rate`` that by which it keeps its worker
+    busy ("": the same).
+    """
     found = []
     for variant in task.variants:
         entry = profile.entry(task.name, variant.name, device)
         batches = range(1, min(variant.batch, entry.largest) + 1)
-        latency = tuple(
-            profile.latency_s(task.name, variant.name, device, b, quantile) for b in batches
-        )
-        found.append(CandidateModel(variant.name, entry.accuracy, latency))
+
+        def seconds(
+            quantile: str, name: str = variant.name, batches: range = batches
+        ) -> tuple[float, ...]:
+            return tuple(
+                profile.latency_s(task.name, name, device, batch, quantile) for batch in batches
+            )
+
+        occupied_s = seconds(rate) if rate not in ("", latency) else ()
+        found.append(CandidateModel(variant.name, entry.accuracy, seconds(latency), occupied_s))
     return tuple(found)
 
 

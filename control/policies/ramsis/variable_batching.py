@@ -129,10 +129,10 @@ def part_of_queue(setting: Setting) -> PartOfQueue:
     batch, model = np.nonzero(offered)
     batch = batch + 1
     _affordable(len(batch), setting)
-    busy = latency[batch - 1, model]
+    busy = setting.busy_s()[batch - 1, model]
     queue = np.arange(1, setting.longest + 2)
     fits = batch <= queue[:, None]
-    on_time = fits[:, :, None] & (busy[:, None] <= levels)
+    on_time = fits[:, :, None] & (latency[batch - 1, model][:, None] <= levels)
     on_time[-1] = False  # the full queue has no slack
     late = fits & (model == fastest[batch - 1])
     ahead = look_ahead(setting.arrivals, setting.workers, busy, levels, setting.longest)

@@ -30,7 +30,7 @@ from control.policies.ramsis.table_leases import lease_batch, runs
 from control.policies.ramsis.tables import BATCHING, OPTIONS, Ask, TableEntry, setting_for, solved
 from control.problem.problem import SelectionError
 from headrace.config.pipeline_file import read_pipeline_file
-from tests.selection_world import FAST, GOOD
+from tests.selection_world import FAST, GOOD, USUALLY_QUICK
 
 RAMSIS = OPTIONS["ramsis"]
 # Eight together take three times as long as one.
@@ -131,6 +131,7 @@ def test_the_lease_has_the_batch_that_serves_most_of_an_overload_where_ingress_k
 def test_in_runs_a_model_has_every_so_manieth_batch() -> None:
     assert in_runs(QUICK, 3) == CandidateModel("quick", 0.6, (0.032, 0.049))
     assert in_runs(FAST, 4) is None
+    assert in_runs(USUALLY_QUICK, 2) == CandidateModel("quick", 0.8, (0.080,), (0.018,))
     assert in_runs(FAST, 1) == FAST
 
 

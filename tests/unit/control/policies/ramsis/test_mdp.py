@@ -12,7 +12,7 @@ from benchmarks.selection_reference import dense
 from control.policies.ramsis.mdp import Setting, fixed_levels, model_levels, whole_queue
 from control.policies.ramsis.pareto_models import CandidateModel, planned
 from control.problem.problem import SelectionError
-from tests.selection_world import BEST, FAST, GOOD, a_setting
+from tests.selection_world import BEST, FAST, GOOD, USUALLY_QUICK, a_setting
 
 
 @st.composite
@@ -21,8 +21,13 @@ def any_settings(draw: st.DrawFn) -> Setting:
     slo_s = draw(st.floats(0.02, 1.0))
     latencies = st.lists(st.floats(1e-3, 2.0), min_size=1, max_size=4)
     drawn = draw(st.lists(st.tuples(st.floats(0, 1), latencies), min_size=1, max_size=3))
+    part = draw(st.sampled_from([None, 0.3, 1.2]))  # of the latency that a worker is busy
     models = tuple(
-        planned(CandidateModel(f"m{at}", accuracy, tuple(latency)))
+        planned(
+            CandidateModel(
+                f"m{at}", accuracy, tuple(latency), tuple(s * part for s in latency if part)
+            )
+        )
         for at, (accuracy, latency) in enumerate(drawn)
     )
     first = planned(CandidateModel("first", 0.5, (slo_s * draw(st.floats(0.01, 1.0)),)))
@@ -59,7 +64,7 @@ def test_what_comes_next_is_a_distribution_whatever_is_asked(setting: Setting, s
 def test_factors_are_the_transitions_of_the_paper_summed_one_by_one(
     workers: int, qps: float, discretisation: str
 ) -> None:
-    models = (FAST, GOOD, BEST)
+    models = (FAST, GOOD, BEST, USUALLY_QUICK)
     levels = model_levels(0.1, models) if discretisation == "model" else fixed_levels(0.1, 6)
     setting = a_setting(qps * workers, workers, models, levels)
     process, plain = whole_queue(setting), dense(setting)
@@ -97,6 +102,8 @@ def test_states_count_the_empty_and_the_full_queue() -> None:
 def test_capacity_is_that_of_the_best_batch_within_the_slo() -> None:
     # 3 in 40 ms by fast; 10 workers.
     assert a_setting(workers=10).capacity_qps() == pytest.approx(750)
+    # A worker that is busy for less than a batch's latency serves more.
+    assert a_setting(workers=10, models=(FAST, USUALLY_QUICK)).capacity_qps() == pytest.approx(1250)
     slow = a_setting(workers=10, models=(BEST,))
     assert slow.capacity_qps() == pytest.approx(10 / 0.09)
 

@@ -1,6 +1,7 @@
 """control/policies/ramsis/pareto_models.py: which models, and how long does each take?"""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -22,9 +23,21 @@ def test_latency_that_falls_with_the_batch_is_lowered_to_what_a_larger_batch_tak
     assert planned(odd) == CandidateModel("odd", 0.5, (0.020, 0.020, 0.022, 0.022))
 
 
+def test_both_times_are_lowered_and_what_is_missing_is_the_latency() -> None:
+    odd = CandidateModel("odd", 0.5, (0.030, 0.020), (0.004, 0.003))
+    assert planned(odd) == CandidateModel("odd", 0.5, (0.020, 0.020), (0.003, 0.003))
+    assert (planned(odd).busy_s, SMALL.busy_s) == ((0.003, 0.003), SMALL.latency_s)
+
+
+def test_a_model_that_occupies_its_worker_for_less_stays() -> None:
+    quick = replace(SMALL, name="quick", latency_s=(0.011, 0.016, 0.021), occupied_s=(0.001,) * 3)
+    assert worthwhile([quick, SMALL]) == (SMALL, quick)
+    assert worthwhile([replace(quick, latency_s=SMALL.latency_s), SMALL])[0].name == "quick"
+
+
 def test_the_full_queue_lies_on_the_line_through_the_measured_batches() -> None:
-    assert extrapolated_s(LARGE) == pytest.approx(0.090)
-    assert extrapolated_s(CandidateModel("one", 0.5, (0.02,))) == 0.02
+    assert extrapolated_s(LARGE.latency_s) == pytest.approx(0.090)
+    assert extrapolated_s((0.02,)) == 0.02
 
 
 def test_a_model_that_is_slower_and_less_accurate_is_left_out() -> None:
@@ -55,6 +68,9 @@ def test_of_equal_models_the_first_stays() -> None:
 def test_latencies_that_cannot_be_are_refused(latency: tuple[float, ...]) -> None:
     with pytest.raises(SelectionError, match="profile it again"):
         CandidateModel("odd", 0.5, latency)
+    if latency:
+        with pytest.raises(SelectionError, match="profile it again"):
+            CandidateModel("odd", 0.5, (0.1,) * len(latency), latency)
 
 
 @pytest.mark.parametrize("accuracy", [-0.1, 1.1, math.nan])

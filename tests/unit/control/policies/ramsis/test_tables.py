@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from control.policies.ramsis.mdp_solver import Objective
 from control.policies.ramsis.pareto_models import CandidateModel
+from control.policies.ramsis.table_leases import alike
 from control.policies.ramsis.tables import (
     OPTIONS,
     Ask,
@@ -25,8 +26,9 @@ from control.policies.ramsis.tables import (
     solved_within,
 )
 from control.problem.problem import SelectionError
+from schemas.pipeline import Policy
 from tests.control_world import a_pipeline, a_profile
-from tests.selection_world import BEST, FAST, GOOD
+from tests.selection_world import BEST, FAST, GOOD, USUALLY_QUICK
 
 TABLE = Table(
     qps=10.0,
@@ -232,6 +234,27 @@ def test_a_task_s_variants_are_models_up_to_their_largest_batch() -> None:
         largest = profile.entry("read", variant.name, "cpu").largest
         assert len(model.latency_s) == min(variant.batch, largest)
         assert model.latency_s[0] == profile.latency_s("read", variant.name, "cpu", 1)
+
+
+def test_a_policy_plans_lateness_by_one_quantile_and_queues_by_another() -> None:
+    read, profile = a_pipeline().task("read"), a_profile()
+    loki = Policy(name="loki", kind="loki", latency="p95", rate="mean")
+    for model in alike(profile, read, ("cpu", "cpu"), loki):
+        entry = profile.entry("read", model.name, "cpu")
+        assert model.latency_s[0] == entry.latency[0].p95_s
+        assert model.busy_s[0] == entry.latency[0].mean_s
+    same = Policy(name="ramsis", kind="ramsis", latency="p95", rate="p95")
+    assert alike(profile, read, ("cpu",), same) == models_of(profile, read, "cpu")
+
+
+def test_a_model_whose_latency_is_a_rare_one_is_chosen_at_loads_that_it_can_carry() -> None:
+    late = replace(USUALLY_QUICK, occupied_s=())
+    by_latency, by_both = (
+        solved(RAMSIS, an_ask(qps=150.0, workers=2, models=(FAST, model)))
+        for model in (late, USUALLY_QUICK)
+    )
+    assert by_latency.expected_accuracy < 0.65
+    assert by_both.expected_accuracy > 0.75
 
 
 def test_a_plan_is_described_with_its_decisions_where_they_are_asked_for() -> None:
