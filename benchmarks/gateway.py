@@ -5,7 +5,9 @@
 One run, one broker, one pipeline (benchmarks/pipelines/noop.yaml) and one gateway, all on this
 machine with the load. At the fixed rate queries go in turn through ``headrace.Client``, HTTP and
 gRPC, so that all three see the same machine, and between them calls of either protocol that ask
-whether the gateway lives: what client and server of the protocol take without a query. Then every
+whether the gateway lives: what client and server of the protocol take without a query. gRPC has two
+clients: grpcio's, and one that sends prepared frames (benchmarks/raw_grpc.py), which shows what of
+the time is grpcio's client. Then every
 connection sends its next request as soon as the last one is answered, and in turn a client writes
 to Kafka directly with as many queries in flight, which no gateway can outdo. The body is 500 bytes
 as they are, the answer JSON.
@@ -30,6 +32,7 @@ import psutil
 
 from benchmarks.load import RECORD_BYTES, Load
 from benchmarks.overhead import FILE, ROLES, measure_headrace, serving
+from benchmarks.raw_grpc import RawCalls
 from headrace import Client
 from headrace.broker.local_broker import borrow
 from headrace.config.pipeline_file import read_pipeline_file
@@ -49,6 +52,7 @@ REQUEST = (
 ).encode() + BODY
 HEALTH = "/v2/health/live"
 LIVE = {"http": "http_live", "grpc": "grpc_live"}  # the calls without a query
+OVER = ("http", "grpc", "grpc_raw")  # the ways over the gateway
 WATCHED = ("gateway", "roles", "broker", "load")
 M = classes(pool())
 
@@ -85,15 +89,17 @@ def _ready() -> bool:
 
 
 @contextmanager
-def ways(bootstrap: str) -> Iterator[dict[str, Callable[[], None]]]:
+def ways(bootstrap: str) -> Iterator[dict[str, Callable[[], object]]]:
     """Yield the ways to the pipeline: each sends a query and returns with its answer."""
     http = HTTPConnection("127.0.0.1", HTTP_PORT)
     tensor = M.ModelInferRequest.InferInputTensor(name="input", datatype="BYTES", shape=[1])
     raw = len(BODY).to_bytes(4, "little") + BODY
     message = M.ModelInferRequest(model_name="noop", inputs=[tensor], raw_input_contents=[raw])
+    encoded = message.SerializeToString()
     with (
         Client(bootstrap, "noop") as client,
         grpc.insecure_channel(f"127.0.0.1:{GRPC_PORT}") as channel,
+        RawCalls("127.0.0.1", GRPC_PORT, f"/{SERVICE}/ModelInfer", encoded) as raw_calls,
     ):
         infer = channel.unary_unary(
             f"/{SERVICE}/ModelInfer",
@@ -121,11 +127,12 @@ def ways(bootstrap: str) -> Iterator[dict[str, Callable[[], None]]]:
             LIVE["http"]: lambda: by_http("GET", HEALTH),
             "grpc": lambda: infer(message),
             LIVE["grpc"]: lambda: lives(M.ServerLiveRequest()),
+            "grpc_raw": raw_calls.call,
         }
 
 
 def in_turn(
-    asked: dict[str, Callable[[], None]], rate: float, seconds: float
+    asked: dict[str, Callable[[], object]], rate: float, seconds: float
 ) -> dict[str, list[float]]:
     """Return the latencies of each way in ms; ``rate`` is queries per second of all ways."""
     took: dict[str, list[float]] = {name: [] for name in asked}
@@ -211,7 +218,7 @@ def run(rate: float, seconds: float, connections: int, rounds: int) -> dict[str,
     return {
         **{f"p50_ms_{name}": p50[name] for name in took},
         **{f"p99_ms_{name}": statistics.quantiles(of, n=100)[98] for name, of in took.items()},
-        **{f"p50_over_kafka_ms_{name}": p50[name] - p50["kafka"] for name in ("http", "grpc")},
+        **{f"p50_over_kafka_ms_{name}": p50[name] - p50["kafka"] for name in OVER},
         "flat_out": flat,
     }
 
@@ -251,11 +258,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if said.json:
         print(json.dumps(found))
         return
-    for name in ("kafka", "http", "grpc"):
+    for name in ("kafka", *OVER):
         over = "" if name == "kafka" else f", {found[f'p50_over_kafka_ms_{name}']:+.2f} over Kafka"
         p50, p99 = found[f"p50_ms_{name}"], found[f"p99_ms_{name}"]
         live = f"; without a query {found[f'p50_ms_{LIVE[name]}']:.2f}" if name in LIVE else ""
-        print(f"{name:6} p50 {p50:.2f} ms{over}, p99 {p99:.2f} ms at {said.rate:g}/s{live}")
+        print(f"{name:8} p50 {p50:.2f} ms{over}, p99 {p99:.2f} ms at {said.rate:g}/s{live}")
     for flat in found["flat_out"]:
         cpu = ", ".join(f"{n} {flat[f'{n}_cpu_ms']:.3f}" for n in WATCHED)
         print(
