@@ -38,17 +38,14 @@ _CONTENTS = {
 
 def parsed(message: Any) -> InferRequest:
     """Return the request in a ``ModelInferRequest``; raise ``Unserved`` where it does not fit."""
-    raw = message.raw_input_contents
-    if raw and len(raw) != len(message.inputs):
+    given, raw = message.inputs, message.raw_input_contents
+    if raw and len(raw) != len(given):
         raise Unserved(
             Ending.BAD_REQUEST,
-            f"the request has {len(message.inputs)} inputs, but {len(raw)} raw_input_contents; "
+            f"the request has {len(given)} inputs, but {len(raw)} raw_input_contents; "
             "send the contents of all inputs raw, or of none",
         )
-    inputs = [
-        from_binary(each.name, each.datatype, each.shape, raw[at]) if raw else _typed(each)
-        for at, each in enumerate(message.inputs)
-    ]
+    inputs = map(_raw, given, raw) if raw else map(_typed, given)
     return InferRequest(
         inputs=tuple(inputs),
         id=checked_id(message.id),
@@ -64,6 +61,10 @@ def _parameters(said: Mapping[str, Any]) -> dict[str, Any]:
         if field is not None:
             found[name] = getattr(value, field)
     return found
+
+
+def _raw(each: Any, elements: bytes) -> Tensor:
+    return from_binary(each.name, each.datatype, list(each.shape), elements)
 
 
 def _typed(each: Any) -> Tensor:
@@ -87,19 +88,12 @@ def _typed(each: Any) -> Tensor:
 
 def rendered(response: InferResponse, messages: SimpleNamespace) -> Any:
     """Return the ``ModelInferResponse`` of a response; ``messages`` are the message classes."""
-    return messages.ModelInferResponse(
-        model_name=response.model,
-        model_version="1",
-        id=response.id,
-        parameters={
-            name: messages.InferParameter(bool_param=value)
-            for name, value in response.parameters.items()
-        },
-        outputs=[
-            messages.ModelInferResponse.InferOutputTensor(
-                name=each.name, datatype=each.datatype, shape=each.shape
-            )
-            for each in response.outputs
-        ],
-        raw_output_contents=[binary(each) for each in response.outputs],
+    made = messages.ModelInferResponse(
+        model_name=response.model, model_version="1", id=response.id
     )
+    for name, value in response.parameters.items():
+        made.parameters[name].bool_param = value
+    for each in response.outputs:
+        made.outputs.add(name=each.name, datatype=each.datatype, shape=each.shape)
+        made.raw_output_contents.append(binary(each))
+    return made

@@ -71,9 +71,10 @@ def check_shape(name: str, datatype: str, shape: Sequence[int]) -> int:
             name,
             f"has shape {list(shape[:8])}; write at most {MOST_DIMENSIONS} dimensions of 0 or more",
         )
-    if math.prod(max(size, 1) for size in shape) > MOST_ELEMENTS:
+    count = math.prod(shape)
+    if (count or math.prod(max(size, 1) for size in shape)) > MOST_ELEMENTS:
         raise bad(name, f"has shape {list(shape[:8])}, which is too large for a request")
-    return math.prod(shape)
+    return count
 
 
 # ---------------------------------------------------------------------- JSON
