@@ -106,11 +106,11 @@ def played(data: Path, queries: int) -> Iterator[Row]:
     for app in applications(data).values():
         drawn = draw(app, HISTORY + queries, 7)
         rule = StopRule(most=app.most_samples)
-        history = [_searched(query, Method(), (), rule)[1] for query in drawn[:HISTORY]]
+        history = [searched(query, Method(), (), rule)[1] for query in drawn[:HISTORY]]
         for query in drawn[HISTORY:]:
             for name, method in METHODS.items():
                 past = history if method.history else ()
-                yield _searched(query, method, past, rule, name)[0]
+                yield searched(query, method, past, rule, name)[0]
             for name, baseline in BASELINES.items():
                 run = WholeProfiles(query)
                 baseline(run)
@@ -121,9 +121,10 @@ def played(data: Path, queries: int) -> Iterator[Row]:
 # ---------------------------------------------------------------------- ours
 
 
-def _searched(
+def searched(
     query: DrawnQuery, method: Method, history: Sequence[Past], rule: StopRule, name: str = ""
 ) -> tuple[Row, Past]:
+    """Search to the first accepted plan; return its row, and its observations as history."""
     app = query.app
     rule = StopRule(most=rule.most, test=method.test)
     options = SearchOptions(committee=method.members, surrogate=method.surrogate, rule=rule)
@@ -220,6 +221,8 @@ class Run:
 class WholeProfiles(Run):
     """A baseline's search: fixed samples, whole pipelines, plans one by one."""
 
+    reuses = False  # the outputs of stages that were profiled before
+
     def __init__(self, query: DrawnQuery) -> None:
         super().__init__(query)
         self.placements = query.app.space.placement_count
@@ -228,16 +231,20 @@ class WholeProfiles(Run):
     def utility(self, plan: int) -> float:
         """Profile a plan; return VideoStorm's and Vulcan's utility of it."""
         c, p = divmod(plan, self.placements)
-        tested = _fixed(self.query.scores(c, self.query.app.most_samples), self.query)
-        self.profile(c, tested, reuse=False)
+        tested = self.tested(c)
+        self.profile(c, tested, self.reuses)
         slo = self.query.slo
         gain = tested.estimate.mean - slo.accuracy
         ratio = float(self.query.latency[c, p]) / slo.latency_s
-        if gain >= 0 and ratio <= 1:
+        if tested.verdict is Verdict.ACCEPTED and ratio <= 1:
             self.complying.append((c, p))
             self.accept(c)
         late = -1.5 * min(3.0, ratio - 1) if ratio > 1 else 0.25 * (1 - ratio)
         return 3 * min(gain, 0) + 0.5 * max(gain, 0) + late
+
+    def tested(self, configuration: int) -> Tested:
+        """Return the test of a configuration, which accepts by the mean."""
+        return _fixed(self.query.scores(configuration, self.query.app.most_samples), self.query)
 
 
 def _feasible(query: DrawnQuery) -> NDArray[np.int64]:

@@ -18,9 +18,8 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from heapq import heappop, heappush
 from itertools import product
 from pathlib import Path
@@ -28,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.papers.compass import CLUSTERS
-from benchmarks.papers.compass_model import Application, DrawnQuery, applications, draw
+from benchmarks.papers.compass_model import EDGE, Application, DrawnQuery, applications, draw
 from benchmarks.papers.compass_online_page import ORACLE, OURS, page
 from benchmarks.papers.compass_plans import (
     Planned,
@@ -40,7 +39,7 @@ from benchmarks.papers.compass_plans import (
 )
 from benchmarks.papers.sources import DataError
 from control.policies.compass.packing import QUARTERS
-from control.policies.compass.schedule.greedy import first_fit, greedy_pairs
+from control.policies.compass.schedule.greedy import cheapest_pairs, first_fit, greedy_pairs
 from control.policies.compass.schedule.instance import (
     GOODPUT,
     Bin,
@@ -134,16 +133,44 @@ class Gpus:
         pools[number] = item.pool
         return number
 
+    def used(self) -> dict[str, float]:
+        """Return the share of each tier's GPUs that is taken."""
+        return {
+            tier: 1 - sum(free) / (QUARTERS * len(free))
+            for tier, free in self._free.items()
+            if free
+        }
+
     def give_back(self, item: PlanItem, number: int) -> None:
         """Free what an item took."""
         self._free[item.tier][number] += item.quarters
 
 
+def by_greedy(instance: Instance) -> tuple[int | None, ...]:
+    """Return each session's plan by the paper's greedy; None: it does not fit."""
+    return first_fit(instance, greedy_pairs(instance, GOODPUT))
+
+
+def by_first_come(instance: Instance) -> tuple[int | None, ...]:
+    """Return the cheapest plan of each session in the order of arrival; None: it does not fit."""
+    return first_fit(instance, cheapest_pairs(instance, GOODPUT))
+
+
+Assign = Callable[[Instance], tuple[int | None, ...]]
+
+
 class Hour:
     """The sessions of an hour under one method; ``chosen`` is by session the plan that serves."""
 
-    def __init__(self, arrivals: Sequence[Arrival], known: Sequence[Planned], gpus: Gpus) -> None:
-        self._arrivals, self._known, self._gpus = arrivals, known, gpus
+    def __init__(
+        self,
+        arrivals: Sequence[Arrival],
+        known: Sequence[Planned],
+        gpus: Gpus,
+        assign: Assign = by_greedy,
+    ) -> None:
+        self._arrivals, self._known, self._gpus, self._assign = arrivals, known, gpus, assign
+        self._looks: list[dict[str, float]] = []
         self._waiting: list[int] = []
         self._ends: list[tuple[float, int, tuple[tuple[PlanItem, int], ...]]] = []
         self.chosen: dict[int, int] = {}
@@ -164,6 +191,21 @@ class Hour:
             self._waiting = [n for n in self._waiting if now < self._given_up_s(n)]
             if changed and self._waiting:
                 self._schedule(now)
+            self._looks.append(self._look())
+
+    @property
+    def occupancy(self) -> dict[str, float]:
+        """Return the mean shares over the hour: of each tier's GPUs that are taken, and of the
+        running sessions that use their edge device."""
+        return {
+            tier: float(np.mean([each[tier] for each in self._looks])) for tier in self._looks[0]
+        }
+
+    def _look(self) -> dict[str, float]:
+        running = [number for _, number, _ in self._ends]
+        known = [self._known[self._arrivals[number].query] for number in running]
+        at_edge = sum(each.at_edge[self.chosen[n]] for n, each in zip(running, known, strict=True))
+        return {**self._gpus.used(), EDGE: at_edge / max(len(running), 1)}
 
     def _given_up_s(self, number: int) -> float:
         arrival = self._arrivals[number]
@@ -180,7 +222,7 @@ class Hour:
     def _schedule(self, now: float) -> None:
         plans = [self._known[self._arrivals[n].query].plans for n in self._waiting]
         sessions = [Candidate(n, 1.0, each) for n, each in zip(self._waiting, plans, strict=True)]
-        made = by_greedy(self._gpus.instance(sessions))
+        made = self._assign(self._gpus.instance(sessions))
         served = {n: at for n, at in zip(self._waiting, made, strict=True) if at is not None}
         items = [
             (item, n)
@@ -195,11 +237,6 @@ class Hour:
             heappush(self._ends, (now + self._arrivals[n].life_s, n, tuple(taken[n])))
         self.chosen |= served
         self._waiting = [n for n in self._waiting if n not in served]
-
-
-def by_greedy(instance: Instance) -> tuple[int | None, ...]:
-    """Return each session's plan by the paper's greedy; None: it does not fit."""
-    return first_fit(instance, greedy_pairs(instance, GOODPUT))
 
 
 # ---------------------------------------------------------------------- load and cost
@@ -265,16 +302,18 @@ def methods(queries: Sequence[DrawnQuery], pace: float) -> Iterator[tuple[str, l
     history = [past_of(query, 5.0 / pace) for query in queries[:HISTORY]]
     drawn = queries[HISTORY:]
 
-    def known(plan: Callable[[DrawnQuery], Planned]) -> list[Planned]:
-        found = [plan(query) for query in drawn]
-        return [replace(each, seconds=pace * each.seconds) for each in found]
-
-    yield ORACLE, known(by_truth)
-    yield OURS, known(lambda query: by_compass(query, 5.0 / pace, history))
+    yield ORACLE, [by_truth(query) for query in drawn]
+    yield OURS, slowed((by_compass(query, 5.0 / pace, history) for query in drawn), pace)
     for name in RIVALS:
-        for limit_s, trimmed in ((5.0, True), (15.0, True), (15.0, False)):
-            rival = partial(by_baseline, name, limit_s=limit_s / pace, trimmed=trimmed)
-            yield f"{name}, {limit_s:g} s{'' if trimmed else ', whole GPUs'}", known(rival)
+        for limit_s in (5.0, 15.0):
+            found = [by_baseline(name, query, limit_s / pace) for query in drawn]
+            yield f"{name}, {limit_s:g} s", slowed((shared for shared, _ in found), pace)
+        yield f"{name}, {limit_s:g} s, whole GPUs", slowed((whole for _, whole in found), pace)
+
+
+def slowed(found: Iterable[Planned], pace: float) -> list[Planned]:
+    """Return what is known where a modelled second of planning takes ``pace`` seconds."""
+    return [replace(each, seconds=pace * each.seconds) for each in found]
 
 
 def papers_pace(app: Application, queries: Sequence[DrawnQuery]) -> float:

@@ -12,12 +12,12 @@ import numpy as np
 
 from benchmarks.papers.compass import pool_of
 from benchmarks.papers.compass_compare import BASELINES, Run, WholeProfiles, tested_on
-from benchmarks.papers.compass_model import DrawnQuery
+from benchmarks.papers.compass_model import EDGE, DrawnQuery
 from control.policies.compass.packing import QUARTERS
 from control.policies.compass.schedule.instance import PlanItem, PlanOption
 from control.policies.compass.search.camo import Past, Profiled, SearchOptions, SessionSearch
 from control.policies.compass.search.pricing import Priced, priced
-from control.policies.compass.search.sequential_test import StopRule
+from control.policies.compass.search.sequential_test import StopRule, Tested
 
 MOST_PLANS = 16  # of a session, the cheapest, as live
 NEAR = 1.1  # times the cheapest: near-optimal
@@ -26,11 +26,12 @@ NEAR = 1.1  # times the cheapest: near-optimal
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     """The plans that a method knows for a session ``seconds`` after its arrival, the cheapest
-    first, and which of them truly meet its objectives."""
+    first, which of them truly meet its objectives, and which have a stage on its edge device."""
 
     seconds: float
     plans: tuple[PlanOption, ...]
     complies: tuple[bool, ...]
+    at_edge: tuple[bool, ...]
 
 
 class _LimitedRun(Run):
@@ -50,21 +51,41 @@ class _LimitedBaseline(WholeProfiles):
 
     def __init__(self, query: DrawnQuery, limit_s: float) -> None:
         super().__init__(query)
-        self._limit_s = limit_s
+        self.limit_s = limit_s
         self.known: list[tuple[int, int]] = []
 
     @property
     def going(self) -> bool:
-        return self.seconds < self._limit_s
+        return self.seconds < self.limit_s
 
     def accept(self, configuration: int) -> None:
-        if self.seconds <= self._limit_s:
+        if self.seconds <= self.limit_s:
             self.known.append(self.complying[-1])
+
+
+class _ProfiledBaseline(_LimitedBaseline):
+    """A baseline with our profiler: the adaptive test, and prefixes that are reused."""
+
+    reuses = True
+
+    def tested(self, configuration: int) -> Tested:
+        rule = StopRule(most=self.query.app.most_samples)
+        return tested_on(self.query, configuration, rule, adaptive=True)
 
 
 def by_compass(query: DrawnQuery, limit_s: float, history: Sequence[Past]) -> Planned:
     """Search with ``history`` until ``limit_s``, or until no other plan could be better."""
     return _searched(query, limit_s, history)[0]
+
+
+def without_profiler(query: DrawnQuery, limit_s: float, history: Sequence[Past]) -> Planned:
+    """Search as ``by_compass`` on a fixed number of samples, without reusing prefixes."""
+    return _searched(query, limit_s, history, profiler=False)[0]
+
+
+def without_optimizer(query: DrawnQuery, limit_s: float) -> Planned:
+    """Search by expected improvement of one utility, with our profiler and our shares."""
+    return _by_run("vulcan-like", _ProfiledBaseline(query, limit_s))[0]
 
 
 def past_of(query: DrawnQuery, limit_s: float) -> Past:
@@ -86,38 +107,46 @@ def near_optimal_s(query: DrawnQuery, limit_s: float, history: Sequence[Past]) -
     return None
 
 
-def _searched(query: DrawnQuery, limit_s: float, history: Sequence[Past]) -> tuple[Planned, Past]:
+def _searched(
+    query: DrawnQuery, limit_s: float, history: Sequence[Past], *, profiler: bool = True
+) -> tuple[Planned, Past]:
     run = _LimitedRun(query, limit_s)
     plans: tuple[Priced, ...] = ()
-    for known in _steps(run, history):
+    for known in _steps(run, history, profiler):
         if run.seconds <= limit_s:
             plans = known
     return _planned(query, min(run.seconds, limit_s), map(_choice, plans)), run.past()
 
 
-def _steps(run: _LimitedRun, history: Sequence[Past]) -> Iterator[tuple[Priced, ...]]:
-    """Search with ``history``; yield the plans known after each profile."""
+def _steps(
+    run: _LimitedRun, history: Sequence[Past], profiler: bool = True
+) -> Iterator[tuple[Priced, ...]]:
+    """Search with ``history``; yield the plans known after each profile. ``profiler``: ours, with
+    the adaptive test and prefixes that are reused."""
     query, app = run.query, run.query.app
     rule = StopRule(most=app.most_samples)
     search = SessionSearch(query.deployment, query.slo, SearchOptions(rule=rule), app.sent, history)
     while run.going and (proposal := search.ask()) is not None:
         c = proposal.configuration
-        tested = tested_on(query, c, rule, adaptive=True)
+        tested = tested_on(query, c, rule, adaptive=profiler)
         search.tell(Profiled(configuration=c, tested=tested, seconds=tuple(query.seconds[c])))
-        run.profile(c, tested, reuse=True)
+        run.profile(c, tested, reuse=profiler)
         yield search.plans
 
 
-def by_baseline(name: str, query: DrawnQuery, limit_s: float, *, trimmed: bool) -> Planned:
-    """Search by a baseline until ``limit_s``; its plans take whole GPUs unless ``trimmed``."""
-    run = _LimitedBaseline(query, limit_s)
+def by_baseline(name: str, query: DrawnQuery, limit_s: float) -> tuple[Planned, Planned]:
+    """Search by a baseline until ``limit_s``; return its plans with our shares of GPUs, and those
+    on whole GPUs."""
+    return _by_run(name, _LimitedBaseline(query, limit_s))
+
+
+def _by_run(name: str, run: _LimitedBaseline) -> tuple[Planned, Planned]:
     BASELINES[name](run)
-    known = dict.fromkeys(run.known)
-    if trimmed:
-        found = [_choice(plan) for c, p in known for plan in _priced(query, c, p)]
-    else:
-        found = [_on_whole_gpus(query, c, p) for c, p in known]
-    return _planned(query, min(run.seconds, limit_s), found)
+    query, known = run.query, dict.fromkeys(run.known)
+    seconds = min(run.seconds, run.limit_s)
+    shared = [_choice(plan) for c, p in known for plan in _priced(query, c, p)]
+    whole = [_on_whole_gpus(query, c, p) for c, p in known]
+    return _planned(query, seconds, shared), _planned(query, seconds, whole)
 
 
 def first_plan_s(name: str, query: DrawnQuery) -> float:
@@ -175,6 +204,17 @@ def _planned(query: DrawnQuery, seconds: float, found: Iterable[_Choice]) -> Pla
         complies=tuple(
             float(query.accuracy[each.configuration]) >= query.slo.accuracy for each in plans
         ),
+        at_edge=tuple(_at_edge(query, each) for each in plans),
+    )
+
+
+def _at_edge(query: DrawnQuery, choice: _Choice) -> bool:
+    """Return whether a stage that takes a GPU runs on the session's edge device."""
+    space = query.app.space
+    placed = space.placements[choice.placement].tolist()
+    return any(
+        space.tiers[tier] == EDGE and not stage.cpu
+        for tier, stage in zip(placed, space.stages, strict=True)
     )
 
 

@@ -1,18 +1,20 @@
-"""Sweeps over the modelled benchmark of query plans: load, budgets, SLOs, tiers, configurations.
+"""Sweeps over the modelled benchmark of query plans: load, budgets, SLOs, tiers, pieces, and more.
 
     python -m benchmarks.papers.compass_sweeps DATA_DIR OUT_DIR [--sweeps load budget ...]
         [--seeds N] [--queries N] [--page PAGE] [--again]
 
-``load``, ``budget``, ``slo`` and ``tiers`` play the hour of ``compass_online`` at each point, with
-the seconds of planning as modelled and as the papers' (Compass, Section 6.4 and Appendix F):
-``load`` 0.25 to 2 (Visual Tracking); ``budget`` 1 to 30 s of planning for every method (Live Video
-Chat); ``slo`` latencies of 2.0, 1.5 and 1.1 and accuracies of 0.7, 0.8 and 0.9 times the mean of
-the query's Pareto front (Speech Recognition, the large cluster); ``tiers`` one, two and three tiers
-of GPUs, each with SLOs of 1.5 and 0.8 times its own front's means (Visual Tracking). ``knobs``
-takes random subsets of Speech Recognition's 80 configurations and accuracies of 30 to 70 %: how
-many queries have a compliant plan at all, and what the cheapest plan costs after 5 s. ``optimal``:
-how soon a plan costs at most 1.1 times the cheapest compliant one. Rows are kept in
-OUT_DIR/sweeps.jsonl and not played again.
+``load``, ``budget``, ``tiers``, ``slo`` and ``pieces`` play the hour of ``compass_online`` at each
+point, with the seconds of planning as modelled (not the last two) and as the papers' (Compass,
+Section 6.4 and Appendix F): ``load`` 0.25 to 2 (Visual Tracking); ``budget`` 1 to 30 s of planning
+for every method (Live Video Chat); ``tiers`` one, two and three tiers of GPUs, each with SLOs of
+1.5 and 0.8 times its own front's means (Visual Tracking); ``slo`` latencies of 2.0, 1.5 and 1.1 and
+accuracies of 0.7, 0.8 and 0.9 times the mean of the query's Pareto front (Speech Recognition);
+``pieces`` without our profiler, our search or our scheduler, every method for 5 s (Visual Tracking
+and Live Video Chat). ``knobs`` takes random subsets of Speech Recognition's 80 configurations and
+accuracies of 30 to 70 %: how many queries have a compliant plan at all, and what the cheapest plan
+costs after 5 s. ``optimal``: how soon a plan costs at most 1.1 times the cheapest compliant one.
+``searches`` and ``analysers``: ``compass_search_sweeps``. Rows are kept in OUT_DIR/sweeps.jsonl and
+not played again.
 """
 
 import argparse
@@ -42,8 +44,11 @@ from benchmarks.papers.compass_online import (
     Gpus,
     Hour,
     arrivals,
+    by_first_come,
+    by_greedy,
     fitting,
     papers_pace,
+    slowed,
 )
 from benchmarks.papers.compass_plans import (
     Planned,
@@ -52,8 +57,12 @@ from benchmarks.papers.compass_plans import (
     by_truth,
     near_optimal_s,
     past_of,
+    without_optimizer,
+    without_profiler,
 )
-from benchmarks.papers.compass_sweeps_page import page
+from benchmarks.papers.compass_search_sweeps import analysers, searches
+from benchmarks.papers.compass_sweep_rows import Row
+from benchmarks.papers.compass_sweeps_page import ORACLE, OURS, page
 from benchmarks.papers.sources import DataError
 from benchmarks.row_file import RowFile, RowFileError
 
@@ -68,36 +77,16 @@ SUBSETS = (15, 30, 45, 60)  # configurations
 FLOORS = (0.3, 0.4, 0.5, 0.6, 0.7)
 NEAR_OPTIMAL_S = 60.0  # of searching
 
+NO_SCHEDULER, BASELINE = "no scheduler", "videostorm-like, first come"
+FIRST_COME = (NO_SCHEDULER, BASELINE)
+
 Change = Callable[[DrawnQuery], DrawnQuery]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One point of a sweep with one seed and one method.
-
-    Hours have ``planned`` and ``served``, shares of the sessions, and ``goodput``, sessions a
-    minute that were served by a plan that truly meets their objectives. ``pace``: what a modelled
-    second of planning takes. ``knobs`` has ``planned``, the share of queries with a plan, and
-    ``usd_per_h``, the mean of the cheapest one of the queries that all methods can plan;
-    ``optimal`` the seconds of each query, infinite as None.
-    """
-
-    sweep: str
-    point: str
-    app: str
-    seed: int
-    method: str
-    pace: float = 1.0
-    planned: float = 0.0
-    served: float = 0.0
-    goodput: float = 0.0
-    usd_per_h: float | None = None
-    seconds: tuple[float | None, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """An hour at one point of a sweep."""
+    """An hour at one point of a sweep, by the papers' seconds of planning and, where ``modelled``,
+    by the modelled ones too."""
 
     sweep: str
     point: str
@@ -107,37 +96,61 @@ class Scene:
     tiers: tuple[str, ...] = TIERS
     ours_s: float = OURS_S
     rivals_s: float = RIVALS_S
+    modelled: bool = True
     change: Change = lambda query: query
 
 
-def scenes(sweep: str) -> Iterator[Scene]:
-    """Yield the points of a sweep that are hours."""
-    if sweep == "load":
-        for load in LOADS:
-            yield Scene(sweep=sweep, point=f"load {load:g}", app="VT", load=load)
-    if sweep == "budget":
-        for limit_s in BUDGETS_S:
-            yield Scene(
-                sweep=sweep, point=f"{limit_s:g} s", app="LVC", ours_s=limit_s, rivals_s=limit_s
-            )
-    if sweep == "slo":
-        for (quick, latency), (right, accuracy) in product(LATENCIES.items(), ACCURACIES.items()):
-            yield Scene(
-                sweep=sweep, point=f"latency {quick}, accuracy {right}", app="SR", cluster="large",
-                change=partial(tightened, latency=latency, accuracy=accuracy),
-            )  # fmt: skip
-    if sweep == "tiers":
-        # The drawn SLO is out of reach in the cloud alone: each deployment has its own.
-        medium = partial(tightened, latency=LATENCIES["medium"], accuracy=ACCURACIES["medium"])
+def _loads() -> Iterator[Scene]:
+    for load in LOADS:
+        yield Scene(sweep="load", point=f"load {load:g}", app="VT", load=load)
+
+
+def _budgets() -> Iterator[Scene]:
+    for limit_s in BUDGETS_S:
         yield Scene(
-            sweep=sweep, point="cloud", app="VT", cluster="one-tier",
-            change=lambda query: medium(in_cloud(query)),
-        )  # fmt: skip
-        yield Scene(sweep=sweep, point="edge, near, cloud", app="VT", change=medium)
-        yield Scene(
-            sweep=sweep, point="edge, T4, near, cloud", app="VT", cluster="four-tier",
-            tiers=(EDGE, NEAR_EDGE, NEAR, CLOUD), change=medium,
-        )  # fmt: skip
+            sweep="budget", point=f"{limit_s:g} s", app="LVC", ours_s=limit_s, rivals_s=limit_s
+        )
+
+
+def _slos() -> Iterator[Scene]:
+    """Yield the points of one objective that is easy or hard, the other being medium."""
+    levels = {
+        **{f"latency {level}": (level, "medium") for level in ("easy", "hard")},
+        "both medium": ("medium", "medium"),
+        **{f"accuracy {level}": ("medium", level) for level in ("easy", "hard")},
+    }
+    for point, (quick, right) in levels.items():
+        change = partial(tightened, latency=LATENCIES[quick], accuracy=ACCURACIES[right])
+        yield Scene(sweep="slo", point=point, app="SR", modelled=False, change=change)
+
+
+def _tiers() -> Iterator[Scene]:
+    # The drawn SLO is out of reach in the cloud alone: each deployment has its own.
+    medium = partial(tightened, latency=LATENCIES["medium"], accuracy=ACCURACIES["medium"])
+    yield Scene(
+        sweep="tiers", point="cloud", app="VT", cluster="one-tier",
+        change=lambda query: medium(in_cloud(query)),
+    )  # fmt: skip
+    yield Scene(sweep="tiers", point="edge, near, cloud", app="VT", change=medium)
+    yield Scene(
+        sweep="tiers", point="edge, T4, near, cloud", app="VT", cluster="four-tier",
+        tiers=(EDGE, NEAR_EDGE, NEAR, CLOUD), change=medium,
+    )  # fmt: skip
+
+
+def _pieces() -> Iterator[Scene]:
+    for app in ("VT", "LVC"):
+        yield Scene(sweep="pieces", point=app, app=app, rivals_s=OURS_S, modelled=False)
+
+
+# Sweeps whose points are hours.
+SCENES: Mapping[str, Callable[[], Iterator[Scene]]] = {
+    "load": _loads,
+    "budget": _budgets,
+    "slo": _slos,
+    "tiers": _tiers,
+    "pieces": _pieces,
+}
 
 
 # ---------------------------------------------------------------------- changed queries
@@ -184,7 +197,7 @@ def among(query: DrawnQuery, configurations: int, floor: float, seed: int) -> Dr
 
 
 def hours(apps: Mapping[str, Application], scene: Scene, seed: int, queries: int) -> Iterator[Row]:
-    """Play an hour of each method, by both paces."""
+    """Play an hour of each method, by each pace."""
     app = replace(apps[scene.app], tiers=scene.tiers)
     drawn = [scene.change(query) for query in draw(app, HISTORY + queries, 100 + seed)]
     counts = CLUSTERS[scene.cluster]
@@ -194,15 +207,18 @@ def hours(apps: Mapping[str, Application], scene: Scene, seed: int, queries: int
         raise DataError(f"{scene.sweep}, {scene.point}: no query has a compliant plan")
     rate = scene.load * fitting(truth, counts, prices) / LIVES_S[app.name]
     coming = arrivals(rate, LIVES_S[app.name], queries, 100 + seed)
-    for pace in (1.0, papers_pace(app, drawn)):
-        for method, known in (("all plans known", truth), *methods(scene, drawn, pace)):
-            hour = Hour(coming, known, Gpus(counts, prices))
+    known_by = without_pieces if scene.sweep == "pieces" else methods
+    for pace in (*((1.0,) if scene.modelled else ()), papers_pace(app, drawn)):
+        for method, known in ((ORACLE, truth), *known_by(scene, drawn, pace)):
+            assign = by_first_come if method in FIRST_COME else by_greedy
+            hour = Hour(coming, known, Gpus(counts, prices), assign)
             hour.play()
             good = sum(known[coming[n].query].complies[at] for n, at in hour.chosen.items())
             yield Row(
                 sweep=scene.sweep, point=scene.point, app=app.name, seed=seed, method=method,
                 pace=pace, served=len(hour.chosen) / len(coming), goodput=good / 60,
                 planned=sum(bool(known[each.query].plans) for each in coming) / len(coming),
+                figures=hour.occupancy,
             )  # fmt: skip
 
 
@@ -210,17 +226,29 @@ def methods(
     scene: Scene, drawn: Sequence[DrawnQuery], pace: float
 ) -> Iterator[tuple[str, list[Planned]]]:
     """Yield the methods with what they know of each query; the first ones are the history."""
-    history = [past_of(query, scene.ours_s / pace) for query in drawn[:HISTORY]]
+    limit_s, own = scene.ours_s / pace, drawn[HISTORY:]
+    history = [past_of(query, limit_s) for query in drawn[:HISTORY]]
+    yield OURS, slowed((by_compass(query, limit_s, history) for query in own), pace)
+    for name in RIVALS:
+        found = [by_baseline(name, query, scene.rivals_s / pace) for query in own]
+        yield name, slowed((shared for shared, _ in found), pace)
+        yield f"{name}, whole GPUs", slowed((whole for _, whole in found), pace)
 
-    def known(plan: Callable[[DrawnQuery], Planned]) -> list[Planned]:
-        found = [plan(query) for query in drawn[HISTORY:]]
-        return [replace(each, seconds=pace * each.seconds) for each in found]
 
-    limit_s = scene.ours_s / pace
-    yield "compass", known(lambda query: by_compass(query, limit_s, history))
-    for name, trimmed in product(RIVALS, (True, False)):
-        rival = partial(by_baseline, name, limit_s=scene.rivals_s / pace, trimmed=trimmed)
-        yield f"{name}{'' if trimmed else ', whole GPUs'}", known(rival)
+def without_pieces(
+    scene: Scene, drawn: Sequence[DrawnQuery], pace: float
+) -> Iterator[tuple[str, list[Planned]]]:
+    """Yield our method, whole and without one piece each, and the papers' baseline."""
+    limit_s, own = scene.ours_s / pace, drawn[HISTORY:]
+    history = [past_of(query, limit_s) for query in drawn[:HISTORY]]
+    ours = slowed((by_compass(query, limit_s, history) for query in own), pace)
+    yield OURS, ours
+    fixed = (without_profiler(query, limit_s, history) for query in own)
+    yield "no profiler", slowed(fixed, pace)
+    yield "no optimizer", slowed((without_optimizer(query, limit_s) for query in own), pace)
+    yield NO_SCHEDULER, ours
+    alone = (by_baseline("videostorm-like", query, limit_s)[1] for query in own)
+    yield BASELINE, slowed(alone, pace)
 
 
 def knobs(apps: Mapping[str, Application], seed: int, queries: int) -> Iterator[Row]:
@@ -230,13 +258,12 @@ def knobs(apps: Mapping[str, Application], seed: int, queries: int) -> Iterator[
         changed = [among(query, count, floor, seed) for query in drawn]
         history = [past_of(query, OURS_S) for query in changed[:HISTORY]]
         own = changed[HISTORY:]
+        rival = [by_baseline(RIVALS[0], query, OURS_S) for query in own]
         found = {
             "all plans known": [by_truth(query) for query in own],
             "compass": [by_compass(query, OURS_S, history) for query in own],
-            "vulcan-like": [by_baseline(RIVALS[0], q, OURS_S, trimmed=True) for q in own],
-            "vulcan-like, whole GPUs": [
-                by_baseline(RIVALS[0], q, OURS_S, trimmed=False) for q in own
-            ],
+            "vulcan-like": [shared for shared, _ in rival],
+            "vulcan-like, whole GPUs": [whole for _, whole in rival],
         }
         common = [n for n in range(len(own)) if all(each[n].plans for each in found.values())]
         for method, known in found.items():
@@ -260,27 +287,35 @@ def optimal(apps: Mapping[str, Application], seed: int, queries: int) -> Iterato
         )  # fmt: skip
 
 
+# Sweeps that are played at all points at once.
+WHOLE: Mapping[str, Callable[[Mapping[str, Application], int, int], Iterator[Row]]] = {
+    "knobs": knobs,
+    "optimal": optimal,
+    "searches": searches,
+    "analysers": analysers,
+}
+SWEEPS = (*SCENES, *WHOLE)
+
+
 def play(options: argparse.Namespace, rows: RowFile[Row]) -> None:
     """Play what is not in the file yet."""
     apps = applications(options.data)
     known = {(row.sweep, row.point, row.seed) for row in rows.read()}
     for seed, sweep in product(range(options.seeds), options.sweeps):
-        parts: list[tuple[str, Callable[[], Iterator[Row]]]] = [
-            (scene.point, partial(hours, apps, scene, seed, options.queries))
-            for scene in scenes(sweep)
-        ]
-        if sweep in ("knobs", "optimal"):
-            whole = knobs if sweep == "knobs" else optimal
-            parts = [("", partial(whole, apps, seed, options.queries))]
+        parts: list[tuple[str, Callable[[], Iterator[Row]]]]
+        if sweep in WHOLE:
+            parts = [("", partial(WHOLE[sweep], apps, seed, options.queries))]
+        else:
+            parts = [
+                (scene.point, partial(hours, apps, scene, seed, options.queries))
+                for scene in SCENES[sweep]()
+            ]
         for point, made in parts:
             if any(k[0] == sweep and k[2] == seed and point in ("", k[1]) for k in known):
                 continue
             for row in list(made()):  # a part of a point is not kept
                 rows.append(row)
             print(f"played: {sweep} {point}, seed {seed}", file=sys.stderr, flush=True)
-
-
-SWEEPS = ("load", "budget", "slo", "tiers", "knobs", "optimal")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from benchmarks.papers.compass_compare import (
     METHODS,
     Method,
     WholeProfiles,
-    _searched,
+    searched,
 )
 from benchmarks.papers.compass_model import applications, draw
 from benchmarks.papers.compass_page import _schedules, page
@@ -116,11 +116,11 @@ def test_every_method_and_baseline_ends_with_a_row_of_the_page(data: Path) -> No
     rows = []
     for name, app in applications(data).items():
         rule = StopRule(most=app.most_samples)
-        history = [_searched(query, Method(), (), rule)[1] for query in draw(app, 3, 1)]
+        history = [searched(query, Method(), (), rule)[1] for query in draw(app, 3, 1)]
         for query in draw(app, 3, 2):
             for method, ours in METHODS.items():
                 past = history if ours.history else []
-                rows.append(_searched(query, ours, past, rule, method)[0])
+                rows.append(searched(query, ours, past, rule, method)[0])
             for method, baseline in BASELINES.items():
                 profiles = WholeProfiles(query)
                 baseline(profiles)

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from benchmarks.papers.compass_online import (
     SECONDS,
     TICK_S,
@@ -23,10 +25,11 @@ PRICES = {"cloud": 4.0}
 def known(*quarters: int, seconds: float = 0.0, pool: str = "") -> Planned:
     """Return a session whose only plan takes these quarters of GPUs of the cloud."""
     items = tuple(PlanItem("cloud", each, *([pool] if pool else [])) for each in quarters)
-    return Planned(seconds=seconds, plans=(PlanOption(items, 1.0),), complies=(True,))
+    plans = (PlanOption(items, 1.0),)
+    return Planned(seconds=seconds, plans=plans, complies=(True,), at_edge=(False,))
 
 
-NOTHING = Planned(seconds=5.0, plans=(), complies=())
+NOTHING = Planned(seconds=5.0, plans=(), complies=(), at_edge=())
 
 
 def served(gpus: int, plans: list[Planned], coming: list[Arrival]) -> list[int]:
@@ -53,6 +56,17 @@ def test_seats_of_different_models_share_no_gpu() -> None:
     plans = [known(1, pool="m"), known(1, pool="n")]
     assert len(served(1, plans, coming)) == 1
     assert served(2, plans, coming) == [0, 1]
+
+
+def test_occupancy_is_of_gpus_that_are_taken_and_of_sessions_that_run_on_their_device() -> None:
+    half = SECONDS / 2
+    here = replace(known(1), at_edge=(True,))
+    hour = Hour(
+        [Arrival(0.0, 0, half), Arrival(0.0, 1, half)], [known(2), here], Gpus({"cloud": 1}, PRICES)
+    )
+    hour.play()
+    assert hour.occupancy["cloud"] == pytest.approx(0.75 / 2, abs=0.01)
+    assert hour.occupancy["edge"] == pytest.approx(0.5 / 2, abs=0.01)
 
 
 def test_load_one_fills_the_cluster() -> None:

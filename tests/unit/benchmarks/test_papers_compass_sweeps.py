@@ -1,6 +1,6 @@
 """The sweeps: how queries are changed, and what the page says of rows."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,9 +8,27 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.compass_model import Application, DrawnQuery, applications, draw
-from benchmarks.papers.compass_plans import by_truth, near_optimal_s
-from benchmarks.papers.compass_sweeps import Row, among, in_cloud, scenes, tightened
+from benchmarks.papers.compass_online import by_first_come, by_greedy
+from benchmarks.papers.compass_plans import (
+    Planned,
+    by_baseline,
+    by_compass,
+    by_truth,
+    near_optimal_s,
+    without_optimizer,
+    without_profiler,
+)
+from benchmarks.papers.compass_search_sweeps import searches, with_larger_analysers
+from benchmarks.papers.compass_sweep_rows import Row
+from benchmarks.papers.compass_sweeps import SCENES, among, in_cloud, tightened
 from benchmarks.papers.compass_sweeps_page import page
+from control.policies.compass.schedule.instance import (
+    Candidate,
+    Instance,
+    PlanItem,
+    PlanOption,
+    Tier,
+)
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "planner"
 
@@ -37,6 +55,12 @@ def test_a_tighter_slo_leaves_fewer_plans(query: DrawnQuery) -> None:
     assert plans(2.0, 0.7) > plans(2.0, 0.9)
 
 
+def test_slos_are_easy_or_hard_in_one_objective_at_a_time() -> None:
+    assert [scene.point for scene in SCENES["slo"]()] == [
+        "latency easy", "latency hard", "both medium", "accuracy easy", "accuracy hard",
+    ]  # fmt: skip
+
+
 def test_in_the_cloud_every_stage_is_in_the_cloud(query: DrawnQuery) -> None:
     space = query.app.space
     (allowed,) = np.flatnonzero(in_cloud(query).deployment.fits.any(axis=0))
@@ -53,7 +77,7 @@ def test_a_larger_subset_has_the_smaller_ones(query: DrawnQuery) -> None:
 
 
 def test_a_query_of_four_tiers_has_plans_on_the_fourth(apps: Mapping[str, Application]) -> None:
-    (scene,) = (each for each in scenes("tiers") if len(each.tiers) == 4)
+    (scene,) = (each for each in SCENES["tiers"]() if len(each.tiers) == 4)
     three = draw(apps[scene.app], 1, 0)[0]
     four = draw(replace(apps[scene.app], tiers=scene.tiers), 1, 0)[0]
     space = four.app.space
@@ -85,5 +109,81 @@ def test_the_page_tells_factors_and_sessions_without_a_plan() -> None:
     rows.append(row("vulcan-like", 2, 0.0))
     rows.append(row("compass", 2, 20.0))
     text = page(rows, 12)
-    assert "| load 1 | 3.00x (2.00 to 4.00), 1 seeds with none of theirs |" in text
-    assert "20.0 (50, 25 %)" in text
+    assert "| load 1 | 4.00x (2.00 to inf) |" in text  # 60 / 15; a draw of the third seed alone
+    assert "20.0 ± 0.0 (50, 25 %)" in text
+
+
+def test_the_page_tells_a_piece_that_brings_less_than_the_papers_say() -> None:
+    rows = [
+        Row(
+            sweep="pieces",
+            point="VT",
+            app="VT",
+            seed=seed,
+            method=method,
+            pace=3.0,
+            goodput=goodput,
+            figures={"cloud": 0.5, "edge": 0.25},
+        )
+        for seed in range(3)
+        for method, goodput in (
+            ("compass", 60.0),
+            ("no profiler", 30.0),
+            ("no scheduler", 50.0),
+            ("videostorm-like, first come", 25.0),
+        )
+    ]
+    text = page(rows, 12)
+    told = "2.00x (2.00 to 2.00) | 1.20x (1.20 to 1.20) **not reproduced** | 2.40x (2.40 to 2.40)"
+    assert f"| VT | {told} **not reproduced** |" in text
+    assert "| VT | cloud 50 %, edge 25 % |" in text
+
+
+def test_without_the_scheduler_the_first_that_come_are_served() -> None:
+    plans = {
+        name: PlanOption((PlanItem("cloud", size),), float(size))
+        for name, size in (("quarter", 1), ("whole", 4))
+    }
+    sessions = (
+        Candidate("large", 1.0, (plans["whole"],)),
+        *(Candidate(n, 1.0, (plans["whole"], plans["quarter"])) for n in range(4)),
+    )
+    instance = Instance(tiers={"cloud": Tier(1, 5.0)}, sessions=sessions)
+    assert by_first_come(instance) == (0, None, None, None, None)
+    assert by_greedy(instance) == (None, 1, 1, 1, 1)
+
+
+def test_larger_analysers_make_the_papers_space(apps: Mapping[str, Application]) -> None:
+    larger = with_larger_analysers(apps["ACG"])
+    assert (apps["ACG"].space.plans, larger.space.plans) == (972, 1296)
+    (largest,) = np.flatnonzero(larger.space.configurations[:, 0] == 7)[:1]
+    fits = draw(larger, 1, 0)[0].deployment.fits[largest]
+    tier = larger.space.placements[:, 1]  # of the analyser
+    assert set(tier[fits].tolist()) == {larger.space.tiers.index("cloud")}
+
+
+def test_searches_have_shares_of_committees_and_of_profiling(
+    apps: Mapping[str, Application],
+) -> None:
+    (row,) = searches({"ACG": apps["ACG"]}, 0, 1)
+    assert set(row.figures) == {
+        "first voter differs", "voters differ", "voters shared", "profiling",
+        "profiling, measured",
+    }  # fmt: skip
+    assert all(0.0 <= share <= 1.0 for share in row.figures.values())
+    assert row.figures["profiling"] > 0.99
+
+
+def test_our_profiler_finds_plans_for_more_queries_in_the_same_time(
+    apps: Mapping[str, Application],
+) -> None:
+    queries, limit_s = draw(apps["ACG"], 4, 0), 3600.0
+
+    def planned(plan: Callable[[DrawnQuery], Planned]) -> int:
+        return sum(bool(plan(query).plans) for query in queries)
+
+    assert planned(lambda q: without_optimizer(q, limit_s)) > planned(
+        lambda q: by_baseline("vulcan-like", q, limit_s)[0]
+    )
+    ours = planned(lambda q: by_compass(q, limit_s, ()))
+    assert ours > planned(lambda q: without_profiler(q, limit_s, ()))

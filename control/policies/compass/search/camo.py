@@ -160,7 +160,7 @@ class SessionSearch:
         count = self._space.configuration_count
         history = [past for past in history if len(past.configuration)][-options.history :]
         self._times = StageTimes(self._space, [_filled(past, count) for past in history])
-        members = [_posterior(self._space.configurations, past) for past in history]
+        members = [posterior(self._space.configurations, past) for past in history]
         self._committee = Committee(
             [mean for mean, _ in members], [sd for _, sd in members], options.committee
         )
@@ -333,7 +333,7 @@ def _filled(past: Past, count: int) -> Floats:
     return seconds
 
 
-def _posterior(codes: Ints, past: Past) -> tuple[Floats, Floats]:
+def posterior(codes: Ints, past: Past) -> tuple[Floats, Floats]:
     """Return the mean and deviation that a past search predicts for every configuration."""
     process = _accuracy_process(codes, ())
     for c, accuracy, error in zip(past.configuration, past.accuracy, past.error, strict=True):

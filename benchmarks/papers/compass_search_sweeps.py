@@ -1,0 +1,143 @@
+"""Claims on single searches: who votes on what, what planning takes, and larger analysers.
+
+``searches`` takes searches with history to their first plan. For each it compares the committee of
+past searches that predict the accuracy of its profiles best with the one that predicts their
+seconds best, and takes the share of profiling in the time of planning: with the papers' 40 ms for
+a proposal, and with the measured CPU time of ours. ``analysers`` compares first plans of Agentic
+Code Generation with those of the same queries where two larger analysers are to be had.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.papers.compass_compare import (
+    BASELINES,
+    HISTORY,
+    METHODS,
+    STEP_S,
+    Method,
+    WholeProfiles,
+    searched,
+)
+from benchmarks.papers.compass_compare import Row as SearchRow
+from benchmarks.papers.compass_model import Application, DrawnQuery, draw
+from benchmarks.papers.compass_sweep_rows import Row
+from control.policies.compass.search.camo import Past, posterior
+from control.policies.compass.search.committee import top_k
+from control.policies.compass.search.composition import StageTimes
+from control.policies.compass.search.sequential_test import StopRule
+from control.problem.space import Space
+
+OURS = "compass"
+RIVALS = ("vulcan-like", "videostorm-like")
+ANALYSERS = {False: "6 analysers", True: "8 analysers"}
+# Of 14 and 32 billion parameters. The model has none: seconds and sizes follow its analysers of
+# 0.5 to 7 billion by their power of the parameters, the quality their rise from 3 to 7 billion.
+LARGER: Sequence[Mapping[str, str | float]] = (
+    {"option": "qwen2.5-14b", "a100_seconds": 7.7, "quality": 1.04, "model_gb": 29.5},
+    {"option": "qwen2.5-32b", "a100_seconds": 13.5, "quality": 1.07, "model_gb": 65.5},
+)
+
+
+def searches(apps: Mapping[str, Application], seed: int, queries: int) -> Iterator[Row]:
+    """Take searches of every application to their first plan."""
+    for app in apps.values():
+        found = [
+            _figures(app.space, history, row, past)
+            for history, row, past in _with_history(app, seed, queries)
+        ]
+        yield Row(
+            sweep="searches", point=app.name, app=app.name, seed=seed, method=OURS,
+            figures={name: float(np.mean([each[name] for each in found])) for name in found[0]},
+        )  # fmt: skip
+
+
+def analysers(apps: Mapping[str, Application], seed: int, queries: int) -> Iterator[Row]:
+    """Take searches of Agentic Code Generation to their first plan, with and without ``LARGER``."""
+    for larger, point in ANALYSERS.items():
+        app = with_larger_analysers(apps["ACG"]) if larger else apps["ACG"]
+        seconds = {OURS: [row.seconds for _, row, _ in _with_history(app, seed, queries)]}
+        for name in RIVALS:
+            seconds[name] = [_first_plan_s(name, query) for query in _own(app, seed, queries)]
+        for method, found in seconds.items():
+            yield Row(
+                sweep="analysers", point=point, app=app.name, seed=seed, method=method,
+                seconds=tuple(found),
+            )  # fmt: skip
+
+
+def with_larger_analysers(app: Application) -> Application:
+    """Return Agentic Code Generation with the options ``LARGER`` of its analyser."""
+    stages = [
+        {**op, "knobs": [{**k, "options": [*k["options"], *LARGER]} for k in op["knobs"]]}
+        if op["name"] == "analyzer"
+        else op
+        for op in app.data["ops"]
+    ]
+    return replace(app, data={**app.data, "ops": stages})
+
+
+def _drawn(app: Application, seed: int, queries: int) -> Sequence[DrawnQuery]:
+    return draw(app, HISTORY + queries, 100 + seed)
+
+
+def _own(app: Application, seed: int, queries: int) -> Sequence[DrawnQuery]:
+    return _drawn(app, seed, queries)[HISTORY:]
+
+
+def _with_history(
+    app: Application, seed: int, queries: int
+) -> Iterator[tuple[Sequence[Past], SearchRow, Past]]:
+    """Yield the history, the row and the observations of each search."""
+    rule = StopRule(most=app.most_samples)
+    drawn = _drawn(app, seed, queries)
+    history = [searched(query, Method(), (), rule)[1] for query in drawn[:HISTORY]]
+    for query in drawn[HISTORY:]:
+        yield history, *searched(query, METHODS[OURS], history, rule, OURS)
+
+
+def _first_plan_s(name: str, query: DrawnQuery) -> float:
+    run = WholeProfiles(query)
+    BASELINES[name](run)
+    return run.seconds
+
+
+# ---------------------------------------------------------------------- figures of a search
+
+
+def _figures(
+    space: Space, history: Sequence[Past], row: SearchRow, past: Past
+) -> Mapping[str, float]:
+    right = _voters([_accuracy_error(space, each, past) for each in history])
+    quick = _voters([_seconds_error(space, each, past) for each in history])
+    profiling_s = row.seconds - STEP_S * row.steps
+    return {
+        "first voter differs": float(right[0] != quick[0]),
+        "voters differ": float(set(right) != set(quick)),
+        "voters shared": len(set(right) & set(quick)) / len(right),
+        "profiling": profiling_s / row.seconds,
+        "profiling, measured": profiling_s / (profiling_s + 1e-3 * row.propose_ms * row.steps),
+    }
+
+
+def _voters(errors: Sequence[float]) -> list[int]:
+    """Return the members of the committee, those with the least error first."""
+    weights = top_k(np.array(errors), np.inf)
+    return [int(n) for n in np.argsort(-weights, kind="stable") if weights[n] > 0]
+
+
+def _accuracy_error(space: Space, member: Past, past: Past) -> float:
+    mean, _ = posterior(space.configurations, member)
+    return float(np.abs(mean[past.configuration] - past.accuracy).mean())
+
+
+def _seconds_error(space: Space, member: Past, past: Past) -> float:
+    """Return the mean error of the logarithm of the seconds that a past search predicts."""
+    times = StageTimes(space)
+    for c, seconds in zip(member.configuration.tolist(), member.seconds, strict=True):
+        times.tell(c, seconds.tolist())
+    predicted: NDArray[np.float64] = times.seconds()[past.configuration].sum(axis=1)
+    return float(np.abs(np.log(predicted / past.seconds.sum(axis=1))).mean())
