@@ -54,6 +54,27 @@ def test_the_matching_carries_more_than_first_come_first_served(tmp_path: Path) 
     assert fcfs is None or kairos.qps > 1.3 * fcfs.qps
 
 
+def with_spread(path: Path) -> Path:
+    """Give every latency a spread about its mean: one of twenty takes twice as long or more."""
+    profile = path.with_name("profile.json")
+    document = json.loads(profile.read_text(encoding="utf-8"))
+    for row in (row for entry in document["entries"] for row in entry["latency"]):
+        quantiles = {"p50_s": 0.85, "p90_s": 1.4, "p95_s": 2.0, "p99_s": 3.0}
+        row |= {name: times * row["mean_s"] for name, times in quantiles.items()}
+    profile.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def test_repeats_with_a_spread_are_drawn_and_miss_the_slo_at_a_rate_that_means_keep(
+    tmp_path: Path,
+) -> None:
+    path = a_typed_file(tmp_path, sizes=ONE_SIZE)
+    assert carries(asked(path, {"gpu": 1}, "fcfs"), 34.0)
+    noisy = asked(with_spread(path), {"gpu": 1}, "fcfs")
+    assert not carries(noisy, 34.0)
+    assert carries(noisy, 26.0)
+
+
 def test_trials_too_short_for_their_slo_are_told_instead_of_searched_for_ever(
     tmp_path: Path,
 ) -> None:
