@@ -231,7 +231,9 @@ def _compared(options: argparse.Namespace) -> str:
     rankings = comparison.ranking_rows(options.data, options.out)
     text = page(found, rankings, before, claims)
     rows = kairos_picks.recorded(options.out).read()
-    return kairos_picks.with_section(text, kairos_picks.section(rows)) if rows else text
+    earlier = options.compare.read_text(encoding="utf-8") if options.compare.exists() else ""
+    picks = kairos_picks.section(rows) if rows else kairos_picks.section_of(earlier)
+    return kairos_picks.with_section(text, picks) if picks else text
 
 
 def _with_picks(options: argparse.Namespace) -> str:

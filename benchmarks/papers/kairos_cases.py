@@ -1,4 +1,5 @@
-"""The cases of Kairos' comparison: the artifact's sizes and others, a larger SLO, other gaps."""
+"""The cases of Kairos' comparison: the artifact's sizes and others, a larger SLO, other gaps,
+measured repeats, hops between processes, several dispatchers."""
 
 import math
 from dataclasses import replace
@@ -13,6 +14,10 @@ TRACE = "trace"
 NORMALS = {"N(256,32)": (256, 32), "N(400,150)": (400, 150)}  # mean, standard deviation of sizes
 SLO_FACTORS = {"QoS x1.2": 1.2}
 AUTHORS_GAPS = "authors' gaps"
+REPEATS = "measured repeats"  # latencies are drawn, in place of their means
+HOPS = "hops"  # as on a local broker, in place of none
+HOP_S = 1.4e-3  # what plans reckon with for one
+DISPATCHERS = {"1 dispatcher": 1, "2 dispatchers": 2, "4 dispatchers": 4}
 BUDGETS = {"$ 5 an hour": 5.0, "$ 10 an hour": 10.0}  # in place of 2.5
 
 
@@ -23,8 +28,15 @@ def case_file(out: Path, model: str, case: str) -> PipelineFile:
         name = f"normal-{NORMALS[case][0]}-{NORMALS[case][1]}.sizes.csv"
         (out / name).write_text(normal_sizes(*NORMALS[case]), encoding="utf-8")
         return replace(file, sizes=out / name)
-    slo_s = file.pipeline.slo_s * SLO_FACTORS.get(case, 1.0)
-    return replace(file, pipeline=replace(file.pipeline, slo_s=slo_s))
+    if case == REPEATS:
+        return replace(file, profiles=(out / f"{model}.noisy.profile.json",))
+    pipeline = replace(
+        file.pipeline,
+        slo_s=file.pipeline.slo_s * SLO_FACTORS.get(case, 1.0),
+        comm_s=HOP_S if case == HOPS else file.pipeline.comm_s,
+        ingress=DISPATCHERS.get(case, 1),
+    )
+    return replace(file, pipeline=pipeline, cluster=replace(file.cluster, ingress=pipeline.ingress))
 
 
 def normal_sizes(mean: float, deviation: float, most: int = 1000, width: int = 10) -> str:

@@ -1,9 +1,10 @@
 """The searches behind the claims of Kairos' paper that its comparison shows row by row.
 
 Beside each rule at its own best mix (``kairos_compare``, ``kairos_climb``): every rule on the mix
-of Kairos, on the mixes of the paper's figure 1 and on mixes of rm2 (figures 3 and 14), and Kairos
-over base devices with other sizes, another SLO, larger budgets and the gaps of the artifact
-(figures 15 and 16). Claims have the numbers of the rows that the page names.
+of Kairos, on the mixes of the paper's figure 1 and on mixes of rm2 (figures 3 and 14), Kairos
+over base devices with other sizes, another SLO, larger budgets, the gaps of the artifact
+(figures 15 and 16) and measured repeats, with hops and by several dispatchers. Claims have the
+numbers of the rows that the page names.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,10 @@ import numpy as np
 from benchmarks.papers.kairos_cases import (
     AUTHORS_GAPS,
     BUDGETS,
+    DISPATCHERS,
+    HOPS,
     NORMALS,
+    REPEATS,
     SLO_FACTORS,
     TRACE,
     case_file,
@@ -31,7 +35,10 @@ LIKELY_SHARE = {"kairos": LIKELY, "earliest": 0.6, "threshold": 0.8, "fcfs": 0.3
 FIGURE_1 = ((3, 1, 3, 0), (2, 0, 9, 0), (1, 4, 2, 0))  # the last is above the budget on purpose
 FIGURE_MODEL = "rm2"
 TOP, RANDOM, RANDOM_SEED = 20, 5, 0
-GAINS = (*SLO_FACTORS, *NORMALS, AUTHORS_GAPS, *BUDGETS)
+GAINS = (*SLO_FACTORS, *NORMALS, AUTHORS_GAPS, REPEATS, *BUDGETS)
+IDLE_ONLY = "kairos, to idle devices only"
+LEADS = {"kairos": "kairos", IDLE_ONLY: "kairos:lead=0ms"}
+PARTS_OF = 14  # times the mix of rm2: some 200 devices
 
 
 def claim_searches(out: Path, models: Sequence[str], seeds: int) -> list[Search]:
@@ -44,9 +51,9 @@ def claim_searches(out: Path, models: Sequence[str], seeds: int) -> list[Search]
         for rule in OTHERS
     ]
     for model in models:
-        found += _gains(out, model)
+        found += _gains(out, model) + _leads(out, model)
     if FIGURE_MODEL in models:
-        found += _figure_1() + _matrix(out)
+        found += _figure_1() + _matrix(out) + _dispatchers(out)
     return found
 
 
@@ -77,6 +84,24 @@ def _gains(out: Path, model: str) -> list[Search]:
             Search(model, HOMOGENEOUS, "fcfs", (base, 0, 0, 0), 0, case=case),
         ]
     return found
+
+
+def _leads(out: Path, model: str) -> list[Search]:
+    """Return Kairos with hops, as it is and without sending ahead to busy devices."""
+    mix, bound = _first(out, model, TRACE)
+    return [
+        Search(model, row, policy, mix, 0, start_qps=LIKELY * bound, case=HOPS)
+        for row, policy in LEADS.items()
+    ]
+
+
+def _dispatchers(out: Path) -> list[Search]:
+    """Return Kairos on many devices that one or several dispatchers share."""
+    mix, bound = _first(out, FIGURE_MODEL, TRACE)
+    many = tuple(PARTS_OF * count for count in mix)
+    return [
+        _search(FIGURE_MODEL, "kairos", many, PARTS_OF * bound, 0, case) for case in DISPATCHERS
+    ]
 
 
 def _figure_1() -> list[Search]:

@@ -176,6 +176,12 @@ def _cell(row: PickRow | None) -> str:
     return f"{share} on {mixes} (place {row.place}, {row.evaluated})"
 
 
+def section_of(page: str) -> str:
+    """Return the section about picks of a page, "" if it has none."""
+    _, found, after = page.partition(HEADING)
+    return found + after.partition("\n## ")[0] if found else ""
+
+
 def with_section(page: str, text: str) -> str:
     """Return the page with its section about picks replaced, or added at the end."""
     before, found, after = page.partition(HEADING)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.papers.kairos_cases import AUTHORS_GAPS, BUDGETS, TRACE, case_file
+from benchmarks.papers.kairos_cases import AUTHORS_GAPS, BUDGETS, REPEATS, TRACE, case_file
 from benchmarks.papers.kairos_claims import (
     FIGURE_1,
     FIGURE_MODEL,
@@ -26,9 +26,11 @@ from benchmarks.papers.kairos_compare import (
     Mix,
     Search,
 )
+from benchmarks.papers.kairos_dispatching import dispatching_section
 from benchmarks.papers.kairos_mix_search import search
 from benchmarks.papers.kairos_oracle import best_oracle
 from benchmarks.papers.kairos_rivals import RIVALS, SEEDS, evaluations
+from benchmarks.papers.kairos_tables import lines_of, mean_qps, mix_text
 from benchmarks.papers.sources import table
 from control.policies.kairos.provisioning import rank
 from headrace.planning.device_mix import MixRequest, pool_of
@@ -47,23 +49,6 @@ Carried = Mapping[tuple[str, str], Mapping[Mix, float]]  # (model, column) -> mi
 def scaled(qps: float, base: Mix, budget: float = BUDGET) -> float:
     """Return what base devices carry, scaled up by the budget that they leave."""
     return qps * budget / (base[0] * BASE_PRICE)
-
-
-def mean_qps(found: Sequence[Search], **asked: object) -> float | None:
-    """Return the mean over seeds of the searches with these fields, None if there is none."""
-    these = [x.qps for x in found if all(getattr(x, key) == asked[key] for key in asked)]
-    return sum(these) / len(these) if these else None
-
-
-def mix_text(mix: Mix) -> str:
-    """Return a mix as the page writes it."""
-    return "+".join(map(str, mix))
-
-
-def lines_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of the page."""
-    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
-    return "\n".join([lines[0], "| --- " * len(head) + "|", *lines[1:]])
 
 
 # ---------------------------------------------------------------------- best mixes (K41)
@@ -316,7 +301,9 @@ Kairos on the mix ranked first by the fluid bound over base devices scaled up to
 seed. Each cell: the ratio, and the mix. `authors' gaps` are those of the artifact, whole
 milliseconds with a Poisson distribution, far more regular than those of a Poisson process, and
 bursts where the mean is below 1 ms (ncf); in brackets what both carry of the same with exponential
-gaps. The normal distributions are ours: the paper names no parameters.
+gaps. `measured repeats` draws each latency from the quantiles of the data's 99 repeats in place of
+their mean (K19, K21: most spread on t3.xlarge); in brackets what both carry of the same with means.
+The normal distributions are ours: the paper names no parameters.
 
 """
 
@@ -335,7 +322,7 @@ def _gain(found: Sequence[Search], model: str, case: str) -> str:
         return "not run"
     gain = ours.qps / scaled(base.qps, base.mix, BUDGETS.get(case, BUDGET))
     told = f"{gain:.2f} on {mix_text(ours.mix)}"
-    usual = [_same(found, each) for each in (ours, base)] if case == AUTHORS_GAPS else []
+    usual = [_same(found, each) for each in (ours, base)] if case in (AUTHORS_GAPS, REPEATS) else []
     shares = [each.qps / of for each, of in zip((ours, base), usual, strict=False) if of]
     return told + (f" ({', '.join(f'{x:.2f}' for x in shares)})" if shares else "")
 
@@ -357,5 +344,6 @@ def sections(
         evaluations_section(carried, out),
         rivals_section(carried, out),
         gains_section(found),
+        dispatching_section(found),
     )
     return climbs_section(found, climbs), "\n".join(claims)

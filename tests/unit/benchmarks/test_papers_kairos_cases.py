@@ -1,9 +1,20 @@
 import math
+from pathlib import Path
 
 import pytest
 
-from benchmarks.papers.kairos_cases import authors_gaps, normal_sizes
+from benchmarks.papers.kairos import write
+from benchmarks.papers.kairos_cases import (
+    HOPS,
+    REPEATS,
+    TRACE,
+    authors_gaps,
+    case_file,
+    normal_sizes,
+)
 from control.policies.kairos.query_sizes import parsed
+from headrace.config.profile_files import planning_profile
+from tests.unit.benchmarks.test_papers_kairos import a_data_folder
 
 
 def test_a_normal_distribution_of_sizes_has_its_mean_and_deviation() -> None:
@@ -20,3 +31,20 @@ def test_the_gaps_of_the_artifact_are_whole_milliseconds_of_the_rate(qps: float)
     assert gaps.mean() == pytest.approx(1.0, rel=0.02)
     assert gaps.var() == pytest.approx(qps / 1e3, rel=0.05)  # 1 in a Poisson process
     assert (gaps * 1e3 / qps % 1).max() == pytest.approx(0.0, abs=1e-9)
+
+
+def test_measured_repeats_have_a_spread_and_hops_a_time(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write(a_data_folder(tmp_path, largest=1000), out)
+    repeats, means = (case_file(out, "rm2", case) for case in (REPEATS, TRACE))
+    noisy, exact = (planning_profile(each).entries[0].latency[0] for each in (repeats, means))
+    assert noisy.p99_s > noisy.p50_s
+    assert exact.p99_s == exact.p50_s
+    assert case_file(out, "rm2", HOPS).pipeline.comm_s > means.pipeline.comm_s == 0.0
+
+
+def test_dispatchers_share_the_queries(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write(a_data_folder(tmp_path, largest=1000), out)
+    file = case_file(out, "rm2", "4 dispatchers")
+    assert file.cluster.ingress == file.pipeline.ingress == 4

@@ -4,9 +4,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.papers.kairos import MODELS, write
+from benchmarks.papers.kairos_cases import DISPATCHERS, HOPS
 from benchmarks.papers.kairos_claims import (
     FIGURE_MODEL,
     GAINS,
+    IDLE_ONLY,
     OTHERS,
     RANDOM,
     RULES,
@@ -34,7 +36,11 @@ def test_every_claim_has_its_searches(out: Path) -> None:
         for model, rule, seed in product(MODELS, OTHERS, (0, 1))
     } <= asked
     cases = {(x.model, x.case, x.row) for x in found if x.case != "trace"}
-    assert cases == set(product(MODELS, GAINS, ("kairos", HOMOGENEOUS)))
+    assert cases == {
+        *product(MODELS, GAINS, ("kairos", HOMOGENEOUS)),
+        *product(MODELS, [HOPS], ("kairos", IDLE_ONLY)),
+        *product([FIGURE_MODEL], DISPATCHERS, ["kairos"]),
+    }
     best, others = matrix_mixes(out)
     assert (len(best), len(others)) == (TOP, RANDOM)
     assert {

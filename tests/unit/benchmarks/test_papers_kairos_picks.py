@@ -3,6 +3,7 @@ from benchmarks.papers.kairos_picks import (
     HEADING,
     PickRow,
     section,
+    section_of,
     with_section,
 )
 
@@ -30,3 +31,10 @@ def test_the_section_replaces_itself_and_leaves_the_others() -> None:
     assert "**0.900**" in again
     assert "0.980" not in again
     assert again.endswith("\n## Last\n\nend\n")
+
+
+def test_the_section_of_a_page_is_kept_where_no_case_has_run() -> None:
+    text = section([a_row(0.98)])
+    page = with_section("# Page\n\n## One\n\nfirst\n", text)
+    assert section_of(page) == text
+    assert section_of("# Page\n") == ""
