@@ -7,7 +7,7 @@ devices as under Kairos (four types, a part of the devices idle). A second costs
 so that an item costs the same on each type (the most ties), or, in `marginal`, another amount.
 `decisions`: queries per CPU second through ``Dispatcher`` at 20 devices: arrival, decision,
 completion, in virtual time under a load of 90 % of the mix. `ranking`: all mixes within a budget by
-sampled prices, and with the exact bounds of the best ten.
+sampled prices, and with the exact bounds of the best ten. The heap is that of a role.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from control.policies.kairos.matching import MatchingWeights, Matrix, Vector, co
 from control.policies.kairos.provisioning import Pool, rank
 from control.policies.kairos.query_sizes import SizeDistribution
 from control.policies.kairos.throughput_bounds import FluidBound
+from headrace.roles.heap import tune_heap
 from operators.dispatch.dispatch_profile import dispatch_profile
 from operators.dispatch.dispatcher import Dispatcher
 from schemas.pipeline import Pipeline, QuerySize, Task, Variant
@@ -182,6 +183,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--json", action="store_true")
+    tune_heap()
     found = measured()
     if parser.parse_args().json:
         print(json.dumps(found))

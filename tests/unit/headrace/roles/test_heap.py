@@ -36,6 +36,38 @@ def test_freed_memory_in_the_middle_of_the_heap_returns_to_the_system() -> None:
     assert ran.stdout.split() == ["True", "True"]
 
 
+MATRICES = dedent("""
+    import resource, sys
+    import numpy as np
+    from headrace.roles.heap import keep_freed
+
+    print(keep_freed() if sys.argv[1] == "kept" else True)
+    def round_of_matrices():
+        times = np.ones((200, 200)) + np.arange(200.0)
+        cost = np.where(times < 100, times * 2, 10.0)
+        return float((cost - cost.min(axis=1)[:, None]).sum())
+    for _ in range(20):
+        round_of_matrices()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        round_of_matrices()
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / 50)
+""")
+
+
+def faults(how: str) -> float:
+    """Return the page faults of a round of matrices in a fresh process."""
+    line = [sys.executable, "-c", MATRICES, how]
+    can, found = subprocess.run(line, capture_output=True, text=True, check=True).stdout.split()
+    if can == "False":
+        pytest.skip("the C library has no mallopt")
+    return float(found)
+
+
+def test_matrices_of_a_matching_keep_their_pages() -> None:
+    assert faults("kept") < 5
+
+
 def test_trimming_takes_no_memory_itself() -> None:
     trim()
     gc.disable()  # roles collect cycles seldom
