@@ -7,7 +7,7 @@ there are any.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace.traces.trace_context import TraceContext, span_id
+from headrace.traces.query_trace import TraceContext, span_id
 from operators.outcomes import outcome_of
 from schemas.records import ANSWERED, Answer, Hop
 

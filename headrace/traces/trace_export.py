@@ -17,7 +17,7 @@ from headrace.client.topic_clients import Tail
 from headrace.traces import otlp
 from headrace.traces.answer_spans import spans_of
 from headrace.traces.delivery import Delivery
-from headrace.traces.trace_context import TraceContext, context_of
+from headrace.traces.query_trace import TraceContext, context_of
 from operators.outcomes import outcome_of
 from schemas.codec.single_object import CodecError
 from schemas.effects import RESULTS

@@ -135,7 +135,10 @@ def _notice_row(notice: Notice) -> Row:
 
 
 def _noticed_row(noticed: Noticed) -> Row:
-    return {**asdict(noticed), "trace": None if noticed.trace is None else asdict(noticed.trace)}
+    row = asdict(noticed)
+    if noticed.trace is not None:
+        row["trace"] = asdict(noticed.trace)
+    return row
 
 
 def _notice(row: Row) -> Notice:

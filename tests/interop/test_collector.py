@@ -16,7 +16,7 @@ import yaml
 from headrace.errors import Unsuccessful
 from headrace.traces.answer_spans import spans_of
 from headrace.traces.otlp import request_of, send
-from headrace.traces.trace_context import TraceContext
+from headrace.traces.query_trace import TraceContext
 from schemas.enumerations import ReasonCode
 from schemas.records import DROPPED
 from tests.builders import a_hop, an_answer

@@ -7,7 +7,7 @@ import pytest
 from headrace.errors import Unsuccessful
 from headrace.traces.answer_spans import spans_of
 from headrace.traces.otlp import NotTaken, request_of, retry_after_s, send
-from headrace.traces.trace_context import context_of
+from headrace.traces.query_trace import context_of
 from tests.builders import an_answer
 from tests.otlp_collector import a_collector
 

@@ -11,7 +11,7 @@ from headrace.client.formats import read_answer
 from headrace.errors import Unsuccessful
 from headrace.traces.delivery import GIVE_UP_S, Delivery, checked
 from headrace.traces.otlp import NotTaken, request_of, send, spans_in
-from headrace.traces.trace_context import context_of
+from headrace.traces.query_trace import context_of
 from headrace.traces.trace_export import (
     Sampling,
     Traced,

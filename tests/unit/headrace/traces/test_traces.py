@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from headrace.traces.answer_spans import spans_of
-from headrace.traces.trace_context import TraceContext, context_of
+from headrace.traces.query_trace import TraceContext, context_of
 from headrace.traces.trace_export import Sampling
 from schemas.enumerations import ReasonCode
 from schemas.records import ANSWERED, DROPPED, Answer, Hop, Origin, Trace
