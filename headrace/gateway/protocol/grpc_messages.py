@@ -88,9 +88,7 @@ def _typed(each: Any) -> Tensor:
 
 def rendered(response: InferResponse, messages: SimpleNamespace) -> Any:
     """Return the ``ModelInferResponse`` of a response; ``messages`` are the message classes."""
-    made = messages.ModelInferResponse(
-        model_name=response.model, model_version="1", id=response.id
-    )
+    made = messages.ModelInferResponse(model_name=response.model, model_version="1", id=response.id)
     for name, value in response.parameters.items():
         made.parameters[name].bool_param = value
     for each in response.outputs:
