@@ -25,7 +25,8 @@ from streams.topics import physical
 class Fetched(NamedTuple):
     """A record as fetched; ``at_s`` is its time stamp in seconds since the Unix epoch.
 
-    ``fault`` says what is wrong with its headers, which are None then; or it is "".
+    ``fault`` says what is wrong with its headers, which are None then, or with all of it, which has
+    no value then; or it is "".
     """
 
     topic: str
@@ -157,6 +158,8 @@ def _raw_query(pipeline: Pipeline) -> Decode:
 
 
 def _query(fetched: Fetched, decode: Callable[[bytes], Record]) -> Record:
+    if fetched.fault and fetched.value is None:
+        return _garbled(fetched, fetched.fault)
     record = _decoded(fetched, decode)
     if isinstance(record, Query):
         fault = query_fault(record)

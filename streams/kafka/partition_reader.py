@@ -31,6 +31,8 @@ from streams.observers.journal import tell
 ORDERS_WAIT_S = 0.02  # a new lease waits at most this long for the reading thread
 MOST_PER_FETCH = 500
 
+UNREADABLE = "the batch of this record cannot be decompressed, or has over 100 MB then; send less"
+
 log = logging.getLogger("headrace.broker")
 
 LEVELS = {"broker.slot_stopped": logging.WARNING}
@@ -77,14 +79,12 @@ class PartitionReader:
         if not messages:
             return []
         self.delivers = True
-        usable = [m for m in messages if self._usable(m)]
-        if self._epochs is not None:
-            for m in usable:
-                if (epoch := m.leader_epoch()) is not None:  # brokers before Kafka 2.1 tell none
-                    self._epochs[m.topic(), m.partition()] = epoch
-        found = [_fetched(m) for m in usable]
-        for each in found:
-            self._silent.heard((each.topic, each.slot), each.offset)
+        found = []
+        for message in messages:
+            each = self._record(message)
+            if each is not None:
+                self._silent.heard((each.topic, each.slot), each.offset)
+                found.append(each)
         return found
 
     def leave(self, places: Iterable[Place], number: int) -> None:
@@ -191,15 +191,38 @@ class PartitionReader:
                 found[place] = max(0, high - max(offset, low, 0))
         return found
 
-    def _usable(self, message: Any) -> bool:
+    def _record(self, message: Any) -> Fetched | None:
+        """Return a message as a record; None for an error after which librdkafka retries."""
         error = message.error()
         if error is None:
-            return True
+            epoch = None if self._epochs is None else message.leader_epoch()
+            if self._epochs is not None and epoch is not None:  # Kafka before 2.1 tells none
+                self._epochs[message.topic(), message.partition()] = epoch
+            return _fetched(message)
+        if error.code() == KafkaError._BAD_COMPRESSION:
+            return self._passed_over(message)
         if error.fatal() or error.code() in HOPELESS:
             of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
             what = ("group", self._group) if of_group else ("topic", message.topic() or "")
             raise BrokerError(refusal(self._config, error, "Read", *what))
-        return False  # librdkafka retries by itself
+        return None
+
+    def _passed_over(self, message: Any) -> Fetched | None:
+        """Read on behind a record whose batch the client cannot decompress, as it would have more
+        than ``receive.message.max.bytes`` then; return the record without its value.
+
+        The client would try the same batch for ever. Of a batch of several records one is passed
+        over at a time: the client does not tell where it ends.
+        """
+        topic, slot = message.topic(), message.partition()
+        offset = self._silent.next_offset((topic, slot))
+        if offset is None:
+            offset = message.offset()
+        try:
+            self._consumer.seek(TopicPartition(topic, slot, offset + 1))
+        except KafkaException:
+            return None  # the client tries the batch again
+        return Fetched(topic, slot, offset, 0.0, None, None, None, UNREADABLE)
 
 
 def assign_anew(

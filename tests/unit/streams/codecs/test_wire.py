@@ -66,6 +66,14 @@ def test_a_raw_query_whose_headers_cannot_be_read_is_garbled_and_an_avro_one_is_
     assert decoder(replace(PIPELINE, input="avro"), QUERIES)(record) == query
 
 
+@pytest.mark.parametrize("form", ["raw", "avro"])
+def test_a_record_that_could_not_be_fetched_is_garbled_with_the_reason(form: str) -> None:
+    record = fetched(None)._replace(fault="its batch cannot be decompressed")
+    found = decoder(replace(PIPELINE, input=form), QUERIES)(record)
+    assert isinstance(found, Garbled)
+    assert found.reason == record.fault
+
+
 def test_answers_are_written_as_json_where_the_file_says_so() -> None:
     written = encoder(replace(PIPELINE, results="json"), RESULTS)(ANSWER)
     assert json.loads(written)["result"] == "12345"

@@ -1,0 +1,84 @@
+"""A batch that the client cannot decompress: it would try the same one for ever."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, TopicPartition
+
+from streams.kafka import partition_reader
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.partition_reader import UNREADABLE, PartitionReader
+
+TOPIC = "p.queries"
+BATCHES = ((0, 1), (1, 3), (3, 4))  # first offset and end; the second one cannot be decompressed
+
+
+class Read:
+    """A message of the partition, or an error."""
+
+    def __init__(self, offset: int, error: int | None = None) -> None:
+        self._offset, self._error = offset, error
+
+    def error(self) -> KafkaError | None:
+        return None if self._error is None else KafkaError(self._error)
+
+    def topic(self) -> str:
+        return TOPIC
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+    def timestamp(self) -> tuple[int, int]:
+        return TIMESTAMP_CREATE_TIME, 0
+
+    def value(self) -> bytes:
+        return b"payload"
+
+    def nothing(self) -> None:
+        return None
+
+    key = headers = leader_epoch = nothing
+
+
+class Client:
+    """A consumer of the partition. An error bears the first offset of its batch."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def incremental_assign(self, places: list[TopicPartition]) -> None:
+        (place,) = places
+        self._next = max(0, place.offset)
+
+    def seek(self, place: TopicPartition) -> None:
+        self._next = place.offset
+
+    def poll(self, timeout_s: float) -> Read | None:
+        at = self._next
+        batch = next((each for each in BATCHES if each[0] <= at < each[1]), None)
+        if batch is None:
+            return None
+        if batch == BATCHES[1]:
+            return Read(batch[0], KafkaError._BAD_COMPRESSION)
+        self._next += 1
+        return Read(at)
+
+    def consume(self, most: int, timeout_s: float) -> list[Read]:
+        return []
+
+
+@pytest.mark.parametrize("begin", [-2, 0, 1, 2])
+def test_its_records_are_passed_over_one_by_one_and_those_behind_it_are_read(
+    monkeypatch: pytest.MonkeyPatch, begin: int
+) -> None:
+    client: Any = Client()
+    monkeypatch.setattr(partition_reader, "consumer", lambda *_, **__: client)
+    reader = PartitionReader(KafkaConfig("nobody:1"), "g", lambda error: None, lambda *_: None)
+    reader.read([TopicPartition(TOPIC, 0, begin)], 1)
+    found = [each for _ in range(6) for each in reader.fetch(0.0)]
+    read = [(each.offset, each.value, each.fault) for each in found]
+    every = [(0, b"payload", ""), (1, None, UNREADABLE), (2, None, UNREADABLE), (3, b"payload", "")]
+    assert read == every[max(begin, 0) :]
