@@ -1,6 +1,7 @@
 """Read back the sizes of a pipeline's last queries, for a dispatcher that starts."""
 
 import time
+from contextlib import suppress
 
 from confluent_kafka import Message
 
@@ -11,6 +12,7 @@ from schemas.records import Query
 from streams.codecs.wire import Fetched, decoder
 from streams.kafka.kafka_client import read_headers
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from streams.topics import physical
 
 STRETCH = 250  # records of a partition per read
@@ -20,16 +22,18 @@ WITHIN_S = 0.3  # queries wait meanwhile; large payloads are read for no longer
 def recent_sizes(kafka: KafkaConfig, pipeline: Pipeline, most: int) -> list[int]:
     """Return the sizes of up to ``most`` of the last queries on the input topic, oldest first.
 
-    Raises ``BrokerError`` if the topic cannot be read.
+    Fewer if the topic cannot be read, as where a batch of it cannot be decompressed: ingress can do
+    without them, and reads on behind that.
     """
     decode = decoder(pipeline, QUERIES)
     until = time.monotonic() + WITHIN_S
     newest: list[int] = []
-    for messages in newest_first(kafka, physical(pipeline.name, QUERIES), STRETCH):
-        records = [decode(fetched(message)) for message in messages]
-        newest += [record.size for record in records if isinstance(record, Query)]
-        if len(newest) >= most or time.monotonic() > until:
-            break
+    with suppress(BrokerError):
+        for messages in newest_first(kafka, physical(pipeline.name, QUERIES), STRETCH):
+            records = [decode(fetched(message)) for message in messages]
+            newest += [record.size for record in records if isinstance(record, Query)]
+            if len(newest) >= most or time.monotonic() > until:
+                break
     return newest[:most][::-1]
 
 
