@@ -16,6 +16,7 @@ that was too slow for all that waited is taken for as fast as its profile again 
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable
+from math import nextafter
 
 import numpy as np
 
@@ -270,7 +271,8 @@ class Dispatcher:
         picks: list[Pick] = []
         while found := self._matched(now):
             picks += found
-        return picks, dropped
+        # What could begin at this very moment has not: nothing else wakes for it.
+        return picks, [*dropped, *self._give_up(nextafter(now, _FOREVER))]
 
     def _matched(self, now: float) -> list[Pick]:
         """Send at most one query to each free device; return those that were sent."""

@@ -11,7 +11,7 @@ the workers, and tables for as many.
 
 from bisect import insort
 from collections.abc import Callable
-from math import inf
+from math import inf, nextafter
 
 from msgspec.structs import replace
 
@@ -237,12 +237,13 @@ class TableDispatcher:
             if soonest_s > lead_s:
                 break
             picks += self._send(self._workers[left_s.index(soonest_s)], soonest_s, now)
-        return picks, dropped
+        # What could begin at this very moment has not: nothing else wakes for it.
+        return picks, [*dropped, *self._give_up(nextafter(now, inf))]
 
     def next_s(self, now: float) -> float:
         """Return the time of the next decision if nothing arrives: a worker becomes free within
         the lead, or the first query can no longer meet its deadline."""
-        if not self._waiting or not self._workers or self._policy is None:
+        if not self._waiting or self._policy is None:
             return inf
         lead_s = self._trip.lead_s(self._policy)
         free = [w.free_s - lead_s for w in self._workers if len(w.batches) == 1] if lead_s else []

@@ -314,6 +314,15 @@ def test_without_a_device_queries_are_given_up_at_their_deadline(policy: str) ->
     assert [round(late_s, 3) for _, late_s in dropped] == [0.05]
 
 
+def test_a_query_is_given_up_when_it_is_woken_for_at_its_last_moment() -> None:
+    dispatcher = a_dispatcher()
+    dispatcher.change(a_dispatching_plan(), 0.0)
+    dispatcher.add(work(0, 20))
+    assert dispatcher.decide(0.0) == ([], [])
+    woken_s = dispatcher.next_s(0.0)
+    assert [each.work.origin.offset for each, _ in dispatcher.decide(woken_s)[1]] == [0]
+
+
 def test_what_a_lost_device_had_counts_at_the_one_that_adopts_its_slot() -> None:
     dispatcher = a_dispatcher()
     dispatcher.change(a_dispatching_plan("gpu", "gpu"), 0.0)

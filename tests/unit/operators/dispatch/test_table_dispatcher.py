@@ -228,6 +228,23 @@ def test_a_lost_workers_batch_is_forgotten_after_its_deadline_and_grace() -> Non
     assert len(sent(dispatcher, 0.46)) >= 1
 
 
+@pytest.mark.parametrize("workers", [(), ("a",)])
+def test_a_query_is_given_up_when_it_is_woken_for_at_its_last_moment(
+    workers: tuple[str, ...],
+) -> None:
+    dispatcher = a_dispatcher()
+    dispatcher.change(a_plan_for("a"), 0.0)
+    for offset in range(40):  # fills the worker, which never answers, and then some
+        dispatcher.add(work(offset))
+    dispatcher.decide(0.0)
+    dispatcher.change(a_plan_for(*workers, epoch=2), 0.0)
+    now = 0.0
+    while dispatcher.waiting:
+        now = dispatcher.next_s(now)
+        assert now < inf
+        dispatcher.decide(now)
+
+
 def test_workers_that_were_slow_for_a_while_are_tried_again() -> None:
     dispatcher = a_dispatcher()
     dispatcher.change(a_plan_for("a"), 0.0)
