@@ -27,6 +27,7 @@ from streams.topics import physical
 LISTEN_S, WATCH_S = 0.7, 3.0  # as headrace/roles/namesakes.py
 FENCE_S = 5.0  # as headrace/roles/wiring.py
 LEAST_WAIT_S = 1e-6  # a wait by a slewed clock may be too short to be added to the time
+GROUPS = {"ingress": "ingress", "egress": "egress", "dispatcher": "dispatchers"}
 MOST_TURNS = 1000  # of one instant: more are an endless loop
 
 
@@ -59,9 +60,7 @@ class DataProcess:
         self._wake_s = float("inf")
         self._live: Live | None = None
         self._inbox = QueuedInbox()
-        self._group = {"ingress": "ingress", "egress": "egress"}.get(
-            name.partition("-")[0], "workers"
-        )
+        self._group = GROUPS.get(name.partition("-")[0], "workers")
         self._lease: FaultyLease | None = None
         if self._group == "egress":
             self._lease = FaultyLease(

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
+from headrace.config.topology import dispatcher_name
+
 WORKERS = ("w0", "w1", "w2", "w3")
 CONTROLS = ("control-0", "control-1")
 DATA = ("ingress-0", "egress-0", *WORKERS)
@@ -13,6 +15,8 @@ ROLES = (*DATA, *CONTROLS)
 NONE = ("",)
 POLICIES = ("static", "other", "loki")
 TOPICS = ("queries", "work.locate", "work.read", "outputs", "results", "leases")
+WAITING = ("waiting.read", "completions")  # topics of a schedule with dispatchers
+DISPATCHED, HIT = 0.3, 0.5  # of the schedules have dispatchers; of their faults hit these
 
 FIRST_S, LAST_S = 1.0, 7.0  # faults begin within this time
 STEP_S = 4.0  # clocks are off by at most this; egress's recovery allows for 5 s
@@ -32,7 +36,8 @@ class ScheduledFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A run, repeated exactly by its value. ``seed`` draws arrivals and latencies."""
+    """A run, repeated exactly by its value. ``seed`` draws arrivals and latencies; ``dispatchers``
+    send the items of the inner task (0: to its slots by turns)."""
 
     seed: int
     queries: int
@@ -40,6 +45,7 @@ class Schedule:
     slo_s: float
     faults: tuple[ScheduledFault, ...]
     policy: str = "static"
+    dispatchers: int = 0
 
     def to_json(self) -> str:
         """Return the schedule as one line of JSON."""
@@ -93,7 +99,7 @@ def drawn(seed: int, index: int, kinds: Mapping[str, FaultKind] = KINDS) -> Sche
     names = sorted(kinds)
     count = int(rng.integers(1, 7))
     faults = [_fault(names[int(rng.integers(len(names)))], kinds, rng) for _ in range(count)]
-    return Schedule(
+    found = Schedule(
         seed=int(rng.integers(2**31)),
         queries=int(rng.integers(20, 80)),
         fan_out=int(rng.integers(0, 4)),
@@ -101,6 +107,25 @@ def drawn(seed: int, index: int, kinds: Mapping[str, FaultKind] = KINDS) -> Sche
         policy=str(rng.choice(["static", "static", "loki"])),
         faults=tuple(sorted(faults, key=lambda fault: (fault.at_s, fault.kind, fault.target))),
     )
+    return _dispatched(found, rng) if rng.random() < DISPATCHED else found
+
+
+def dispatchers_of(count: int) -> tuple[str, ...]:
+    """Return the names of the inner task's dispatchers."""
+    return tuple(dispatcher_name("read", number) for number in range(count))
+
+
+def _dispatched(schedule: Schedule, rng: np.random.Generator) -> Schedule:
+    """Give a schedule dispatchers, which some of its faults hit in place of other roles."""
+    count = int(rng.integers(1, 3))
+    instead = {ROLES: dispatchers_of(count), DATA: dispatchers_of(count), TOPICS: WAITING}
+    faults = []
+    for fault in schedule.faults:
+        names = instead.get(tuple(KINDS[fault.kind].targets), ()) if fault.kind in KINDS else ()
+        hit = bool(names) and rng.random() < HIT
+        target = names[int(rng.integers(len(names)))] if hit else fault.target
+        faults.append(replace(fault, target=target))
+    return replace(schedule, dispatchers=count, faults=tuple(faults))
 
 
 def _fault(name: str, kinds: Mapping[str, FaultKind], rng: np.random.Generator) -> ScheduledFault:

@@ -7,10 +7,15 @@ from collections.abc import Callable
 
 from benchmarks.schedules.faulty_broker import Broker
 from benchmarks.schedules.simulated_process import Making
+from operators.dispatch.dispatch_profile import device_kind, dispatch_profile
+from operators.dispatch.dispatch_queue import Part
+from operators.dispatch.dispatcher import Dispatcher
+from operators.dispatch.task_dispatcher import TaskDispatcher
 from operators.egress import Egress, highest, made_s, upto_of
 from operators.ingress import Ingress
 from operators.input_place import InputPlaces, note_of_base, start_of_input
 from operators.serving.worker import Worker
+from profiles.measurements import EMULATED
 from schemas.codec.single_object import decode
 from schemas.effects import OUTPUTS, QUERIES, RESULTS, Node
 from streams.codecs.wire import origins
@@ -73,8 +78,27 @@ def worker(making: Making, broker: Broker, name: str, incarnation: float) -> Nod
     )
 
 
+def dispatcher(making: Making, broker: Broker, name: str, incarnation: float) -> Node:
+    """Return a dispatcher of the inner task; its number is at the end of its name."""
+    pipeline, profile = making.pipeline, making.profile
+    assert profile is not None
+    (task,), number = pipeline.dispatched, int(name.rpartition("-")[2])
+    kinds = {device_kind(EMULATED, each.name): each.name for each in task.variants}
+
+    def seconds(kind: str, size: int, quantile: str) -> float:
+        return profile.latency_s(task.name, kinds[kind], EMULATED, size, quantile)
+
+    known = dispatch_profile(tuple(kinds), seconds, 1, by_variant=True)
+    part = Part(number, pipeline.dispatchers)
+    return TaskDispatcher(
+        name, pipeline, task.name, Dispatcher(pipeline, known, part, task=task),
+        incarnation=incarnation, number=number,
+    )  # fmt: skip
+
+
 NODES: dict[str, Callable[[Making, Broker, str, float], Node]] = {
     "ingress": ingress,
     "egress": egress,
     "workers": worker,
+    "dispatchers": dispatcher,
 }

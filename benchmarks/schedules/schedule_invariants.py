@@ -16,6 +16,7 @@ from schemas.effects import (
     Failed,
     Infer,
     Inferred,
+    waiting_topic,
     work_topic,
 )
 from schemas.pipeline import Pipeline
@@ -40,7 +41,8 @@ class Invariants:
     - every published plan has one reader for each slot in use;
     - nodes that follow one epoch follow the same plan, and none goes back an epoch;
     - a device runs one batch at a time;
-    - at the end every record has been committed: what egress, ingress and workers hold is bounded.
+    - at the end every record has been committed: what egress, ingress, dispatchers and workers hold
+      is bounded.
 
     ``went_back`` counts commits below an earlier life's: a process that was cut off commits once
     more when it is back. Its slots' next reader repeats records, and egress counts them once.
@@ -165,6 +167,7 @@ class Invariants:
         name = self._pipeline.name
         read = [(f"{name}.ingress", QUERIES), (f"{name}.egress", OUTPUTS)]
         read += [(f"{name}.workers", work_topic(task)) for task in self._pipeline.task_names]
+        read += [(f"{name}.dispatchers", waiting_topic(t.name)) for t in self._pipeline.dispatched]
         for group, logical in read:
             for place in broker.places(physical(name, logical)):
                 done, end = self._reached.get((group, place), 0), broker.end(place)

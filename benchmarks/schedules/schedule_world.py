@@ -9,7 +9,14 @@ import numpy as np
 
 from benchmarks.schedules.control_process import ControlGroup, ControlProcess
 from benchmarks.schedules.data_process import DataProcess, NamesakeHeard
-from benchmarks.schedules.fault_schedule import CONTROLS, DATA, WORKERS, Schedule, ScheduledFault
+from benchmarks.schedules.fault_schedule import (
+    CONTROLS,
+    DATA,
+    WORKERS,
+    Schedule,
+    ScheduledFault,
+    dispatchers_of,
+)
 from benchmarks.schedules.faulty_broker import Agenda, Broker
 from benchmarks.schedules.node_recovery import PARTITIONS
 from benchmarks.schedules.schedule_invariants import Invariants
@@ -49,16 +56,20 @@ class Drawn:
 
 
 def pipeline_of(schedule: Schedule) -> Pipeline:
-    """Return two stages with two variants and three policies."""
+    """Return two stages with two variants and three policies; the second may have dispatchers."""
 
-    def task(name: str, children: tuple[str, ...]) -> Task:
+    def task(name: str, children: tuple[str, ...], dispatch: str = "") -> Task:
         variants = tuple(Variant(task=name, name=v, operator="m:C", batch=4) for v in "vw")
-        return Task(name=name, variants=variants, children=children, slots=8)
+        return Task(name=name, variants=variants, children=children, slots=8, dispatch=dispatch)
 
     return Pipeline(
         name="p",
         slo_s=schedule.slo_s,
-        tasks=(task("locate", ("read",)), task("read", ())),
+        tasks=(
+            task("locate", ("read",)),
+            task("read", (), "kairos" if schedule.dispatchers else ""),
+        ),
+        dispatchers=max(schedule.dispatchers, 1),
         policies=(
             Policy(name="static", replicas={"locate/v": 1, "read/v": 3}),
             Policy(name="other", replicas={"locate/v": 2, "read/w": 2}),
@@ -137,7 +148,7 @@ class World:
         self.running: dict[str, list[Process]] = {}
         self.down: set[str] = set()  # to be started again by a fault, not by the supervisor
         self.restarts = self.refused = self._lives = self._commands = 0
-        for name in (*CONTROLS, *DATA):
+        for name in (*CONTROLS, *DATA, *dispatchers_of(schedule.dispatchers)):
             self.start(name)
         self._produce()
         for fault in schedule.faults:

@@ -38,10 +38,27 @@ def test_without_faults_every_query_has_its_answer(policy: str) -> None:
     assert played.restarts == played.refused == played.went_back == 0
 
 
-@pytest.mark.parametrize("target", ["egress-0", "ingress-0", "w1"])
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("dispatchers", [1, 2])
+def test_without_faults_dispatchers_hold_nothing_in_the_end(dispatchers: int, policy: str) -> None:
+    played = play(replace(QUIET, policy=policy, dispatchers=dispatchers))
+    assert played.queries == 30
+    assert played.restarts == played.refused == played.went_back == 0
+
+
+@pytest.mark.parametrize("target", ["egress-0", "ingress-0", "w1", "dispatcher-read-0"])
 def test_a_second_instance_of_a_living_role_is_refused(target: str) -> None:
-    played = play(replace(QUIET, faults=(a_fault("second", target),)))
+    played = play(replace(QUIET, dispatchers=1, faults=(a_fault("second", target),)))
     assert played.refused == 1
+
+
+def test_a_third_of_the_schedules_has_dispatchers_which_faults_hit() -> None:
+    every = [drawn(7, index) for index in range(200)]
+    some = [one for one in every if one.dispatchers]
+    hit = [fault for one in some for fault in one.faults if "dispatcher" in fault.target]
+    assert 40 < len(some) < 80
+    assert {"kill", "freeze", "frozen and replaced", "second"} <= {fault.kind for fault in hit}
+    assert all(from_json(one.to_json()) == one for one in some)
 
 
 def test_the_checker_sees_an_egress_that_forgets_its_answers() -> None:
