@@ -1,7 +1,7 @@
 """Measure whether the memory of a role grows: a pipeline under a steady load, without faults.
 
     python -m benchmarks.memory_growth [--minutes 60] [--warm-up 10] [--rate 50] [--plans 600]
-        [--json]
+        [--readings FILE] [--json]
 
 The first half of the warm-up offers ``PEAK`` times the rate: what a backlog took of the heap stays
 with the process (glibc returns little of it), and is no growth. In the second half a
@@ -87,9 +87,17 @@ def growth(role: str, readings: Sequence[tuple[float, float]]) -> Growth:
 
 
 def measure(
-    folder: Path, minutes: float, warm_up_minutes: float, rate: float, plans: int
+    folder: Path,
+    minutes: float,
+    warm_up_minutes: float,
+    rate: float,
+    plans: int,
+    table: Path | None,
 ) -> Account:
-    """Run and return the account. Raises ``Stuck`` if no pipeline starts or a role ends."""
+    """Run and return the account; write every reading to ``table``.
+
+    Raises ``Stuck`` if no pipeline starts or a role ends.
+    """
     readings: dict[str, list[tuple[float, float]]] = {}
     with a_rig(folder) as (rig, _):
         say(f"up after {rig.up():.1f} s")
@@ -110,6 +118,8 @@ def measure(
                 said_s = time.monotonic()
                 say(f"{passed_s / 60:.0f} of {minutes:g} min; {ends(rig.answers)}")
         settle(rig)
+        if table is not None:
+            _write(table, readings)
         return Account(
             minutes=minutes,
             warm_up_minutes=warm_up_minutes,
@@ -120,6 +130,13 @@ def measure(
             outcomes=ends(rig.answers),
             growth=tuple(growth(role, rows) for role, rows in sorted(readings.items())),
         )
+
+
+def _write(table: Path, readings: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+    rows = [
+        f"{role},{at_s:.1f},{size:.0f}\n" for role, each in readings.items() for at_s, size in each
+    ]
+    table.write_text("".join(["role,at_s,resident_bytes\n", *rows]))
 
 
 def _resident(pids: Mapping[str, int]) -> dict[str, float]:
@@ -155,11 +172,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--warm-up", type=float, default=10.0, help="minutes before that")
     parser.add_argument("--rate", type=float, default=50.0, help="queries/s")
     parser.add_argument("--plans", type=int, default=600, help="asked for in the warm-up")
+    parser.add_argument("--readings", type=Path, help="CSV of every reading, to be written")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="headrace-memory-") as folder:
         try:
-            account = measure(Path(folder), asked.minutes, asked.warm_up, asked.rate, asked.plans)
+            account = measure(
+                Path(folder), asked.minutes, asked.warm_up, asked.rate, asked.plans, asked.readings
+            )
         except Stuck as stuck:
             print(f"no measurement: {stuck}", file=sys.stderr)
             return 1

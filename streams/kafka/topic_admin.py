@@ -1,5 +1,7 @@
 """Topics on the broker: create the missing ones, describe them, count their partitions."""
 
+import ctypes
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -9,6 +11,7 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     TopicCollection,
+    Uuid,
 )
 from confluent_kafka.admin import (
     AclOperation,
@@ -22,6 +25,7 @@ from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, forbidden, unreac
 from streams.topics import Topic
 
 COPIES = 3  # replicas of every topic, given enough brokers
+REFERENCES = 3  # to a topic's id: of its description, of a local name, and of ``getrefcount``
 REPLICATION = "topics.replication.factor"  # property that overrides the number of replicas
 
 
@@ -76,6 +80,18 @@ def look_at(config: KafkaConfig, topic: str, timeout_s: float = 10.0) -> Iterato
             yield None
         else:
             yield TopicLook(str(found.topic_id or ""), len(found.partitions))
+            release_id(found)
+
+
+def release_id(description: Any) -> None:
+    """Release the id of a described topic, which nobody else holds: the client keeps a reference to
+    it for good.
+
+    So confluent-kafka 2.16 does: 96 bytes, which are 8 MB a day at one look a second.
+    """
+    topic_id = description.topic_id
+    if type(topic_id) is Uuid and sys.getrefcount(topic_id) > REFERENCES:
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(topic_id))
 
 
 def may(description: Any, operation: AclOperation) -> bool:
