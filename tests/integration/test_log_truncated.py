@@ -98,8 +98,9 @@ def test_an_ingress_whose_commit_lies_before_the_cut_goes_on_behind_it(home: Pat
     topic, outputs = physical(pipeline.name, QUERIES), physical(pipeline.name, OUTPUTS)
     group = f"{pipeline.name}.ingress"
     kafka = KafkaConfig(local.start(home).bootstrap)
-    for name in (topic, outputs):
-        admin(kafka).create_topics([NewTopic(name, 1)])[name].result(WITHIN_S)
+    client = admin(kafka)
+    for made in client.create_topics([NewTopic(name, 1) for name in (topic, outputs)]).values():
+        made.result(WITHIN_S)
     write(kafka.bootstrap, topic, [f"old-{n}" for n in range(OLD)])
     done = KEPT - 5
     assert len(read(kafka.bootstrap, topic, done, group)) >= done
