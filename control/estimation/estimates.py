@@ -31,8 +31,8 @@ class Estimates:
     """The estimates of one pipeline, updated by its nodes' reports."""
 
     __slots__ = (
-        "_at_tasks", "_by_measured", "_capacity", "_classes", "_demand", "_factors", "_measured",
-        "_pipeline", "_planned_by", "_planned_for", "_profile", "_readings", "_sizes",
+        "_at_tasks", "_by_measured", "_capacity", "_classes", "_demand", "_factors", "_load_s",
+        "_measured", "_pipeline", "_planned_by", "_planned_for", "_profile", "_readings", "_sizes",
         "_slow_workers", "_slowdown", "_stretches", "measured", "profile",
     )  # fmt: skip
 
@@ -46,6 +46,8 @@ class Estimates:
         else:
             profile = planned_by
         self._profile = self._planned_for = profile  # of the sizes seen, and of those planned for
+        # A plan may need any variant, the one that loads longest too.
+        self._load_s = max((e.load_s for e in profile.entries), default=0.0) if profile else 0.0
         self.measured = profile  # with measured accuracies, as of ``keep_pace``
         self.profile = profile  # with slowdowns too
         self._readings = ReportDeltas()
@@ -175,6 +177,7 @@ class Estimates:
             interval_s=policy.interval_s,
             slo_s=settings.slo_s,
             queue_share=1 - self._pipeline.compute_share,
+            load_s=self._load_s,
         )
         return policy.headroom * chosen(ESTIMATORS, policy.estimator)(self._demand, now, horizon)
 

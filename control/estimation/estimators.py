@@ -10,9 +10,11 @@
                seconds alone where they lie significantly above the line through the earlier ones,
                which is a jump of load; within its first second the rate since the likeliest moment
                of the jump (``surge``)
-    ahead      + slope x ``REACT_S`` where the slope is significant: a plan that has become too
-               small stays in force that long. A falling slope is not extrapolated: planning for
-               too little loses answers, planning for too much loses a little accuracy
+    ahead      + slope x h where the slope is significant: a plan that has become too small stays
+               in force for the horizon h, ``REACT_S``, or ``NOTICE_S`` and the time to load a
+               variant where that is longer, at most ``MOST_AHEAD_S``. A falling slope is not
+               extrapolated: planning for too little loses answers, planning for too much loses a
+               little accuracy
     headroom   + ln(1 / ``OVERFLOW``) / (2 t), t = (1 - compute share) x SLO, the time for queues
 
 The headroom is the Poisson quantile over all windows at once: with capacity C and Poisson arrivals
@@ -34,6 +36,8 @@ SAMPLES = 20
 FITTED = 10
 LEAST_FITTED = 5
 REACT_S = 3.0  # from a jump of demand until workers have loaded the next plan's variants
+NOTICE_S = 2.0  # of it until workers begin to load
+MOST_AHEAD_S = 2.0 * FITTED  # a line is not extrapolated further
 SHORT_S = 0.1  # a shorter window is not significant
 FEWEST = 8  # queries in a window that can show a jump: fewer are too far from normal
 FALLEN = 0.7  # a plan for more than 1 / FALLEN of the expected demand is too large to keep
@@ -46,11 +50,17 @@ RISEN = 1.15  # a plan for less than 1 / RISEN of the expected demand is too sma
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
     """The plan to estimate for: in force for ``interval_s``, under ``slo_s`` (seconds), of which
-    the fraction ``queue_share`` is for queues."""
+    the fraction ``queue_share`` is for queues; a worker loads a variant of it in ``load_s``."""
 
     interval_s: float
     slo_s: float
     queue_share: float
+    load_s: float = 0.0
+
+    @property
+    def react_s(self) -> float:
+        """The seconds from a change of demand until workers have loaded a plan for it."""
+        return min(max(REACT_S, NOTICE_S + self.load_s), MOST_AHEAD_S)
 
 
 def recent(demand: Demand, now: float, horizon: Horizon) -> float:
@@ -69,7 +79,7 @@ def ewma(demand: Demand, now: float, horizon: Horizon) -> float:
 def trend(demand: Demand, now: float, horizon: Horizon) -> float:
     """Return the expected demand when the next plan takes effect, with Poisson headroom."""
     seen = demand.by_second(now)[-FITTED:]
-    level = _ahead(seen) if seen else demand.rate_qps(now)
+    level = _ahead(seen, horizon.react_s) if seen else demand.rate_qps(now)
     level = max(level, surge(demand, now, level))
     if level <= 0:
         return 0.0
@@ -137,7 +147,7 @@ def _weighted(seen: Sequence[float]) -> float:
     return sum(w * x for w, x in zip(weights, newest_first, strict=True)) / sum(weights)
 
 
-def _ahead(seen: Sequence[float]) -> float:
+def _ahead(seen: Sequence[float], react_s: float) -> float:
     if len(seen) < LEAST_FITTED:
         return seen[-1]  # too short for a line
     newest = sum(seen[-2:]) / 2
@@ -154,7 +164,7 @@ def _ahead(seen: Sequence[float]) -> float:
         return max(end, newest)
     if end - newest > SIGMAS * sqrt(end / 2):
         return newest  # the rise has ended
-    return end + sure * REACT_S
+    return end + sure * react_s
 
 
 def _line(seen: Sequence[float]) -> tuple[float, float, float]:

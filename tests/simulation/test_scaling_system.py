@@ -3,9 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from benchmarks.load_times import risen
 from control.checks.structure_check import check_structure
 from control.controller.controller import Controller
 from control.policies.solvers import solve
@@ -151,3 +153,11 @@ def test_the_papers_rules_run_as_well() -> None:
     assert len(the_answers(system)) == 500
     found = outcomes(the_answers(system), 10.0, 15.0)
     assert found["answered"] > 0
+
+
+@pytest.mark.thorough
+def test_a_load_that_rises_while_variants_load_slowly_is_planned_for_in_time(
+    tmp_path: Path,
+) -> None:
+    """The estimate looks ahead as far as variants load: three seconds ahead, 15 % are missed."""
+    assert risen(tmp_path, load_s=10.0, seed=3).violation < 0.1

@@ -1,6 +1,7 @@
 """control/estimation/estimators.py: what demand should a plan be made for?"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import log
 
 import numpy as np
@@ -52,6 +53,17 @@ def test_a_rising_stream_is_planned_for_as_it_will_be_when_the_plan_takes_effect
     slope_error = (sum(rising[2:]) / 10 / 82.5) ** 0.5
     expected = 210.0 + 3.0 * (10.0 - slope_error) + HEADROOM
     assert trend(demand, now, HORIZON) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("load_s", "ahead_s"), [(0.5, 3.0), (10.0, 12.0), (60.0, 20.0)])
+def test_where_variants_load_slowly_the_estimate_looks_as_far_ahead(
+    load_s: float, ahead_s: float
+) -> None:
+    demand, now = seen(*[100.0 + 10.0 * s for s in range(12)])
+    near, far = trend(demand, now, HORIZON), trend(demand, now, replace(HORIZON, load_s=load_s))
+    slope = (near - trend(demand, now, replace(HORIZON, load_s=3.0))) / -2.0
+    assert far == pytest.approx(near + slope * (ahead_s - 3.0))
+    assert slope > 5.0
 
 
 def test_a_falling_stream_is_followed_but_not_run_ahead_of() -> None:
