@@ -1,10 +1,10 @@
-"""Claims on single searches: who votes on what, what planning takes, and larger analysers.
+"""Sweeps over single searches: committees, the time of planning, larger analysers.
 
 ``searches`` takes searches with history to their first plan. For each it compares the committee of
-past searches that predict the accuracy of its profiles best with the one that predicts their
-seconds best, and takes the share of profiling in the time of planning: with the papers' 40 ms for
-a proposal, and with the measured CPU time of ours. ``analysers`` compares first plans of Agentic
-Code Generation with those of the same queries where two larger analysers are to be had.
+the past searches that predict the accuracy of its profiles best with that of those that predict
+their seconds best, and takes the share of profiling in the time of planning: with the papers' 40 ms
+for a proposal, and with the measured CPU time of ours. ``analysers`` takes searches of Agentic Code
+Generation to their first plan, with the model's six analysers and with two larger ones.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,17 +13,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.papers.compass_compare import (
-    BASELINES,
-    HISTORY,
-    METHODS,
-    STEP_S,
-    Method,
-    WholeProfiles,
-    searched,
-)
+from benchmarks.papers.compass_compare import HISTORY, METHODS, STEP_S, Method, searched
 from benchmarks.papers.compass_compare import Row as SearchRow
 from benchmarks.papers.compass_model import Application, DrawnQuery, draw
+from benchmarks.papers.compass_plans import first_plan_s
 from benchmarks.papers.compass_sweep_rows import Row
 from control.policies.compass.search.camo import Past, posterior
 from control.policies.compass.search.committee import top_k
@@ -33,9 +26,8 @@ from control.problem.space import Space
 
 OURS = "compass"
 RIVALS = ("vulcan-like", "videostorm-like")
-ANALYSERS = {False: "6 analysers", True: "8 analysers"}
-# Of 14 and 32 billion parameters. The model has none: seconds and sizes follow its analysers of
-# 0.5 to 7 billion by their power of the parameters, the quality their rise from 3 to 7 billion.
+# Of 14 and 32 billion parameters. The model has none: seconds and sizes follow those of its own
+# analysers (0.5 to 7 billion) as a power of the parameters; the quality rises ever less.
 LARGER: Sequence[Mapping[str, str | float]] = (
     {"option": "qwen2.5-14b", "a100_seconds": 7.7, "quality": 1.04, "model_gb": 29.5},
     {"option": "qwen2.5-32b", "a100_seconds": 13.5, "quality": 1.07, "model_gb": 65.5},
@@ -57,11 +49,12 @@ def searches(apps: Mapping[str, Application], seed: int, queries: int) -> Iterat
 
 def analysers(apps: Mapping[str, Application], seed: int, queries: int) -> Iterator[Row]:
     """Take searches of Agentic Code Generation to their first plan, with and without ``LARGER``."""
-    for larger, point in ANALYSERS.items():
-        app = with_larger_analysers(apps["ACG"]) if larger else apps["ACG"]
+    six = apps["ACG"]
+    for point, app in (("6 analysers", six), ("8 analysers", with_larger_analysers(six))):
+        own = _drawn(app, seed, queries)[HISTORY:]
         seconds = {OURS: [row.seconds for _, row, _ in _with_history(app, seed, queries)]}
         for name in RIVALS:
-            seconds[name] = [_first_plan_s(name, query) for query in _own(app, seed, queries)]
+            seconds[name] = [first_plan_s(name, query) for query in own]
         for method, found in seconds.items():
             yield Row(
                 sweep="analysers", point=point, app=app.name, seed=seed, method=method,
@@ -84,10 +77,6 @@ def _drawn(app: Application, seed: int, queries: int) -> Sequence[DrawnQuery]:
     return draw(app, HISTORY + queries, 100 + seed)
 
 
-def _own(app: Application, seed: int, queries: int) -> Sequence[DrawnQuery]:
-    return _drawn(app, seed, queries)[HISTORY:]
-
-
 def _with_history(
     app: Application, seed: int, queries: int
 ) -> Iterator[tuple[Sequence[Past], SearchRow, Past]]:
@@ -97,12 +86,6 @@ def _with_history(
     history = [searched(query, Method(), (), rule)[1] for query in drawn[:HISTORY]]
     for query in drawn[HISTORY:]:
         yield history, *searched(query, METHODS[OURS], history, rule, OURS)
-
-
-def _first_plan_s(name: str, query: DrawnQuery) -> float:
-    run = WholeProfiles(query)
-    BASELINES[name](run)
-    return run.seconds
 
 
 # ---------------------------------------------------------------------- figures of a search
