@@ -27,8 +27,8 @@ class Length:
     def predict(self, batch):
         return [{"word": word.decode(), "length": len(word)} for word in batch]
 """
-AT_ONCE = 8  # requests of the worker that asks Triton
-TRITONS = 2  # its instances of a model (triton_server.py)
+AT_ONCE = 8  # requests of a worker
+WAIT_S = 120.0
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -39,7 +39,7 @@ def a_pipeline(name: str, tasks: dict[str, Any], folder: Path, broker: str) -> I
     (folder / "hooks.py").write_text(HOOKS)
     file = folder / f"{name}.yaml"
     row = {
-        "name": name, "slo": "60s", "results": "json", "tasks": tasks,
+        "name": name, "slo": f"{WAIT_S:g}s", "results": "json", "tasks": tasks,
         "cluster": {"devices": {"cpu": len(tasks)}},
     }  # fmt: skip
     file.write_text(yaml.safe_dump(row))
@@ -111,7 +111,7 @@ def test_every_query_ends_where_triton_is_killed_and_it_is_asked_again_once_it_i
     shouting: Client, servers: list[Any], ports: list[int], tmp_path: Path
 ) -> None:
     killed, stack = servers
-    pending = [shouting.submit(b"sleep") for _ in range(4 * AT_ONCE)]
+    pending = [shouting.submit(b"sleep", timeout=WAIT_S) for _ in range(4 * AT_ONCE)]
     first = pending[0].result()  # of the first requests; the next are under way
     end(killed, signal.SIGKILL)
     answers = [first, *(each.result() for each in pending[1:])]
@@ -133,14 +133,15 @@ def test_transformers_writes_in_a_pipeline_and_its_end_fails_the_queries_under_w
     (port,) = free_ports(1)
     with a_transformers(tmp_path, port) as (process, model):
         url = f"http://127.0.0.1:{port}/v1"
-        write = asking("openai:OpenAi", url=url, model=model, max_tokens=400)
+        write = asking("openai:OpenAi", url=url, model=model, max_tokens=100)
         tasks = {"write": {"variants": write}}
         with a_pipeline("writing", tasks, tmp_path, broker) as client:
-            (text,) = client.ask(b"hello").result
+            (text,) = client.ask(b"hello", timeout=WAIT_S).result
             assert isinstance(text, str)
-            late = client.ask(b"a story without end", deadline=0.2)
+            late = client.ask(b"a long story", deadline=0.1)
             assert (late.outcome, late.task) == ("dropped", "write"), late
-            pending = [client.submit(f"story {n}".encode()) for n in range(4 * AT_ONCE)]
+            stories = [f"story {n}".encode() for n in range(2 * AT_ONCE)]
+            pending = [client.submit(story, timeout=WAIT_S) for story in stories]
             first = pending[0].result()
             end(process, signal.SIGKILL)
             answers = [first, *(each.result() for each in pending[1:])]
