@@ -39,6 +39,7 @@ CASES = (SLOTS, INGRESS, INNER)
 # The most that p50 at 50 queries/s may grow over that of slots, ms.
 MOST_MS = {INGRESS: 0.2, INNER: 1.2}
 CHILD = "b"
+OUTSTANDING = 50  # queries in flight in the warm-up: a dispatcher holds the others back
 PASS_S = 5e-5  # what a stage takes that does nothing: the first prediction of the dispatchers
 
 
@@ -183,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with ExitStack() as stack:
         home, folder = (Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2))
         running = stack.enter_context(borrow(home))
-        load = Load(rate=asked.rate, seconds=asked.seconds)
+        load = Load(rate=asked.rate, seconds=asked.seconds, outstanding=OUTSTANDING)
         rounds = measured(running, folder, asked.rounds, load)
     flat = summary(rounds)
     if asked.json:

@@ -63,7 +63,8 @@ def offer(
 ) -> Offered:
     """Warm up, settle, measure. `watched` names groups of processes whose CPU time is measured.
 
-    Raises TimeoutError if the first query is not answered within 30 s.
+    Raises TimeoutError if the first query is not answered within 30 s, or none of those measured
+    within 10 s after them.
     """
     client = _Client(config, path)
     try:
@@ -97,6 +98,11 @@ def _figures(
 ) -> Offered:
     sent_at, read_at = answers[:, 0], answers[:, 1]
     counted = answers[(sent_at >= began) & (sent_at < ended)]
+    if not len(counted):
+        raise TimeoutError(
+            f"none of {unanswered} queries was answered up to ten seconds after the last; the "
+            "machine is too busy to measure"
+        )
     read = int(((read_at >= began) & (read_at < ended)).sum())
     p50, p99 = np.quantile(counted[:, 1] - counted[:, 0], [0.5, 0.99]) * 1e3
     return Offered(
