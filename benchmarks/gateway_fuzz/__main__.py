@@ -1,4 +1,4 @@
-"""Send a gateway damaged requests: each is served, or told its client's fault.
+"""Send damaged requests to a gateway, which must serve each or answer it with a client error.
 
     python -m benchmarks.gateway_fuzz [--kind bodies|heads|calls] [--seed 17] [--first 0]
         [--count 100000] [--at-once 32]

@@ -171,8 +171,11 @@ async def _talk(
 
 
 def statuses_in(said: bytes) -> list[int]:
-    """Return the statuses of the responses on a connection; raise ``ValueError`` for one that is
-    not whole, or tells an error without a sentence in JSON."""
+    """Return the statuses of the responses on a connection.
+
+    Raises ``ValueError`` for an incomplete response, and for an error response whose JSON body has
+    no sentence.
+    """
     found = []
     while said:
         head, end, said = said.partition(b"\r\n\r\n")

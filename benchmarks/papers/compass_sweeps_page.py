@@ -200,7 +200,7 @@ def _searches(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _share(rows: Sequence[Row], name: str) -> str:
-    """Return a named share in percent; what is below the papers' figure is told."""
+    """Return a named share in percent, marked if its mean is below the papers' figure."""
     values = [100 * row.figures[name] for row in rows]
     asked = {"voters differ": DIFFER, "profiling": PROFILING[rows[0].app]}.get(name, 0.0)
     return f"{_spread(values)} %{'' if np.mean(values) >= 100 * asked else MISSED}"

@@ -8,8 +8,10 @@ SPARE = 512  # for Kafka's clients, gRPC's connections, the log, and those beyon
 
 
 def open_file_limit(connections: int, soft: int, hard: int) -> int:
-    """Return the soft limit with which so many HTTP connections can be open: ``soft``, or more up
-    to ``hard``. Both are as ``resource.getrlimit`` has them.
+    """Return the soft limit on open files that this number of HTTP connections needs.
+
+    It is ``soft`` where that suffices, and at most ``hard``: the limits that
+    ``resource.getrlimit`` returns.
 
     Raises ``GatewayError`` if ``hard`` is too low.
     """

@@ -76,8 +76,10 @@ def observed(
 
 
 def sign_of_life(env: Mapping[str, str]) -> Callable[[], None]:
-    """Return a function that tells the supervisor, or else a service manager, that the role works:
-    it touches the supervisor's file, or sends a datagram."""
+    """Return a function that reports that the role works.
+
+    It touches the supervisor's file where ``env`` names one, else it notifies the service manager.
+    """
     path = env.get(ALIVE)
     return (lambda: Path(path).touch()) if path else service_manager(env)
 

@@ -361,7 +361,7 @@ def _journal(pipeline: Pipeline, name: str) -> CrashJournal:
 
 
 def _combine_journal(pipeline: Pipeline, name: str) -> CrashJournal | None:
-    """Return egress' journal; None, told in the log, where the disk takes none."""
+    """Return egress' journal; log a line and return None if the disk takes no file."""
     try:
         return _journal(pipeline, name)
     except OSError as error:

@@ -98,7 +98,7 @@ def _refusal(url: str, spans: int, error: Exception) -> str:
 
 
 def _check(url: str, spans: int, body: bytes) -> None:
-    """Raise ``NotTaken`` if the response tells of spans that were rejected."""
+    """Raise ``NotTaken`` if the collector's response counts rejected spans."""
     try:
         told = json.loads(body).get("partialSuccess") or {}
         rejected = min(spans, int(told.get("rejectedSpans") or 0))

@@ -340,8 +340,10 @@ class Scorer:
 
 
 def score(result: Value, label: Label, judge: Judge) -> tuple[float, float]:
-    """Return (parts right, parts) of a result by its label; more than ``MOST_PARTS`` parts count
-    as so many, with the same share of right ones, so that no query outweighs all others.
+    """Return (parts right, parts) of a result by its label.
+
+    A result of more than ``MOST_PARTS`` parts counts as ``MOST_PARTS`` with the same share of right
+    ones, so that no query outweighs all others.
 
     Raises what ``judge`` raises, and ``ValueError`` for a judgement that makes no sense.
     """

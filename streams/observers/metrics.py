@@ -43,7 +43,7 @@ Labels = tuple[str, ...]
 
 
 class TracedValue(NamedTuple):
-    """A value of a histogram with the trace that tells of it, and its time in epoch seconds."""
+    """An observed value of a histogram, its trace id, and its time in epoch seconds."""
 
     trace: str
     value: float

@@ -1,4 +1,4 @@
-"""One HTTP connection: its client must read, and errors below the handlers are told in JSON."""
+"""One HTTP connection: it limits how long its client reads nothing, and its errors are JSON."""
 
 import asyncio
 from collections.abc import Callable

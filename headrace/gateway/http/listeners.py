@@ -37,7 +37,7 @@ class Limits:
 
 
 class _Refused(asyncio.Protocol):
-    """A connection beyond the limit: it is told so and closed."""
+    """A connection beyond the limit: it receives a fixed response and is closed."""
 
     def __init__(self, told: bytes) -> None:
         self._told = told

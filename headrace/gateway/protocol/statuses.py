@@ -80,8 +80,11 @@ class Unserved(Exception):
 
 
 def cancelled(remaining_s: float | None) -> Ending:
-    """Return the ending of a gRPC call that its client ended, so many seconds before its deadline
-    (None: without one). A deadline passes at the client first."""
+    """Return the ending of a gRPC call that its client ended.
+
+    ``remaining_s`` is the time left to the call's deadline, seconds; None if it has no deadline.
+    The client sees its deadline pass before the gateway does.
+    """
     behind = remaining_s is not None and remaining_s <= CLOCKS_DIFFER_S
     return Ending.PAST_DEADLINE if behind else Ending.LEFT
 
