@@ -62,6 +62,7 @@ class PartitionReader:
         self._paused: set[Place] = set()
         self._read: set[Place] = set()  # slots read; owned by the reading thread
         self._left: dict[Place, int] = {}  # slots given up -> last number; reading thread's too
+        self._passed: set[Place] = set()  # slots with a record passed over in the present fetch
         self._silent, self._ask_ends = SilentSlots(), ends
         self._look_due = False  # one at most waits: between two looks the client was polled
         self._epochs = epochs
@@ -80,6 +81,7 @@ class PartitionReader:
             return []
         self.delivers = True
         found = []
+        self._passed.clear()
         for message in messages:
             each = self._record(message)
             if each is not None:
@@ -211,18 +213,20 @@ class PartitionReader:
         """Read on behind a record whose batch the client cannot decompress, as it would have more
         than ``receive.message.max.bytes`` then; return the record without its value.
 
-        The client would try the same batch for ever. Of a batch of several records one is passed
-        over at a time: the client does not tell where it ends.
+        The client would try the same batch for ever, and may have done so several times between two
+        fetches. Of a batch of several records one is passed over at a time: the client tells where
+        it begins, not where it ends.
         """
-        topic, slot = message.topic(), message.partition()
-        offset = self._silent.next_offset((topic, slot))
-        if offset is None:
-            offset = message.offset()
+        place = (message.topic(), message.partition())
+        if place in self._passed:
+            return None
+        offset = max(message.offset(), self._silent.next_offset(place) or 0)
         try:
-            self._consumer.seek(TopicPartition(topic, slot, offset + 1))
+            self._consumer.seek(TopicPartition(*place, offset + 1))
         except KafkaException:
             return None  # the client tries the batch again
-        return Fetched(topic, slot, offset, 0.0, None, None, None, UNREADABLE)
+        self._passed.add(place)
+        return Fetched(*place, offset, 0.0, None, None, None, UNREADABLE)
 
 
 def assign_anew(
