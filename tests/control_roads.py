@@ -164,8 +164,7 @@ def driven(script: Script) -> list[tuple[float, Event, tuple[Effect, ...]]]:
     async def play() -> None:
         driver = ControlDriver(
             pipeline, fresh, KafkaConfig("127.0.0.1:1"), [watching],
-            clock=loop.time, monotonic=loop.time,
-            planners=VirtualSolver(loop), inputs=broker, past=broker.history,
+            clock=loop.time, planners=VirtualSolver(loop), inputs=broker, past=broker.history,
         )  # fmt: skip
         all_of_them = [physical(pipeline.name, logical) for logical in READ]
         driver.assigned(all_of_them)

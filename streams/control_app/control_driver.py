@@ -89,7 +89,10 @@ READ = (*STREAMED, COMMANDS, PLANS)
 
 
 class ControlDriver:
-    """Passes events to the controller and performs its effects, one event at a time."""
+    """Passes events to the controller and performs its effects, one event at a time.
+
+    ``clock`` never steps, and goes on while the host is suspended.
+    """
 
     def __init__(
         self,
@@ -105,7 +108,6 @@ class ControlDriver:
         past: Callable[[], list[Arrived]] | None = None,
         write_as: Callable[[int], None] | None = None,
         replaced: Callable[[], bool] = lambda: False,
-        monotonic: Clock = time.monotonic,
     ) -> None:
         self._pipeline = pipeline
         self._clock = clock
@@ -118,8 +120,7 @@ class ControlDriver:
         self._host: ControlHost | None = None  # None: another app is in charge
         self._planners = planners or Planners(dilation.factor)
         self._inbox: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
-        self._monotonic = monotonic
-        self._awake_s = monotonic()
+        self._awake_s = clock()
         self._stalled = False
         self._jobs: set[asyncio.Task[None]] = set()  # solves and counts in flight
         self._input = inputs or InputTopic(kafka, pipeline)
@@ -237,8 +238,8 @@ class ControlDriver:
 
     def _look_at_the_clock(self) -> None:
         # Ticks continue while the controller waits for the broker: a gap between them means that
-        # the process itself stalled.
-        now = self._monotonic()
+        # the process itself stalled, or its host was suspended.
+        now = self._clock()
         self._stalled = self._stalled or now - self._awake_s > STALL_S * self._dilation.factor
         self._awake_s = now
 

@@ -25,7 +25,7 @@ from schemas.enumerations import NodeState
 from schemas.records import Command, CommandResult, Plan, Report, Settings
 from streams.codecs.wire import Fetched
 from streams.control_app import control_records
-from streams.control_app.control_driver import GONE_S, READ, ControlDriver
+from streams.control_app.control_driver import GONE_S, READ, STALL_S, ControlDriver
 from streams.control_app.control_records import LED_WITHIN_S
 from streams.control_app.control_writer import Write
 from streams.control_app.election import TopicGone
@@ -311,6 +311,17 @@ def test_an_app_whose_record_the_broker_did_not_take_asks_whether_it_was_replace
     inputs = Slow()
     told(feed, inputs, make=Answering, write=not_taken, replaced=lambda: replaced)
     assert inputs.read_back == (1 if replaced else 2)
+
+
+def test_an_app_that_stood_still_by_the_clock_of_roles_reads_back_what_others_did() -> None:
+    """That clock counts the time in which the host was suspended, and so do reports' ages."""
+
+    def feed(driver: ControlDriver, now: float) -> None:
+        asyncio.get_running_loop().call_later(STALL_S + 1.0, driver.tick)
+
+    inputs = Slow()
+    told(feed, inputs, seconds=STALL_S + 2.0)
+    assert inputs.read_back == 2
 
 
 def nothing(driver: ControlDriver, now: float) -> None:
