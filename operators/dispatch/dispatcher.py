@@ -244,9 +244,10 @@ class Dispatcher:
         ran = completion.outcome == ANSWERED
         policy = self._policy
         kind = self._profile.kind_of(completion.type, variant_id(completion.setting).variant)
-        if ran and kind in self._profile.types and (policy is None or LEARN.of(policy)):
-            self._learned.observe(kind, completion.size, completion.run_s, completion.worker)
+        if ran and kind in self._profile.types:
             self._unused.pop(self._profile.types.index(kind), None)
+            if policy is None or LEARN.of(policy):
+                self._learned.observe(kind, completion.size, completion.run_s, completion.worker)
         device = self._by_slot.get(completion.slot)
         if device is None:
             return

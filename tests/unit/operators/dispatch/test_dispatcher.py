@@ -11,7 +11,7 @@ from operators.dispatch.dispatch_queue import MOST_SENT, Part
 from operators.dispatch.dispatcher import ENOUGH_SIZES, Dispatcher
 from operators.ingress import Ingress
 from schemas.effects import OUTPUTS, QUERIES, Arrived, Assign, Effect, Send, Wake, Woke, work_topic
-from schemas.pipeline import Pipeline, QuerySize
+from schemas.pipeline import Pipeline, Policy, QuerySize
 from schemas.records import (
     ANSWERED,
     Completion,
@@ -264,6 +264,25 @@ def test_a_type_that_was_slow_for_a_while_is_tried_again_beside_others() -> None
                 dispatcher.completed(done, number + 0.01)
         sent(dispatcher, number + 0.5)  # what is left is given up
     assert min(number for number, slot in slots if slot == 1) == 11
+
+
+def test_a_device_that_runs_queries_keeps_its_round_trip_where_nothing_is_learned() -> None:
+    """Others are given up all the time: their lateness is the round trip, of 10 ms and so far 0."""
+    exact = Policy(name="exact", kind="kairos", options={"learn": False})
+    profile = dispatch_profile(("gpu", "slow"), _seconds, 100)
+    dispatcher = Dispatcher(a_sized_pipeline(policies=(exact,)), profile)
+    dispatcher.change(a_dispatching_plan("gpu", policy="exact"), 0.0)
+    late_s = []
+    for number in range(50):
+        now, asked = number / 2, work(2 * number, 20, created_s=number / 2)
+        dispatcher.add(asked)
+        dispatcher.add(work(2 * number + 1, 100, created_s=now))
+        picks, dropped = dispatcher.decide(now)
+        assert [each.work for each, _ in picks] == [asked]
+        late_s += [late for _, late in dropped]
+        dispatcher.completed(completion(asked, 0, 0.02, "gpu-0"), now + 0.03)
+    assert len(late_s) == 50
+    assert late_s == sorted(late_s)
 
 
 def ran(dispatcher: Dispatcher, numbers: range, at_s: float, run_s: float) -> list[int]:
