@@ -47,9 +47,12 @@ class Departure:
             self._queue.refuse()
         self.turn.delivered(error, message)
 
-    def stamped(self, error: KafkaError | None, message: Any) -> None:
-        """Take the delivery of a record that bears a lease's stamp."""
+    def stamped(self, headers: Headers, error: KafkaError | None, message: Any) -> None:
+        """Take the delivery of a record that bears a lease's stamp. The client's delivery of it
+        does not have its ``headers``: they are put back, as it may leave again."""
         self._queue.unconfirmed -= 1
+        if error is not None and headers:
+            message.set_headers(list(headers))
         if error is not None and error.code() not in TOO_OLD:
             self._queue.refuse()
         self.turn.stamped(error, message)

@@ -144,7 +144,8 @@ class Sender:
             return
         stamp_ms = lease.stamp_ms
         record.turn.stamp_ms = record.turn.stamp_ms or stamp_ms
-        self._produce(queue.topic, queue.slot, record, stamp_ms, departure.stamped)
+        stamped = partial(departure.stamped, record.headers)
+        self._produce(queue.topic, queue.slot, record, stamp_ms, stamped)
 
     def _may_leave(self, topic: str) -> bool:
         return topic != self._leased or self._lease is None or self._lease.fresh

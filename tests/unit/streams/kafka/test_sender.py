@@ -1,9 +1,11 @@
 """A record whose partition is idle leaves while its turn goes on."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, Message
 
 from streams.kafka import kafka_client, sender
 from streams.kafka.kafka_config import KafkaConfig
@@ -22,15 +24,15 @@ class Client:
         self.left: list[bytes] = []
         self.headers: list[list[tuple[str, bytes]] | None] = []
         self.settings: dict[str, Any] = {}
-        self._under_way: list[Callable[[None, None], None]] = []
-        self._taken: list[Callable[[None, None], None]] = []
+        self._under_way: list[Callable[[KafkaError | None, Message | None], None]] = []
+        self._taken: list[Callable[[KafkaError | None, Message | None], None]] = []
 
     def produce(
         self,
         topic: str,
         value: bytes,
         *_: Any,
-        on_delivery: Callable[[None, None], None],
+        on_delivery: Callable[[KafkaError | None, Message | None], None],
         timestamp: int,
         headers: list[tuple[str, bytes]] | None,
     ) -> None:
@@ -43,6 +45,13 @@ class Client:
     def take(self) -> None:
         self._taken, self._under_way = self._taken + self._under_way, []
 
+    def refuse(self, topic: str) -> None:
+        """Refuse the records that have left as too old; a delivery does not have the headers."""
+        left, self._under_way = self._under_way, []
+        for delivered in left:
+            message = Message(topic=topic, partition=0, value=self.left[-1])
+            delivered(KafkaError(KafkaError.INVALID_TIMESTAMP), message)
+
     def purge(self) -> None:
         self._under_way = []
 
@@ -53,6 +62,21 @@ class Client:
         confirmed, self._taken = self._taken, []
         for delivered in confirmed:
             delivered(None, None)
+
+
+class Lease:
+    """A lease of topic "a" that stays fresh."""
+
+    stamped, stamp_ms, fresh = "a", 1, True
+
+    def check(self) -> None:
+        """Do nothing."""
+
+    def settle(self) -> None:
+        """Do nothing."""
+
+    def end(self, *, confirmed: bool) -> None:
+        """Do nothing."""
 
 
 @pytest.fixture
@@ -99,6 +123,27 @@ def test_a_record_leaves_with_its_headers(client: Client) -> None:
     sends.send(("a", 0), TurnRecord(Turn(), b"first", None, (header,)))
     sends.send(("a", 1), TurnRecord(Turn(), b"second", None))
     assert client.headers == [[header], None]
+
+
+def test_a_record_that_was_too_late_for_its_lease_leaves_again_with_its_headers(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = list[threading.Thread]()
+
+    def nothing_written(*_: Any) -> frozenset[Any]:
+        looks.append(threading.current_thread())
+        return frozenset()
+
+    monkeypatch.setattr(sender, "find_written", nothing_written)
+    sends, turn = Sender(KafkaConfig("b:1"), Lease(), lambda error: None), Turn()
+    sends.send(("a", 0), TurnRecord(turn, b"first", None, (("name", b"value"),)))
+    client.refuse("a")
+    sends.progress([turn], 0.0)
+    for thread in [*[each for each in threading.enumerate() if each.name == "refused"], *looks]:
+        thread.join(10)
+    sends.progress([turn], 0.0)
+    assert client.left == [b"first"] * 2
+    assert client.headers == [[("name", b"value")]] * 2
 
 
 def test_a_queue_that_stays_full_ends_the_role(client: Client) -> None:
