@@ -41,7 +41,8 @@ class VariantServing:
         self._pace = LocalPace(latency)
         self._device, self._tables = device, tables
         self._builds = OperatorBuilds()
-        self._retry_s, self._after_s = inf, 0.0  # a load that failed is tried again, how much later
+        self._retry_s = inf  # when the load that failed is tried again
+        self._after_s = 0.0  # how long after its failure
 
     @property
     def serving(self) -> str:
