@@ -11,6 +11,9 @@ from streams.codecs.schema_lookups import SchemaLookups
 from streams.kafka.kafka_errors import BrokerError
 
 NOT_FOUND = 404
+# A reader waits for three requests at most, each made twice: less than a supervisor's patience.
+WITHIN_S = 3.0  # for one answer
+RETRIES = 1
 
 
 def registry_codec(url: str, topic: str) -> ConfluentCodec:
@@ -41,7 +44,9 @@ def _client(url: str) -> Any:
         raise BrokerError(
             f"a schema registry needs the extra: pip install 'headrace[registry]' ({error})"
         ) from error
-    return SchemaRegistryClient.new_client({"url": url})
+    return SchemaRegistryClient.new_client(
+        {"url": url, "timeout": WITHIN_S, "max.retries": RETRIES}
+    )
 
 
 def _registered(client: Any, url: str, subject: str, text: str) -> int:

@@ -6,6 +6,7 @@ import pytest
 
 from schemas.codec.values import CodecError
 from streams.codecs.schema_lookups import LIST_S, MOST_S, SHARE, SchemaLookups
+from streams.kafka.kafka_errors import BrokerError
 
 REQUEST_S = 0.01
 RECORD_S = 0.001  # of the reader's other work for a record
@@ -17,10 +18,14 @@ class Site:
     def __init__(self, *texts: str) -> None:
         self.now_s, self.spent_s = 0.0, 0.0
         self.texts = list(texts)  # ids and versions from 1 on
+        self.broken: set[int] = set()  # ids for which it answers with an error of its own
+        self.failures = 0  # requests that fail from now on, whatever they ask for
         self.lookups = SchemaLookups(self.ask, self.versions, self.version, lambda: self.now_s)
 
     def ask(self, number: int) -> str:
         self.wait()
+        if number in self.broken:
+            raise BrokerError(f"gave no schema {number}")
         if number > len(self.texts):
             raise LookupError(number)
         return self.texts[number - 1]
@@ -36,6 +41,9 @@ class Site:
     def wait(self) -> None:
         self.now_s += REQUEST_S
         self.spent_s += REQUEST_S
+        if self.failures:
+            self.failures -= 1
+            raise BrokerError("does not answer")
 
     def flood(self, seconds: float, first: int = 1000) -> list[type[Exception]]:
         """Read unknown ids for ``seconds``; return what each raised."""
@@ -80,6 +88,44 @@ def test_a_schema_of_the_topics_subject_is_found_in_the_middle_of_a_flood() -> N
     assert site.lookups.text_of(1) == "a"
     site.texts.append("b")
     site.flood(LIST_S)
+    assert site.lookups.text_of(2) == "b"
+
+
+def test_an_id_that_the_registry_fails_at_is_refused_while_it_answers_otherwise() -> None:
+    site = Site("a", "b")
+    site.broken = {7}
+    with pytest.raises(CodecError, match="answers, but not for schema 7: gave no schema 7; "):
+        site.lookups.text_of(7)
+    assert site.lookups.text_of(1) == "a"
+
+
+def test_ids_that_the_registry_fails_at_take_a_twentieth_of_the_time() -> None:
+    site = Site()
+    site.broken = {*range(1000, 100_000)}
+    assert set(site.flood(100.0)) == {CodecError}
+    lists_s = 101 * REQUEST_S
+    assert site.spent_s <= 100 * SHARE + MOST_S + lists_s + 3 * REQUEST_S
+
+
+def test_a_schema_of_the_topics_subject_is_read_although_the_registry_fails_at_its_id() -> None:
+    site = Site("a")
+    site.broken = {1}
+    assert site.lookups.text_of(1) == "a"
+
+
+def test_a_registry_that_is_away_refuses_no_record() -> None:
+    site = Site("a")
+    site.broken = {7}
+    assert error_of(lambda: site.lookups.text_of(7)) is CodecError  # it has just listed
+    site.now_s, site.failures = 100.0, 2
+    with pytest.raises(BrokerError, match="does not answer"):
+        site.lookups.text_of(9)
+    assert site.lookups.text_of(1) == "a"
+
+
+def test_a_request_that_fails_once_is_made_again() -> None:
+    site = Site("a", "b")
+    site.failures = 1
     assert site.lookups.text_of(2) == "b"
 
 
