@@ -5,6 +5,9 @@ first of them and takes only CPU time that nobody else wants.
 Tables of model selection are many small matrix products: with a BLAS thread per core they use ten
 times the CPU and take the cores from the workers. One thread suffices; the environment can override
 it. The process ends with its parent, even if that is killed.
+
+A solve that takes ``MOST_S`` longer than it may is ended by the system with its process, whatever
+the process does, since all later solves would wait for it. The next solve has a new process.
 """
 
 import asyncio  # noqa: TID251  (solves end on the loop of the control app)
@@ -28,6 +31,10 @@ from schemas.effects import Event, Failed, Solve, Solved
 log = logging.getLogger("headrace.control")
 
 LOWEST_PRIORITY = 19
+# Beyond the deadline of a plan; tables, searches and schedules have none. The longest solves take
+# seconds, and a machine that is busy with others gives them a part of its time.
+MOST_S = 600.0
+ASIDE_MOST_S = 3600.0  # a play gets only time that nobody else wants
 
 
 class Solvers(Protocol):
@@ -64,12 +71,14 @@ class Planners:
         if aside not in self._pools:
             self._pools[aside] = _pool(_begin_aside if aside else _begin)
         pool = self._pools[aside]
+        most_s = _most_s(effect)
         if not isinstance(effect.problem, Problem):
-            return pool.submit(solve, effect.solver, effect.problem)
+            return pool.submit(ended_after, most_s, solve, effect.solver, effect.problem)
         if self._plan is not None:
             self._plan.cancel()
+        within = within_s(effect.problem) * self._factor
         self._plan = pool.submit(
-            solved_in_time, effect.solver, effect.problem, within_s(effect.problem) * self._factor
+            ended_after, most_s + within, solved_in_time, effect.solver, effect.problem, within
         )
         return self._plan
 
@@ -92,10 +101,12 @@ async def outcome_of(planners: Solvers, effect: Solve) -> Event | None:
     """Return the event of a solve; None: a newer plan was asked for before this one began.
 
     One whose process is killed, as where memory is short, is made once more, since tables and
-    searches are asked for once only. A plan is asked for again as it is.
+    searches are asked for once only. A plan is asked for again as it is, and one that took too long
+    would do so again.
     """
     tries = 1 if isinstance(effect.problem, Problem) else 2
     for _ in range(tries):
+        began_s = time.monotonic()
         future = asyncio.wrap_future(planners.start(effect))
         await asyncio.wait([future])
         if future.cancelled():
@@ -103,7 +114,31 @@ async def outcome_of(planners: Solvers, effect: Solve) -> Event | None:
         error = future.exception()
         if not isinstance(error, BrokenProcessPool):
             break
+        # One that came while the solve ran that was ended has waited for less.
+        most_s = _most_s(effect)
+        if time.monotonic() - began_s >= most_s:
+            error = PlanError(
+                f"planner {effect.solver!r} had not ended after {most_s:g} s and was killed"
+            )
+            break
     return planners.outcome(effect, error, None if error else future.result())
+
+
+def _most_s(effect: Solve) -> float:
+    """Return the wall seconds beyond a solve's deadline after which it is ended."""
+    return ASIDE_MOST_S if effect.solver == MIX else MOST_S
+
+
+def ended_after(most_s: float, call: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a call returns; end this process if it takes longer.
+
+    The system does so, which a solver that holds the interpreter cannot delay.
+    """
+    signal.setitimer(signal.ITIMER_REAL, most_s)
+    try:
+        return call(*arguments)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 def solved_in_time(solver: str, problem: Problem, within_s: float) -> Allocation:

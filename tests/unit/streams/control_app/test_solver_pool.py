@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 
@@ -14,6 +15,7 @@ from control.policies.static import allocate
 from control.problem.problem import Problem
 from schemas.effects import Event, Failed, Solve, Solved
 from schemas.pipeline import Policy
+from streams.control_app import solver_pool
 from streams.control_app.solver_pool import Planners, outcome_of
 from tests.control_world import a_pipeline, a_profile
 
@@ -25,6 +27,17 @@ PROBLEM = Problem(
     devices=("cpu",) * 3,
     profile=a_profile(),
 )
+
+
+NOTHING = ScheduleProblem(Instance(tiers={}, sessions=()), "goodput")
+
+
+class Endless:
+    """A problem of a schedule whose solve never returns."""
+
+    @property
+    def instance(self) -> int:
+        return sum(count())
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +85,18 @@ def test_what_is_asked_for_once_only_is_made_again_where_its_process_is_killed(
 ) -> None:
     for pid in list(planners._pools[False]._processes):
         os.kill(pid, signal.SIGKILL)
-    nothing = ScheduleProblem(Instance(tiers={}, sessions=()), "goodput")
-    event = asyncio.run(outcome_of(planners, Solve(30, SCHEDULE, nothing)))
+    event = asyncio.run(outcome_of(planners, Solve(30, SCHEDULE, NOTHING)))
     assert isinstance(event, Solved)
+
+
+def test_a_solve_that_never_returns_is_ended_and_later_ones_are_made(
+    planners: Planners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solver_pool, "MOST_S", 1.0)
+    event = asyncio.run(outcome_of(planners, Solve(40, SCHEDULE, Endless())))
+    assert event == Failed(40, "planner 'schedule' had not ended after 1 s and was killed")
+    monkeypatch.undo()
+    assert told(planners, Solve(41, "static", PROBLEM)) == Solved(41, allocate(PROBLEM))
 
 
 def test_plays_of_mixes_run_aside_at_the_lowest_priority_and_no_plan_waits_for_them(
