@@ -224,12 +224,14 @@ def _accuracy(
 
 
 def _receivers(leases: Sequence[Lease], crew: Mapping[str, Member]) -> list[Lease]:
-    """Return the leases that get traffic: none of workers that still load, while others serve."""
-    ready = [
-        each for each in leases if each.open_slot >= 0 and crew[each.worker].serves == each.task
-    ]
+    """Return the leases that get traffic: none of workers that still load, while others serve.
+
+    None of lost workers either, which a plan keeps while the one without them is refused.
+    """
+    opened = [each for each in leases if each.open_slot >= 0 and each.worker in crew]
+    ready = [each for each in opened if crew[each.worker].serves == each.task]
     served = {lease.task for lease in ready}
-    waiting = [each for each in leases if each.open_slot >= 0 and each.task not in served]
+    waiting = [each for each in opened if each.task not in served]
     return [*ready, *waiting]
 
 

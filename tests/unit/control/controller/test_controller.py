@@ -276,6 +276,21 @@ def test_a_paused_pipeline_admits_nothing_and_keeps_its_routes() -> None:
     assert world.plan.capacity_qps == 100.0
 
 
+def test_a_plan_that_still_has_a_lost_worker_is_amended_without_traffic_for_it() -> None:
+    # As where the plan that hands its slot on was refused, and a pause follows.
+    world = World(a_pipeline(), a_profile()).start("w0", "w1", "w2")
+    world.run(0.4)
+    world.solving = False
+    before = world.plan
+    lost = next(lease for lease in before.leases if lease.worker == "w2")
+    del world.workers["w2"]
+    world.run(0.9)
+    assert world.plan.reason == "lost w2; slots handed on"
+    amended = world.controller._state.amended(before, before.leases, (), world.now)
+    assert amended.leases == before.leases
+    assert (lost.task, lost.open_slot) not in {(x.task, x.slot) for x in amended.routes}
+
+
 def test_a_pause_waits_for_no_solve_and_outlasts_the_one_in_flight() -> None:
     world = a_world(profile=a_profile(), solving=False).start("w0", "w1", "w2")
     world.finish_solves()
