@@ -75,13 +75,21 @@ def follow_links(links: SessionLinks, path: Path) -> threading.Thread:
     def follow() -> None:
         seen: object = None
         while not pause.wait(LOOK_EVERY_S):
-            found = path.stat().st_mtime_ns if path.exists() else None
+            found = modified_ns(path)
             if found != seen:
                 seen, links.changed = found, read_links(path)
 
     thread = threading.Thread(target=follow, name="links", daemon=True)
     thread.start()
     return thread
+
+
+def modified_ns(path: Path) -> int | None:
+    """Return the time of a file's last modification in ns; None without a readable file."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:  # another process may delete the file at any moment
+        return None
 
 
 def change_link(

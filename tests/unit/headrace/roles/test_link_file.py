@@ -6,7 +6,14 @@ import pytest
 
 from headrace.config.pipeline_file import read_pipeline_file, search_space
 from headrace.errors import PipelineError
-from headrace.roles.link_file import change_link, file_links, link_file, read_links, session_links
+from headrace.roles.link_file import (
+    change_link,
+    file_links,
+    link_file,
+    modified_ns,
+    read_links,
+    session_links,
+)
 
 FILE = read_pipeline_file(Path(__file__).parents[4] / "examples" / "postcode" / "planned.yaml")
 HOP = ("handheld", "cloud")
@@ -56,6 +63,13 @@ def test_a_broken_file_changes_nothing(tmp_path: Path) -> None:
     assert read_links(path) == {}
     path.write_text('{"cam-17": {"handheld>cloud": 7}}')
     assert read_links(path) == {}
+
+
+def test_a_file_that_is_gone_when_it_is_looked_at_has_no_time(tmp_path: Path) -> None:
+    path = tmp_path / "links.json"
+    assert modified_ns(path) is None
+    path.write_text("{}")
+    assert modified_ns(path) == path.stat().st_mtime_ns
 
 
 def test_links_are_emulated_only_where_a_tier_is() -> None:
