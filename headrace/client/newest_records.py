@@ -14,11 +14,13 @@ STRETCH = 2_000  # records of a partition per read
 WAIT_S = 10.0
 
 
-def newest_first(kafka: KafkaConfig, topic: str, stretch: int = STRETCH) -> Iterator[list[Message]]:
+def newest_first(
+    kafka: KafkaConfig, topic: str, stretch: int = STRETCH, wait_s: float = WAIT_S
+) -> Iterator[list[Message]]:
     """Yield the records of a topic in stretches, the latest stretch of every partition first.
 
     Within a stretch the newest record by time stamp is first. Raises ``BrokerError`` if the topic
-    does not exist or cannot be read.
+    does not exist, or a partition's stretch cannot be read within ``wait_s``.
     """
     count = readable_partitions(kafka, topic, WAIT_S)
     if not count:
@@ -31,7 +33,7 @@ def newest_first(kafka: KafkaConfig, topic: str, stretch: int = STRETCH) -> Iter
             for partition, (low, high) in left.items():
                 start = max(low, high - stretch)
                 place = TopicPartition(topic, partition, start)
-                found += records_between(reader, place, high, WAIT_S)
+                found += records_between(reader, place, high, wait_s)
                 left[partition] = (low, start)
             yield sorted(found, key=lambda m: m.timestamp()[1], reverse=True)
     finally:

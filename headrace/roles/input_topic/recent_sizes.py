@@ -1,4 +1,4 @@
-"""Read back the sizes of a pipeline's last queries, for a dispatcher that starts."""
+"""Read back the sizes of a pipeline's last queries, for an ingress that starts."""
 
 import time
 from contextlib import suppress
@@ -17,6 +17,7 @@ from streams.topics import physical
 
 STRETCH = 250  # records of a partition per read
 WITHIN_S = 0.3  # queries wait meanwhile; large payloads are read for no longer
+WAIT_S = 2.0  # for a partition that cannot be read
 
 
 def recent_sizes(kafka: KafkaConfig, pipeline: Pipeline, most: int) -> list[int]:
@@ -29,7 +30,7 @@ def recent_sizes(kafka: KafkaConfig, pipeline: Pipeline, most: int) -> list[int]
     until = time.monotonic() + WITHIN_S
     newest: list[int] = []
     with suppress(BrokerError):
-        for messages in newest_first(kafka, physical(pipeline.name, QUERIES), STRETCH):
+        for messages in newest_first(kafka, physical(pipeline.name, QUERIES), STRETCH, WAIT_S):
             records = [decode(fetched(message)) for message in messages]
             newest += [record.size for record in records if isinstance(record, Query)]
             if len(newest) >= most or time.monotonic() > until:
