@@ -23,6 +23,12 @@ from schemas.records import Lease, Plan
 RETRY_S, MOST_RETRY_S = 1.0, 60.0  # until a setting that failed to load is tried again
 
 
+def retry_after_s(before_s: float) -> float:
+    """Return the seconds from a failed load until it is tried again; ``before_s`` are those after
+    the failure before it, 0 for the first."""
+    return min(max(RETRY_S, 2 * before_s), MOST_RETRY_S)
+
+
 class RefusedSetting(NamedTuple):
     """A setting that failed to load: why, and when it is tried again, ``after_s`` the failure."""
 
@@ -101,7 +107,7 @@ class SessionServing:
         if setting == self._loading:
             self._loading = ""
             before = self._refused.get(setting)
-            after_s = RETRY_S if before is None else min(2 * before.after_s, MOST_RETRY_S)
+            after_s = retry_after_s(0.0 if before is None else before.after_s)
             self._refused[setting] = RefusedSetting(error, now + after_s, after_s)
 
     @property

@@ -16,7 +16,7 @@ from operators.serving.deadline_queue import Ticket
 from operators.serving.device import Device
 from operators.serving.operator_builds import OperatorBuilds
 from operators.serving.running_batch import NextBatch
-from operators.serving.session_serving import MOST_RETRY_S, RETRY_S
+from operators.serving.session_serving import retry_after_s
 from operators.serving.table_batching import TableBatching
 from operators.serving.worker_rules import LatencyOf, WorkerRules
 from schemas.effects import Effect, Unload, Wake
@@ -187,7 +187,7 @@ class VariantServing:
     def gave_up(self, variant: str, now: float) -> bool:
         """Record a failed load; return whether the variant is still wanted."""
         if variant == self._device.loading:
-            self._after_s = min(max(RETRY_S, 2 * self._after_s), MOST_RETRY_S)
+            self._after_s = retry_after_s(self._after_s)
             self._retry_s = now + self._after_s
         return self._device.gave_up(variant)
 
