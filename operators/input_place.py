@@ -57,7 +57,7 @@ class InputPlaces:
         base = self._base.get(partition, 0)
         upto = self.upto[partition]
         done = upto if held is None else min(max(held, self._first.get(partition, base)), upto)
-        return done - base, note_of_base(base, self._topic_id)
+        return commit_at(done, self._topic_id)
 
 
 def note_of_base(base: int, topic_id: str = "") -> str:
@@ -67,8 +67,14 @@ def note_of_base(base: int, topic_id: str = "") -> str:
     return f"{generation}@{topic_id}" if topic_id else generation
 
 
+def commit_at(place: int, topic_id: str = "") -> tuple[int, str]:
+    """Return the offset and the note of a commit at a place."""
+    offset = place % GENERATION
+    return offset, note_of_base(place - offset, topic_id)
+
+
 def place_of(offset: int, note: str) -> int:
-    """Return the place of a committed offset; the reverse of ``InputPlaces.committed``."""
+    """Return the place of a committed offset; the reverse of ``commit_at``."""
     return int(note.partition("@")[0] or 0) * GENERATION + offset
 
 

@@ -13,7 +13,7 @@ from operators.dispatch.dispatcher import Dispatcher
 from operators.dispatch.task_dispatcher import TaskDispatcher
 from operators.egress import Egress, highest, made_s, upto_of
 from operators.ingress import Ingress
-from operators.input_place import InputPlaces, note_of_base, start_of_input
+from operators.input_place import InputPlaces, commit_at, start_of_input
 from operators.serving.worker import Worker
 from profiles.measurements import EMULATED
 from schemas.codec.single_object import decode
@@ -34,7 +34,7 @@ def ingress(making: Making, broker: Broker, name: str, incarnation: float) -> No
     closed = highest(upto_of(note) for _, note in outputs.values())
     mine = range(PARTITIONS)
     start = start_of_input(mine, broker.notes(group, topic), closed, TOPIC_ID)
-    fresh = {(topic, p): (0, note_of_base(base, TOPIC_ID)) for p, base in start.fresh.items()}
+    fresh = {(topic, p): commit_at(place, TOPIC_ID) for p, place in start.fresh.items()}
     broker.commit(group, fresh, name)
     return Ingress(
         name, pipeline, mine, incarnation=incarnation,

@@ -66,7 +66,11 @@ def notes(
     config: KafkaConfig, group: str, topic: str, slots: Iterable[int]
 ) -> dict[int, tuple[int, str]]:
     """Return a group's committed offset and note by slot, as ``commits``."""
-    found = commits(config, group, topic, slots)
+    return by_slot(commits(config, group, topic, slots))
+
+
+def by_slot(found: Iterable[TopicPartition]) -> dict[int, tuple[int, str]]:
+    """Return the offset and the note of commits, by slot."""
     return {p.partition: (p.offset, p.metadata or "") for p in found}
 
 

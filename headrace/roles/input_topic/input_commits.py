@@ -7,17 +7,10 @@ from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
 from headrace.errors import InputMadeAnew
 from operators.egress import highest, upto_of
-from operators.input_place import (
-    GENERATION,
-    NO_ENDS,
-    InputPlaces,
-    InputStart,
-    note_of_base,
-    start_of_input,
-)
+from operators.input_place import NO_ENDS, InputPlaces, InputStart, commit_at, start_of_input
 from schemas.effects import OUTPUTS, QUERIES
 from schemas.pipeline import Pipeline
-from streams.kafka.egress_recovery import WAIT_S, commit_now, commits, notes
+from streams.kafka.egress_recovery import WAIT_S, by_slot, commit_now, commits, notes
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
@@ -43,16 +36,13 @@ def input_start(
     )
     found = commits(kafka, group, topic, mine)
     epochs = {p.partition: p.leader_epoch for p in found if p.leader_epoch is not None}
-    committed = {p.partition: (p.offset, p.metadata or "") for p in found}
     ends = _ends(kafka, topic, epochs) if epochs and closed else NO_ENDS
-    start = start_of_input(mine, committed, closed, topic_id, ends)
-    fresh = [
-        TopicPartition(
-            topic, p, place % GENERATION, note_of_base(place - place % GENERATION, topic_id),
-            leader_epoch=epochs.get(p, NO_EPOCH) if place % GENERATION else NO_EPOCH,
-        )
-        for p, place in start.fresh.items()
-    ]  # fmt: skip
+    start = start_of_input(mine, by_slot(found), closed, topic_id, ends)
+    fresh = []
+    for p, place in start.fresh.items():
+        offset, note = commit_at(place, topic_id)
+        epoch = epochs.get(p, NO_EPOCH) if offset else NO_EPOCH
+        fresh.append(TopicPartition(topic, p, offset, note, leader_epoch=epoch))
     if fresh:
         commit_now(kafka, group, fresh)
     return start
