@@ -23,9 +23,8 @@ from streams.codecs.wire import Fetched
 from streams.kafka.kafka_client import available, consumer, read_headers
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
-from streams.kafka.offset_ledger import HOPELESS, NO_EPOCH
+from streams.kafka.offset_ledger import HOPELESS, NO_EPOCH, Place
 from streams.kafka.silent_slots import SilentSlots, told
-from streams.kafka.turn import Place
 from streams.observers.journal import tell
 
 ORDERS_WAIT_S = 0.02  # a new lease waits at most this long for the reading thread

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError
 
 from schemas.trace_context import Headers
-from streams.kafka.turn import TOO_OLD, Place, Turn
+from streams.kafka.offset_ledger import Place
+from streams.kafka.turn import TOO_OLD, Turn
 
 MOST_UNCONFIRMED = 5  # records of a partition, as in librdkafka
 

@@ -17,8 +17,9 @@ from streams.kafka.kafka_client import OnError, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.leases.refused_records import RefusedRecords, find_written
+from streams.kafka.offset_ledger import Place
 from streams.kafka.send_window import Departure, PartitionQueue, SendWindow, TurnRecord
-from streams.kafka.turn import Place, Turn
+from streams.kafka.turn import Turn
 
 WARM_WITHIN_S = 5.0
 POLLS, POLL_S = 200, 0.05  # for room in the producer's queue

@@ -33,11 +33,11 @@ from streams.kafka.connectivity import Connectivity
 from streams.kafka.kafka_client import consumer, fatal_errors, report_producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
-from streams.kafka.offset_ledger import HOPELESS, NO_EPOCH, Commit, OffsetLedger
+from streams.kafka.offset_ledger import HOPELESS, NO_EPOCH, Commit, OffsetLedger, Place
 from streams.kafka.partition_reader import PartitionReader
 from streams.kafka.send_window import TurnRecord
 from streams.kafka.sender import PartitionLease, Sender
-from streams.kafka.turn import Place, Turn, unconfirmed_since
+from streams.kafka.turn import Turn, unconfirmed_since
 from streams.topics import physical
 
 COMMIT_S = 0.2

@@ -5,7 +5,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from streams.kafka.offset_ledger import Commit
+from streams.kafka.offset_ledger import Commit, Place
 
 # The whole batch is refused with a record that is too old, its other records under their own code.
 TOO_OLD = (
@@ -13,7 +13,6 @@ TOO_OLD = (
     KafkaError.INVALID_RECORD,
     KafkaError._INVALID_DIFFERENT_RECORD,
 )
-Place = tuple[str, int]  # topic on the broker, slot
 
 
 class Turn:
