@@ -334,20 +334,19 @@ def models_of(
     ``latency`` is the quantile by which a batch is late, ``rate`` that by which it keeps its worker
     busy ("": the same).
     """
+    quantiles = (latency,) if rate in ("", latency) else (latency, rate)
     found = []
     for variant in task.variants:
         entry = profile.entry(task.name, variant.name, device)
-        batches = range(1, min(variant.batch, entry.largest) + 1)
-
-        def seconds(
-            quantile: str, name: str = variant.name, batches: range = batches
-        ) -> tuple[float, ...]:
-            return tuple(
-                profile.latency_s(task.name, name, device, batch, quantile) for batch in batches
+        largest = min(variant.batch, entry.largest)
+        seconds = (
+            tuple(
+                profile.latency_s(task.name, variant.name, device, batch, quantile)
+                for batch in range(1, largest + 1)
             )
-
-        occupied_s = seconds(rate) if rate not in ("", latency) else ()
-        found.append(CandidateModel(variant.name, entry.accuracy, seconds(latency), occupied_s))
+            for quantile in quantiles
+        )
+        found.append(CandidateModel(variant.name, entry.accuracy, *seconds))
     return tuple(found)
 
 
