@@ -12,11 +12,9 @@ from contextlib import closing
 
 from headrace.client.topic_clients import Tail, decoded
 from headrace.errors import NameTaken
-from schemas.effects import REPORTS
 from schemas.records import Report
 from streams.fencing import Replaced
-from streams.kafka.kafka_config import KafkaConfig
-from streams.topics import physical
+from streams.kafka.kafka_errors import BrokerError
 
 LISTEN_S = 0.7  # nodes report every 0.2 s
 PAUSE_S = 5.0
@@ -27,11 +25,16 @@ class Namesakes:
     """Listens on a thread, from its creation, for reports of other nodes with these names."""
 
     def __init__(
-        self, kafka: KafkaConfig, pipeline: str, names: Collection[str], slower: float = 1.0
+        self,
+        reports: Callable[[], Tail],
+        pipeline: str,
+        names: Collection[str],
+        slower: float = 1.0,
     ) -> None:
+        """``reports`` opens the reports topic at its end; it may raise ``BrokerError``."""
         self._pipeline, self._names = pipeline, frozenset(names)
         self._listen_s, self._watch_s = LISTEN_S * slower, WATCH_S * slower
-        self._kafka = kafka
+        self._reports = reports
         self._mine = 0.0  # the incarnation of the nodes here, once they report
         self._tell: Callable[[BaseException], None] = self._keep
         self._error: BaseException | None = None
@@ -61,7 +64,7 @@ class Namesakes:
 
     def look_again(self) -> None:
         """Listen for ``LISTEN_S`` on a thread of its own; ``tell`` a ``Replaced`` if a younger node
-        of the name reports. Threads begin at most every ``PAUSE_S``."""
+        of the name reports. Listen again while no broker answers, at most every ``PAUSE_S``."""
         if not self._looking:
             self._looking = True
             threading.Thread(target=self._look, name="namesakes", daemon=True).start()
@@ -71,10 +74,12 @@ class Namesakes:
         self._look_s = time.monotonic() + PAUSE_S
         self._looking = False  # a silence from here on needs another look
         try:
-            with closing(Tail(self._kafka, physical(self._pipeline, REPORTS))) as reports:
+            with closing(self._reports()) as reports:
                 until_s = time.monotonic() + self._listen_s
                 while time.monotonic() < until_s and not self._find_younger(reports):
                     pass
+        except BrokerError:  # the broker is away again; the role waits for it, and so does the look
+            self.look_again()
         except Exception as error:  # noqa: BLE001 - the role's thread raises it
             self._tell(error)
 
@@ -97,7 +102,7 @@ class Namesakes:
 
     def _run(self) -> None:
         try:
-            with closing(Tail(self._kafka, physical(self._pipeline, REPORTS))) as reports:
+            with closing(self._reports()) as reports:
                 self._listen(reports)
         except Exception as error:  # noqa: BLE001 - raised by `check`
             self._keep(error)

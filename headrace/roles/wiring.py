@@ -12,6 +12,7 @@ import numpy as np
 from control.estimation.accuracy_drift import expected_of
 from control.problem.seats import task_of
 from headrace.client.accuracy_topic import newest_accuracy
+from headrace.client.topic_clients import Tail
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import load_profile, planning_profile
 from headrace.config.topology import Share, dispatcher_name
@@ -48,7 +49,7 @@ from operators.scoring.scorer import Scorer, exact_match
 from operators.serving.worker import Worker
 from profiles.measurements import EMULATED
 from profiles.profile_table import ProfileTable
-from schemas.effects import LABELS, OUTPUTS, QUERIES, RESULTS, Node
+from schemas.effects import LABELS, OUTPUTS, QUERIES, REPORTS, RESULTS, Node
 from schemas.pipeline import Pipeline
 from streams.codecs.wire import origins
 from streams.kafka.egress_recovery import (
@@ -393,7 +394,8 @@ def controller_maker(
 
 
 def _namesakes(kafka: KafkaConfig, pipeline: Pipeline, names: Sequence[str]) -> Namesakes:
-    return Namesakes(kafka, pipeline.name, names, dilation().factor)
+    reports = partial(Tail, kafka, physical(pipeline.name, REPORTS))
+    return Namesakes(reports, pipeline.name, names, dilation().factor)
 
 
 @contextlib.contextmanager

@@ -1,16 +1,20 @@
 """Two nodes of one name: the second one does not begin."""
 
 import time
+from collections.abc import Callable
+from functools import partial
 from threading import Event, Thread
 
 import pytest
 
+from headrace.client.topic_clients import Tail
 from headrace.errors import NameTaken
 from headrace.roles.namesakes import Namesakes
 from schemas.codec.single_object import encode
 from streams.fencing import Replaced
 from streams.kafka.kafka_client import producer
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.topic_admin import ensure_topics
 from streams.topics import topics
 from tests.builders import a_pipeline
@@ -26,6 +30,11 @@ def config(broker: str) -> KafkaConfig:
     config = KafkaConfig(broker)
     ensure_topics(config, topics(PIPELINE))
     return config
+
+
+@pytest.fixture
+def reports(config: KafkaConfig) -> Callable[[], Tail]:
+    return partial(Tail, config, "headrace.reports")
 
 
 class Other:
@@ -53,17 +62,19 @@ class Other:
 
 
 def test_a_name_that_a_living_node_has_is_refused_until_that_one_has_ended(
-    config: KafkaConfig,
+    config: KafkaConfig, reports: Callable[[], Tail]
 ) -> None:
     other = Other(config, "ingress-0")
     with pytest.raises(NameTaken, match="a node named 'ingress-0' of pipeline postcode reports"):
-        Namesakes(config, "postcode", ["ingress-0"]).check()
-    Namesakes(config, "postcode", ["ingress-1"]).check()
+        Namesakes(reports, "postcode", ["ingress-0"]).check()
+    Namesakes(reports, "postcode", ["ingress-1"]).check()
     other.end()
-    Namesakes(config, "postcode", ["ingress-0"]).check()
+    Namesakes(reports, "postcode", ["ingress-0"]).check()
 
 
-def test_of_two_that_begin_at_once_the_younger_one_ends(config: KafkaConfig) -> None:
+def test_of_two_that_begin_at_once_the_younger_one_ends(
+    config: KafkaConfig, reports: Callable[[], Tail]
+) -> None:
     told: list[BaseException] = []
     heard = Event()
 
@@ -71,8 +82,8 @@ def test_of_two_that_begin_at_once_the_younger_one_ends(config: KafkaConfig) -> 
         told.append(error)
         heard.set()
 
-    younger = Namesakes(config, "postcode", ["ingress-0"])
-    older = Namesakes(config, "postcode", ["ingress-0"])
+    younger = Namesakes(reports, "postcode", ["ingress-0"])
+    older = Namesakes(reports, "postcode", ["ingress-0"])
     younger.check()
     older.check()
     other = Other(config, "ingress-0")  # its incarnation is 1.0
@@ -84,7 +95,7 @@ def test_of_two_that_begin_at_once_the_younger_one_ends(config: KafkaConfig) -> 
 
 
 def test_a_node_that_was_silent_and_hears_a_younger_one_of_its_name_ends(
-    config: KafkaConfig,
+    config: KafkaConfig, reports: Callable[[], Tail]
 ) -> None:
     told: list[BaseException] = []
     heard = Event()
@@ -93,7 +104,33 @@ def test_a_node_that_was_silent_and_hears_a_younger_one_of_its_name_ends(
         told.append(error)
         heard.set()
 
-    mine = Namesakes(config, "postcode", ["ingress-0"])
+    mine = Namesakes(reports, "postcode", ["ingress-0"])
+    mine.check()
+    mine.watch(0.5, tell)
+    other = Other(config, "ingress-0")  # its incarnation is 1.0
+    mine.look_again()
+    assert heard.wait(30)
+    other.end()
+    assert [type(error) for error in told] == [Replaced]
+
+
+def test_a_node_that_was_silent_listens_again_once_a_broker_answers(
+    config: KafkaConfig, reports: Callable[[], Tail]
+) -> None:
+    told: list[BaseException] = []
+    heard = Event()
+    outage = iter([False, True])
+
+    def tell(error: BaseException) -> None:
+        told.append(error)
+        heard.set()
+
+    def interrupted() -> Tail:
+        if next(outage, False):
+            raise BrokerError("no Kafka broker answers")
+        return reports()
+
+    mine = Namesakes(interrupted, "postcode", ["ingress-0"])
     mine.check()
     mine.watch(0.5, tell)
     other = Other(config, "ingress-0")  # its incarnation is 1.0
