@@ -23,6 +23,7 @@ from headrace.gateway.protocol.tensors import (
     bytes_tensor,
     check_shape,
     from_binary,
+    number_tensor,
 )
 from headrace.model_servers.server_requests import (
     LOOK_AGAIN_S,
@@ -248,7 +249,7 @@ def _tensor(wanted: _Input, value: Any, batch_axis: bool) -> Tensor:
     if wanted.datatype not in DTYPES:
         raise ValueError(f"the model's input {wanted.name} is {wanted.datatype}, not supported")
     array = _cast(wanted, np.asarray(value))
-    return Tensor(wanted.name, wanted.datatype, array[np.newaxis] if batch_axis else array)
+    return number_tensor(wanted.name, wanted.datatype, array[np.newaxis] if batch_axis else array)
 
 
 def _coded(name: str, element: Any) -> bytes:

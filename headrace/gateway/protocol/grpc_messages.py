@@ -21,6 +21,7 @@ from headrace.gateway.protocol.tensors import (
     bytes_tensor,
     check_shape,
     from_binary,
+    number_tensor,
 )
 
 # The field of typed contents by datatype; FP16 has none.
@@ -81,7 +82,9 @@ def _typed(each: Any) -> Tensor:
     if datatype == BYTES:
         return bytes_tensor(name, list(held), shape)
     try:
-        return Tensor(name, datatype, np.array(list(held), dtype=DTYPES[datatype]).reshape(shape))
+        return number_tensor(
+            name, datatype, np.array(list(held), dtype=DTYPES[datatype]).reshape(shape)
+        )
     except OverflowError:
         raise bad(name, f"holds a number beyond the range of {datatype}") from None
 

@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 
 from headrace.gateway.protocol.statuses import Ending, Unserved
-from headrace.gateway.protocol.tensors import BYTES, DTYPES, Tensor, bad, bytes_tensor
+from headrace.gateway.protocol.tensors import (
+    BYTES,
+    DTYPES,
+    Tensor,
+    bad,
+    bytes_tensor,
+    number_tensor,
+)
 from headrace.model_registry.signature import PLAIN, Signature, TensorSpec
 from schemas.codec.json_form import value_to_json
 from schemas.codec.values import CodecError
@@ -37,13 +44,13 @@ def payload_of(inputs: Sequence[Tensor], signature: Signature | None, form: str)
 
 
 def _only_element(inputs: Sequence[Tensor]) -> bytes:
-    if len(inputs) != 1 or inputs[0].datatype != BYTES or inputs[0].array.size != 1:
+    if len(inputs) != 1 or inputs[0].datatype != BYTES or len(inputs[0].elements) != 1:
         raise Unserved(
             Ending.BAD_REQUEST,
             "a query of this pipeline is one BYTES tensor of shape [1]; send that, or add a "
             "signature to the pipeline file",
         )
-    element: bytes = inputs[0].array.reshape(-1)[0]
+    element: bytes = inputs[0].elements[0]
     if not element:
         raise bad(inputs[0].name, "is empty; a query needs a payload")
     return element
@@ -80,9 +87,9 @@ def _input(tensor: Tensor, spec: TensorSpec) -> Value:
             f"is {tensor.datatype} of shape {list(tensor.shape)}; this pipeline takes "
             f"{spec.datatype} of {list(spec.shape)}",
         )
-    if spec.datatype != BYTES:
-        return tensor.array
-    elements: list[bytes] = list(tensor.array.reshape(-1))
+    elements = tensor.elements
+    if isinstance(elements, np.ndarray):
+        return elements
     if spec.shape == (1,):
         return elements[0]
     try:
@@ -163,7 +170,7 @@ def _array(value: Any, spec: TensorSpec) -> Tensor:
     except (LookupError, OverflowError, TypeError, ValueError) as error:
         raise _misfit(f"output {spec.name} is no {spec.datatype} tensor: {error}") from None
     scalar = cast.ndim == 0 and spec.fits((1,))
-    return Tensor(spec.name, spec.datatype, cast.reshape(1) if scalar else cast)
+    return number_tensor(spec.name, spec.datatype, cast.reshape(1) if scalar else cast)
 
 
 def _from_json_form(value: Mapping[str, Any]) -> np.ndarray:

@@ -9,10 +9,10 @@ import itertools
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from headrace.gateway.protocol.statuses import Ending, Unserved
 
@@ -36,25 +36,33 @@ _ELEMENTS: dict[str, frozenset[type]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """A named tensor; the elements of BYTES are ``bytes`` in an array of objects."""
+class Tensor(Struct, frozen=True):
+    """A named tensor. The elements of BYTES are a list in row-major order, without an array: made
+    for a request of one element, an array of objects takes longer than all else of its tensor."""
 
     name: str
     datatype: str
-    array: np.ndarray
+    shape: tuple[int, ...]  # the number of elements by dimension
+    elements: np.ndarray | list[bytes]
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The number of elements by dimension."""
-        return self.array.shape
+    def array(self) -> np.ndarray:
+        """The elements as an array; those of BYTES are objects."""
+        if isinstance(self.elements, np.ndarray):
+            return self.elements
+        array = np.empty(len(self.elements), dtype=object)
+        array[:] = self.elements
+        return array.reshape(self.shape)
 
 
-def bytes_tensor(name: str, elements: Sequence[bytes], shape: Sequence[int]) -> Tensor:
-    """Return a BYTES tensor."""
-    array = np.empty(len(elements), dtype=object)
-    array[:] = elements
-    return Tensor(name, BYTES, array.reshape(tuple(shape)))
+def number_tensor(name: str, datatype: str, array: np.ndarray) -> Tensor:
+    """Return a tensor of any datatype but BYTES."""
+    return Tensor(name, datatype, array.shape, array)
+
+
+def bytes_tensor(name: str, elements: list[bytes], shape: Sequence[int]) -> Tensor:
+    """Return a BYTES tensor, whose shape has as many elements."""
+    return Tensor(name, BYTES, tuple(shape), elements)
 
 
 def bad(name: str, what: str) -> Unserved:
@@ -92,7 +100,7 @@ def from_json(name: str, datatype: str, shape: Sequence[int], data: Any) -> Tens
         if any(type(element) is not str for element in flat):
             raise bad(name, "is BYTES, so that data must be strings; send others in binary form")
         return bytes_tensor(name, [_utf8(name, element) for element in flat], shape)
-    return Tensor(name, datatype, _numbers(name, datatype, flat).reshape(tuple(shape)))
+    return number_tensor(name, datatype, _numbers(name, datatype, flat).reshape(tuple(shape)))
 
 
 def _utf8(name: str, text: str) -> bytes:
@@ -132,11 +140,12 @@ def _numbers(name: str, datatype: str, flat: list[Any]) -> np.ndarray:
 
 def json_data(tensor: Tensor) -> list[Any]:
     """Return the elements for JSON, flat; raise ``Unserved`` for what JSON cannot say."""
-    if tensor.datatype == BYTES:
-        return [_text(tensor.name, element) for element in tensor.array.reshape(-1)]
-    if tensor.array.dtype.kind == "f" and not np.isfinite(tensor.array).all():
+    elements = tensor.elements
+    if isinstance(elements, list):
+        return [_text(tensor.name, element) for element in elements]
+    if elements.dtype.kind == "f" and not np.isfinite(elements).all():
         raise _unsayable(tensor.name, "NaN or an infinity")
-    return tensor.array.reshape(-1).tolist()
+    return elements.reshape(-1).tolist()
 
 
 def _text(name: str, element: bytes) -> str:
@@ -171,7 +180,7 @@ def from_binary(name: str, datatype: str, shape: Sequence[int], raw: bytes | mem
         )
     if dtype.kind == "b" and max(bytes(raw), default=0) > 1:
         raise bad(name, "is BOOL, but has bytes other than 0 and 1")
-    return Tensor(name, datatype, np.frombuffer(raw, dtype).reshape(tuple(shape)))
+    return number_tensor(name, datatype, np.frombuffer(raw, dtype).reshape(tuple(shape)))
 
 
 def _elements(name: str, count: int, raw: memoryview) -> list[bytes]:
@@ -192,7 +201,8 @@ def _elements(name: str, count: int, raw: memoryview) -> list[bytes]:
 
 def binary(tensor: Tensor) -> bytes:
     """Return the binary form."""
-    if tensor.datatype != BYTES:
-        return tensor.array.astype(DTYPES[tensor.datatype], copy=False).tobytes()
-    parts = [(_LENGTH.pack(len(each)), each) for each in tensor.array.reshape(-1)]
+    elements = tensor.elements
+    if isinstance(elements, np.ndarray):
+        return elements.astype(DTYPES[tensor.datatype], copy=False).tobytes()
+    parts = [(_LENGTH.pack(len(each)), each) for each in elements]
     return b"".join(itertools.chain.from_iterable(parts))

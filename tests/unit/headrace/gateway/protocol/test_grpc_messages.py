@@ -12,7 +12,7 @@ from headrace.gateway.protocol.descriptors import METHODS, SERVICE, classes, poo
 from headrace.gateway.protocol.grpc_messages import parsed, rendered
 from headrace.gateway.protocol.requests import InferResponse
 from headrace.gateway.protocol.statuses import Ending, Unserved
-from headrace.gateway.protocol.tensors import DATATYPES, Tensor, binary, bytes_tensor
+from headrace.gateway.protocol.tensors import DATATYPES, binary, bytes_tensor, number_tensor
 
 POOL = pool()
 M = classes(POOL)
@@ -104,7 +104,7 @@ def test_no_message_raises_anything_but_a_bad_request(
 
 def test_a_response_is_raw() -> None:
     outputs = (
-        Tensor("n", "FP32", np.array([1.0], np.float32)),
+        number_tensor("n", "FP32", np.array([1.0], np.float32)),
         bytes_tensor("w", [b"a"], [1]),
     )
     made = rendered(

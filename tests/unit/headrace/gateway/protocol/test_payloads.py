@@ -7,7 +7,7 @@ import pytest
 
 from headrace.gateway.protocol.payloads import configuration, metadata, outputs_of, payload_of
 from headrace.gateway.protocol.statuses import Ending, Unserved
-from headrace.gateway.protocol.tensors import Tensor, bytes_tensor, json_data
+from headrace.gateway.protocol.tensors import Tensor, bytes_tensor, json_data, number_tensor
 from headrace.model_registry.signature import Signature, TensorSpec
 
 SIGNATURE = Signature(
@@ -18,7 +18,7 @@ SIGNATURE = Signature(
     ),
     (TensorSpec("label", "INT64", (1,)), TensorSpec("words", "BYTES", (-1,))),
 )
-IMAGE = Tensor("image", "UINT8", np.array([[1, 2], [3, 4]], np.uint8))
+IMAGE = number_tensor("image", "UINT8", np.array([[1, 2], [3, 4]], np.uint8))
 TEXT = bytes_tensor("text", [b"\xff"], [1])
 TAGS = bytes_tensor("tags", [b"a", b"b"], [2])
 ONE = Signature((TensorSpec("x", "BYTES", (1,)),), (TensorSpec("y", "FP32", (-1, 2)),))
@@ -48,11 +48,13 @@ def test_with_a_signature_a_payload_has_the_inputs_by_name() -> None:
         ([IMAGE, TEXT], SIGNATURE, "avro", "takes image, text, tags"),
         ([IMAGE, IMAGE, TEXT], SIGNATURE, "avro", "takes image, text, tags"),
         (
-            [Tensor("image", "UINT8", np.zeros((2, 3), np.uint8)), TEXT, TAGS], SIGNATURE, "avro",
+            [number_tensor("image", "UINT8", np.zeros((2, 3), np.uint8)), TEXT, TAGS],
+            SIGNATURE, "avro",
             "takes UINT8 of [-1, 2]",
         ),
         (
-            [Tensor("image", "INT8", np.zeros((2, 2), np.int8)), TEXT, TAGS], SIGNATURE, "avro",
+            [number_tensor("image", "INT8", np.zeros((2, 2), np.int8)), TEXT, TAGS],
+            SIGNATURE, "avro",
             "is INT8",
         ),
         (

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from headrace.gateway.protocol.requests import InferRequest, InferResponse, parsed, rendered
 from headrace.gateway.protocol.statuses import Ending, Unserved
-from headrace.gateway.protocol.tensors import Tensor, binary, bytes_tensor
+from headrace.gateway.protocol.tensors import binary, bytes_tensor, number_tensor
 
-NUMBERS = Tensor("n", "FP32", np.array([[1.5, -2.0]], np.float32))
+NUMBERS = number_tensor("n", "FP32", np.array([[1.5, -2.0]], np.float32))
 WORDS = bytes_tensor("w", [b"a", b"\xff\0"], [2])
 
 

@@ -21,6 +21,7 @@ from headrace.gateway.protocol.tensors import (
     from_binary,
     from_json,
     json_data,
+    number_tensor,
 )
 from headrace.model_registry.signature import Datatype
 
@@ -44,7 +45,9 @@ def numeric(draw: st.DrawFn, *, finite: bool = False) -> Tensor:
     if finite and datatype.startswith("FP"):
         width = int(datatype.removeprefix("FP"))
         elements = st.floats(allow_nan=False, allow_infinity=False, width=width)
-    return Tensor("x", datatype, draw(hnp.arrays(DTYPES[datatype], shapes, elements=elements)))
+    return number_tensor(
+        "x", datatype, draw(hnp.arrays(DTYPES[datatype], shapes, elements=elements))
+    )
 
 
 @st.composite
@@ -157,7 +160,7 @@ def test_bytes_that_do_not_fit_are_told_why(
 @pytest.mark.parametrize(
     "tensor",
     [
-        Tensor("y", "FP32", np.array([np.nan], np.float32)),
+        number_tensor("y", "FP32", np.array([np.nan], np.float32)),
         bytes_tensor("y", [b"\xff"], [1]),
     ],
 )
