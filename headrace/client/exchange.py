@@ -119,14 +119,16 @@ class Exchange:
 
     def _turn(self) -> None:
         messages = self._results.messages(TURN_S)
-        self._asker.poll()
         now = time.time()
+        if messages:  # before the acknowledgements, for which their callers would wait too
+            records = [(message.key() or b"", message.value() or b"") for message in messages]
+            self._waiting.take(BrokerNews(now, records, (), {}))
+        self._asker.poll()
         refused = {
             name: BrokerError(f"the broker did not take {name}: {reason}")
             for name, reason in _drained(self._asker.refused).items()
         }
-        records = [(message.key() or b"", message.value() or b"") for message in messages]
-        self._waiting.take(BrokerNews(now, records, _drained(self._asker.acknowledged), refused))
+        self._waiting.take(BrokerNews(now, (), _drained(self._asker.acknowledged), refused))
         self._look(now)
 
     def _look(self, now: float) -> None:
