@@ -9,8 +9,9 @@ import asyncio
 import itertools
 import time
 import uuid
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from headrace.client.formats import reader_of
 from headrace.client.open_loop import PATIENCE_S
@@ -33,8 +34,7 @@ from schemas.records import Answer, Plan, Query
 TAKEN_WITHIN_S = 10.0  # by the broker, of a query whose caller does not wait for the answer
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(Struct, frozen=True):
     """A response, and how its query ended."""
 
     response: InferResponse

@@ -28,8 +28,9 @@ def undecodable(kind: Any, error: DecodeError) -> Unserved:
 async def abort(context: Any, status: Status) -> NoReturn:
     """End a call with a status, and with the time after which its client may come again."""
     trailing = dict(status.headers)
-    if status.ending is Ending.OVER_CAPACITY and status.retry_after_s is not None:
-        trailing["grpc-retry-pushback-ms"] = str(round(status.retry_after_s * 1e3))
+    retry_after_s = status.ending.retry_after_s
+    if status.ending is Ending.OVER_CAPACITY and retry_after_s is not None:
+        trailing["grpc-retry-pushback-ms"] = str(round(retry_after_s * 1e3))
     code = getattr(grpc.StatusCode, status.ending.grpc)
     await context.abort(code, status.text, tuple(trailing.items()))
     raise AssertionError("abort raises")

@@ -3,9 +3,10 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
+
+from msgspec import Struct
 
 from headrace.gateway.protocol.requests import InferRequest, checked_id
 from headrace.gateway.protocol.statuses import Ending, Unserved
@@ -30,8 +31,7 @@ TIMEOUT = "timeout"  # of an inference request, as tritonclient sends it
 TIMEOUT_UNIT_S = 1e-6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class Caller(Struct, frozen=True, kw_only=True):
     """``timeout_s``: how long the caller waits (None: it does not say); ``id`` "": none.
 
     ``shared_id``: different requests may have the ``id``, as a mesh gives ``x-request-id`` to all

@@ -103,6 +103,8 @@ def _input(tensor: Tensor, spec: TensorSpec) -> Value:
 
 def check_wanted(signature: Signature | None, wanted: Sequence[str]) -> None:
     """Raise ``Unserved`` for the name of an output that the pipeline does not have."""
+    if not wanted:
+        return
     known = [spec.name for spec in (signature or PLAIN).outputs]
     unknown = [name for name in wanted if name not in known]
     if unknown:

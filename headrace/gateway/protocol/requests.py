@@ -5,7 +5,6 @@ the binary tensors follow it. With the value 0 the whole body is the only input,
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -27,8 +26,7 @@ SIZE = "binary_data_size"
 SHARED_MEMORY = "shared_memory_region"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferRequest:
+class InferRequest(msgspec.Struct, frozen=True, kw_only=True):
     """An inference request of either protocol.
 
     ``outputs`` are the names of the outputs that are wanted (empty: all), ``binary`` those wanted
@@ -37,20 +35,19 @@ class InferRequest:
 
     inputs: tuple[Tensor, ...]
     id: str = ""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = {}
     outputs: tuple[str, ...] = ()
     binary: frozenset[str] = frozenset()
     binary_default: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferResponse:
+class InferResponse(msgspec.Struct, frozen=True, kw_only=True):
     """An inference response of either protocol."""
 
     model: str
     id: str
     outputs: tuple[Tensor, ...]
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = {}
 
 
 class _Input(msgspec.Struct):

@@ -5,8 +5,9 @@ overload. A deadline that passes is 504 and not 408, which some clients repeat.
 """
 
 import math
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from operators.outcomes import outcome_of
 from schemas.enumerations import ReasonCode
@@ -14,7 +15,8 @@ from schemas.records import ANSWERED, DROPPED, FAILED, Answer
 
 
 class Ending(Enum):
-    """The ending of a request: its status in HTTP and the name of its code in gRPC."""
+    """The ending of a request: its status in HTTP, the name of its code in gRPC, and how soon its
+    client may come again, in seconds (None: not said)."""
 
     OK = (200, "OK")
     ACCEPTED = (202, "OK")
@@ -24,31 +26,22 @@ class Ending(Enum):
     SLOW_CLIENT = (408, "DEADLINE_EXCEEDED")
     CONFLICT = (409, "ALREADY_EXISTS")
     TOO_LARGE = (413, "INVALID_ARGUMENT")
-    OVER_CAPACITY = (429, "RESOURCE_EXHAUSTED")
+    OVER_CAPACITY = (429, "RESOURCE_EXHAUSTED", 1.0)
     LEFT = (499, "CANCELLED")  # the client did, or the gateway's drain ended; nobody is told
     FAILED = (500, "INTERNAL")
-    UNAVAILABLE = (503, "UNAVAILABLE")
+    UNAVAILABLE = (503, "UNAVAILABLE", 5.0)
     PAST_DEADLINE = (504, "DEADLINE_EXCEEDED")
 
-    @property
-    def http(self) -> int:
-        """The status of an HTTP response."""
-        return self.value[0]
+    def __init__(self, http: int, grpc: str, retry_after_s: float | None = None) -> None:
+        self.http = http
+        self.grpc = grpc
+        self.retry_after_s = retry_after_s
 
-    @property
-    def grpc(self) -> str:
-        """The name of the gRPC status code."""
-        return self.value[1]
-
-
-# How soon a client may come again, in seconds.
-RETRY_AFTER_S = {Ending.OVER_CAPACITY: 1.0, Ending.UNAVAILABLE: 5.0}
 
 CLOCKS_DIFFER_S = 0.05  # by which a client's deadline may pass before it has passed here
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class Status(Struct, frozen=True, kw_only=True):
     """A request's ending, a sentence for people if it was not served, and marks of its answer."""
 
     ending: Ending
@@ -57,17 +50,12 @@ class Status:
     incomplete: bool = False
 
     @property
-    def retry_after_s(self) -> float | None:
-        """After how many seconds the client may come again; None: not said."""
-        return RETRY_AFTER_S.get(self.ending)
-
-    @property
     def headers(self) -> dict[str, str]:
         """The HTTP headers, and keys of gRPC's trailing metadata, that tell the ending."""
         marks = {"headrace-late": self.late, "headrace-incomplete": self.incomplete}
         found = {name: "true" for name, is_so in marks.items() if is_so}
-        if self.retry_after_s is not None:
-            found["retry-after"] = str(math.ceil(self.retry_after_s))
+        if self.ending.retry_after_s is not None:
+            found["retry-after"] = str(math.ceil(self.ending.retry_after_s))
         return found
 
 

@@ -1,9 +1,9 @@
 """Requests of a model: joined, accepted, refused."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from headrace.gateway.protocol.callers import Caller
 from headrace.gateway.protocol.requests import InferRequest
