@@ -154,8 +154,18 @@ class Model:
             size=caller.size,
         )
         self._open.add(name, self._longest_s(query.slo_class), content)
-        self._outgoing.add(query, caller.trace)
+        if len(self._open) > 1:
+            self._outgoing.add(query, caller.trace)
+        else:
+            self._send_alone(query, caller)
         return name
+
+    def _send_alone(self, query: Query, caller: Caller) -> None:
+        try:
+            self._outgoing.send(query, caller.trace)
+        except Unserved as error:
+            self._open.fail(query.id, error)
+            raise
 
     def _id(self, caller: Caller, content: bytes) -> str:
         """Return the id of the query in flight with that content, else one that is not in flight.

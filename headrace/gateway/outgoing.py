@@ -2,7 +2,8 @@
 
 Requests come in bunches, since answers do. Sent between the handling of two requests, each query
 would be a produce request of its own for the broker; sent one right after the other, they share a
-few. None waits for more than what the loop has to do anyway.
+few. None waits for more than what the loop has to do anyway, and one with no other in flight, which
+has none to share with, for nothing.
 
 A produce request is for one partition, and what follows from a query is for one of egress': so the
 queries of ``TOGETHER_S`` share a partition, and the next ones take the next partition.
@@ -34,6 +35,13 @@ class Outgoing:
         self._refused = refused
         self._queries: list[tuple[Query, Headers]] = []
 
+    def send(self, query: Query, headers: Headers) -> None:
+        """Send a query at once; raise ``Unserved`` if it cannot be sent."""
+        try:
+            self._send(query, headers, self._together())
+        except Exception as error:  # noqa: BLE001 - as in a turn: its request ends, no other
+            raise unsent(error) from None
+
     def add(self, query: Query, headers: Headers) -> None:
         """Send a query in this turn."""
         if not self._queries:
@@ -42,12 +50,15 @@ class Outgoing:
 
     def _flush(self) -> None:
         queries, self._queries = self._queries, []
-        together = int(self._loop.time() / TOGETHER_S)
+        together = self._together()
         for query, headers in queries:
             try:
                 self._send(query, headers, together)
             except Exception as error:  # noqa: BLE001 - the others of this turn are to be sent
                 self._refused(query.id, unsent(error))
+
+    def _together(self) -> int:
+        return int(self._loop.time() / TOGETHER_S)
 
 
 def unsent(error: Exception) -> Unserved:

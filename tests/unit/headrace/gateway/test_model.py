@@ -10,6 +10,7 @@ from headrace.gateway.protocol.requests import InferRequest
 from headrace.gateway.protocol.statuses import Ending, Unserved
 from headrace.gateway.protocol.tensors import bytes_tensor
 from schemas.codec.raw import MAX_ID_LENGTH
+from schemas.records import Query
 from streams.kafka.kafka_errors import BrokerError
 from tests.gateway_world import BrokerInTest, a_model, a_plan, an_answer
 
@@ -165,3 +166,34 @@ def test_a_retry_joins_its_query_where_no_new_one_would_be_taken(paused: bool) -
         assert [(await each).response.id for each in (first, again)] == ["mine", "mine"]
 
     asyncio.run(play())
+
+
+def test_a_query_with_no_other_in_flight_is_sent_before_its_turn_ends() -> None:
+    async def play() -> None:
+        broker = BrokerInTest()
+        model = a_model(broker)
+        asked = [asyncio.ensure_future(model.infer(REQUEST, Caller(), 1.0)) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert len(broker.sent) == 1
+        await asyncio.sleep(0)
+        assert len(broker.sent) == 3
+        broker.tell(*(an_answer(query.id) for query in broker.sent))
+        await asyncio.gather(*asked)
+
+    asyncio.run(play())
+
+
+def test_a_query_with_no_other_in_flight_that_cannot_be_sent_leaves_none() -> None:
+    async def play() -> None:
+        broker = BrokerInTest(on_send=refusing)
+        model = a_model(broker)
+        with pytest.raises(Unserved, match="away") as told:
+            await model.infer(REQUEST, MINE, 1.0)
+        assert told.value.status.ending is Ending.UNAVAILABLE
+        assert model.open == 0
+
+    asyncio.run(play())
+
+
+def refusing(_: Query) -> None:
+    raise BrokerError("the broker is away")
