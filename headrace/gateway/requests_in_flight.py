@@ -19,10 +19,13 @@ from streams.kafka.kafka_errors import BrokerError
 
 Waiter = asyncio.Future[Answer | None]
 
+LOOK_EVERY_S = 0.25  # for queries whose time is over; the largest delay of one
+
 
 @dataclass(slots=True)
 class _Query:
-    expiry: asyncio.TimerHandle
+    due_s: float  # in the loop's time
+    within_s: float
     digest: bytes
     acknowledged: bool = False  # set in the reading thread
     waiters: list[Waiter] = field(default_factory=list)
@@ -38,6 +41,8 @@ class RequestsInFlight:
         self._read = read
         self._watch = watch
         self._queries: dict[bytes, _Query] = {}
+        # One for all: to set and cancel one for each took half of a query's time in this class.
+        self._look: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._queries)
@@ -46,11 +51,12 @@ class RequestsInFlight:
         return name.encode() in self._queries
 
     def add(self, name: str, within_s: float, digest: bytes = b"") -> None:
-        """Open a query, which ends with ``NoAnswer`` after ``within_s``; ``digest`` is of its
-        request."""
-        key = name.encode()
-        expiry = self._loop.call_later(within_s, self._expire, key, within_s)
-        self._queries[key] = _Query(expiry, digest)
+        """Open a query, which ends with ``NoAnswer`` at most ``LOOK_EVERY_S`` after ``within_s``;
+        ``digest`` is of its request."""
+        due_s = self._loop.time() + within_s
+        self._queries[name.encode()] = _Query(due_s, within_s, digest)
+        if self._look is None:
+            self._look = self._loop.call_later(LOOK_EVERY_S, self._expire)
 
     def digest(self, name: str) -> bytes:
         """Return the digest of the request of a query in flight."""
@@ -140,20 +146,25 @@ class RequestsInFlight:
         query = self._queries.pop(key, None)
         if query is None:
             return
-        query.expiry.cancel()
         _resolve_taken(query)
         for waiter in query.waiters:
             if not waiter.done():
                 waiter.set_result(answer)
 
-    def _expire(self, key: bytes, within_s: float) -> None:
-        self._fail(key, no_answer(key.decode(), within_s))
+    def _expire(self) -> None:
+        """End the queries whose time is over, and look again later if others are in flight."""
+        now = self._loop.time()
+        late = [(key, query) for key, query in self._queries.items() if now >= query.due_s]
+        for key, query in late:
+            self._fail(key, no_answer(key.decode(), query.within_s))
+        self._look = None
+        if self._queries:
+            self._look = self._loop.call_later(LOOK_EVERY_S, self._expire)
 
     def _fail(self, key: bytes, error: Exception) -> None:
         query = self._queries.pop(key, None)
         if query is None:
             return
-        query.expiry.cancel()
         for waiter in query.waiters:
             if not waiter.done():
                 waiter.set_exception(error)

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from headrace.client.exchange import BrokerNews
 from headrace.client.formats import read_answer
 from headrace.errors import ClientClosed, NoAnswer
-from headrace.gateway.requests_in_flight import RequestsInFlight
+from headrace.gateway.requests_in_flight import LOOK_EVERY_S, RequestsInFlight
 from headrace.gateway.result_watch import ResultWatch
 from schemas.codec.single_object import CodecError, encode
 from schemas.records import ANSWERED, Answer, Origin
 from streams.kafka.kafka_errors import BrokerError
+from tests.virtual_loop import VirtualLoop
 
 LONG_S = 1000.0
 
@@ -84,13 +85,20 @@ def test_a_request_that_leaves_or_gives_up_leaves_the_query_to_the_others() -> N
 
 def test_a_query_ends_without_an_answer_after_its_time() -> None:
     async def play() -> None:
-        side = InLoop()
-        side.open.add("late", 0.0)
-        with pytest.raises(NoAnswer, match="no answer to late within 0 s"):
-            await side.open.wait("late", None)
-        assert len(side.open) == 0
+        loop, side = asyncio.get_running_loop(), InLoop()
+        for within_s in (3.0, 1.0, 2.0):  # one after the other: none is in flight between them
+            name, due_s = f"within {within_s:g}", loop.time() + within_s
+            side.open.add(name, within_s)
+            side.open.add("long", LONG_S)
+            with pytest.raises(NoAnswer, match=f"no answer to {name} within {within_s:g} s"):
+                await side.open.wait(name, None)
+            assert due_s <= loop.time() <= due_s + LOOK_EVERY_S
+            side.open.fail("long", ClientClosed("closed"))
+            assert len(side.open) == 0
+            await asyncio.sleep(2 * LOOK_EVERY_S)
 
-    asyncio.run(play())
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(play())
 
 
 @pytest.mark.parametrize(
