@@ -11,17 +11,46 @@ from headrace.errors import ClientClosed, NoAnswer
 from headrace.gateway.protocol.statuses import Ending, Unserved
 from headrace.gateway.requests_in_flight import RequestsInFlight, Waiter
 from headrace.gateway.result_watch import ResultWatch
-from schemas.codec.single_object import CodecError
+from schemas.codec.single_object import CodecError, encode
 from schemas.records import Answer
 from streams.kafka.kafka_errors import BrokerError
 
 REMEMBERED = 4096  # answers to queries whose callers did not wait
+REMEMBERED_BYTES = 64 << 20  # of all these answers
 SEARCHES = 2  # of the results topic at once
 SEARCH_WITHIN_S = 10.0  # a search may take as long, also for a caller that does not wait
 # What ends a query in flight.
 QUERY_ERRORS = (NoAnswer, CodecError, BrokerError, ClientClosed, Unserved)
 
 Find = Callable[[str, float | None], Answer | None]
+
+
+class RememberedAnswers:
+    """The last answers that were added, as far as ``most`` and ``most_bytes`` allow."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._answers: OrderedDict[str, tuple[Answer, int]] = OrderedDict()
+        self._bytes = 0
+
+    def add(self, answer: Answer) -> None:
+        """Remember an answer, and forget the oldest ones for which there is no room."""
+        self._forget(answer.id)
+        size = len(encode(answer))
+        self._answers[answer.id] = answer, size
+        self._bytes += size
+        while len(self._answers) > self._most or self._bytes > self._most_bytes:
+            self._forget(next(iter(self._answers)))
+
+    def get(self, name: str) -> Answer | None:
+        """Return the answer of that id, if it is remembered."""
+        held = self._answers.get(name)
+        return held and held[0]
+
+    def _forget(self, name: str) -> None:
+        _, size = self._answers.pop(name, (None, 0))
+        self._bytes -= size
 
 
 class AnswersById:
@@ -40,19 +69,18 @@ class AnswersById:
         self._search_within_s = search_within_s
         # A search whose caller has left holds its thread to its end.
         self._searches = ThreadPoolExecutor(SEARCHES, "headrace-search")
-        self._remembered: OrderedDict[str, Answer] = OrderedDict()
+        self._remembered = RememberedAnswers(REMEMBERED, REMEMBERED_BYTES)
 
     def remember(self, name: str) -> None:
         """Keep the answer to a query in flight once it comes."""
-        self._open.waiter(name).add_done_callback(lambda done: self._keep(name, done))
+        self._open.waiter(name).add_done_callback(self._keep)
 
-    def _keep(self, name: str, future: Waiter) -> None:
+    def _keep(self, future: Waiter) -> None:
         if not future.cancelled() and future.exception() is None:
             answer = future.result()
             assert answer is not None
-            self._remembered[name] = answer
-            if len(self._remembered) > REMEMBERED:
-                self._remembered.popitem(last=False)
+            with contextlib.suppress(CodecError):  # it is on the results topic all the same
+                self._remembered.add(answer)
 
     async def answer(self, name: str, wait_s: float, since_s: float | None) -> Answer | None:
         """Return the answer to a query of any gateway; None if it does not come in ``wait_s``.
@@ -68,8 +96,9 @@ class AnswersById:
                 answer = await self._open.wait(name, wait_s)
                 if answer is not None or name in self._open:
                     return answer
-        if name in self._remembered:
-            return self._remembered[name]
+        remembered = self._remembered.get(name)
+        if remembered is not None:
+            return remembered
         with self._watch.of(name) as coming:  # before the search, so that nothing is missed
             found = await self._searched(name, since_s, coming, until)
             if found is None and not coming.done():

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.client.formats import read_answer
-from headrace.gateway.answers_by_id import SEARCHES, AnswersById
+from headrace.gateway.answers_by_id import SEARCHES, AnswersById, RememberedAnswers
 from headrace.gateway.protocol.statuses import Ending, Unserved
 from headrace.gateway.requests_in_flight import RequestsInFlight
 from headrace.gateway.result_watch import ResultWatch
+from schemas.codec.single_object import encode
 from streams.kafka.kafka_errors import BrokerError
 from tests.gateway_world import an_answer
 
@@ -90,3 +93,31 @@ def test_what_is_found_nowhere_is_none_after_the_wait() -> None:
         side.answers.close()
 
     asyncio.run(play())
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 500)), max_size=20),
+    st.integers(1, 4), st.integers(0, 2000),
+)  # fmt: skip
+def test_the_last_answers_are_remembered_within_their_number_and_bytes(
+    added: list[tuple[str, int]], most: int, most_bytes: int
+) -> None:
+    remembered = RememberedAnswers(most, most_bytes)
+    for name, size in added:
+        remembered.add(an_answer(name, b"x" * size))
+    last = {name: size for name, size in added}  # of each id
+    order = sorted(last, key=lambda name: -max(n for n, (of, _) in enumerate(added) if of == name))
+    held = [answer for name in order if (answer := remembered.get(name)) is not None]
+    assert [answer.id for answer in held] == order[: len(held)]
+    assert [answer.result for answer in held] == [b"x" * last[a.id] for a in held]
+    sizes = [len(encode(answer)) for answer in held]
+    assert len(held) <= most
+    assert sum(sizes) <= most_bytes
+
+
+def test_the_oldest_answers_are_forgotten_for_the_newest() -> None:
+    answers = [an_answer(name, b"x" * 100) for name in "abc"]
+    remembered = RememberedAnswers(10, 2 * len(encode(answers[0])))
+    for answer in answers:
+        remembered.add(answer)
+    assert [remembered.get(name) for name in "abc"] == [None, *answers[1:]]
