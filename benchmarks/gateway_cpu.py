@@ -178,8 +178,13 @@ def run(checkouts: Sequence[Path], calls: int, rounds: int, seconds: float) -> N
             gateway.process.terminate()
     for (way, place), rows in sorted(found.items()):
         cpu, switches = (statistics.median(column) for column in zip(*rows, strict=True))
-        every = " ".join(f"{row[0]:.0f}" for row in rows)
-        print(f"{way:15} {place}: CPU {cpu:.0f} us a request ({every}), {switches:.1f} switches")
+        first = found[way, checkouts[0]]
+        ratios = [row[0] / other[0] for row, other in zip(rows, first, strict=True)]
+        print(
+            f"{way:15} {place}: CPU {cpu:.0f} us a request, {switches:.1f} switches; of the first "
+            f"checkout's CPU {statistics.median(ratios):.2f} (median of rounds), less in "
+            f"{sum(ratio < 1 for ratio in ratios)} of {len(ratios)}"
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
