@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from aiohttp import web
+from aiohttp import ClientConnectionResetError, web
 
 from headrace.gateway.http.http_responses import json_response, refused
 
@@ -78,10 +78,12 @@ class HttpConnection(web.RequestHandler):
     ) -> web.StreamResponse:
         """Return the response to a head that is no HTTP, or whose handler failed.
 
-        Only the second is logged: anybody can send the first, as fast as the network goes.
+        Only the second is logged, and only if the client is still there: anybody can send the
+        first, or leave before aiohttp has told it to continue, as fast as the network goes.
         """
         if status >= web.HTTPInternalServerError.status_code:
-            super().handle_error(request, status, exc, message)
+            if not isinstance(exc, ClientConnectionResetError):
+                super().handle_error(request, status, exc, message)
             text = f"{status}: the gateway failed; its log says why"
         else:
             text = f"{status}: the head of the request is no HTTP: {_line(message)}"
