@@ -61,7 +61,8 @@ from schemas.records import (
     Work,
 )
 
-NOTICE_S = 0.01  # delay of the notice and of the offset commit
+NOTICE_S = 0.025  # delay of the notice and of the offset commit: one notice for many queries
+REFUSAL_S = 0.01  # delay of the notice by which egress answers a refused query
 UNKNOWN: Mapping[str, float] = {}
 _COUNTED = ("arrived", "admitted", "refused", "dropped", "missing")
 TASK = "ingress"  # the name under which ingress ends a query
@@ -117,7 +118,7 @@ class Ingress:
         self._decide_s = float("inf")  # time of the pending wake for the dispatcher
         self._sessions = SessionQueries()
         self._pending: dict[int, list[Noticed]] = {}
-        self._flushing, self._flush_s = False, 0.0
+        self._flush_s = float("inf")  # time of the next notices
         self._reporter = Reporter(name, "ingress", pipeline, incarnation)
         self._counts = self._reporter.counts
         self._counts |= dict.fromkeys(_COUNTED, 0) | {"regressed": places.regressed}
@@ -306,19 +307,18 @@ class Ingress:
 
     def _notice(self, event: Arrived, noticed: Noticed, now: float) -> list[Effect]:
         self._pending.setdefault(event.slot, []).append(noticed)
-        return [] if self._flushing else self._flush_soon(now)
+        return self._flush_by(now + (REFUSAL_S if noticed.refused else NOTICE_S))
 
-    def _flush_soon(self, now: float) -> list[Effect]:
-        if self._flushing:
-            return []
+    def _flush_by(self, at_s: float) -> list[Effect]:
         # One notice for many queries, sent after their work: egress accepts an answer that
         # overtakes its notice.
-        self._flushing = True
-        self._flush_s = now + NOTICE_S
-        return [Wake(self._flush_s)]
+        if self._flush_s <= at_s:
+            return []
+        self._flush_s = at_s
+        return [Wake(at_s)]
 
     def _flush(self) -> list[Effect]:
-        self._flushing = False
+        self._flush_s = float("inf")
         places, counts = self._places, self._counts
         upto = places.upto
         counts["regressed"], counts["missing"] = places.regressed, places.missing
@@ -409,7 +409,7 @@ class Ingress:
         if next_s < float("inf"):
             self._decide_s = next_s
             effects.append(Wake(next_s))
-        return [*effects, *(self._flush_soon(now) if picks or dropped else [])]
+        return [*effects, *(self._flush_by(now + NOTICE_S) if picks or dropped else [])]
 
     def _given_up(self, work: Work, short_s: float) -> Effect:
         self._counts["dropped"] += 1
@@ -421,7 +421,7 @@ class Ingress:
         effects: list[Effect] = [] if self._plans.started else self._plans.start()
         if self._dispatcher is not None and now >= self._decide_s:
             effects += self._dispatch(self._dispatcher, now)
-        if self._flushing and now >= self._flush_s:
+        if now >= self._flush_s:
             effects += self._flush()
         return [*effects, *self._reporter.due(now)]
 

@@ -41,7 +41,7 @@ from streams.topics import physical
 
 LOOK_S = 0.2  # between two looks at whether an executor hangs
 PENDING_S = (
-    0.02  # a node that ends still does what is due by then: ingress notices its last queries
+    0.04  # a node that ends still does what is due by then: ingress notices its last queries
 )
 MOST_FETCHES = 4  # unhandled fetches at a time; beyond it the backlog stays on the broker
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from control.policies.kairos.size_watch import size_count
-from operators.ingress import NOTICE_S, Ingress
+from operators.ingress import NOTICE_S, REFUSAL_S, Ingress
 from operators.input_place import GENERATION, InputPlaces, place_of
 from schemas.effects import (
     Arrived,
@@ -261,9 +261,21 @@ def test_a_query_that_is_read_at_its_deadline_still_has_its_chance() -> None:
 def test_an_unknown_slo_class_is_refused_with_the_known_ones() -> None:
     ingress = an_ingress()
     reason = "SLO class 'silver' is unknown; the pipeline file has: bronze, gold"
-    assert ingress.handle(a_query(slo_class="silver"), 0.0) == [Wake(NOTICE_S)]
+    assert ingress.handle(a_query(slo_class="silver"), 0.0) == [Wake(REFUSAL_S)]
     notice = Notice(partition=0, upto=1, queries=(a_noticed(refused=reason),))
     assert noticing(ingress) == notified(notice)
+
+
+def test_a_refusal_does_not_wait_as_long_as_the_notices_of_admitted_queries() -> None:
+    ingress = an_ingress()
+    ingress.handle(a_query(0), 0.0)
+    assert ingress.handle(a_query(1, slo_class="silver"), 0.004) == [Wake(0.004 + REFUSAL_S)]
+    assert ingress.handle(a_query(2), 0.005) == [to_root(2)]
+    (send, _) = quiet(ingress.handle(Woke(), 0.004 + REFUSAL_S))
+    assert isinstance(send, Send)
+    assert isinstance(send.record, Notice)
+    assert [noticed.query_id for noticed in send.record.queries] == ["q0", "q1", "q2"]
+    assert quiet(ingress.handle(Woke(), NOTICE_S)) == []
 
 
 def test_a_paused_pipeline_refuses() -> None:
@@ -289,7 +301,10 @@ def test_what_is_beyond_the_plans_capacity_is_refused() -> None:
 
 def test_an_ingress_admits_its_share_of_the_capacity() -> None:
     ingress = an_ingress(a_plan([a_lease()], capacity_qps=8.0), share=0.5)
-    assert [len(ingress.handle(a_query(offset), 0.0)) for offset in range(4)] == [2, 1, 1, 0]
+    found = [ingress.handle(a_query(offset), 0.0) for offset in range(4)]
+    assert [[e for e in effects if isinstance(e, Send)] for effects in found] == [
+        [to_root(0)], [to_root(1)], [to_root(2)], [],
+    ]  # fmt: skip
 
 
 def test_a_garbled_query_is_a_dead_letter_and_refused() -> None:
@@ -300,7 +315,7 @@ def test_a_garbled_query_is_a_dead_letter_and_refused() -> None:
         headers=(("id", b"mine"),), node="i", at_s=0.1,
     )  # fmt: skip
     assert ingress.handle(Arrived(garbled, "queries", 0, 3, 0.0), 0.1) == [
-        Send("dead-letters", letter, key="mine"), Wake(0.1 + NOTICE_S),
+        Send("dead-letters", letter, key="mine"), Wake(0.1 + REFUSAL_S),
     ]  # fmt: skip
     noticed = Noticed(
         query_id="mine",

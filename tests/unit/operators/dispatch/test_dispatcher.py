@@ -440,14 +440,14 @@ def test_what_waits_is_not_committed_and_what_was_sent_is() -> None:
     node = an_ingress("gpu")
     assert to_workers(arrive(node, 0, 20, 0.0)) == [(0, 20, 0)]
     assert to_workers(arrive(node, 1, 20, 0.001)) == []
-    flushed = list(node.handle(Woke(), 0.02))
+    flushed = list(node.handle(Woke(), 0.03))
     assert committed(flushed) == [1]  # the second query comes again after a restart
     notices = [e.record for e in flushed if isinstance(e, Send) and e.topic == OUTPUTS]
     assert [n.upto for n in notices if isinstance(n, Notice)] == [2]
-    done = completion(work(0, 20), 0, 0.02, "gpu-0")
-    node.handle(Arrived(done, "completions", 0, 0, 0.02), 0.02)
-    assert to_workers(list(node.handle(Woke(), 0.02))) == [(1, 20, 0)]
-    assert committed(list(node.handle(Woke(), 0.04))) == [2]
+    done = completion(work(0, 20), 0, 0.03, "gpu-0")
+    node.handle(Arrived(done, "completions", 0, 0, 0.03), 0.03)
+    assert to_workers(list(node.handle(Woke(), 0.03))) == [(1, 20, 0)]
+    assert committed(list(node.handle(Woke(), 0.06))) == [2]
 
 
 def test_a_query_above_the_largest_size_is_refused_with_the_limit() -> None:

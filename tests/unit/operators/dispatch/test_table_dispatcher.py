@@ -351,7 +351,7 @@ def test_ingress_sends_by_the_tables_and_commits_what_it_has_sent() -> None:
     node = an_ingress("a")
     assert to_workers(arrive(node, 0, 0.0)) == [(0, 0, "w")]
     assert to_workers(arrive(node, 1, 0.001)) == []
-    flushed = node.handle(Woke(), 0.02)
+    flushed = node.handle(Woke(), 0.03)
     done = [
         d.offset for e in flushed if isinstance(e, Assign) and e.topic == QUERIES for d in e.done
     ]
