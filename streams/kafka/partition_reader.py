@@ -27,7 +27,8 @@ from streams.kafka.offset_ledger import HOPELESS, NO_EPOCH, Place
 from streams.kafka.silent_slots import SilentSlots, told
 from streams.observers.journal import tell
 
-ORDERS_WAIT_S = 0.02  # a new lease waits at most this long for the reading thread
+ORDERS_WAIT_S = 0.05  # a new lease waits at most this long for the reading thread
+RESUME_WAIT_S = 0.02  # and a resumption: the worker has work for 0.1 s left then
 MOST_PER_FETCH = 500
 
 UNREADABLE = "the batch of this record cannot be decompressed, or has over 100 MB then; send less"
@@ -74,7 +75,8 @@ class PartitionReader:
             self._orders.get()()
         if self._look_due:
             self._look()
-        wait_s = whole_ms(min(timeout_s, ORDERS_WAIT_S))
+        longest_s = RESUME_WAIT_S if self._paused else ORDERS_WAIT_S
+        wait_s = whole_ms(min(timeout_s, longest_s))
         messages = available(self._consumer, wait_s, MOST_PER_FETCH)
         if not messages:
             return []
