@@ -8,8 +8,8 @@ commands and plans, whose group elects the app in charge.
 """
 
 import threading
+import time
 from collections.abc import Callable, Mapping
-from itertools import count
 from typing import Protocol
 
 from confluent_kafka import Consumer, TopicPartition
@@ -23,11 +23,10 @@ from streams.kafka.silent_slots import SilentSlots
 from streams.kafka.topic_contents import ends_now
 from streams.topics import physical
 
-GATHER_S = 0.02  # reports are handed on this often: each batch costs a wake-up of the event loop
+WAIT_S = 0.1  # for the first report of a batch; a reading that was stopped ends within this
+GATHER_S = 0.02  # for the others: each batch costs a wake-up of the event loop
 MOST = 5000  # at once
-LOOK_EVERY = (
-    50  # batches, a second or so: between two looks for slots that the client reads no more
-)
+LOOK_S = 1.0  # between two looks for slots that the client reads no more
 
 Deliver = Callable[[list[Fetched]], None]
 
@@ -95,18 +94,26 @@ class ReportReader:
         silent = SilentSlots()
         for each in places:
             silent.reads((each.topic, each.partition), each.offset)
-        for turn in count(1):
-            if ends.is_set():
-                return
-            if turn % LOOK_EVERY == 0:
+        look_at_s = time.monotonic() + LOOK_S
+        while not ends.is_set():
+            if time.monotonic() >= look_at_s:
                 _look(reader, silent)
-            messages = reader.consume(MOST, timeout=GATHER_S)
-            # librdkafka retries by itself after an error.
-            batch = [fetched_from(each) for each in messages if each.error() is None]
+                look_at_s = time.monotonic() + LOOK_S
+            batch = _gathered(reader)
             for each in batch:
                 silent.heard((each.topic, each.slot), each.offset)
             if batch and not ends.is_set():
                 self._deliver(batch)
+
+
+def _gathered(reader: Consumer) -> list[Fetched]:
+    """Wait for a record; return it and those that come within ``GATHER_S``."""
+    first = reader.poll(WAIT_S)
+    if first is None:
+        return []
+    messages = [first, *reader.consume(MOST - 1, timeout=GATHER_S)]
+    # librdkafka retries by itself after an error.
+    return [fetched_from(each) for each in messages if each.error() is None]
 
 
 def _look(reader: Consumer, silent: SilentSlots) -> None:
