@@ -96,9 +96,7 @@ class Egress:
         }
         # Records of queries that were answered before their notice, by that notice's record.
         self._behind: dict[Held, list[Held]] = {}
-        self._progress = {slot: Progress() for slot in self._partitions}
-        for slot, note in notes.items():
-            self._progress[slot].notes.update(note)
+        self._progress = _progress_of(self._partitions, notes)
         self._due: list[tuple[float, tuple[int, int]]] = []  # a heap of closing times
         self._committing: dict[int, None] = {}
         self._sessions: frozenset[str] = frozenset()  # with counts
@@ -108,9 +106,7 @@ class Egress:
         self._counts = self._reporter.counts
         self._counts.update(dict.fromkeys(COUNTS, 0))
         # Results on their way back to their sessions' tier, by query.
-        self._back: Transfers[Returned] | None = None
-        if links is not None and links.emulated:
-            self._back = Transfers(links, pipeline, self._reporter)
+        self._back = _transfers_back(links, pipeline, self._reporter)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if type(event) is Arrived:
@@ -347,6 +343,23 @@ class Egress:
         if self._committing:
             effects += self._commit()
         return [*effects, *self._reporter.due(now)]
+
+
+def _progress_of(
+    slots: Iterable[int], notes: Mapping[int, Mapping[int, int]]
+) -> dict[int, Progress]:
+    """Return each slot's progress, with the notes of earlier commits."""
+    progress = {slot: Progress() for slot in slots}
+    for slot, note in notes.items():
+        progress[slot].notes.update(note)
+    return progress
+
+
+def _transfers_back(
+    links: SessionLinks | None, pipeline: Pipeline, reporter: Reporter
+) -> Transfers[Returned] | None:
+    """Return the results' ways back to their sessions; None unless links are emulated."""
+    return Transfers(links, pipeline, reporter) if links is not None and links.emulated else None
 
 
 def note_of(upto: Mapping[int, int]) -> str:

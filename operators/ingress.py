@@ -97,17 +97,13 @@ class Ingress:
         split: Split | None = None,
         recent: Iterable[int] = (),
     ) -> None:
-        self._pipeline = pipeline
-        self._partitions = tuple(partitions)
-        self._share = share
-        self._root = pipeline.root.name
+        self._pipeline, self._partitions = pipeline, tuple(partitions)
+        self._share, self._root = share, pipeline.root.name
         self._topic = work_topic(self._root)
         self._plans = PlanFollower(pipeline.name)
         self._runs = Runs(pipeline, alone=share == 1.0)
         self._has_worker = False  # whether the root task has a worker
-        self._admission = ClassAdmission(
-            {name: pipeline.class_shares.get(name, ClassShare()) for name in pipeline.slo_classes}
-        )
+        self._admission = _class_admission(pipeline)
         self._epoch = 0
         self._sizes, self._slo_s, self._split = pipeline.size, pipeline.slo_s, split
         self._most_s = max(pipeline.longest_deadline_s, pipeline.slo_s)
@@ -424,6 +420,12 @@ class Ingress:
         if now >= self._flush_s:
             effects += self._flush()
         return [*effects, *self._reporter.due(now)]
+
+
+def _class_admission(pipeline: Pipeline) -> ClassAdmission:
+    """Return the admission of a pipeline's SLO classes, each by its share."""
+    shares = pipeline.class_shares
+    return ClassAdmission({each: shares.get(each, ClassShare()) for each in pipeline.slo_classes})
 
 
 def _noticed(

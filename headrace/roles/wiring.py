@@ -109,13 +109,7 @@ def run_ingress(
     start = input_start(kafka, pipeline, group, mine, topic_id)
     await_former_notices(kafka, pipeline, start.upto)
     places = InputPlaces(start.upto, topic_id, start.regressed)
-    recent = _recent(file, kafka)
-    node = Ingress(
-        name, pipeline, mine, incarnation=incarnation, share=1.0 / share.of, places=places,
-        dispatchers=central_queues(file, share.index, recent=recent),
-        number=share.index, accuracies=_for_shadows(file), split=load_split(pipeline),
-        recent=recent,
-    )  # fmt: skip
+    node = _ingress(file, kafka, share, mine, incarnation, places)
     with (
         _driver(
             pipeline,
@@ -133,6 +127,25 @@ def run_ingress(
     ):
         namesakes.watch(incarnation, live.fail)
         _run_until_signal(live, live.stop)
+
+
+def _ingress(
+    file: PipelineFile,
+    kafka: KafkaConfig,
+    share: Share,
+    mine: Sequence[int],
+    incarnation: float,
+    places: InputPlaces,
+) -> Ingress:
+    """Return the node that reads the partitions ``mine`` of the input topic."""
+    recent = _recent(file, kafka)
+    return Ingress(
+        f"ingress-{share.index}", file.pipeline, mine, incarnation=incarnation,
+        share=1.0 / share.of, places=places,
+        dispatchers=central_queues(file, share.index, recent=recent),
+        number=share.index, accuracies=_for_shadows(file), split=load_split(file.pipeline),
+        recent=recent,
+    )  # fmt: skip
 
 
 def _recent(file: PipelineFile, kafka: KafkaConfig) -> Sequence[int]:
