@@ -36,7 +36,8 @@ from schemas.effects import (
     Solved,
 )
 from streams.codecs.wire import Fetched
-from streams.control_app.control_driver import READ, ControlDriver
+from streams.control_app.control_driver import ControlDriver
+from streams.control_app.control_effects import READ
 from streams.kafka.kafka_config import KafkaConfig
 from streams.observers.tape import Tape, Taped
 from streams.topics import physical

@@ -8,54 +8,35 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from aiokafka.errors import KafkaError
 
 from control.controller.controller import TICK_S, Controller
-from control.estimation.demand import counted
 from schemas.effects import (
-    COMMANDS,
-    PLANS,
-    PROFILE_RESULTS,
-    QUERIES,
-    REPORTS,
     Arrived,
-    Assign,
-    Count,
-    Counted,
-    Effect,
     Event,
-    Failed,
-    Forget,
     Heartbeats,
     Observer,
-    Reject,
-    Scale,
-    Send,
-    Solve,
-    Wake,
     Woke,
 )
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
-from streams.codecs.size_gate import RecordTooLarge
 from streams.codecs.wire import Fetched
+from streams.control_app.control_effects import STREAMED, ControlEffects
 from streams.control_app.control_records import arrived, history, read_back
 from streams.control_app.control_writer import ControlWriter, Overtaken, Write
 from streams.control_app.election import TopicGone, charged
 from streams.control_app.host import ControlHost
+from streams.control_app.input_count import InputCount
 from streams.control_app.report_intake import ReportIntake
 from streams.control_app.report_reader import Reports
-from streams.control_app.solver_pool import Planners, Solvers, outcome_of
+from streams.control_app.solver_pool import Planners, Solvers
 from streams.control_app.topic_ends import (
-    STALLED_S,
     Inputs,
     InputTopic,
-    UnreadPartitions,
-    unread_text,
 )
 from streams.kafka.connectivity import Connectivity, QuietFilter
 from streams.kafka.kafka_config import KafkaConfig
@@ -70,7 +51,6 @@ log = logging.getLogger("headrace.control")
 
 STALL_S = 3.0  # after a stall this long another app may have been in charge
 PUBLISH_S = 5.0  # a record not accepted by then is not sent any more
-LISTEN_S = 0.25  # between two checks that reports arrive
 GONE_S = 3.0  # a partition has another leader by then, and the topic is assigned again
 NODE = "control"  # the controller's name for observers
 LEVELS = {
@@ -84,8 +64,6 @@ LEVELS = {
     "control.too_large": logging.ERROR,
     "input.unread": logging.WARNING,
 }
-STREAMED = (REPORTS, PROFILE_RESULTS)  # by the reader of reports
-READ = (*STREAMED, COMMANDS, PLANS)
 
 
 class ControlDriver:
@@ -122,13 +100,14 @@ class ControlDriver:
         self._inbox: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
         self._awake_s = clock()
         self._stalled = False
-        self._jobs: set[asyncio.Task[None]] = set()  # solves and counts in flight
         self._input = inputs or InputTopic(kafka, pipeline)
         self._history = past or partial(history, kafka, pipeline)
         self._intake = ReportIntake(pipeline.name, self._event)
-        self._unread = UnreadPartitions()
-        self._listened_s = float("-inf")
         self._writer = ControlWriter(pipeline, self._input, write_as)
+        counting = InputCount(self._input, self._intake, self._now)
+        self._effects = ControlEffects(
+            self, self._writer, self._planners, counting, self._now, dilation
+        )
         self._reports: Reports | None = None
         self._replaced = replaced
         self._gone: tuple[float, TopicGone] | None = None  # a lost topic ends the app at this time
@@ -217,10 +196,7 @@ class ControlDriver:
                     await self._catch_up()
                 await act()
         finally:
-            for task in self._jobs:
-                task.cancel()
-            # A loop that closes before they have ended complains of pending tasks.
-            await asyncio.gather(*self._jobs, return_exceptions=True)
+            await self._effects.cancel()
 
     def hushed(self) -> logging.Filter:
         """Return a filter that replaces the libraries' lines on an absent broker by one line."""
@@ -243,41 +219,6 @@ class ControlDriver:
         self._stalled = self._stalled or now - self._awake_s > STALL_S * self._dilation.factor
         self._awake_s = now
 
-    async def _count(self, host: ControlHost) -> None:
-        """Read the input topic's offsets; check that reports arrive at this app."""
-        loop = asyncio.get_running_loop()
-        try:
-            event, unread = await loop.run_in_executor(None, self._counted)
-            self._post(host, event)
-            if unread:
-                waiting = {"partitions": sorted(unread), "queries": sum(unread.values())}
-                self._say("input.unread", unread_text(unread), **waiting)
-            if 0.0 <= event.at_s - self._listened_s < LISTEN_S:
-                return
-            shared = await loop.run_in_executor(None, self._input.shared_ends)
-        except BrokerError as error:
-            self._say("control.blind", f"{error}; demand is what ingress tells until then")
-            self._unread = UnreadPartitions()  # ingress did not read either
-            self._post(host, Failed(QUERIES, str(error)), watched=False)
-        else:
-            self._listen(shared, event.at_s)
-
-    def _counted(self) -> tuple[Counted, Mapping[int, int]]:
-        """Return how many queries came and how many of them are done, and those that wait in unread
-        partitions; on another thread, as it waits for the broker."""
-        ends = self._input.ends()
-        now = self._now()
-        done = self._input.done()
-        return counted(now, ends, done), self._unread.look(ends, done, now)
-
-    def _listen(self, ends: Mapping[str, int], now: float) -> None:
-        self._listened_s = now
-        if self._intake.stalled(ends, now):
-            raise BrokerError(
-                f"reports were written for {STALLED_S:g} s and this consumer delivered none; "
-                "start the control app anew"
-            )
-
     async def _catch_up(self) -> None:
         """After a stall another app may have acted: give way if the group has put it in charge,
         else replay the topics.
@@ -293,7 +234,7 @@ class ControlDriver:
         if replaced:
             await self._end()
         else:
-            self._say("control.stalled", "reads back what another control app may have done")
+            self.say("control.stalled", "reads back what another control app may have done")
             await self._begin()
 
     async def _take_charge(self) -> None:
@@ -319,12 +260,12 @@ class ControlDriver:
         for standing in self._standings():
             standing.began()
         text = f"in charge of pipeline {self._pipeline.name} after {len(past)} records"
-        self._say("control.began", text, records=len(past))
+        self.say("control.began", text, records=len(past))
 
     async def _end(self) -> None:
         if self._host is not None:
             text = f"another control app is in charge of pipeline {self._pipeline.name}"
-            self._say("control.ended", text)
+            self.say("control.ended", text)
         for standing in self._standings():
             standing.ended()
         if self._reports is not None:
@@ -352,14 +293,14 @@ class ControlDriver:
             observer.saw(NODE, event, effects, now)
         try:
             for effect in effects:
-                await self._perform(effect)
+                await self._effects.perform(effect, self._host)
         except (KafkaError, TimeoutError) as error:
             self._unpublished(error)
         except Overtaken:
-            self._say("control.overtaken", "another control app has written")
+            self.say("control.overtaken", "another control app has written")
             self._stalled = True
         except BrokerError as error:
-            self._say("control.unpublished", str(error))
+            self.say("control.unpublished", str(error))
             self._stalled = True
 
     def _unpublished(self, error: KafkaError | TimeoutError) -> None:
@@ -369,91 +310,21 @@ class ControlDriver:
         """
         if isinstance(error, KafkaError) and not error.retriable:
             raise error
-        self._say("control.unpublished", f"the broker did not take it within {PUBLISH_S:g} s")
+        self.say("control.unpublished", f"the broker did not take it within {PUBLISH_S:g} s")
         self._stalled = True
 
     def _now(self) -> float:
         return self._dilation.inner(self._clock())
 
-    def _say(self, event: str, text: str, **fields: Any) -> None:
+    def say(self, event: str, text: str, **fields: Any) -> None:
         tell(log, LEVELS[event], event, text, pipeline=self._pipeline.name, **fields)
 
-    def _post(self, host: ControlHost, event: Event, *, watched: bool = True) -> None:
+    def post(self, host: ControlHost, event: Event, *, watched: bool = True) -> None:
         """Queue an event for a host, unless the host was replaced: its successor numbers jobs
         anew."""
         if host is self._host:
             self._inbox.put_nowait(partial(self._tell, event, watched=watched))
 
-    async def _perform(self, effect: Effect) -> None:
-        performed = _PERFORMED.get(type(effect))
-        if performed is None or self._host is None:
-            raise TypeError(f"the controller asked for {effect!r}, which its driver cannot perform")
-        await performed(self, effect, self._host)
-
-    async def _assign(self, effect: Assign, host: ControlHost) -> None:
-        """Check the topic only: an app in charge reads every control topic."""
-        if effect.topic not in READ:
-            raise TypeError(f"the controller is to read {effect.topic!r}; it reads {READ}")
-
-    async def _wake(self, effect: Wake, host: ControlHost) -> None:
-        self._wake_later(effect.at_s, host)
-
-    def _wake_later(self, at_s: float, host: ControlHost) -> None:
-        """Wake once the driver's clock shows ``at_s``; the loop's timers use another clock."""
-        left_s = (at_s - self._now()) * self._dilation.factor
-        if left_s > 0:
-            asyncio.get_running_loop().call_later(left_s, self._wake_later, at_s, host)
-        else:
-            self._post(host, Woke())
-
-    async def _begin_solve(self, effect: Solve, host: ControlHost) -> None:
-        self._begin_job(self._solve(effect, host))
-
-    async def _begin_count(self, effect: Count, host: ControlHost) -> None:
-        self._begin_job(self._count(host))
-
-    def _begin_job(self, job: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(job)
-        self._jobs.add(task)
-        task.add_done_callback(self._job_ended)
-
-    def _job_ended(self, task: asyncio.Task[None]) -> None:
-        self._jobs.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._inbox.put_nowait(partial(self._raise, error))
-
     async def _raise(self, error: BaseException) -> None:
         """End ``run`` with a job's unexpected error."""
         raise error
-
-    async def _reject(self, effect: Reject, host: ControlHost) -> None:
-        """Do nothing: ``Reject`` is for observers."""
-
-    async def _scale(self, effect: Scale, host: ControlHost) -> None:
-        """Do nothing: `up`, or a scaler such as KEDA, follows the plan's mix or its metric."""
-
-    async def _forget(self, effect: Forget, host: ControlHost) -> None:
-        await self._writer.forget(effect)
-
-    async def _send(self, effect: Send, host: ControlHost) -> None:
-        try:
-            await self._writer.send(effect)
-        except RecordTooLarge as error:
-            self._say("control.too_large", str(error))
-
-    async def _solve(self, effect: Solve, host: ControlHost) -> None:
-        event = await outcome_of(self._planners, effect)
-        if event is not None:
-            self._post(host, event)
-
-
-_PERFORMED: dict[type, Callable[[ControlDriver, Any, ControlHost], Awaitable[None]]] = {
-    Assign: ControlDriver._assign,
-    Count: ControlDriver._begin_count,
-    Forget: ControlDriver._forget,
-    Reject: ControlDriver._reject,
-    Scale: ControlDriver._scale,
-    Send: ControlDriver._send,
-    Solve: ControlDriver._begin_solve,
-    Wake: ControlDriver._wake,
-}

@@ -35,7 +35,7 @@ from schemas.effects import (
     Woke,
 )  # fmt: skip
 from schemas.records import Selection
-from streams.control_app import control_driver
+from streams.control_app import control_effects
 from streams.simulated import simulated_driver
 from tests.control_roads import assert_the_same, recorded
 from tests.typed_files import RENTING, a_typed_file
@@ -103,6 +103,6 @@ def kinds(union: UnionType) -> set[type]:
 
 def test_every_driver_performs_every_effect_of_what_it_runs() -> None:
     assert kinds(Effect) == kinds(OperatorEffect) | kinds(ControlEffect)
-    assert set(control_driver._PERFORMED) == kinds(ControlEffect)
+    assert set(control_effects._PERFORMED) == kinds(ControlEffect)
     inlined = kinds(Effect) - set(simulated_driver._PERFORMED)
     assert inlined == {Assign, Infer, Send, Wake}  # in its loop

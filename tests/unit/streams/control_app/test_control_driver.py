@@ -25,7 +25,8 @@ from schemas.enumerations import NodeState
 from schemas.records import Command, CommandResult, Plan, Report, Settings
 from streams.codecs.wire import Fetched
 from streams.control_app import control_records
-from streams.control_app.control_driver import GONE_S, READ, STALL_S, ControlDriver
+from streams.control_app.control_driver import GONE_S, STALL_S, ControlDriver
+from streams.control_app.control_effects import READ
 from streams.control_app.control_records import LED_WITHIN_S
 from streams.control_app.control_writer import Write
 from streams.control_app.election import TopicGone

@@ -1,0 +1,163 @@
+"""The controller's effects as its driver under Faust performs them.
+
+A record is written before the next effect; solves and counts are jobs, whose results are events.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
+
+from schemas.effects import (
+    COMMANDS,
+    PLANS,
+    PROFILE_RESULTS,
+    QUERIES,
+    REPORTS,
+    Assign,
+    Count,
+    Effect,
+    Event,
+    Failed,
+    Forget,
+    Reject,
+    Scale,
+    Send,
+    Solve,
+    Wake,
+    Woke,
+)
+from streams.codecs.size_gate import RecordTooLarge
+from streams.control_app.control_writer import ControlWriter
+from streams.control_app.host import ControlHost
+from streams.control_app.input_count import InputCount
+from streams.control_app.solver_pool import Solvers, outcome_of
+from streams.control_app.topic_ends import unread_text
+from streams.kafka.kafka_errors import BrokerError
+from streams.live.dilation import Dilation
+from streams.live.inbox import Clock
+
+STREAMED = (REPORTS, PROFILE_RESULTS)  # by the reader of reports
+READ = (*STREAMED, COMMANDS, PLANS)
+
+
+class ControlInbox(Protocol):
+    """The driver, as jobs see it."""
+
+    def post(self, host: ControlHost, event: Event, *, watched: bool = True) -> None: ...
+    def failed(self, error: BaseException) -> None: ...
+    def say(self, event: str, text: str, **fields: Any) -> None: ...
+
+
+class ControlEffects:
+    """Performs the effects of a host; jobs post their results to ``inbox``, for the same host."""
+
+    def __init__(
+        self, inbox: ControlInbox, writer: ControlWriter, planners: Solvers, counting: InputCount,
+        now: Clock, dilation: Dilation,
+    ) -> None:  # fmt: skip
+        self._inbox, self._writer, self._planners = inbox, writer, planners
+        self._counting = counting
+        self._now, self._dilation = now, dilation
+        self._jobs: set[asyncio.Task[None]] = set()  # solves and counts in flight
+
+    async def perform(self, effect: Effect, host: ControlHost | None) -> None:
+        """Perform an effect of the host in charge."""
+        performed = _PERFORMED.get(type(effect))
+        if performed is None or host is None:
+            raise TypeError(f"the controller asked for {effect!r}, which its driver cannot perform")
+        await performed(self, effect, host)
+
+    async def cancel(self) -> None:
+        """Cancel the jobs, and wait for their ends."""
+        for task in self._jobs:
+            task.cancel()
+        # A loop that closes before they have ended complains of pending tasks.
+        await asyncio.gather(*self._jobs, return_exceptions=True)
+
+    # ------------------------------------------------------------------ at once
+
+    async def _assign(self, effect: Assign, host: ControlHost) -> None:
+        """Check the topic only: an app in charge reads every control topic."""
+        if effect.topic not in READ:
+            raise TypeError(f"the controller is to read {effect.topic!r}; it reads {READ}")
+
+    async def _wake(self, effect: Wake, host: ControlHost) -> None:
+        self._wake_later(effect.at_s, host)
+
+    def _wake_later(self, at_s: float, host: ControlHost) -> None:
+        """Wake once the driver's clock shows ``at_s``; the loop's timers use another clock."""
+        left_s = (at_s - self._now()) * self._dilation.factor
+        if left_s > 0:
+            asyncio.get_running_loop().call_later(left_s, self._wake_later, at_s, host)
+        else:
+            self._inbox.post(host, Woke())
+
+    async def _reject(self, effect: Reject, host: ControlHost) -> None:
+        """Do nothing: ``Reject`` is for observers."""
+
+    async def _scale(self, effect: Scale, host: ControlHost) -> None:
+        """Do nothing: `up`, or a scaler such as KEDA, follows the plan's mix or its metric."""
+
+    async def _forget(self, effect: Forget, host: ControlHost) -> None:
+        await self._writer.forget(effect)
+
+    async def _send(self, effect: Send, host: ControlHost) -> None:
+        try:
+            await self._writer.send(effect)
+        except RecordTooLarge as error:
+            self._inbox.say("control.too_large", str(error))
+
+    # ------------------------------------------------------------------ jobs
+
+    async def _begin_solve(self, effect: Solve, host: ControlHost) -> None:
+        self._begin_job(self._solve(effect, host))
+
+    async def _begin_count(self, effect: Count, host: ControlHost) -> None:
+        self._begin_job(self._count(host))
+
+    def _begin_job(self, job: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(job)
+        self._jobs.add(task)
+        task.add_done_callback(self._job_ended)
+
+    def _job_ended(self, task: asyncio.Task[None]) -> None:
+        self._jobs.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._inbox.failed(error)
+
+    async def _solve(self, effect: Solve, host: ControlHost) -> None:
+        event = await outcome_of(self._planners, effect)
+        if event is not None:
+            self._inbox.post(host, event)
+
+    async def _count(self, host: ControlHost) -> None:
+        """Read the input topic's offsets; check that reports arrive at this app."""
+        loop, counting = asyncio.get_running_loop(), self._counting
+        try:
+            event, unread = await loop.run_in_executor(None, counting.counted)
+            self._inbox.post(host, event)
+            if unread:
+                waiting = {"partitions": sorted(unread), "queries": sum(unread.values())}
+                self._inbox.say("input.unread", unread_text(unread), **waiting)
+            if counting.listened(event.at_s):
+                return
+            shared = await loop.run_in_executor(None, counting.shared_ends)
+        except BrokerError as error:
+            text = f"{error}; demand is what ingress tells until then"
+            self._inbox.say("control.blind", text)
+            counting.blind()
+            self._inbox.post(host, Failed(QUERIES, str(error)), watched=False)
+        else:
+            counting.listen(shared, event.at_s)
+
+
+_PERFORMED: dict[type, Callable[[ControlEffects, Any, ControlHost], Awaitable[None]]] = {
+    Assign: ControlEffects._assign,
+    Count: ControlEffects._begin_count,
+    Forget: ControlEffects._forget,
+    Reject: ControlEffects._reject,
+    Scale: ControlEffects._scale,
+    Send: ControlEffects._send,
+    Solve: ControlEffects._begin_solve,
+    Wake: ControlEffects._wake,
+}

@@ -1,0 +1,50 @@
+"""Counts of the input topic by its offsets, and whether reports arrive at this app."""
+
+from collections.abc import Mapping
+
+from control.estimation.demand import counted
+from schemas.effects import Counted
+from streams.control_app.report_intake import ReportIntake
+from streams.control_app.topic_ends import STALLED_S, Inputs, UnreadPartitions
+from streams.kafka.kafka_errors import BrokerError
+from streams.live.inbox import Clock
+
+LISTEN_S = 0.25  # between two checks that reports arrive
+
+
+class InputCount:
+    """Counts queries; ``counted`` and ``shared_ends`` wait for the broker."""
+
+    def __init__(self, inputs: Inputs, intake: ReportIntake, now: Clock) -> None:
+        self._inputs, self._intake, self._now = inputs, intake, now
+        self._unread = UnreadPartitions()
+        self._listened_s = float("-inf")
+
+    def counted(self) -> tuple[Counted, Mapping[int, int]]:
+        """Return how many queries came and how many of them are done, and those that wait in unread
+        partitions."""
+        ends = self._inputs.ends()
+        now = self._now()
+        done = self._inputs.done()
+        return counted(now, ends, done), self._unread.look(ends, done, now)
+
+    def blind(self) -> None:
+        """Begin anew to look for unread partitions: ingress did not read either."""
+        self._unread = UnreadPartitions()
+
+    def listened(self, now: float) -> bool:
+        """Return whether the last check is not yet ``LISTEN_S`` ago."""
+        return 0.0 <= now - self._listened_s < LISTEN_S
+
+    def shared_ends(self) -> Mapping[str, int]:
+        """Return the ends of the shared topics, for ``listen``."""
+        return self._inputs.shared_ends()
+
+    def listen(self, ends: Mapping[str, int], now: float) -> None:
+        """Raise ``BrokerError`` if reports are written and this app's consumer delivers none."""
+        self._listened_s = now
+        if self._intake.stalled(ends, now):
+            raise BrokerError(
+                f"reports were written for {STALLED_S:g} s and this consumer delivered none; "
+                "start the control app anew"
+            )
