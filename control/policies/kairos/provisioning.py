@@ -233,7 +233,8 @@ def cheapest(pool: Pool, demand_qps: float) -> Ranked | None:
     """Return the cheapest mix whose fluid bound is at least ``demand_qps``; None if there is none.
 
     This is the linear program of the bound with roles swapped: the throughput is given, the counts
-    are integer variables and their cost is minimised.
+    are integer variables and their cost is minimised. Every size has a device that serves it in
+    time, however few queries there are: a millionth of a device is none to the solver.
     """
     counts = _cheapest_counts(pool, demand_qps)
     if counts is None:
@@ -260,12 +261,15 @@ def _cheapest_counts(pool: Pool, demand_qps: float) -> tuple[int, ...] | None:
         ),
         shape=(types, total),
     )
+    able = np.unique(times.feasible[:, carried], axis=1).T
+    present = np.hstack([able, np.zeros((len(able), len(rows)))])
     most = [np.inf if each.most is None else each.most for each in pool.types]
     found = milp(
         np.concatenate([[each.price for each in pool.types], np.zeros(len(rows))]),
         constraints=[
             LinearConstraint(served, times.probabilities[carried], times.probabilities[carried]),
             LinearConstraint(busy, -np.inf, 0.0),
+            LinearConstraint(present, 1.0, np.inf),
         ],
         integrality=np.concatenate([np.ones(types), np.zeros(len(rows))]),
         bounds=Bounds(0, np.concatenate([most, np.full(len(rows), np.inf)])),

@@ -158,12 +158,12 @@ class _Walk(NamedTuple):
 
 def _cheapest_first(need: Need) -> _Walk:
     asked, walk = need.asked_qps, list[Mix]()
-    next_ = _cheapest(need.pool, asked)
-    while next_ is not None and next_.cost <= need.budget + CENT:
+    least_qps = asked
+    while (next_ := _cheapest(need.pool, least_qps)) and next_.cost <= need.budget + CENT:
         walk.append(next_.counts)
         if need.met(next_.counts, asked):
             return _Walk(walk, next_.counts)
-        next_ = _cheapest(need.pool, next_.bound_qps * (1 + STEP))
+        least_qps = max(least_qps, next_.bound_qps) * (1 + STEP)
     return _Walk(walk, None)
 
 
