@@ -102,7 +102,7 @@ def wanted_mix(need: Need, present: Mix) -> Mix:
         return _best_within(need, present)
     carries = bound_of(pool, present) >= asked and need.met(present, asked)
     stays = carries and need.affords(present)
-    saves = cost_of(pool, found) <= (1 - GAIN) * cost_of(pool, present)
+    saves = cost_of(pool, found) < (1 - GAIN) * cost_of(pool, present)
     return present if stays and not saves else found
 
 

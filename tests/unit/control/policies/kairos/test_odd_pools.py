@@ -87,6 +87,12 @@ def a_pool(*prices: float, most: int | None = None) -> Pool:
     )  # fmt: skip
 
 
+def test_free_devices_that_carry_the_demand_stay() -> None:
+    need = Need(pool=a_pool(0.0, 0.0, most=3), demand_qps=15.0, headroom=1.0, budget=1.0)
+    for present in ((2, 0), (1, 1), (0, 2), (3, 3)):
+        assert wanted_mix(need, present) == present
+
+
 @pytest.mark.parametrize("price", [1e-3, 1e-6, 1e-9, 1e-12])
 def test_of_a_type_that_costs_next_to_nothing_no_more_are_rented_than_needed(price: float) -> None:
     found = cheapest(a_pool(price, 0.5), 95.0)
