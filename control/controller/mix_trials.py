@@ -70,4 +70,4 @@ class MixTrials:
 
 def _service(pool: Pool, policy: Policy) -> tuple[object, ...]:
     """Return what decides how much a mix carries: prices and limits of types do not."""
-    return pool.sizes, pool.latency_s, pool.slo_s, policy
+    return pool.sizes, pool.latency_s, pool.worst_s, pool.slo_s, policy

@@ -26,6 +26,7 @@ from control.policies.kairos.provisioning import (
     nearest,
     rank,
 )
+from control.policies.kairos.query_sizes import SizeDistribution
 from control.problem.problem import PlanError
 from headrace.config.cluster_cost import cost_text, per_thousand
 from headrace.config.pipeline_file import PipelineFile
@@ -242,10 +243,9 @@ def pool_of(file: PipelineFile, asked: MixRequest) -> tuple[Pool, str]:
     pool = Pool(
         types=tuple(PricedType(t.name, t.price, t.most) for t in file.cluster.types),
         sizes=sizes,
-        latency_s=tuple(
-            tuple(mean_s(table, variant, name, size) for size in sizes.sizes) for name in names
-        ),
-        largest_s=tuple(mean_s(table, variant, name, most) for name in names),
+        latency_s=by_size(table, variant, names, sizes, "mean"),
+        worst_s=by_size(table, variant, names, sizes, "p95"),
+        largest_s=tuple(profiled_s(table, variant, name, most, "mean") for name in names),
         largest_size=most,
         slo_s=file.pipeline.slo_s if asked.slo_s is None else asked.slo_s,
         base=file.cluster.base,
@@ -280,10 +280,27 @@ def only_variant(file: PipelineFile) -> Variant:
     return tasks[0].variants[0]
 
 
-def mean_s(table: ProfileTable, variant: Variant, device: str, size: int) -> float:
-    """Return the mean latency of a size on a device type; raises ``PlanError`` if not profiled."""
+def by_size(
+    table: ProfileTable,
+    variant: Variant,
+    names: Sequence[str],
+    sizes: SizeDistribution,
+    quantile: str,
+) -> tuple[tuple[float, ...], ...]:
+    """Return the latencies of all sizes, by device type; raises as ``profiled_s`` does."""
+    return tuple(
+        tuple(profiled_s(table, variant, name, size, quantile) for size in sizes.sizes)
+        for name in names
+    )
+
+
+def profiled_s(
+    table: ProfileTable, variant: Variant, device: str, size: int, quantile: str
+) -> float:
+    """Return the latency of a size on a device type, its mean or a quantile; raises ``PlanError``
+    if it is not profiled."""
     try:
-        return table.latency_s(variant.task, variant.name, device, size, "mean")
+        return table.latency_s(variant.task, variant.name, device, size, quantile)
     except ProfileError as error:
         raise PlanError(str(error)) from error
 

@@ -10,7 +10,7 @@ from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.query_sizes import SizeDistribution
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
-from headrace.planning.device_mix import MixRequest, mean_s, only_variant, pool_of
+from headrace.planning.device_mix import MixRequest, by_size, only_variant, pool_of
 
 BLOCKS = 2  # of ``LEAST_QUERIES`` each: the queries of the longest play
 SEED = 0  # plays of equal problems have equal results
@@ -26,14 +26,11 @@ def rentable_of(file: PipelineFile) -> Rentable | None:
         return None
     filed, _ = pool_of(file, MixRequest())
     variant, table = only_variant(file), planning_profile(file)
-    started = dict(file.cluster.devices)
+    started, names = dict(file.cluster.devices), [each.name for each in filed.types]
 
     def pool(sizes: SizeDistribution) -> Pool:
-        latency_s = tuple(
-            tuple(mean_s(table, variant, each.name, size) for size in sizes.sizes)
-            for each in filed.types
-        )
-        return replace(filed, sizes=sizes, latency_s=latency_s)
+        mean_s, p95_s = (by_size(table, variant, names, sizes, q) for q in ("mean", "p95"))
+        return replace(filed, sizes=sizes, latency_s=mean_s, worst_s=p95_s)
 
     return Rentable(
         sizes=filed.sizes,

@@ -1,8 +1,10 @@
 """Play a mix of devices: which rate does it carry with its queues, under a dispatch rule?
 
 Queries of sampled sizes come at sampled times and wait until the rule of the policy
-(``dispatch_rules.py``) sends each to a free device, which takes the mean latency of its size. Hops
-take no time, and nothing is learned. A query that no device can finish in time is given up, as the
+(``dispatch_rules.py``) sends each to a free device, which takes the mean latency of its size. It is
+in time if the 95th percentile of its latency there would be, by which dispatchers plan: devices
+whose latencies spread serve some queries late that their means would serve in time. Hops take no
+time, and nothing is learned. A query that no device can finish in time is given up, as the
 dispatcher and the workers do. The rate is the highest one that serves ``ATTAINMENT`` of all queries
 in time, searched by halving between 0 and the fluid bound, which no rate exceeds. Every rate is
 played with the same draws, so a result depends on its problem alone.
@@ -105,7 +107,11 @@ class _Play:
         ends = np.cumsum(pool.sizes.probabilities)[:-1]
         classes = np.searchsorted(ends, problem.draws.uniforms[:queries], side="right").tolist()
         rows = [tuple(row) for row in np.array(pool.latency_s).T.tolist()]
+        worst = [tuple(row) for row in np.array(pool.worst_s or pool.latency_s).T.tolist()]
         self._latency_s = [rows[each] for each in classes]
+        # Without a spread they are one list, by which ``match`` checks deadlines only once.
+        spread = worst != rows
+        self._worst_s = [worst[each] for each in classes] if spread else self._latency_s
         self._sizes = [pool.sizes.sizes[each] for each in classes]
         kinds = sorted(set(self._devices.kinds))
         self._least_s = [min(row[kind] for kind in kinds) for row in self._latency_s]
@@ -154,8 +160,9 @@ class _Play:
             dropped = False
             for i, j in self._rule(round_, self._options):
                 query = waiting[i]
-                ends_s = now + self._latency_s[query][self._devices.kinds[j]]
-                misses = ends_s > self._arrived_s[query] + self._slo_s
+                kind = self._devices.kinds[j]
+                latest_s = now + self._worst_s[query][kind]
+                misses = latest_s > self._arrived_s[query] + self._slo_s
                 if misses and not self._serves_late and self._policy.kind in SKIPS_LATE:
                     continue
                 gone.add(query)
@@ -163,7 +170,7 @@ class _Play:
                 if misses and not self._serves_late:
                     dropped = True
                 else:
-                    self._free_s[j] = ends_s
+                    self._free_s[j] = now + self._latency_s[query][kind]
             for i, query in enumerate(waiting[: len(round_.held)]):
                 self._held[query] = round_.held[i]
             waiting = [each for each in waiting if each not in gone]
@@ -175,12 +182,13 @@ class _Play:
         if self._rule is match:
             waiting = waiting[: self._options.considered * len(self._free_s)]
         latency_s = [self._latency_s[i] for i in waiting]
+        spread = self._worst_s is not self._latency_s
         return Round(
             sizes=[self._sizes[i] for i in waiting],
             wait_s=[now - self._arrived_s[i] for i in waiting],
             slack_s=[self._arrived_s[i] + self._slo_s - now for i in waiting],
             latency_s=latency_s,
-            worst_s=latency_s,
+            worst_s=[self._worst_s[i] for i in waiting] if spread else latency_s,
             held=[self._held[i] for i in waiting],
             remaining_s=[max(each - now, 0.0) for each in self._free_s],
             factors=self._factors,

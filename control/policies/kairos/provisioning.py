@@ -32,6 +32,7 @@ Valued = list[tuple[int, float]]  # mixes by number, each with its bound, the be
 class Pool:
     """The input of provisioning.
 
+    ``latency_s`` are means, and ``worst_s`` the 95th percentiles (none: as the means).
     ``largest_s[i]`` is the mean latency of the largest possible query on type i; ``base`` names
     the base type that the user fixed ("": chosen by ``base_of``).
     """
@@ -43,6 +44,7 @@ class Pool:
     largest_size: int
     slo_s: float
     base: str = ""
+    worst_s: tuple[tuple[float, ...], ...] = ()  # by type, by size class
 
     @property
     def times(self) -> ServiceTimes:

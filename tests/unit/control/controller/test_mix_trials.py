@@ -53,6 +53,13 @@ def test_mixes_are_played_one_at_a_time_in_order() -> None:
     assert made.played == {(1, 0): 5.0, (0, 1): 6.0, (1, 1): 7.0}
 
 
+def test_what_was_played_is_forgotten_when_the_spread_of_latencies_changes() -> None:
+    made = trials()
+    made.ended(Solved(begun(made, 0.0).job, 5.0))
+    made.change(replace(POOL, worst_s=((0.1,), (0.4,))), POLICY)
+    assert made.played == {}
+
+
 def test_after_twenty_seconds_the_others_are_given_up() -> None:
     made = trials()
     effect = begun(made, 0.0)

@@ -14,8 +14,10 @@ from headrace.planning.device_mix import (
     deployed,
     mix_as_json,
     planned_mix,
+    pool_of,
     with_mix,
 )
+from headrace.planning.rentable import rentable_of
 from tests.typed_files import RANK, SECONDS, a_typed_file
 
 
@@ -241,6 +243,22 @@ def test_the_mix_of_the_file_is_kept(tmp_path: Path) -> None:
         with_mix(file, {"tpu": 1})
     with pytest.raises(PipelineError, match="runs nothing"):
         with_mix(file, {"gpu": 0})
+
+
+def test_a_pool_has_the_means_and_the_95th_percentiles_of_the_profile(tmp_path: Path) -> None:
+    text = RANK.replace("  budget: 1.2", "  budget: 1.2\n  scale: supervisor\n  start: {slow: 1}")
+    path = a_typed_file(tmp_path, text)
+    profile = json.loads((tmp_path / "profile.json").read_text())
+    for row in profile["entries"][1]["latency"]:
+        row["p95_s"] = row["p99_s"] = 1.5 * row["mean_s"]
+    (tmp_path / "profile.json").write_text(json.dumps(profile))
+    file = read_pipeline_file(path)
+    pool, _ = pool_of(file, MixRequest())
+    gpu, slow = pool.latency_s
+    assert pool.worst_s == (gpu, tuple(pytest.approx(1.5 * each) for each in slow))
+    rentable = rentable_of(file)
+    assert rentable is not None
+    assert rentable.pool(pool.sizes) == pool
 
 
 def test_types_alike_in_all_but_their_name_are_types(tmp_path: Path) -> None:

@@ -47,6 +47,16 @@ def test_the_matching_carries_more_than_the_oldest_first() -> None:
     assert capacity(problem((2, 4))) > 1.05 * capacity(problem((2, 4), "fcfs"))
 
 
+@pytest.mark.parametrize("kind", [name for name, spec in POLICIES.items() if spec.dispatch])
+def test_a_type_whose_latencies_spread_carries_less_than_its_mean_says(kind: str) -> None:
+    # One query in twenty of size 100 takes longer than the SLO on a slow device.
+    spread = replace(POOL, slo_s=0.35, worst_s=(POOL.latency_s[0], (0.05, 0.4, 2.0)))
+    steady = replace(spread, worst_s=spread.latency_s)
+    usual = capacity(problem((1, 4), kind, replace(spread, worst_s=())))
+    assert capacity(problem((1, 4), kind, steady)) == usual
+    assert capacity(problem((1, 4), kind, spread)) < usual
+
+
 def test_one_device_carries_what_its_queue_allows() -> None:
     # One size, so M/D/1, without those that would wait longer than four services.
     one = replace(
