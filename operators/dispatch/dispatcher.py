@@ -247,7 +247,8 @@ class Dispatcher:
         if ran and kind in self._profile.types:
             self._unused.pop(self._profile.types.index(kind), None)
             if policy is None or LEARN.of(policy):
-                self._learned.observe(kind, completion.size, completion.run_s, completion.worker)
+                size = self._profile.bounded(completion.size)
+                self._learned.observe(kind, size, completion.run_s, completion.worker)
         device = self._by_slot.get(completion.slot)
         if device is None:
             return

@@ -103,6 +103,18 @@ def test_a_query_that_no_device_can_finish_in_time_is_given_up() -> None:
     assert [(each.work.origin.offset, round(s, 6)) for each, s in dropped] == [(0, 0.01)]
 
 
+@pytest.mark.parametrize("size", [-1, 0, 10**9])
+def test_a_query_whose_size_is_not_profiled_is_served_as_the_nearest_that_is(size: int) -> None:
+    # Without a section ``size`` in the pipeline file ingress refuses none.
+    dispatcher = a_dispatcher()
+    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    for offset in range(10):
+        query, at_s = work(offset, size, created_s=0.2 * offset), 0.2 * offset
+        dispatcher.add(query)
+        assert sent(dispatcher, at_s) == [(offset, 0)]
+        dispatcher.completed(completion(query, 0, 0.05, "gpu-0"), at_s + 0.05)
+
+
 def test_a_query_is_given_up_in_time_for_both_hops() -> None:
     profile = dispatch_profile(("gpu", "slow"), _seconds, 100)
     dispatcher = Dispatcher(a_sized_pipeline(), profile, round_trip_s=0.02)
