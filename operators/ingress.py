@@ -205,6 +205,7 @@ class Ingress:
 
     def _items(self, query: Query) -> list[tuple[Item, int]]:
         """Return the query's items and their sizes: parts of it if it is above the largest size.
+        Where the pipeline file has no ``size``, every query is of size 1, whatever it says.
 
         Raises ``UnfitQuery`` for a size or a payload that is refused.
         """
@@ -213,7 +214,7 @@ class Ingress:
         too_large = excess(query.payload)
         if too_large:
             raise UnfitQuery(too_large)
-        return [(Item(value=query.payload), query.size)]
+        return [(Item(value=query.payload), 1)]
 
     def _placed(self, event: Arrived) -> Arrived:
         """Return the record with its place as its offset; the two differ after the topic's offsets

@@ -136,6 +136,12 @@ def test_a_query_without_an_id_is_named_after_its_place() -> None:
     assert send == Send("work.read", a_work(7, query_id="2-7", origin=Origin(2, 7)), 0)
 
 
+@pytest.mark.parametrize("size", [-1, 0, 10**9])
+def test_without_sizes_in_the_pipeline_file_every_query_is_of_size_1(size: int) -> None:
+    (send, _) = an_ingress().handle(a_query(7, size=size), 0.0)
+    assert send == to_root(7)
+
+
 def test_roots_slots_get_their_shares() -> None:
     routes = (Route("read", 3, 0.5), Route("read", 4, 0.5))
     ingress = an_ingress(a_plan(routes=routes))
