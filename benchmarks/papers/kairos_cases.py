@@ -18,6 +18,7 @@ REPEATS = "measured repeats"  # latencies are drawn, in place of their means
 HOPS = "hops"  # as on a local broker, in place of none
 HOP_S = 1.4e-3  # what plans reckon with for one
 DISPATCHERS = {"1 dispatcher": 1, "2 dispatchers": 2, "4 dispatchers": 4}
+MANY_SLOTS = 256  # each of their many devices reads a slot of its own
 BUDGETS = {"$ 5 an hour": 5.0, "$ 10 an hour": 10.0}  # in place of 2.5
 
 
@@ -36,6 +37,9 @@ def case_file(out: Path, model: str, case: str) -> PipelineFile:
         comm_s=HOP_S if case == HOPS else file.pipeline.comm_s,
         ingress=DISPATCHERS.get(case, 1),
     )
+    if case in DISPATCHERS:
+        tasks = tuple(replace(each, slots=MANY_SLOTS) for each in pipeline.tasks)
+        pipeline = replace(pipeline, tasks=tasks)
     return replace(file, pipeline=pipeline, cluster=replace(file.cluster, ingress=pipeline.ingress))
 
 

@@ -48,3 +48,4 @@ def test_dispatchers_share_the_queries(tmp_path: Path) -> None:
     write(a_data_folder(tmp_path, largest=1000), out)
     file = case_file(out, "rm2", "4 dispatchers")
     assert file.cluster.ingress == file.pipeline.ingress == 4
+    assert file.pipeline.root.slots >= 200  # of its devices each reads one
