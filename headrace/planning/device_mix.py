@@ -198,7 +198,8 @@ def deployed(file: PipelineFile) -> PipelineFile:
 def with_mix(file: PipelineFile, mix: dict[str, int]) -> PipelineFile:
     """Return the file with ``mix`` workers of each type; devices that it owns stay.
 
-    Raises ``PipelineError`` for an unknown type or a mix without devices.
+    Raises ``PipelineError`` for an unknown type, a mix without devices, or more devices than the
+    tasks have slots.
     """
     cluster = file.cluster
     unknown = [name for name in mix if cluster.type_of(name) is None]
@@ -209,6 +210,12 @@ def with_mix(file: PipelineFile, mix: dict[str, int]) -> PipelineFile:
     rented = tuple((name, count) for name, count in mix.items() if count)
     if not owned and not rented:
         raise PipelineError("a mix of no devices runs nothing; give one type a count above 0")
+    count, slots = sum(n for _, n in (*owned, *rented)), sum(t.slots for t in file.pipeline.tasks)
+    if count > slots:
+        raise PipelineError(
+            f"{count} devices, but the tasks have {slots} slots, so that the others would have "
+            "nothing to read; raise slots of a task, or take fewer devices"
+        )
     return replace(file, cluster=replace(cluster, devices=(*owned, *rented)))
 
 

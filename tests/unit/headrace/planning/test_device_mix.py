@@ -243,6 +243,9 @@ def test_the_mix_of_the_file_is_kept(tmp_path: Path) -> None:
         with_mix(file, {"tpu": 1})
     with pytest.raises(PipelineError, match="runs nothing"):
         with_mix(file, {"gpu": 0})
+    assert dict(with_mix(file, {"gpu": 60, "slow": 4}).cluster.devices) == {"gpu": 60, "slow": 4}
+    with pytest.raises(PipelineError, match="65 devices, but the tasks have 64 slots"):
+        with_mix(file, {"gpu": 60, "slow": 5})
 
 
 def test_a_pool_has_the_means_and_the_95th_percentiles_of_the_profile(tmp_path: Path) -> None:
