@@ -20,6 +20,16 @@ def seat_worker(device: str, task: str) -> str:
     return f"{device}-{task}"
 
 
+def bound_device(tier: str, session: str) -> str:
+    """Return the name of a session's own device, beside which its ingress stands."""
+    return f"{tier}:{session}"
+
+
+def may_serve(device: str, tier: str, session: str) -> bool:
+    """Return whether a device of a tier may serve a session: one that is bound serves no other."""
+    return not device.startswith(bound_device(tier, "")) or device == bound_device(tier, session)
+
+
 def task_of(seat: str) -> str:
     """Return the task of a seat's device; "" for a device that is no seat."""
     task, at, _ = seat.partition("@")

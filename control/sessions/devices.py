@@ -1,13 +1,14 @@
 """Free quarters of the tiers' devices, and the devices for a query plan.
 
 A stage occupies quarters of one device of its tier. On a tier of the sessions' own, a device serves
-one session: all stages of the plan on that tier run there. Stages take the fullest device on which
-they fit, the largest first, so that whole devices stay free for whole stages.
+one session: all stages of the plan on that tier run there. A session has the device that is bound to
+it, if there is one. Stages take the fullest device on which they fit, the largest first, so that
+whole devices stay free for whole stages.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from control.problem.seats import Seat, by_device
+from control.problem.seats import Seat, bound_device, by_device, may_serve
 from control.problem.tiers import QUARTERS
 from schemas.records import SessionChoice, SessionPlan, SessionStage
 
@@ -71,15 +72,21 @@ class Devices:
         return found
 
     def _own_device(self, session: str, tier: str, tasks: Sequence[str]) -> str | None:
-        """Return the session's device of an own tier, else a free one."""
+        """Return the device of an own tier that is bound to the session, else the one that it has,
+        else a free one."""
         devices = [
             device
             for device in sorted(self._seats)
             if self._tier[device] == tier and all(task in self._seats[device] for task in tasks)
         ]
+        bound = [device for device in devices if device == bound_device(tier, session)]
         ours = [device for device in devices if self._owner.get(device) == session]
-        free = [device for device in devices if device not in self._owner]
-        return next(iter((*ours, *free)), None)
+        free = [
+            device
+            for device in devices
+            if device not in self._owner and may_serve(device, tier, session)
+        ]
+        return next(iter((*bound, *ours, *free)), None)
 
     def _fullest(self, task: str, tier: str, quarters: int, left: Mapping[str, int]) -> Seat | None:
         fitting = [

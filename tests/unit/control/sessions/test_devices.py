@@ -1,0 +1,40 @@
+"""Devices of a tier of the sessions' own: which session has which."""
+
+from control.problem.seats import Seat, bound_device
+from control.sessions.devices import Devices
+from schemas.records import SessionChoice
+from tests.session_world import TASKS
+
+
+def seats(*devices: str) -> tuple[Seat, ...]:
+    return tuple(
+        Seat(worker=f"{each}-{task}", task=task, tier="handheld", device=each, slot=slot)
+        for slot, each in enumerate(devices)
+        for task in TASKS
+    )
+
+
+CHOICE = SessionChoice(
+    settings={}, tiers=dict.fromkeys(TASKS, "handheld"), quarters=dict.fromkeys(TASKS, 0)
+)
+
+
+def device_of(session: str, *devices: str) -> str | None:
+    placed = Devices(seats(*devices), ["handheld"]).place(session, CHOICE, TASKS)
+    return None if placed is None else placed["scan"].device
+
+
+BOUND = bound_device("handheld", "cam-17")
+
+
+def test_a_session_has_the_device_that_is_bound_to_it() -> None:
+    assert device_of("cam-17", "handheld-0", BOUND) == BOUND
+
+
+def test_a_bound_device_serves_no_other_session() -> None:
+    assert device_of("cam-1", BOUND, "handheld-0") == "handheld-0"
+    assert device_of("cam-1", BOUND) is None
+
+
+def test_without_a_device_of_its_own_a_session_takes_a_free_one() -> None:
+    assert device_of("cam-17", "handheld-0") == "handheld-0"
