@@ -207,6 +207,13 @@ class Wake(Struct, frozen=True, gc=False):
     at_s: float
 
 
+class Deliver(Struct, frozen=True, gc=False):
+    """Deliver an event to another node of the same process, after those that have arrived."""
+
+    node: str
+    event: "Event"
+
+
 class Forget(Struct, frozen=True, gc=False):
     """Delete the record of ``key`` from a compacted topic of one partition."""
 
@@ -236,7 +243,7 @@ class Scale(Struct, frozen=True, gc=False):
 
 
 # Effects of operators, and of the controller and its host; each driver performs all of one set.
-OperatorEffect = Send | Infer | Load | Unload | Assign | Wake
+OperatorEffect = Send | Infer | Load | Unload | Assign | Wake | Deliver
 ControlEffect = Send | Forget | Solve | Count | Assign | Wake | Reject | Scale
 Effect = OperatorEffect | ControlEffect
 
@@ -256,7 +263,7 @@ class Observer(Protocol):
 __all__ = [
     "COMMANDS", "COMMAND_RESULTS", "COMPLETIONS", "DEAD_LETTERS", "LEASES", "OUTPUTS", "PLANS",
     "QUERIES", "REPORTS", "RESULTS", "SESSIONS", "Arrived", "Assign", "ControlEffect", "Count",
-    "Counted", "Done", "Effect", "Event", "Failed", "Forget", "Heartbeat", "Heartbeats", "Infer",
+    "Counted", "Deliver", "Done", "Effect", "Event", "Failed", "Forget", "Heartbeat", "Heartbeats", "Infer",
     "Inferred", "Load", "Loaded", "Node", "Observer", "OperatorEffect", "Origin", "Reject", "Scale",
     "Send",
     "Solve", "Solved", "Unload", "Wake", "Woke", "waiting_topic", "work_topic",

@@ -15,6 +15,7 @@ from schemas.effects import (
     COMMANDS,
     Arrived,
     Assign,
+    Deliver,
     Effect,
     Event,
     Infer,
@@ -296,6 +297,8 @@ class Live:
             self._executor[node].load(effect)  # type: ignore[arg-type]
         elif kind is Unload:
             self._executor[node].unload(effect)  # type: ignore[arg-type]
+        elif kind is Deliver:
+            self._inbox.put((effect.node, effect.event))  # type: ignore[union-attr]
         else:
             raise TypeError(f"{node} asked for {effect!r}, which the live driver does not perform")
 

@@ -16,6 +16,7 @@ from schemas.effects import (
     Arrived,
     Assign,
     Count,
+    Deliver,
     Event,
     Failed,
     Forget,
@@ -296,6 +297,11 @@ class Simulated:
         running.models.add(effect, model)
         self._handle(running, Loaded(effect.variant, model.load_s))
 
+    def _deliver(self, running: _Running, effect: Deliver) -> None:
+        other = self._nodes.get(effect.node)
+        if other is not None:  # its process has died with this one's
+            self._later(self.now, other, effect.event)
+
     def _unload(self, running: _Running, effect: Unload) -> None:
         running.models.unload(effect.variant)
 
@@ -303,6 +309,7 @@ class Simulated:
 _WOKE = Woke()
 _PERFORMED: dict[type, Callable[[Simulated, _Running, Any], None]] = {
     Count: Simulated._count_queries,
+    Deliver: Simulated._deliver,
     Forget: Simulated._forget,
     Load: Simulated._load,
     Reject: Simulated._reject,

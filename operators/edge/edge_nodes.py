@@ -1,0 +1,180 @@
+"""Ingress and workers of one process at the edge, which hand work over in memory.
+
+The nodes are those of every pipeline. A wrapper around each one replaces a send to a slot that
+another node of the process reads by a delivery in memory, so that only what leaves the process
+crosses the link. What it sends to other slots is unchanged, and so is what its workers read from
+the broker.
+
+- The offset of a query is committed once none of its work is in memory: a process that dies reads
+  it again, and egress counts its results once.
+- Work of a slot that a worker gives up is sent to the broker, where the slot's next reader finds it.
+- While a worker has more than it should hold, ingress reads no further.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+from msgspec.structs import replace
+
+from operators.edge.local_slots import IN_MEMORY, LocalSlots
+from operators.ingress import Ingress
+from operators.input_place import InputPlaces
+from operators.serving.worker import Worker
+from schemas.effects import (
+    COMMANDS,
+    QUERIES,
+    Arrived,
+    Assign,
+    Deliver,
+    Done,
+    Effect,
+    Event,
+    Node,
+    Send,
+    Wake,
+    Woke,
+)
+from schemas.records import Work
+
+AGAIN_S = 0.1  # between two looks at whether held offsets may be committed
+WORK = "work."
+
+
+def edge_nodes(
+    ingress: Ingress, name: str, places: InputPlaces, workers: Mapping[str, Worker]
+) -> dict[str, Node]:
+    """Return the nodes of a process in which ``ingress``, called ``name``, hands work to workers."""
+    local = LocalSlots()
+    beside = {each: EdgeWorker(each, node, local, name) for each, node in workers.items()}
+    return {name: EdgeIngress(ingress, places, local), **beside}
+
+
+class EdgeWorker:
+    """A worker that also takes work in memory, and hands on that of queries which are held."""
+
+    def __init__(self, name: str, node: Worker, local: LocalSlots, ingress: str) -> None:
+        self._name, self._node, self._local, self._ingress = name, node, local, ingress
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        """Handle an event as the worker does."""
+        before = self._local.full
+        if type(event) is Arrived and event.topic.startswith(WORK):
+            place = event.topic, event.slot
+            handed = event.offset == IN_MEMORY and isinstance(event.record, Work)
+            if self._local.reader(place) != self._name:
+                # The slot was given up before the work arrived.
+                return self._sent_on([event]) if handed else self._node.handle(event, now)
+            work = event.record if handed and isinstance(event.record, Work) else None
+            event = replace(event, offset=self._local.number(place, event.offset, work))
+        asked = self._node.handle(event, now)
+        effects = list(chain.from_iterable(self._performed(each, now) for each in asked))
+        if self._local.full != before:
+            effects.append(Deliver(self._ingress, Woke()))
+        return effects
+
+    def _sent_on(self, events: Sequence[Arrived]) -> list[Effect]:
+        sends: list[Effect] = []
+        for event in events:
+            assert isinstance(event.record, Work)
+            self._local.release(event.record.origin)
+            sends.append(Send(event.topic, event.record, event.slot))
+        return sends
+
+    def _performed(self, effect: Effect, now: float) -> list[Effect]:
+        if type(effect) is Send:
+            held = isinstance(effect.record, Work) and self._local.holds(effect.record.origin)
+            return [handed(effect, self._local, now) if held else effect]
+        if type(effect) is Assign and effect.topic.startswith(WORK):
+            return self._assigned(effect)
+        return [effect]
+
+    def _assigned(self, effect: Assign) -> list[Effect]:
+        topic, local = effect.topic, self._local
+        if effect.paused is not None:
+            local.pause(self._name, paused=bool(effect.paused))
+        found = [local.finish((topic, done.slot), done.offset) for done in effect.done]
+        done = tuple(each for each in found if each is not None)
+        left = [] if effect.slots is None else local.read(self._name, topic, effect.slots)
+        sends = [Send(topic, work, slot) for slot, work in left]
+        if not done and effect.slots is None and effect.paused is None:
+            return []
+        return [replace(effect, done=done), *sends]
+
+
+class EdgeIngress:
+    """An ingress that hands queries to the workers beside it."""
+
+    def __init__(self, node: Ingress, places: InputPlaces, local: LocalSlots) -> None:
+        self._node, self._places, self._local = node, places, local
+        self._partitions: tuple[int, ...] = ()  # those that it reads
+        self._paused = self._leaving = False
+        self._noticed: dict[int, int] = {}  # the place below which egress has notices
+        self._held: set[int] = set()  # partitions whose offset is to be committed later
+        self._again_s = float("inf")
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        """Handle an event as ingress does; after the command to drain, read no further."""
+        if type(event) is Arrived and event.topic == COMMANDS:
+            self._leaving = True
+        asked = self._node.handle(event, now)
+        effects = list(chain.from_iterable(self._performed(each, now) for each in asked))
+        return [*effects, *self._pause(), *self._commit(now), *self._leave()]
+
+    def _performed(self, effect: Effect, now: float) -> list[Effect]:
+        if type(effect) is Send:
+            return [handed(effect, self._local, now)]
+        if type(effect) is not Assign or effect.topic != QUERIES:
+            return [effect]
+        if effect.slots is not None:
+            if self._leaving:
+                return []
+            self._partitions = effect.slots
+        for each in effect.done:
+            self._noticed[each.slot] = self._places.upto[each.slot]
+        return [replace(effect, done=tuple(self._done(each.slot) for each in effect.done))]
+
+    def _pause(self) -> list[Effect]:
+        """Read no further while a worker is full, or this process ends."""
+        paused = self._local.full or self._leaving
+        if paused == self._paused:
+            return []
+        self._paused = paused
+        return [Assign(QUERIES, paused=self._partitions if paused else ())]
+
+    def _done(self, partition: int) -> Done:
+        """Return the offset to commit: that of the oldest query of which work is in memory."""
+        oldest, noticed = self._local.oldest(partition), self._noticed[partition]
+        (self._held.discard if oldest is None else self._held.add)(partition)
+        place = noticed if oldest is None else min(oldest, noticed)
+        return Done(partition, *self._places.committed(partition, place))
+
+    def _commit(self, now: float) -> list[Effect]:
+        """Commit offsets that were held back, and look again while some are."""
+        effects: list[Effect] = []
+        if now >= self._again_s:
+            self._again_s = float("inf")
+            done = tuple([self._done(each) for each in sorted(self._held)])
+            effects += [Assign(QUERIES, done=done)] if done else []
+        if self._held and self._again_s == float("inf"):
+            self._again_s = now + AGAIN_S
+            effects.append(Wake(self._again_s))
+        return effects
+
+    def _leave(self) -> list[Effect]:
+        """Give up the input topic once all that was read of it has left this process."""
+        noticed = all(self._noticed.get(p) == self._places.upto.get(p) for p in self._partitions)
+        if not (self._leaving and noticed and self._partitions) or self._held:
+            return []
+        self._partitions = ()
+        return [Assign(QUERIES, ())]
+
+
+def handed(effect: Send, local: LocalSlots, now: float) -> Effect:
+    """Return the delivery in memory of work for a node of this process, else the send."""
+    record = effect.record
+    reader = local.reader((effect.topic, effect.slot))
+    if not reader or not isinstance(record, Work):
+        return effect
+    local.hold(record.origin)
+    arrived = Arrived(record, effect.topic, effect.slot, IN_MEMORY, now)
+    return Deliver(reader, arrived)
