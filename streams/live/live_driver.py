@@ -298,7 +298,7 @@ class Live:
         elif kind is Unload:
             self._executor[node].unload(effect)  # type: ignore[arg-type]
         elif kind is Deliver:
-            self._inbox.put((effect.node, effect.event))  # type: ignore[union-attr]
+            self._later(self._clock(), effect.node, effect.event)  # type: ignore[union-attr]
         else:
             raise TypeError(f"{node} asked for {effect!r}, which the live driver does not perform")
 
