@@ -36,7 +36,7 @@ ARGUMENTS: Mapping[str, frozenset[str]] = {
     REPLAN: frozenset(("session",)),
     SET_SLO: frozenset(("session", "slo", "accuracy", "cost")),
 }
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def named_session(action: str, arguments: Mapping[str, str]) -> str:
@@ -45,7 +45,7 @@ def named_session(action: str, arguments: Mapping[str, str]) -> str:
         known = ", ".join(sorted(ARGUMENTS[action]))
         raise CommandError(f"{action} has no argument {name!r}; it takes {known}")
     session = arguments.get("session", "")
-    if not _ID.fullmatch(session):
+    if not SESSION_ID.fullmatch(session):
         raise CommandError(
             f"{session!r} is no id of a session; write up to 64 letters, digits, '.', '_' or '-', "
             "as in session=cam-17"

@@ -99,10 +99,10 @@ def run_ingress(
     prepare(kafka, pipeline, "ingress")
     queries = physical(pipeline.name, QUERIES)
     count = partitions_of(kafka, queries)
-    name, incarnation = f"ingress-{share.index}", _now()
-    namesakes = _namesakes(kafka, pipeline, (name,))
+    name, incarnation = f"ingress-{share.index}", process_now()
+    namesakes = namesakes_of(kafka, pipeline, (name,))
     group, mine = f"{pipeline.name}.ingress", share.mine(count)
-    _stamp_input(kafka, pipeline)
+    stamp_input(kafka, pipeline)
     namesakes.check()  # before this ingress commits anything
     topic_id = topic_id_on(kafka, queries)
     seen = TopicLook(topic_id, count)
@@ -111,7 +111,7 @@ def run_ingress(
     places = InputPlaces(start.upto, topic_id, start.regressed)
     node = _ingress(file, kafka, share, mine, incarnation, places)
     with (
-        _driver(
+        driver(
             pipeline,
             {name: node},
             kafka,
@@ -126,7 +126,7 @@ def run_ingress(
         watched_input(kafka, queries, seen, live.fail),
     ):
         namesakes.watch(incarnation, live.fail)
-        _run_until_signal(live, live.stop)
+        run_until_signal(live, live.stop)
 
 
 def _ingress(
@@ -170,21 +170,21 @@ def run_dispatcher(
     pipeline = file.pipeline
     dispatching = task_dispatcher(file, task, share.index)
     prepare(kafka, pipeline, "dispatcher")
-    name, incarnation = dispatcher_name(task, share.index), _now()
-    namesakes = _namesakes(kafka, pipeline, (name,))
+    name, incarnation = dispatcher_name(task, share.index), process_now()
+    namesakes = namesakes_of(kafka, pipeline, (name,))
     namesakes.check()
     node = TaskDispatcher(
         name, pipeline, task, dispatching, incarnation=incarnation, number=share.index
     )
     group = f"{pipeline.name}.dispatchers"
-    with _driver(
+    with driver(
         pipeline, {name: node}, kafka, group, logs, fence_s=FENCE_S, namesakes=namesakes
     ) as live:
         namesakes.watch(incarnation, live.fail)
-        _run_until_signal(live, live.stop)
+        run_until_signal(live, live.stop)
 
 
-def _stamp_input(kafka: KafkaConfig, pipeline: Pipeline) -> None:
+def stamp_input(kafka: KafkaConfig, pipeline: Pipeline) -> None:
     """Let the broker stamp the input topic where the file asks for it; raise ``BrokerError``."""
     topic, stamps = physical(pipeline.name, QUERIES), input_stamps(pipeline)
     if stamps is Stamps.BROKER and not set_stamps(kafka, topic, stamps):
@@ -201,8 +201,8 @@ def run_egress(
     """Serve as egress until SIGTERM or SIGINT."""
     pipeline = file.pipeline
     prepare(kafka, pipeline, "egress")
-    name, incarnation = f"egress-{share.index}", _now()
-    namesakes = _namesakes(kafka, pipeline, (name,))
+    name, incarnation = f"egress-{share.index}", process_now()
+    namesakes = namesakes_of(kafka, pipeline, (name,))
     group = f"{pipeline.name}.egress"
     outputs = physical(pipeline.name, OUTPUTS)
     # Partitions beyond the file's number may hold records from before the file was changed.
@@ -229,10 +229,10 @@ def run_egress(
     )
     if links is not None and links.emulated:
         follow_links(links, link_file(pipeline.name))
-    with _driver(
+    with driver(
         pipeline, {name: node}, kafka, group, logs, fence_s=FENCE_S, lease=lease, validates=True
     ) as live:
-        _run_until_signal(live, live.stop)
+        run_until_signal(live, live.stop)
 
 
 def run_scorer(file: PipelineFile, kafka: KafkaConfig, logs: LogOptions = SILENT) -> None:
@@ -245,8 +245,8 @@ def run_scorer(file: PipelineFile, kafka: KafkaConfig, logs: LogOptions = SILENT
             "labels: {scorer: package.module:function}"
         )
     prepare(kafka, pipeline, "scorer")
-    name, incarnation, profile = "scorer", _now(), load_profile(file)
-    namesakes = _namesakes(kafka, pipeline, (name,))
+    name, incarnation, profile = "scorer", process_now(), load_profile(file)
+    namesakes = namesakes_of(kafka, pipeline, (name,))
     namesakes.check()
     node = Scorer(
         name,
@@ -262,11 +262,11 @@ def run_scorer(file: PipelineFile, kafka: KafkaConfig, logs: LogOptions = SILENT
         accuracies=accuracies(profile),
         expected=partial(expected_of, profile),
     )
-    with _driver(
+    with driver(
         pipeline, {name: node}, kafka, f"{pipeline.name}.scorer", logs, namesakes=namesakes
     ) as live:
         namesakes.watch(incarnation, live.fail)
-        _run_until_signal(live, live.stop)
+        run_until_signal(live, live.stop)
 
 
 def _egress_lease(
@@ -314,12 +314,12 @@ def run_worker(
     prepare(kafka, pipeline, "worker")
     devices = worker_devices(file, name, device, count)
     names = list(devices)
-    incarnation, namesakes = _now(), _namesakes(kafka, pipeline, names)
+    incarnation, namesakes = process_now(), namesakes_of(kafka, pipeline, names)
     profile = planning_profile(file)
     journals: dict[str, CrashJournal] = {}
     if file.cluster.host_device(devices[names[0]]) != EMULATED:
-        _preload(pipeline, devices)
-        journals = {each: _journal(pipeline, each) for each in names}
+        preload_operators(pipeline, devices)
+        journals = {each: crash_journal(pipeline, each) for each in names}
     links = file_links(file)
     nodes: dict[str, Node] = {
         each: Worker(
@@ -333,20 +333,20 @@ def run_worker(
     if links is not None and links.emulated:
         follow_links(links, link_file(pipeline.name))
     group = f"{pipeline.name}.workers"
-    with _driver(pipeline, nodes, kafka, group, logs, role=name, namesakes=namesakes) as live:
-        _attach(live, file, profile, devices, seed, journals)
+    with driver(pipeline, nodes, kafka, group, logs, role=name, namesakes=namesakes) as live:
+        attach(live, file, profile, devices, seed, journals)
         namesakes.watch(incarnation, live.fail)
-        _run_until_signal(live, lambda: live.leave(LEAVE_S / dilation().factor))
+        run_until_signal(live, lambda: live.leave(LEAVE_S / dilation().factor))
 
 
-def _preload(pipeline: Pipeline, devices: Mapping[str, str]) -> None:
+def preload_operators(pipeline: Pipeline, devices: Mapping[str, str]) -> None:
     """Import the libraries of the operators that these devices may run, before any of them runs."""
     tasks = {task_of(reported) for reported in devices.values()}
     served = [t for t in pipeline.tasks if t.name in tasks or "" in tasks]
     preload(v for task in served for v in task.variants if not limited(v))
 
 
-def _attach(
+def attach(
     live: Live,
     file: PipelineFile,
     profile: ProfileTable,
@@ -369,7 +369,7 @@ def _attach(
             live.attach(each, running)
 
 
-def _journal(pipeline: Pipeline, name: str) -> CrashJournal:
+def crash_journal(pipeline: Pipeline, name: str) -> CrashJournal:
     """Return the journal of what ran when an earlier process of this name died."""
     return CrashJournal(run_directory(pipeline.name) / f"{name}.running.json")
 
@@ -377,7 +377,7 @@ def _journal(pipeline: Pipeline, name: str) -> CrashJournal:
 def _combine_journal(pipeline: Pipeline, name: str) -> CrashJournal | None:
     """Return egress' journal; log a line and return None if the disk takes no file."""
     try:
-        return _journal(pipeline, name)
+        return crash_journal(pipeline, name)
     except OSError as error:
         text = (
             f"crashes and hangs of `combine` are not counted, since the disk takes no file: {error}"
@@ -406,13 +406,13 @@ def controller_maker(
     )  # fmt: skip
 
 
-def _namesakes(kafka: KafkaConfig, pipeline: Pipeline, names: Sequence[str]) -> Namesakes:
+def namesakes_of(kafka: KafkaConfig, pipeline: Pipeline, names: Sequence[str]) -> Namesakes:
     reports = partial(Tail, kafka, physical(pipeline.name, REPORTS))
     return Namesakes(reports, pipeline.name, names, dilation().factor)
 
 
 @contextlib.contextmanager
-def _driver(
+def driver(
     pipeline: Pipeline,
     nodes: Mapping[str, Node],
     kafka: KafkaConfig,
@@ -446,11 +446,11 @@ def _driver(
         )
 
 
-def _now() -> float:
+def process_now() -> float:
     return dilation().inner(process_clock())
 
 
-def _run_until_signal(live: Live, end: Callable[[], None]) -> None:
+def run_until_signal(live: Live, end: Callable[[], None]) -> None:
     """Run until SIGTERM, which ends the role gracefully, or SIGINT, which ends it at once."""
     signal.signal(signal.SIGTERM, lambda *_: end())
     signal.signal(signal.SIGINT, lambda *_: live.stop())
