@@ -263,8 +263,8 @@ class Observer(Protocol):
 __all__ = [
     "COMMANDS", "COMMAND_RESULTS", "COMPLETIONS", "DEAD_LETTERS", "LEASES", "OUTPUTS", "PLANS",
     "QUERIES", "REPORTS", "RESULTS", "SESSIONS", "Arrived", "Assign", "ControlEffect", "Count",
-    "Counted", "Deliver", "Done", "Effect", "Event", "Failed", "Forget", "Heartbeat", "Heartbeats", "Infer",
-    "Inferred", "Load", "Loaded", "Node", "Observer", "OperatorEffect", "Origin", "Reject", "Scale",
-    "Send",
+    "Counted", "Deliver", "Done", "Effect", "Event", "Failed", "Forget", "Heartbeat",
+    "Heartbeats", "Infer", "Inferred", "Load", "Loaded", "Node", "Observer", "OperatorEffect",
+    "Origin", "Reject", "Scale", "Send",
     "Solve", "Solved", "Unload", "Wake", "Woke", "waiting_topic", "work_topic",
 ]  # fmt: skip

@@ -10,7 +10,6 @@ hand is JSON, as the papers' API has it:
 """
 
 import json
-import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from math import isfinite
@@ -20,6 +19,7 @@ from msgspec.structs import replace
 
 from control.controller.commands import CommandError
 from control.problem.sample_sets import first_set
+from control.problem.seats import SESSION_ID
 from control.problem.session_space import SessionSpace, option_name
 from control.problem.tiers import QUARTERS
 from schemas.durations import duration
@@ -36,7 +36,6 @@ ARGUMENTS: Mapping[str, frozenset[str]] = {
     REPLAN: frozenset(("session",)),
     SET_SLO: frozenset(("session", "slo", "accuracy", "cost")),
 }
-SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def named_session(action: str, arguments: Mapping[str, str]) -> str:

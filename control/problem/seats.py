@@ -4,10 +4,13 @@ A device of a tier is a process with a worker for each of these tasks. The name 
 such a worker reports, ``task@tier``, binds it to its task, so that every device serves them all.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from schemas.records import Lease
+
+SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # it is part of its device's name
 
 
 def seat_device(task: str, tier: str) -> str:

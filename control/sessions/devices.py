@@ -1,8 +1,8 @@
 """Free quarters of the tiers' devices, and the devices for a query plan.
 
 A stage occupies quarters of one device of its tier. On a tier of the sessions' own, a device serves
-one session: all stages of the plan on that tier run there. A session has the device that is bound to
-it, if there is one. Stages take the fullest device on which they fit, the largest first, so that
+one session: all stages of the plan on that tier run there. A session has the device that is bound
+to it, if there is one. Stages take the fullest device on which they fit, the largest first, so that
 whole devices stay free for whole stages.
 """
 

@@ -53,17 +53,49 @@ def _kafka(bootstrap: str | None) -> "KafkaConfig":
 @pipeline_argument
 @bootstrap_option
 @share_option
+@click.option("--tier", help="Stand at the edge, as a device of this tier of sessions' own.")
+@click.option("--session", help="The session whose device it is.")
+@click.option("--input", "source", metavar="HOST:PORT", help="The broker of its input topic.")
+@click.option("--site", default=0, help="Its number among the brokers of inputs, from 1.")
 @role_options
-def ingress(file: Path, bootstrap: str | None, share: "Share", logs: LogOptions) -> None:
+def ingress(
+    file: Path,
+    bootstrap: str | None,
+    share: "Share",
+    tier: str | None,
+    session: str | None,
+    source: str | None,
+    site: int,
+    logs: LogOptions,
+) -> None:
     """Run ingress: admit or refuse queries.
+
+    With --tier it stands at the edge: it runs the tasks that the session's plan begins with on that
+    tier, and only their outputs go over the link. With --input the inputs come from a broker there.
 
     \b
     Example:
       headrace ingress pipeline.yaml --bootstrap kafka:9092 --share 0/2
+      headrace ingress planned.yaml --bootstrap kafka:9092 --tier handheld --session cam-17 \\
+        --input localhost:9092 --site 1
     """
-    from headrace.roles.wiring import run_ingress
+    if tier is None and session is None and source is None and not site:
+        from headrace.roles.wiring import run_ingress
 
-    run_ingress(read_deployed(file), _kafka(bootstrap), share, logs)
+        run_ingress(read_deployed(file), _kafka(bootstrap), share, logs)
+        return
+    from headrace.errors import PipelineError
+    from headrace.roles.edge_role import Edge, edge_tier, run_edge_ingress
+
+    if tier is None or session is None:
+        raise PipelineError(
+            "an ingress at the edge is one session's: give --tier and --session together, as in "
+            "--tier handheld --session cam-17"
+        )
+    there = brokers(source) if source else None
+    read, edge = read_deployed(file), Edge(tier=tier, session=session, source=there, site=site)
+    edge_tier(read, edge)  # a mistake is told without a broker
+    run_edge_ingress(read, _kafka(bootstrap), edge, share, logs)
 
 
 @click.command()

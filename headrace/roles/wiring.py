@@ -46,12 +46,14 @@ from operators.join import as_list
 from operators.models.loading import preload
 from operators.models.user_modules import forget_code
 from operators.scoring.scorer import Scorer, exact_match
+from operators.serving.transfers import SessionLinks
 from operators.serving.worker import Worker
 from profiles.measurements import EMULATED
 from profiles.profile_table import ProfileTable
 from schemas.effects import LABELS, OUTPUTS, QUERIES, REPORTS, RESULTS, Node
 from schemas.pipeline import Pipeline
 from streams.codecs.wire import origins
+from streams.kafka.edge_transport import EdgeInput, EdgeTransport
 from streams.kafka.egress_recovery import (
     answered_since,
     answers_from_s,
@@ -321,14 +323,7 @@ def run_worker(
         preload_operators(pipeline, devices)
         journals = {each: crash_journal(pipeline, each) for each in names}
     links = file_links(file)
-    nodes: dict[str, Node] = {
-        each: Worker(
-            each, pipeline, reported, incarnation=incarnation,
-            latency=latency_of(profile, device), planned=latency_of(profile, device, "p95"),
-            strikes=journals[each].strikes if journals else None, links=links,
-        )
-        for each, reported in devices.items()
-    }  # fmt: skip
+    nodes = workers(file, devices, device, incarnation, profile, journals, links)
     namesakes.check()
     if links is not None and links.emulated:
         follow_links(links, link_file(pipeline.name))
@@ -337,6 +332,26 @@ def run_worker(
         attach(live, file, profile, devices, seed, journals)
         namesakes.watch(incarnation, live.fail)
         run_until_signal(live, lambda: live.leave(LEAVE_S / dilation().factor))
+
+
+def workers(
+    file: PipelineFile,
+    devices: Mapping[str, str],
+    device: str,
+    incarnation: float,
+    profile: ProfileTable,
+    journals: Mapping[str, CrashJournal],
+    links: SessionLinks | None,
+) -> dict[str, Worker]:
+    """Return the workers of one process by name; ``devices`` has the device that each reports."""
+    latency, planned = latency_of(profile, device), latency_of(profile, device, "p95")
+    return {
+        each: Worker(
+            each, file.pipeline, reported, incarnation=incarnation, latency=latency,
+            planned=planned, strikes=journals[each].strikes if journals else None, links=links,
+        )
+        for each, reported in devices.items()
+    }  # fmt: skip
 
 
 def preload_operators(pipeline: Pipeline, devices: Mapping[str, str]) -> None:
@@ -425,8 +440,14 @@ def driver(
     namesakes: Namesakes | None = None,
     validates: bool = False,
     input_log: InputLog | None = None,
+    source: EdgeInput | None = None,
 ) -> Iterator[Live]:
-    transport, how = KafkaTransport(kafka, group, lease, validates=validates), dilation()
+    how = dilation()
+    transport = (
+        KafkaTransport(kafka, group, lease, validates=validates)
+        if source is None
+        else EdgeTransport(kafka, group, source)
+    )
     transport.warm(own_topics(pipeline))
     if namesakes is not None:
         transport.notice_silence(LISTEN_S * how.factor, namesakes.look_again)

@@ -7,7 +7,7 @@ the broker.
 
 - The offset of a query is committed once none of its work is in memory: a process that dies reads
   it again, and egress counts its results once.
-- Work of a slot that a worker gives up is sent to the broker, where the slot's next reader finds it.
+- Work of a slot that a worker gives up is sent to the broker, to the slot's next reader.
 - While a worker has more than it should hold, ingress reads no further.
 """
 
@@ -34,19 +34,20 @@ from schemas.effects import (
     Wake,
     Woke,
 )
-from schemas.records import Work
+from schemas.records import Plan, Report, SessionStage, Work
 
 AGAIN_S = 0.1  # between two looks at whether held offsets may be committed
 WORK = "work."
 
 
 def edge_nodes(
-    ingress: Ingress, name: str, places: InputPlaces, workers: Mapping[str, Worker]
+    ingress: Ingress, name: str, places: InputPlaces, workers: Mapping[str, Worker], session: str
 ) -> dict[str, Node]:
-    """Return the nodes of a process in which ``ingress``, called ``name``, hands work to workers."""
+    """Return the nodes of a process: ``ingress``, called ``name``, and the workers of the session's
+    device beside it."""
     local = LocalSlots()
     beside = {each: EdgeWorker(each, node, local, name) for each, node in workers.items()}
-    return {name: EdgeIngress(ingress, places, local), **beside}
+    return {name: EdgeIngress(ingress, places, local, session), **beside}
 
 
 class EdgeWorker:
@@ -104,8 +105,9 @@ class EdgeWorker:
 class EdgeIngress:
     """An ingress that hands queries to the workers beside it."""
 
-    def __init__(self, node: Ingress, places: InputPlaces, local: LocalSlots) -> None:
-        self._node, self._places, self._local = node, places, local
+    def __init__(self, node: Ingress, places: InputPlaces, local: LocalSlots, session: str) -> None:
+        self._node, self._places, self._local, self._session = node, places, local, session
+        self._first: SessionStage | None = None  # of the session's plan in force
         self._partitions: tuple[int, ...] = ()  # those that it reads
         self._paused = self._leaving = False
         self._noticed: dict[int, int] = {}  # the place below which egress has notices
@@ -116,11 +118,31 @@ class EdgeIngress:
         """Handle an event as ingress does; after the command to drain, read no further."""
         if type(event) is Arrived and event.topic == COMMANDS:
             self._leaving = True
+        if type(event) is Arrived and isinstance(event.record, Plan):
+            self._follow(event.record)
         asked = self._node.handle(event, now)
         effects = list(chain.from_iterable(self._performed(each, now) for each in asked))
         return [*effects, *self._pause(), *self._commit(now), *self._leave()]
 
+    def _follow(self, plan: Plan) -> None:
+        stages = [each.stages[0] for each in plan.sessions if each.session == self._session]
+        self._first = stages[-1] if stages else None
+
+    def _warned(self, report: Report) -> Report:
+        """Say so in the report where the session's plan runs nothing here."""
+        first = self._first
+        if first is None or report.error or self._local.reader((WORK + first.task, first.slot)):
+            return report
+        return replace(
+            report,
+            error=f"the plan of session {self._session!r} begins on {first.device}, so its inputs "
+            "leave here as they are; start this ingress before the session is opened, or plan it "
+            "anew with `headrace session replan`",
+        )
+
     def _performed(self, effect: Effect, now: float) -> list[Effect]:
+        if type(effect) is Send and isinstance(effect.record, Report):
+            return [replace(effect, record=self._warned(effect.record))]
         if type(effect) is Send:
             return [handed(effect, self._local, now)]
         if type(effect) is not Assign or effect.topic != QUERIES:

@@ -7,6 +7,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AclOperation
 
+from schemas.effects import QUERIES
 from schemas.pipeline import Pipeline
 from streams.kafka.acl_rights import DESCRIBE_CONFIGS, GROUP, TOPIC, WRITE, Right, rights
 from streams.kafka.kafka_client import asked, consumer, reach
@@ -15,7 +16,7 @@ from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, forbidden
 from streams.kafka.topic_admin import described, ensure_topics, may
 from streams.kafka.topic_contents import await_leaders
 from streams.kafka.topic_settings import settings_of
-from streams.topics import MAX_RECORD_BYTES, MOST_BYTES, Topic, topics
+from streams.topics import MAX_RECORD_BYTES, MOST_BYTES, Topic, physical, topics
 
 WAIT_S = 30.0
 GROUPS_WITHIN_S = 5.0
@@ -44,6 +45,17 @@ def prepare(
     # A broker without users has no rights to check, and its first answer on groups takes a second.
     if groups and config.protocol != "PLAINTEXT":
         _check(config, GROUP, needed, _groups(config, groups, timeout_s))
+
+
+def prepare_input(config: KafkaConfig, pipeline: Pipeline, timeout_s: float = WAIT_S) -> None:
+    """Create the input topic on a broker of its own, if it is missing.
+
+    Raise ``BrokerError`` if no broker answers, or the topic cannot be created.
+    """
+    reach(config, timeout_s)
+    name = physical(pipeline.name, QUERIES)
+    made = ensure_topics(config, (t for t in topics(pipeline) if t.name == name), timeout_s)
+    _await_leaders(config, made, max(timeout_s, LED_WITHIN_S))
 
 
 def _check_sizes(config: KafkaConfig, needed: Iterable[Right], timeout_s: float) -> None:

@@ -53,7 +53,7 @@ LOOK_S = 1.0  # between two looks for slots that the client has stopped reading
 _REPORTS = physical("", REPORTS)
 
 
-class _HandOver(NamedTuple):
+class HandOver(NamedTuple):
     """A change of the slots read; it waits for the confirmation of earlier sends."""
 
     number: int
@@ -103,7 +103,7 @@ class KafkaTransport:
         self._now = 0.0  # at the end of the last turn
         self._turn, self._turns = Turn(), deque[Turn]()
         self._ended = self._confirmed = 0  # turns
-        self._hand_overs: deque[_HandOver] = deque()
+        self._hand_overs: deque[HandOver] = deque()
         self._ends: dict[Place, int] = {}
         self._ready: dict[Place, Commit] = {}
         self._commit_at = self._look_at_s = 0.0
@@ -145,7 +145,7 @@ class KafkaTransport:
             self._reader.leave(gone, number)
         behind = self._ended if gone else 0
         by_s = self._now + HAND_OVER_S
-        self._hand_overs.append(_HandOver(number, tuple(new), tuple(gone), commits, behind, by_s))
+        self._hand_overs.append(HandOver(number, tuple(new), tuple(gone), commits, behind, by_s))
         self._hand_over()
         return number
 
@@ -165,7 +165,7 @@ class KafkaTransport:
                 self._ledger.release(change.gone)
             self._begin(change)
 
-    def _begin(self, change: _HandOver) -> None:
+    def _begin(self, change: HandOver) -> None:
         def read_from(places: list[TopicPartition]) -> None:
             self._reader.read(places, change.number)
 

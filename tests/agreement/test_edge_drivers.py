@@ -57,7 +57,7 @@ def the_nodes(pipeline: Pipeline) -> dict[str, Node]:
     ingress = Ingress("ingress", pipeline, range(4), incarnation=0.0, places=places)
     beside = {SCAN: worker(SCAN, "scan@handheld"), READ: worker(READ, "read@handheld")}
     return {
-        **edge_nodes(ingress, "ingress", places, beside),
+        **edge_nodes(ingress, "ingress", places, beside, "cam"),
         CLOUD: worker(CLOUD, "read@cloud"),
         "egress": Egress("egress", pipeline, range(2), incarnation=0.0),
     }
@@ -91,9 +91,7 @@ def simulated(pipeline: Pipeline, seed: int, tape: Tape) -> Simulated:
     def make(node: str, setting: str) -> Toy:
         return the_model(seed, node, setting)
 
-    system = Simulated(
-        pipeline, the_nodes(pipeline), make, delays=steady(HOP_S), observers=[tape]
-    )
+    system = Simulated(pipeline, the_nodes(pipeline), make, delays=steady(HOP_S), observers=[tape])
     for at_s, topic, slot, record in the_inputs(seed):
         system.input(at_s, topic, slot, record)
     system.run(UNTIL_S)

@@ -42,7 +42,7 @@ class EdgeWorld(World):
             )
             for task in TIERS["handheld"]
         }  # fmt: skip
-        return edge_nodes(ingress, INGRESS, places, workers)
+        return edge_nodes(ingress, INGRESS, places, workers, "cam")
 
     def start_edge(self) -> None:
         for name, node in self.edge().items():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.effects import COMMANDS, QUERIES, Arrived, Deliver, Effect, Event
+from schemas.effects import COMMANDS, QUERIES, REPORTS, Arrived, Deliver, Effect, Event
 from schemas.records import ANSWERED, Answer, Command
 from tests.session_world import a_hand_made_plan
 from tests.simulation.edge_system import EDGE, EDGE_PARTITIONS, INGRESS, EdgeWorld
@@ -71,6 +71,28 @@ def test_another_session_at_the_edge_goes_over_the_broker() -> None:
     assert [(each.id, each.outcome) for each in answers] == [(name, ANSWERED)]
     assert not any(worker.startswith(EDGE) for worker in workers(answers))
     assert len(world.sent("scan")) == 1
+
+
+def warnings(world: EdgeWorld) -> set[str]:
+    return {each.error for each in world.records(REPORTS) if each.node == INGRESS}
+
+
+def test_an_ingress_says_so_if_the_plan_of_its_session_begins_elsewhere() -> None:
+    world = EdgeWorld()
+    plan = a_hand_made_plan(scan="depot")
+    world.command(1.0, "open-session", session="cam", slo="500ms", plan=plan)
+    name = world.ask_at(0, "cam", 3.0)
+    world.system.run(5.0)
+    assert [(each.id, each.outcome) for each in world.answers("cam")] == [(name, ANSWERED)]
+    assert len(world.sent("scan")) == 1
+    (said,) = warnings(world) - {""}
+    assert said.startswith("the plan of session 'cam' begins on depot-0, so its inputs leave here")
+
+
+def test_an_ingress_at_its_session_has_nothing_to_say() -> None:
+    world = opened()
+    world.system.run(3.0)
+    assert warnings(world) == {""}
 
 
 @pytest.mark.parametrize("at_s", [4.0, 4.0075, 4.013])

@@ -21,22 +21,34 @@ from streams.topics import physical
 
 
 def input_start(
-    kafka: KafkaConfig, pipeline: Pipeline, group: str, mine: Sequence[int], topic_id: str
+    kafka: KafkaConfig,
+    pipeline: Pipeline,
+    group: str,
+    mine: Sequence[int],
+    topic_id: str,
+    *,
+    source: KafkaConfig | None = None,
+    first: int = 0,
 ) -> InputStart:
-    """Return where ingress resumes (``operators/input_place.py``).
+    """Return where ingress resumes (``operators/input_place.py``), by partition of its topic.
+
+    The input lies on ``source``, if that is not the central broker ``kafka``; its partition ``p``
+    is called ``first + p`` in egress' notes.
 
     Partitions that are new, were made anew or have lost their end are committed before the first
     record is read, so that they are so only once. Raises ``BrokerError``.
     """
     topic, outputs = physical(pipeline.name, QUERIES), physical(pipeline.name, OUTPUTS)
     slots = range(partitions_of(kafka, outputs))
-    closed = highest(
+    noted = highest(
         upto_of(note)
         for _, note in notes(kafka, f"{pipeline.name}.egress", outputs, slots).values()
     )
-    found = commits(kafka, group, topic, mine)
+    closed = {p - first: place for p, place in noted.items()}
+    source = source or kafka
+    found = commits(source, group, topic, mine)
     epochs = {p.partition: p.leader_epoch for p in found if p.leader_epoch is not None}
-    ends = _ends(kafka, topic, epochs) if epochs and closed else NO_ENDS
+    ends = _ends(source, topic, epochs) if epochs and closed else NO_ENDS
     start = start_of_input(mine, by_slot(found), closed, topic_id, ends)
     fresh = []
     for p, place in start.fresh.items():
@@ -44,7 +56,7 @@ def input_start(
         epoch = epochs.get(p, NO_EPOCH) if offset else NO_EPOCH
         fresh.append(TopicPartition(topic, p, offset, note, leader_epoch=epoch))
     if fresh:
-        commit_now(kafka, group, fresh)
+        commit_now(source, group, fresh)
     return start
 
 
@@ -61,8 +73,11 @@ def _ends(kafka: KafkaConfig, topic: str, partitions: Iterable[int]) -> dict[int
 
 
 @contextmanager
-def commits_end(kafka: KafkaConfig, group: str, topic: str, places: InputPlaces) -> Iterator[None]:
-    """Commit how far the topic was read if the block ends with ``InputMadeAnew``.
+def commits_end(
+    kafka: KafkaConfig, group: str, topic: str, places: InputPlaces, first: int = 0
+) -> Iterator[None]:
+    """Commit how far the topic was read if the block ends with ``InputMadeAnew``; its partition
+    ``p`` is called ``first + p`` in ``places``.
 
     The broker deletes a topic's commits with it. Without them the next start could give queries of
     the new topic the places of old ones that egress has not closed yet. Raises ``BrokerError``.
@@ -70,7 +85,7 @@ def commits_end(kafka: KafkaConfig, group: str, topic: str, places: InputPlaces)
     try:
         yield
     except InputMadeAnew:
-        ends = [(p, *places.committed(p)) for p in places.upto]
+        ends = [(p - first, *places.committed(p)) for p in places.upto]
         read = [TopicPartition(topic, p, offset, metadata=note) for p, offset, note in ends]
         if read:
             commit_now(kafka, group, read)

@@ -1,0 +1,197 @@
+"""The ingress at the edge: one process with an ingress and a session's own device.
+
+It reads a session's inputs where they come up, runs the tasks that the session's plan places on the
+device, and sends on what they make of the inputs.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+from control.problem.seats import SESSION_ID, bound_device
+from headrace.config.cluster import TierDevices
+from headrace.config.pipeline_file import PipelineFile
+from headrace.config.profile_files import planning_profile
+from headrace.config.topology import Share
+from headrace.config.user_functions import load_split
+from headrace.errors import PipelineError
+from headrace.roles.input_topic.input_commits import commits_end, input_start
+from headrace.roles.input_topic.input_watch import check_input, watched_input
+from headrace.roles.link_file import file_links, follow_links, link_file
+from headrace.roles.log_options import SILENT, LogOptions
+from headrace.roles.process_setup import dilation
+from headrace.roles.wiring import (
+    FENCE_S,
+    LEAVE_S,
+    attach,
+    crash_journal,
+    driver,
+    namesakes_of,
+    preload_operators,
+    process_now,
+    run_until_signal,
+    stamp_input,
+    workers,
+)
+from operators.edge.edge_nodes import edge_nodes
+from operators.edge.sites import MOST_SITES, SITE_PARTITIONS, first_partition
+from operators.ingress import Ingress
+from operators.input_place import InputPlaces
+from schemas.effects import QUERIES
+from streams.kafka.edge_transport import EdgeInput, shifted
+from streams.kafka.former_notices import await_former_notices
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.preflight import prepare, prepare_input
+from streams.kafka.topic_admin import TopicLook, partitions_of, topic_id_on
+from streams.live.slot_readers import InputLog
+from streams.topics import physical
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """Where an ingress stands: the session's own tier, and the broker of its input.
+
+    ``source`` None: the input is a share of the central topic. ``site`` numbers the brokers of
+    inputs, from 1.
+    """
+
+    tier: str
+    session: str
+    source: KafkaConfig | None = None
+    site: int = 0
+
+    @property
+    def device(self) -> str:
+        """The name of the session's device."""
+        return bound_device(self.tier, self.session)
+
+
+def edge_tier(file: PipelineFile, edge: Edge) -> TierDevices:
+    """Return the tier of an edge; raise ``PipelineError`` if no ingress can stand there."""
+    space, root = file.sessions, file.pipeline.root.name
+    if space is None:
+        raise PipelineError(
+            f"{file.path}: --tier {edge.tier}: the cluster has no tiers; add cluster.tiers, or "
+            "start ingress without --tier"
+        )
+    tier = file.cluster.tier(edge.tier)
+    if tier is None:
+        known = ", ".join(each.name for each in file.cluster.tiers)
+        raise PipelineError(
+            f"{file.path}: --tier {edge.tier}: there is no such tier; the file has: {known}"
+        )
+    if not tier.tasks:
+        raise PipelineError(
+            f"{file.path}: --tier {edge.tier}: no task may run on it (tasks.<task>.tiers), so an "
+            "ingress there has nothing to run; start it without --tier"
+        )
+    if root not in tier.tasks:
+        raise PipelineError(
+            f"{file.path}: --tier {edge.tier}: the first task {root!r} may not run on it "
+            f"(tasks.{root}.tiers), so no plan begins there; start ingress without --tier"
+        )
+    if not space.tiers[edge.tier].own:
+        raise PipelineError(
+            f"{file.path}: --tier {edge.tier}: sessions share its devices, and an ingress at the "
+            "edge is one session's; name a tier with `per: session`"
+        )
+    if not SESSION_ID.fullmatch(edge.session):
+        raise PipelineError(
+            f"{edge.session!r} is no id of a session; write up to 64 letters, digits, '.', '_' or "
+            "'-', as in --session cam-17"
+        )
+    _check_site(edge)
+    return tier
+
+
+def _check_site(edge: Edge) -> None:
+    if edge.source is not None and not 1 <= edge.site <= MOST_SITES:
+        raise PipelineError(
+            f"--input needs the number of its site, from 1 to {MOST_SITES}: queries are numbered "
+            "by it, so give every broker of inputs its own and never another one (--site 1)"
+        )
+    if edge.source is None and edge.site:
+        raise PipelineError(
+            f"--site {edge.site} numbers a broker of inputs, and there is none; add "
+            "--input HOST:PORT"
+        )
+
+
+def run_edge_ingress(
+    file: PipelineFile,
+    kafka: KafkaConfig,
+    edge: Edge,
+    share: Share,
+    logs: LogOptions = SILENT,
+) -> None:
+    """Serve as the ingress of a session's device until SIGTERM or SIGINT."""
+    tier, pipeline = edge_tier(file, edge), file.pipeline
+    prepare(kafka, pipeline, "ingress", "worker")
+    if edge.source is not None:
+        prepare_input(edge.source, pipeline)
+    name, incarnation = f"ingress-{edge.device}", process_now()
+    devices = tier.seats(edge.device)
+    namesakes = namesakes_of(kafka, pipeline, (name, *devices))
+    source = _source(file, kafka, edge)
+    count = partitions_of(source.kafka, source.topic)
+    seen = TopicLook(topic_id_on(source.kafka, source.topic), count)
+    profile, links = planning_profile(file), file_links(file)
+    preload_operators(pipeline, devices)
+    journals = {each: crash_journal(pipeline, each) for each in devices}
+    stamp_input(source.kafka, pipeline)
+    namesakes.check()  # before this ingress commits anything
+    places, log = _places(file, kafka, source, share.mine(count), seen)
+    ingress = Ingress(
+        name, pipeline, tuple(places.upto), incarnation=incarnation, share=1.0 / share.of,
+        places=places, split=load_split(pipeline),
+    )  # fmt: skip
+    beside = workers(file, devices, tier.name, incarnation, profile, journals, links)
+    if links is not None and links.emulated:
+        follow_links(links, link_file(pipeline.name))
+    with (
+        driver(
+            pipeline,
+            edge_nodes(ingress, name, places, beside, edge.session),
+            kafka,
+            f"{pipeline.name}.workers",
+            logs,
+            role=name,
+            fence_s=FENCE_S,
+            namesakes=namesakes,
+            input_log=log,
+            source=source,
+        ) as live,
+        commits_end(source.kafka, source.group, source.topic, places, source.first),
+        watched_input(source.kafka, source.topic, seen, live.fail),
+    ):
+        attach(live, file, profile, devices, 0, journals)
+        namesakes.watch(incarnation, live.fail)
+        run_until_signal(live, lambda: live.leave(LEAVE_S / dilation().factor))
+
+
+def _source(file: PipelineFile, kafka: KafkaConfig, edge: Edge) -> EdgeInput:
+    name = file.pipeline.name
+    first = first_partition(edge.site)
+    return EdgeInput(edge.source or kafka, physical(name, QUERIES), f"{name}.ingress", first)
+
+
+def _places(
+    file: PipelineFile,
+    kafka: KafkaConfig,
+    source: EdgeInput,
+    mine: tuple[int, ...],
+    seen: TopicLook,
+) -> tuple[InputPlaces, InputLog]:
+    """Return the places at which the ingress begins, and the log that it reads."""
+    if seen.partitions > SITE_PARTITIONS:
+        raise PipelineError(
+            f"topic {source.topic!r} has {seen.partitions} partitions; an ingress at the edge "
+            f"takes up to {SITE_PARTITIONS}"
+        )
+    start = input_start(
+        kafka, file.pipeline, source.group, mine, seen.id, source=source.kafka, first=source.first
+    )
+    upto = shifted(start.upto, source.first)
+    await_former_notices(kafka, file.pipeline, upto)
+    check = partial(check_input, source.kafka, source.topic, seen)
+    log = InputLog(shifted(start.offsets, source.first), check)
+    return InputPlaces(upto, seen.id, start.regressed), log
