@@ -132,17 +132,16 @@ def run_edge_ingress(
     devices = tier.seats(edge.device)
     namesakes = namesakes_of(kafka, pipeline, (name, *devices))
     source = _source(file, kafka, edge)
-    count = partitions_of(source.kafka, source.topic)
-    seen = TopicLook(topic_id_on(source.kafka, source.topic), count)
+    seen = _seen(source)
     profile, links = planning_profile(file), file_links(file)
     preload_operators(pipeline, devices)
     journals = {each: crash_journal(pipeline, each) for each in devices}
     stamp_input(source.kafka, pipeline)
     namesakes.check()  # before this ingress commits anything
-    places, log = _places(file, kafka, source, share.mine(count), seen)
+    places, log, mine = _places(file, kafka, source, share.mine(seen.partitions), seen)
     ingress = Ingress(
-        name, pipeline, tuple(places.upto), incarnation=incarnation, share=1.0 / share.of,
-        places=places, split=load_split(pipeline),
+        name, pipeline, mine, incarnation=incarnation, share=1.0 / share.of, places=places,
+        split=load_split(pipeline),
     )  # fmt: skip
     beside = workers(file, devices, tier.name, incarnation, profile, journals, links)
     if links is not None and links.emulated:
@@ -150,7 +149,7 @@ def run_edge_ingress(
     with (
         driver(
             pipeline,
-            edge_nodes(ingress, name, places, beside, edge.session),
+            edge_nodes(ingress, name, places, beside, pipeline, edge.session),
             kafka,
             f"{pipeline.name}.workers",
             logs,
@@ -174,14 +173,20 @@ def _source(file: PipelineFile, kafka: KafkaConfig, edge: Edge) -> EdgeInput:
     return EdgeInput(edge.source or kafka, physical(name, QUERIES), f"{name}.ingress", first)
 
 
+def _seen(source: EdgeInput) -> TopicLook:
+    count = partitions_of(source.kafka, source.topic)
+    return TopicLook(topic_id_on(source.kafka, source.topic), count)
+
+
 def _places(
     file: PipelineFile,
     kafka: KafkaConfig,
     source: EdgeInput,
     mine: tuple[int, ...],
     seen: TopicLook,
-) -> tuple[InputPlaces, InputLog]:
-    """Return the places at which the ingress begins, and the log that it reads."""
+) -> tuple[InputPlaces, InputLog, list[int]]:
+    """Return the places at which the ingress begins, the log that it reads, and its partitions, as
+    they are called outside the input's broker."""
     if seen.partitions > SITE_PARTITIONS:
         raise PipelineError(
             f"topic {source.topic!r} has {seen.partitions} partitions; an ingress at the edge "
@@ -194,4 +199,5 @@ def _places(
     await_former_notices(kafka, file.pipeline, upto)
     check = partial(check_input, source.kafka, source.topic, seen)
     log = InputLog(shifted(start.offsets, source.first), check)
-    return InputPlaces(upto, seen.id, start.regressed), log
+    places = InputPlaces(upto, seen.id, start.regressed)
+    return places, log, [source.first + p for p in mine]

@@ -34,6 +34,7 @@ from schemas.effects import (
     Wake,
     Woke,
 )
+from schemas.pipeline import Pipeline
 from schemas.records import Plan, Report, SessionStage, Work
 
 AGAIN_S = 0.1  # between two looks at whether held offsets may be committed
@@ -41,13 +42,19 @@ WORK = "work."
 
 
 def edge_nodes(
-    ingress: Ingress, name: str, places: InputPlaces, workers: Mapping[str, Worker], session: str
+    ingress: Ingress,
+    name: str,
+    places: InputPlaces,
+    workers: Mapping[str, Worker],
+    pipeline: Pipeline,
+    session: str,
 ) -> dict[str, Node]:
     """Return the nodes of a process: ``ingress``, called ``name``, and the workers of the session's
     device beside it."""
+    root = pipeline.root.name
     local = LocalSlots()
     beside = {each: EdgeWorker(each, node, local, name) for each, node in workers.items()}
-    return {name: EdgeIngress(ingress, places, local, session), **beside}
+    return {name: EdgeIngress(ingress, places, local, root, session), **beside}
 
 
 class EdgeWorker:
@@ -105,12 +112,15 @@ class EdgeWorker:
 class EdgeIngress:
     """An ingress that hands queries to the workers beside it."""
 
-    def __init__(self, node: Ingress, places: InputPlaces, local: LocalSlots, session: str) -> None:
-        self._node, self._places, self._local, self._session = node, places, local, session
+    def __init__(
+        self, node: Ingress, places: InputPlaces, local: LocalSlots, root: str, session: str
+    ) -> None:
+        self._node, self._places, self._local = node, places, local
+        self._root, self._session = root, session
         self._first: SessionStage | None = None  # of the session's plan in force
         self._partitions: tuple[int, ...] = ()  # those that it reads
         self._paused = self._leaving = False
-        self._noticed: dict[int, int] = {}  # the place below which egress has notices
+        self._noticed = dict(places.upto)  # the place below which egress has notices
         self._held: set[int] = set()  # partitions whose offset is to be committed later
         self._again_s = float("inf")
 
@@ -125,8 +135,8 @@ class EdgeIngress:
         return [*effects, *self._pause(), *self._commit(now), *self._leave()]
 
     def _follow(self, plan: Plan) -> None:
-        stages = [each.stages[0] for each in plan.sessions if each.session == self._session]
-        self._first = stages[-1] if stages else None
+        plans = [each for each in plan.sessions if each.session == self._session]
+        self._first = plans[-1].stage(self._root) if plans else None
 
     def _warned(self, report: Report) -> Report:
         """Say so in the report where the session's plan runs nothing here."""

@@ -57,7 +57,7 @@ def the_nodes(pipeline: Pipeline) -> dict[str, Node]:
     ingress = Ingress("ingress", pipeline, range(4), incarnation=0.0, places=places)
     beside = {SCAN: worker(SCAN, "scan@handheld"), READ: worker(READ, "read@handheld")}
     return {
-        **edge_nodes(ingress, "ingress", places, beside, "cam"),
+        **edge_nodes(ingress, "ingress", places, beside, pipeline, "cam"),
         CLOUD: worker(CLOUD, "read@cloud"),
         "egress": Egress("egress", pipeline, range(2), incarnation=0.0),
     }

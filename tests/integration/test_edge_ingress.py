@@ -76,6 +76,10 @@ class Edge:
         self.starts += 1
         self._process = subprocess.Popen(self._command)
 
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
@@ -100,7 +104,7 @@ class Edge:
                 self.kill()
             until = time.monotonic() + WITHIN_S
             while len(found) < len(names) and time.monotonic() < until:
-                if self._process.poll() is not None:
+                if not self.runs:
                     self._start()
                 answers = answers_in(tail.take(0.1), reader_of(pipeline))
                 found += [each for each in answers if each.id in names]
@@ -150,8 +154,8 @@ def await_reports(edge: Edge) -> None:
     """Wait until the edge's device reports."""
     until = time.monotonic() + WITHIN_S
     with closing(Tail(edge.central, physical(edge.file.pipeline.name, "reports"))) as tail:
-        while not any(b"handheld:cam-scan" in (m.value() or b"") for m in tail.take(0.2)):
-            assert time.monotonic() < until, "the edge does not report"
+        while not any(b"handheld:cam-scan" in value for value in tail.take(0.2)):
+            assert edge.runs and time.monotonic() < until, "the edge does not report"
 
 
 def test_inputs_stay_at_the_edge_through_a_kill_and_a_crash(edge: Edge, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ class EdgeWorld(World):
             )
             for task in TIERS["handheld"]
         }  # fmt: skip
-        return edge_nodes(ingress, INGRESS, places, workers, "cam")
+        return edge_nodes(ingress, INGRESS, places, workers, self.pipeline, "cam")
 
     def start_edge(self) -> None:
         for name, node in self.edge().items():
