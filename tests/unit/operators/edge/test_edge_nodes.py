@@ -27,7 +27,9 @@ def a_drain() -> Event:
 
 
 def a_session_plan() -> Event:
-    plan = a_plan([a_lease(SCAN, "scan", slots=(0,))], settings=Settings(policy="compass", slo_s=1.0))
+    plan = a_plan(
+        [a_lease(SCAN, "scan", slots=(0,))], settings=Settings(policy="compass", slo_s=1.0)
+    )
     return Arrived(plan, PLANS, 0, 0, 0.0)
 
 
