@@ -53,7 +53,7 @@ tasks:
     variants: {{read: {{operator: "edge_words:Read", arguments: {{votes: $votes}}}}}}
 cluster:
   tiers:
-    handheld: {{speed: 0.5, per: session, count: 0}}
+    handheld: {{speed: 0.5, per: session, count: 1}}
     cloud: {{speed: 1, count: 1, price: 0.2}}
   links:
     handheld>cloud: {{rate: 8Mbps, delay: 10ms}}
@@ -151,14 +151,14 @@ def edge(broker: str, tmp_path: Path) -> Iterator[Edge]:
 
 
 def opened(edge: Edge, folder: Path) -> None:
-    """Open the session once its device is there, so that its plan begins on it."""
+    """Open the session once its device is there; another one has the only other device."""
     plan, path = folder / "plan.json", str(edge.file.path)
-    stages = [["scan", "handheld"], ["read", "cloud"]]
-    plan.write_text(json.dumps({"stages": stages, "config": {"scan.scale": 1, "read.votes": 1}}))
+    stages, config = [["scan", "handheld"], ["read", "cloud"]], {"scan.scale": 1, "read.votes": 1}
+    plan.write_text(json.dumps({"stages": stages, "config": config, "shares": {"read": 0.5}}))
     await_reports(edge)
-    bootstrap = ["--bootstrap", edge.central.bootstrap]
-    opening = ["session", "open", path, "cam", "--plan", str(plan), "--wait", "60s", *bootstrap]
-    assert headrace(*opening) == 0
+    for name in ("other", "cam"):
+        asked = [path, name, "--plan", str(plan), "--wait", "60s"]
+        assert headrace("session", "open", *asked, "--bootstrap", edge.central.bootstrap) == 0
 
 
 def await_reports(edge: Edge) -> None:
@@ -166,7 +166,8 @@ def await_reports(edge: Edge) -> None:
     until = time.monotonic() + WITHIN_S
     with closing(Tail(edge.central, physical(edge.file.pipeline.name, "reports"))) as tail:
         while not any(b"handheld:cam-scan" in value for value in tail.take(0.2)):
-            assert edge.runs and time.monotonic() < until, "the edge does not report"
+            assert edge.runs
+            assert time.monotonic() < until, "the edge does not report"
 
 
 def test_inputs_stay_at_the_edge_through_a_kill_and_a_crash(edge: Edge, tmp_path: Path) -> None:
