@@ -11,9 +11,12 @@ worker; with it ``idle`` waits as well.
 
 Waiting makes fewer and larger batches of a thin stream, which saves device time, not latency.
 ``idle`` is the default, since the time that an idle device waits is lost.
+
+Where there are SLO classes, items of slacker classes join a batch only as far as its most urgent
+item stays in time (``sparing``).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, takewhile
 from math import ceil, inf
 
@@ -49,6 +52,24 @@ def most_held(batch: int, latency_s: float, held_s: float = HELD_S) -> int:
 def batch_size(queued: int, largest: int) -> int:
     """Return the number of queued items that the next batch takes."""
     return min(queued, largest)
+
+
+def sparing(
+    largest: int, own_s: Sequence[float], left_s: Sequence[float], takes_s: Callable[[int], float]
+) -> int:
+    """Return the largest batch that still ends in time for the most urgent item that can be saved.
+
+    ``own_s`` are the SLOs of the queued items by deadline, ``left_s`` the seconds until their batch
+    must end. An item gives way to no item of a slacker class, but shares the batch with those of
+    its own SLO or a tighter one that follow it: among equals large batches lose the fewest items.
+    """
+    for first, (slo_s, within_s) in enumerate(zip(own_s, left_s, strict=True)):
+        behind = len(own_s) - first
+        equals = sum(1 for _ in takewhile(slo_s.__ge__, own_s[first:]))
+        for size in range(min(largest, behind), min(largest, equals) - 1, -1):
+            if takes_s(size) <= within_s:
+                return size
+    return min(largest, len(own_s))
 
 
 def fitting(sizes: Iterable[int], largest: int) -> int:

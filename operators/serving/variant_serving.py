@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import islice
 from math import inf
 
-from control.per_query.batching import IDLE, batch_size, fitting, released
+from control.per_query.batching import IDLE, batch_size, fitting, released, sparing
 from control.per_query.local_pace import LocalPace
 from operators.serving.deadline_queue import Ticket
 from operators.serving.device import Device
@@ -31,13 +31,15 @@ class VariantServing:
     """
 
     __slots__ = (
-        "_after_s", "_builds", "_device", "_latency", "_pace", "_retry_s", "_sizes", "_tables",
+        "_after_s", "_builds", "_classes", "_device", "_latency", "_pace", "_retry_s", "_sizes",
+        "_tables",
     )  # fmt: skip
 
     def __init__(
         self, pipeline: Pipeline, latency: LatencyOf, device: Device, tables: TableBatching
     ) -> None:
         self._latency, self._sizes = latency, pipeline.size
+        self._classes = bool(pipeline.slo_classes)
         self._pace = LocalPace(latency)
         self._device, self._tables = device, tables
         self._builds = OperatorBuilds()
@@ -81,11 +83,7 @@ class VariantServing:
             begin_s = self._held_until_s(queue, lease, rules) if rules.batching != IDLE else now
             if begin_s > now:
                 return Wake(begin_s)
-            size = (
-                min(len(queue), lease.batch)
-                if self._sizes is None
-                else self._fitting(queue, lease, self._sizes)
-            )
+            size = self._size(queue, lease, rules, now)
         cost = size if self._sizes is None else self.cost(queue, size)
         ends_s = now + self.takes_s(variant, cost)
         batch, late = self._taken(queue, size, rules, ends_s)
@@ -99,6 +97,21 @@ class VariantServing:
         head, latency_s = queue[0], self._latency(self._device.serving, lease.batch)
         first = (head.work, head.item, head.received_s)
         return rules.begin_s(len(queue), lease.batch, first, latency_s)
+
+    def _size(self, queue: deque[Ticket], lease: Lease, rules: WorkerRules, now: float) -> int:
+        """Return the number of queued items that the next batch takes."""
+        if self._sizes is not None:
+            return self._fitting(queue, lease, self._sizes)
+        size = min(len(queue), lease.batch)
+        if size < 2 or not self._classes:
+            return size
+        first, variant = list(islice(queue, 2 * size)), self._device.serving
+        return sparing(
+            size,
+            [ticket.work.deadline_s - ticket.work.created_s for ticket in first],
+            [-rules.overrun_s(ticket.work, ticket.item, now) for ticket in first],
+            lambda items: self.takes_s(variant, items),
+        )
 
     def _fitting(self, queue: deque[Ticket], lease: Lease, sizes: QuerySize) -> int:
         """Return the number of queued items that the next batch takes, by their sizes.

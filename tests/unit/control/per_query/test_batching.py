@@ -3,6 +3,8 @@
 from math import inf
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from control.per_query.batching import (
     BATCHERS,
@@ -11,6 +13,7 @@ from control.per_query.batching import (
     batch_size,
     most_held,
     released,
+    sparing,
 )
 
 
@@ -37,3 +40,39 @@ def test_a_worker_holds_what_it_runs_until_more_can_have_come() -> None:
     assert most_held(2, 0.004) * 0.004 / 2 == HELD_S
     assert most_held(2, 0.0) == most_held(2, HELD_S) == HELD_BATCHES * 2
     assert most_held(3, 0.007) * 0.007 / 3 >= HELD_S
+
+
+def takes_s(size: int) -> float:
+    return 0.01 * (1 + size)
+
+
+def test_items_of_a_slacker_class_join_only_while_the_most_urgent_is_in_time() -> None:
+    own_s = [0.1, 1.0, 1.0, 1.0]
+    assert sparing(4, own_s, [0.05, 0.9, 0.9, 0.9], takes_s) == 4
+    assert sparing(4, own_s, [0.035, 0.9, 0.9, 0.9], takes_s) == 2
+    assert sparing(4, own_s, [0.02, 0.9, 0.9, 0.9], takes_s) == 1
+
+
+def test_items_of_one_class_do_not_make_the_batch_smaller_until_all_would_be_late() -> None:
+    assert sparing(4, [0.1] * 5, [0.02, 0.05, 0.05, 0.05, 0.05], takes_s) == 4
+    assert sparing(4, [0.1] * 4, [0.02] * 4, takes_s) == 1
+
+
+def test_an_item_past_saving_makes_no_batch_smaller() -> None:
+    assert sparing(4, [0.1, 1.0, 1.0, 1.0], [0.0, 0.9, 0.9, 0.9], takes_s) == 3
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0.1, 0.3, 1.0]), st.floats(-0.1, 1.0)), min_size=1),
+    st.integers(1, 8),
+)
+def test_a_sparing_batch_saves_an_urgent_item_if_one_of_its_own_class_alone_would(
+    items: list[tuple[float, float]], largest: int
+) -> None:
+    by_deadline = sorted(items, key=lambda item: item[1])
+    own_s, left_s = [own for own, _ in by_deadline], [left for _, left in by_deadline]
+    size = sparing(largest, own_s, left_s, takes_s)
+    assert 1 <= size <= min(largest, len(items))
+    slack = [own > own_s[0] for own in own_s[1:]]
+    if all(slack) and left_s[0] >= takes_s(1):
+        assert takes_s(size) <= left_s[0]

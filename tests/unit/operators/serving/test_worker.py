@@ -264,6 +264,21 @@ def test_what_cannot_make_it_is_dropped_and_the_batch_is_filled_with_others() ->
     ]
 
 
+@pytest.mark.parametrize(("classes", "runs"), [({"gold": 0.2}, 1), ({}, 2)])
+def test_with_classes_an_urgent_item_runs_without_those_that_would_make_it_late(
+    classes: dict[str, float], runs: int
+) -> None:
+    pipeline = a_pipeline(slo_classes=classes)
+    worker = Worker("w", pipeline, "cpu", incarnation=0.0, latency=lambda _, size: 0.06 * size)
+    worker.handle(Woke(), 0.0)
+    worker.handle(arrived(a_plan([a_lease(batch=3), a_lease("r", slots=(5,))])), 0.0)
+    worker.handle(loaded("read/v"), 0.0)
+    events = [arrived(a_work(0, deadline_s=0.2))]
+    events += [arrived(a_work(each, deadline_s=2.0), each) for each in (1, 2)]
+    (batch,) = [each for each in batch_of(worker, *events) if isinstance(each, Infer)]
+    assert len(batch.values) == runs
+
+
 def test_a_deadline_that_is_just_met_is_met() -> None:
     worker = serving(latency=lambda variant, batch: 0.25)
     assert inferring(batch_of(worker, arrived(a_work(0)), now=0.25))
