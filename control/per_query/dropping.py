@@ -21,7 +21,8 @@ A task's budget is its batch's latency at the plan's size divided by the compute
 hops since the previous task, or since the query's creation at the root: the plan reserves the rest
 for queues. ``bare`` is the paper's literal budget, the batch alone. Budgets divide the SLO that the
 plan is made for, that of the tightest class that counts: a query with more time has more of it at
-every task.
+every task. With SLO classes the last task has no budget but the deadline: a batch of a slacker
+class cannot be interrupted, so that the budget would drop what waited for it and is still in time.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,6 +39,7 @@ class TaskTiming:
     rest_s: float
     last: bool
     slo_s: float = inf
+    classes: bool = False  # whether the pipeline has SLO classes
 
 
 # (timing of the task, the query's creation, the item's arrival, its deadline)
@@ -66,6 +68,8 @@ def _last_task(stage: TaskTiming, created_s: float, entered_s: float, deadline_s
 
 
 def _per_task(stage: TaskTiming, created_s: float, entered_s: float, deadline_s: float) -> float:
+    if stage.last and stage.classes:
+        return deadline_s
     longer = max(1.0, (deadline_s - created_s) / stage.slo_s)
     return min(deadline_s, entered_s + stage.budget_s * longer)
 

@@ -95,6 +95,7 @@ class WorkerRules:
             0.0 if last else self._behind_s,
             last,
             plan.tightest_slo_s,
+            bool(pipeline.slo_classes),
         )
 
     @property

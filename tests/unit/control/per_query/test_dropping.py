@@ -54,3 +54,11 @@ def test_a_budget_has_room_for_queues_unless_it_is_the_papers() -> None:
     assert BUDGETS["shared"](0.03, 0.5, 0.001) == pytest.approx(0.061)
     assert BUDGETS["shared"](1e-6, 0.5, 0.001) == pytest.approx(0.006)
     assert BUDGETS["bare"](0.03, 0.5, 0.001) == 0.03
+
+
+def test_with_classes_the_last_task_drops_nothing_that_is_in_time() -> None:
+    """A batch of a slacker class is not interrupted; what waited for it may still be in time."""
+    rule = RULES["per-task"].must_end
+    assert rule(replace(LAST, classes=True), 0.0, 0.0, 0.2) == 0.2
+    assert rule(replace(FIRST, classes=True), 0.0, 0.0, 0.2) == rule(FIRST, 0.0, 0.0, 0.2) < 0.2
+    assert rule(LAST, 0.0, 0.0, 0.2) < 0.2
