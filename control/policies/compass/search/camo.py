@@ -25,7 +25,7 @@ from scipy.special import ndtr
 from control.policies.compass.search.committee import Committee
 from control.policies.compass.search.composition import Deployment, HopBytes, StageTimes, meets
 from control.policies.compass.search.gaussian_process import GaussianProcess, Kernel
-from control.policies.compass.search.pricing import Priced, cheapest_estimate, fits, priced
+from control.policies.compass.search.pricing import Priced, cheapest_estimates, fits, priced
 from control.policies.compass.search.sequential_test import StopRule, Tested, Verdict
 from control.problem.problem import PlanError
 
@@ -253,13 +253,12 @@ class SessionSearch:
         open_ones = np.flatnonzero((likely > LIKELY) & ~self._profiled)
         order = open_ones[np.argsort(-likely[open_ones], kind="stable")][:PRICED]
         quickly = seconds * np.exp(-self._times.deviation())
-        for c in order.tolist():
-            for guess, weight in ((seconds[c], 1 - OPTIMISM), (quickly[c], OPTIMISM)):
-                cost, placement = cheapest_estimate(
-                    self.deployment, guess, self._hops.bytes[c], self.slo.latency_s, c
-                )
-                saving = max(0.0, best.usd_per_h - cost)
-                utility[c, placement] += weight * likely[c] * saving
+        for guess, weight in ((seconds, 1 - OPTIMISM), (quickly, OPTIMISM)):
+            cost, placement = cheapest_estimates(
+                self.deployment, order, guess[order], self._hops.bytes[order], self.slo.latency_s
+            )
+            saving = np.maximum(0.0, best.usd_per_h - cost)
+            utility[order, placement] += weight * likely[order] * saving
         return utility
 
     def _fallback(self, likely: Floats, quick: Floats) -> int:

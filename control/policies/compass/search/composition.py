@@ -15,6 +15,7 @@ searches if there are any.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,7 +104,7 @@ class Deployment:
             found.append(float(seconds.sum() + self.delay[hops, placement].sum()))
         return tuple(found)
 
-    @property
+    @cached_property
     def paths(self) -> list[list[int]]:
         """The stages from the root to each leaf."""
         at = {stage.name: index for index, stage in enumerate(self.space.stages)}

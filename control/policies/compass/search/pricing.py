@@ -11,6 +11,7 @@ from control.policies.compass.search.trimming import BATCHING, Trimmed, trimmed
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,26 +106,26 @@ def _plan(deployment: Deployment, configuration: int, placement: int, shares: Tr
     )
 
 
-def cheapest_estimate(
-    deployment: Deployment, seconds: Floats, sent: Floats, slo_s: float, configuration: int
-) -> tuple[float, int]:
-    """Return the least cost of a configuration by predicted seconds, and its placement.
+def cheapest_estimates(
+    deployment: Deployment, configurations: Ints, seconds: Floats, sent: Floats, slo_s: float
+) -> tuple[Floats, Ints]:
+    """Return the least cost of each configuration by predicted seconds, and its placement.
 
     Shares are continuous: stages divide the slack by the square root of price * seconds, which
     minimises sum price * share at a given sum seconds / share. Of a batched stage only the part
     that grows with the batch counts. The cost is infinite if whole GPUs miss the SLO.
+    ``seconds[i]`` and ``sent[i]`` belong to ``configurations[i]``.
     """
-    latency = deployment.latency(seconds[None], sent[None])[0]
+    latency = deployment.latency(seconds, sent)
     batched = np.array([stage.batched for stage in deployment.space.stages])
     stretched = np.where(batched, BATCHING, 1.0) * seconds
-    compute = stretched[:, None] * deployment.slowdown
     paid = deployment.price > 0
-    slack = slo_s - latency + np.where(paid, compute, 0.0).sum(axis=0)
-    root = np.sqrt(deployment.price * compute)
-    cost = np.where(paid, root, 0.0).sum(axis=0) ** 2 / np.maximum(slack, 1e-9)
+    compute = np.where(paid, stretched[:, :, None] * deployment.slowdown, 0.0)
+    slack = slo_s - latency + compute.sum(axis=1)
+    root = np.sqrt(deployment.price * compute).sum(axis=1)
+    cost = root**2 / np.maximum(slack, 1e-9)
     least = np.where(paid, deployment.price / QUARTERS, 0.0).sum(axis=0)
-    cost = np.maximum(cost, least)
-    ok = (latency <= slo_s) & deployment.fits[configuration]
-    cost = np.where(ok, cost, np.inf)
-    at = int(np.argmin(cost))
-    return float(cost[at]), at
+    within = (latency <= slo_s) & deployment.fits[configurations]
+    cost = np.where(within, np.maximum(cost, least), np.inf)
+    at = cost.argmin(axis=1)
+    return cost[np.arange(len(cost)), at], at

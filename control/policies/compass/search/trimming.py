@@ -110,8 +110,10 @@ def _by_tier(occupied: Ints, stages: Sequence[Occupied]) -> Ints:
 def _minimal(demands: Ints, latency: Floats) -> Ints:
     """Return the fastest vector of every Pareto-optimal demand."""
     order = np.lexsort((latency, *demands.T[::-1]))
-    _, first = np.unique(demands[order], axis=0, return_index=True)
-    kept = order[np.sort(first)]
+    ordered = demands[order]
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    kept = order[first]
     found = demands[kept]
     below = np.all(found[None, :, :] <= found[:, None, :], axis=2)
     strictly = below & np.any(found[None, :, :] < found[:, None, :], axis=2)

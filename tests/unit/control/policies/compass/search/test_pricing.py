@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control.policies.compass.search.composition import Deployment
-from control.policies.compass.search.pricing import priced
+from control.policies.compass.search.pricing import cheapest_estimates, priced
 from control.problem.space import Space, Stage
 
 TIERS = ("edge", "near")
@@ -91,3 +91,45 @@ def test_a_tree_that_quarters_are_too_slow_for_takes_whole_gpus() -> None:
     found = priced(deployment, 0, np.full(3, 0.05), sent, 0.25)
     assert found
     assert all(each.latency_s <= 0.25 for each in found)
+
+
+@given(PARENTS, st.integers(-1, 3), st.integers(0, 1000), st.floats(0.05, 0.5))
+def test_configurations_estimated_together_cost_what_each_costs_by_the_formula(
+    parents: tuple[str, ...], batched: int, seed: int, slo_s: float
+) -> None:
+    deployment = a_deployment(parents, batched, seed)
+    rng = np.random.default_rng(seed)
+    stages, placements = len(parents), deployment.space.placement_count
+    fits = rng.random((5, placements)) < 0.8
+    deployment = replace(deployment, fits=fits)
+    configurations = np.array([3, 0, 4])
+    seconds = rng.uniform(0.005, 0.1, (3, stages))
+    sent = np.zeros((3, len(deployment.delay)))
+    costs, at = cheapest_estimates(deployment, configurations, seconds, sent, slo_s)
+    latency = deployment.latency(seconds, sent)
+    for row, configuration in enumerate(configurations.tolist()):
+        expected = [
+            estimate(deployment, seconds[row], p, slo_s - float(latency[row, p]))
+            if fits[configuration, p]
+            else float("inf")
+            for p in range(placements)
+        ]
+        assert costs[row] == pytest.approx(min(expected))
+        assert expected[int(at[row])] == pytest.approx(min(expected))
+
+
+def estimate(deployment: Deployment, seconds: np.ndarray, placement: int, rest_s: float) -> float:
+    """Return the cost with continuous shares of stages that have ``rest_s`` beside whole GPUs."""
+    if rest_s < 0:
+        return float("inf")
+    root, slack, least = 0.0, rest_s, 0.0
+    for at, stage in enumerate(deployment.space.stages):
+        price = float(deployment.price[at, placement])
+        if price == 0:
+            continue
+        grows = float(seconds[at] * deployment.slowdown[at, placement])
+        grows *= 0.12 if stage.batched else 1.0
+        root += (price * grows) ** 0.5
+        slack += grows
+        least += price / 4
+    return max(root**2 / max(slack, 1e-9), least)
