@@ -139,6 +139,27 @@ def test_the_page_tells_a_piece_that_brings_less_than_the_papers_say() -> None:
     assert "| VT | cloud 50 %, edge 25 % |" in text
 
 
+def test_the_page_tells_what_of_a_sweep_is_unlike_the_papers() -> None:
+    def row(sweep: str, point: str, method: str, **values: float) -> Row:
+        return Row(sweep=sweep, point=point, app="VT", seed=0, method=method, **values)
+
+    rows = [
+        row("load", "load 0.25", "compass", goodput=10.0),
+        row("load", "load 0.25", "vulcan-like", goodput=10.0),
+        row("load", "load 2", "compass", goodput=30.0),
+        row("load", "load 2", "vulcan-like", goodput=10.0),
+        row("knobs", "15 configurations, 30%", "compass", usd_per_h=1.0),
+        row("knobs", "15 configurations, 30%", "vulcan-like", usd_per_h=4.0),
+        Row(sweep="optimal", point="VT", app="VT", seed=0, method="compass", seconds=(1.0, None)),
+        Row(sweep="optimal", point="VT", app="VT", seed=1, method="compass", seconds=(1.0, 2.0)),
+    ]
+    text = page(rows, 2)
+    assert "largest at load 2 over `vulcan-like` **not reproduced**." in text
+    assert "`vulcan-like`: 0.25, 15 configurations, 30% **not reproduced**." in text
+    assert "| VT | 4 | 2.0 | inf | 75.0 ± " in text
+    assert "Seeds: 2 of the 20 asked." in text
+
+
 def test_without_the_scheduler_the_first_that_come_are_served() -> None:
     plans = {
         name: PlanOption((PlanItem("cloud", size),), float(size))
