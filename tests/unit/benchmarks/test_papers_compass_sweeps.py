@@ -140,8 +140,13 @@ def test_the_page_tells_a_piece_that_brings_less_than_the_papers_say() -> None:
 
 
 def test_the_page_tells_what_of_a_sweep_is_unlike_the_papers() -> None:
-    def row(sweep: str, point: str, method: str, **values: float) -> Row:
-        return Row(sweep=sweep, point=point, app="VT", seed=0, method=method, **values)
+    def row(
+        sweep: str, point: str, method: str, *, goodput: float = 0.0, usd_per_h: float | None = None
+    ) -> Row:
+        return Row(
+            sweep=sweep, point=point, app="VT", seed=0, method=method, goodput=goodput,
+            usd_per_h=usd_per_h,
+        )  # fmt: skip
 
     rows = [
         row("load", "load 0.25", "compass", goodput=10.0),
@@ -156,7 +161,7 @@ def test_the_page_tells_what_of_a_sweep_is_unlike_the_papers() -> None:
     text = page(rows, 2)
     assert "largest at load 2 over `vulcan-like` **not reproduced**." in text
     assert "`vulcan-like`: 0.25, 15 configurations, 30% **not reproduced**." in text
-    assert "| VT | 4 | 2.0 | inf | 75.0 ± " in text
+    assert "| VT | 4 | 2.0 | inf **not reproduced** | 75.0 ± " in text
     assert "Seeds: 2 of the 20 asked." in text
 
 
