@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as changed
 
-from control.controller.membership import WINDOW_S, ReportAges
+from control.controller.membership import REPORT_AGE_S, WINDOW_S, ReportAges
 from schemas.effects import PLANS, REPORTS, Woke
 from schemas.records import Plan
 from tests.control_world import World, a_pipeline, a_profile, an_ingress_report
@@ -75,6 +75,26 @@ def test_clocks_that_are_drawn_together_do_not_make_reports_old() -> None:
         now = 1000.0 + tick * 0.2
         worst = max(worst, ages.age_s(an_ingress_report(sent_s=now - tick * 0.002), now))
     assert worst < 2 * WINDOW_S * 0.01 + 0.01
+
+
+@pytest.mark.parametrize("silence_s", [5.0, 45.0, 61.0, 67.0, 600.0, 36_000.0])
+def test_a_report_that_the_network_held_back_is_old(silence_s: float) -> None:
+    ages = ReportAges()
+    assert ages.age_s(an_ingress_report(sent_s=100.0), 100.0) == 0.0
+    healed_s = 100.0 + silence_s
+    assert ages.age_s(an_ingress_report(sent_s=100.2), healed_s) > REPORT_AGE_S
+    assert ages.age_s(an_ingress_report(sent_s=healed_s), healed_s) <= 0.0
+
+
+@pytest.mark.parametrize("silence_s", [5.0, 45.0, 67.0, 600.0, 36_000.0])
+def test_clocks_that_are_drawn_together_in_a_silence_do_not_make_reports_old(
+    silence_s: float,
+) -> None:
+    ages = ReportAges()
+    assert ages.age_s(an_ingress_report(sent_s=100.0), 100.0) == 0.0
+    healed_s = 100.0 + silence_s
+    fresh = an_ingress_report(sent_s=healed_s - 0.02 * silence_s)
+    assert ages.age_s(fresh, healed_s) <= REPORT_AGE_S
 
 
 def test_a_restarted_node_is_measured_anew() -> None:
