@@ -109,6 +109,11 @@ def change_link(
         )
     except ValueError as error:
         raise PipelineError(str(error).replace("{}", "the link", 1)) from error
+    if link.bytes_per_s <= 0:
+        raise PipelineError(
+            "a link of 0 bytes/s carries nothing, so nothing says that it recovers; give a low "
+            "rate such as 1kbps"
+        )
     path = link_file(file.pipeline.name)
     changed = read_links(path)
     for each in ((from_, to), (to, from_)):

@@ -92,7 +92,6 @@ cluster: {devices: {cpu: 1}}
         ("tiers: [handheld]", "tiers: [hand]", "which is no tier"),
         ("handheld>depot:", "handheld>moon:", "is no link; write TIER>TIER"),
         ("rate: 8Mbps", "rate: 8", "which is no rate; write one such as 8Mbps"),
-        ("rate: 8Mbps", "rate: 0Mbps", "is '0Mbps'; a link of 0 bytes/s carries nothing"),
         ("scale: $scale", "scale: $size", "has no knob 'size'"),
         ("denoise: [none, median]", "denoise: [none, none]", "has an option twice"),
         ("denoise: [none, median]", "denoise: []", "it needs one entry at least"),
