@@ -61,6 +61,18 @@ class Other:
         self._thread.join()
 
 
+class Told:
+    """The errors that a node was told."""
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException] = []
+        self.heard = Event()
+
+    def __call__(self, error: BaseException) -> None:
+        self.errors.append(error)
+        self.heard.set()
+
+
 def test_a_name_that_a_living_node_has_is_refused_until_that_one_has_ended(
     config: KafkaConfig, reports: Callable[[], Tail]
 ) -> None:
@@ -75,55 +87,40 @@ def test_a_name_that_a_living_node_has_is_refused_until_that_one_has_ended(
 def test_of_two_that_begin_at_once_the_younger_one_ends(
     config: KafkaConfig, reports: Callable[[], Tail]
 ) -> None:
-    told: list[BaseException] = []
-    heard = Event()
-
-    def tell(error: BaseException) -> None:
-        told.append(error)
-        heard.set()
+    told = Told()
 
     younger = Namesakes(reports, "postcode", ["ingress-0"])
     older = Namesakes(reports, "postcode", ["ingress-0"])
     younger.check()
     older.check()
     other = Other(config, "ingress-0")  # its incarnation is 1.0
-    younger.watch(2.0, tell)
-    assert heard.wait(5)
-    older.watch(0.5, told.append)  # it has heard the other by now, most likely
+    younger.watch(2.0, told)
+    assert told.heard.wait(5)
+    older.watch(0.5, told)  # it has heard the other by now, most likely
     other.end()
-    assert [type(error) for error in told] == [NameTaken]
+    assert [type(error) for error in told.errors] == [NameTaken]
 
 
 def test_a_node_that_was_silent_and_hears_a_younger_one_of_its_name_ends(
     config: KafkaConfig, reports: Callable[[], Tail]
 ) -> None:
-    told: list[BaseException] = []
-    heard = Event()
-
-    def tell(error: BaseException) -> None:
-        told.append(error)
-        heard.set()
+    told = Told()
 
     mine = Namesakes(reports, "postcode", ["ingress-0"])
     mine.check()
-    mine.watch(0.5, tell)
+    mine.watch(0.5, told)
     other = Other(config, "ingress-0")  # its incarnation is 1.0
     mine.look_again()
-    assert heard.wait(30)
+    assert told.heard.wait(30)
     other.end()
-    assert [type(error) for error in told] == [Replaced]
+    assert [type(error) for error in told.errors] == [Replaced]
 
 
 def test_a_node_that_was_silent_listens_again_once_a_broker_answers(
     config: KafkaConfig, reports: Callable[[], Tail]
 ) -> None:
-    told: list[BaseException] = []
-    heard = Event()
+    told = Told()
     outage = iter([False, True])
-
-    def tell(error: BaseException) -> None:
-        told.append(error)
-        heard.set()
 
     def interrupted() -> Tail:
         if next(outage, False):
@@ -132,9 +129,9 @@ def test_a_node_that_was_silent_listens_again_once_a_broker_answers(
 
     mine = Namesakes(interrupted, "postcode", ["ingress-0"])
     mine.check()
-    mine.watch(0.5, tell)
+    mine.watch(0.5, told)
     other = Other(config, "ingress-0")  # its incarnation is 1.0
     mine.look_again()
-    assert heard.wait(30)
+    assert told.heard.wait(30)
     other.end()
-    assert [type(error) for error in told] == [Replaced]
+    assert [type(error) for error in told.errors] == [Replaced]
