@@ -169,7 +169,9 @@ class Rig:
         return self.bootstraps.get(role.name, self.bootstrap)
 
     def _environment(self) -> dict[str, str]:
-        return {**environment(os.environ, os.getpid()), **self.variables}
+        found = {**environment(os.environ, os.getpid()), **self.variables}
+        found.pop("PYTHONDONTWRITEBYTECODE", None)  # each start would compile Headrace anew
+        return found
 
     def up(self) -> float:
         """Start every role and wait until all serve; return the seconds that it took."""
