@@ -16,7 +16,7 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from operators.edge.local_slots import IN_MEMORY, LocalSlots
+from operators.edge.local_slots import IN_MEMORY, LocalSlots, Place
 from operators.ingress import Ingress
 from operators.input_place import InputPlaces
 from operators.serving.worker import Worker
@@ -68,11 +68,11 @@ class EdgeWorker:
         before = self._local.full
         if type(event) is Arrived and event.topic.startswith(WORK):
             place = event.topic, event.slot
-            handed = event.offset == IN_MEMORY and isinstance(event.record, Work)
+            record = event.record if event.offset == IN_MEMORY else None
+            work = record if isinstance(record, Work) else None
             if self._local.reader(place) != self._name:
                 # The slot was given up before the work arrived.
-                return self._sent_on([event]) if handed else self._node.handle(event, now)
-            work = event.record if handed and isinstance(event.record, Work) else None
+                return self._node.handle(event, now) if work is None else self._sent_on(place, work)
             event = replace(event, offset=self._local.number(place, event.offset, work))
         asked = self._node.handle(event, now)
         effects = list(chain.from_iterable(self._performed(each, now) for each in asked))
@@ -80,13 +80,10 @@ class EdgeWorker:
             effects.append(Deliver(self._ingress, Woke()))
         return effects
 
-    def _sent_on(self, events: Sequence[Arrived]) -> list[Effect]:
-        sends: list[Effect] = []
-        for event in events:
-            assert isinstance(event.record, Work)
-            self._local.release(event.record.origin)
-            sends.append(Send(event.topic, event.record, event.slot))
-        return sends
+    def _sent_on(self, place: Place, work: Work) -> list[Effect]:
+        self._local.release(work.origin)
+        topic, slot = place
+        return [Send(topic, work, slot)]
 
     def _performed(self, effect: Effect, now: float) -> list[Effect]:
         if type(effect) is Send:
