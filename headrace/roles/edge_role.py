@@ -16,7 +16,7 @@ from headrace.config.user_functions import load_split
 from headrace.errors import PipelineError
 from headrace.roles.input_topic.input_commits import commits_end, input_start
 from headrace.roles.input_topic.input_watch import check_input, watched_input
-from headrace.roles.link_file import file_links, follow_links, link_file
+from headrace.roles.link_file import file_links, follow_link_file
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.process_setup import dilation
 from headrace.roles.wiring import (
@@ -144,8 +144,7 @@ def run_edge_ingress(
         split=load_split(pipeline),
     )  # fmt: skip
     beside = workers(file, devices, tier.name, incarnation, profile, journals, links)
-    if links is not None and links.emulated:
-        follow_links(links, link_file(pipeline.name))
+    follow_link_file(links, pipeline.name)
     with (
         driver(
             pipeline,

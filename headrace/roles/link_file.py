@@ -84,6 +84,12 @@ def follow_links(links: SessionLinks, path: Path) -> threading.Thread:
     return thread
 
 
+def follow_link_file(links: SessionLinks | None, pipeline: str) -> None:
+    """Follow the pipeline's file of changed links where links are emulated."""
+    if links is not None and links.emulated:
+        follow_links(links, link_file(pipeline))
+
+
 def modified_ns(path: Path) -> int | None:
     """Return the time of a file's last modification in ns; None without a readable file."""
     try:

@@ -24,7 +24,7 @@ from headrace.roles.heap import tune_heap
 from headrace.roles.input_topic.input_commits import commits_end, input_start
 from headrace.roles.input_topic.input_watch import check_input, watched_input
 from headrace.roles.input_topic.recent_sizes import recent_sizes
-from headrace.roles.link_file import file_links, follow_links, link_file
+from headrace.roles.link_file import file_links, follow_link_file
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.namesakes import LISTEN_S, Namesakes
 from headrace.roles.observability import LEVELS, observed
@@ -229,8 +229,7 @@ def run_egress(
         links=links,
         journal=_combine_journal(pipeline, name) if pipeline.combine else None,
     )
-    if links is not None and links.emulated:
-        follow_links(links, link_file(pipeline.name))
+    follow_link_file(links, pipeline.name)
     with driver(
         pipeline, {name: node}, kafka, group, logs, fence_s=FENCE_S, lease=lease, validates=True
     ) as live:
@@ -325,8 +324,7 @@ def run_worker(
     links = file_links(file)
     nodes = workers(file, devices, device, incarnation, profile, journals, links)
     namesakes.check()
-    if links is not None and links.emulated:
-        follow_links(links, link_file(pipeline.name))
+    follow_link_file(links, pipeline.name)
     group = f"{pipeline.name}.workers"
     with driver(pipeline, nodes, kafka, group, logs, role=name, namesakes=namesakes) as live:
         attach(live, file, profile, devices, seed, journals)
