@@ -101,11 +101,9 @@ def test_of_two_that_begin_at_once_the_younger_one_ends(
     assert [type(error) for error in told.errors] == [NameTaken]
 
 
-def test_a_node_that_was_silent_and_hears_a_younger_one_of_its_name_ends(
-    config: KafkaConfig, reports: Callable[[], Tail]
-) -> None:
+def assert_ends_for_a_younger(config: KafkaConfig, reports: Callable[[], Tail]) -> None:
+    """Assert that a node that was silent ends once it hears a younger one of its name."""
     told = Told()
-
     mine = Namesakes(reports, "postcode", ["ingress-0"])
     mine.check()
     mine.watch(0.5, told)
@@ -116,10 +114,15 @@ def test_a_node_that_was_silent_and_hears_a_younger_one_of_its_name_ends(
     assert [type(error) for error in told.errors] == [Replaced]
 
 
+def test_a_node_that_was_silent_and_hears_a_younger_one_of_its_name_ends(
+    config: KafkaConfig, reports: Callable[[], Tail]
+) -> None:
+    assert_ends_for_a_younger(config, reports)
+
+
 def test_a_node_that_was_silent_listens_again_once_a_broker_answers(
     config: KafkaConfig, reports: Callable[[], Tail]
 ) -> None:
-    told = Told()
     outage = iter([False, True])
 
     def interrupted() -> Tail:
@@ -127,11 +130,4 @@ def test_a_node_that_was_silent_listens_again_once_a_broker_answers(
             raise BrokerError("no Kafka broker answers")
         return reports()
 
-    mine = Namesakes(interrupted, "postcode", ["ingress-0"])
-    mine.check()
-    mine.watch(0.5, told)
-    other = Other(config, "ingress-0")  # its incarnation is 1.0
-    mine.look_again()
-    assert told.heard.wait(30)
-    other.end()
-    assert [type(error) for error in told.errors] == [Replaced]
+    assert_ends_for_a_younger(config, interrupted)
