@@ -142,9 +142,12 @@ class PartOperator:
     (``limits``) the time that it takes.
     """
 
-    def __init__(self, operator: Operator, cpu: SharedCpu, part: int, *, apart: bool) -> None:
+    def __init__(
+        self, operator: Operator, cpu: SharedCpu, part: int, *, apart: bool,
+        thread_s: Clock = time.thread_time,
+    ) -> None:  # fmt: skip
         self._operator, self._cpu, self._part = operator, cpu, part
-        self._used_s = time.monotonic if apart else time.thread_time
+        self._used_s = time.monotonic if apart else thread_s
 
     def load(self, device: str) -> None:
         self._operator.load(device)
