@@ -320,7 +320,7 @@ class Controller:
         moved(self._intake.ready(now))
         state = self._state
         state.target.keeps_pace(state.estimates.paces())
-        state.target.sees(state.estimates.capacity_share(state.policy(state.settings)))
+        state.target.sees(state.estimates.capacity_share(state.policy(state.settings)), now)
 
     def _expire(self, now: float) -> list[Effect]:
         """Reassign lost workers' slots now; placement is replanned later."""

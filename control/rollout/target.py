@@ -14,6 +14,8 @@ from control.rollout.plan_builder import same
 from schemas.records import Plan, Settings
 
 STEP = 0.02  # of the capacity; a smaller change of what is admitted needs no plan of its own
+LEAP = 0.1  # of the capacity; a smaller change waits until the last such plan is a second old
+ADMISSION_S = 1.0  # least interval between plans for changes below a leap
 PACED = 1.15  # ratio of a worker's paces, either way, for which routes are made anew
 ROUTES_S = 2.0  # interval between updates of routes to demand
 
@@ -22,6 +24,7 @@ class RolloutTarget:
     """The chosen allocation, and the reasons for a next step towards it."""
 
     __slots__ = (
+        "_admission_s",
         "_moves",
         "_paces",
         "_provisional",
@@ -40,6 +43,7 @@ class RolloutTarget:
         self._staging = False  # another step follows the last one
         self._moves: list[PlanReason] = []
         self._routes_s = 0.0
+        self._admission_s = float("-inf")  # when a small change of admission may have a plan
         self._since_s = float("-inf")  # when the target was set
 
     def resume(self, plan: Plan) -> None:
@@ -87,10 +91,17 @@ class RolloutTarget:
         self._share = context.capacity_share
         return plan
 
-    def sees(self, share: float) -> None:
-        """Ask for a next step where the capacity that is seen differs from the newest plan's."""
-        if abs(share - self._share) >= STEP or (share == 1.0) != (self._share == 1.0):
+    def sees(self, share: float, now: float) -> None:
+        """Ask for a next step where the capacity that is seen differs from the newest plan's.
+
+        Every report of a worker moves the capacity a little, and every plan costs each role CPU: a
+        change below ``LEAP`` has a plan once in ``ADMISSION_S``.
+        """
+        change = abs(share - self._share)
+        differs = change >= STEP or (share == 1.0) != (self._share == 1.0)
+        if differs and (change >= LEAP or now >= self._admission_s):
             self._moves.append(ADMISSION)
+            self._admission_s = now + ADMISSION_S
 
     def keeps_pace(self, paces: Mapping[str, float]) -> None:
         """Ask for new routes where a worker has become slow, or is no longer."""

@@ -1,7 +1,7 @@
 """The controller under a policy that scales accuracy: when it plans anew, and how it gets there."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
@@ -144,6 +144,47 @@ def test_capacity_that_a_plan_adds_after_an_overload_is_admitted_at_once() -> No
     after = world.plan.capacity_qps
     assert before is not None
     assert after == pytest.approx(before + 200.0)  # 200 were planned, and 400 are now
+
+
+def runs(world: Busy, seconds: float, stretch: Callable[[float], float]) -> list[str]:
+    """Let workers run batches that take ``stretch`` times as long as planned, by the seconds
+    passed; return the reasons of the plans made."""
+    made = len(world.plans)
+    for at in range(round(seconds / 0.2)):
+        for worker in world.workers.values():
+            lease = next((x for x in world.plan.leases if x.worker == worker.name), None)
+            if lease is not None:
+                name = f"{lease.task}/{lease.variant}"
+                each_s = 4 / {"locate/net": 100.0, "read/forest": 1000.0, "read/vit": 200.0}[name]
+                more = {"batches": 20, "finished": 80, "busy_s": 20 * each_s * stretch(at * 0.2)}
+                for what, count in more.items():
+                    key = f"{what}/{name}"
+                    worker.counts[key] = worker.counts.get(key, 0.0) + count
+        world.flow(0.2, 400.0)
+    return [plan.reason for plan in world.plans[made:]]
+
+
+def test_slight_changes_of_the_pace_share_a_plan_and_a_large_one_has_its_own_at_once() -> None:
+    profiled = Policy(name="profiled", kind="loki", paced=False)  # plans by the profile alone
+    pipeline = replace(a_pipeline(policies=(profiled,)), policy="profiled")
+    world = Busy(pipeline, a_profile(), expected=3)
+    world.start(*WORKERS[:3])
+    world.flow(5.0, 400.0)
+    runs(world, 10.0, lambda _: 1.5)
+    before = world.plan.capacity_qps
+    made = runs(world, 4.0, lambda after_s: 1.5 + after_s / 2)
+    after = world.plan.capacity_qps
+    assert before is not None
+    assert after is not None
+    assert after < 0.85 * before
+    assert 2 <= len(made) <= 6
+    world.flow(3.0, 400.0)
+    settled = world.plan.capacity_qps
+    assert settled is not None
+    runs(world, 0.6, lambda _: 9.0)
+    leapt = world.plan.capacity_qps
+    assert leapt is not None
+    assert leapt < 0.7 * settled
 
 
 def test_without_quick_plans_a_jump_waits_for_its_solve() -> None:
