@@ -17,7 +17,7 @@ from control.policies.ramsis.tables import SelectionPlan
 from control.policies.solvers import solve, virtual_s
 from control.problem.problem import PlanError
 from headrace.planning.rentable import rentable_of
-from headrace.roles.wiring import controller_maker
+from headrace.roles.control_role import controller_maker
 from headrace.simulation.faults import CONTROL_DOWN
 from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_nodes import CONTROL

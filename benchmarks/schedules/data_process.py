@@ -1,6 +1,6 @@
 """A process of the data plane: its node under the product's live driver, in virtual time.
 
-It starts as ``headrace/roles/wiring.py`` starts it: it listens for a node of its name, egress
+It starts as the modules of ``headrace/roles`` start it: it listens for a node of its name, egress
 acquires its lease, it reads back what its earlier life committed, and then runs.
 """
 
@@ -25,7 +25,7 @@ from streams.live.steady_clock import SteadyClock
 from streams.topics import physical
 
 LISTEN_S, WATCH_S = 0.7, 3.0  # as headrace/roles/namesakes.py
-FENCE_S = 5.0  # as headrace/roles/wiring.py
+FENCE_S = 5.0  # as headrace/roles/role_process.py
 LEAST_WAIT_S = 1e-6  # a wait by a slewed clock may be too short to be added to the time
 GROUPS = {"ingress": "ingress", "egress": "egress", "dispatcher": "dispatchers"}
 MOST_TURNS = 1000  # of one instant: more are an endless loop

@@ -1,6 +1,7 @@
 """Nodes as their processes start them: with what earlier lives have committed and answered.
 
-By the product's rules (``headrace/roles/wiring.py``), over the faulty broker's offsets and logs.
+By the product's rules (``ingress_role.py`` and ``egress_role.py`` in ``headrace/roles``), over the
+faulty broker's offsets and logs.
 """
 
 from collections.abc import Callable

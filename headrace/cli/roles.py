@@ -80,7 +80,7 @@ def ingress(
         --input localhost:9092 --site 1
     """
     if tier is None and session is None and source is None and not site:
-        from headrace.roles.wiring import run_ingress
+        from headrace.roles.ingress_role import run_ingress
 
         run_ingress(read_deployed(file), _kafka(bootstrap), share, logs)
         return
@@ -113,7 +113,7 @@ def dispatcher(
     Example:
       headrace dispatcher pipeline.yaml --task read --share 0/2
     """
-    from headrace.roles.wiring import run_dispatcher
+    from headrace.roles.dispatcher_role import run_dispatcher
 
     run_dispatcher(read_deployed(file), _kafka(bootstrap), task, share, logs)
 
@@ -130,7 +130,7 @@ def egress(file: Path, bootstrap: str | None, share: "Share", logs: LogOptions) 
     Example:
       headrace egress pipeline.yaml --bootstrap kafka:9092
     """
-    from headrace.roles.wiring import run_egress
+    from headrace.roles.egress_role import run_egress
 
     run_egress(read_deployed(file), _kafka(bootstrap), share, logs)
 
@@ -164,7 +164,7 @@ def worker(
     Example:
       headrace worker pipeline.yaml --name gpu-0 --device cuda:0
     """
-    from headrace.roles.wiring import run_worker
+    from headrace.roles.worker_role import run_worker
 
     run_worker(read_deployed(file), _kafka(bootstrap), name, device, count, seed, logs)
 
@@ -180,12 +180,7 @@ def control(file: Path, bootstrap: str | None, logs: LogOptions) -> None:
     Example:
       headrace control pipeline.yaml --bootstrap kafka:9092
     """
-    from headrace.config.cluster_cost import prices
-    from headrace.roles.heap import tune_heap
-    from headrace.roles.observability import observed
-    from headrace.roles.process_setup import dilation, process_clock, write_within_limit
-    from headrace.roles.wiring import controller_maker
-    from streams.control_app.app import run
+    from headrace.roles.control_role import run_control
 
     read = read_deployed(file)
     rentable = None
@@ -193,13 +188,7 @@ def control(file: Path, bootstrap: str | None, logs: LogOptions) -> None:
         from headrace.planning.rentable import rentable_of  # it loads the solvers: 0.4 s
 
         rentable = rentable_of(read)
-    fresh = controller_maker(read, rentable)
-    kafka = _kafka(bootstrap)
-    tune_heap()
-    with observed("control", read.pipeline, logs, prices=prices(read.cluster)) as observers:
-        run(
-            read.pipeline, fresh, kafka, observers, dilation(), process_clock, write_within_limit()
-        )  # fmt: skip
+    run_control(read, _kafka(bootstrap), logs, rentable)
 
 
 @click.command()
@@ -216,7 +205,7 @@ def scorer(file: Path, bootstrap: str | None, logs: LogOptions) -> None:
     Example:
       headrace scorer pipeline.yaml --bootstrap kafka:9092
     """
-    from headrace.roles.wiring import run_scorer
+    from headrace.roles.scorer_role import run_scorer
 
     run_scorer(read_deployed(file), _kafka(bootstrap), logs)
 

@@ -14,30 +14,27 @@ from headrace.config.profile_files import planning_profile
 from headrace.config.topology import Share
 from headrace.config.user_functions import load_split
 from headrace.errors import PipelineError
+from headrace.roles.ingress_role import stamp_input
 from headrace.roles.input_topic.input_commits import commits_end, input_start
 from headrace.roles.input_topic.input_watch import check_input, watched_input
 from headrace.roles.link_file import file_links, follow_link_file
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.process_setup import dilation
-from headrace.roles.wiring import (
+from headrace.roles.role_process import (
     FENCE_S,
-    LEAVE_S,
-    attach,
     crash_journal,
     driver,
     namesakes_of,
-    preload_operators,
     process_now,
     run_until_signal,
-    stamp_input,
-    workers,
 )
+from headrace.roles.worker_role import LEAVE_S, attach, preload_operators, workers
 from operators.edge.edge_nodes import edge_nodes
 from operators.edge.sites import MOST_SITES, SITE_PARTITIONS, first_partition
 from operators.ingress import Ingress
 from operators.input_place import InputPlaces
 from schemas.effects import QUERIES
-from streams.kafka.edge_transport import EdgeInput, shifted
+from streams.kafka.edge_transport import EdgeInput, EdgeTransport, shifted
 from streams.kafka.former_notices import await_former_notices
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.preflight import prepare, prepare_input
@@ -129,7 +126,7 @@ def run_edge_ingress(
     if edge.source is not None:
         prepare_input(edge.source, pipeline)
     name, incarnation = f"ingress-{edge.device}", process_now()
-    devices = tier.seats(edge.device)
+    devices, group = tier.seats(edge.device), f"{pipeline.name}.workers"
     namesakes = namesakes_of(kafka, pipeline, (name, *devices))
     source = _source(file, kafka, edge)
     seen = _seen(source)
@@ -150,13 +147,13 @@ def run_edge_ingress(
             pipeline,
             edge_nodes(ingress, name, places, beside, pipeline, edge.session),
             kafka,
-            f"{pipeline.name}.workers",
+            group,
             logs,
             role=name,
             fence_s=FENCE_S,
             namesakes=namesakes,
             input_log=log,
-            source=source,
+            transport=EdgeTransport(kafka, group, source),
         ) as live,
         commits_end(source.kafka, source.group, source.topic, places, source.first),
         watched_input(source.kafka, source.topic, seen, live.fail),

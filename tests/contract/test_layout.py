@@ -61,11 +61,14 @@ def test_the_control_plane_imports_no_extra() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("driver", ["headrace.roles.wiring", "streams.control_app.app"])
-def test_no_role_starts_with_a_solver(driver: str) -> None:
+@pytest.mark.parametrize("role", ["dispatcher", "egress", "ingress", "scorer", "worker", "control"])
+def test_no_role_starts_with_a_solver(role: str) -> None:
     # Each is up to a second of every start, and of every restart; solves have a process apart.
     slow = {"pulp", "highspy", "scipy.special", "scipy.sparse", "scipy.fft"}
-    code = f"import sys, {driver}; print(*({slow!r} & sys.modules.keys()))"
+    beside = ", streams.control_app.app" if role == "control" else ""
+    code = (
+        f"import sys, headrace.roles.{role}_role{beside}; print(*({slow!r} & sys.modules.keys()))"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 

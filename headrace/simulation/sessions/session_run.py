@@ -21,8 +21,8 @@ from control.problem.tiers import QUARTERS
 from headrace.config.pipeline_file import PipelineFile, search_space
 from headrace.planning.recorded_truth import read_truth
 from headrace.planning.sessions_file import Listed, read_sessions
+from headrace.roles.control_role import controller_maker
 from headrace.roles.link_file import session_links
-from headrace.roles.wiring import controller_maker
 from headrace.simulation.sessions.session_nodes import RecordedProfilers, Recording
 from operators.egress import Egress
 from operators.ingress import Ingress

@@ -1,0 +1,93 @@
+"""What the process of every role needs: its driver on Kafka, its clock, its end by a signal."""
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from headrace.client.topic_clients import Tail
+from headrace.processes import run_directory
+from headrace.roles.heap import tune_heap
+from headrace.roles.log_options import LogOptions
+from headrace.roles.namesakes import LISTEN_S, Namesakes
+from headrace.roles.observability import observed
+from headrace.roles.process_setup import dilation, process_clock, write_within_limit
+from schemas.effects import REPORTS, Node
+from schemas.pipeline import Pipeline
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.leases.egress_lease import EgressLease
+from streams.kafka.transport import KafkaTransport
+from streams.live.crash_journal import CrashJournal
+from streams.live.fatal_records import FatalRecords
+from streams.live.live_driver import Live
+from streams.live.slot_readers import InputLog
+from streams.topics import own_topics, physical
+
+FENCE_S = 5.0  # an ingress or egress that stalled for longer may have been replaced
+
+
+def namesakes_of(kafka: KafkaConfig, pipeline: Pipeline, names: Sequence[str]) -> Namesakes:
+    """Return the watch for other living nodes of these names."""
+    reports = partial(Tail, kafka, physical(pipeline.name, REPORTS))
+    return Namesakes(reports, pipeline.name, names, dilation().factor)
+
+
+@contextlib.contextmanager
+def driver(
+    pipeline: Pipeline,
+    nodes: Mapping[str, Node],
+    kafka: KafkaConfig,
+    group: str,
+    logs: LogOptions,
+    *,
+    role: str = "",
+    fence_s: float | None = None,
+    lease: EgressLease | None = None,
+    namesakes: Namesakes | None = None,
+    validates: bool = False,
+    input_log: InputLog | None = None,
+    transport: KafkaTransport | None = None,
+) -> Iterator[Live]:
+    """Yield the driver of a process' nodes, to run; close it at the end.
+
+    ``fence_s``: a process that stood still for longer may have been replaced, and ends.
+    ``transport``: one other than Kafka's ordinary one.
+    """
+    how = dilation()
+    if transport is None:
+        transport = KafkaTransport(kafka, group, lease, validates=validates)
+    transport.warm(own_topics(pipeline))
+    if namesakes is not None:
+        transport.notice_silence(LISTEN_S * how.factor, namesakes.look_again)
+    named = role or ", ".join(nodes)
+    with observed(named, pipeline, logs, transport) as observers:
+        yield Live(
+            pipeline,
+            nodes,
+            how.transport(transport),
+            clock=how.clock(process_clock),
+            inbox=how.inbox(),
+            observers=observers,
+            fence_s=fence_s,
+            fatal=FatalRecords(run_directory(pipeline.name) / f"{named}.fatal-records.json"),
+            write_as=write_within_limit(),
+            input_log=input_log,
+        )
+
+
+def process_now() -> float:
+    """Return the seconds of the process' clock, as its nodes see them."""
+    return dilation().inner(process_clock())
+
+
+def run_until_signal(live: Live, end: Callable[[], None]) -> None:
+    """Run until SIGTERM, which ends the role gracefully, or SIGINT, which ends it at once."""
+    signal.signal(signal.SIGTERM, lambda *_: end())
+    signal.signal(signal.SIGINT, lambda *_: live.stop())
+    tune_heap()
+    live.run()
+
+
+def crash_journal(pipeline: Pipeline, name: str) -> CrashJournal:
+    """Return the journal of what ran when an earlier process of this name died."""
+    return CrashJournal(run_directory(pipeline.name) / f"{name}.running.json")

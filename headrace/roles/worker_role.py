@@ -1,0 +1,123 @@
+"""Workers as a process: their nodes, and the executors that run their models."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from control.problem.seats import task_of
+from headrace.config.pipeline_file import PipelineFile
+from headrace.config.profile_files import planning_profile
+from headrace.roles.link_file import file_links, follow_link_file
+from headrace.roles.log_options import SILENT, LogOptions
+from headrace.roles.process_setup import dilation, process_clock
+from headrace.roles.profile_lookups import latency_of
+from headrace.roles.role_process import (
+    crash_journal,
+    driver,
+    namesakes_of,
+    process_now,
+    run_until_signal,
+)
+from headrace.roles.worker_models import (
+    emulated_executor,
+    limited,
+    model_maker,
+    shared_cpu,
+    worker_devices,
+)
+from operators.models.loading import preload
+from operators.models.user_modules import forget_code
+from operators.serving.transfers import SessionLinks
+from operators.serving.worker import Worker
+from profiles.measurements import EMULATED
+from profiles.profile_table import ProfileTable
+from schemas.pipeline import Pipeline
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.preflight import prepare
+from streams.live.crash_journal import CrashJournal
+from streams.live.executors import ModelExecutor
+from streams.live.live_driver import Live
+
+LEAVE_S = 8.0  # longest wait of an ending worker for others to take over its slots
+
+
+def run_worker(
+    file: PipelineFile,
+    kafka: KafkaConfig,
+    name: str,
+    device: str,
+    count: int = 1,
+    seed: int = 0,
+    logs: LogOptions = SILENT,
+) -> None:
+    """Serve as a worker until SIGTERM or SIGINT; ``count`` workers share the process: emulated
+    ones, or those that share a device."""
+    pipeline = file.pipeline
+    prepare(kafka, pipeline, "worker")
+    devices = worker_devices(file, name, device, count)
+    names = list(devices)
+    incarnation, namesakes = process_now(), namesakes_of(kafka, pipeline, names)
+    profile = planning_profile(file)
+    journals: dict[str, CrashJournal] = {}
+    if file.cluster.host_device(devices[names[0]]) != EMULATED:
+        preload_operators(pipeline, devices)
+        journals = {each: crash_journal(pipeline, each) for each in names}
+    links = file_links(file)
+    nodes = workers(file, devices, device, incarnation, profile, journals, links)
+    namesakes.check()
+    follow_link_file(links, pipeline.name)
+    group = f"{pipeline.name}.workers"
+    with driver(pipeline, nodes, kafka, group, logs, role=name, namesakes=namesakes) as live:
+        attach(live, file, profile, devices, seed, journals)
+        namesakes.watch(incarnation, live.fail)
+        run_until_signal(live, lambda: live.leave(LEAVE_S / dilation().factor))
+
+
+def workers(
+    file: PipelineFile,
+    devices: Mapping[str, str],
+    device: str,
+    incarnation: float,
+    profile: ProfileTable,
+    journals: Mapping[str, CrashJournal],
+    links: SessionLinks | None,
+) -> dict[str, Worker]:
+    """Return the workers of one process by name; ``devices`` has the device that each reports."""
+    latency, planned = latency_of(profile, device), latency_of(profile, device, "p95")
+    return {
+        each: Worker(
+            each, file.pipeline, reported, incarnation=incarnation, latency=latency,
+            planned=planned, strikes=journals[each].strikes if journals else None, links=links,
+        )
+        for each, reported in devices.items()
+    }  # fmt: skip
+
+
+def preload_operators(pipeline: Pipeline, devices: Mapping[str, str]) -> None:
+    """Import the libraries of the operators that these devices may run, before any of them runs."""
+    tasks = {task_of(reported) for reported in devices.values()}
+    served = [t for t in pipeline.tasks if t.name in tasks or "" in tasks]
+    preload(v for task in served for v in task.variants if not limited(v))
+
+
+def attach(
+    live: Live,
+    file: PipelineFile,
+    profile: ProfileTable,
+    devices: Mapping[str, str],
+    seed: int,
+    journals: Mapping[str, CrashJournal],
+) -> None:
+    cpu = shared_cpu(file, file.cluster.host_device(next(iter(devices.values()))), len(devices))
+    for number, (each, device) in enumerate(devices.items()):
+        host = file.cluster.host_device(device)
+        if host == EMULATED:
+            rng = np.random.default_rng([seed, number])
+            executor = emulated_executor(live, each, file.pipeline, profile, rng, device)
+            live.attach(each, executor)
+        else:
+            make = model_maker(file, device, cpu, number)
+            running = ModelExecutor(
+                make, host, live.post(each), process_clock, journals[each], forget_code
+            )
+            live.attach(each, running)
