@@ -45,7 +45,7 @@ from headrace.fidelity.live_run import LiveEnvironment, staged
 from headrace.machine import machine
 from headrace.planning.recorded_truth import read_truth
 from headrace.results.tally import latency_ms
-from headrace.roles.profiling_role import Operators
+from headrace.roles.profiling.loaded_operators import Operators
 from operators.join import as_list
 from operators.profiler import Profiler, Sample
 from schemas.records import ANSWERED, Answer, Query

@@ -228,6 +228,6 @@ def profiler(file: Path, bootstrap: str | None, name: str, device: str, logs: Lo
     Example:
       headrace profiler planned.yaml --name profiler-1 --device cuda:0
     """
-    from headrace.roles.profiling_role import run_profiler
+    from headrace.roles.profiling.profiler_role import run_profiler
 
     run_profiler(read_deployed(file), _kafka(bootstrap), name, device, logs)

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from control.controller.controller import Controller
-from control.controller.rental import Rentable
 from headrace.config.cluster_cost import prices
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
@@ -15,9 +15,12 @@ from headrace.roles.observability import observed
 from headrace.roles.process_setup import dilation, process_clock, write_within_limit
 from streams.kafka.kafka_config import KafkaConfig
 
+if TYPE_CHECKING:
+    from control.controller.rental import Rentable  # it loads the solvers
+
 
 def controller_maker(
-    file: PipelineFile, rentable: Rentable | None = None
+    file: PipelineFile, rentable: "Rentable | None" = None
 ) -> Callable[[], Controller]:
     """Return a factory of controllers that plan with the file's cluster and profiles, and rent
     devices if they may.
@@ -38,7 +41,7 @@ def run_control(
     file: PipelineFile,
     kafka: KafkaConfig,
     logs: LogOptions = SILENT,
-    rentable: Rentable | None = None,
+    rentable: "Rentable | None" = None,
 ) -> None:
     """Run the control app until SIGTERM or SIGINT."""
     from streams.control_app.app import run  # simulations do without Faust

@@ -13,7 +13,7 @@ from headrace.config.pipeline_file import search_space
 from headrace.config.user_functions import load_workload
 from headrace.planning.recorded_truth import read_truth
 from headrace.planning.sessions_file import read_sessions
-from headrace.roles.profiling_role import Operators
+from headrace.roles.profiling.loaded_operators import Operators
 from headrace.simulation.sessions.session_results import as_row
 from headrace.simulation.sessions.session_run import played
 from operators.join import as_list

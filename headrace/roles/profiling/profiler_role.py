@@ -8,44 +8,40 @@ the process twice (a segmentation fault, out of memory), or whose operator takes
 ``HANGS_S``, gets a result with that error.
 """
 
-import contextlib
 import logging
 import os
 import signal
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import Any
 
-import numpy as np
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer
 from msgspec.structs import replace
 
 from control.policies.compass.search.prefix_cache import PrefixCache
-from control.problem.sample_sets import WORKLOAD, InputSet, Truth, input_set
-from control.problem.session_space import VARIANT, SessionSpace
+from control.problem.sample_sets import InputSet, Truth
+from control.problem.session_space import SessionSpace
 from headrace.config.pipeline_file import PipelineFile, search_space
 from headrace.config.user_functions import load_combine, load_scorer, load_workload
-from headrace.errors import PipelineError
 from headrace.processes import run_directory
 from headrace.roles.input_topic.recent_inputs import InputsBetween, RecentInputs
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.observability import observed
+from headrace.roles.profiling.loaded_operators import Operators
+from headrace.roles.profiling.samples import ReadBack, Samples
+from headrace.roles.profiling.waiting_requests import WaitingRequests, take_requests
 from operators.join import as_list
-from operators.models.loading import load_operator
-from operators.profiler import Judge, Profile, Profiler, Sample, in_batches
+from operators.profiler import Judge, Profile, Profiler
 from operators.scoring.scorer import exact_match, parts_of
 from operators.user_frames import sentence
 from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import PROFILE_REQUESTS, PROFILE_RESULTS
 from schemas.pipeline import Pipeline
-from schemas.records import ProfileRequest, ProfileResult, Value
-from streams.kafka.kafka_client import available, consumer, producer
+from schemas.records import ProfileRequest, ProfileResult
+from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.preflight import prepare
 from streams.kafka.topic_contents import read_kept
@@ -57,169 +53,12 @@ log = logging.getLogger("headrace.profiler")
 
 STRIKES = 2  # deaths of the process by one request
 HANGS_S = 60.0  # seconds of one operator's call
-LOADED = 64  # operators in memory
 POLL_S = 0.1
-REQUESTS_AT_ONCE = 100
 SESSION_MS = 6000  # a dead profiler's requests go to the others after this time
 WRITTEN_WITHIN_S = 30.0
 TURNS_S = 40.0  # without a turn of its loop for this long, outside an operator, it hangs
 
-MOST_SETS = 8  # of samples in memory, of the workload and of recent inputs
 MOST_FINISHED = 100_000  # results in memory, some 1 KB each; an older block is run again
-MOST_SEARCHES = 1000  # whose newest steps are known
-ReadBack = Callable[[InputSet], RecentInputs | InputsBetween]
-
-
-class Samples:
-    """The samples by set, in one order: the workload's, drawn by seed, and sessions' own inputs,
-    which ``read_back`` opens. The last used ``MOST_SETS`` of each are kept."""
-
-    def __init__(self, workload: Any, read_back: ReadBack) -> None:
-        self._workload = workload  # None: the file has none
-        self._open: OrderedDict[str, tuple[Iterator[Any], list[Sample]]] = OrderedDict()
-        self._read_back = read_back
-        self._recent: OrderedDict[str, RecentInputs | InputsBetween] = OrderedDict()
-
-    def of(self, name: str, first: int, upto: int) -> list[Sample] | None:
-        """Return samples ``first`` to ``upto - 1``, fewer at the end of the set; None: they are not
-        there yet.
-
-        Raises ``PipelineError`` for an unknown set, and for a query without a truth.
-        """
-        if (found := input_set(name)) is not None:
-            return self._inputs(name, found).of(first, upto)
-        if name not in self._open:
-            seed = name.removeprefix(WORKLOAD)
-            if self._workload is None:
-                raise PipelineError(f"no sample set {name!r}: the pipeline file has no workload")
-            if not (name.startswith(WORKLOAD) and seed.isdigit()):
-                raise PipelineError(f"no sample set {name!r}; name one as {WORKLOAD}7")
-            queries = self._workload.queries(np.random.default_rng(int(seed)))
-            self._open[name] = iter(queries), []
-            if len(self._open) > MOST_SETS:
-                self._open.popitem(last=False)
-        self._open.move_to_end(name)
-        drawing, drawn = self._open[name]
-        for query in islice(drawing, max(0, upto - len(drawn))):
-            drawn.append(_sample(len(drawn), query))
-        return drawn[first:upto]
-
-    def _inputs(self, name: str, inputs: InputSet) -> RecentInputs | InputsBetween:
-        if name not in self._recent:
-            self._recent[name] = self._read_back(inputs)
-            if len(self._recent) > MOST_SETS:
-                self._recent.popitem(last=False)[1].close()
-        self._recent.move_to_end(name)
-        return self._recent[name]
-
-
-def _sample(number: int, query: Any) -> Sample:
-    """Return a workload's query as a sample. A text of two letters unpacks, too, and is no pair."""
-    if not isinstance(query, tuple | list) or len(query) != 2:
-        raise PipelineError(
-            f"query {number} of the workload is no pair of payload and truth; yield both from its "
-            "method queries (with profiling: {truth: reference} the truth may be None)"
-        )
-    return Sample(number, query[0], query[1])
-
-
-class Operators:
-    """Runs the operators of settings on a device; ``running_since`` is 0.0 between calls."""
-
-    def __init__(self, file: PipelineFile, sessions: SessionSpace, device: str) -> None:
-        self._file, self._sessions, self._device = file, sessions, device
-        self._batches = {task.name: task.variants[0].batch for task in file.pipeline.tasks}
-        self._loaded: OrderedDict[str, Any] = OrderedDict()
-        self.running_since = 0.0
-
-    def run(
-        self, stage: int, configuration: int, values: Sequence[Value]
-    ) -> tuple[list[Any], float]:
-        """Return the outputs of a stage and the seconds that they took, in the batches of service:
-        those of the task's first variant (``control/policies/compass/session_options.py``)."""
-        task = self._sessions.space.stages[stage].name
-        operator, most = self._operator(task, configuration), self._batches[task]
-        self.running_since = began = time.monotonic()
-        outputs = in_batches(operator.predict, values, most)
-        self.running_since = 0.0
-        return outputs, time.monotonic() - began
-
-    def warm(self) -> None:
-        """Load an operator of each variant: no search waits for libraries and weights then.
-
-        What cannot be loaded is the error of the requests for it.
-        """
-        for setting in one_of_each_variant(self._sessions):
-            with contextlib.suppress(Exception):
-                self._loaded_operator(setting)
-
-    def _operator(self, task: str, configuration: int) -> Any:
-        return self._loaded_operator(self._sessions.setting(task, configuration))
-
-    def _loaded_operator(self, setting: str) -> Any:
-        if setting not in self._loaded:
-            operator: Any = load_operator(self._sessions.variant(self._file.pipeline, setting))
-            operator.load(self._device)
-            self._loaded[setting] = operator
-            if len(self._loaded) > LOADED:
-                self._loaded.popitem(last=False)
-        self._loaded.move_to_end(setting)
-        return self._loaded[setting]
-
-
-def one_of_each_variant(sessions: SessionSpace) -> list[str]:
-    """Return a setting of each variant of each task: the first option of every other knob."""
-    knobs = sessions.space.knobs
-    usual = {f"{knob.stage}.{knob.name}": knob.options[0] for knob in knobs}
-    by_task = {knob.stage: knob.options for knob in knobs if knob.name == VARIANT}
-    return [
-        sessions.setting_of(stage.name, usual | {f"{stage.name}.{VARIANT}": variant})
-        for stage in sessions.space.stages
-        for variant in by_task.get(stage.name, (sessions.variants.get(stage.name, ""),))
-    ]
-
-
-@dataclass(slots=True)
-class WaitingRequests:
-    """Requests taken and not run. A later step of a search voids its earlier ones.
-
-    ``deferred`` are those whose samples were not there; others are run meanwhile.
-    """
-
-    requests: list[tuple[TopicPartition, ProfileRequest]] = field(default_factory=list)
-    deferred: list[tuple[TopicPartition, ProfileRequest]] = field(default_factory=list)
-    _newest: dict[str, int] = field(default_factory=dict)  # step by search, the last asked behind
-
-    def take(self, place: TopicPartition, request: ProfileRequest) -> None:
-        """Queue a request."""
-        self._newest[request.search] = max(request.step, self._newest.pop(request.search, 0))
-        if len(self._newest) > MOST_SEARCHES:
-            del self._newest[next(iter(self._newest))]
-        self.requests.append((place, request))
-
-    def next(self, now_s: float) -> tuple[TopicPartition, ProfileRequest | None] | None:
-        """Return the next request with its place, None in its stead if it is void."""
-        if not self.requests:
-            return None
-        place, request = self.requests.pop(0)
-        void = request.expires_s < now_s or request.step < self._newest.get(request.search, 0)
-        return place, None if void else request
-
-    def resume(self) -> None:
-        """Queue the deferred requests again."""
-        self.requests, self.deferred = [*self.deferred, *self.requests], []
-
-    def committed(self, place: TopicPartition) -> TopicPartition:
-        """Return what to commit after a request: the first one of its partition that is deferred,
-        else the one behind ``place``'s."""
-        same = [at.offset - 1 for at, _ in self.deferred if at.partition == place.partition]
-        return TopicPartition(place.topic, place.partition, min([place.offset, *same]))
-
-    def drop(self, partitions: Sequence[TopicPartition]) -> None:
-        """Forget the requests of partitions that another profiler reads now."""
-        gone = {each.partition for each in partitions}
-        self.requests = [each for each in self.requests if each[0].partition not in gone]
-        self.deferred = [each for each in self.deferred if each[0].partition not in gone]
 
 
 def result_key(request: ProfileRequest, configuration: int | None) -> bytes:
@@ -397,20 +236,6 @@ def _serve(
             writer.produce(results, value, key)
             writer.flush(WRITTEN_WITHIN_S)
         reader.commit(offsets=[waiting.committed(place)], asynchronous=True)
-
-
-def take_requests(reader: Consumer, waiting: WaitingRequests, timeout_s: float) -> None:
-    """Queue the requests that have come, after a wait for the first one."""
-    for message in available(reader, timeout_s, REQUESTS_AT_ONCE):
-        if message.error():
-            continue
-        place = TopicPartition(message.topic(), message.partition(), message.offset() + 1)
-        try:
-            record = decode(message.value() or b"")
-        except CodecError:
-            continue
-        if isinstance(record, ProfileRequest):
-            waiting.take(place, record)
 
 
 def works(running_since: float, turned_s: float, now_s: float) -> bool:

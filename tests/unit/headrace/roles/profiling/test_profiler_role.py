@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from control.problem.sample_sets import InputSet
 from control.problem.space import Knob, Space, Stage
 from headrace.config.pipeline_file import read_pipeline_file, search_space
-from headrace.roles import profiling_role
 from headrace.roles.input_topic.recent_inputs import RecentInputs
-from headrace.roles.profiling_role import HANGS_S, STRIKES, ProfilerRole, result_key
+from headrace.roles.profiling import profiler_role
+from headrace.roles.profiling.profiler_role import HANGS_S, STRIKES, ProfilerRole, result_key
 from schemas.codec.single_object import decode
 from schemas.records import ProfileRequest, ProfileResult
 from streams.live.crash_journal import CrashJournal
@@ -20,7 +20,7 @@ from streams.live.crash_journal import CrashJournal
 YAML = """\
 name: words
 slo: {latency: 150ms, accuracy: 0.9}
-workload: tests.unit.headrace.roles.test_profiler_role:Words
+workload: tests.unit.headrace.roles.profiling.test_profiler_role:Words
 policy: compass
 policies:
   compass: {kind: compass}
@@ -29,7 +29,7 @@ tasks:
     knobs: {upper: [false, true]}
     variants:
       read:
-        operator: "tests.unit.headrace.roles.test_profiler_role:Read"
+        operator: "tests.unit.headrace.roles.profiling.test_profiler_role:Read"
         arguments: {upper: $upper}
 cluster:
   tiers:
@@ -105,7 +105,7 @@ def test_a_block_is_run_once(a_role: Callable[[], ProfilerRole]) -> None:
 def test_of_finished_blocks_the_newest_are_kept(
     a_role: Callable[[], ProfilerRole], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profiling_role, "MOST_FINISHED", 2)
+    monkeypatch.setattr(profiler_role, "MOST_FINISHED", 2)
     role = a_role()
     for first in (0, 1, 2):
         role.answered(a_request(first=first), 1.0)

@@ -11,16 +11,13 @@ from control.policies.compass.search.search_step import search_id
 from control.problem.sample_sets import InputSet
 from headrace.errors import PipelineError
 from headrace.roles.input_topic.recent_inputs import RecentInputs
-from headrace.roles.profiling_role import (
+from headrace.roles.profiling.loaded_operators import one_of_each_variant
+from headrace.roles.profiling.profiler_role import finished_blocks, result_key, works
+from headrace.roles.profiling.samples import MOST_SETS, Samples
+from headrace.roles.profiling.waiting_requests import (
     MOST_SEARCHES,
-    MOST_SETS,
-    Samples,
     WaitingRequests,
-    finished_blocks,
-    one_of_each_variant,
-    result_key,
     take_requests,
-    works,
 )
 from schemas.codec.single_object import encode
 from schemas.records import ProfileRequest, ProfileResult

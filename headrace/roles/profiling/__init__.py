@@ -1,0 +1,1 @@
+"""The profiler: requests taken, operators loaded, samples drawn, and the process itself."""

@@ -1,0 +1,71 @@
+"""The operators of a profiler: loaded by setting, run in the batches of service, timed."""
+
+import contextlib
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+from control.problem.session_space import VARIANT, SessionSpace
+from headrace.config.pipeline_file import PipelineFile
+from operators.models.loading import load_operator
+from operators.profiler import in_batches
+from schemas.records import Value
+
+LOADED = 64  # operators in memory
+
+
+class Operators:
+    """Runs the operators of settings on a device; ``running_since`` is 0.0 between calls."""
+
+    def __init__(self, file: PipelineFile, sessions: SessionSpace, device: str) -> None:
+        self._file, self._sessions, self._device = file, sessions, device
+        self._batches = {task.name: task.variants[0].batch for task in file.pipeline.tasks}
+        self._loaded: OrderedDict[str, Any] = OrderedDict()
+        self.running_since = 0.0
+
+    def run(
+        self, stage: int, configuration: int, values: Sequence[Value]
+    ) -> tuple[list[Any], float]:
+        """Return the outputs of a stage and the seconds that they took, in the batches of service:
+        those of the task's first variant (``control/policies/compass/session_options.py``)."""
+        task = self._sessions.space.stages[stage].name
+        operator, most = self._operator(task, configuration), self._batches[task]
+        self.running_since = began = time.monotonic()
+        outputs = in_batches(operator.predict, values, most)
+        self.running_since = 0.0
+        return outputs, time.monotonic() - began
+
+    def warm(self) -> None:
+        """Load an operator of each variant: no search waits for libraries and weights then.
+
+        What cannot be loaded is the error of the requests for it.
+        """
+        for setting in one_of_each_variant(self._sessions):
+            with contextlib.suppress(Exception):
+                self._loaded_operator(setting)
+
+    def _operator(self, task: str, configuration: int) -> Any:
+        return self._loaded_operator(self._sessions.setting(task, configuration))
+
+    def _loaded_operator(self, setting: str) -> Any:
+        if setting not in self._loaded:
+            operator: Any = load_operator(self._sessions.variant(self._file.pipeline, setting))
+            operator.load(self._device)
+            self._loaded[setting] = operator
+            if len(self._loaded) > LOADED:
+                self._loaded.popitem(last=False)
+        self._loaded.move_to_end(setting)
+        return self._loaded[setting]
+
+
+def one_of_each_variant(sessions: SessionSpace) -> list[str]:
+    """Return a setting of each variant of each task: the first option of every other knob."""
+    knobs = sessions.space.knobs
+    usual = {f"{knob.stage}.{knob.name}": knob.options[0] for knob in knobs}
+    by_task = {knob.stage: knob.options for knob in knobs if knob.name == VARIANT}
+    return [
+        sessions.setting_of(stage.name, usual | {f"{stage.name}.{VARIANT}": variant})
+        for stage in sessions.space.stages
+        for variant in by_task.get(stage.name, (sessions.variants.get(stage.name, ""),))
+    ]
