@@ -160,14 +160,13 @@ def _mix(
     cheapest: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Print the mix of device types for a budget or a demand; return the exit code."""
-    from headrace.planning.device_mix import (
+    from headrace.planning.device_mix import cheapest_mix, planned_mix
+    from headrace.planning.mix_output import (
         cheapest_as_json,
-        cheapest_mix,
         cheapest_text,
         mix_as_json,
         mix_text,
-        planned_mix,
-    )  # fmt: skip
+    )
 
     if cheapest and (demand is None or len(demand) != 1):
         raise click.UsageError("--cheapest needs one --demand, in queries/s")

@@ -12,11 +12,11 @@ from headrace.errors import PipelineError
 from headrace.planning.device_mix import (
     MixRequest,
     deployed,
-    mix_as_json,
     planned_mix,
     pool_of,
     with_mix,
 )
+from headrace.planning.mix_output import mix_as_json
 from headrace.planning.rentable import rentable_of
 from tests.typed_files import RANK, SECONDS, a_typed_file
 
