@@ -8,9 +8,9 @@ import psutil
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from schemas.effects import OUTPUTS, QUERIES
+from streams.kafka.admin.topic_admin import partitions_of
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import partitions_of
 from streams.kafka.topic_contents import done_offsets
 from streams.topics import physical
 

@@ -30,8 +30,8 @@ from headrace.config.topology import file_roles
 from profiles.measurements import Entry, FanOut, Latency
 from profiles.profile_json import profile_text
 from profiles.profile_table import ProfileTable
+from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import ensure_topics
 from streams.topics import topics
 
 SLOTS, INGRESS, INNER = "slots", "ingress", "inner"

@@ -37,8 +37,8 @@ from headrace import Client
 from headrace.broker.local_broker import borrow
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.gateway.protocol.descriptors import SERVICE, classes, pool
+from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import ensure_topics
 from streams.topics import topics
 
 HTTP_PORT, GRPC_PORT = 18_000, 18_001

@@ -2,8 +2,9 @@
 
     python -m benchmarks.isolation [--json]
 
-A batch of 8 payloads goes through an operator that returns it: called directly, and through
-``headrace/roles/subprocess_operator.py``. The difference is the transfer in both directions.
+A batch of 8 payloads goes through an operator that returns it: called directly, and
+through ``headrace/roles/workers/subprocess_operator.py``. The difference is the transfer in both
+directions.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from headrace.roles.subprocess_operator import Isolated
+from headrace.roles.workers.subprocess_operator import Isolated
 from operators.models.loading import load_operator
 from schemas.pipeline import Variant
 

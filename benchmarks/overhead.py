@@ -27,8 +27,8 @@ from benchmarks.relay import RelayFigures, measure_relay
 from headrace.broker.local_broker import Running, borrow
 from headrace.config.pipeline_file import read_pipeline_file
 from schemas.effects import QUERIES, RESULTS
+from streams.kafka.admin.topic_admin import ensure_topics, partitions
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import ensure_topics, partitions
 from streams.topics import physical, topics
 
 FILE = Path(__file__).parent / "pipelines" / "noop.yaml"

@@ -24,9 +24,9 @@ from confluent_kafka import TopicPartition
 from benchmarks.load import Load, Path, offer
 from benchmarks.machine_speed import machine
 from headrace.broker.local_broker import borrow
+from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.kafka_client import admin, consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import ensure_topics
 from streams.topics import Topic
 
 STEPS = ("queries", "work.a", "work.b", "outputs", "results")

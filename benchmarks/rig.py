@@ -42,9 +42,9 @@ from schemas.effects import (
     RESULTS,
 )
 from schemas.records import Answer, Command, CommandResult, DeadLetter, Origin, Plan, Query, Report
+from streams.kafka.admin.topic_admin import ensure_topics, partitions_of
 from streams.kafka.kafka_client import admin, consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import ensure_topics, partitions_of
 from streams.topics import physical, topics
 
 ROOT = Path(__file__).parents[1]

@@ -51,9 +51,9 @@ from schemas.codec.single_object import decode, encode
 from schemas.effects import COMMANDS, PLANS, REPORTS, work_topic
 from schemas.enumerations import NodeState
 from schemas.records import Command, Lease, Plan, Report, SlotState
+from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import ensure_topics
 from streams.topics import physical, topics
 
 ROOT = Path(__file__).parents[1]

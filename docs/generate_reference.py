@@ -20,7 +20,7 @@ from headrace.cli.main import headrace
 from headrace.config.json_schema import json_schema
 from operators.drop_reasons import CLASSES
 from schemas.pipeline import Labels, Pipeline, Policy, Task, Variant
-from streams.kafka.acl_rights import READ, ROLES, WRITE, rights
+from streams.kafka.admin.acl_rights import READ, ROLES, WRITE, rights
 from streams.observers.metric_table import METRICS, PREFIX
 from streams.topics import (
     DAY_MS,

@@ -7,8 +7,8 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 
 from headrace.arrivals.arrival_processes import Times
 from headrace.errors import ArrivalsError
+from streams.kafka.admin.topic_admin import partitions
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import partitions
 from streams.kafka.topic_contents import read_to_end
 
 

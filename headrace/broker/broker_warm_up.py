@@ -10,9 +10,9 @@ from contextlib import suppress
 
 from confluent_kafka import KafkaException, TopicPartition
 
+from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import ensure_topics
 from streams.kafka.topic_contents import watermarks
 from streams.topics import Topic
 

@@ -164,7 +164,7 @@ def worker(
     Example:
       headrace worker pipeline.yaml --name gpu-0 --device cuda:0
     """
-    from headrace.roles.worker_role import run_worker
+    from headrace.roles.workers.worker_role import run_worker
 
     run_worker(read_deployed(file), _kafka(bootstrap), name, device, count, seed, logs)
 

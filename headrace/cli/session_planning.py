@@ -258,7 +258,7 @@ def _source(
     from headrace.config.user_functions import load_workload
     from headrace.planning.live_profiles import LiveProfiles
     from headrace.planning.profiler_pings import await_profilers
-    from streams.kafka.preflight import prepare
+    from streams.kafka.admin.preflight import prepare
 
     if sessions.truth is not Truth.FEEDBACK:
         load_workload(file)

@@ -17,7 +17,7 @@ from schemas.codec.json_form import json_value, to_json
 from schemas.codec.path_tree import compact
 from schemas.pipeline import Pipeline
 from schemas.records import ANSWERED, Answer, Query, Value
-from streams.kafka.preflight import prepare
+from streams.kafka.admin.preflight import prepare
 
 
 def send_one(

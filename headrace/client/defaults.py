@@ -7,9 +7,9 @@ from headrace.broker.connect import kafka_config
 from headrace.broker.local_broker import status
 from headrace.errors import Unsuccessful
 from schemas.effects import QUERIES
+from streams.kafka.admin.topic_admin import partitions
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.topic_admin import partitions
 
 BOOTSTRAP = "HEADRACE_BOOTSTRAP"
 

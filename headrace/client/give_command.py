@@ -19,8 +19,8 @@ from headrace.errors import INFEASIBLE, UNSUCCESSFUL
 from headrace.terminal import print_json, print_rich, print_text, say
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import CommandResult, Plan
+from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.preflight import prepare
 
 RESULT_WITHIN_S = COMMAND_VALID_S + 5.0  # by then the command has expired
 

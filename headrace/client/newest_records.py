@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from confluent_kafka import Message, TopicPartition
 
+from streams.kafka.admin.topic_admin import readable_partitions
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.topic_admin import readable_partitions
 from streams.kafka.topic_contents import TELLS_ENDS, records_between, watermarks
 
 STRETCH = 2_000  # records of a partition per read

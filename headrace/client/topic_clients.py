@@ -26,10 +26,10 @@ from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import COMMAND_RESULTS, COMMANDS, LABELS, PLANS, QUERIES, RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Command, CommandResult, Label, Plan, Query
+from streams.kafka.admin.topic_admin import readable_partitions
 from streams.kafka.kafka_client import OnError, available, consumer, fatal_errors, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
-from streams.kafka.topic_admin import readable_partitions
 from streams.kafka.topic_contents import offset_since, read_kept, watermarks
 from streams.topics import MAX_RECORD_BYTES, physical
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from schemas.pipeline import Pipeline
-from streams.kafka.acl_rights import ROLES, Right, rights
+from streams.kafka.admin.acl_rights import ROLES, Right, rights
 
 # Shell variables: the user who may grant rights is seldom the author of the pipeline file.
 _BOOTSTRAP, _ADMIN = '"$BOOTSTRAP"', '"$ADMIN_PROPERTIES"'

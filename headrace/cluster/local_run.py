@@ -27,9 +27,9 @@ from headrace.status.readiness import Readiness
 from headrace.terminal import Advance, counting, say
 from schemas.effects import REPORTS
 from schemas.records import Plan
+from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.preflight import prepare
 from streams.topics import physical
 
 READY_WITHIN_S = 180.0  # torch loads for half a minute on a busy laptop

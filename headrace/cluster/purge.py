@@ -15,11 +15,11 @@ from headrace.errors import Unsuccessful
 from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, REPORTS
 from schemas.pipeline import Pipeline
 from schemas.records import Command, Report
-from streams.kafka.acl_rights import own_groups
+from streams.kafka.admin.acl_rights import own_groups
+from streams.kafka.admin.topic_admin import partitions
 from streams.kafka.kafka_client import asked, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.topic_admin import partitions
 from streams.kafka.topic_contents import read_kept, read_to_end
 from streams.topics import own_topics, physical
 

@@ -178,7 +178,7 @@ def workers(device: str, count: int, host: str = "") -> list[Role]:
     name = device.replace(":", "")
     named = [f"{name}-{i}" for i in range(count)]
     if (host or device) == "emulated":
-        # A single worker keeps the plain name (headrace/roles/worker_models.py).
+        # A single worker keeps the plain name (headrace/roles/workers/worker_models.py).
         nodes = tuple(named) if count > 1 else (name,)
         return [
             Role(

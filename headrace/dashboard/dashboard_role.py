@@ -19,9 +19,9 @@ from headrace.dashboard.topic_feed import TopicFeed
 from headrace.dashboard.viewers import Viewers
 from headrace.errors import DashboardError, PortTaken
 from headrace.roles.observability import sign_of_life
+from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.preflight import prepare
 
 LOOK_EVERY_S = 1.0
 

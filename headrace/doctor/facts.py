@@ -52,11 +52,11 @@ from headrace.roles.compiled import compiled
 from headrace.roles.log_options import LOOPBACK
 from schemas.effects import QUERIES
 from schemas.pipeline import Pipeline
-from streams.kafka.acl_rights import ROLES, rights
+from streams.kafka.admin.acl_rights import ROLES, rights
+from streams.kafka.admin.topic_admin import described
 from streams.kafka.kafka_client import asked, producer, reach
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError
-from streams.kafka.topic_admin import described
 from streams.topics import physical, topics
 
 ANSWERS_WITHIN_S = 5.0

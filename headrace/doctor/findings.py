@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from headrace.errors import BAD_INPUT, NO_BROKER, UNSUCCESSFUL
-from streams.kafka.acl_rights import CREATE, DESCRIBE_CONFIGS, Right
+from streams.kafka.admin.acl_rights import CREATE, DESCRIBE_CONFIGS, Right
 from streams.topics import MOST_BYTES, STAMPED_BY, TOO_OLD, Topic
 
 OK, WARN, WRONG = "ok", "warn", "wrong"

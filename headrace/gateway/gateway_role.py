@@ -25,8 +25,8 @@ from headrace.gateway.request_counts import RequestCounts
 from headrace.roles.heap import tune_heap
 from headrace.roles.log_options import LogOptions
 from headrace.roles.observability import build, ended, sign_of_life, started
+from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.preflight import prepare
 
 Closing = Callable[[], Awaitable[None]]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.kubernetes.pods import AUTHORITY, KubernetesOptions, metadata, user_of
 from schemas.pipeline import Pipeline
-from streams.kafka.acl_rights import ROLES, Right, rights
+from streams.kafka.admin.acl_rights import ROLES, Right, rights
 from streams.topics import SHARED, Topic, physical, topics
 
 API = "kafka.strimzi.io/v1"

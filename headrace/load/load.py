@@ -31,8 +31,8 @@ from headrace.results.phase_outcomes import (
 from headrace.results.tally import Score, Sent, tally
 from headrace.terminal import progress
 from schemas.records import Answer
+from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.preflight import prepare
 
 DISTINCT = 1000  # inputs generated in advance: generating one takes longer than sending it
 WARM_UP_QPS = 15.0

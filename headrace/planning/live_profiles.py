@@ -26,9 +26,9 @@ from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import PROFILE_REQUESTS, PROFILE_RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import ProfileRequest, ProfileResult
+from streams.kafka.admin.topic_admin import partitions_of
 from streams.kafka.kafka_client import producer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import partitions_of
 from streams.kafka.topic_contents import read_kept
 from streams.topics import physical
 

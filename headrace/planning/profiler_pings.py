@@ -15,9 +15,9 @@ from headrace.errors import Unsuccessful
 from schemas.codec.single_object import encode
 from schemas.effects import PROFILE_REQUESTS, PROFILE_RESULTS
 from schemas.records import ProfileRequest, ProfileResult
+from streams.kafka.admin.topic_admin import partitions_of
 from streams.kafka.kafka_client import producer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import partitions_of
 from streams.topics import physical
 
 POLL_S = 0.05

@@ -26,7 +26,7 @@ from headrace.config.pipeline_file import PipelineFile, make_importable
 from headrace.config.profile_files import weights_sha256
 from headrace.config.user_functions import load_workload, sized_inputs
 from headrace.errors import PipelineError
-from headrace.roles.shared_cpu import PaidOperator
+from headrace.roles.workers.shared_cpu import PaidOperator
 from operators.models.loading import load_operator
 from operators.models.model_errors import BadDevice, ModelError
 from profiles.measure import Repeats, accuracy, fan_outs, latency_rows

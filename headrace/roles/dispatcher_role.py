@@ -6,8 +6,8 @@ from headrace.roles.dispatching import task_dispatcher
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.role_process import FENCE_S, driver, namesakes_of, process_now, run_until_signal
 from operators.dispatch.task_dispatcher import TaskDispatcher
+from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.preflight import prepare
 
 
 def run_dispatcher(

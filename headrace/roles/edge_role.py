@@ -28,17 +28,17 @@ from headrace.roles.role_process import (
     process_now,
     run_until_signal,
 )
-from headrace.roles.worker_role import LEAVE_S, attach, preload_operators, workers
+from headrace.roles.workers.worker_role import LEAVE_S, attach, preload_operators, workers
 from operators.edge.edge_nodes import edge_nodes
 from operators.edge.sites import MOST_SITES, SITE_PARTITIONS, first_partition
 from operators.ingress import Ingress
 from operators.input_place import InputPlaces
 from schemas.effects import QUERIES
+from streams.kafka.admin.preflight import prepare, prepare_input
+from streams.kafka.admin.topic_admin import TopicLook, partitions_of, topic_id_on
 from streams.kafka.edge_transport import EdgeInput, EdgeTransport, shifted
 from streams.kafka.former_notices import await_former_notices
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.preflight import prepare, prepare_input
-from streams.kafka.topic_admin import TopicLook, partitions_of, topic_id_on
 from streams.live.slot_readers import InputLog
 from streams.topics import physical
 
@@ -123,8 +123,6 @@ def run_edge_ingress(
     """Serve as the ingress of a session's device until SIGTERM or SIGINT."""
     tier, pipeline = edge_tier(file, edge), file.pipeline
     prepare(kafka, pipeline, "ingress", "worker")
-    if edge.source is not None:
-        prepare_input(edge.source, pipeline)
     name, incarnation = f"ingress-{edge.device}", process_now()
     devices, group = tier.seats(edge.device), f"{pipeline.name}.workers"
     namesakes = namesakes_of(kafka, pipeline, (name, *devices))
@@ -133,7 +131,6 @@ def run_edge_ingress(
     profile, links = planning_profile(file), file_links(file)
     preload_operators(pipeline, devices)
     journals = {each: crash_journal(pipeline, each) for each in devices}
-    stamp_input(source.kafka, pipeline)
     namesakes.check()  # before this ingress commits anything
     places, log, mine = _places(file, kafka, source, share.mine(seen.partitions), seen)
     ingress = Ingress(
@@ -141,32 +138,29 @@ def run_edge_ingress(
         split=load_split(pipeline),
     )  # fmt: skip
     beside = workers(file, devices, tier.name, incarnation, profile, journals, links)
+    nodes = edge_nodes(ingress, name, places, beside, pipeline, edge.session)
     follow_link_file(links, pipeline.name)
     with (
         driver(
-            pipeline,
-            edge_nodes(ingress, name, places, beside, pipeline, edge.session),
-            kafka,
-            group,
-            logs,
-            role=name,
-            fence_s=FENCE_S,
-            namesakes=namesakes,
-            input_log=log,
-            transport=EdgeTransport(kafka, group, source),
+            pipeline, nodes, kafka, group, logs, role=name, fence_s=FENCE_S, namesakes=namesakes,
+            input_log=log, transport=EdgeTransport(kafka, group, source),
         ) as live,
         commits_end(source.kafka, source.group, source.topic, places, source.first),
         watched_input(source.kafka, source.topic, seen, live.fail),
-    ):
+    ):  # fmt: skip
         attach(live, file, profile, devices, 0, journals)
         namesakes.watch(incarnation, live.fail)
         run_until_signal(live, lambda: live.leave(LEAVE_S / dilation().factor))
 
 
 def _source(file: PipelineFile, kafka: KafkaConfig, edge: Edge) -> EdgeInput:
-    name = file.pipeline.name
-    first = first_partition(edge.site)
-    return EdgeInput(edge.source or kafka, physical(name, QUERIES), f"{name}.ingress", first)
+    """Return the input, once it is there and its records are stamped as the file asks for."""
+    pipeline, first = file.pipeline, first_partition(edge.site)
+    if edge.source is not None:
+        prepare_input(edge.source, pipeline)
+    there, group = edge.source or kafka, f"{pipeline.name}.ingress"
+    stamp_input(there, pipeline)
+    return EdgeInput(there, physical(pipeline.name, QUERIES), group, first)
 
 
 def _seen(source: EdgeInput) -> TopicLook:

@@ -25,12 +25,12 @@ from operators.join import as_list
 from schemas.effects import OUTPUTS, RESULTS
 from schemas.pipeline import Pipeline
 from streams.codecs.wire import origins
+from streams.kafka.admin.preflight import prepare
+from streams.kafka.admin.topic_admin import partitions_of
+from streams.kafka.admin.topic_settings import set_stamps
 from streams.kafka.egress_recovery import answered_since, answers_from_s, committed_notes
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.leases.egress_lease import EgressLease
-from streams.kafka.preflight import prepare
-from streams.kafka.topic_admin import partitions_of
-from streams.kafka.topic_settings import set_stamps
 from streams.live.crash_journal import CrashJournal
 from streams.observers.journal import tell
 from streams.topics import LEASE_MS, TOO_OLD, Stamps, physical

@@ -19,12 +19,12 @@ from operators.ingress import Ingress
 from operators.input_place import InputPlaces
 from schemas.effects import QUERIES
 from schemas.pipeline import Pipeline
+from streams.kafka.admin.preflight import prepare
+from streams.kafka.admin.topic_admin import TopicLook, partitions_of, topic_id_on
+from streams.kafka.admin.topic_settings import set_stamps
 from streams.kafka.former_notices import await_former_notices
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.preflight import prepare
-from streams.kafka.topic_admin import TopicLook, partitions_of, topic_id_on
-from streams.kafka.topic_settings import set_stamps
 from streams.live.slot_readers import InputLog
 from streams.topics import STAMPED_BY, Stamps, input_stamps, physical
 

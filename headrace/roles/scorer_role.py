@@ -14,9 +14,9 @@ from headrace.roles.role_process import driver, namesakes_of, process_now, run_u
 from operators.join import as_list
 from operators.scoring.scorer import Scorer, exact_match
 from schemas.effects import LABELS, RESULTS
+from streams.kafka.admin.preflight import prepare
+from streams.kafka.admin.topic_admin import partitions_of
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.preflight import prepare
-from streams.kafka.topic_admin import partitions_of
 from streams.topics import physical
 
 

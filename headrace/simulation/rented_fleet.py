@@ -13,7 +13,7 @@ from headrace.config.topology import rented_worker
 from schemas.effects import Scale
 from streams.simulated.simulated_driver import Simulated
 
-LEAVE_S = 8.0  # as headrace/roles/worker_role.py waits for others to take over a worker's slots
+LEAVE_S = 8.0  # as worker_role.py waits for others to take over a worker's slots
 
 
 class Nodes(Protocol):

@@ -16,9 +16,9 @@ from headrace.terminal import print_json, print_rich, print_text, rich_console
 from schemas.effects import ACCURACY, PLANS, REPORTS
 from schemas.pipeline import Pipeline
 from schemas.records import Plan, Report
+from streams.kafka.admin.preflight import prepare
+from streams.kafka.admin.topic_admin import readable_partitions
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.preflight import prepare
-from streams.kafka.topic_admin import readable_partitions
 from streams.topics import physical
 
 

@@ -29,9 +29,9 @@ from streams.control_app.control_records import AGAIN_S, reachable
 from streams.control_app.control_writer import Write
 from streams.control_app.election import CHARGED, Election
 from streams.control_app.report_reader import ReportReader
+from streams.kafka.admin.preflight import prepare
 from streams.kafka.faust_security import to_faust
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.preflight import prepare
 from streams.live.dilation import REAL, Dilation
 from streams.live.inbox import Clock
 from streams.observers.journal import tell

@@ -13,11 +13,11 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from operators.egress import made_s
 from schemas.codec.single_object import CodecError, decode
+from streams.kafka.admin.topic_admin import readable_partitions
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.offset_ledger import NO_EPOCH
-from streams.kafka.topic_admin import readable_partitions
 from streams.kafka.topic_contents import (
     TELLS_ENDS,
     committed,

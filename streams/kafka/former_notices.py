@@ -15,10 +15,10 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 from operators.egress import upto_of
 from schemas.effects import OUTPUTS
 from schemas.pipeline import Pipeline
+from streams.kafka.admin.topic_admin import partitions_of
 from streams.kafka.egress_recovery import WAIT_S, notes
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import partitions_of
 from streams.kafka.topic_contents import log_offsets
 from streams.observers.journal import tell
 from streams.topics import physical

@@ -16,10 +16,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from streams.kafka.admin.topic_admin import readable_partitions
 from streams.kafka.kafka_client import POLL_S, available, consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.topic_admin import readable_partitions
 
 Found = TypeVar("Found")
 

@@ -66,9 +66,8 @@ def test_no_role_starts_with_a_solver(role: str) -> None:
     # Each is up to a second of every start, and of every restart; solves have a process apart.
     slow = {"pulp", "highspy", "scipy.special", "scipy.sparse", "scipy.fft"}
     beside = ", streams.control_app.app" if role == "control" else ""
-    code = (
-        f"import sys, headrace.roles.{role}_role{beside}; print(*({slow!r} & sys.modules.keys()))"
-    )
+    folder = "headrace.roles.workers" if role == "worker" else "headrace.roles"
+    code = f"import sys, {folder}.{role}_role{beside}; print(*({slow!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr
 

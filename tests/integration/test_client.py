@@ -15,9 +15,9 @@ import pytest
 from headrace import Client, ClientClosed, NoAnswer
 from headrace.client.topic_clients import new_id
 from schemas.records import Answer
+from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.topic_admin import ensure_topics
 from streams.topics import Topic
 from tests.integration.brought_up import brought_up
 

@@ -28,9 +28,9 @@ from schemas.records import Command, CommandResult, Plan, Record, Settings
 from streams.control_app.app import make_app, run, started
 from streams.control_app.control_driver import ControlDriver
 from streams.control_app.election import Election
+from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import ensure_topics
 from streams.topics import physical, topics
 from tests.control_world import FakeWorker, a_pipeline, a_profile
 

@@ -18,9 +18,9 @@ from headrace.config.pipeline_file import read_pipeline_file
 from headrace.roles.input_topic.recent_sizes import recent_sizes
 from schemas.effects import RESULTS, waiting_topic
 from schemas.records import Query
+from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import ensure_topics
 from streams.topics import physical, topics
 from tests.inner_files import TWO_TASKS, a_two_task_file
 from tests.integration.brought_up import at_home, brought_up

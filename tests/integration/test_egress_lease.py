@@ -14,12 +14,12 @@ from confluent_kafka.admin import NewTopic
 
 from schemas.effects import LEASES, RESULTS
 from streams.fencing import LeaseLost
+from streams.kafka.admin.topic_admin import ensure_topics
+from streams.kafka.admin.topic_settings import set_stamps
 from streams.kafka.kafka_client import admin, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.leases.egress_lease import EgressLease
-from streams.kafka.topic_admin import ensure_topics
 from streams.kafka.topic_contents import read_to_end
-from streams.kafka.topic_settings import set_stamps
 from streams.kafka.transport import KafkaTransport
 from streams.topics import Stamps, physical, topics
 from tests.builders import a_pipeline

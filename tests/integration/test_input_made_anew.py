@@ -20,9 +20,9 @@ from operators.input_place import GENERATION, InputPlaces
 from schemas.codec.single_object import decode, encode
 from schemas.effects import Node
 from schemas.records import Answer, Query, Settings
+from streams.kafka.admin.topic_admin import TopicLook, ensure_topics, topic_id_on
 from streams.kafka.kafka_client import admin, consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import TopicLook, ensure_topics, topic_id_on
 from streams.kafka.transport import KafkaTransport
 from streams.live.live_driver import Live
 from streams.live.slot_readers import InputLog

@@ -10,9 +10,9 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 
 from headrace.errors import PartitionsChanged
 from headrace.roles.input_topic.input_watch import watched_input
+from streams.kafka.admin.topic_admin import TopicLook, release_id, topic_id_on
 from streams.kafka.kafka_client import admin
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import TopicLook, release_id, topic_id_on
 
 pytestmark = pytest.mark.kafka
 

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.received_answers import ends, in_time
 from benchmarks.rig import Rig, Stuck
-from headrace.roles.subprocess_operator import Isolated
+from headrace.roles.workers.subprocess_operator import Isolated
 from operators.join import MOST_CRASHES
 from operators.user_frames import OperatorFailed
 from schemas.enumerations import ReasonCode

@@ -17,8 +17,8 @@ from headrace.processes import run_directory
 from schemas.codec.single_object import decode
 from schemas.effects import PROFILE_RESULTS
 from schemas.records import ProfileResult
+from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.preflight import prepare
 from streams.kafka.topic_contents import read_to_end
 from streams.topics import physical
 from tests.integration.knob_operators import an_operator

@@ -11,9 +11,9 @@ from confluent_kafka import TopicPartition
 from schemas.codec.single_object import decode, encode
 from schemas.effects import Node
 from schemas.records import Answer, Lease, Query, Settings
+from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import ensure_topics
 from streams.kafka.transport import KafkaTransport
 from streams.live.executors import EmulatedExecutor
 from streams.live.live_driver import Live

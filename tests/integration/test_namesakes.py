@@ -12,10 +12,10 @@ from headrace.errors import NameTaken
 from headrace.roles.namesakes import Namesakes
 from schemas.codec.single_object import encode
 from streams.fencing import Replaced
+from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.kafka_client import producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.topic_admin import ensure_topics
 from streams.topics import topics
 from tests.builders import a_pipeline
 from tests.control_world import an_ingress_report

@@ -11,9 +11,9 @@ from schemas.effects import COMMAND_RESULTS, PLANS, REPORTS
 from schemas.pipeline import Pipeline
 from streams.control_app.election import CHARGED, Election
 from streams.control_app.topic_ends import InputTopic
+from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import ensure_topics
 from streams.topics import physical, topics
 from tests.control_world import a_pipeline
 

@@ -8,8 +8,8 @@ from confluent_kafka import TopicCollection
 from benchmarks.squares import PIPELINE
 from headrace.broker import local_broker as local
 from schemas.effects import PLANS
+from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.kafka_client import admin
-from streams.kafka.topic_admin import ensure_topics
 from streams.topics import physical, topics
 from tests.integration.rigs import check_one_answer_each
 from tests.integration.supervised import WITHIN_S, supervised

@@ -6,10 +6,10 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from schemas.effects import OUTPUTS
+from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_client import admin
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.preflight import prepare
 from streams.topics import MOST_BYTES, physical
 from tests.builders import a_pipeline
 

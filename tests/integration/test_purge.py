@@ -18,10 +18,10 @@ from schemas.effects import COMMAND_RESULTS, PLANS
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
 from streams.control_app.control_records import history
-from streams.kafka.acl_rights import own_groups
+from streams.kafka.admin.acl_rights import own_groups
+from streams.kafka.admin.topic_admin import partitions
 from streams.kafka.kafka_client import asked
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import partitions
 from streams.kafka.topic_contents import read_to_end
 from streams.topics import own_topics, physical
 

@@ -15,8 +15,8 @@ from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.roles.input_topic.recent_inputs import InputsBetween, RecentInputs
 from operators.profiler import Sample
 from schemas.records import Label, Query
+from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.preflight import prepare
 
 pytestmark = pytest.mark.kafka
 

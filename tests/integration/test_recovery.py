@@ -9,6 +9,7 @@ from confluent_kafka import TopicPartition
 from schemas.codec.single_object import decode, encode
 from schemas.effects import OUTPUTS, RESULTS
 from schemas.records import Answer, Notice, Noticed
+from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.egress_recovery import (
     CLOCK_SKEW_S,
     Committed,
@@ -18,7 +19,6 @@ from streams.kafka.egress_recovery import (
 )
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import ensure_topics
 from streams.topics import Topic, physical, topics
 from tests.builders import a_pipeline, an_answer
 

@@ -3,8 +3,8 @@ import multiprocessing
 import pytest
 
 from benchmarks.relay import measure_relay
+from streams.kafka.admin.topic_admin import partitions
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import partitions
 
 pytestmark = pytest.mark.kafka
 

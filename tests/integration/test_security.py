@@ -38,12 +38,12 @@ from headrace.errors import BAD_INPUT, NO_BROKER
 from headrace.processes import end_session, environment
 from schemas.effects import QUERIES, RESULTS
 from schemas.records import Query
-from streams.kafka.acl_rights import ROLES
+from streams.kafka.admin.acl_rights import ROLES
+from streams.kafka.admin.preflight import prepare
+from streams.kafka.admin.topic_settings import set_stamps, settings_of
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.preflight import prepare
-from streams.kafka.topic_settings import set_stamps, settings_of
 from streams.topics import LEASE_MS, TOO_OLD, Stamps, physical
 from tests.integration.certificates import make_authority
 from tests.integration.secured_broker import Secured, secured_broker

@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 from benchmarks.small_cluster import a_cluster
 from headrace.cli.main import run
 from headrace.client.topic_clients import new_id
+from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import ensure_topics
 from streams.topics import Topic
 
 pytestmark = pytest.mark.kafka

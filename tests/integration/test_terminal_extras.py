@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 
 from headrace import Client
 from headrace.client.topic_clients import new_id
+from streams.kafka.admin.topic_admin import ensure_topics, partitions
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import ensure_topics, partitions
 from streams.topics import Topic
 from tests.integration.brought_up import brought_up
 

@@ -10,11 +10,11 @@ from confluent_kafka.admin import NewTopic
 
 from streams.kafka import sender
 from streams.kafka import transport as module
+from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.egress_recovery import commit_now, notes
 from streams.kafka.kafka_client import admin, consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.topic_admin import ensure_topics
 from streams.kafka.topic_contents import read_to_end
 from streams.kafka.transport import KafkaTransport
 from streams.topics import Topic

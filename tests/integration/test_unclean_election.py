@@ -18,9 +18,9 @@ from benchmarks.squares import PIPELINE
 from headrace.broker import local_broker as local
 from schemas.effects import QUERIES
 from schemas.records import ANSWERED
+from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.kafka_client import admin, consumer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.topic_admin import ensure_topics
 from streams.topics import physical, topics
 from tests.builders import a_pipeline
 

@@ -12,10 +12,10 @@ from confluent_kafka import Consumer, TopicPartition
 from headrace.broker import local_broker as local
 from headrace.client.newest_records import newest_first
 from schemas.effects import RESULTS
+from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.kafka_client import admin, consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.leases.write_barrier import _barrier, pass_barrier
-from streams.kafka.topic_admin import ensure_topics
 from streams.kafka.topic_contents import read_to_end, watermarks
 from streams.topics import physical, topics
 from tests.builders import a_pipeline

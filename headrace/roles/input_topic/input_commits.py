@@ -10,12 +10,12 @@ from operators.egress import highest, upto_of
 from operators.input_place import NO_ENDS, InputPlaces, InputStart, commit_at, start_of_input
 from schemas.effects import OUTPUTS, QUERIES
 from schemas.pipeline import Pipeline
+from streams.kafka.admin.topic_admin import partitions_of
 from streams.kafka.egress_recovery import WAIT_S, by_slot, commit_now, commits, notes
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.offset_ledger import NO_EPOCH
-from streams.kafka.topic_admin import partitions_of
 from streams.kafka.topic_contents import log_offsets
 from streams.topics import physical
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from headrace.errors import InputMadeAnew, PartitionsChanged
+from streams.kafka.admin.topic_admin import TopicLook, look_at
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.topic_admin import TopicLook, look_at
 
 LOOK_S = 1.0
 CHECK_S = 3.0  # ingress decides nothing meanwhile, and ends where it stands still for 5 s

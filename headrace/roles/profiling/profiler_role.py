@@ -41,9 +41,9 @@ from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import PROFILE_REQUESTS, PROFILE_RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import ProfileRequest, ProfileResult
+from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.preflight import prepare
 from streams.kafka.topic_contents import read_kept
 from streams.live.crash_journal import CrashJournal
 from streams.observers.health import Health

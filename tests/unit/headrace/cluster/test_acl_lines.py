@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headrace.cli.main import run
 from headrace.cluster.acl_lines import acl_lines, acl_rows, principals
 from schemas.pipeline import Labels, Pipeline
-from streams.kafka.acl_rights import (
+from streams.kafka.admin.acl_rights import (
     CREATE,
     DELETE,
     DESCRIBE_CONFIGS,

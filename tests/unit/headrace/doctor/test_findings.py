@@ -31,7 +31,7 @@ from headrace.doctor.findings import (
     topics_found,
     verdict,
 )
-from streams.kafka.acl_rights import Right
+from streams.kafka.admin.acl_rights import Right
 from streams.topics import Topic, topics
 from tests.builders import a_pipeline
 

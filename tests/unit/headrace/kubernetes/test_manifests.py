@@ -15,7 +15,7 @@ from headrace.errors import PipelineError
 from headrace.kubernetes.folder import folder_files
 from headrace.kubernetes.manifests import LEAVES_S, manifest_text, manifests
 from headrace.kubernetes.pods import GRACE_S, KubernetesOptions
-from headrace.roles.worker_role import LEAVE_S
+from headrace.roles.workers.worker_role import LEAVE_S
 from streams.kafka.transport import HAND_OVER_S
 from streams.topics import topics
 from tests.typed_files import RANK, a_typed_file

@@ -8,7 +8,7 @@ from headrace.config.pipeline_file import read_pipeline_file
 from headrace.errors import PipelineError
 from headrace.profiling.device_profiling import real_devices
 from headrace.profiling.variant_process import loaded
-from headrace.roles.shared_cpu import PaidOperator
+from headrace.roles.workers.shared_cpu import PaidOperator
 from tests.typed_files import RANK, a_typed_file
 
 OPERATOR = """\

@@ -1,10 +1,10 @@
-"""headrace/roles/shared_cpu.py: parts of a device share its CPU time."""
+"""headrace/roles/workers/shared_cpu.py: parts of a device share its CPU time."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.roles.shared_cpu import DeviceTime
+from headrace.roles.workers.shared_cpu import DeviceTime
 
 
 def played(parts: int, rate: float, batch_s: list[float], seconds: float) -> list[float]:

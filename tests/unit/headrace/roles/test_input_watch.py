@@ -7,9 +7,9 @@ import pytest
 
 from headrace.errors import InputMadeAnew, PartitionsChanged
 from headrace.roles.input_topic.input_watch import changed, verdict, watched_input
+from streams.kafka.admin.topic_admin import TopicLook
 from streams.kafka.kafka_config import KafkaConfig, KafkaConfigError
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.topic_admin import TopicLook
 
 SEEN = TopicLook("id-1", 3)
 

@@ -1,4 +1,4 @@
-"""headrace/roles/shared_cpu.py: operators keep to the CPU time of their device's share.
+"""headrace/roles/workers/shared_cpu.py: operators keep to the CPU time of their device's share.
 
 Time here is what the operators say they compute and the waits, which do not sleep.
 """
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.config.pipeline_file import read_pipeline_file
-from headrace.roles.shared_cpu import PaidOperator, PartOperator, SharedCpu
-from headrace.roles.worker_models import share_of
+from headrace.roles.workers.shared_cpu import PaidOperator, PartOperator, SharedCpu
+from headrace.roles.workers.worker_models import share_of
 from streams.live.executors import Operator
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "postcode"

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from streams.kafka import topic_admin
+from streams.kafka.admin import topic_admin
+from streams.kafka.admin.topic_admin import topic_id_on
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.topic_admin import topic_id_on
 
 
 class Description:

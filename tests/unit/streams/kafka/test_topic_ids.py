@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from confluent_kafka import Uuid
 
-from streams.kafka.topic_admin import release_id
+from streams.kafka.admin.topic_admin import release_id
 
 
 def references(description: SimpleNamespace) -> int:

@@ -9,8 +9,8 @@ from headrace.config.cluster import TierDevices
 from headrace.config.pipeline_file import PipelineFile
 from headrace.roles.process_setup import dilation, process_clock
 from headrace.roles.profile_lookups import variant_of
-from headrace.roles.shared_cpu import PaidOperator, PartOperator, SharedCpu
-from headrace.roles.subprocess_operator import Isolated
+from headrace.roles.workers.shared_cpu import PaidOperator, PartOperator, SharedCpu
+from headrace.roles.workers.subprocess_operator import Isolated
 from operators.models.emulated import Emulated
 from operators.models.loading import load_operator
 from operators.models.warm_up import Warmed

@@ -18,7 +18,7 @@ from headrace.roles.role_process import (
     process_now,
     run_until_signal,
 )
-from headrace.roles.worker_models import (
+from headrace.roles.workers.worker_models import (
     emulated_executor,
     limited,
     model_maker,
@@ -32,8 +32,8 @@ from operators.serving.worker import Worker
 from profiles.measurements import EMULATED
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline
+from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.preflight import prepare
 from streams.live.crash_journal import CrashJournal
 from streams.live.executors import ModelExecutor
 from streams.live.live_driver import Live

@@ -9,13 +9,13 @@ from confluent_kafka.admin import AclOperation
 
 from schemas.effects import QUERIES
 from schemas.pipeline import Pipeline
-from streams.kafka.acl_rights import DESCRIBE_CONFIGS, GROUP, TOPIC, WRITE, Right, rights
+from streams.kafka.admin.acl_rights import DESCRIBE_CONFIGS, GROUP, TOPIC, WRITE, Right, rights
+from streams.kafka.admin.topic_admin import described, ensure_topics, may
+from streams.kafka.admin.topic_settings import settings_of
 from streams.kafka.kafka_client import asked, consumer, reach
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, forbidden
-from streams.kafka.topic_admin import described, ensure_topics, may
 from streams.kafka.topic_contents import await_leaders
-from streams.kafka.topic_settings import settings_of
 from streams.topics import MAX_RECORD_BYTES, MOST_BYTES, Topic, physical, topics
 
 WAIT_S = 30.0

@@ -1,0 +1,1 @@
+"""What roles ask of the broker before and beside their work: topics, their settings, rights."""
