@@ -17,6 +17,9 @@ POLICIES = ("static", "other", "loki")
 TOPICS = ("queries", "work.locate", "work.read", "outputs", "results", "leases")
 WAITING = ("waiting.read", "completions")  # topics of a schedule with dispatchers
 DISPATCHED, HIT = 0.3, 0.5  # of the schedules have dispatchers; of their faults hit these
+ROOTED = 0.2  # of the schedules have one task, which ingress dispatches
+ROOT_POLICIES = ("kairos", "fcfs", "static")
+ROOT_TOPICS = ("queries", "work.locate", "completions", "outputs", "results", "leases")
 
 FIRST_S, LAST_S = 1.0, 7.0  # faults begin within this time
 STEP_S = 4.0  # clocks are off by at most this; egress's recovery allows for 5 s
@@ -37,7 +40,8 @@ class ScheduledFault:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """A run, repeated exactly by its value. ``seed`` draws arrivals and latencies; ``dispatchers``
-    send the items of the inner task (0: to its slots by turns)."""
+    send the items of the inner task (0: to its slots by turns). ``rooted``: there is one task, and
+    ingress sends its queries under the policies ``ROOT_POLICIES`` that dispatch."""
 
     seed: int
     queries: int
@@ -46,6 +50,7 @@ class Schedule:
     faults: tuple[ScheduledFault, ...]
     policy: str = "static"
     dispatchers: int = 0
+    rooted: bool = False
 
     def to_json(self) -> str:
         """Return the schedule as one line of JSON."""
@@ -107,7 +112,10 @@ def drawn(seed: int, index: int, kinds: Mapping[str, FaultKind] = KINDS) -> Sche
         policy=str(rng.choice(["static", "static", "loki"])),
         faults=tuple(sorted(faults, key=lambda fault: (fault.at_s, fault.kind, fault.target))),
     )
-    return _dispatched(found, rng) if rng.random() < DISPATCHED else found
+    sort = rng.random()
+    if sort < DISPATCHED:
+        return _dispatched(found, rng)
+    return _rooted(found, rng) if sort < DISPATCHED + ROOTED else found
 
 
 def dispatchers_of(count: int) -> tuple[str, ...]:
@@ -126,6 +134,21 @@ def _dispatched(schedule: Schedule, rng: np.random.Generator) -> Schedule:
         target = names[int(rng.integers(len(names)))] if hit else fault.target
         faults.append(replace(fault, target=target))
     return replace(schedule, dispatchers=count, faults=tuple(faults))
+
+
+def _rooted(schedule: Schedule, rng: np.random.Generator) -> Schedule:
+    """Give a schedule one task, with the policies and the topics of such a pipeline; some of its
+    faults hit ingress in place of other roles."""
+    instead = {ROLES: ("ingress-0",), DATA: ("ingress-0",)}
+    always = {POLICIES: ROOT_POLICIES, TOPICS: ROOT_TOPICS}
+    faults = []
+    for fault in schedule.faults:
+        targets = tuple(KINDS[fault.kind].targets) if fault.kind in KINDS else ()
+        names = always.get(targets, ()) or (instead.get(targets, ()) if rng.random() < HIT else ())
+        target = names[int(rng.integers(len(names)))] if names else fault.target
+        faults.append(replace(fault, target=target))
+    policy = str(rng.choice(ROOT_POLICIES, p=(0.6, 0.3, 0.1)))
+    return replace(schedule, rooted=True, policy=policy, faults=tuple(faults))
 
 
 def _fault(name: str, kinds: Mapping[str, FaultKind], rng: np.random.Generator) -> ScheduledFault:

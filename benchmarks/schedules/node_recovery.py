@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 from benchmarks.schedules.faulty_broker import Broker
 from benchmarks.schedules.simulated_process import Making
+from control.policies import spec_of
 from operators.dispatch.dispatch_profile import device_kind, dispatch_profile
-from operators.dispatch.dispatch_queue import Part
+from operators.dispatch.dispatch_queue import CentralQueue, Part
 from operators.dispatch.dispatcher import Dispatcher
 from operators.dispatch.task_dispatcher import TaskDispatcher
 from operators.egress import Egress, highest, made_s, upto_of
@@ -40,7 +41,24 @@ def ingress(making: Making, broker: Broker, name: str, incarnation: float) -> No
     return Ingress(
         name, pipeline, mine, incarnation=incarnation,
         places=InputPlaces(start.upto, TOPIC_ID, start.regressed),
+        dispatchers=_root_dispatchers(making),
     )  # fmt: skip
+
+
+def _root_dispatchers(making: Making) -> tuple[CentralQueue, ...]:
+    """Return the dispatcher of ingress, where a policy of the pipeline dispatches: of the most
+    accurate variant (``headrace/roles/dispatching.py``)."""
+    pipeline, profile = making.pipeline, making.profile
+    if not any(spec_of(policy.kind).dispatch for policy in pipeline.policies):
+        return ()
+    assert profile is not None
+    root = pipeline.root
+    best = max(root.variants, key=lambda each: profile.accuracy(root.name, each.name))
+
+    def seconds(kind: str, size: int, quantile: str) -> float:
+        return profile.latency_s(root.name, best.name, EMULATED, size, quantile)
+
+    return (Dispatcher(pipeline, dispatch_profile((EMULATED,), seconds, 1), Part(0, 1)),)
 
 
 def egress(making: Making, broker: Broker, name: str, incarnation: float) -> Node:

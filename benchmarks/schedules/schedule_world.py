@@ -56,25 +56,36 @@ class Drawn:
 
 
 def pipeline_of(schedule: Schedule) -> Pipeline:
-    """Return two stages with two variants and three policies; the second may have dispatchers."""
+    """Return two stages with two variants and three policies, of which the second may have
+    dispatchers; or one stage, for policies by which ingress dispatches."""
 
     def task(name: str, children: tuple[str, ...], dispatch: str = "") -> Task:
         variants = tuple(Variant(task=name, name=v, operator="m:C", batch=4) for v in "vw")
         return Task(name=name, variants=variants, children=children, slots=8, dispatch=dispatch)
 
-    return Pipeline(
-        name="p",
-        slo_s=schedule.slo_s,
-        tasks=(
+    if schedule.rooted:
+        tasks = (task("locate", ()),)
+        policies = (
+            Policy(name="static", replicas={"locate/v": 3}),
+            Policy(name="kairos", kind="kairos"),
+            Policy(name="fcfs", kind="fcfs"),
+        )
+    else:
+        tasks = (
             task("locate", ("read",)),
             task("read", (), "kairos" if schedule.dispatchers else ""),
-        ),
-        dispatchers=max(schedule.dispatchers, 1),
-        policies=(
+        )
+        policies = (
             Policy(name="static", replicas={"locate/v": 1, "read/v": 3}),
             Policy(name="other", replicas={"locate/v": 2, "read/w": 2}),
             Policy(name="loki", kind="loki", interval_s=2.0),
-        ),
+        )
+    return Pipeline(
+        name="p",
+        slo_s=schedule.slo_s,
+        tasks=tasks,
+        dispatchers=max(schedule.dispatchers, 1),
+        policies=policies,
         policy=schedule.policy,
         input="avro",
         results="avro",
@@ -88,7 +99,8 @@ def making_of(schedule: Schedule) -> Making:
 
     def model(node: str, variant: str) -> Drawn:
         rng = np.random.default_rng([schedule.seed, crc32(f"{node} {variant}".encode())])
-        return Drawn(rng, schedule.fan_out if variant.startswith("locate") else None)
+        leaf = schedule.rooted or not variant.startswith("locate")
+        return Drawn(rng, None if leaf else schedule.fan_out)
 
     return Making(pipeline_of(schedule), model, LOAD_S, _profile(schedule))
 
@@ -96,14 +108,8 @@ def making_of(schedule: Schedule) -> Making:
 def _profile(schedule: Schedule) -> ProfileTable:
     """Return what planners know: variant w is more accurate and slower than v."""
     children = {"read": FanOut(schedule.fan_out / 2, {schedule.fan_out: 1.0})}
-    return ProfileTable(
-        "p",
-        tuple(
-            _entry(task, variant, below)
-            for task, below in (("locate", children), ("read", {}))
-            for variant in ("v", "w")
-        ),
-    )
+    below = {"locate": {}} if schedule.rooted else {"locate": children, "read": {}}
+    return ProfileTable("p", tuple(_entry(t, v, below[t]) for t in below for v in ("v", "w")))
 
 
 def _entry(task: str, variant: str, children: Mapping[str, FanOut]) -> Entry:

@@ -8,6 +8,7 @@ from benchmarks.schedules.__main__ import again, tried
 from benchmarks.schedules.fault_schedule import (
     KINDS,
     POLICIES,
+    ROOT_POLICIES,
     Schedule,
     ScheduledFault,
     drawn,
@@ -15,7 +16,9 @@ from benchmarks.schedules.fault_schedule import (
     reduced,
 )
 from benchmarks.schedules.schedule_invariants import Violated
-from benchmarks.schedules.schedule_world import play
+from benchmarks.schedules.schedule_world import World, making_of, play
+from schemas.effects import COMPLETIONS
+from streams.topics import physical
 
 QUIET = Schedule(seed=1, queries=30, fan_out=2, slo_s=4.0, faults=())
 
@@ -46,6 +49,28 @@ def test_without_faults_dispatchers_hold_nothing_in_the_end(dispatchers: int, po
     assert played.restarts == played.refused == played.went_back == 0
 
 
+@pytest.mark.parametrize("policy", ROOT_POLICIES)
+def test_without_faults_a_dispatching_ingress_holds_nothing_in_the_end(policy: str) -> None:
+    schedule = replace(QUIET, policy=policy, rooted=True)
+    world = World(schedule, making_of(schedule))
+    played = world.play()
+    assert played.queries == 30
+    assert played.restarts == played.refused == played.went_back == 0
+    completions = physical("p", COMPLETIONS)
+    written = sum(world.broker.end(place) for place in world.broker.places(completions))
+    assert (written > 0) == (policy != "static")
+
+
+def test_the_policy_of_a_pipeline_that_ingress_dispatches_may_change_under_load() -> None:
+    changes = tuple(
+        a_fault("policy", policy, at_s)
+        for policy, at_s in (("static", 2.0), ("fcfs", 3.0), ("static", 4.0), ("kairos", 5.0))
+    )
+    played = play(replace(QUIET, queries=100, policy="kairos", rooted=True, faults=changes))
+    assert played.queries == 100
+    assert played.outcomes.keys() <= {"answered", "failed"}
+
+
 @pytest.mark.parametrize("target", ["egress-0", "ingress-0", "w1", "dispatcher-read-0"])
 def test_a_second_instance_of_a_living_role_is_refused(target: str) -> None:
     played = play(replace(QUIET, dispatchers=1, faults=(a_fault("second", target),)))
@@ -58,6 +83,17 @@ def test_a_third_of_the_schedules_has_dispatchers_which_faults_hit() -> None:
     hit = [fault for one in some for fault in one.faults if "dispatcher" in fault.target]
     assert 40 < len(some) < 80
     assert {"kill", "freeze", "frozen and replaced", "second"} <= {fault.kind for fault in hit}
+    assert all(from_json(one.to_json()) == one for one in some)
+
+
+def test_a_fifth_of_the_schedules_has_an_ingress_that_dispatches_which_faults_hit() -> None:
+    every = [drawn(7, index) for index in range(300)]
+    some = [one for one in every if one.rooted]
+    hit = [f.kind for one in some for f in one.faults if f.target == "ingress-0"]
+    assert 40 < len(some) < 80
+    assert {"kill", "freeze", "frozen and replaced", "second", "cut"} <= set(hit)
+    assert {one.policy for one in some} == set(ROOT_POLICIES)
+    assert not any(one.dispatchers for one in some)
     assert all(from_json(one.to_json()) == one for one in some)
 
 
