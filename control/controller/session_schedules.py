@@ -7,7 +7,7 @@ weights grow.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from control.policies.compass.schedule.instance import (
@@ -20,6 +20,7 @@ from control.policies.compass.schedule.instance import (
 )
 from control.policies.compass.session_options import OBJECTIVE
 from control.policies.solvers import SCHEDULE
+from control.problem.seats import bound_device
 from control.problem.session_space import SessionSpace
 from control.problem.tiers import QUARTERS
 from control.sessions.session_book import SessionBook
@@ -29,8 +30,6 @@ from schemas.records import Session, SessionChoice
 
 AGAIN_S = 10.0
 FIRST_JOB = 1 << 41  # the numbers of schedules are above
-
-Free = Mapping[str, tuple[int, ...]]  # quarters of each device, by tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +57,14 @@ class SessionSchedules:
     def begin(self, book: SessionBook, policy: Policy, now: float) -> list[Effect]:
         """Begin a schedule if sessions contend, and none is in flight that would be the same."""
         plans = {each.id: each.plans for each in book.contending}
-        wanted = plans, tuple(sorted(book.free.items()))
+        wanted = plans, tuple(sorted(book.free.items())), book.bound
         what, when = self._asked
         if self._in_flight or not book.contending or (what == wanted and now < when + AGAIN_S):
             return []
         self._asked, self._plans = (wanted, now), plans
         self._job, self._in_flight = self._job + 1, True
         weights = [book.aged_weight(each, now) for each in book.contending]
-        instance = self._instance(book.contending, weights, book.free)
+        instance = self._instance(book, weights)
         return [Solve(self._job, SCHEDULE, ScheduleProblem(instance, OBJECTIVE.of(policy)))]
 
     def solved(self, event: Solved | Failed, book: SessionBook, now: float) -> None:
@@ -76,10 +75,8 @@ class SessionSchedules:
             chosen = {name: of[index] for (name, of), index in found if index is not None}
             book.assign(chosen, now - self._asked[1])
 
-    def _instance(
-        self, sessions: Sequence[Session], weights: Sequence[float], free: Free
-    ) -> Instance:
-        tiers = self._space.tiers
+    def _instance(self, book: SessionBook, weights: Sequence[float]) -> Instance:
+        tiers, free = self._space.tiers, book.free
         partly: dict[Bin, tuple[int, int, int]] = {}
         for name, quarters in free.items():
             counts = Counter(quarters)
@@ -90,20 +87,22 @@ class SessionSchedules:
                 for name, tier in tiers.items()
             },
             sessions=tuple(
-                Candidate(
-                    id=each.id,
-                    weight=weight,
-                    plans=tuple(demanded(self._space, choice) for choice in each.plans),
-                )
-                for each, weight in zip(sessions, weights, strict=True)
+                Candidate(id=each.id, weight=weight, plans=self._demands(each, book.bound))
+                for each, weight in zip(book.contending, weights, strict=True)
             ),
             free=partly,
         )
 
+    def _demands(self, session: Session, bound: Collection[str]) -> tuple[PlanOption, ...]:
+        """Return what a session's plans demand: nothing of a tier where it has its own device."""
+        has = {tier for tier in self._space.tiers if bound_device(tier, session.id) in bound}
+        return tuple(demanded(self._space, choice, has) for choice in session.plans)
 
-def demanded(space: SessionSpace, choice: SessionChoice) -> PlanOption:
-    """Return the demand of a plan; of a tier of the sessions' own it is one whole device."""
-    own = {tier for tier in choice.tiers.values() if space.tiers[tier].own}
+
+def demanded(space: SessionSpace, choice: SessionChoice, has: Collection[str] = ()) -> PlanOption:
+    """Return the demand of a plan; of a tier of the sessions' own it is one whole device, or none
+    where the session ``has`` one that is bound to it."""
+    own = {tier for tier in choice.tiers.values() if space.tiers[tier].own and tier not in has}
     shared = (PlanItem(choice.tiers[t], q) for t, q in choice.quarters.items() if q)
     items = (*shared, *(PlanItem(tier, QUARTERS) for tier in sorted(own)))
     return PlanOption(items, choice.usd_per_h)

@@ -28,9 +28,14 @@ def bound_device(tier: str, session: str) -> str:
     return f"{tier}:{session}"
 
 
+def is_bound(device: str, tier: str) -> bool:
+    """Return whether a device of a tier is bound to one session."""
+    return device.startswith(bound_device(tier, ""))
+
+
 def may_serve(device: str, tier: str, session: str) -> bool:
     """Return whether a device of a tier may serve a session: one that is bound serves no other."""
-    return not device.startswith(bound_device(tier, "")) or device == bound_device(tier, session)
+    return not is_bound(device, tier) or device == bound_device(tier, session)
 
 
 def task_of(seat: str) -> str:

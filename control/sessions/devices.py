@@ -8,7 +8,7 @@ whole devices stay free for whole stages.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from control.problem.seats import Seat, bound_device, by_device, may_serve
+from control.problem.seats import Seat, bound_device, by_device, is_bound, may_serve
 from control.problem.tiers import QUARTERS
 from schemas.records import SessionChoice, SessionPlan, SessionStage
 
@@ -45,12 +45,20 @@ class Devices:
         return tuple(sorted(set(self._tier.values())))
 
     def free(self, tier: str) -> tuple[int, ...]:
-        """Return the free quarters of a tier's devices, by name; an own device is free or not."""
+        """Return the free quarters of a tier's devices, by name; an own device is free or not.
+
+        Those that are bound to a session are left out: no other can have them.
+        """
         return tuple(
             0 if device in self._owner else self._free[device]
             for device in sorted(self._free)
-            if self._tier[device] == tier
+            if self._tier[device] == tier and not is_bound(device, tier)
         )
+
+    @property
+    def bound(self) -> frozenset[str]:
+        """The devices that are bound to a session."""
+        return frozenset(each for each, tier in self._tier.items() if is_bound(each, tier))
 
     def place(self, session: str, choice: SessionChoice, tasks: Sequence[str]) -> "Placed | None":
         """Return the seat of every task for a plan of the session; None if it does not fit."""

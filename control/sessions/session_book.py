@@ -60,7 +60,9 @@ class SessionBook:
         self.ageing_s = AGEING_S
         self._gone: list[str] = []  # sessions whose records are to be deleted
         self.contending: tuple[Session, ...] = ()  # as of the last review
-        self.free: Mapping[str, tuple[int, ...]] = {}  # quarters of a tier's devices, as of then
+        # As of then: the quarters of each tier's devices, and the devices bound to one session.
+        self.free: Mapping[str, tuple[int, ...]] = {}
+        self.bound: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -266,6 +268,7 @@ class SessionBook:
         left = [entry.session for entry in contending if entry.waits]
         self.contending = tuple(left) if len(left) > 1 else ()
         self.free = {tier: devices.free(tier) for tier in devices.tiers}
+        self.bound = devices.bound
 
     def aged_weight(self, session: Session, now: float) -> float:
         """Return the weight of a session that waits."""

@@ -1,6 +1,7 @@
 """Devices of a tier of the sessions' own: which session has which."""
 
 from control.problem.seats import Seat, bound_device
+from control.problem.tiers import QUARTERS
 from control.sessions.devices import Devices
 from schemas.records import SessionChoice
 from tests.session_world import TASKS
@@ -38,3 +39,9 @@ def test_a_bound_device_serves_no_other_session() -> None:
 
 def test_without_a_device_of_its_own_a_session_takes_a_free_one() -> None:
     assert device_of("cam-17", "handheld-0") == "handheld-0"
+
+
+def test_bound_devices_are_not_free_for_all() -> None:
+    devices = Devices(seats("handheld-0", BOUND), ["handheld"])
+    assert devices.free("handheld") == (QUARTERS,)
+    assert devices.bound == {BOUND}
