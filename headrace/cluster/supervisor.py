@@ -44,6 +44,9 @@ def pause_s(restarts: int) -> float:
 
 REFUSALS = 3  # starts in a row that a role refuses after it had run; it can never run again then
 HUNG_S = 30.0  # a role without a sign of life for this time after its first is killed
+# So is one without a first sign for this time; a broker that is away ends a start earlier. Loading
+# libraries and all models of a profiler takes minutes.
+BEGINS_WITHIN_S = 900.0
 
 
 @dataclass(slots=True)
@@ -132,8 +135,8 @@ class Supervisor:
                 self._start_again(child, now)
         elif process.poll() is not None:
             self._ended(child, process, now)
-        elif self._hangs(child, now):
-            self.said(f"{child.role.name} has done nothing for {HUNG_S:g} s; it is killed")
+        elif hung := self._hangs(child, now):
+            self.said(f"{child.role.name} {hung}; it is killed")
             end_session(process.pid)
 
     def _start_again(self, child: _Child, now: float) -> None:
@@ -160,18 +163,22 @@ class Supervisor:
             end_session(process.pid)
         del self._children[child.role.name]
 
-    def _hangs(self, child: _Child, now: float) -> bool:
-        """Return whether a role that had begun to work hangs; True once per hang."""
+    def _hangs(self, child: _Child, now: float) -> str:
+        """Return what a role that hangs has not done, once per hang, else ""."""
         try:
             sign = self.alive(child.role.name).stat().st_mtime_ns
-        except OSError:
-            return False  # the role has not begun to work
+        except OSError:  # the role has not begun to work
+            sign = child.sign
         if sign != child.sign:
             child.sign, child.sign_s, child.hung = sign, now, False
-        elif not child.hung and now - child.sign_s > HUNG_S:
-            child.hung = True
-            return True
-        return False
+        if child.sign < 0:
+            since_s, most_s, what = child.began_s, BEGINS_WITHIN_S, "has not begun to work within"
+        else:
+            since_s, most_s, what = child.sign_s, HUNG_S, "has done nothing for"
+        if child.hung or now - since_s <= most_s:
+            return ""
+        child.hung = True
+        return f"{what} {most_s:g} s"
 
     def _ended(self, child: _Child, process: "subprocess.Popen[bytes]", now: float) -> None:
         code = process.returncode

@@ -16,7 +16,14 @@ from headrace.cluster import supervisor as supervising
 from headrace.cluster.local_run import claim, take_down
 from headrace.cluster.log_files import MOST_BYTES
 from headrace.cluster.run_state import RunState, clear_state, read_state, write_state
-from headrace.cluster.supervisor import HUNG_S, Supervisor, _Child, last_word, pause_s
+from headrace.cluster.supervisor import (
+    BEGINS_WITHIN_S,
+    HUNG_S,
+    Supervisor,
+    _Child,
+    last_word,
+    pause_s,
+)
 from headrace.config.cluster import Cluster
 from headrace.config.topology import Role, profilers, roles, workers
 from headrace.errors import Unsuccessful
@@ -253,16 +260,31 @@ def test_a_role_that_had_begun_and_does_nothing_any_more_is_killed(tmp_path: Pat
                           start_new_session=True) as process:  # fmt: skip
         supervisor._children["egress-0"] = _Child(role, process=process)
         sign = supervisor.alive("egress-0")
-        now[0] = 1000.0  # it has not begun: it may load for as long as it likes
+        now[0] = BEGINS_WITHIN_S - 1.0  # it has not begun: it may load for some minutes
         supervisor.tend()
         for second in range(60):
-            now[0] = 1001.0 + second
+            now[0] = BEGINS_WITHIN_S + second
             os.utime(_touched(sign), (second, second))
             supervisor.tend()
         assert (said, process.poll()) == ([], None)
         now[0] += HUNG_S + 0.1
         supervisor.tend()
         assert said == ["egress-0 has done nothing for 30 s; it is killed"]
+        assert process.wait(10) == -signal.SIGKILL
+
+
+def test_a_role_that_does_not_begin_to_work_is_killed(tmp_path: Path) -> None:
+    now, said = [BEGINS_WITHIN_S], []
+    supervisor = Supervisor(tmp_path / "p.yaml", "nobody:1", tmp_path, said.append, lambda: now[0])
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE,
+                          start_new_session=True) as process:  # fmt: skip
+        child = _Child(Role("egress-0", "egress"), process=process)
+        supervisor._children["egress-0"] = child
+        supervisor.tend()
+        assert (said, process.poll()) == ([], None)
+        now[0] += 0.1
+        supervisor.tend()
+        assert said == ["egress-0 has not begun to work within 900 s; it is killed"]
         assert process.wait(10) == -signal.SIGKILL
 
 
