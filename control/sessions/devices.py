@@ -22,6 +22,7 @@ class Devices:
         self._own = frozenset(own)
         self._free = dict.fromkeys(self._seats, QUARTERS)
         self._owner: dict[str, str] = {}  # device of an own tier -> its session
+        self._draining: dict[tuple[str, str], int] = {}  # quarters by session and device
 
     def holds(self, plan: SessionPlan) -> bool:
         """Return whether every stage's slot is that of a live worker."""
@@ -31,13 +32,17 @@ class Devices:
             for stage in plan.stages
         )
 
-    def take(self, plan: SessionPlan) -> None:
-        """Occupy what a plan's stages occupy."""
+    def take(self, plan: SessionPlan, *, drains: bool = False) -> None:
+        """Occupy what a plan's stages occupy; where it ``drains``, the next plan of its session may
+        have the same: queries of the one take the place of the other's."""
         for stage in plan.stages:
             if stage.tier in self._own:
                 self._owner[stage.device] = plan.session
             elif stage.device in self._free:
                 self._free[stage.device] -= stage.quarters
+                if drains:
+                    at = plan.session, stage.device
+                    self._draining[at] = self._draining.get(at, 0) + stage.quarters
 
     @property
     def tiers(self) -> tuple[str, ...]:
@@ -63,7 +68,7 @@ class Devices:
     def place(self, session: str, choice: SessionChoice, tasks: Sequence[str]) -> "Placed | None":
         """Return the seat of every task for a plan of the session; None if it does not fit."""
         found: dict[str, Seat] = {}
-        left = dict(self._free)
+        left = {each: q + self._draining.get((session, each), 0) for each, q in self._free.items()}
         tiers = choice.tiers
         for tier in sorted({tiers[task] for task in tasks} & self._own):
             device = self._own_device(session, tier, [t for t in tasks if tiers[t] == tier])

@@ -249,8 +249,11 @@ class SessionBook:
             if entry.state is SessionState.CLOSING and not entry.going:
                 del self._entries[name]
                 self._gone.append(name)
-        for plan in self.plans:  # those that drain, too: their queries still run
-            devices.take(plan)
+        for entry in self._entries.values():
+            for plan in filter(None, (entry.serving, entry.coming)):
+                devices.take(plan)
+            for plan, _ in entry.going:  # its queries still run
+                devices.take(plan, drains=True)
         self._place_waiting(devices, now)
 
     def _place_waiting(self, devices: Devices, now: float) -> None:

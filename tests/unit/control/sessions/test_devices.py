@@ -1,8 +1,10 @@
 """Devices of a tier of the sessions' own: which session has which."""
 
+from dataclasses import replace
+
 from control.problem.seats import Seat, bound_device
 from control.problem.tiers import QUARTERS
-from control.sessions.devices import Devices
+from control.sessions.devices import Devices, session_plan
 from schemas.records import SessionChoice
 from tests.session_world import TASKS
 
@@ -45,3 +47,20 @@ def test_bound_devices_are_not_free_for_all() -> None:
     devices = Devices(seats("handheld-0", BOUND), ["handheld"])
     assert devices.free("handheld") == (QUARTERS,)
     assert devices.bound == {BOUND}
+
+
+def test_what_a_plan_drains_from_is_free_for_the_next_plan_of_its_session_only() -> None:
+    cloud = tuple(replace(seat, tier="cloud") for seat in seats("cloud-0"))
+    choice = SessionChoice(
+        settings=dict.fromkeys(TASKS, "v"), tiers=dict.fromkeys(TASKS, "cloud"),
+        quarters=dict.fromkeys(TASKS, 2),
+    )  # fmt: skip
+    devices = Devices(cloud, [])
+    placed = devices.place("cam-1", choice, TASKS)
+    assert placed is not None
+    devices.take(session_plan("cam-1", 1, 1.0, choice, placed), drains=True)
+    assert devices.place("cam-2", choice, TASKS) is None
+    assert devices.place("cam-1", choice, TASKS) == placed
+    devices.take(session_plan("cam-1", 2, 1.0, choice, placed))
+    assert devices.place("cam-1", choice, TASKS) is None
+    assert devices.place("cam-2", choice, TASKS) is None
