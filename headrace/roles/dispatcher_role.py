@@ -8,6 +8,7 @@ from headrace.roles.role_process import FENCE_S, driver, namesakes_of, process_n
 from operators.dispatch.task_dispatcher import TaskDispatcher
 from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.transport import KafkaTransport
 
 
 def run_dispatcher(
@@ -26,9 +27,9 @@ def run_dispatcher(
     node = TaskDispatcher(
         name, pipeline, task, dispatching, incarnation=incarnation, number=share.index
     )
-    group = f"{pipeline.name}.dispatchers"
+    transport = KafkaTransport(kafka, f"{pipeline.name}.dispatchers")
     with driver(
-        pipeline, {name: node}, kafka, group, logs, fence_s=FENCE_S, namesakes=namesakes
+        pipeline, {name: node}, transport, logs, fence_s=FENCE_S, namesakes=namesakes
     ) as live:
         namesakes.watch(incarnation, live.fail)
         run_until_signal(live, live.stop)

@@ -124,7 +124,7 @@ def run_edge_ingress(
     tier, pipeline = edge_tier(file, edge), file.pipeline
     prepare(kafka, pipeline, "ingress", "worker")
     name, incarnation = f"ingress-{edge.device}", process_now()
-    devices, group = tier.seats(edge.device), f"{pipeline.name}.workers"
+    devices = tier.seats(edge.device)
     namesakes = namesakes_of(kafka, pipeline, (name, *devices))
     source = _source(file, kafka, edge)
     seen = _seen(source)
@@ -142,8 +142,8 @@ def run_edge_ingress(
     follow_link_file(links, pipeline.name)
     with (
         driver(
-            pipeline, nodes, kafka, group, logs, role=name, fence_s=FENCE_S, namesakes=namesakes,
-            input_log=log, transport=EdgeTransport(kafka, group, source),
+            pipeline, nodes, EdgeTransport(kafka, f"{pipeline.name}.workers", source), logs,
+            role=name, fence_s=FENCE_S, namesakes=namesakes, input_log=log,
         ) as live,
         commits_end(source.kafka, source.group, source.topic, places, source.first),
         watched_input(source.kafka, source.topic, seen, live.fail),

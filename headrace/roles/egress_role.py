@@ -31,6 +31,7 @@ from streams.kafka.admin.topic_settings import set_stamps
 from streams.kafka.egress_recovery import answered_since, answers_from_s, committed_notes
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.leases.egress_lease import EgressLease
+from streams.kafka.transport import KafkaTransport
 from streams.live.crash_journal import CrashJournal
 from streams.observers.journal import tell
 from streams.topics import LEASE_MS, TOO_OLD, Stamps, physical
@@ -71,9 +72,8 @@ def run_egress(
         journal=_combine_journal(pipeline, name) if pipeline.combine else None,
     )
     follow_link_file(links, pipeline.name)
-    with driver(
-        pipeline, {name: node}, kafka, group, logs, fence_s=FENCE_S, lease=lease, validates=True
-    ) as live:
+    transport = KafkaTransport(kafka, group, lease, validates=True)
+    with driver(pipeline, {name: node}, transport, logs, fence_s=FENCE_S) as live:
         run_until_signal(live, live.stop)
 
 

@@ -25,6 +25,7 @@ from streams.kafka.admin.topic_settings import set_stamps
 from streams.kafka.former_notices import await_former_notices
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.transport import KafkaTransport
 from streams.live.slot_readers import InputLog
 from streams.topics import STAMPED_BY, Stamps, input_stamps, physical
 
@@ -52,12 +53,10 @@ def run_ingress(
         driver(
             pipeline,
             {name: node},
-            kafka,
-            group,
+            KafkaTransport(kafka, group, validates=True),
             logs,
             fence_s=FENCE_S,
             namesakes=namesakes,
-            validates=True,
             input_log=InputLog(start.offsets, partial(check_input, kafka, queries, seen)),
         ) as live,
         commits_end(kafka, group, queries, places),

@@ -15,7 +15,6 @@ from headrace.roles.process_setup import dilation, process_clock, write_within_l
 from schemas.effects import REPORTS, Node
 from schemas.pipeline import Pipeline
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.leases.egress_lease import EgressLease
 from streams.kafka.transport import KafkaTransport
 from streams.live.crash_journal import CrashJournal
 from streams.live.fatal_records import FatalRecords
@@ -36,26 +35,19 @@ def namesakes_of(kafka: KafkaConfig, pipeline: Pipeline, names: Sequence[str]) -
 def driver(
     pipeline: Pipeline,
     nodes: Mapping[str, Node],
-    kafka: KafkaConfig,
-    group: str,
+    transport: KafkaTransport,
     logs: LogOptions,
     *,
     role: str = "",
     fence_s: float | None = None,
-    lease: EgressLease | None = None,
     namesakes: Namesakes | None = None,
-    validates: bool = False,
     input_log: InputLog | None = None,
-    transport: KafkaTransport | None = None,
 ) -> Iterator[Live]:
     """Yield the driver of a process' nodes, to run; close it at the end.
 
     ``fence_s``: a process that stood still for longer may have been replaced, and ends.
-    ``transport``: one other than Kafka's ordinary one.
     """
     how = dilation()
-    if transport is None:
-        transport = KafkaTransport(kafka, group, lease, validates=validates)
     transport.warm(own_topics(pipeline))
     if namesakes is not None:
         transport.notice_silence(LISTEN_S * how.factor, namesakes.look_again)

@@ -17,6 +17,7 @@ from schemas.effects import LABELS, RESULTS
 from streams.kafka.admin.preflight import prepare
 from streams.kafka.admin.topic_admin import partitions_of
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.transport import KafkaTransport
 from streams.topics import physical
 
 
@@ -47,8 +48,7 @@ def run_scorer(file: PipelineFile, kafka: KafkaConfig, logs: LogOptions = SILENT
         accuracies=accuracies(profile),
         expected=partial(expected_of, profile),
     )
-    with driver(
-        pipeline, {name: node}, kafka, f"{pipeline.name}.scorer", logs, namesakes=namesakes
-    ) as live:
+    transport = KafkaTransport(kafka, f"{pipeline.name}.scorer")
+    with driver(pipeline, {name: node}, transport, logs, namesakes=namesakes) as live:
         namesakes.watch(incarnation, live.fail)
         run_until_signal(live, live.stop)

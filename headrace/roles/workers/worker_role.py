@@ -34,6 +34,7 @@ from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline
 from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.transport import KafkaTransport
 from streams.live.crash_journal import CrashJournal
 from streams.live.executors import ModelExecutor
 from streams.live.live_driver import Live
@@ -66,8 +67,8 @@ def run_worker(
     nodes = workers(file, devices, device, incarnation, profile, journals, links)
     namesakes.check()
     follow_link_file(links, pipeline.name)
-    group = f"{pipeline.name}.workers"
-    with driver(pipeline, nodes, kafka, group, logs, role=name, namesakes=namesakes) as live:
+    transport = KafkaTransport(kafka, f"{pipeline.name}.workers")
+    with driver(pipeline, nodes, transport, logs, role=name, namesakes=namesakes) as live:
         attach(live, file, profile, devices, seed, journals)
         namesakes.watch(incarnation, live.fail)
         run_until_signal(live, lambda: live.leave(LEAVE_S / dilation().factor))
