@@ -127,28 +127,31 @@ def _dispatched(schedule: Schedule, rng: np.random.Generator) -> Schedule:
     """Give a schedule dispatchers, which some of its faults hit in place of other roles."""
     count = int(rng.integers(1, 3))
     instead = {ROLES: dispatchers_of(count), DATA: dispatchers_of(count), TOPICS: WAITING}
-    faults = []
-    for fault in schedule.faults:
-        names = instead.get(tuple(KINDS[fault.kind].targets), ()) if fault.kind in KINDS else ()
-        hit = bool(names) and rng.random() < HIT
-        target = names[int(rng.integers(len(names)))] if hit else fault.target
-        faults.append(replace(fault, target=target))
-    return replace(schedule, dispatchers=count, faults=tuple(faults))
+    return replace(schedule, dispatchers=count, faults=_retargeted(schedule.faults, instead, rng))
 
 
 def _rooted(schedule: Schedule, rng: np.random.Generator) -> Schedule:
     """Give a schedule one task, with the policies and the topics of such a pipeline; some of its
     faults hit ingress in place of other roles."""
-    instead = {ROLES: ("ingress-0",), DATA: ("ingress-0",)}
-    always = {POLICIES: ROOT_POLICIES, TOPICS: ROOT_TOPICS}
-    faults = []
-    for fault in schedule.faults:
-        targets = tuple(KINDS[fault.kind].targets) if fault.kind in KINDS else ()
-        names = always.get(targets, ()) or (instead.get(targets, ()) if rng.random() < HIT else ())
-        target = names[int(rng.integers(len(names)))] if names else fault.target
-        faults.append(replace(fault, target=target))
+    there = {POLICIES: ROOT_POLICIES, TOPICS: ROOT_TOPICS}
+    faults = _retargeted(schedule.faults, there, rng, share=1.0)
+    faults = _retargeted(faults, dict.fromkeys((ROLES, DATA), ("ingress-0",)), rng)
     policy = str(rng.choice(ROOT_POLICIES, p=(0.6, 0.3, 0.1)))
-    return replace(schedule, rooted=True, policy=policy, faults=tuple(faults))
+    return replace(schedule, rooted=True, policy=policy, faults=faults)
+
+
+def _retargeted(
+    faults: Sequence[ScheduledFault], instead: Mapping[Sequence[str], Sequence[str]],
+    rng: np.random.Generator, share: float = HIT,
+) -> tuple[ScheduledFault, ...]:  # fmt: skip
+    """Give a share of the faults whose kind has the targets in ``instead`` one of those there."""
+    found = []
+    for fault in faults:
+        names = instead.get(tuple(KINDS[fault.kind].targets), ()) if fault.kind in KINDS else ()
+        hit = bool(names) and rng.random() < share
+        target = names[int(rng.integers(len(names)))] if hit else fault.target
+        found.append(replace(fault, target=target))
+    return tuple(found)
 
 
 def _fault(name: str, kinds: Mapping[str, FaultKind], rng: np.random.Generator) -> ScheduledFault:
