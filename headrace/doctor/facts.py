@@ -53,7 +53,7 @@ from headrace.roles.log_options import LOOPBACK
 from schemas.effects import QUERIES
 from schemas.pipeline import Pipeline
 from streams.kafka.admin.acl_rights import ROLES, rights
-from streams.kafka.admin.topic_admin import described
+from streams.kafka.admin.topic_admin import brokers_up, described
 from streams.kafka.kafka_client import asked, producer, reach
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError
@@ -163,12 +163,7 @@ def _is_free(port: int) -> bool:
 
 def _broker(config: KafkaConfig, local: str) -> Finding:
     reach(config, ANSWERS_WITHIN_S)
-    answers = asked(
-        config,
-        lambda client: {"": client.describe_cluster(request_timeout=ANSWERS_WITHIN_S)},
-        ANSWERS_WITHIN_S,
-    )[""]
-    nodes = 0 if isinstance(answers, KafkaError) else len(answers.nodes)
+    nodes = len(brokers_up(config, ANSWERS_WITHIN_S))
     return broker_found(config.bootstrap, nodes, _produce_version(config), local)
 
 
@@ -251,7 +246,7 @@ def _pipeline(config: KafkaConfig, pipeline: Pipeline, path: Path | None) -> Ite
     wanted = topics(pipeline)
     there = _there(config, [topic.name for topic in wanted])
     yield from topics_found(wanted, there, str(path))
-    nodes = _brokers(config)
+    nodes = brokers_up(config, ANSWERS_WITHIN_S)
     of_one = _settings(config, dict.fromkeys(nodes[:1], ResourceType.BROKER))
     settings = next(iter(of_one.values()), {})
     yield replication_found(there, len(nodes), settings)
@@ -259,16 +254,6 @@ def _pipeline(config: KafkaConfig, pipeline: Pipeline, path: Path | None) -> Ite
     yield from commits_found(queries, there.get(queries, HIDDEN_TOPIC), settings)
     needed = {role: [r for r in rights(pipeline, role) if r.resource == "topic"] for role in ROLES}
     yield rights_found(needed, there, str(path))
-
-
-def _brokers(config: KafkaConfig) -> list[str]:
-    """Return the numbers of the brokers, none where this user may not see them."""
-    cluster = asked(
-        config,
-        lambda client: {"": client.describe_cluster(request_timeout=ANSWERS_WITHIN_S)},
-        ANSWERS_WITHIN_S,
-    )[""]
-    return [] if isinstance(cluster, KafkaError) else [node.id_string for node in cluster.nodes]
 
 
 def _there(config: KafkaConfig, names: list[str]) -> dict[str, TopicState]:

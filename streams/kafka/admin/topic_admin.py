@@ -136,13 +136,17 @@ def _copies(config: KafkaConfig, timeout_s: float) -> int:
         if not said.isdigit() or not int(said):
             raise KafkaConfigError(f"{REPLICATION} is {said!r}; write a number of brokers, as in 3")
         return int(said)
+    return COPIES if len(brokers_up(config, timeout_s)) >= COPIES else 1
+
+
+def brokers_up(config: KafkaConfig, timeout_s: float) -> list[str]:
+    """Return the ids of the cluster's brokers, none where this user may not see them."""
     cluster = asked(
         config,
         lambda client: {"": client.describe_cluster(request_timeout=timeout_s)},
         timeout_s,
     )[""]
-    known = 0 if isinstance(cluster, KafkaError) else len(cluster.nodes)
-    return COPIES if known >= COPIES else 1
+    return [] if isinstance(cluster, KafkaError) else [node.id_string for node in cluster.nodes]
 
 
 def _new_topic(topic: Topic, copies: int) -> NewTopic:
