@@ -112,6 +112,10 @@ class SendWindow:
         """The number of waiting records."""
         return sum(len(queue.waiting) for queue in self._waiting)
 
+    def __bool__(self) -> bool:
+        """Whether records wait."""
+        return bool(self._waiting)
+
     def add(self, place: Place, record: TurnRecord) -> PartitionQueue:
         """Put a record behind the earlier ones of its partition; return their queue."""
         queue = self._queues.get(place)
@@ -142,7 +146,7 @@ class SendWindow:
     @property
     def closed(self) -> bool:
         """Whether records wait for the confirmation of others."""
-        return not all(queue.open for queue in self._waiting)
+        return bool(self._waiting) and not all([queue.open for queue in self._waiting])
 
     def _refuse(self) -> None:
         self.refused = True

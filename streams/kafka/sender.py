@@ -89,7 +89,8 @@ class Sender:
         if self._lease is not None:
             self._lease.check()
             self._send_again(turns, now)
-        self._hand_over(self._window.release(self._may_leave))
+        if self._window:
+            self._hand_over(self._window.release(self._may_leave))
 
     def _hear(self) -> None:
         self._producer.poll(0)

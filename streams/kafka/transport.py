@@ -50,6 +50,7 @@ HOLDING_S = 0.001  # the longest turn while records wait for the confirmation of
 UNSETTLED_S = 0.05  # while confirmations or commits are under way
 IDLE_S = 1.0
 LOOK_S = 1.0  # between two looks for slots that the client has stopped reading
+WATCH_S = 0.05  # between two looks at the clients' errors and at a broker that confirms nothing
 _REPORTS = physical("", REPORTS)
 
 
@@ -106,7 +107,7 @@ class KafkaTransport:
         self._hand_overs: deque[HandOver] = deque()
         self._ends: dict[Place, int] = {}
         self._ready: dict[Place, Commit] = {}
-        self._commit_at = self._look_at_s = 0.0
+        self._commit_at = self._look_at_s = self._watch_at_s = 0.0
         self._renew_at = 0.0 if validates else float("inf")
         self._answered = False  # whether the broker confirmed a send made while it counted as away
         self._delivered_s = self._back_s = 0.0
@@ -231,22 +232,31 @@ class KafkaTransport:
         if self._reports:
             self._reporter.poll(0)
         self._settle()
-        self._hand_over()
+        if self._hand_overs:
+            self._hand_over()
+        if now >= self._watch_at_s:
+            self._watch_at_s = now + WATCH_S
+            self._watch(now)
+        if self._answered:
+            self._answered = False
+            self._connectivity.answered(now)
+        if now >= self._commit_at and (self._ready or self._ledger.unsettled):
+            self._commit_at = now + COMMIT_S
+            self._commit()
+
+    def _watch(self, now: float) -> None:
+        """Do what need not be done in every turn."""
+        if self._refused is not None:
+            raise BrokerError(refusal(self._config, self._refused, "Write", "topic", _REPORTS))
         self._ledger.check()
         self._check_stall(now)
         self._connectivity.look(now)
         if now >= self._look_at_s:
             self._look_at_s = now + LOOK_S
             self._reader.look()
-        if self._answered:
-            self._answered = False
-            self._connectivity.answered(now)
         if now >= self._renew_at:
             self._renew_at = now + RENEW_S
             self._ledger.renew()
-        if now >= self._commit_at and (self._ready or self._ledger.unsettled):
-            self._commit_at = now + COMMIT_S
-            self._commit()
 
     def _close_turn(self, now: float) -> None:
         if self._turn.waiting or self._turn.done:
@@ -304,8 +314,6 @@ class KafkaTransport:
             self._confirmed += 1
             self._ready.update(turn.done)
             self._answered = self._answered or turn.absent
-        if self._refused is not None:
-            raise BrokerError(refusal(self._config, self._refused, "Write", "topic", _REPORTS))
 
     @property
     def away(self) -> bool:

@@ -74,6 +74,7 @@ class Live:
         self._observers = tuple(observers)
         self._executor: dict[str, Executor] = {}
         self._look_at_s = 0.0
+        self._began = self._told = False  # in this turn: a batch began; the transport was told
         self._timers: list[tuple[float, int, str, Event]] = []
         self._count = 0
         self._routes: dict[str, tuple[str, Any]] = {}
@@ -208,6 +209,11 @@ class Live:
         if self._slots.catching_up:
             for node, event in self._slots.complete(now):
                 self._deliver(node, event)
+        if self._began and not self._told:
+            # The batch waits for the interpreter's lock. The next turn ends this one, too.
+            self._began = False
+            return
+        self._began = self._told = False
         self._transport.end_turn(now)
         if now >= self._look_at_s:
             self._look_at_s = now + LOOK_S
@@ -288,6 +294,7 @@ class Live:
         if kind is Send:
             self._send(effect)  # type: ignore[arg-type]
         elif kind is Infer:
+            self._began = True
             self._executor[node].infer(effect)  # type: ignore[arg-type]
         elif kind is Assign:
             self._assign(node, effect)  # type: ignore[arg-type]
@@ -303,6 +310,7 @@ class Live:
             raise TypeError(f"{node} asked for {effect!r}, which the live driver does not perform")
 
     def _send(self, effect: Send) -> None:
+        self._told = True
         route = self._routes.get(effect.topic)
         if route is None:
             name = physical(self._pipeline.name, effect.topic)
@@ -325,6 +333,7 @@ class Live:
         heappush(self._timers, (at_s, self._count, node, event))
 
     def _assign(self, node: str, effect: Assign) -> None:
+        self._told = True
         topic = physical(self._pipeline.name, effect.topic)
         if effect.done:
             for done in effect.done:
