@@ -28,7 +28,7 @@ test: $(FILLED)
 	  $(PYTHON) -m pytest -q --last-failed --last-failed-no-failures none -m $(BROKER) $(MARKED); }
 	$(PYTHON) -m pytest -q -m "alone and not slow" $(ALONE)
 
-# What takes minutes: faults by chance, model servers, faults of the dispatcher.
+# What takes minutes: faults by chance, model servers, faults of the dispatcher, compiled nodes.
 soak: $(FILLED)
 	$(PYTHON) -m pytest -q -m "slow and not interop" tests
 

@@ -43,6 +43,7 @@ for number, policy in enumerate(POLICIES):
 
 
 @pytest.mark.compiled
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("cc"), reason="this machine has no C compiler")
 @pytest.mark.skipif(not HEADERS.exists(), reason="this Python came without its headers")
 def test_compiled_nodes_do_what_pure_python_does_event_by_event(tmp_path: Path) -> None:
