@@ -28,7 +28,8 @@ test: $(FILLED)
 	  $(PYTHON) -m pytest -q --last-failed --last-failed-no-failures none -m $(BROKER) $(MARKED); }
 	$(PYTHON) -m pytest -q -m "alone and not slow" $(ALONE)
 
-# What takes minutes: faults by chance, model servers, faults of the dispatcher, compiled nodes.
+# What takes minutes: faults by chance, model servers, faults of the dispatcher, compiled
+# nodes, a certificate, two pipelines that go up and down, simulations of many policies.
 soak: $(FILLED)
 	$(PYTHON) -m pytest -q -m "slow and not interop" tests
 

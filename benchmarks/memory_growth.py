@@ -15,6 +15,7 @@ role grows by more than ``MOST_PERCENT_A_DAY``, or a query has no answer.
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -175,6 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--readings", type=Path, help="CSV of every reading, to be written")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     asked = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # end the roles, too
     with tempfile.TemporaryDirectory(prefix="headrace-memory-") as folder:
         try:
             account = measure(

@@ -18,7 +18,7 @@ from tests.typed_files import RANK, a_typed_file
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["kairos", "threshold"])
-@pytest.mark.parametrize("mix", [(2, 0), (1, 3)])
+@pytest.mark.parametrize("mix", [pytest.param((2, 0), marks=pytest.mark.slow), (1, 3)])
 def test_a_play_carries_what_the_nodes_carry(
     kind: str, mix: tuple[int, int], tmp_path: Path
 ) -> None:

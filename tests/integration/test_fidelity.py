@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.kafka]
 FAST = {"fast": {"replicas": {"detect/small": 1, "read/small": 1}}}
 
 
+@pytest.mark.slow
 def test_what_a_calibration_predicts_is_kept_before_it_is_judged_by_live_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -245,6 +245,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     made.types("broker", "stop")
 
 
+@pytest.mark.slow
 def test_one_goes_down_and_the_other_goes_on_with_its_broker(terminal: Terminal) -> None:
     first = terminal.types("up", LINES, "--detach")
     assert first.returncode == 0, first.stderr

@@ -79,7 +79,7 @@ LESS = {("inferline", 1.3): 0.85, ("loki-paper", 1.3): 0.8}
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("factor", [1.0, 1.3])
+@pytest.mark.parametrize("factor", [pytest.param(1.0, marks=pytest.mark.slow), 1.3])
 @pytest.mark.parametrize("policy", list(CAPACITY_QPS))
 def test_every_policy_keeps_its_goodput_beyond_its_capacity(
     tmp_path: Path, policy: str, factor: float

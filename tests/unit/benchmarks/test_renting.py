@@ -17,7 +17,7 @@ def the_runs(folder: Path) -> dict[str, Run]:
     return dict(renting.ramp(file, pool_of(file, MixRequest())[0], 0, 40))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_ramp_compares_the_rented_mix_with_a_fixed_one(tmp_path: Path) -> None:
     runs = the_runs(tmp_path)
     rented, fixed = (renting.played(run, "rank", "ramp", name) for name, run in runs.items())
