@@ -319,7 +319,7 @@ class Controller:
             self._quiet = quiet
         moved(self._intake.ready(now))
         state = self._state
-        state.target.keeps_pace(state.estimates.paces())
+        state.target.keeps_pace(state.estimates.paces(), now)
         state.target.sees(state.estimates.capacity_share(state.policy(state.settings)), now)
 
     def _expire(self, now: float) -> list[Effect]:

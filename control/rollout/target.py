@@ -17,6 +17,7 @@ STEP = 0.02  # of the capacity; a smaller change of what is admitted needs no pl
 LEAP = 0.1  # of the capacity; a smaller change waits until the last such plan is a second old
 ADMISSION_S = 1.0  # least interval between plans for changes below a leap
 PACED = 1.15  # ratio of a worker's paces, either way, for which routes are made anew
+PACES_S = 1.0  # least interval between plans for changed paces
 ROUTES_S = 2.0  # interval between updates of routes to demand
 
 
@@ -27,6 +28,7 @@ class RolloutTarget:
         "_admission_s",
         "_moves",
         "_paces",
+        "_paces_s",
         "_provisional",
         "_routes_s",
         "_share",
@@ -40,6 +42,7 @@ class RolloutTarget:
         self._provisional = False  # the target is a quick plan's
         self._share = 1.0  # of the capacity, in the newest plan
         self._paces: Mapping[str, float] = {}  # of slow workers, as routes were made
+        self._paces_s = float("-inf")  # when changed paces may have a plan
         self._staging = False  # another step follows the last one
         self._moves: list[PlanReason] = []
         self._routes_s = 0.0
@@ -103,10 +106,11 @@ class RolloutTarget:
             self._moves.append(ADMISSION)
             self._admission_s = now + ADMISSION_S
 
-    def keeps_pace(self, paces: Mapping[str, float]) -> None:
-        """Ask for new routes where a worker has become slow, or is no longer."""
-        if _moved(self._paces, paces):
-            self._paces = paces
+    def keeps_pace(self, paces: Mapping[str, float], now: float) -> None:
+        """Ask for new routes where a worker has become slow, or is no longer: at once, and then
+        once in ``PACES_S``, as few batches say little of a worker's pace."""
+        if now >= self._paces_s and _moved(self._paces, paces):
+            self._paces, self._paces_s = paces, now + PACES_S
             self._moves.append(PACE)
 
     def take(self, target: Target, now: float, *, provisional: bool = False) -> None:

@@ -1,0 +1,26 @@
+"""control/rollout/target.py: when changed paces ask for a plan."""
+
+from control.rollout.target import PACE, PACES_S, RolloutTarget
+
+
+def asked(*seen: tuple[float, float]) -> list[int]:
+    """Return how many plans have been asked for after each pace of a worker, seen at a time."""
+    target = RolloutTarget()
+    counts: list[int] = []
+    for now, pace in seen:
+        target.keeps_pace({"w": pace} if pace else {}, now)
+        counts.append(target._moves.count(PACE))
+    return counts
+
+
+def test_a_worker_that_becomes_slow_has_a_plan_at_once() -> None:
+    assert asked((5.0, 0), (5.2, 2.0)) == [0, 1]
+
+
+def test_paces_that_change_again_and_again_share_a_plan_a_second() -> None:
+    late_s = 5.0 + PACES_S
+    assert asked((5.0, 2.0), (5.2, 0), (5.4, 1.5), (late_s, 1.5)) == [1, 1, 1, 2]
+
+
+def test_a_pace_that_returns_within_the_second_has_none() -> None:
+    assert asked((5.0, 2.0), (5.4, 4.0), (5.0 + PACES_S, 2.0)) == [1, 1, 1]
