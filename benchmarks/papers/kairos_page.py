@@ -87,8 +87,9 @@ REPRODUCED = """\
 - K7: none of the others is best on every mix: `earliest` carries more than `threshold` on some and
   less on others, and even `fcfs` carries more than `threshold` where one t3.xlarge lowers its size.
 - K16: with hops Kairos carries 0.99 of what it does without for rm2, 0.72 to 0.83 for wnd, mtwnd
-  and dien; sending to idle devices only loses 3 % there and 13 to 23 % here, less than by
-  arithmetic. ncf has 5 ms: with hops it answers less than 99 % in time at any rate.
+  and dien. Sending to idle devices only loses 3 % for rm2, as by arithmetic, and 13 to 23 % for
+  the other three, less than that. ncf has 5 ms: with hops it answers less than 99 % in time at any
+  rate.
 - K18, several dispatchers, is not run.
 - K25: Eq. 15 is no upper bound: `wnd` carries more than it. No mix exceeds the fluid bound.
 - K28: the paper's distance rule picks a worse mix than the first one for `wnd` and `mtwnd`.

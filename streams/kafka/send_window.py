@@ -146,7 +146,7 @@ class SendWindow:
     @property
     def closed(self) -> bool:
         """Whether records wait for the confirmation of others."""
-        return bool(self._waiting) and not all([queue.open for queue in self._waiting])
+        return not all(queue.open for queue in self._waiting)
 
     def _refuse(self) -> None:
         self.refused = True

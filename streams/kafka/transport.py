@@ -232,8 +232,7 @@ class KafkaTransport:
         if self._reports:
             self._reporter.poll(0)
         self._settle()
-        if self._hand_overs:
-            self._hand_over()
+        self._hand_over()
         if now >= self._watch_at_s:
             self._watch_at_s = now + WATCH_S
             self._watch(now)
@@ -246,8 +245,6 @@ class KafkaTransport:
 
     def _watch(self, now: float) -> None:
         """Do what need not be done in every turn."""
-        if self._refused is not None:
-            raise BrokerError(refusal(self._config, self._refused, "Write", "topic", _REPORTS))
         self._ledger.check()
         self._check_stall(now)
         self._connectivity.look(now)
@@ -314,6 +311,8 @@ class KafkaTransport:
             self._confirmed += 1
             self._ready.update(turn.done)
             self._answered = self._answered or turn.absent
+        if self._refused is not None:
+            raise BrokerError(refusal(self._config, self._refused, "Write", "topic", _REPORTS))
 
     @property
     def away(self) -> bool:

@@ -79,7 +79,7 @@ def lose_the_end(home: Path, topic: str) -> str:
 
 
 # Fewer new records than were lost: the commit is beyond the log's end. More: it is within it.
-@pytest.mark.parametrize("fresh", [5, pytest.param(15, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("fresh", [5, 15])
 def test_a_reader_goes_on_with_the_first_record_behind_the_cut(home: Path, fresh: int) -> None:
     topic, old = f"cut-{uuid.uuid4().hex[:8]}", [f"old-{n}" for n in range(OLD)]
     broker = local.start(home)
