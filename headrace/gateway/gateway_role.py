@@ -16,10 +16,9 @@ from headrace.gateway.access import Tls, ssl_context, tokens_in
 from headrace.gateway.body_budget import BodyBudget
 from headrace.gateway.front import Front
 from headrace.gateway.http.http_api import HttpApi
-from headrace.gateway.http.listeners import HttpListener, Limits
+from headrace.gateway.http.listeners import HttpListener, Limits, raise_open_files
 from headrace.gateway.kafka_side import kafka_side
 from headrace.gateway.model import Model
-from headrace.gateway.open_files import raise_open_files
 from headrace.gateway.plans_in_force import PlansInForce
 from headrace.gateway.request_counts import RequestCounts
 from headrace.roles.heap import tune_heap

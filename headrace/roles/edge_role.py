@@ -30,13 +30,19 @@ from headrace.roles.role_process import (
 )
 from headrace.roles.workers.worker_role import LEAVE_S, attach, preload_operators, workers
 from operators.edge.edge_nodes import edge_nodes
-from operators.edge.sites import MOST_SITES, SITE_PARTITIONS, first_partition
 from operators.ingress import Ingress
 from operators.input_place import InputPlaces
 from schemas.effects import QUERIES
 from streams.kafka.admin.preflight import prepare, prepare_input
 from streams.kafka.admin.topic_admin import TopicLook, partitions_of, topic_id_on
-from streams.kafka.edge_transport import EdgeInput, EdgeTransport, shifted
+from streams.kafka.edge_transport import (
+    MOST_SITES,
+    SITE_PARTITIONS,
+    EdgeInput,
+    EdgeTransport,
+    first_partition,
+    shifted,
+)
 from streams.kafka.former_notices import await_former_notices
 from streams.kafka.kafka_config import KafkaConfig
 from streams.live.slot_readers import InputLog

@@ -18,6 +18,10 @@ from streams.kafka.partition_reader import PartitionReader
 from streams.kafka.transport import LOOK_S, RENEW_S, HandOver, KafkaTransport
 
 SHARE_S = 0.002  # one reader waits at most this long while the other may have records
+# A query is identified by its partition and place, wherever its input topic lies: partition ``p``
+# of site ``n``, counted from 1, counts as ``n * SITE_PARTITIONS + p``. The central topic is site 0.
+SITE_PARTITIONS = 4096
+MOST_SITES = (2**31 - 1) // SITE_PARTITIONS - 1  # partitions are 32-bit numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +156,11 @@ class EdgeTransport(KafkaTransport):
         if record.topic != self._source.topic:
             return record
         return record._replace(slot=record.slot + self._source.first)
+
+
+def first_partition(site: int) -> int:
+    """Return the number of a site's first partition."""
+    return site * SITE_PARTITIONS
 
 
 def shifted(places: Mapping[int, int], by: int) -> dict[int, int]:

@@ -17,9 +17,9 @@ from headrace.cli.main import run
 from headrace.client.formats import answers_in, reader_of
 from headrace.client.topic_clients import Asker, Tail
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
-from operators.edge.sites import first_partition
 from schemas.effects import QUERIES, RESULTS, work_topic
 from schemas.records import Answer, Query
+from streams.kafka.edge_transport import first_partition
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_contents import read_to_end
 from streams.topics import physical

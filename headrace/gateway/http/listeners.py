@@ -1,16 +1,18 @@
 """The gateway's HTTP port, with limits on connections; what both ports share."""
 
 import asyncio
+import resource
 import ssl
 from dataclasses import dataclass
 from functools import partial
 
 from aiohttp import web
 
-from headrace.errors import PortTaken
+from headrace.errors import GatewayError, PortTaken
 from headrace.gateway.http.http_connection import HttpConnection
 from headrace.gateway.http.tls_handshake import TlsHandshake
 
+SPARE_FILES = 512  # for Kafka's clients, gRPC's connections, the log, and those beyond the limit
 # What a connection beyond the limit gets; over TLS nothing, which would take a handshake.
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
@@ -115,3 +117,27 @@ def taken(what: str, host: str, port: int, error: Exception) -> PortTaken:
         f"{what} cannot be served on {host}:{port} ({why}); name another port with "
         f"--{what.lower()}-port, or another address with --host"
     )
+
+
+def open_file_limit(connections: int, soft: int, hard: int) -> int:
+    """Return the soft limit on open files that this number of HTTP connections needs, each a file.
+
+    It is ``soft`` where that suffices, and at most ``hard``: the limits that
+    ``resource.getrlimit`` returns.
+
+    Raises ``GatewayError`` if ``hard`` is too low.
+    """
+    wanted = connections + SPARE_FILES
+    if wanted > hard != resource.RLIM_INFINITY:
+        raise GatewayError(
+            f"--most-connections {connections} needs {wanted} open files, but this process may "
+            f"have {hard}; lower it to {max(hard - SPARE_FILES, 1)}, or raise the hard limit "
+            "(ulimit -Hn)"
+        )
+    return soft if soft == resource.RLIM_INFINITY else max(soft, wanted)
+
+
+def raise_open_files(connections: int) -> None:
+    """Raise this process's soft limit to what the connections need; raise ``GatewayError``."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_file_limit(connections, soft, hard), hard))

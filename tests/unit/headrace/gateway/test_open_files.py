@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from headrace.errors import GatewayError
-from headrace.gateway.open_files import open_file_limit
+from headrace.gateway.http.listeners import open_file_limit
 
 NONE = resource.RLIM_INFINITY
 
@@ -33,7 +33,7 @@ def test_a_hard_limit_that_is_too_low_is_told() -> None:
 
 def test_a_process_gets_its_open_files() -> None:
     code = (
-        "import resource as r; from headrace.gateway.open_files import raise_open_files;"
+        "import resource as r; from headrace.gateway.http.listeners import raise_open_files;"
         "r.setrlimit(r.RLIMIT_NOFILE, (64, r.getrlimit(r.RLIMIT_NOFILE)[1]));"
         "raise_open_files(10); print(r.getrlimit(r.RLIMIT_NOFILE)[0])"
     )
