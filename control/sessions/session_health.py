@@ -30,6 +30,7 @@ LEAST_ATTAINMENT = 0.9
 SURE = 3.45  # -ln(0.001) / 2: Hoeffding's bound of a share at that confidence
 PAUSE_S, MOST_PAUSE_S = 10.0, 600.0
 HEARD_S = 2.0  # an egress that reports at all does so more often
+GONE_S = 3600.0  # as long as topics keep what a silent egress has yet to read
 COUNTED = ("session", "hop")  # in reports, by session
 ENDS = (ANSWERED, "late", DROPPED, FAILED)
 
@@ -141,7 +142,8 @@ class SessionHealth:
 
     def idle(self, within_s: float, now: float) -> tuple[str, ...]:
         """Return the sessions that serve and have had no queries for ``within_s`` seconds, in which
-        every egress was heard: it alone knows of queries."""
+        every egress was heard, but those that are gone: egress alone knows of queries."""
+        self._heard = {n: each for n, each in self._heard.items() if now - each[1] <= GONE_S}
         if any(now - until_s > HEARD_S for _, until_s in self._heard.values()):
             return ()
         heard_s = max((since_s for since_s, _ in self._heard.values()), default=now)

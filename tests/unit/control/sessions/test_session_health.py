@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from control.problem.sample_sets import Truth
 from control.sessions.session_health import Drift, SessionHealth
@@ -113,3 +114,12 @@ def test_a_session_is_not_idle_while_egress_is_silent() -> None:
     for second in range(60, 100):
         health.take(reported(float(second)), float(second))
         assert health.idle(30.0, float(second)) == (("cam",) if second >= 90 else ())
+
+
+def test_an_egress_that_is_gone_keeps_no_session_open() -> None:
+    health = SessionHealth(a_space(), drain_s=1.0)
+    health.serves({"cam": PLAN}, 0.0)
+    health.take(structs.replace(reported(0.0), node="egress-1"), 0.0)
+    for second in range(3700):
+        health.take(reported(float(second)), float(second))
+        assert health.idle(30.0, float(second)) == (("cam",) if second > 3600 else ())
