@@ -6,7 +6,8 @@ FILLED := $(VENV)/.filled
 # The first of these that suits makes the environment.
 WITH := python3 python3.13 python3.12 python3.11
 # Where tests that need a broker or models lie; to collect the others too takes 13 s a process. In
-# their order, not by the number of tests of a file: the longest ones are alone in theirs.
+# their order, not by the number of tests of a file: the longest ones are alone in theirs. Three at
+# once, for they wait for half of their time.
 MARKED := tests/integration tests/contract tests/unit/examples tests/unit/test_no_code_from_files.py
 BROKER := "(kafka or models) and not alone and not slow"
 ALONE = $(sort $(shell grep -lr --include='*.py' pytest.mark.alone tests/integration))
@@ -22,7 +23,7 @@ demo: $(FILLED)
 test: $(FILLED)
 	@$(MAKE) --no-print-directory kcat
 	$(PYTHON) -m pytest -q -n 2 -m "not kafka and not models and not slow" tests
-	$(PYTHON) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m $(BROKER) $(MARKED) || { \
+	$(PYTHON) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m $(BROKER) $(MARKED) || { \
 	  [ $$? = 1 ] || exit 1; \
 	  echo "these failed beside other tests; they run again with nothing beside them"; \
 	  $(PYTHON) -m pytest -q --last-failed --last-failed-no-failures none -m $(BROKER) $(MARKED); }
