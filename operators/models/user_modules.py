@@ -126,7 +126,7 @@ def _is_users(spec: ModuleSpec) -> bool:
     place = Path(str(spec.origin))
     own = place.is_relative_to(_ROOT) and place.relative_to(_ROOT).parts[0] in OWN
     installed = "site-packages" in place.parts
-    known = any(place.is_relative_to(folder) for folder in (*_folders, *_paths))
+    known = any(str(folder) in _folders or str(folder) in _paths for folder in place.parents)
     return known and not own and not installed
 
 
