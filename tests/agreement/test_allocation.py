@@ -33,6 +33,7 @@ def test_the_milp_finds_the_best_plan_that_trying_everything_finds(problem: Prob
         assert plan.served_share == pytest.approx(best.served, abs=2e-6)
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, **SLOW)
 @given(problems())
 def test_both_solvers_find_equally_good_plans(problem: Problem) -> None:
@@ -62,6 +63,7 @@ def test_a_load_within_the_solvers_tolerance_of_a_whole_device_is_one_device() -
     assert allocate(problem).devices_used == 3  # the solver loads a/v1 by 1.000003 devices
 
 
+@pytest.mark.thorough
 def test_the_default_solver_finds_the_share_that_cbc_was_seen_to_miss() -> None:
     entries = [
         an_entry("a", "v0", {1: 8.0}, 0.5, {"b": 1.0}),
@@ -73,6 +75,7 @@ def test_the_default_solver_finds_the_share_that_cbc_was_seen_to_miss() -> None:
     assert allocate(problem).served_share == pytest.approx(by_trying(problem).served, abs=2e-6)
 
 
+@pytest.mark.thorough
 @settings(max_examples=40, **SLOW)
 @given(problems())
 def test_paths_without_batches_and_covers_lead_to_the_same_accuracy(problem: Problem) -> None:

@@ -82,6 +82,7 @@ def test_both_drivers_of_the_controller_ask_for_the_same_effects_one_by_one(
     assert bool(tables) == (policy == "ramsis")
 
 
+@pytest.mark.thorough
 def test_both_drivers_rent_and_release_the_same_devices_at_the_same_times(tmp_path: Path) -> None:
     file = read_pipeline_file(a_typed_file(tmp_path, RENTING))
     rates = Rates((5.0,) * 8 + (35.0,) * 16 + (2.0,) * 40)

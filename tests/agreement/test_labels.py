@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from operators.scoring.scorer import Scorer, exact_match
 from schemas.codec.single_object import decode
 from schemas.effects import ACCURACY, LABELS, Node
@@ -50,6 +52,7 @@ def test_both_drivers_measure_the_same_accuracy() -> None:
     assert {row.path for row in here.rows} == {"locate/v", "locate/v > read/v"}
 
 
+@pytest.mark.thorough
 def test_a_scorer_changes_no_effect_of_the_others() -> None:
     def others(pipeline: Pipeline, made: dict[str, Node], more: tuple[Input, ...]) -> list[object]:
         tape = Tape()

@@ -107,6 +107,7 @@ def test_ingress_refuses_alike_in_overload(file: PipelineFile) -> None:
     assert nodes.late == pytest.approx(bare.late, abs=0.01 * bare.served)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("qps", [150.0, 300.0, 420.0])
 def test_a_central_queue_is_served_alike(file: PipelineFile, qps: float) -> None:
     times = poisson(qps, 10.0, np.random.default_rng(4))

@@ -48,6 +48,7 @@ def asks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ask]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("qps", IMAGE)
 def test_image_tables_promise_what_the_authors_code_promises(
     asks: dict[str, Ask], qps: int

@@ -46,6 +46,7 @@ def test_under_overload_the_shares_follow_the_weights_and_no_class_starves(tmp_p
     assert found["bulk"] > 20.0
 
 
+@pytest.mark.thorough
 def test_a_floor_holds_against_a_heavier_class(tmp_path: Path) -> None:
     classes = {"gold": {"slo": "300ms", "weight": 20}, "bulk": {"slo": "300ms", "floor": 0.9}}
     found = in_time(a_file(tmp_path, classes), 4 * SERVED, (("gold", 0.95), ("bulk", 0.05)))
@@ -118,6 +119,7 @@ KEPT = {
 PLANNED = ["loki", "loki-paper", "inferline", "proteus", "ramsis", "ramsis-paper", "fixed"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", [*PLANNED, *KEPT])
 def test_under_overload_a_tight_class_keeps_its_slo_and_shares_follow_weights(
     tmp_path: Path, policy: str

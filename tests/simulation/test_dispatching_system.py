@@ -41,6 +41,7 @@ def answered_share(ended: Ended) -> float:
     return ended.metrics.counts["answered"] / ended.queries
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "policy", ["kairos", "kairos-paper", "fcfs", "threshold:threshold=50", "earliest"]
 )

@@ -91,6 +91,7 @@ def test_every_policy_keeps_its_goodput_beyond_its_capacity(
     assert min(found[1:]) >= LESS.get((policy, factor), 0.9) * max(found), found
 
 
+@pytest.mark.thorough
 def test_a_simulated_policy_dispatches_though_the_file_does_not_name_it(tmp_path: Path) -> None:
     """It went by turns, without admission: nothing was in time."""
     assert goodput(tmp_path, "kairos", 300.0, **ONE_TASK) > 80.0

@@ -51,6 +51,7 @@ def played(
     return simulated(run, lambda sent: None, [asked]), asked
 
 
+@pytest.mark.thorough
 def test_the_mix_follows_the_demand_and_no_query_is_lost(tmp_path: Path) -> None:
     ended, asked = played(tmp_path, [5.0] * 40 + [35.0] * 60 + [5.0] * 60)
     counts = ended.metrics.counts
@@ -63,6 +64,7 @@ def test_the_mix_follows_the_demand_and_no_query_is_lost(tmp_path: Path) -> None
     assert 0.2 < ended.usd_per_h < 0.55
 
 
+@pytest.mark.thorough
 def test_a_controller_that_restarts_goes_on_from_the_mix_of_its_last_plan(tmp_path: Path) -> None:
     fault = Fault(at_s=30.0, kind=CONTROL_DOWN, for_s=2.0)
     ended, asked = played(tmp_path, [30.0] * 60, fault)
@@ -71,6 +73,7 @@ def test_a_controller_that_restarts_goes_on_from_the_mix_of_its_last_plan(tmp_pa
     assert after == asked.by_effects == {"gpu": 1, "slow": 0}
 
 
+@pytest.mark.thorough
 def test_a_device_that_is_revoked_is_rented_anew(tmp_path: Path) -> None:
     ended, asked = played(tmp_path, [30.0] * 90, Fault(at_s=50.0, kind=DEATH, device="gpu-0"))
     counts = ended.metrics.counts
@@ -79,6 +82,7 @@ def test_a_device_that_is_revoked_is_rented_anew(tmp_path: Path) -> None:
     assert asked.mixes[-1] == {"gpu": 1, "slow": 0}
 
 
+@pytest.mark.thorough
 def test_other_sizes_lead_to_another_mix_within_seconds(tmp_path: Path) -> None:
     """The file says half of the queries are small; all are large, so one device is too few."""
     ended, asked = played(tmp_path, [20.0] * 90, sizes=SizeDistribution((1000,), (1.0,)))

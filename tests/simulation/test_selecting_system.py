@@ -77,6 +77,7 @@ def test_light_load_goes_to_the_better_variant_and_heavy_load_to_the_faster(
     assert [made.complete for made in calm.tables] == [False, False, True]
 
 
+@pytest.mark.thorough
 def test_a_run_is_a_function_of_its_seed(tmp_path: Path) -> None:
     one, two = (played(tmp_path, "ramsis", 200.0, seed=3) for _ in range(2))
     assert (one.metrics.counts, one.events) == (two.metrics.counts, two.events)

@@ -112,6 +112,7 @@ def test_instances_are_scheduled(
     assert found["ratio"] > 0.9
 
 
+@pytest.mark.thorough
 def test_every_method_and_baseline_ends_with_a_row_of_the_page(data: Path) -> None:
     rows = []
     for name, app in applications(data).items():

@@ -96,6 +96,7 @@ def rental(budget: float = 1.3) -> Rental:
     )
 
 
+@pytest.mark.thorough
 @settings(max_examples=8, deadline=None)
 @given(
     st.lists(st.floats(0, 40), min_size=1, max_size=4),

@@ -91,6 +91,7 @@ def _of_queries() -> list[object]:
     return [pytest.param(x, marks=pytest.mark.thorough) if x in follows else x for x in kinds]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", _of_queries())
 def test_every_policy_has_a_capacity(tmp_path: Path, policy: str) -> None:
     request = asked(a_typed_file(tmp_path, sizes=ONE_SIZE), {"gpu": 1}, policy, 300)

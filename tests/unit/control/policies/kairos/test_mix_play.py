@@ -27,26 +27,31 @@ def problem(mix: tuple[int, ...], kind: str = "kairos", pool: Pool = POOL) -> Mi
     return MixProblem(pool=pool, policy=policy, mix=mix, bound_qps=bound_of(pool, mix), draws=DRAWS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [name for name, spec in POLICIES.items() if spec.dispatch])
 def test_every_rule_carries_less_than_the_bound(kind: str) -> None:
     asked = problem((2, 2), kind)
     assert 0 < capacity(asked) < asked.bound_qps
 
 
+@pytest.mark.thorough
 def test_the_same_problem_has_the_same_result_and_the_solver_gives_it() -> None:
     assert capacity(problem((1, 2))) == solve(MIX, problem((1, 2)))
 
 
+@pytest.mark.thorough
 def test_more_devices_carry_more_and_a_greater_part_of_their_bound() -> None:
     few, many = problem((1, 0)), problem((6, 0))
     assert capacity(few) < capacity(many)
     assert capacity(few) / few.bound_qps < capacity(many) / many.bound_qps
 
 
+@pytest.mark.thorough
 def test_the_matching_carries_more_than_the_oldest_first() -> None:
     assert capacity(problem((2, 4))) > 1.05 * capacity(problem((2, 4), "fcfs"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [name for name, spec in POLICIES.items() if spec.dispatch])
 def test_a_type_whose_latencies_spread_carries_less_than_its_mean_says(kind: str) -> None:
     # One query in twenty of size 100 takes longer than the SLO on a slow device.
@@ -89,6 +94,7 @@ def test_what_cannot_be_played_is_told_apart() -> None:
     assert not playable(loki)
 
 
+@pytest.mark.thorough
 def test_options_of_the_policy_are_played() -> None:
     paper = POLICIES["kairos"].policy("mine", {"considered": 2, "prices": "speed", "late": "serve"})
     assert capacity(replace(problem((2, 2)), policy=paper)) > 0

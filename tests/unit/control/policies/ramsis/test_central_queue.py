@@ -93,6 +93,7 @@ def test_a_trial_agrees_with_the_bare_queue(qps: float) -> None:
         assert tried.accuracy == pytest.approx(bare.accuracy, abs=0.003)
 
 
+@pytest.mark.thorough
 def test_the_plan_says_what_the_trial_saw_and_more_load_costs_accuracy() -> None:
     plans = [make(problem(qps)) for qps in (30.0, 100.0, 250.0, 400.0)]
     for plan in plans:

@@ -35,6 +35,7 @@ def test_what_is_far_below_the_floor_is_rejected_before_the_least_number_of_samp
     assert found.confidence < 0.01
 
 
+@pytest.mark.thorough
 def test_early_looks_together_reject_what_reaches_the_floor_in_at_most_one_test_of_a_hundred() -> (
     None
 ):
