@@ -131,6 +131,7 @@ WRONG = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("changes", "sentence"), WRONG)
 def test_its_options_are_checked_as_those_of_other_policies(

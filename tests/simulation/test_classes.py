@@ -39,6 +39,7 @@ def in_time(path: Path, rate: float, classes: tuple[tuple[str, float], ...]) -> 
     return {name: counts[ANSWERED] / 16.0 for name, counts in ended.metrics.classes.items()}
 
 
+@pytest.mark.thorough
 def test_under_overload_the_shares_follow_the_weights_and_no_class_starves(tmp_path: Path) -> None:
     classes = {"gold": {"slo": "300ms", "weight": 3}, "bulk": {"slo": "300ms", "weight": 1}}
     found = in_time(a_file(tmp_path, classes), 4 * SERVED, HALVES)

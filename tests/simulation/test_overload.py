@@ -67,6 +67,7 @@ def violation(tmp_path: Path, paced: bool) -> float:
     return 1.0 - ended.metrics.counts[ANSWERED] / ended.queries
 
 
+@pytest.mark.thorough
 def test_a_plan_that_goes_by_the_pace_of_its_devices_takes_enough_of_them(tmp_path: Path) -> None:
     assert violation(tmp_path, paced=True) < 0.2
     # Ingress admits what is seen to be served, but the plan has too few devices.

@@ -41,6 +41,7 @@ def test_without_faults_every_query_has_its_answer(policy: str) -> None:
     assert played.restarts == played.refused == played.went_back == 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("dispatchers", [1, 2])
 def test_without_faults_dispatchers_hold_nothing_in_the_end(dispatchers: int, policy: str) -> None:
@@ -97,6 +98,7 @@ def test_a_fifth_of_the_schedules_has_an_ingress_that_dispatches_which_faults_hi
     assert all(from_json(one.to_json()) == one for one in some)
 
 
+@pytest.mark.thorough
 def test_the_checker_sees_an_egress_that_forgets_its_answers() -> None:
     killed = tuple(a_fault("kill", "egress-0", at_s) for at_s in (3.0, 4.0, 5.0, 6.0))
     with pytest.raises(Violated, match="has two answers"):
@@ -123,6 +125,7 @@ REPLACED = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", REPLACED)
 def test_the_checker_sees_an_egress_that_writes_without_a_lease(how: str) -> None:
     schedule = replace(QUIET, queries=100, fan_out=0, faults=REPLACED[how])
@@ -150,6 +153,7 @@ FROZEN = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", FROZEN)
 def test_the_checker_sees_an_egress_that_reads_back_what_a_frozen_replica_hides(how: str) -> None:
     """Answers are written, but neither confirmed nor read until the replica is dropped."""

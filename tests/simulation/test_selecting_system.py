@@ -114,6 +114,7 @@ def test_runs_are_whole_but_where_a_plan_or_a_death_cuts_them_and_nothing_is_los
     assert counts["answered"] > 0.8 * ended.queries
 
 
+@pytest.mark.thorough
 def test_a_task_selects_beside_loki(tmp_path: Path) -> None:
     path = a_cluster(tmp_path)
     file = read_pipeline_file(path)

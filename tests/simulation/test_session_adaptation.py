@@ -104,6 +104,7 @@ def opened(world: Adapting) -> Adapting:
     return world
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("later_s", [0.0, 0.037, 0.074, 0.15])  # the first estimate may be partial
 def test_a_link_ten_times_slower_is_left_within_a_second_and_nothing_is_profiled(
     later_s: float,

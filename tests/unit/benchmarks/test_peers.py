@@ -113,6 +113,7 @@ def test_connections_are_kept_and_replaced() -> None:
     asyncio.run(story())
 
 
+@pytest.mark.thorough
 def test_a_server_ends_with_all_below_it_and_leaves_its_log(tmp_path: Path) -> None:
     child = "import subprocess, sys; print('up', flush=True); subprocess.run(['sleep', '60'])"
     log = tmp_path / "server.log"

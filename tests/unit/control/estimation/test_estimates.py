@@ -29,6 +29,7 @@ def observed(workers: int, seconds: float) -> Estimates:
     return estimates
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workers", [3, 400])
 def test_rates_and_fan_out_do_not_depend_on_the_number_of_workers(workers: int) -> None:
     estimates = observed(workers, 60.0)

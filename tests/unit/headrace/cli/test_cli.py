@@ -248,6 +248,7 @@ cluster:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("start", [("-m", "headrace"), HEADRACE[1:]], ids=["user", "role"])
 def test_modules_in_the_working_directory_hide_none_of_ours(
     tmp_path: Path, start: tuple[str, ...]

@@ -80,6 +80,7 @@ def test_a_killed_process_is_replaced(planners: Planners) -> None:
     assert events[-1] == Solved(7, allocate(PROBLEM))
 
 
+@pytest.mark.thorough
 def test_what_is_asked_for_once_only_is_made_again_where_its_process_is_killed(
     planners: Planners,
 ) -> None:
@@ -89,6 +90,7 @@ def test_what_is_asked_for_once_only_is_made_again_where_its_process_is_killed(
     assert isinstance(event, Solved)
 
 
+@pytest.mark.thorough
 def test_a_solve_that_never_returns_is_ended_and_later_ones_are_made(
     planners: Planners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +101,7 @@ def test_a_solve_that_never_returns_is_ended_and_later_ones_are_made(
     assert told(planners, Solve(41, "static", PROBLEM)) == Solved(41, allocate(PROBLEM))
 
 
+@pytest.mark.thorough
 def test_plays_of_mixes_run_aside_at_the_lowest_priority_and_no_plan_waits_for_them(
     planners: Planners,
 ) -> None:

@@ -112,6 +112,7 @@ def test_bounds_do_not_depend_on_the_mixes_solved_before(
         assert fluid.exact(np.array(mix, dtype=float)) == pytest.approx(alone, rel=1e-9)
 
 
+@pytest.mark.thorough
 def test_sizes_that_hardly_occur_cost_no_digits() -> None:
     # A normal distribution gives some classes 1e-15: bases of such patterns are near-singular.
     sizes = np.arange(10, 1001, 10)
