@@ -79,8 +79,11 @@ class HttpConnection(web.RequestHandler):
         """Return the response to a head that is no HTTP, or whose handler failed.
 
         Only the second is logged, and only if the client is still there: anybody can send the
-        first, or leave before aiohttp has told it to continue, as fast as the network goes.
+        first, or leave before aiohttp has told it to continue, as fast as the network goes. A
+        header whose bytes no response can repeat, as an unknown ``Expect``, is of the first kind.
         """
+        if isinstance(exc, UnicodeEncodeError):
+            status, message = web.HTTPBadRequest.status_code, "it has bytes that are no UTF-8"
         if status >= web.HTTPInternalServerError.status_code:
             if not isinstance(exc, ClientConnectionResetError):
                 super().handle_error(request, status, exc, message)

@@ -37,6 +37,7 @@ def with_header(name: bytes) -> bytes:
         (b"Prefer", 200),
         (b"Accept", 200),
         (b"Authorization", 200),
+        (b"Expect", 400),
         (b"Other", 200),
     ],
 )
