@@ -54,7 +54,7 @@ def query_fault(query: Query) -> str:
     for what, text in (
         ("id", query.id), ("slo_class", query.slo_class), ("session", query.session),
     ):  # fmt: skip
-        wrong = _unfit(f"the query's {what}", text)
+        wrong = unfit_name(f"the query's {what}", text)
         if wrong:
             return wrong
     if query.size < 1:
@@ -72,13 +72,13 @@ def _short_text(named: dict[str, bytes], header: str) -> str:
         text = named.get(header, b"").decode()
     except UnicodeDecodeError:
         raise CodecError(f"header {header} is not UTF-8; write it as text") from None
-    wrong = _unfit(f"header {header}", text)
+    wrong = unfit_name(f"header {header}", text)
     if wrong:
         raise CodecError(wrong)
     return text
 
 
-def _unfit(what: str, text: str) -> str:
+def unfit_name(what: str, text: str) -> str:
     """Return what is wrong with a name, or "". Names reach terminals and logs as they are."""
     if len(text) > MAX_ID_LENGTH:
         return f"{what} has {len(text)} characters; at most {MAX_ID_LENGTH} are allowed"

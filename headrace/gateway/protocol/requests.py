@@ -19,7 +19,7 @@ from headrace.gateway.protocol.tensors import (
     from_json,
     json_data,
 )
-from schemas.codec.raw import MAX_ID_LENGTH
+from schemas.codec.raw import unfit_name
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 SIZE = "binary_data_size"
@@ -98,10 +98,9 @@ def parsed(body: bytes, header_length: str | None) -> InferRequest:
 
 def checked_id(name: str) -> str:
     """Return a request's id; raise ``Unserved`` for one that no query can have."""
-    if len(name) > MAX_ID_LENGTH:
-        raise Unserved(
-            Ending.BAD_REQUEST, f"the id has {len(name)} characters; at most {MAX_ID_LENGTH} fit"
-        )
+    wrong = unfit_name("the id", name)
+    if wrong:
+        raise Unserved(Ending.BAD_REQUEST, wrong)
     try:
         name.encode()
     except UnicodeEncodeError:

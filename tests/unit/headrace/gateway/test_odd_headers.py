@@ -64,3 +64,12 @@ def test_a_stream_of_an_odd_prefix_is_the_clients_fault() -> None:
     path = b"/v2/models/words/answers?prefix=\xff"
     status, head, body = asked(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n")
     assert status == 400, (head, body)
+
+
+@pytest.mark.parametrize("id_", [b"\\u0001", b"a\\nb", b"\\u009b", b"x" * 257])
+def test_an_id_that_no_query_can_have_is_the_clients_fault(id_: bytes) -> None:
+    """Ingress refuses such a query under another id: its answer would be awaited in vain."""
+    tensor = b'{"name": "input", "datatype": "BYTES", "shape": [1], "data": ["x"]}'
+    body = b'{"id": "' + id_ + b'", "inputs": [' + tensor + b"]}"
+    status, head, told = asked(posted(body))
+    assert status == 400, (head, told)
