@@ -125,6 +125,11 @@ def test_a_raw_topic_takes_bytes_and_nothing_else(broker: str, silent: str) -> N
         client.ask("hello")
 
 
+def test_an_id_that_ingress_refuses_is_refused_at_once(client: Client) -> None:
+    with pytest.raises(ValueError, match="without control characters"):
+        client.ask(b"text", id="\x01")
+
+
 def test_a_pipeline_that_is_not_there_is_said_when_the_client_is_opened(broker: str) -> None:
     with pytest.raises(BrokerError, match=r"'nobody\.results' is not on the broker; run `headrace"):
         Client(broker, "nobody")
