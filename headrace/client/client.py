@@ -20,6 +20,8 @@ from headrace.client.exchange import Exchange
 from headrace.client.formats import WRITERS, reader_of
 from headrace.client.open_queries import OpenQueries
 from headrace.errors import ClientClosed, NoAnswer
+from schemas.codec.raw import query_fault
+from schemas.codec.values import CodecError
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Query, Value
 from streams.kafka.kafka_client import reach
@@ -95,6 +97,9 @@ class Client(AbstractContextManager["Client"]):
             deadline_s=None if deadline is None else now + deadline,
             slo_class=slo_class,
         )
+        wrong = query_fault(query)
+        if wrong:  # ingress would answer it under another id, which nobody awaits
+            raise CodecError(wrong)
         future = self._open.add(name, now, _patience(deadline, timeout))
         try:
             self._exchange.send(query)

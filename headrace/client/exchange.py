@@ -16,8 +16,6 @@ from confluent_kafka import KafkaException
 from headrace.client.formats import Headers
 from headrace.client.topic_clients import Asker, Tail
 from headrace.errors import ClientClosed
-from schemas.codec.raw import query_fault
-from schemas.codec.values import CodecError
 from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import Query
@@ -84,13 +82,9 @@ class Exchange:
         """Send a query, which has an id, with ``headers`` of Kafka's beside those of its form.
 
         Queries with one number ``together`` share a partition.
-        Raises ``ClientClosed``, ``BrokerError`` while too many queries wait for the broker,
-        ``CodecError`` for a query that ingress would refuse by its form, and
-        ``headrace.errors.Unsuccessful`` for one that is too large.
+        Raises ``ClientClosed``, ``BrokerError`` while too many queries wait for the broker and
+        ``headrace.errors.Unsuccessful`` for a query that is too large.
         """
-        wrong = query_fault(query)
-        if wrong:  # ingress would answer it under another id, which nobody awaits
-            raise CodecError(wrong)
         try:
             self._asker.ask(query, headers, together)
         except BufferError:
