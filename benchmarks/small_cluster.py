@@ -17,11 +17,13 @@ def a_cluster(
     fan_out: int = 2,
     batch_s: float = 0.01,
     load_s: float = 0.5,
+    small_load_s: float | None = None,
     devices: int = 4,
     **changes: Any,
 ) -> Path:
     """Write a pipeline whose tasks have two variants: "small", and "large", which is twice as slow
-    and more accurate. A batch takes ``batch_s`` plus half of it for each further item."""
+    and more accurate. A batch takes ``batch_s`` plus half of it for each further item, a load
+    ``load_s``, of "small" ``small_load_s`` where that is given."""
     document = {
         "name": "lines",
         "slo": "250ms",
@@ -42,8 +44,9 @@ def a_cluster(
         "cluster": {"devices": {"emulated": devices}},
         **changes,
     }
+    loads_s = {"small": load_s if small_load_s is None else small_load_s, "large": load_s}
     entries = [
-        an_entry(task, name, below, fan_out, batch_s, load_s)
+        an_entry(task, name, below, fan_out, batch_s, loads_s[name])
         for task, below in children.items()
         for name in ("small", "large")
     ]

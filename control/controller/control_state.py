@@ -92,6 +92,7 @@ class ControlState:
             in_force=self.plan,
             expected=self.estimates.expected(self.policy(settings), settings, now),
             capacity_share=self.estimates.capacity_share(self.policy(settings)),
+            memory=self.memory,
         )
 
     def _paced(self, settings: Settings, now: float) -> tuple[Member, ...]:

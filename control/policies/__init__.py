@@ -86,6 +86,8 @@ POLICIES: Mapping[str, PolicySpec] = {
                 "needs fewer devices by a margin (hysteresis); the paper's always does.",
                 "A change is made in steps: a worker leaves its variant once others serve in its "
                 "place; the paper's plan is applied at once.",
+                "Where no worker of a task has loaded a variant, half of them begin with one that "
+                "loads sooner; the paper's load what the plan says.",
                 "The paper plans anew on a significant change of demand and names no test; here "
                 "it is a tenth and four standard errors above the planned demand, or an estimate "
                 "far from it, and a change of fan-out counts too.",

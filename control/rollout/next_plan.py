@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from control.policies import policy_named
+from control.policies import policy_named, spec_of
 from control.problem.forecast import ExpectedTraffic, items_per_query, mix
 from control.problem.lazy_references import chosen
 from control.problem.plan_reasons import PlanReason, causes, sentence
 from control.problem.problem import Allocation, Replicas
 from control.problem.routes import ROUTINGS
+from control.rollout.cold_start import Stones, with_stones
 from control.rollout.history import History
 from control.rollout.leases import arrange
 from control.rollout.placement import Member, Posts, place
@@ -45,7 +46,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningContext:
-    """The state from which the next plan is built."""
+    """The state from which the next plan is built; ``memory`` is in bytes by device."""
 
     pipeline: Pipeline
     profile: ProfileTable | None
@@ -54,6 +55,7 @@ class PlanningContext:
     in_force: Plan | None
     expected: ExpectedTraffic
     capacity_share: float = 1.0  # of a plan's capacity, seen to be there
+    memory: Mapping[str, int] = field(default_factory=dict)
 
 
 def scales(pipeline: Pipeline, settings: Settings) -> bool:
@@ -72,6 +74,7 @@ def next_plan(
     posts = wanted
     if plan is not None and scales(context.pipeline, target.settings):
         posts = _staged(wanted, plan, held, context)
+    posts = _begun(posts, target.settings, held, context)
     leases = arrange(held, context.members, posts, context.history.slots)
     base = Plan(
         pipeline=context.pipeline.name,
@@ -108,6 +111,22 @@ def _staged(
         return 1.0
 
     return staged(context.members, held, wanted, _needed(plan, context), rate)
+
+
+def _begun(
+    posts: Posts, settings: Settings, held: Mapping[str, Lease], context: PlanningContext
+) -> Posts:
+    """Return the posts with stepping stones, where plans mix variants without a least accuracy."""
+    policy, profile = policy_named(context.pipeline, settings.policy), context.profile
+    if policy is None or profile is None or policy.options.get("accuracy_least"):
+        return posts
+    spec = spec_of(policy.kind)
+    if spec.choose or not spec.mixes_variants:
+        return posts
+    stones = Stones(
+        pipeline=context.pipeline, policy=policy, profile=profile, memory=context.memory
+    )
+    return with_stones(context.members, held, posts, stones)
 
 
 def _needed(plan: Plan, context: PlanningContext) -> dict[str, float]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.load_times import risen
+from benchmarks.load_times import restarted, risen
 from control.checks.structure_check import check_structure
 from control.controller.controller import Controller
 from control.policies.solvers import solve
@@ -161,3 +161,9 @@ def test_a_load_that_rises_while_variants_load_slowly_is_planned_for_in_time(
 ) -> None:
     """The estimate looks ahead as far as variants load: three seconds ahead, 15 % are missed."""
     assert risen(tmp_path, load_s=10.0, seed=3).violation < 0.1
+
+
+def test_after_the_loss_of_all_workers_half_begin_with_what_loads_soonest(tmp_path: Path) -> None:
+    """Accurate variants take 10 s to load; ``inferline`` has no others."""
+    assert restarted(tmp_path, 10.0, policy="loki").violation < 0.1
+    assert restarted(tmp_path, 10.0, policy="inferline").violation > 0.15
