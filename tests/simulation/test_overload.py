@@ -74,11 +74,6 @@ def test_a_plan_that_goes_by_the_pace_of_its_devices_takes_enough_of_them(tmp_pa
     assert violation(tmp_path, paced=False) > 0.4
 
 
-# Per-task budgets of a profile that is too fast drop what would be in time; and under the rules of
-# the paper goodput grows with load, so that the best is at three times the capacity.
-LESS = {("inferline", 1.3): 0.85, ("loki-paper", 1.3): 0.8}
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("factor", [pytest.param(1.0, marks=pytest.mark.slow), 1.3])
 @pytest.mark.parametrize("policy", list(CAPACITY_QPS))
@@ -89,7 +84,7 @@ def test_every_policy_keeps_its_goodput_beyond_its_capacity(
         goodput(tmp_path, policy, load * CAPACITY_QPS[policy] / factor, factor, **scene(policy))
         for load in LOADS
     ]
-    assert min(found[1:]) >= LESS.get((policy, factor), 0.9) * max(found), found
+    assert min(found[1:]) >= 0.9 * max(found), found
 
 
 @pytest.mark.thorough
