@@ -24,6 +24,7 @@ from headrace.fidelity.variant_file import as_asked
 from headrace.fidelity.world_fit import broker_quantiles, fitted
 from headrace.machine import machine
 from headrace.simulation.experiments import plannable_demand
+from headrace.simulation.paid_batches import own_rates
 from headrace.simulation.run_input import real_workers
 from headrace.simulation.world_file import Calibration, profiles_sha256, tasks_sha256
 from headrace.terminal import progress
@@ -156,7 +157,9 @@ def measured(
 def _phase(request: CalibrationRequest, step: CalibrationStep, stage: LiveEnvironment) -> Phase:
     from_s, until_s = stage.began_s + step.from_s, stage.began_s + step.until_s
     known = (each for each in answers(stage) if from_s <= each.created_s < until_s)
+    workers = real_workers(request.file)
     return fitted(
-        known, load_profile(request.file), real_workers(request.file), dilate=request.dilate,
-        from_s=from_s, until_s=until_s, rate_qps=step.rate_qps, size_of=stage.size_of,
+        known, load_profile(request.file), workers, dilate=request.dilate, from_s=from_s,
+        until_s=until_s, rate_qps=step.rate_qps, size_of=stage.size_of,
+        rates=own_rates(request.file, workers),
     )  # fmt: skip

@@ -13,6 +13,7 @@ from headrace.config.profile_files import load_profile
 from headrace.fidelity.delay_trace import seen
 from headrace.fidelity.live_run import LiveEnvironment, answers
 from headrace.results.figures import Figures
+from headrace.simulation.paid_batches import own_rates
 from headrace.simulation.run_input import Run, Start, real_workers
 from headrace.simulation.simulation_run import figures_of
 from headrace.simulation.warm_start import start_of
@@ -39,7 +40,9 @@ def machine_seen(stage: LiveEnvironment, times: Times, dilate: float) -> DelayTr
     from_s, until_s = stage.began_s, stage.began_s + float(times[-1])
     known = (each for each in answers(stage) if each.answered_s < until_s)
     profile = load_profile(stage.file)
-    return seen(known, profile, real_workers(stage.file), dilate, from_s, until_s, stage.size_of)
+    workers = real_workers(stage.file)
+    rates = own_rates(stage.file, workers)
+    return seen(known, profile, workers, dilate, from_s, until_s, stage.size_of, rates)
 
 
 def start_seen(

@@ -6,11 +6,12 @@ window predicts itself.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 from control.per_query.batching import DUE
 from headrace.roles.profile_lookups import latency_of
+from headrace.simulation.paid_batches import waits_s
 from operators.outcomes import LATE, outcome_of
 from profiles.profile_table import ProfileTable
 from schemas.records import ANSWERED, Answer, Hop
@@ -18,6 +19,7 @@ from schemas.variant_id import variant_id
 from streams.simulated.delays import ANY_SIZE, STAMP_S, BatchKind, DelayTrace, Seen, mean
 
 FEWEST = 100  # the fewest samples of a usable delay distribution
+FREE: Mapping[str, float] = {}  # no worker pays for its batches
 SizeOf = Callable[[Answer], int]  # the size of an answer's query
 
 
@@ -28,7 +30,8 @@ def of_one(_answer: Answer) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBatch:
-    """An executed batch; ``received_s``: the arrival of its first known item.
+    """An executed batch; ``received_s``: the arrival of its first known item, ``waited_s``: the
+    seconds at its start in which its worker paid for earlier ones.
 
     ``size`` is the sum of its items' sizes, as far as they are known: of a batch of which some
     queries have no answer yet, it is the mean of the others times the number of items.
@@ -41,6 +44,7 @@ class RecordedBatch:
     started_s: float
     finished_s: float
     released: str = ""
+    waited_s: float = 0.0
 
     @property
     def task(self) -> str:
@@ -56,15 +60,17 @@ def seen(
     from_s: float,
     until_s: float,
     size_of: SizeOf = of_one,
+    rates: Mapping[str, float] = FREE,
 ) -> DelayTrace:
     """Return the delays in these answers; a kind with fewer than ``FEWEST`` samples is empty.
 
     ``devices`` maps workers that run models to devices, ``size_of`` answers to the sizes of their
-    queries. Times in the trace are relative to ``from_s``.
+    queries, ``rates`` are those of ``paid_batches.own_rates``. Times in the trace are relative to
+    ``from_s``.
     """
     known = list(answers)
     ran = batches(known, size_of)
-    real = [each for each in ran if each.worker in devices]
+    real = paying([each for each in ran if each.worker in devices], profile, devices, rates)
     kinds = by_kind(real, devices)
 
     def relative(found: Iterable[tuple[float, float]]) -> Seen:
@@ -188,10 +194,31 @@ def starts_s(ran: Sequence[RecordedBatch]) -> Iterator[tuple[float, float]]:
             yield after.received_s, after.started_s - after.received_s
 
 
+def paying(
+    ran: Sequence[RecordedBatch],
+    profile: ProfileTable,
+    devices: Mapping[str, str],
+    rates: Mapping[str, float],
+) -> list[RecordedBatch]:
+    """Return the batches with the seconds in which their workers paid for earlier ones.
+
+    ``ran`` is by worker and time. A batch ran for its profiled median at least.
+    """
+    found = waits_s(
+        ((each.worker, each.started_s, each.finished_s, _median_s(each, profile, devices))
+         for each in ran), rates,
+    )  # fmt: skip
+    return [replace(each, waited_s=s) if s else each for each, s in zip(ran, found, strict=True)]
+
+
 def stretches(
     ran: Iterable[RecordedBatch], profile: ProfileTable, devices: Mapping[str, str]
 ) -> Iterator[tuple[float, float]]:
-    """Yield when batches began, and their duration over the profiled median."""
+    """Yield when batches began, and the time that they ran over the profiled median."""
     for batch in ran:
-        median_s = latency_of(profile, devices[batch.worker])(batch.variant, batch.size)
-        yield batch.started_s, (batch.finished_s - batch.started_s) / median_s
+        ran_s = batch.finished_s - batch.started_s - batch.waited_s
+        yield batch.started_s, ran_s / _median_s(batch, profile, devices)
+
+
+def _median_s(batch: RecordedBatch, profile: ProfileTable, devices: Mapping[str, str]) -> float:
+    return latency_of(profile, devices[batch.worker])(batch.variant, batch.size)

@@ -11,6 +11,7 @@ from itertools import chain
 import numpy as np
 
 from headrace.fidelity.delay_trace import (
+    FREE,
     RecordedBatch,
     SizeOf,
     batches,
@@ -19,6 +20,7 @@ from headrace.fidelity.delay_trace import (
     hops_s,
     lags_s,
     of_one,
+    paying,
     starts_s,
     stretches,
     ways_in_s,
@@ -46,17 +48,18 @@ def fitted(
     until_s: float,
     rate_qps: float,
     size_of: SizeOf = of_one,
+    rates: Mapping[str, float] = FREE,
 ) -> Phase:
     """Return the phase that these answers show.
 
     ``devices`` maps workers that run models to devices, ``size_of`` answers to the sizes of their
-    queries; ``from_s`` and ``until_s`` bound the phase and
-    ``rate_qps`` is its load, all in the pipeline's time, in which ``dilate`` wall seconds pass in
-    one second.
+    queries, ``rates`` are those of ``paid_batches.own_rates``; ``from_s`` and ``until_s`` bound the
+    phase and ``rate_qps`` is its load, all in the pipeline's time, in which ``dilate`` wall seconds
+    pass in one second.
     """
     known = list(answers)
     ran = batches(known, size_of)
-    real = [each for each in ran if each.worker in devices]
+    real = paying([each for each in ran if each.worker in devices], profile, devices, rates)
     levels = by_occupancy(occupancy(real), from_s, dilate)
     waiting = {task: list(starts_s(of)) for task, of in by_task(real).items()}
     lag_s = _lag_s(ran, mean(chain.from_iterable(waiting.values())) * dilate, dilate)

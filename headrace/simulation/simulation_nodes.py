@@ -21,6 +21,8 @@ from headrace.config.topology import Share, dispatchers
 from headrace.planning.rentable import rentable_of
 from headrace.roles.dispatching import central_queues, planned_by, task_dispatcher
 from headrace.roles.profile_lookups import accuracies, latency_of, variant_of
+from headrace.roles.workers.device_time import DeviceTime
+from headrace.simulation.paid_batches import PaidBatches, own_rates
 from headrace.simulation.run_input import Run, check_profiled, devices, real_workers
 from operators.dispatch.task_dispatcher import TaskDispatcher
 from operators.egress import Egress
@@ -131,8 +133,10 @@ class SimulatedNodes:
             for number, name in enumerate(self.devices)
         }
         self._now, self._first_s = now, first_s
-        real = list(real_workers(run.file))
-        self.machine = Machine(run, real, now, first_s)
+        real = real_workers(run.file)
+        self.machine = Machine(run, list(real), now, first_s)
+        self._cpu_rates = own_rates(run.file, real)
+        self._cpu_time: dict[str, DeviceTime] = {}  # by worker that pays for its batches
         cluster = run.file.cluster
         shared = (("ingress", cluster.ingress), ("egress", cluster.egress))
         self.names = (
@@ -178,6 +182,8 @@ class SimulatedNodes:
             known = accuracies(self.profile)
             return Egress(name, pipeline, mine, incarnation=now, accuracies=known)
         device = self.devices[name]
+        if name in self._cpu_rates:
+            self._cpu_time[name] = DeviceTime(1, self._cpu_rates[name], now)
         return Worker(
             name, pipeline, device, incarnation=now,
             latency=latency_of(self.profile, device),
@@ -190,10 +196,13 @@ class SimulatedNodes:
         stretches = {} if emulated else self._stretches(node, key)
         if not stretches:
             return self._emulated(self.profile, node, key, self.run.latency)
-        return Stretched(
+        stretched = Stretched(
             self._emulated(self._measured, node, key, "p50"),
             lambda batch: stretches.get(batch, stretches[ANY_SIZE])(),
         )
+        if node not in self._cpu_time:
+            return stretched
+        return PaidBatches(stretched, self._cpu_time[node], self._now)
 
     def _stretches(self, node: str, key: str) -> dict[int, Delay]:
         """Return the measured slow-down by batch size; empty if none of the task was measured on

@@ -22,12 +22,13 @@ from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import CalibrationError
 from headrace.machine import machine
 from headrace.results.figures import Figures
+from headrace.simulation.paid_batches import own_rates
 from profiles.measurements import EMULATED
 from streams.simulated.delays import ANY_SIZE, Seen
 from streams.simulated.world import Levels, Phase, World
 
 SUFFIX = ".world.json"
-FORMAT = 2
+FORMAT = 3
 BUSIEST_S = 20.0  # a span of arrivals whose rate is judged
 SURE = 3.0  # standard errors
 VALID_DAYS = 7  # a machine and its other load change
@@ -189,8 +190,9 @@ def profiles_sha256(file: PipelineFile) -> dict[str, str]:
 def stretches_by_kind(calibration: Calibration, file: PipelineFile) -> dict[str, float]:
     """Return, by kind of real device, the mean duration of batches over the planned one.
 
-    Planned durations are the profile's at the pipeline's share of its devices. A kind whose
-    batches are not slower than planned is missing, as in the control app's own estimate.
+    Planned durations are the profile's at the pipeline's share of its devices, and so long lasts a
+    batch with the wait until it is paid. A kind whose batches are not slower than planned is
+    missing, as in the control app's own estimate.
     """
     values: dict[str, list[float]] = {kind: [] for kind in real_kinds(file)}
     for phase in calibration.world.phases:
@@ -198,8 +200,9 @@ def stretches_by_kind(calibration: Calibration, file: PipelineFile) -> dict[str,
             kind = file.cluster.host_device(device)
             if size == ANY_SIZE and kind in values:
                 values[kind] += [value for seen in levels.values() for _, value in seen]
-    share = file.cluster.share
-    means = {kind: float(np.mean(seen)) * share for kind, seen in values.items() if seen}
+    paid = own_rates(file, {kind: kind for kind in values})
+    shares = {kind: 1.0 if kind in paid else file.cluster.share for kind in values}
+    means = {kind: float(np.mean(seen)) * shares[kind] for kind, seen in values.items() if seen}
     return {kind: mean for kind, mean in means.items() if mean > 1.0}
 
 

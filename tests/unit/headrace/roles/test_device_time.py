@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.roles.workers.shared_cpu import DeviceTime
+from headrace.roles.workers.device_time import DeviceTime
 
 
 def played(parts: int, rate: float, batch_s: list[float], seconds: float) -> list[float]:
