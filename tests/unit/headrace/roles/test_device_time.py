@@ -1,10 +1,10 @@
-"""headrace/roles/workers/shared_cpu.py: parts of a device share its CPU time."""
+"""headrace/roles/workers/device_time.py: parts of a device share its CPU time."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.roles.workers.device_time import DeviceTime
+from headrace.roles.workers.device_time import SAVED_S, DeviceTime
 
 
 def played(parts: int, rate: float, batch_s: list[float], seconds: float) -> list[float]:
@@ -30,7 +30,7 @@ def played(parts: int, rate: float, batch_s: list[float], seconds: float) -> lis
 @given(st.floats(0.1, 1.0), st.lists(st.floats(0.02, 0.5), min_size=1, max_size=4))
 def test_a_device_is_never_used_beyond_its_rate(rate: float, batch_s: list[float]) -> None:
     used = played(len(batch_s), rate, batch_s, 10.0)
-    assert sum(used) <= rate * 10.0 + 2 * sum(batch_s) + 1e-6
+    assert sum(used) <= rate * (10.0 + SAVED_S) + 2 * sum(batch_s) + 1e-6
 
 
 def test_parts_that_are_all_busy_get_equal_shares_whatever_their_batches_take() -> None:
@@ -47,10 +47,28 @@ def test_a_share_of_a_core_is_that_share() -> None:
     assert played(1, 0.25, [0.02], 40.0)[0] == pytest.approx(10.0, rel=0.01)
 
 
-def test_a_part_that_idled_has_saved_no_time() -> None:
+def test_a_part_with_the_device_to_itself_has_saved_a_tenth_of_a_second_while_it_idled() -> None:
     time = DeviceTime(1, 0.5, 0.0)
     assert time.wait_s(0, 1000.0) == 0.0
     time.begin(0, 1000.0)
+    time.end(0, 1.0, 1001.0)
+    assert time.wait_s(0, 1001.0) == pytest.approx(1.0 - SAVED_S)
+
+
+def test_short_batches_now_and_then_do_not_wait() -> None:
+    time, now = DeviceTime(1, 0.125, 0.0), 0.0
+    for _ in range(100):
+        assert time.wait_s(0, now) == 0.0
+        time.begin(0, now)
+        time.end(0, 0.012, now + 0.012)
+        now += 0.1  # of which an eighth is 12.5 ms
+
+
+def test_parts_beside_each_other_save_nothing() -> None:
+    time = DeviceTime(2, 1.0, 0.0)
+    time.begin(0, 1000.0)
+    time.end(0, 1.0, 1001.0)
+    assert time.wait_s(0, 1001.0) == 0.0  # alone it had the whole device
     time.end(0, 1.0, 1001.0)
     assert time.wait_s(0, 1001.0) == pytest.approx(1.0)
 
@@ -59,5 +77,6 @@ def test_a_clock_that_steps_back_gives_nothing() -> None:
     time = DeviceTime(1, 0.5, 100.0)
     time.begin(0, 100.0)
     time.end(0, 1.0, 100.0)
-    assert time.wait_s(0, 50.0) == pytest.approx(2.0)
-    assert time.wait_s(0, 101.0) == pytest.approx(1.0)
+    first_s = 2.0 - SAVED_S
+    assert time.wait_s(0, 50.0) == pytest.approx(first_s)
+    assert time.wait_s(0, 101.0) == pytest.approx(first_s - 1.0)

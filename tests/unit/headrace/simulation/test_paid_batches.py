@@ -1,0 +1,131 @@
+"""headrace/simulation/paid_batches.py: batches that wait until earlier ones are paid for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Condition
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.small_cluster import a_cluster
+from headrace.config.pipeline_file import read_pipeline_file
+from headrace.roles.workers.device_time import SAVED_S, DeviceTime
+from headrace.roles.workers.shared_cpu import PartOperator, SharedCpu
+from headrace.simulation.overrides import changed
+from headrace.simulation.paid_batches import PaidBatches, own_rates, waits_s
+from headrace.simulation.run_input import real_workers
+
+RATE = 0.125
+Asked = Sequence[tuple[float, float]]  # seconds since the batch before ended, seconds that it runs
+SCHEDULES = st.lists(st.tuples(st.floats(0.0, 0.5), st.floats(0.001, 0.05)), max_size=30)
+
+
+@dataclass
+class Model:
+    """A variant whose next batch runs for ``runs_s``."""
+
+    runs_s: float = 0.0
+    load_s: float = 0.0
+
+    def latency_s(self, batch: int) -> float:
+        return self.runs_s
+
+    def predict(self, values: Sequence[Any]) -> list[Any]:
+        return list(values)
+
+
+def simulated(asked: Asked) -> list[tuple[float, float]]:
+    """Return the start and end of each batch, as a simulation has them."""
+    model, now, found = Model(), [0.0], []
+    paid = PaidBatches(model, DeviceTime(1, RATE, 0.0), lambda: now[0])
+    for gap_s, runs_s in asked:
+        now[0] += gap_s
+        model.runs_s = runs_s
+        began_s = now[0]
+        now[0] += paid.latency_s(1)
+        found.append((began_s, now[0]))
+    return found
+
+
+@dataclass
+class Live:
+    """An operator and the clock of its thread, whose waits take no time."""
+
+    now: float = 0.0
+    used_s: float = 0.0
+    runs_s: float = 0.0
+    device: str = field(default="", init=False)
+
+    def load(self, device: str) -> None:
+        self.device = device
+
+    def predict(self, batch: list[Any]) -> list[Any]:
+        self.now += self.runs_s
+        self.used_s += self.runs_s
+        return batch
+
+    def wait(self, _: Condition, seconds: float) -> None:
+        self.now += seconds
+
+
+def live(asked: Asked) -> list[tuple[float, float]]:
+    """Return the start and end of each batch, as a worker's executor sees them."""
+    there, found = Live(), []
+    cpu = SharedCpu(1, RATE, lambda: there.now, there.wait)
+    operator = PartOperator(there, cpu, 0, apart=False, thread_s=lambda: there.used_s)
+    for gap_s, runs_s in asked:
+        there.now += gap_s
+        there.runs_s = runs_s
+        began_s = there.now
+        operator.predict([0])
+        found.append((began_s, there.now))
+    return found
+
+
+@given(SCHEDULES)
+def test_a_simulated_worker_waits_as_a_live_one(asked: Asked) -> None:
+    for one, other in zip(simulated(asked), live(asked), strict=True):
+        assert one == pytest.approx(other, abs=1e-6)
+
+
+@given(SCHEDULES)
+def test_a_recording_tells_what_batches_ran(asked: Asked) -> None:
+    ran = [("w", began_s, ended_s, 0.0005) for began_s, ended_s in live(asked)]
+    waited = waits_s(ran, {"w": RATE})
+    for (_, began_s, ended_s, _), wait_s, (_, runs_s) in zip(ran, waited, asked, strict=True):
+        assert ended_s - began_s - wait_s == pytest.approx(runs_s, abs=1e-6)
+
+
+def test_a_worker_without_an_account_waits_for_nothing() -> None:
+    assert waits_s([("w", 0.0, 1.0, 0.1), ("w", 1.0, 2.0, 0.1)], {}) == [0.0, 0.0]
+
+
+def test_a_batch_ran_for_the_least_time_at_least() -> None:
+    ran = [("w", 0.0, 1.0, 0.1), ("w", 1.0, 1.4, 0.1)]
+    assert waits_s(ran, {"w": RATE}) == [0.0, pytest.approx(0.3)]
+
+
+def test_batches_beyond_the_share_take_the_share_s_time() -> None:
+    ends = [ended_s for _, ended_s in simulated([(0.0, 0.01)] * 1000)]
+    # It begins with what it has saved, and owes nothing when the last one begins.
+    assert ends[-1] == pytest.approx((9.99 - RATE * SAVED_S) / RATE + 0.01)
+
+
+@pytest.mark.parametrize(
+    ("devices", "changes", "paying"),
+    [
+        ({"cpu": 2, "emulated": 1}, {"share": 0.5}, {"cpu-0": 0.5, "cpu-1": 0.5}),
+        ({"cpu": 1, "cuda:0": 1}, {"share": 0.5}, {"cpu-0": 0.5}),
+        ({"cpu": 2}, {}, {}),
+        ({"cpu": 2}, {"share": 0.5, "tasks_per_device": 2}, {}),
+    ],
+)
+def test_workers_on_a_part_of_a_cpu_pay_for_their_own_batches(
+    tmp_path: Path, devices: dict[str, int], changes: dict[str, Any], paying: dict[str, float]
+) -> None:
+    file = changed(read_pipeline_file(a_cluster(tmp_path)), devices)
+    file = replace(file, cluster=replace(file.cluster, **changes))
+    assert own_rates(file, real_workers(file)) == paying
