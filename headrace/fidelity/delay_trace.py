@@ -11,7 +11,7 @@ from itertools import chain, pairwise
 
 from control.per_query.batching import DUE
 from headrace.roles.profile_lookups import latency_of
-from headrace.simulation.paid_batches import waits_s
+from headrace.simulation.paid_batches import RecordedRun, waits_s
 from operators.outcomes import LATE, outcome_of
 from profiles.profile_table import ProfileTable
 from schemas.records import ANSWERED, Answer, Hop
@@ -204,10 +204,11 @@ def paying(
 
     ``ran`` is by worker and time. A batch ran for its profiled median at least.
     """
-    found = waits_s(
-        ((each.worker, each.started_s, each.finished_s, _median_s(each, profile, devices))
-         for each in ran), rates,
-    )  # fmt: skip
+    runs = [
+        RecordedRun(x.worker, x.started_s, x.finished_s, _median_s(x, profile, devices))
+        for x in ran
+    ]
+    found = waits_s(runs, rates)
     return [replace(each, waited_s=s) if s else each for each, s in zip(ran, found, strict=True)]
 
 

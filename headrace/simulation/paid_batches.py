@@ -6,7 +6,10 @@ share a process (``tasks_per_device``) pay by what the others do, which no answe
 recorded and replayed as a part of the batch.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
+from statistics import median
+from typing import NamedTuple
 
 from headrace.config.pipeline_file import PipelineFile
 from headrace.roles.workers.device_time import DeviceTime
@@ -28,11 +31,18 @@ def own_rates(file: PipelineFile, devices: Mapping[str, str]) -> dict[str, float
 class PaidBatches:
     """A variant on a worker that pays for its batches: each begins once the account is even.
 
-    ``now`` is the time at which a batch is asked for, in seconds.
+    ``now`` is the time at which a batch is asked for, in seconds; ``cpu_s`` the CPU time of a batch
+    of a size at most: what it takes beyond is waiting for a core, which costs nothing.
     """
 
-    def __init__(self, model: BatchLatency, account: DeviceTime, now: Callable[[], float]) -> None:
-        self._model, self._account, self._now = model, account, now
+    def __init__(
+        self,
+        model: BatchLatency,
+        account: DeviceTime,
+        now: Callable[[], float],
+        cpu_s: Callable[[int], float],
+    ) -> None:
+        self._model, self._account, self._now, self._cpu_s = model, account, now, cpu_s
         self.load_s, self.predict = model.load_s, model.predict
 
     def latency_s(self, batch: int) -> float:
@@ -40,28 +50,49 @@ class PaidBatches:
         now, runs_s = self._now(), self._model.latency_s(batch)
         waits_s = self._account.wait_s(0, now)
         self._account.begin(0, now + waits_s)
-        self._account.end(0, runs_s, now + waits_s + runs_s)
+        self._account.end(0, min(runs_s, self._cpu_s(batch)), now + waits_s + runs_s)
         return waits_s + runs_s
 
 
-def waits_s(
-    ran: Iterable[tuple[str, float, float, float]], rates: Mapping[str, float]
-) -> list[float]:
-    """Return the seconds that each batch waited before it ran, at most all but ``least_s`` of it.
+class RecordedRun(NamedTuple):
+    """A batch as its worker saw it, s; ``median_s`` is the profile's, the least that it ran."""
 
-    ``ran``: (worker, started, finished, least_s) of every batch, each worker's in order of time;
-    ``least_s`` is the least that a batch can have run. A batch is charged the seconds that it ran.
+    worker: str
+    started_s: float
+    finished_s: float
+    median_s: float
+
+
+def waits_s(ran: Sequence[RecordedRun], rates: Mapping[str, float]) -> list[float]:
+    """Return the seconds that each batch waited before it ran; ``ran`` is by worker and time.
+
+    A batch is charged its CPU time, which no answer tells: the seconds that it ran, but no more
+    than the usual multiple of its median, by those batches that waited for nothing even if all
+    seconds are charged.
     """
+    if not rates:
+        return [0.0] * len(ran)
+    first = _waits_s(ran, rates, inf)
+    free = [
+        (each.finished_s - each.started_s) / each.median_s
+        for each, wait_s in zip(ran, first, strict=True)
+        if each.worker in rates and wait_s == 0.0 and each.median_s > 0
+    ]
+    return _waits_s(ran, rates, median(free)) if free else first
+
+
+def _waits_s(ran: Iterable[RecordedRun], rates: Mapping[str, float], usual: float) -> list[float]:
     accounts: dict[str, DeviceTime] = {}
     found = []
-    for worker, started_s, finished_s, least_s in ran:
+    for worker, started_s, finished_s, median_s in ran:
         if worker not in rates:
             found.append(0.0)
             continue
         account = accounts.setdefault(worker, DeviceTime(1, rates[worker], started_s))
-        longest_s = max(0.0, finished_s - started_s - least_s)
+        longest_s = max(0.0, finished_s - started_s - median_s)
         wait_s = min(account.wait_s(0, started_s), longest_s)
         account.begin(0, started_s + wait_s)
-        account.end(0, finished_s - started_s - wait_s, finished_s)
+        charged_s = min(finished_s - started_s - wait_s, usual * median_s if median_s else inf)
+        account.end(0, charged_s, finished_s)
         found.append(wait_s)
     return found

@@ -196,13 +196,24 @@ class SimulatedNodes:
         stretches = {} if emulated else self._stretches(node, key)
         if not stretches:
             return self._emulated(self.profile, node, key, self.run.latency)
-        stretched = Stretched(
-            self._emulated(self._measured, node, key, "p50"),
-            lambda batch: stretches.get(batch, stretches[ANY_SIZE])(),
-        )
+        median = self._emulated(self._measured, node, key, "p50")
+        stretched = Stretched(median, lambda batch: stretches.get(batch, stretches[ANY_SIZE])())
         if node not in self._cpu_time:
             return stretched
-        return PaidBatches(stretched, self._cpu_time[node], self._now)
+        usual = self._usual_stretch(node, key)
+        return PaidBatches(
+            stretched, self._cpu_time[node], self._now,
+            lambda batch: usual * median.latency_s(batch),
+        )  # fmt: skip
+
+    def _usual_stretch(self, node: str, key: str) -> float:
+        """Return the median of the recorded slow-downs of a variant's task on the node's device."""
+        of = variant_of(self.pipeline, key).task, self.devices[node], ANY_SIZE
+        trace, world = self.run.replay, self.machine.world
+        if trace is not None:
+            return float(np.median([value for _, value in trace.stretch[of]]))
+        assert world is not None
+        return world.usual_stretch(*of)
 
     def _stretches(self, node: str, key: str) -> dict[int, Delay]:
         """Return the measured slow-down by batch size; empty if none of the task was measured on

@@ -144,6 +144,17 @@ class WorldReplay:
         }
         return {size: each for size, each in found.items() if each is not None}
 
+    def usual_stretch(self, task: str, device: str, size: int) -> float:
+        """Return the median of the slow-downs of these batches in all phases."""
+        kind = task, device, size
+        found = [
+            value
+            for phase in self._world.phases
+            for seen in phase.stretch.get(kind, {}).values()
+            for _, value in seen
+        ]
+        return float(np.median(found))
+
     def _lag(self) -> float:
         return self._world.phases[self._at()].lag_s / self._dilate
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from threading import Condition
 from typing import Any
@@ -15,7 +16,7 @@ from headrace.config.pipeline_file import read_pipeline_file
 from headrace.roles.workers.device_time import SAVED_S, DeviceTime
 from headrace.roles.workers.shared_cpu import PartOperator, SharedCpu
 from headrace.simulation.overrides import changed
-from headrace.simulation.paid_batches import PaidBatches, own_rates, waits_s
+from headrace.simulation.paid_batches import PaidBatches, RecordedRun, own_rates, waits_s
 from headrace.simulation.run_input import real_workers
 
 RATE = 0.125
@@ -37,10 +38,10 @@ class Model:
         return list(values)
 
 
-def simulated(asked: Asked) -> list[tuple[float, float]]:
+def simulated(asked: Asked, cpu_s: float = inf) -> list[tuple[float, float]]:
     """Return the start and end of each batch, as a simulation has them."""
     model, now, found = Model(), [0.0], []
-    paid = PaidBatches(model, DeviceTime(1, RATE, 0.0), lambda: now[0])
+    paid = PaidBatches(model, DeviceTime(1, RATE, 0.0), lambda: now[0], lambda _: cpu_s)
     for gap_s, runs_s in asked:
         now[0] += gap_s
         model.runs_s = runs_s
@@ -91,21 +92,32 @@ def test_a_simulated_worker_waits_as_a_live_one(asked: Asked) -> None:
         assert one == pytest.approx(other, abs=1e-6)
 
 
-@given(SCHEDULES)
-def test_a_recording_tells_what_batches_ran(asked: Asked) -> None:
-    ran = [("w", began_s, ended_s, 0.0005) for began_s, ended_s in live(asked)]
-    waited = waits_s(ran, {"w": RATE})
-    for (_, began_s, ended_s, _), wait_s, (_, runs_s) in zip(ran, waited, asked, strict=True):
-        assert ended_s - began_s - wait_s == pytest.approx(runs_s, abs=1e-6)
+@given(st.lists(st.floats(0.0, 0.5), max_size=30))
+def test_a_recording_tells_what_batches_ran(gaps_s: list[float]) -> None:
+    median_s = 0.02
+    asked = [(gap_s, 1.5 * median_s) for gap_s in gaps_s]
+    ran = [RecordedRun("w", began_s, ended_s, median_s) for began_s, ended_s in live(asked)]
+    for each, wait_s in zip(ran, waits_s(ran, {"w": RATE}), strict=True):
+        assert each.finished_s - each.started_s - wait_s == pytest.approx(1.5 * median_s, abs=1e-6)
 
 
 def test_a_worker_without_an_account_waits_for_nothing() -> None:
-    assert waits_s([("w", 0.0, 1.0, 0.1), ("w", 1.0, 2.0, 0.1)], {}) == [0.0, 0.0]
+    ran = [RecordedRun("w", 0.0, 1.0, 0.1), RecordedRun("w", 1.0, 2.0, 0.1)]
+    assert waits_s(ran, {}) == waits_s(ran, {"other": RATE}) == [0.0, 0.0]
 
 
 def test_a_batch_ran_for_the_least_time_at_least() -> None:
-    ran = [("w", 0.0, 1.0, 0.1), ("w", 1.0, 1.4, 0.1)]
+    ran = [RecordedRun("w", 0.0, 1.0, 0.1), RecordedRun("w", 1.0, 1.4, 0.1)]
     assert waits_s(ran, {"w": RATE}) == [0.0, pytest.approx(0.3)]
+
+
+def test_waiting_for_a_core_is_not_charged() -> None:
+    """Half of the batches run for ten times their CPU time, on a core that others use, too."""
+    alone = [RecordedRun("w", float(at), at + 0.02, 0.01) for at in range(5)]
+    beside = [RecordedRun("w", 5.0, 5.2, 0.01), RecordedRun("w", 5.2, 5.22, 0.01)]
+    assert waits_s([*alone, *beside], {"w": RATE})[-1] == 0.0
+    assert simulated([(1.0, 0.2), (0.0, 0.02)], cpu_s=0.02)[-1][1] == pytest.approx(1.22)
+    assert simulated([(1.0, 0.2), (0.0, 0.02)])[-1][1] > 2.0
 
 
 def test_batches_beyond_the_share_take_the_share_s_time() -> None:
