@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -192,19 +193,22 @@ class SimulatedNodes:
 
     def batches(self, node: str, key: str) -> BatchLatency:
         """Return the latencies of a variant ("task/variant") on a node's device."""
+        account = self._cpu_time.get(node)
         emulated = self.run.file.cluster.emulated(self.devices[node])
         stretches = {} if emulated else self._stretches(node, key)
         if not stretches:
-            return self._emulated(self.profile, node, key, self.run.latency)
+            if account is None:
+                return self._emulated(self.profile, node, key, self.run.latency)
+            measured = self._emulated(self._measured, node, key, self.run.latency)
+            return PaidBatches(measured, account, self._now, lambda _: inf)
         median = self._emulated(self._measured, node, key, "p50")
         stretched = Stretched(median, lambda batch: stretches.get(batch, stretches[ANY_SIZE])())
-        if node not in self._cpu_time:
+        if account is None:
             return stretched
         usual = self._usual_stretch(node, key)
         return PaidBatches(
-            stretched, self._cpu_time[node], self._now,
-            lambda batch: usual * median.latency_s(batch),
-        )  # fmt: skip
+            stretched, account, self._now, lambda batch: usual * median.latency_s(batch)
+        )
 
     def _usual_stretch(self, node: str, key: str) -> float:
         """Return the median of the recorded slow-downs of a variant's task on the node's device."""
