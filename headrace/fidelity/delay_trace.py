@@ -11,7 +11,7 @@ from itertools import chain, pairwise
 
 from control.per_query.batching import DUE
 from headrace.roles.profile_lookups import latency_of
-from headrace.simulation.paid_batches import RecordedRun, waits_s
+from headrace.simulation.paid_batches import RecordedRun, payments
 from operators.outcomes import LATE, outcome_of
 from profiles.profile_table import ProfileTable
 from schemas.records import ANSWERED, Answer, Hop
@@ -70,7 +70,8 @@ def seen(
     """
     known = list(answers)
     ran = batches(known, size_of)
-    real = paying([each for each in ran if each.worker in devices], profile, devices, rates)
+    own = [each for each in ran if each.worker in devices]
+    real, charged = paying(own, profile, devices, rates)
     kinds = by_kind(real, devices)
 
     def relative(found: Iterable[tuple[float, float]]) -> Seen:
@@ -96,6 +97,7 @@ def seen(
         lags=lags,
         starts={task: found for task, found in starts.items() if found},
         stretch={kind: found for kind, found in stretch.items() if found},
+        charged=charged,
     )
 
 
@@ -199,8 +201,9 @@ def paying(
     profile: ProfileTable,
     devices: Mapping[str, str],
     rates: Mapping[str, float],
-) -> list[RecordedBatch]:
-    """Return the batches with the seconds in which their workers paid for earlier ones.
+) -> tuple[list[RecordedBatch], float]:
+    """Return the batches with the seconds in which their workers paid for earlier ones, and how
+    many times its profiled median a batch is charged at most.
 
     ``ran`` is by worker and time. A batch ran for its profiled median at least.
     """
@@ -208,8 +211,11 @@ def paying(
         RecordedRun(x.worker, x.started_s, x.finished_s, _median_s(x, profile, devices))
         for x in ran
     ]
-    found = waits_s(runs, rates)
-    return [replace(each, waited_s=s) if s else each for each, s in zip(ran, found, strict=True)]
+    found = payments(runs, rates)
+    waited = [
+        replace(each, waited_s=s) if s else each for each, s in zip(ran, found.waits_s, strict=True)
+    ]
+    return waited, found.charged
 
 
 def stretches(

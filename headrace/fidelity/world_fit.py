@@ -59,7 +59,8 @@ def fitted(
     """
     known = list(answers)
     ran = batches(known, size_of)
-    real = paying([each for each in ran if each.worker in devices], profile, devices, rates)
+    own = [each for each in ran if each.worker in devices]
+    real, charged = paying(own, profile, devices, rates)
     levels = by_occupancy(occupancy(real), from_s, dilate)
     waiting = {task: list(starts_s(of)) for task, of in by_task(real).items()}
     lag_s = _lag_s(ran, mean(chain.from_iterable(waiting.values())) * dilate, dilate)
@@ -79,6 +80,7 @@ def fitted(
         lag_s=lag_s,
         starts={task: found for task, found in starts.items() if found},
         stretch={kind: found for kind, found in stretch.items() if found},
+        charged=charged,
     )
 
 

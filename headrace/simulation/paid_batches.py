@@ -7,8 +7,9 @@ recorded and replayed as a part of the batch.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
-from statistics import median
+from statistics import fmean, median
 from typing import NamedTuple
 
 from headrace.config.pipeline_file import PipelineFile
@@ -54,6 +55,9 @@ class PaidBatches:
         return waits_s + runs_s
 
 
+CHARGED = tuple(at / 40 for at in range(40, 11, -1))  # of the usual stretch
+
+
 class RecordedRun(NamedTuple):
     """A batch as its worker saw it, s; ``median_s`` is the profile's, the least that it ran."""
 
@@ -63,22 +67,53 @@ class RecordedRun(NamedTuple):
     median_s: float
 
 
-def waits_s(ran: Sequence[RecordedRun], rates: Mapping[str, float]) -> list[float]:
+@dataclass(frozen=True, slots=True)
+class Payments:
+    """What batches waited for, s each, and how many times its median a batch is charged at most."""
+
+    waits_s: list[float]
+    charged: float
+
+
+def payments(ran: Sequence[RecordedRun], rates: Mapping[str, float]) -> Payments:
     """Return the seconds that each batch waited before it ran; ``ran`` is by worker and time.
 
     A batch is charged its CPU time, which no answer tells: the seconds that it ran, but no more
-    than the usual multiple of its median, by those batches that waited for nothing even if all
-    seconds are charged.
+    than a multiple of its median. The multiple is the one by which all batches ran most nearly as
+    long, in medians of theirs, as those usually do that wait for nothing even if all seconds are
+    charged.
     """
-    if not rates:
-        return [0.0] * len(ran)
-    first = _waits_s(ran, rates, inf)
+    if not any(each.worker in rates for each in ran):
+        return Payments([0.0] * len(ran), inf)
+    most = _waits_s(ran, rates, inf)
     free = [
-        (each.finished_s - each.started_s) / each.median_s
-        for each, wait_s in zip(ran, first, strict=True)
+        _stretch(each, 0.0)
+        for each, wait_s in zip(ran, most, strict=True)
         if each.worker in rates and wait_s == 0.0 and each.median_s > 0
     ]
-    return _waits_s(ran, rates, median(free)) if free else first
+    if not free:
+        return Payments(most, inf)
+    usual = median(free)
+    tried = [part * usual for part in CHARGED]
+    found = [_waits_s(ran, rates, charged) for charged in tried]
+    apart = [_apart(ran, rates, each, usual) for each in found]
+    best = apart.index(min(apart))
+    return Payments(found[best], tried[best])
+
+
+def _apart(
+    ran: Sequence[RecordedRun], rates: Mapping[str, float], waits_s: Sequence[float], usual: float
+) -> float:
+    """Return how far the batches are from the usual stretch in the mean."""
+    return fmean(
+        abs(_stretch(each, wait_s) - usual)
+        for each, wait_s in zip(ran, waits_s, strict=True)
+        if each.worker in rates and each.median_s > 0
+    )
+
+
+def _stretch(run: RecordedRun, wait_s: float) -> float:
+    return (run.finished_s - run.started_s - wait_s) / run.median_s
 
 
 def _waits_s(ran: Iterable[RecordedRun], rates: Mapping[str, float], usual: float) -> list[float]:

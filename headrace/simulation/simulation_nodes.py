@@ -205,19 +205,12 @@ class SimulatedNodes:
         stretched = Stretched(median, lambda batch: stretches.get(batch, stretches[ANY_SIZE])())
         if account is None:
             return stretched
-        usual = self._usual_stretch(node, key)
+        recorded = self.run.replay or self.run.world
+        assert recorded is not None
+        charged = recorded.charged
         return PaidBatches(
-            stretched, account, self._now, lambda batch: usual * median.latency_s(batch)
+            stretched, account, self._now, lambda batch: charged * median.latency_s(batch)
         )
-
-    def _usual_stretch(self, node: str, key: str) -> float:
-        """Return the median of the recorded slow-downs of a variant's task on the node's device."""
-        of = variant_of(self.pipeline, key).task, self.devices[node], ANY_SIZE
-        trace, world = self.run.replay, self.machine.world
-        if trace is not None:
-            return float(np.median([value for _, value in trace.stretch[of]]))
-        assert world is not None
-        return world.usual_stretch(*of)
 
     def _stretches(self, node: str, key: str) -> dict[int, Delay]:
         """Return the measured slow-down by batch size; empty if none of the task was measured on

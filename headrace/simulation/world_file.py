@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from math import sqrt
+from math import inf, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +272,7 @@ def _phase(phase: Phase) -> dict[str, Any]:
         "rate_qps": phase.rate_qps,
         "seconds": phase.seconds,
         "lag_s": phase.lag_s,
+        "charged": None if phase.charged == inf else phase.charged,
         "hops": _levels(phase.hops),
         "ways_in": _levels(phase.ways_in),
         "ways_out": _levels(phase.ways_out),
@@ -288,6 +289,7 @@ def _read_phase(value: Mapping[str, Any]) -> Phase:
         rate_qps=value["rate_qps"],
         seconds=value["seconds"],
         lag_s=value["lag_s"],
+        charged=inf if value["charged"] is None else value["charged"],
         hops=_read_levels(value["hops"]),
         ways_in=_read_levels(value["ways_in"]),
         ways_out=_read_levels(value["ways_out"]),

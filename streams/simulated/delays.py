@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat
+from math import inf
 
 import numpy as np
 
@@ -28,7 +29,8 @@ class DelayTrace:
     the first task, ``ways_out``: to egress (empty: ``hops``); ``lags``: from the end of a batch to
     its worker's notice (empty: none). For real devices, ``starts`` by task: from when a batch could
     begin until it does (missing: 0); ``stretch`` by kind of batch: latency over the profile's
-    median (missing: that of ``ANY_SIZE``, else the profile's at the pipeline's share).
+    median (missing: that of ``ANY_SIZE``, else the profile's at the pipeline's share); ``charged``:
+    how many times its profiled median a worker with a part of a CPU pays for a batch at most.
     """
 
     seconds: float = 0.0
@@ -38,6 +40,7 @@ class DelayTrace:
     lags: Seen = ()
     starts: Mapping[str, Seen] = field(default_factory=dict)
     stretch: Mapping[BatchKind, Seen] = field(default_factory=dict)
+    charged: float = inf
 
 
 # (probability, seconds); draws interpolate linearly between them.

@@ -11,7 +11,8 @@ import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import floor
+from math import floor, inf
+from statistics import median
 
 import numpy as np
 
@@ -44,7 +45,8 @@ class Phase:
     last batch to the answer; ``lag_s``: mean time from the end of a batch to its worker's notice.
     Of real devices: ``starts`` by task, from when a batch could begin until it did, and ``stretch``
     by task, device and batch size (``ANY_SIZE``: all), the duration over the profiled median. A
-    series with too few samples is empty.
+    series with too few samples is empty. ``charged``: how many times its profiled median a worker
+    with a part of a CPU pays for a batch at most.
     """
 
     rate_qps: float
@@ -55,6 +57,7 @@ class Phase:
     lag_s: float = 0.0
     starts: Mapping[str, Levels] = field(default_factory=dict)
     stretch: Mapping[BatchKind, Levels] = field(default_factory=dict)
+    charged: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,11 @@ class World:
     def rates_qps(self) -> tuple[float, ...]:
         """The calibrated rates, queries per wall second, ascending."""
         return tuple(sorted({phase.rate_qps for phase in self.phases}))
+
+    @property
+    def charged(self) -> float:
+        """The median of the phases' ``charged``."""
+        return median(phase.charged for phase in self.phases)
 
 
 class Occupancy:
@@ -143,17 +151,6 @@ class WorldReplay:
             if kind[:2] == (task, device)
         }
         return {size: each for size, each in found.items() if each is not None}
-
-    def usual_stretch(self, task: str, device: str, size: int) -> float:
-        """Return the median of the slow-downs of these batches in all phases."""
-        kind = task, device, size
-        found = [
-            value
-            for phase in self._world.phases
-            for seen in phase.stretch.get(kind, {}).values()
-            for _, value in seen
-        ]
-        return float(np.median(found))
 
     def _lag(self) -> float:
         return self._world.phases[self._at()].lag_s / self._dilate
