@@ -24,6 +24,7 @@ def a_cluster(
     """Write a pipeline whose tasks have two variants: "small", and "large", which is twice as slow
     and more accurate. A batch takes ``batch_s`` plus half of it for each further item, a load
     ``load_s``, of "small" ``small_load_s`` where that is given."""
+    loads_s = {"small": load_s if small_load_s is None else small_load_s, "large": load_s}
     document = {
         "name": "lines",
         "slo": "250ms",
@@ -32,8 +33,7 @@ def a_cluster(
             task: {
                 "children": list(below),
                 "variants": {
-                    name: {"operator": f"lines:{name.title()}", "batch": 8}
-                    for name in ("small", "large")
+                    name: {"operator": f"lines:{name.title()}", "batch": 8} for name in loads_s
                 },
             }
             for task, below in children.items()
@@ -44,17 +44,21 @@ def a_cluster(
         "cluster": {"devices": {"emulated": devices}},
         **changes,
     }
-    loads_s = {"small": load_s if small_load_s is None else small_load_s, "large": load_s}
     entries = [
-        an_entry(task, name, below, fan_out, batch_s, loads_s[name])
+        an_entry(task, name, below, fan_out, batch_s, seconds)
         for task, below in children.items()
-        for name in ("small", "large")
+        for name, seconds in loads_s.items()
     ]
-    profile = {"pipeline": "lines", "provenance": {}, "entries": entries}
-    (folder / "profile.json").write_text(json.dumps(profile))
+    write_profile(folder, entries)
     path = folder / "pipeline.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False))
     return path
+
+
+def write_profile(folder: Path, entries: Sequence[Mapping[str, Any]]) -> None:
+    """Write the profile of the pipeline."""
+    profile = {"pipeline": "lines", "provenance": {}, "entries": entries}
+    (folder / "profile.json").write_text(json.dumps(profile))
 
 
 def an_entry(

@@ -70,8 +70,7 @@ def seen(
     """
     known = list(answers)
     ran = batches(known, size_of)
-    own = [each for each in ran if each.worker in devices]
-    real, charged = paying(own, profile, devices, rates)
+    real, charged = paying(ran, profile, devices, rates)
     kinds = by_kind(real, devices)
 
     def relative(found: Iterable[tuple[float, float]]) -> Seen:
@@ -202,18 +201,20 @@ def paying(
     devices: Mapping[str, str],
     rates: Mapping[str, float],
 ) -> tuple[list[RecordedBatch], float]:
-    """Return the batches with the seconds in which their workers paid for earlier ones, and how
-    many times its profiled median a batch is charged at most.
+    """Return the batches on real devices, with the seconds in which their workers paid for earlier
+    ones, and how many times its profiled median a batch is charged at most.
 
     ``ran`` is by worker and time. A batch ran for its profiled median at least.
     """
+    real = [each for each in ran if each.worker in devices]
     runs = [
         RecordedRun(x.worker, x.started_s, x.finished_s, _median_s(x, profile, devices))
-        for x in ran
+        for x in real
     ]
     found = payments(runs, rates)
     waited = [
-        replace(each, waited_s=s) if s else each for each, s in zip(ran, found.waits_s, strict=True)
+        replace(each, waited_s=s) if s else each
+        for each, s in zip(real, found.waits_s, strict=True)
     ]
     return waited, found.charged
 

@@ -59,8 +59,7 @@ def fitted(
     """
     known = list(answers)
     ran = batches(known, size_of)
-    own = [each for each in ran if each.worker in devices]
-    real, charged = paying(own, profile, devices, rates)
+    real, charged = paying(ran, profile, devices, rates)
     levels = by_occupancy(occupancy(real), from_s, dilate)
     waiting = {task: list(starts_s(of)) for task, of in by_task(real).items()}
     lag_s = _lag_s(ran, mean(chain.from_iterable(waiting.values())) * dilate, dilate)
