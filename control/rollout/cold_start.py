@@ -1,9 +1,9 @@
 """Cold start: a task that no worker can serve yet begins with a variant that loads sooner.
 
 A worker serves with the variant that it has while it loads another one. So where no worker of a
-task has loaded any, half of its workers (rounded up) load a *stepping stone* first and go on to the
-variant that the allocation wants; the others load that one at once. A stone is the variant that
-loads soonest on the worker's device, if it
+task has loaded any, half of its workers (rounded up) load an *interim variant* first and go on to
+the variant that the allocation wants; the others load that one at once. The interim variant is the
+one that loads soonest on the worker's device, if it
 
     pays     loads sooner by ``SOONER_S`` at least, and in half of the time at most
     keeps    the latency of the wanted variant, in batches of the same size or smaller
@@ -27,8 +27,8 @@ PART = 0.5  # of the wanted variant's time to load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stones:
-    """What stepping stones are chosen by; ``memory`` is in bytes by device."""
+class InterimVariants:
+    """What interim variants are chosen by; ``memory`` is in bytes by device."""
 
     pipeline: Pipeline
     policy: Policy
@@ -36,7 +36,7 @@ class Stones:
     memory: Mapping[str, int]
 
     def of(self, post: Replicas, device: str) -> Replicas | None:
-        """Return the stone for a worker that is to run a post, None: there is none."""
+        """Return the interim variant for a worker that is to run a post, None: there is none."""
         try:
             wanted = self.profile.entry(post.task, post.variant, device)
             kept_s = self._seconds(wanted, device, post.batch)
@@ -77,13 +77,13 @@ class Stones:
         return self.profile.latency_s(entry.task, entry.variant, device, batch, quantile)
 
 
-def with_stones(
-    members: Sequence[Member], held: Mapping[str, Lease], posts: Posts, stones: Stones
+def with_interims(
+    members: Sequence[Member], held: Mapping[str, Lease], posts: Posts, interims: InterimVariants
 ) -> Posts:
-    """Return the posts, with stepping stones at the tasks that no worker can serve yet.
+    """Return the posts, with interim variants at the tasks that no worker can serve yet.
 
-    A worker that loads its stone keeps it until it is loaded, and one that loads the wanted variant
-    already goes on.
+    A worker that loads its interim variant keeps it until it is loaded, and one that loads the
+    wanted variant already goes on.
     """
     crew = {member.name: member for member in members}
     workers: dict[str, list[str]] = defaultdict(list)
@@ -91,19 +91,20 @@ def with_stones(
         workers[posts[name].task].append(name)
     found = dict(posts)
     for task, names in workers.items():
-        chooses = stones.pipeline.task(task).selection or stones.pipeline.task(task).dispatch
+        chooses = interims.pipeline.task(task).selection or interims.pipeline.task(task).dispatch
         if chooses or any(variant_id(crew[name].loaded).task == task for name in names):
             continue
         steps: dict[str, Replicas] = {}
         for name in names:
-            stone = stones.of(posts[name], crew[name].device)
-            if stone is not None and _may_begin(held.get(name), stone):
-                steps[name] = stone
-        first = sorted(steps, key=lambda name: (name not in held, name))
-        found.update((name, steps[name]) for name in first[: (len(names) + 1) // 2])
+            interim = interims.of(posts[name], crew[name].device)
+            if interim is not None and _may_begin(held.get(name), interim):
+                steps[name] = interim
+        begun = [name for name in steps if name in held and held[name].key == steps[name].key]
+        first = dict.fromkeys([*begun, *steps])
+        found.update((name, steps[name]) for name in list(first)[: (len(names) + 1) // 2])
     return found
 
 
-def _may_begin(lease: Lease | None, stone: Replicas) -> bool:
+def _may_begin(lease: Lease | None, interim: Replicas) -> bool:
     """Return whether a worker with this lease has not begun to load another variant of the task."""
-    return lease is None or lease.task != stone.task or lease.key == stone.key
+    return lease is None or lease.task != interim.task or lease.key == interim.key

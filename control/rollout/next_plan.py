@@ -10,7 +10,7 @@ from control.problem.lazy_references import chosen
 from control.problem.plan_reasons import PlanReason, causes, sentence
 from control.problem.problem import Allocation, Replicas
 from control.problem.routes import ROUTINGS
-from control.rollout.cold_start import Stones, with_stones
+from control.rollout.cold_start import InterimVariants, with_interims
 from control.rollout.history import History
 from control.rollout.leases import arrange
 from control.rollout.placement import Member, Posts, place
@@ -116,17 +116,17 @@ def _staged(
 def _begun(
     posts: Posts, settings: Settings, held: Mapping[str, Lease], context: PlanningContext
 ) -> Posts:
-    """Return the posts with stepping stones, where plans mix variants without a least accuracy."""
+    """Return the posts with interim variants, where plans mix variants without a least accuracy."""
     policy, profile = policy_named(context.pipeline, settings.policy), context.profile
     if policy is None or profile is None or policy.options.get("accuracy_least"):
         return posts
     spec = spec_of(policy.kind)
     if spec.choose or not spec.mixes_variants:
         return posts
-    stones = Stones(
+    interims = InterimVariants(
         pipeline=context.pipeline, policy=policy, profile=profile, memory=context.memory
     )
-    return with_stones(context.members, held, posts, stones)
+    return with_interims(context.members, held, posts, interims)
 
 
 def _needed(plan: Plan, context: PlanningContext) -> dict[str, float]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control.problem.problem import Replicas
-from control.rollout.cold_start import PART, SOONER_S, Stones, with_stones
+from control.rollout.cold_start import PART, SOONER_S, InterimVariants, with_interims
 from control.rollout.placement import Member
 from profiles.measurements import Entry
 from profiles.profile_table import ProfileTable
@@ -20,13 +20,13 @@ POLICY = Policy(name="loki", kind="loki")
 LOADS_S = {"forest": 0.5, "vit": 10.0}
 
 
-def some_stones(
+def the_interims(
     loads_s: Mapping[str, float] = LOADS_S,
     rates: Mapping[str, float] = {"forest": 1000.0, "vit": 200.0},
     memory: Mapping[str, int] = {},
     pipeline: Pipeline | None = None,
-) -> Stones:
-    """Return what stones of "read" are chosen by, with each variant's load time and items/s."""
+) -> InterimVariants:
+    """Return the interim variants of "read", with each variant's load time and items/s."""
     entries = [
         an_entry("locate", "net", 100.0, 0.9, fan_out=5.0),
         *(
@@ -34,7 +34,7 @@ def some_stones(
             for name in ("forest", "vit")
         ),
     ]
-    return Stones(
+    return InterimVariants(
         pipeline=pipeline or a_pipeline(), policy=POLICY, memory=memory,
         profile=ProfileTable("postcode", tuple(entries)),
     )  # fmt: skip
@@ -51,7 +51,7 @@ def a_post(key: str, batch: int = 4) -> Replicas:
 
 def begun(
     wanted: Mapping[str, str],
-    stones: Stones,
+    interims: InterimVariants,
     loaded: Mapping[str, str] = {},
     held: Mapping[str, str] = {},
 ) -> dict[str, str]:
@@ -64,7 +64,9 @@ def begun(
             worker=name, task=task, variant=variant, batch=4, slots=(slot,), open_slot=slot
         )
     posts = {name: a_post(key) for name, key in wanted.items()}
-    return {name: post.key for name, post in with_stones(members, leases, posts, stones).items()}
+    return {
+        name: post.key for name, post in with_interims(members, leases, posts, interims).items()
+    }
 
 
 THREE = dict.fromkeys(("a", "b", "c"), "read/vit")
@@ -72,64 +74,64 @@ HALF = {"a": "read/forest", "b": "read/forest", "c": "read/vit"}
 
 
 def test_half_of_the_workers_of_a_task_without_any_begin_with_what_loads_soonest() -> None:
-    assert begun(THREE, some_stones()) == HALF
-    assert begun({"a": "read/vit"}, some_stones()) == {"a": "read/forest"}
+    assert begun(THREE, the_interims()) == HALF
+    assert begun({"a": "read/vit"}, the_interims()) == {"a": "read/forest"}
 
 
-def test_a_stone_is_kept_until_it_is_loaded() -> None:
-    assert begun(THREE, some_stones(), held=HALF) == HALF
+def test_an_interim_variant_is_kept_until_it_is_loaded() -> None:
+    assert begun(THREE, the_interims(), held=HALF) == HALF
     moved = {"a": "read/vit", "b": "read/forest", "c": "read/vit"}
-    assert begun(THREE, some_stones(), held=moved) == moved
+    assert begun(THREE, the_interims(), held=moved) == moved
 
 
 def test_once_one_has_loaded_all_go_on_to_the_wanted_variant() -> None:
-    assert begun(THREE, some_stones(), loaded={"a": "read/forest"}, held=HALF) == THREE
+    assert begun(THREE, the_interims(), loaded={"a": "read/forest"}, held=HALF) == THREE
 
 
 def test_who_loads_the_wanted_variant_already_goes_on() -> None:
-    assert begun(THREE, some_stones(), held=THREE) == THREE
-    assert begun(THREE, some_stones(), held={"a": "read/vit"}) == {
+    assert begun(THREE, the_interims(), held=THREE) == THREE
+    assert begun(THREE, the_interims(), held={"a": "read/vit"}) == {
         "a": "read/vit", "b": "read/forest", "c": "read/forest",
     }  # fmt: skip
 
 
 def test_workers_that_come_from_another_task_may_begin() -> None:
     from_other = {"a": "locate/net"}
-    assert begun(THREE, some_stones(), loaded=from_other, held=from_other) == HALF
+    assert begun(THREE, the_interims(), loaded=from_other, held=from_other) == HALF
 
 
-def test_a_stone_must_pay() -> None:
+def test_an_interim_variant_must_pay() -> None:
     at_the_limit = {"vit": 2 * SOONER_S, "forest": SOONER_S}
-    assert begun(THREE, some_stones(at_the_limit)) == HALF
-    assert begun(THREE, some_stones({**at_the_limit, "forest": SOONER_S + 0.01})) == THREE
-    assert begun(THREE, some_stones({"vit": SOONER_S - 0.01, "forest": 0.0})) == THREE
-    assert begun(THREE, some_stones({"vit": 60.0, "forest": 60.0 * PART + 0.1})) == THREE
+    assert begun(THREE, the_interims(at_the_limit)) == HALF
+    assert begun(THREE, the_interims({**at_the_limit, "forest": SOONER_S + 0.01})) == THREE
+    assert begun(THREE, the_interims({"vit": SOONER_S - 0.01, "forest": 0.0})) == THREE
+    assert begun(THREE, the_interims({"vit": 60.0, "forest": 60.0 * PART + 0.1})) == THREE
 
 
-def test_a_stone_fits_beside_the_wanted_variant() -> None:
-    assert begun(THREE, some_stones(memory={"cpu": 200})) == HALF
-    assert begun(THREE, some_stones(memory={"cpu": 199})) == THREE
+def test_an_interim_variant_fits_beside_the_wanted_variant() -> None:
+    assert begun(THREE, the_interims(memory={"cpu": 200})) == HALF
+    assert begun(THREE, the_interims(memory={"cpu": 199})) == THREE
 
 
-def test_a_slower_stone_runs_smaller_batches_or_none() -> None:
-    # A batch of the wanted variant takes 4 / 200 s; of one item a stone at 50/s takes as long.
+def test_a_slower_interim_variant_runs_smaller_batches_or_none() -> None:
+    # A batch of the wanted variant takes 4 / 200 s, and one item of a variant at 50/s as long.
     def batch(rate: float) -> int:
-        found = some_stones(rates={"forest": rate, "vit": 200.0}).of(a_post("read/vit"), "cpu")
+        found = the_interims(rates={"forest": rate, "vit": 200.0}).of(a_post("read/vit"), "cpu")
         return found.batch if found else 0
 
     assert [batch(rate) for rate in (1000.0, 199.0, 50.0, 49.0)] == [4, 1, 1, 0]
 
 
-def test_workers_that_choose_for_themselves_have_no_stones() -> None:
+def test_workers_that_choose_for_themselves_have_no_interim_variants() -> None:
     pipeline = a_pipeline()
     tasks = tuple(replace(task, dispatch="fcfs") for task in pipeline.tasks)
-    assert begun(THREE, some_stones(pipeline=replace(pipeline, tasks=tasks))) == THREE
+    assert begun(THREE, the_interims(pipeline=replace(pipeline, tasks=tasks))) == THREE
     tasks = tuple(replace(task, selection="ramsis") for task in pipeline.tasks)
-    assert begun(THREE, some_stones(pipeline=replace(pipeline, tasks=tasks))) == THREE
+    assert begun(THREE, the_interims(pipeline=replace(pipeline, tasks=tasks))) == THREE
 
 
-def test_devices_that_were_not_measured_have_no_stones() -> None:
-    assert some_stones().of(a_post("read/vit"), "cuda:0") is None
+def test_devices_that_were_not_measured_have_no_interim_variants() -> None:
+    assert the_interims().of(a_post("read/vit"), "cuda:0") is None
 
 
 KEYS = ("locate/net", "read/forest", "read/vit")
@@ -144,7 +146,7 @@ NAMES = ("a", "b", "c", "d", "e")
 def test_only_variants_change_at_cold_tasks_and_of_half_at_most(
     wanted: dict[str, str], loaded: dict[str, str], held: dict[str, str]
 ) -> None:
-    posts = begun(wanted, some_stones(), loaded, held)
+    posts = begun(wanted, the_interims(), loaded, held)
     assert posts.keys() == wanted.keys()
     for task in ("locate", "read"):
         own = [name for name, key in wanted.items() if variant_id(key).task == task]
