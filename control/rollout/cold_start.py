@@ -91,7 +91,8 @@ def with_interims(
         workers[posts[name].task].append(name)
     found = dict(posts)
     for task, names in workers.items():
-        chooses = interims.pipeline.task(task).selection or interims.pipeline.task(task).dispatch
+        asked = interims.pipeline.task(task)
+        chooses = asked.selection or asked.dispatch
         if chooses or any(variant_id(crew[name].loaded).task == task for name in names):
             continue
         steps: dict[str, Replicas] = {}

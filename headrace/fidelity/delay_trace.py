@@ -207,10 +207,8 @@ def paying(
     ``ran`` is by worker and time. A batch ran for its profiled median at least.
     """
     real = [each for each in ran if each.worker in devices]
-    runs = [
-        RecordedRun(x.worker, x.started_s, x.finished_s, _median_s(x, profile, devices))
-        for x in real
-    ]
+    median_s = _medians(profile, devices)
+    runs = [RecordedRun(x.worker, x.started_s, x.finished_s, median_s(x)) for x in real]
     found = payments(runs, rates)
     waited = [
         replace(each, waited_s=s) if s else each
@@ -223,10 +221,13 @@ def stretches(
     ran: Iterable[RecordedBatch], profile: ProfileTable, devices: Mapping[str, str]
 ) -> Iterator[tuple[float, float]]:
     """Yield when batches began, and the time that they ran over the profiled median."""
+    median_s = _medians(profile, devices)
     for batch in ran:
         ran_s = batch.finished_s - batch.started_s - batch.waited_s
-        yield batch.started_s, ran_s / _median_s(batch, profile, devices)
+        yield batch.started_s, ran_s / median_s(batch)
 
 
-def _median_s(batch: RecordedBatch, profile: ProfileTable, devices: Mapping[str, str]) -> float:
-    return latency_of(profile, devices[batch.worker])(batch.variant, batch.size)
+def _medians(profile: ProfileTable, devices: Mapping[str, str]) -> Callable[[RecordedBatch], float]:
+    """Return a function of a batch to its profiled median, s; ``latency_of`` reads the profile."""
+    known = {device: latency_of(profile, device) for device in set(devices.values())}
+    return lambda batch: known[devices[batch.worker]](batch.variant, batch.size)
