@@ -9,6 +9,8 @@ import asyncio
 import itertools
 import time
 import uuid
+from functools import partial
+from math import inf
 from typing import Any
 
 from msgspec import Struct
@@ -17,6 +19,7 @@ from headrace.client.formats import reader_of
 from headrace.client.open_loop import PATIENCE_S
 from headrace.errors import NoAnswer
 from headrace.gateway.answers_by_id import QUERY_ERRORS, AnswersById
+from headrace.gateway.concurrency_limit import ConcurrencyLimit, InFlight, time_to_answer_s
 from headrace.gateway.kafka_side import KafkaSide
 from headrace.gateway.outgoing import Outgoing
 from headrace.gateway.plans_in_force import fault
@@ -52,7 +55,8 @@ class Model:
     ) -> None:
         self.pipeline = pipeline
         self.signature = signature
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
+        self._limit = ConcurrencyLimit(loop.time())
         self.watch = ResultWatch(loop)
         self._open = RequestsInFlight(loop, reader_of(pipeline), self.watch)
         self.answers = AnswersById(self._open, self.watch, kafka.find)
@@ -74,6 +78,11 @@ class Model:
     def open(self) -> int:
         """The number of queries in flight."""
         return len(self._open)
+
+    @property
+    def limit(self) -> float:
+        """The most queries in flight that are answered in time, as seen; inf: any number."""
+        return self._limit.limit
 
     @property
     def broken(self) -> Exception | None:
@@ -136,7 +145,7 @@ class Model:
         )
         return Served(response, status)
 
-    def _query(self, request: InferRequest, caller: Caller, now: float) -> str:
+    def _query(self, request: InferRequest, caller: Caller, began_s: float) -> str:
         """Return the id of the query of a request: a new one, or one in flight."""
         check_wanted(self.signature, request.outputs)
         payload = payload_of(request.inputs, self.signature, self.pipeline.input)
@@ -145,20 +154,27 @@ class Model:
         if name in self._open:
             self.joined += 1
             return name
-        self._check_open()
+        waited_s, slo_s = time.time() - began_s, self._slo_s(caller.slo_class)
+        self._check_open(inf if caller.timeout_s is None else caller.timeout_s - waited_s)
         query = Query(
             payload=payload,
             id=name,
-            deadline_s=query_deadline_s(now, caller.timeout_s, self._slo_s(caller.slo_class)),
+            deadline_s=query_deadline_s(began_s, caller.timeout_s, slo_s),
             slo_class=caller.slo_class,
             size=caller.size,
         )
-        self._open.add(name, self._longest_s(query.slo_class), content)
+        had_s = time_to_answer_s(caller.timeout_s, slo_s)
+        joined = InFlight(self._loop.time() - waited_s, had_s, len(self._open))
+        ended = partial(self._ended, joined)
+        self._open.add(name, self._longest_s(query.slo_class), content, ended)
         if len(self._open) > 1:
             self._outgoing.add(query, caller.trace)
         else:
             self._send_alone(query, caller)
         return name
+
+    def _ended(self, query: InFlight, answer: Answer | None) -> None:
+        self._limit.ended(query, answer, self._loop.time())
 
     def _send_alone(self, query: Query, caller: Caller) -> None:
         try:
@@ -183,13 +199,28 @@ class Model:
             )
         return f"{self._prefix}-{next(self._numbers)}"
 
-    def _check_open(self) -> None:
+    def _check_open(self, left_s: float) -> None:
+        """Raise ``Unserved`` for a query that cannot be served, or not within ``left_s``."""
         why = self.fault()
         if why:
             raise Unserved(Ending.UNAVAILABLE, why)
         if len(self._open) >= self._most_open:
             raise Unserved(
                 Ending.OVER_CAPACITY, f"{self._most_open} queries of {self.name} are in flight here"
+            )
+        now = self._loop.time()
+        takes_s = self._limit.takes_s(len(self._open), now)
+        if left_s < takes_s:
+            raise Unserved(
+                Ending.PAST_DEADLINE,
+                f"queries of {self.name} take {takes_s * 1e3:.0f} ms now, and the caller waits "
+                f"{max(0.0, left_s) * 1e3:.0f} ms more",
+            )
+        if not self._limit.admits(len(self._open), now):
+            raise Unserved(
+                Ending.OVER_CAPACITY,
+                f"{len(self._open)} queries of {self.name} are in flight here, and one more would "
+                "be answered too late",
             )
 
     async def _waited(self, name: str, seconds: float | None) -> Answer | None:

@@ -35,5 +35,6 @@ class RequestCounts:
             yield "gateway_request_seconds", labels_of_times, times
         for model in self._models.values():
             yield "gateway_queries_open", (model.name,), float(model.open)
+            yield "gateway_queries_limit", (model.name,), model.limit
             yield "gateway_requests_joined_total", (model.name,), float(model.joined)
             yield "gateway_ready", (model.name,), 0.0 if model.fault() else 1.0

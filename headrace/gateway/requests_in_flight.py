@@ -6,7 +6,7 @@ schema registry may be asked for that, for which the loop must not wait.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.client.exchange import BrokerNews
@@ -18,8 +18,13 @@ from schemas.records import Answer
 from streams.kafka.kafka_errors import BrokerError
 
 Waiter = asyncio.Future[Answer | None]
+Ended = Callable[[Answer | None], None]
 
 LOOK_EVERY_S = 0.25  # for queries whose time is over; the largest delay of one
+
+
+def _nothing(_: Answer | None) -> None:
+    """Nobody asks how the query ends."""
 
 
 @dataclass(slots=True)
@@ -27,6 +32,7 @@ class _Query:
     due_s: float  # in the loop's time
     within_s: float
     digest: bytes
+    ended: Ended
     acknowledged: bool = False  # set in the reading thread
     waiters: list[Waiter] = field(default_factory=list)
     takers: "list[asyncio.Future[None]]" = field(default_factory=list)  # wait for the broker
@@ -50,11 +56,14 @@ class RequestsInFlight:
     def __contains__(self, name: str) -> bool:
         return name.encode() in self._queries
 
-    def add(self, name: str, within_s: float, digest: bytes = b"") -> None:
+    def add(self, name: str, within_s: float, digest: bytes = b"", ended: Ended = _nothing) -> None:
         """Open a query, which ends with ``NoAnswer`` at most ``LOOK_EVERY_S`` after ``within_s``;
-        ``digest`` is of its request."""
+        ``digest`` is of its request.
+
+        ``ended`` gets its answer, or None if it does not come in that time.
+        """
         due_s = self._loop.time() + within_s
-        self._queries[name.encode()] = _Query(due_s, within_s, digest)
+        self._queries[name.encode()] = _Query(due_s, within_s, digest, ended)
         if self._look is None:
             self._look = self._loop.call_later(LOOK_EVERY_S, self._expire)
 
@@ -150,6 +159,7 @@ class RequestsInFlight:
         for waiter in query.waiters:
             if not waiter.done():
                 waiter.set_result(answer)
+        query.ended(answer)
 
     def _expire(self) -> None:
         """End the queries whose time is over, and look again later if others are in flight."""
@@ -157,6 +167,7 @@ class RequestsInFlight:
         late = [(key, query) for key, query in self._queries.items() if now >= query.due_s]
         for key, query in late:
             self._fail(key, no_answer(key.decode(), query.within_s))
+            query.ended(None)
         self._look = None
         if self._queries:
             self._look = self._loop.call_later(LOOK_EVERY_S, self._expire)

@@ -166,6 +166,12 @@ METRICS: dict[str, tuple[Metric, ...]] = {
             "pipeline", "protocol",
         ),
         _gauge("gateway_queries_open", "Queries in flight from this gateway.", "pipeline"),
+        _gauge(
+            "gateway_queries_limit",
+            "Queries in flight that this gateway admits, as many as are answered in time; +Inf: "
+            "any number.",
+            "pipeline",
+        ),
         _counter(
             "gateway_requests_joined_total",
             "Requests that were in flight already, by id and content, and joined that query.",

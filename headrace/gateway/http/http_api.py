@@ -17,6 +17,7 @@ from headrace.gateway.front import VERSION, Front
 from headrace.gateway.http.answer_api import AnswerApi
 from headrace.gateway.http.http_responses import failed, inference, json_response, refused
 from headrace.gateway.http.listeners import Limits
+from headrace.gateway.http.loop_lag import LoopLag
 from headrace.gateway.model import Model
 from headrace.gateway.protocol.callers import Caller, caller_of, echoed
 from headrace.gateway.protocol.payloads import configuration, metadata
@@ -38,6 +39,7 @@ class HttpApi:
         self._body_bytes = limits.body_bytes
         self._body_s = limits.body_s
         self._answers = AnswerApi(front)
+        self._lag = LoopLag(asyncio.get_running_loop())
 
     def app(self) -> web.Application:
         """Return the application; bodies above ``body_bytes``, decompressed, get 413."""
@@ -113,7 +115,8 @@ class HttpApi:
     # ------------------------------------------------------------------ inference
 
     async def _infer(self, request: web.Request) -> web.Response:
-        began_s, clock = time.time(), time.perf_counter()
+        waited_s, clock = self._lag.waited_s(), time.perf_counter()
+        began_s = time.time() - waited_s
         ending = Ending.FAILED
         try:
             response, ending = await self._inferred(request, began_s)

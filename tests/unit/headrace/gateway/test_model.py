@@ -1,6 +1,7 @@
 """Requests of a model: joined, accepted, refused."""
 
 import asyncio
+import time
 
 import pytest
 from msgspec.structs import replace
@@ -197,3 +198,50 @@ def test_a_query_with_no_other_in_flight_that_cannot_be_sent_leaves_none() -> No
 
 def refusing(_: Query) -> None:
     raise BrokerError("the broker is away")
+
+
+def test_a_model_whose_answers_come_late_refuses_what_would_be_late_too_and_says_why() -> None:
+    async def play() -> None:
+        broker = BrokerInTest()
+        model = a_model(broker, most_open=1000)
+        long_ago_s = time.time() - 100.0  # behind any SLO
+        asked = [
+            asyncio.ensure_future(model.infer(REQUEST, Caller(), long_ago_s)) for _ in range(20)
+        ]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        broker.tell(*(an_answer(query.id) for query in broker.sent))
+        await asyncio.gather(*asked)
+        assert model.limit < 100
+        more = [
+            asyncio.ensure_future(model.infer(REQUEST, Caller(), time.time())) for _ in range(1000)
+        ]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        refused = [each.exception() for each in more if each.done()]
+        assert len(refused) == 1000 - int(model.limit)
+        assert all(
+            isinstance(each, Unserved) and each.status.ending is Ending.OVER_CAPACITY
+            for each in refused
+        )
+        assert "one more would be answered too late" in str(refused[0])
+        for each in more:
+            each.cancel()
+
+    asyncio.run(play())
+
+
+def test_a_caller_with_less_time_than_any_query_took_is_told_at_once() -> None:
+    async def play() -> None:
+        broker = BrokerInTest()
+        model = a_model(broker)
+        first = asyncio.ensure_future(model.infer(REQUEST, Caller(), time.time() - 0.5))
+        await asyncio.sleep(0)
+        broker.tell(an_answer(broker.sent[0].id))
+        await first
+        with pytest.raises(Unserved, match=r"take 5\d\d ms now, and the caller waits") as told:
+            await model.infer(REQUEST, Caller(timeout_s=0.3), time.time())
+        assert told.value.status.ending is Ending.PAST_DEADLINE
+        assert len(broker.sent) == 1
+
+    asyncio.run(play())

@@ -1,0 +1,139 @@
+"""The adaptive limit on a model's queries in flight: one more would be answered too late.
+
+A plan's capacity says nothing about the way to the pipeline and back, nor about what else runs on
+the machine, and ingress refuses only after a query has crossed the broker. Where R queries per
+second end and N are in flight, the next one ends after N / R (Little's law). So queries end after
+``AIM`` of the time T that they have, with
+
+    aim = AIM x R x T
+
+in flight. Of the queries that end in a window, as long as T, let m be the share that missed their
+time. At its end
+
+    m > MISSED                    limit <- aim
+    some refused for the limit    limit <- max(limit x GROWTH, aim)
+    none refused                  limit <- limit x RETURN; none at all above what was in flight
+
+The first window that has ``FEWEST`` misses ends with them: those in flight are late already.
+Without misses there is no limit, so that a burst enters whole, and a model that needs more than
+``AIM`` of T even alone keeps what it can answer. Envoy's adaptive concurrency and Netflix'
+concurrency limits aim at a latency that they measure; here a query has a deadline.
+"""
+
+from dataclasses import dataclass
+from math import inf
+from operator import attrgetter
+
+from schemas.enumerations import ReasonCode
+from schemas.records import ANSWERED, REFUSED, Answer
+
+AIM = 0.35  # the rest is for what the gateway does not see: the client and the network
+MISSED = 0.1
+GROWTH, RETURN = 1.05, 2.0
+FEWEST = 10  # queries that end in a window which is judged
+LEAST = 4.0
+SHORTEST_S = 0.25  # of a window
+STALE = 4.0  # times its length, after which a window that did not end says nothing
+LATELY_S = 1.0  # an older answer does not tell how long queries take now
+PROMISED = 0.8  # of its SLO, which a query has to have to be judged
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """A query that joined ``ahead`` others at ``came_s``. ``had_s``: how long it may take; None: it
+    says nothing about the load."""
+
+    came_s: float
+    had_s: float | None
+    ahead: int
+
+
+@dataclass(slots=True)
+class _Window:
+    began_s: float
+    ended: int = 0
+    missed: int = 0
+    had_s: float = 0.0  # all of them together
+    refused: int = 0
+    most: int = 0  # in flight
+    least_s: float = inf  # that a query took which was answered
+    ahead: int = 0  # of that one
+
+
+def time_to_answer_s(timeout_s: float | None, slo_s: float) -> float | None:
+    """Return how long a query may take by which the load is judged; None where its caller gives it
+    much less than its SLO, and so may have no answer in time at any load."""
+    given_s = slo_s if timeout_s is None else min(timeout_s, slo_s)
+    return given_s if given_s >= PROMISED * slo_s else None
+
+
+class ConcurrencyLimit:
+    """The limit, from how queries end. Times are seconds of a clock that only moves forward."""
+
+    def __init__(self, now: float) -> None:
+        self.limit = inf  # the most queries in flight; inf: any number
+        self._window = self._before = _Window(now)
+        self._answered_s = -inf
+
+    def takes_s(self, in_flight: int, now: float) -> float:
+        """Return how long a query takes at least that joins those in flight; 0: it is not known.
+
+        It is the least that one took of this window and the last, and less where fewer are in
+        flight than when that one came.
+        """
+        least = min(self._before, self._window, key=attrgetter("least_s"))
+        if now >= self._answered_s + LATELY_S or least.least_s == inf:
+            return 0.0
+        return least.least_s * min(1.0, (in_flight + 1) / (least.ahead + 1))
+
+    def admits(self, in_flight: int, now: float) -> bool:
+        """Return whether a query may join those in flight; count it where it may not."""
+        self._judge(now)
+        self._window.most = max(self._window.most, in_flight + 1)
+        if in_flight < self.limit:
+            return True
+        self._window.refused += 1
+        return False
+
+    def ended(self, query: InFlight, answer: Answer | None, now: float) -> None:
+        """Count a query that ended with an answer; None: with none at all."""
+        self._judge(now)
+        took_s, window = now - query.came_s, self._window
+        if answer is not None and answer.outcome == ANSWERED:
+            self._answered_s = now
+            if took_s < window.least_s:
+                window.least_s, window.ahead = took_s, query.ahead
+        if query.had_s is None or _turned_away(answer):
+            return
+        window.ended += 1
+        window.had_s += query.had_s
+        window.missed += answer is None or answer.outcome != ANSWERED or took_s > query.had_s
+
+    def _judge(self, now: float) -> None:
+        """End the window if it is long enough, and has enough queries where it refused some; and at
+        the first misses, as those in flight are late already."""
+        window, seconds = self._window, now - self._window.began_s
+        had_s = window.had_s / window.ended if window.ended else 0.0
+        shortest_s, enough = max(SHORTEST_S, had_s), window.ended >= FEWEST
+        missed = window.missed > MISSED * window.ended
+        first = missed and window.missed >= FEWEST and self.limit == inf
+        stale = seconds >= STALE * shortest_s
+        if not first and (seconds < shortest_s or (window.refused and not enough and not stale)):
+            return
+        self._before, self._window = window, _Window(now)
+        aim = AIM * window.ended / max(seconds, SHORTEST_S) * had_s
+        if stale:
+            self.limit = inf
+        elif enough and missed:
+            self.limit = max(LEAST, aim)
+        elif window.refused:
+            self.limit = max(self.limit * GROWTH, aim)
+        else:
+            self.limit = inf if self.limit * RETURN > window.most else self.limit * RETURN
+
+
+def _turned_away(answer: Answer | None) -> bool:
+    """Return whether ingress refused a query, for another reason than its deadline."""
+    if answer is None or answer.outcome != REFUSED:
+        return False
+    return answer.reason_code is not ReasonCode.READ_LATE
