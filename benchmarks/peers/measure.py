@@ -31,7 +31,7 @@ CAPACITY = "capacity"
 SHARES = (0.5, 1.0, 1.5)  # of the system's own capacity
 IN_FLIGHT = 32  # of the closed loop
 READY_WITHIN_S = 120.0
-WARM_S = 4.0  # flat out, for the first protocol of a system: imports, caches, JIT
+WARM_S = 20.0  # flat out, for the first protocol of a system: imports, caches, the JVM's compiler
 SETTLE_S = 0.5  # before each measurement, at its rate; afterwards, without load
 
 
