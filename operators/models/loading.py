@@ -34,23 +34,33 @@ def load_operator(variant: Variant) -> object:
 
 
 def preload(variants: Iterable[Variant]) -> None:
-    """Import the installed ``libraries`` that the variants' operator classes list.
+    """Import the installed ``libraries`` that the variants' operator classes list, and call their
+    ``preload``, where they have one, with a variant's arguments.
 
     An operator may build another one that its arguments name as ``module:Class``: its libraries are
     imported, too. Importing torch holds the GIL for a second or more. A worker imports before its
-    first report: an import while it serves would delay reports until the worker counts as dead.
+    first report: an import while it serves would delay reports until the worker counts as dead, and
+    a shorter one the queries that it serves.
     """
+    variants = list(variants)
     named = (
         name
         for variant in variants
         for name in (variant.operator, *variant.arguments.values())
         if isinstance(name, str) and ":" in name
     )
+    # ``load_operator`` reports missing or misspelt names, with the variant's name.
     for reference in dict.fromkeys(named):
-        # ``load_operator`` reports missing or misspelt names, with the variant's name.
         with contextlib.suppress(Exception, SystemExit):
             for name in getattr(resolve(reference), "libraries", ()):
                 importlib.import_module(name)
+    for variant in variants:
+        with contextlib.suppress(Exception, SystemExit):
+            getattr(resolve(variant.operator), "preload", _nothing)(variant.arguments)
+
+
+def _nothing(_: object) -> None:
+    """Preload nothing: the operator has what it needs with its libraries."""
 
 
 def _built(named: Any, variant: Variant) -> object:

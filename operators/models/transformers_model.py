@@ -22,6 +22,11 @@ class TransformersModel:
 
     libraries: ClassVar = ("torch", "transformers", "safetensors.torch")
 
+    @staticmethod
+    def preload(arguments: Mapping[str, Any]) -> None:
+        """Import what the architecture needs, which transformers does at its first use."""
+        getattr(library("transformers"), arguments["architecture"])
+
     def __init__(
         self,
         architecture: str,

@@ -271,3 +271,20 @@ def test_a_model_computes_on_one_thread(tmp_path: Path) -> None:
     torch.set_num_threads(2)
     torch_module(tmp_path).load("cpu")
     assert torch.get_num_threads() == 1
+
+
+LOOKS = """
+import subprocess
+import sys
+from operators.models.loading import preload
+from schemas.pipeline import Variant
+arguments = {"architecture": "ViTForImageClassification"}
+operator = "operators.models.transformers_model:TransformersModel"
+preload([Variant(task="read", name="vit", operator=operator, arguments=arguments)])
+print("transformers.models.vit.modeling_vit" in sys.modules)
+"""
+
+
+def test_an_architecture_is_imported_before_a_worker_serves() -> None:
+    ran = subprocess.run([sys.executable, "-c", LOOKS], capture_output=True, text=True, check=True)
+    assert ran.stdout == "True\n"

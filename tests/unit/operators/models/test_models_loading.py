@@ -2,6 +2,7 @@
 
 import sys
 import types
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,25 @@ def test_preloading_imports_what_an_operator_named_in_the_arguments_needs(
     arguments = {"reader": "wraps:Inner", "votes": 3, "note": "no_such:Thing"}
     preload([Variant(task="t", name="v", operator="wraps:Outer", arguments=arguments)])
     assert "colorsys" in sys.modules
+
+
+def test_preloading_asks_an_operator_with_the_arguments_of_each_variant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = []
+
+    def asked(arguments: Mapping[str, Any]) -> None:
+        seen.append(arguments["architecture"])
+        raise ValueError("this one is not installed")
+
+    module = types.ModuleType("lazy")
+    module.Lazy = type("Lazy", (), {"preload": staticmethod(asked)})
+    monkeypatch.setitem(sys.modules, "lazy", module)
+    preload(
+        Variant(task="t", name=name, operator="lazy:Lazy", arguments={"architecture": name})
+        for name in ("vit", "bert")
+    )
+    assert seen == ["vit", "bert"]
 
 
 @pytest.mark.parametrize(
