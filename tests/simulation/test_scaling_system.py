@@ -142,7 +142,7 @@ def test_a_dead_device_is_planned_around_and_nothing_is_lost() -> None:
     lost = next(plan for plan in the_plans(system) if "lost w0" in plan.reason)
     assert lost.issued_s < 16.0
     assert len(the_answers(system)) == 1200
-    anew = [plan for plan in the_plans(system) if plan.issued_s > lost.issued_s]
+    anew = [plan for plan in the_plans(system) if plan.epoch > lost.epoch]
     assert anew[0].issued_s < lost.issued_s + 1.0
     found = outcomes(the_answers(system), 19.0, 25.0)
     assert found["answered"] >= 0.995 * sum(found.values()), found
