@@ -189,14 +189,19 @@ def drawn(request: CertificateRequest) -> Recorded:
 
 
 def predict(request: CertificateRequest, queries: Recorded) -> Prediction:
-    """Simulate from a cold start, once for each seed, and return the prediction."""
+    """Simulate from a cold start, once for each seed, and return the prediction.
+
+    Demand is counted by seconds of the clock, and no live run chooses when in a second its arrivals
+    begin: so the simulations begin at evenly spread parts of one.
+    """
     times = queries.times_s
     runs = [
         Run(
-            file=request.file, policy=request.policy, seed=seed, arrivals=queries,
+            file=request.file, policy=request.policy, seed=request.seed + number, arrivals=queries,
             warm_up_s=request.warm_up_s, dilate=request.dilate, world=request.world.world,
+            phase_s=(number + 0.5) / request.simulations,
         )
-        for seed in range(request.seed, request.seed + request.simulations)
+        for number in range(request.simulations)
     ]  # fmt: skip
     with progress("predicting", len(times) * len(runs)) as advance:
         found = [figures_of(run, _offset(advance, at * len(times))) for at, run in enumerate(runs)]

@@ -49,6 +49,7 @@ class Run:
     world: World | None = None  # None: built-in delays, batches as the profile has them
     replay: DelayTrace | None = None  # of the run that is to be repeated; instead of a world
     start: Start | None = None  # None: the control app plans from the start
+    phase_s: float | None = None  # of the clock's second at the first arrival; None: as it comes
     sizes: SizeDistribution | None = None  # of queries, if the arrivals have none
     classes: tuple[tuple[str, float], ...] = ()  # part by SLO class, at most 1
     hops: bool = True  # False: all delays of broker and machine are 0

@@ -199,8 +199,9 @@ class _Simulation:
             self.system.run(self.system.now + 0.1)
         self.system.forget(self._records)
         begins_s = self.system.now + SETTLE_S
-        if self.run.start is not None:
-            begins_s += (self.run.start.phase_s - begins_s) % 1
+        phase_s = self.run.phase_s if self.run.start is None else self.run.start.phase_s
+        if phase_s is not None:
+            begins_s += (phase_s - begins_s) % 1
         self.system.run(begins_s)
 
     def _feed(self, times: Times, advance: Advance) -> None:
