@@ -67,6 +67,16 @@ def time_to_answer_s(timeout_s: float | None, slo_s: float) -> float | None:
     return given_s if given_s >= PROMISED * slo_s else None
 
 
+def too_late(model: str, takes_s: float, left_s: float) -> str:
+    """Return the sentence for a caller whose deadline is nearer than any answer."""
+    if left_s <= 0:
+        return "the caller's deadline has passed"
+    return (
+        f"the caller's deadline is {left_s * 1e3:.0f} ms away, but queries of {model} take "
+        f"{takes_s * 1e3:.0f} ms at least now"
+    )
+
+
 class ConcurrencyLimit:
     """The limit, from how queries end. Times are seconds of a clock that only moves forward."""
 

@@ -19,7 +19,12 @@ from headrace.client.formats import reader_of
 from headrace.client.open_loop import PATIENCE_S
 from headrace.errors import NoAnswer
 from headrace.gateway.answers_by_id import QUERY_ERRORS, AnswersById
-from headrace.gateway.concurrency_limit import ConcurrencyLimit, InFlight, time_to_answer_s
+from headrace.gateway.concurrency_limit import (
+    ConcurrencyLimit,
+    InFlight,
+    time_to_answer_s,
+    too_late,
+)
 from headrace.gateway.kafka_side import KafkaSide
 from headrace.gateway.outgoing import Outgoing
 from headrace.gateway.plans_in_force import fault
@@ -211,11 +216,7 @@ class Model:
         now = self._loop.time()
         takes_s = self._limit.takes_s(len(self._open), now)
         if left_s < takes_s:
-            raise Unserved(
-                Ending.PAST_DEADLINE,
-                f"queries of {self.name} take {takes_s * 1e3:.0f} ms now, and the caller waits "
-                f"{max(0.0, left_s) * 1e3:.0f} ms more",
-            )
+            raise Unserved(Ending.PAST_DEADLINE, too_late(self.name, takes_s, left_s))
         if not self._limit.admits(len(self._open), now):
             raise Unserved(
                 Ending.OVER_CAPACITY,
