@@ -7,25 +7,27 @@ second end and N are in flight, the next one ends after N / R (Little's law). So
 
     aim = AIM x R x T
 
-in flight. Of the queries that end in a window, as long as T, let m be the share that missed their
-time. At its end
+in flight. Of the queries that are answered in a window, as long as T, or get no answer, let m be
+the share that missed their time, and N+ how many of the others were in flight on average. At its
+end
 
-    m > MISSED                    limit <- aim
+    m > MISSED                    limit <- max(aim, N+)
     some refused for the limit    limit <- max(limit x GROWTH, aim)
     none refused                  limit <- limit x RETURN; none at all above what was in flight
 
 The first window that has ``FEWEST`` misses ends with them: those in flight are late already.
 Without misses there is no limit, so that a burst enters whole, and a model that needs more than
-``AIM`` of T even alone keeps what it can answer. Envoy's adaptive concurrency and Netflix'
-concurrency limits aim at a latency that they measure; here a query has a deadline.
+``AIM`` of T even alone keeps what it can answer. What the pipeline itself drops or refuses does not
+count: it sees that load and plans for it, which it could not if the gateway hid it. Envoy's
+adaptive concurrency and Netflix' concurrency limits aim at a latency that they measure; here a
+query has a deadline.
 """
 
 from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
 
-from schemas.enumerations import ReasonCode
-from schemas.records import ANSWERED, REFUSED, Answer
+from schemas.records import ANSWERED, Answer
 
 AIM = 0.35  # the rest is for what the gateway does not see: the client and the network
 MISSED = 0.1
@@ -54,6 +56,7 @@ class _Window:
     ended: int = 0
     missed: int = 0
     had_s: float = 0.0  # all of them together
+    good_s: float = 0.0  # that those took which did not miss
     refused: int = 0
     most: int = 0  # in flight
     least_s: float = inf  # that a query took which was answered
@@ -113,11 +116,13 @@ class ConcurrencyLimit:
             self._answered_s = now
             if took_s < window.least_s:
                 window.least_s, window.ahead = took_s, query.ahead
-        if query.had_s is None or _turned_away(answer):
+        if query.had_s is None or _ended_inside(answer):
             return
+        missed = answer is None or took_s > query.had_s
         window.ended += 1
         window.had_s += query.had_s
-        window.missed += answer is None or answer.outcome != ANSWERED or took_s > query.had_s
+        window.missed += missed
+        window.good_s += 0.0 if missed else took_s
 
     def _judge(self, now: float) -> None:
         """End the window if it is long enough, and has enough queries where it refused some; and at
@@ -131,19 +136,18 @@ class ConcurrencyLimit:
         if not first and (seconds < shortest_s or (window.refused and not enough and not stale)):
             return
         self._before, self._window = window, _Window(now)
-        aim = AIM * window.ended / max(seconds, SHORTEST_S) * had_s
+        seconds = max(seconds, SHORTEST_S)
+        aim = AIM * window.ended / seconds * had_s
         if stale:
             self.limit = inf
         elif enough and missed:
-            self.limit = max(LEAST, aim)
+            self.limit = max(LEAST, aim, window.good_s / seconds)
         elif window.refused:
             self.limit = max(self.limit * GROWTH, aim)
         else:
             self.limit = inf if self.limit * RETURN > window.most else self.limit * RETURN
 
 
-def _turned_away(answer: Answer | None) -> bool:
-    """Return whether ingress refused a query, for another reason than its deadline."""
-    if answer is None or answer.outcome != REFUSED:
-        return False
-    return answer.reason_code is not ReasonCode.READ_LATE
+def _ended_inside(answer: Answer | None) -> bool:
+    """Return whether the pipeline itself ended a query: it sees that load, and plans for it."""
+    return answer is not None and answer.outcome != ANSWERED

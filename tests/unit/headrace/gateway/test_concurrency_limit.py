@@ -16,16 +16,15 @@ from headrace.gateway.concurrency_limit import (
     InFlight,
     time_to_answer_s,
 )
-from schemas.enumerations import ReasonCode
 from schemas.records import ANSWERED, DROPPED, REFUSED, Answer, Origin
 
 SLO_S = 0.25
 
 
-def an_answer(outcome: str = ANSWERED, reason: ReasonCode = ReasonCode.NONE) -> Answer:
+def an_answer(outcome: str = ANSWERED) -> Answer:
     return Answer(
         id="q", origin=Origin(0, 0), outcome=outcome, created_s=0.0, deadline_s=SLO_S,
-        answered_s=0.0, reason_code=reason,
+        answered_s=0.0,
     )  # fmt: skip
 
 
@@ -122,21 +121,24 @@ def test_the_limit_is_what_ends_after_a_part_of_its_time() -> None:
 
 @pytest.mark.parametrize(
     ("ending", "counts"),
-    [
-        (None, True),
-        (an_answer(DROPPED), True),
-        (an_answer(REFUSED, ReasonCode.READ_LATE), True),
-        (an_answer(REFUSED, ReasonCode.OVER_CAPACITY), False),
-        (an_answer(REFUSED, ReasonCode.PAUSED), False),
-    ],
+    [(None, True), (an_answer(), True), (an_answer(DROPPED), False), (an_answer(REFUSED), False)],
 )
-def test_what_ingress_refuses_is_no_sign_of_overload_here_but_for_a_deadline(
+def test_what_the_pipeline_drops_or_refuses_is_for_its_planner_and_no_sign_here(
     ending: Answer | None, counts: bool
 ) -> None:
     limit = ConcurrencyLimit(0.0)
     for number in range(100):
-        limit.ended(InFlight(0.0, SLO_S, 0), ending, 0.01 * number)
+        limit.ended(InFlight(-1.0, SLO_S, 0), ending, 0.01 * number)
     assert (limit.limit < inf) == counts
+
+
+def test_the_limit_keeps_as_many_in_flight_as_were_answered_in_time() -> None:
+    limit = ConcurrencyLimit(0.0)
+    for number in range(100):  # 200/s: four of five in time, after 0.2 s
+        now = (number + 1) * 0.005
+        limit.ended(InFlight(now - (1.0 if number % 5 == 0 else 0.2), SLO_S, 0), an_answer(), now)
+    assert limit.limit == pytest.approx(0.8 * 200.0 * 0.2, rel=0.2)
+    assert limit.limit > AIM * 200.0 * SLO_S
 
 
 def test_callers_in_a_hurry_say_nothing_about_the_load() -> None:
