@@ -24,7 +24,7 @@ LOOK_EVERY_S = 0.25  # for queries whose time is over; the largest delay of one
 
 
 def _nothing(_: Answer | None) -> None:
-    """Nobody asks how the query ends."""
+    """Do nothing: the caller does not ask how the query ends."""
 
 
 @dataclass(slots=True)
