@@ -6,10 +6,10 @@
 
 ``trend`` extrapolates in three steps, because a plan stays in force for seconds:
 
-    level      the end of a least-squares line through the last ``FITTED`` seconds, but for those
-               before clients have begun; the newest seconds alone where they lie significantly
-               above the line through the earlier ones, which is a jump of load; within its first
-               second the rate since the likeliest moment of the jump (``surge``)
+    level      the end of a least-squares line through the last ``FITTED`` seconds; the newest
+               seconds alone where they lie significantly above the line through the earlier ones,
+               which is a jump of load; within its first second the rate since the likeliest moment
+               of the jump (``surge``)
     ahead      + slope x h where the slope is significant: a plan that has become too small stays
                in force for the horizon h, ``REACT_S``, or ``NOTICE_S`` and the time to load a
                variant where that is longer, at most ``MOST_AHEAD_S``. A falling slope is not
@@ -78,7 +78,7 @@ def ewma(demand: Demand, now: float, horizon: Horizon) -> float:
 
 def trend(demand: Demand, now: float, horizon: Horizon) -> float:
     """Return the expected demand when the next plan takes effect, with Poisson headroom."""
-    seen = _since_the_first(demand.by_second(now))[-FITTED:]
+    seen = demand.by_second(now)[-FITTED:]
     level = _ahead(seen, horizon.react_s) if seen else demand.rate_qps(now)
     level = max(level, surge(demand, now, level))
     if level <= 0:
@@ -165,15 +165,6 @@ def _ahead(seen: Sequence[float], react_s: float) -> float:
     if end - newest > SIGMAS * sqrt(end / 2):
         return newest  # the rise has ended
     return end + sure * react_s
-
-
-def _since_the_first(seen: Sequence[float]) -> Sequence[float]:
-    """Return the last seconds without those before the first query, and the one in which it came,
-    as far as is known: that clients begin is no slope of their demand."""
-    lately = seen[-FITTED - 1 :]
-    first = next((at for at, x in enumerate(lately) if x > 0), 0)
-    known = first == 0 and len(lately) > FITTED
-    return lately if known else lately[min(first + 1, len(lately) - 1) :]
 
 
 def _line(seen: Sequence[float]) -> tuple[float, float, float]:

@@ -83,19 +83,6 @@ def test_a_stream_that_has_jumped_and_rests_is_not_taken_to_rise_for_ever() -> N
     assert trend(demand, now, HORIZON) == pytest.approx(600.0 + HEADROOM)
 
 
-@pytest.mark.parametrize("before", [(), (0.0,), (0.0,) * 4, (0.0,) * 9])
-@pytest.mark.parametrize("whole", range(1, 10))
-def test_that_clients_have_begun_is_no_slope(before: tuple[float, ...], whole: int) -> None:
-    # The first query came within a second, of which only a part counts.
-    demand, now = seen(*before, 55.0, *[110.0] * whole)
-    assert trend(demand, now, HORIZON) == pytest.approx(110.0 + HEADROOM)
-
-
-def test_a_stream_that_rises_from_its_first_second_is_planned_for_as_it_rises() -> None:
-    demand, now = seen(0.0, 0.0, *[20.0 * s for s in range(1, 9)])
-    assert trend(demand, now, HORIZON) > 160.0 + 3.0 * 15.0 + HEADROOM
-
-
 def test_a_backlog_is_worked_off_as_far_as_it_can_still_be_in_time() -> None:
     few, now = seen(*[100.0] * 12, waiting=20)
     assert ewma(few, now, HORIZON) == pytest.approx(102.0)
