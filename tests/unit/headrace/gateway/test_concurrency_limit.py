@@ -55,10 +55,8 @@ class Server:
             self.good, self.late = self.good + in_time, self.late + (not in_time)
 
 
-def arrivals(
-    rate_qps: float, seconds: float, seed: int = 1, from_s: float = 0.0
-) -> Iterator[float]:
-    rng = np.random.default_rng(seed)
+def arrivals(rate_qps: float, seconds: float, from_s: float = 0.0) -> Iterator[float]:
+    rng = np.random.default_rng(1)
     yield from from_s + np.sort(rng.uniform(0.0, seconds, size=round(rate_qps * seconds)))
 
 
