@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.rig import Rig
+from headrace.roles.workers.device_time import SAVED_S
 
 pytestmark = pytest.mark.kafka
 
@@ -42,7 +43,8 @@ def test_a_tree_of_four_tasks_is_served_by_one_worker_process(broker: str, tmp_p
 
 
 def test_a_worker_keeps_to_its_share_of_a_core(broker: str, tmp_path: Path) -> None:
-    """Work that takes a second of CPU time takes four of the clock, or more, at a quarter."""
+    """Work that takes a second of CPU time takes four of the clock at a quarter, but for what the
+    worker had saved, and for 4 % of its thread's time that belongs to no batch."""
     task = {"slots": 1, "variants": {"v": {"operator": f"{OPERATORS}:Burning", "batch": 1}}}
     pipeline = {
         "slo": "60s", "egress_partitions": 1, "tasks": {"one": task},
@@ -54,7 +56,8 @@ def test_a_worker_keeps_to_its_share_of_a_core(broker: str, tmp_path: Path) -> N
         names = [rig.ask(b"%d" % number) for number in range(50)]
         results = [rig.answer_to(name).result[0] for name in names]
         used_s, at_s = zip(*sorted(results), strict=True)
-        assert used_s[-1] - used_s[0] > 0.9
-        assert (used_s[-1] - used_s[0]) / (at_s[-1] - at_s[0]) < 0.26
+        spent_s = used_s[-1] - used_s[0]
+        assert spent_s > 0.9
+        assert (spent_s - 0.25 * SAVED_S) / (at_s[-1] - at_s[0]) < 0.26
     finally:
         rig.close()
