@@ -5,13 +5,14 @@ known what planning asks for: a solve's problem, and the context of the next pla
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 
 from msgspec.structs import replace
 
 from control.controller.membership import Membership
 from control.controller.node_releases import NodeReleases
-from control.estimation.estimates import Estimates
+from control.estimation.estimates import Estimates, LastSolve
 from control.estimation.size_profile import PlannedBy
 from control.policies import policy_named
 from control.problem.plan_reasons import PlanReason, causes, sentence
@@ -63,14 +64,15 @@ class ControlState:
 
     def problem(self, settings: Settings, now: float) -> Problem:
         """Return the problem of a solve that begins now."""
-        members = self.members.members(settings.drained, now)
-        policy = self.policy(settings)
+        members = self._paced(settings, now)
+        policy, reserve = self.policy(settings), _reserve(members)
         profile = self.estimates.keep_pace(policy)
         return Problem(
             pipeline=self.estimates.planned(policy),
             policy=policy,
             slo_s=settings.slo_s,
-            demand_qps=self.demand_qps(settings, now),
+            demand_qps=self.demand_qps(settings, now) * reserve,
+            reserve=reserve,
             devices=tuple(member.device for member in members if member.usable),
             profile=profile,
             memory=self.memory,
@@ -81,6 +83,13 @@ class ControlState:
             path_accuracy=profile.path_accuracy if profile else {},
             classes=self.estimates.classes(),
         )
+
+    def since(self, problem: Problem, now: float) -> LastSolve:
+        """Return the problem of the last solve with what has become of it."""
+        slow = self.estimates.paces()
+        reserve = _reserve(self._paced(self.settings, now)) if slow else 1.0
+        found = None if self.plan is None or self.members.loading else self.plan.capacity_qps
+        return LastSolve(problem, reserve, inf if found is None else found / self.target.share)
 
     def context(self, settings: Settings, now: float) -> PlanningContext:
         """Return the state from which the next plan is built."""
@@ -170,3 +179,9 @@ class ControlState:
         known = self._neighbours
         self._neighbours = {name: at for name, at in known.items() if now - at <= NEIGHBOUR_S}
         return tuple(sorted(self._neighbours))
+
+
+def _reserve(members: Iterable[Member]) -> float:
+    """Return the usable workers over what they are worth in workers of the usual pace."""
+    paces = [member.pace for member in members if member.usable]
+    return len(paces) / sum(1 / pace for pace in paces) if paces else 1.0

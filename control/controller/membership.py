@@ -74,6 +74,11 @@ class Membership:
         """Whether a worker of the plan in force has not reported yet."""
         return any(worker.unreported for worker in self._workers.values())
 
+    @property
+    def loading(self) -> bool:
+        """Whether a worker with a lease serves nothing yet."""
+        return any([worker.loading for worker in self._workers.values()])
+
     def by_device(self) -> tuple[Counter[str], Counter[str]]:
         """Return the number of workers that serve, and of those that leave, by device."""
         workers = self._workers.values()

@@ -118,7 +118,7 @@ class Solves:
         state, asked = self._state, self._asked
         if asked is None or now - self._asked_s < JUMPED_S:
             return []
-        unlike = state.estimates.unlike(asked, state.settings, now)
+        unlike = state.estimates.unlike(state.since(asked, now), state.settings, now)
         if unlike is None:
             return []
         early = unlike.cause == PlanCause.DEMAND_JUMPED and _at_once(asked)

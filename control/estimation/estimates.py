@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
+from typing import NamedTuple
 
 from control.estimation.class_mix import ClassMix
 from control.estimation.demand import Demand
-from control.estimation.estimators import ESTIMATORS, Horizon, fell, jumped, rose
+from control.estimation.estimators import ESTIMATORS, Horizon, fell, jumped, outgrew, rose
 from control.estimation.measured_paths import corrected, moved
 from control.estimation.multiplicative_factors import Edge, Factors
 from control.estimation.report_deltas import ReportDeltas
@@ -25,6 +27,17 @@ from schemas.effects import Counted
 from schemas.enumerations import PlanCause
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Factor, Plan, Report, Settings
+
+SHORT = 1.01  # more reserve than planned with, for workers that are seen to be slow
+
+
+class LastSolve(NamedTuple):
+    """The problem of the last solve, and what has become of it: the reserve that a solve would use
+    now (``Problem.reserve``), and the queries per second that the plan in force can carry."""
+
+    problem: Problem
+    reserve: float = 1.0
+    capacity_qps: float = inf
 
 
 class Estimates:
@@ -82,8 +95,9 @@ class Estimates:
         if news is not None:
             self._factors = self._factors.observe(news)
             ran = ran_since(news, self._profile)
-            self._slowdown = self._slowdown.observe(report, ran)
             self._slow_workers.observe(report, ran)
+            if not self._slow_workers.slow(report.node):  # it says nothing of its kind
+                self._slowdown = self._slowdown.observe(report, ran)
 
     def _resize(self, profile: ProfileTable) -> None:
         """Go by the profile of other sizes."""
@@ -187,34 +201,40 @@ class Estimates:
         arriving = self.arriving_qps(now) if given is None else given
         return ExpectedTraffic(arriving, self.multiplicity)
 
-    def unlike(self, problem: Problem, settings: Settings, now: float) -> PlanReason | None:
+    def unlike(self, asked: LastSolve, settings: Settings, now: float) -> PlanReason | None:
         """Return the reason to replan before the interval elapses, or None.
 
         A demand set by a command cannot jump, and a fixed policy plans for no demand.
         """
+        problem = asked.problem
         if not spec_of(problem.policy.kind).follows_demand:
             return None
         path = moved(self._planned_by, self._measured)
         return (
-            self._other_demand(problem, settings, now)
+            self._other_demand(asked, settings, now)
+            or _slower_workers(asked)
             or self._resized(problem)
             or self._other_pace(problem)
             or (None if path is None else measured_anew(path, self._measured.get(path)))
             or self._strayed(problem)
         )
 
-    def _other_demand(self, problem: Problem, settings: Settings, now: float) -> PlanReason | None:
+    def _other_demand(self, asked: LastSolve, settings: Settings, now: float) -> PlanReason | None:
         """Return the reason for a demand other than planned for, if there is one."""
         if settings.demand_qps is not None:
             return None
-        expected = self.demand_qps(problem.policy, settings, now)
-        planned = f"{problem.demand_qps:.4g} queries/s that were planned for"
-        if jumped(self._demand, now, problem.demand_qps) or rose(expected, problem.demand_qps):
+        planned_qps = asked.problem.demand_qps / asked.problem.reserve
+        expected = self.demand_qps(asked.problem.policy, settings, now)
+        planned = f"{planned_qps:.4g} queries/s that were planned for"
+        if jumped(self._demand, now, planned_qps) or rose(expected, planned_qps):
             text = f"demand jumped to {expected:.4g} from the {planned}"
             return PlanReason(PlanCause.DEMAND_JUMPED, text)
-        if fell(expected, problem.demand_qps):
+        if fell(expected, planned_qps):
             text = f"demand fell to {expected:.4g} from the {planned}"
             return PlanReason(PlanCause.DEMAND_FELL, text)
+        if outgrew(expected, planned_qps, asked.capacity_qps):
+            text = f"demand rose to {expected:.4g}, more than the plan carries, from the {planned}"
+            return PlanReason(PlanCause.INTERVAL, text)
         return None
 
     def _other_pace(self, problem: Problem) -> PlanReason | None:
@@ -262,6 +282,14 @@ class Estimates:
                     except ProfileError:
                         continue
         return planned
+
+
+def _slower_workers(asked: LastSolve) -> PlanReason | None:
+    """Return the reason for workers that have become slow since the last solve."""
+    if asked.reserve <= SHORT * asked.problem.reserve:
+        return None
+    text = f"slow workers leave {100 / asked.reserve:.0f} % of what the workers would serve"
+    return PlanReason(PlanCause.SLOWDOWN, text)
 
 
 def _goes_by_pace(policy: Policy) -> bool:

@@ -6,10 +6,10 @@
 
 ``trend`` extrapolates in three steps, because a plan stays in force for seconds:
 
-    level      the end of a least-squares line through the last ``FITTED`` seconds; the newest
-               seconds alone where they lie significantly above the line through the earlier ones,
-               which is a jump of load; within its first second the rate since the likeliest moment
-               of the jump (``surge``)
+    level      the end of a least-squares line through the last ``FITTED`` seconds, but for those
+               before clients have begun; the newest seconds alone where they lie significantly
+               above the line through the earlier ones, which is a jump of load; within its first
+               second the rate since the likeliest moment of the jump (``surge``)
     ahead      + slope x h where the slope is significant: a plan that has become too small stays
                in force for the horizon h, ``REACT_S``, or ``NOTICE_S`` and the time to load a
                variant where that is longer, at most ``MOST_AHEAD_S``. A falling slope is not
@@ -44,6 +44,7 @@ FALLEN = 0.7  # a plan for more than 1 / FALLEN of the expected demand is too la
 OVERFLOW = 0.05
 SIGMAS = 4.0  # standard errors that count as significant
 WINDOWS_SIGMAS = 4.5  # the same where the most significant of many windows is taken
+OUTGROWN = 1.05  # a rise that counts where the plan does not carry it
 RISEN = 1.15  # a plan for less than 1 / RISEN of the expected demand is too small to keep
 
 
@@ -78,7 +79,7 @@ def ewma(demand: Demand, now: float, horizon: Horizon) -> float:
 
 def trend(demand: Demand, now: float, horizon: Horizon) -> float:
     """Return the expected demand when the next plan takes effect, with Poisson headroom."""
-    seen = demand.by_second(now)[-FITTED:]
+    seen = _since_the_first(demand.by_second(now))[-FITTED:]
     level = _ahead(seen, horizon.react_s) if seen else demand.rate_qps(now)
     level = max(level, surge(demand, now, level))
     if level <= 0:
@@ -129,6 +130,11 @@ def rose(expected_qps: float, planned_qps: float) -> bool:
     return expected_qps > RISEN * planned_qps
 
 
+def outgrew(expected_qps: float, planned_qps: float, capacity_qps: float) -> bool:
+    """Return whether expected demand has risen, and to more than the plan in force carries."""
+    return expected_qps > max(OUTGROWN * planned_qps, capacity_qps)
+
+
 def fell(expected_qps: float, planned_qps: float) -> bool:
     """Return whether expected demand is so far below planned that the plan loses accuracy."""
     return expected_qps < FALLEN * planned_qps
@@ -149,7 +155,9 @@ def _weighted(seen: Sequence[float]) -> float:
 
 def _ahead(seen: Sequence[float], react_s: float) -> float:
     if len(seen) < LEAST_FITTED:
-        return seen[-1]  # too short for a line
+        # Too short for a line.
+        mean = sum(seen) / len(seen)
+        return seen[-1] if _above(seen[-1], 1, mean) else mean
     newest = sum(seen[-2:]) / 2
     mean, slope, _ = _line(seen[:-2])
     expected = mean + max(0.0, slope) * len(seen) / 2  # at the middle of the two newest seconds
@@ -165,6 +173,15 @@ def _ahead(seen: Sequence[float], react_s: float) -> float:
     if end - newest > SIGMAS * sqrt(end / 2):
         return newest  # the rise has ended
     return end + sure * react_s
+
+
+def _since_the_first(seen: Sequence[float]) -> Sequence[float]:
+    """Return the last seconds without those before the first query, and the one in which it came,
+    as far as is known: that clients begin is no slope of their demand."""
+    lately = seen[-FITTED - 1 :]
+    first = next((at for at, x in enumerate(lately) if x > 0), 0)
+    known = first == 0 and len(lately) > FITTED
+    return lately if known else lately[min(first + 1, len(lately) - 1) :]
 
 
 def _line(seen: Sequence[float]) -> tuple[float, float, float]:

@@ -5,6 +5,8 @@ the last ``MEMORY`` batches of its variant. Its pace is this stretch over the la
 medians: of all workers of its kind of device, and of the others of them that run its variant. A
 profile that is wrong about a variant concerns all who run it: of the only one that does, a pace
 that is known from before can fall, and none rises. A worker is slow from a pace of ``SLOW`` on.
+As long as a worker has run fewer than ``FEWEST`` batches its stretch is the least of its reports,
+once there are ``REPORTS`` with batches: large batches are few, and one stall is in one report.
 ``slowdown.py`` averages over a kind, where one of twenty does not show. Not from a paper.
 """
 
@@ -19,6 +21,7 @@ from schemas.records import Report
 from schemas.variant_id import VariantId
 
 MEMORY = 60.0  # batches
+REPORTS = 5
 SLOW = 1.3
 FASTER = 1.15  # a slow worker counts as slow until it is below
 LEAST_WORKERS = 3  # of a kind: of two nothing says which one is slow
@@ -29,8 +32,27 @@ class _Worker:
     device: str
     variant: VariantId
     incarnation: float
-    ran: Ran  # batches of this variant
+    ran: Ran = NONE_RAN  # batches of this variant
+    reports: int = 0  # that have batches of it
+    least: float = inf  # of the stretches of these reports
     pace: float = 0.0  # 0: not slow
+
+    def runs(self, variant: VariantId) -> None:
+        """Begin with the batches of another variant; the pace is that of before."""
+        self.variant, self.ran, self.reports, self.least = variant, NONE_RAN, 0, inf
+
+    def observe(self, new: Ran) -> None:
+        """Take a report's batches."""
+        self.ran = self.ran.followed_by(new, MEMORY)
+        self.reports += 1
+        self.least = min(self.least, new.stretch)
+
+    @property
+    def stretch(self) -> float | None:
+        """Seconds taken for a planned second; None: not known yet."""
+        if self.ran.batches >= FEWEST:
+            return self.ran.stretch
+        return self.least if self.reports >= REPORTS else None
 
 
 class SlowWorkers:
@@ -46,15 +68,20 @@ class SlowWorkers:
         """Take a worker's report and its batches since the one before."""
         worker, variant = self._workers.get(report.node), VariantId(report.task, report.variant)
         if worker is None or worker.incarnation != report.incarnation:
-            worker = _Worker(report.device, variant, report.incarnation, NONE_RAN)
+            worker = _Worker(report.device, variant, report.incarnation)
             self._workers[report.node] = worker
             self._paces = None
         elif worker.variant != variant:
-            worker.variant, worker.ran = variant, NONE_RAN
+            worker.runs(variant)
             self._paces = None
         if new.batches > 0:
-            worker.ran = worker.ran.followed_by(new, MEMORY)
+            worker.observe(new)
             self._paces = None
+
+    def slow(self, node: str) -> bool:
+        """Return whether a worker is slow, as of the last look at all paces."""
+        worker = self._workers.get(node)
+        return worker is not None and worker.pace > 0.0
 
     def paces(self) -> dict[str, float]:
         """Return, by slow worker, how many times as long as others of its kind it takes."""
@@ -63,17 +90,17 @@ class SlowWorkers:
         return self._paces
 
     def _judged(self) -> dict[str, float]:
-        known = [worker for worker in self._workers.values() if worker.ran.batches >= FEWEST]
+        known = [(w, s) for w in self._workers.values() if (s := w.stretch) is not None]
         kinds: dict[str, list[float]] = {}
         alike: dict[tuple[str, VariantId], list[float]] = {}
-        for worker in known:
-            kinds.setdefault(worker.device, []).append(worker.ran.stretch)
-            alike.setdefault((worker.device, worker.variant), []).append(worker.ran.stretch)
+        for worker, stretch in known:
+            kinds.setdefault(worker.device, []).append(stretch)
+            alike.setdefault((worker.device, worker.variant), []).append(stretch)
         usual = {device: median(of) for device, of in kinds.items() if len(of) >= LEAST_WORKERS}
         for stretches in alike.values():
             stretches.sort()
-        for worker in known:
-            stretch, same = worker.ran.stretch, alike[worker.device, worker.variant]
+        for worker, stretch in known:
+            same = alike[worker.device, worker.variant]
             pace = stretch / usual.get(worker.device, inf)
             same_pace = stretch / _median_of_others(same, stretch) if len(same) > 1 else worker.pace
             pace = min(pace, same_pace)

@@ -38,7 +38,7 @@ class Problem:
     pipeline: Pipeline
     policy: Policy
     slo_s: float
-    demand_qps: float  # root queries per second
+    demand_qps: float  # root queries per second, times the reserve
     devices: tuple[str, ...]
     profile: ProfileTable | None = None
     memory: Mapping[str, int] = field(default_factory=dict)  # device -> bytes one worker may use
@@ -51,6 +51,9 @@ class Problem:
     arriving: Mapping[str, float] = field(default_factory=dict)
     # task -> items that wait there; the root's include those on the input topic
     queued: Mapping[str, float] = field(default_factory=dict)
+    # how many times the demand is planned for, because some workers are slower than others of their
+    # kind: the workers over what they are worth in usual ones
+    reserve: float = 1.0
     # "task/variant" -> workers that take new work under the plan in force
     running: Mapping[str, int] = field(default_factory=dict)
     # read before and after each solve

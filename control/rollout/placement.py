@@ -39,10 +39,10 @@ def place(
     """Return a variant for as many workers as the allocation asks for.
 
     A worker that already runs a variant keeps it; next come workers of its task, then idle ones,
-    then workers of another task, which must drain first. Ties go by name. ``kinds`` names the kind
-    of each device where the allocation distinguishes them.
+    then workers of another task, which must drain first. Ties go by pace, then by name. ``kinds``
+    names the kind of each device where the allocation distinguishes them.
     """
-    free = {m.name: m for m in sorted(members, key=lambda m: m.name) if m.usable}
+    free = {m.name: m for m in sorted(members, key=lambda m: (m.pace, m.name)) if m.usable}
     missing = {(each.key, each.device): each.count for each in allocation.replicas}
     posts: dict[str, Replicas] = {}
     for rank in range(_WORST + 1):

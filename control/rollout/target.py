@@ -58,6 +58,11 @@ class RolloutTarget:
         """The allocation that is rolled out; None before the first."""
         return None if self._target is None else self._target.allocation
 
+    @property
+    def share(self) -> float:
+        """Of the newest plan's capacity, what it admits."""
+        return self._share
+
     def pause(self, *, paused: bool) -> None:
         """Pause or resume the target, and with it every plan on the way."""
         if self._target is not None:

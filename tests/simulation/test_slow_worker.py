@@ -62,7 +62,9 @@ def violation(ended: Ended) -> float:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("policy", "rate_qps"), [("fixed", 1200.0), ("scaled", 1200.0)])
+@pytest.mark.parametrize(
+    ("policy", "rate_qps"), [("fixed", 1200.0), ("scaled", 1000.0), ("scaled", 1200.0)]
+)
 def test_a_slow_worker_among_twenty_gets_less(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, rate_qps: float
 ) -> None:

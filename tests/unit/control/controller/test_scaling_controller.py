@@ -1,7 +1,7 @@
 """The controller under a policy that scales accuracy: when it plans anew, and how it gets there."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -24,12 +24,28 @@ class Busy(World):
     rate: float = 0.0
     total: float = 0.0
 
+    paces: Mapping[str, float] = {}  # by worker: seconds for a profiled one
+
     def flow(self, seconds: float, rate: float) -> None:
         """Let time pass while so many queries come every second."""
         for _ in range(round(seconds / 0.2)):
             self.total += 0.2 * rate
+            if self.paces:
+                self.work()
             self.run(0.2)
             self.tell(counted(self.now, {0: round(self.total)}, {}))
+
+    def work(self) -> None:
+        """Let each worker of a reader run two batches."""
+        plan = self.plans[-1] if self.plans else None
+        leases = {x.worker: x for x in plan.leases if x.task == "read"} if plan else {}
+        for name, lease in leases.items():
+            counts = self.workers[name].counts
+            each_s = a_profile().latency_s("read", lease.variant, "cpu", 4, "mean")
+            new = {"batches": 2.0, "finished": 8.0, "busy_s": 2 * each_s * self.paces[name]}
+            for what, more in new.items():
+                key = f"{what}/{lease.key}"
+                counts[key] = counts.get(key, 0.0) + more
 
 
 def a_world(policy: str = "loki", policies: tuple[Policy, ...] = ()) -> Busy:
@@ -52,6 +68,20 @@ def test_a_steady_demand_is_served_by_the_fewest_of_the_most_accurate() -> None:
     assert (world.plan.mode, world.plan.feasible) == ("hardware", True)
     assert world.plan.demand_qps == pytest.approx(60.0, abs=2.0)
     assert world.plan.expected_accuracy == pytest.approx(0.9 * 0.95)
+
+
+def test_a_plan_makes_up_for_a_worker_that_is_seen_to_be_slow() -> None:
+    world = a_world()
+    world.flow(10.0, 75.0)
+    assert running(world.plan) == {"locate/net": 2, "read/vit": 3}
+    slow = next(x.worker for x in world.plan.leases if x.variant == "vit")
+    world.paces = dict.fromkeys(WORKERS, 1.0) | {slow: 3.0}
+    world.flow(40.0, 75.0)
+    assert any("slow workers leave" in plan.reason for plan in world.plans)
+    assert running(world.plan) == {"locate/net": 2, "read/vit": 4}
+    shares = {route.slot: route.share for route in world.plan.routes if route.task == "read"}
+    open_slots = {x.worker: x.open_slot for x in world.plan.leases}
+    assert shares[open_slots[slow]] < 0.5 * max(shares.values())
 
 
 def with_a_large_vit() -> ProfileTable:

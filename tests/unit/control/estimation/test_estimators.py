@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control.estimation.demand import Demand, counted
-from control.estimation.estimators import ESTIMATORS, Horizon, ewma, fell, jumped, recent, trend
+from control.estimation.estimators import (
+    ESTIMATORS,
+    Horizon,
+    ewma,
+    fell,
+    jumped,
+    outgrew,
+    recent,
+    trend,
+)
 
 HORIZON = Horizon(interval_s=10.0, slo_s=0.25, queue_share=0.5)
 HEADROOM = log(20) / 0.25  # 12 queries/s
@@ -81,6 +90,25 @@ def test_a_jump_is_believed_once_it_has_lasted_for_two_seconds() -> None:
 def test_a_stream_that_has_jumped_and_rests_is_not_taken_to_rise_for_ever() -> None:
     demand, now = seen(*[100.0] * 5, *[600.0] * 5)
     assert trend(demand, now, HORIZON) == pytest.approx(600.0 + HEADROOM)
+
+
+@pytest.mark.parametrize("before", [(), (0.0,), (0.0,) * 4, (0.0,) * 9])
+@pytest.mark.parametrize("whole", range(1, 10))
+def test_that_clients_have_begun_is_no_slope(before: tuple[float, ...], whole: int) -> None:
+    # The first query came within a second, of which only a part counts.
+    demand, now = seen(*before, 55.0, *[110.0] * whole)
+    assert trend(demand, now, HORIZON) == pytest.approx(110.0 + HEADROOM)
+
+
+def test_a_stream_that_rises_from_its_first_second_is_planned_for_as_it_rises() -> None:
+    demand, now = seen(0.0, 0.0, *[20.0 * s for s in range(1, 9)])
+    assert trend(demand, now, HORIZON) > 160.0 + 3.0 * 15.0 + HEADROOM
+
+
+def test_a_small_rise_counts_where_the_plan_does_not_carry_it() -> None:
+    assert outgrew(106.0, planned_qps=100.0, capacity_qps=104.0)
+    assert not outgrew(106.0, planned_qps=100.0, capacity_qps=110.0)
+    assert not outgrew(104.0, planned_qps=100.0, capacity_qps=90.0)  # best effort, as planned
 
 
 def test_a_backlog_is_worked_off_as_far_as_it_can_still_be_in_time() -> None:

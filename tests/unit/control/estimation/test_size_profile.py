@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.estimation.estimates import Estimates
+from control.estimation.estimates import Estimates, LastSolve
 from control.estimation.size_profile import ProfileBySize, growth
 from control.policies.kairos.query_sizes import SizeDistribution
 from control.policies.kairos.size_watch import size_count
@@ -92,13 +92,13 @@ def test_a_control_app_that_restarts_goes_by_what_an_ingress_has_counted() -> No
 def test_other_sizes_are_a_reason_to_plan_anew_once() -> None:
     estimates = estimates_of(SizeDistribution((10,), (1.0,)))
     problem = problem_of(estimates)
-    assert estimates.unlike(problem, SETTINGS, 0.0) is None
+    assert estimates.unlike(LastSolve(problem), SETTINGS, 0.0) is None
     estimates.observe(counts_of(100, 1000))
-    reason = estimates.unlike(problem, SETTINGS, 0.0)
+    reason = estimates.unlike(LastSolve(problem), SETTINGS, 0.0)
     assert reason is not None
     assert reason.cause == PlanCause.SLOWDOWN
     assert "other sizes: on cpu they take 1" in reason.text
-    assert estimates.unlike(problem_of(estimates), SETTINGS, 0.0) is None
+    assert estimates.unlike(LastSolve(problem_of(estimates)), SETTINGS, 0.0) is None
 
 
 @given(st.integers(1, MOST), st.integers(1, MOST), st.floats(1.2, 5.0))

@@ -44,6 +44,25 @@ def test_of_two_workers_nothing_says_which_one_is_slow() -> None:
     assert paces(("small", 1.0), ("small", 3.0)) == {}
 
 
+def by_reports(*stretches: float) -> Mapping[str, float]:
+    """Of three workers of one variant with a batch a report, the last of which takes ``stretches``
+    times as long as planned."""
+    workers = SlowWorkers()
+    for stretch in stretches:
+        for number, each in enumerate((1.0, 1.0, stretch)):
+            workers.observe(report(f"w{number}", "small"), Ran(1.0, 1.0, each))
+    return workers.paces()
+
+
+def test_few_large_batches_show_a_slow_worker_by_the_shortest_of_five_reports() -> None:
+    assert by_reports(3.0, 4.0, 2.0, 3.0) == {}
+    assert by_reports(3.0, 4.0, 2.0, 3.0, 3.0) == {"w2": 2.0}
+
+
+def test_a_stall_in_four_of_five_reports_makes_no_worker_slow() -> None:
+    assert by_reports(30.0, 30.0, 1.0, 30.0, 30.0, 30.0, 30.0) == {}
+
+
 def test_a_slow_worker_stays_slow_in_another_variant_until_its_batches_say_otherwise() -> None:
     workers = SlowWorkers()
     for number, stretch in enumerate((1.0, 1.0, 3.0)):
