@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import GatewayError
@@ -127,16 +128,23 @@ async def _listen_grpc(
     # Imported here: a gateway of HTTP only needs no gRPC. The library reads its settings then.
     os.environ.setdefault("GRPC_EXPERIMENTS", GRPC_EXPERIMENTS)
     from headrace.gateway.grpc.grpc_api import GrpcApi, grpc_server, report_health, start_grpc
+    from headrace.gateway.grpc.queue_wait import QueueWait
 
     server = grpc_server(options.limits, len(front.models), share=options.share_ports)
-    api = GrpcApi(front)
+    folder = TemporaryDirectory(prefix="headrace-gateway-")
+    queue, own = QueueWait(asyncio.get_running_loop()), f"unix:{folder.name}/calls"
+    api = GrpcApi(front, queue)
     api.add_to(server)
+    queue.add_to(server, own)
     bound = await start_grpc(server, options.host, port, options.tls)
-    reporting = asyncio.create_task(report_health(api, LOOK_EVERY_S))
+    beside = (report_health(api, LOOK_EVERY_S), queue.watch(own))
+    tasks = [asyncio.create_task(each) for each in beside]
 
     async def close() -> None:
-        reporting.cancel()
+        for task in tasks:
+            task.cancel()
         await server.stop(options.limits.drain_s)
+        folder.cleanup()
 
     closing.append(close)
     return bound

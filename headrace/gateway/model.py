@@ -20,6 +20,7 @@ from headrace.client.open_loop import PATIENCE_S
 from headrace.errors import NoAnswer
 from headrace.gateway.answers_by_id import QUERY_ERRORS, AnswersById
 from headrace.gateway.concurrency_limit import (
+    AIM,
     ConcurrencyLimit,
     InFlight,
     time_to_answer_s,
@@ -104,6 +105,18 @@ class Model:
         return self._judged[1]
 
     # ------------------------------------------------------------------ inference
+
+    def check_wait(self, waited_s: float, caller: Caller) -> None:
+        """Raise ``Unserved`` for a request that has waited too long for its handler to have an
+        answer within its SLO and its caller's time."""
+        slo_s = self._slo_s(caller.slo_class)
+        within_s = slo_s if caller.timeout_s is None else min(caller.timeout_s, slo_s)
+        if waited_s > AIM * within_s:
+            raise Unserved(
+                Ending.OVER_CAPACITY,
+                f"requests wait {waited_s * 1e3:.0f} ms here before they are read, and one of "
+                f"{self.name} has {within_s * 1e3:.0f} ms",
+            )
 
     async def infer(self, request: InferRequest, caller: Caller, began_s: float) -> Served:
         """Return the response to a request that came at ``began_s``; raise ``Unserved``."""

@@ -19,6 +19,7 @@ from headrace.gateway.grpc.health_and_reflection import (
     GuardedReflection,
     health_handlers,
 )
+from headrace.gateway.grpc.queue_wait import QueueWait
 from headrace.gateway.http.listeners import Limits, taken
 from headrace.gateway.model import Model
 from headrace.gateway.protocol import grpc_messages
@@ -35,8 +36,9 @@ Reply = Callable[[bytes, Any], Awaitable[Any]]
 class GrpcApi:
     """The service's handlers."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Front, queue: QueueWait) -> None:
         self._front = front
+        self._queue = queue
         self._pool = pool(DESCRIPTORS)
         self._messages = classes(self._pool)
         self._health = GatewayHealth(front)
@@ -114,13 +116,13 @@ class GrpcApi:
     # ------------------------------------------------------------------ inference
 
     async def _infer(self, raw: bytes, context: Any) -> Any:
-        began_s, clock = time.time(), time.perf_counter()
+        waited_s, clock = self._queue.waited_s(), time.perf_counter()
         name, ending = "", Ending.FAILED
         try:
             with self._front.bodies.held(len(raw)):
                 request = decoded(self._messages.ModelInferRequest, raw)
                 name = request.model_name
-                reply = await self._inferred(request, context, began_s)
+                reply = await self._inferred(request, context, waited_s)
             ending = Ending.OK
             return reply
         except Unserved as error:
@@ -133,12 +135,16 @@ class GrpcApi:
             took_s = time.perf_counter() - clock
             self._front.counts.ended(name, GRPC, ending, took_s)
 
-    async def _inferred(self, request: Any, context: Any, began_s: float) -> Any:
+    async def _inferred(self, request: Any, context: Any, waited_s: float) -> Any:
+        began_s = time.time() - waited_s
+        left_s = context.time_remaining()
+        timeout_s = None if left_s is None else left_s + waited_s
         headers = _headers(context)
         self._front.check_open()
         model = self._front.model(request.model_name, request.model_version)
         asked = grpc_messages.parsed(request)
-        caller = caller_of(headers, asked, model.pipeline, context.time_remaining())
+        caller = caller_of(headers, asked, model.pipeline, timeout_s)
+        model.check_wait(waited_s, caller)
         served = await model.infer(asked, caller, began_s)
         trailing = {**echoed(headers), **served.status.headers}
         if trailing:

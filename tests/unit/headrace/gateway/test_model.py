@@ -247,3 +247,28 @@ def test_a_caller_with_less_time_than_any_query_took_is_told_at_once() -> None:
         assert len(broker.sent) == 1
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "waited_s", "refused"),
+    [
+        (None, 0.3, False),
+        (None, 0.4, True),
+        (0.1, 0.03, False),
+        (0.1, 0.04, True),
+        (9.0, 0.3, False),
+    ],
+)
+def test_a_request_that_has_waited_for_a_third_of_its_time_is_refused(
+    timeout_s: float | None, waited_s: float, refused: bool
+) -> None:
+    async def play() -> None:
+        model = a_model(BrokerInTest())
+        ending = None
+        try:
+            model.check_wait(waited_s, Caller(timeout_s=timeout_s))
+        except Unserved as error:
+            ending = error.status.ending
+        assert ending == (Ending.OVER_CAPACITY if refused else None)
+
+    asyncio.run(play())

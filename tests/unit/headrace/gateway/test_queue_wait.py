@@ -1,0 +1,66 @@
+"""headrace/gateway/grpc/queue_wait.py: how long calls wait in gRPC's queue."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from headrace.gateway.grpc.queue_wait import BUSY, EVERY_S, METHOD, SERVICE, QueueWait
+
+WORKS_S = 0.005  # a handler, without giving way
+BATCHES = 6  # of calls, each of which takes 0.1 s
+
+
+class Served:
+    """A server whose calls keep the event loop busy, and what it saw of its queue."""
+
+    def __init__(self, folder: Path) -> None:
+        self.place = f"unix:{folder}/calls"
+        self.queue = QueueWait(asyncio.get_running_loop())
+        self.waits: list[float] = []
+
+    async def work(self, _: bytes, __: Any) -> bytes:
+        self.waits.append(self.queue.waited_s())
+        time.sleep(WORKS_S)
+        return b""
+
+
+@asynccontextmanager
+async def served(folder: Path) -> AsyncIterator[Served]:
+    found, server = Served(folder), grpc.aio.server()
+    handlers = {"Work": grpc.unary_unary_rpc_method_handler(found.work)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("busy", handlers),))
+    found.queue.add_to(server, found.place)
+    await server.start()
+    watching = asyncio.create_task(found.queue.watch(found.place))
+    yield found
+    watching.cancel()
+    await server.stop(None)
+
+
+def test_calls_that_come_faster_than_they_are_handled_are_seen_to_wait(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with served(tmp_path) as server, grpc.aio.insecure_channel(server.place) as channel:
+            work = channel.unary_unary("/busy/Work")
+            calls = []
+            for _ in range(BATCHES):
+                calls += [asyncio.ensure_future(work(b"")) for _ in range(4 * BUSY)]
+                await asyncio.sleep(EVERY_S)
+            await asyncio.gather(*calls)
+            assert server.waits[0] == 0.0
+            assert 2 * EVERY_S < max(server.waits) < BATCHES * 4 * BUSY * WORKS_S + 5.0
+
+    asyncio.run(play())
+
+
+def test_a_call_of_somebody_else_to_the_own_service_says_nothing(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with served(tmp_path) as server, grpc.aio.insecure_channel(server.place) as channel:
+            await channel.unary_unary(f"/{SERVICE}/{METHOD}")(b"of nobody")
+            assert server.queue.waited_s() == 0.0
+
+    asyncio.run(play())
