@@ -63,10 +63,15 @@ class _Window:
     ahead: int = 0  # of that one
 
 
+def within_s(timeout_s: float | None, slo_s: float) -> float:
+    """Return the time in which a query is of use to its caller and its pipeline."""
+    return slo_s if timeout_s is None else min(timeout_s, slo_s)
+
+
 def time_to_answer_s(timeout_s: float | None, slo_s: float) -> float | None:
     """Return how long a query may take by which the load is judged; None where its caller gives it
     much less than its SLO, and so may have no answer in time at any load."""
-    given_s = slo_s if timeout_s is None else min(timeout_s, slo_s)
+    given_s = within_s(timeout_s, slo_s)
     return given_s if given_s >= PROMISED * slo_s else None
 
 

@@ -25,6 +25,7 @@ from headrace.gateway.concurrency_limit import (
     InFlight,
     time_to_answer_s,
     too_late,
+    within_s,
 )
 from headrace.gateway.kafka_side import KafkaSide
 from headrace.gateway.outgoing import Outgoing
@@ -109,13 +110,12 @@ class Model:
     def check_wait(self, waited_s: float, caller: Caller) -> None:
         """Raise ``Unserved`` for a request that has waited too long for its handler to have an
         answer within its SLO and its caller's time."""
-        slo_s = self._slo_s(caller.slo_class)
-        within_s = slo_s if caller.timeout_s is None else min(caller.timeout_s, slo_s)
-        if waited_s > AIM * within_s:
+        has_s = within_s(caller.timeout_s, self._slo_s(caller.slo_class))
+        if waited_s > AIM * has_s:
             raise Unserved(
                 Ending.OVER_CAPACITY,
                 f"requests wait {waited_s * 1e3:.0f} ms here before they are read, and one of "
-                f"{self.name} has {within_s * 1e3:.0f} ms",
+                f"{self.name} has {has_s * 1e3:.0f} ms",
             )
 
     async def infer(self, request: InferRequest, caller: Caller, began_s: float) -> Served:
