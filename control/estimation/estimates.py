@@ -201,30 +201,30 @@ class Estimates:
         arriving = self.arriving_qps(now) if given is None else given
         return ExpectedTraffic(arriving, self.multiplicity)
 
-    def unlike(self, asked: LastSolve, settings: Settings, now: float) -> PlanReason | None:
+    def unlike(self, last: LastSolve, settings: Settings, now: float) -> PlanReason | None:
         """Return the reason to replan before the interval elapses, or None.
 
         A demand set by a command cannot jump, and a fixed policy plans for no demand.
         """
-        problem = asked.problem
+        problem = last.problem
         if not spec_of(problem.policy.kind).follows_demand:
             return None
         path = moved(self._planned_by, self._measured)
         return (
-            self._other_demand(asked, settings, now)
-            or _slower_workers(asked)
+            self._other_demand(last, settings, now)
+            or _slower_workers(last)
             or self._resized(problem)
             or self._other_pace(problem)
             or (None if path is None else measured_anew(path, self._measured.get(path)))
             or self._strayed(problem)
         )
 
-    def _other_demand(self, asked: LastSolve, settings: Settings, now: float) -> PlanReason | None:
+    def _other_demand(self, last: LastSolve, settings: Settings, now: float) -> PlanReason | None:
         """Return the reason for a demand other than planned for, if there is one."""
         if settings.demand_qps is not None:
             return None
-        planned_qps = asked.problem.demand_qps / asked.problem.reserve
-        expected = self.demand_qps(asked.problem.policy, settings, now)
+        planned_qps = last.problem.demand_qps / last.problem.reserve
+        expected = self.demand_qps(last.problem.policy, settings, now)
         planned = f"{planned_qps:.4g} queries/s that were planned for"
         if jumped(self._demand, now, planned_qps) or rose(expected, planned_qps):
             text = f"demand jumped to {expected:.4g} from the {planned}"
@@ -232,7 +232,7 @@ class Estimates:
         if fell(expected, planned_qps):
             text = f"demand fell to {expected:.4g} from the {planned}"
             return PlanReason(PlanCause.DEMAND_FELL, text)
-        if outgrew(expected, planned_qps, asked.capacity_qps):
+        if outgrew(expected, planned_qps, last.capacity_qps):
             text = f"demand rose to {expected:.4g}, more than the plan carries, from the {planned}"
             return PlanReason(PlanCause.INTERVAL, text)
         return None
@@ -284,11 +284,11 @@ class Estimates:
         return planned
 
 
-def _slower_workers(asked: LastSolve) -> PlanReason | None:
+def _slower_workers(last: LastSolve) -> PlanReason | None:
     """Return the reason for workers that have become slow since the last solve."""
-    if asked.reserve <= SHORT * asked.problem.reserve:
+    if last.reserve <= SHORT * last.problem.reserve:
         return None
-    text = f"slow workers leave {100 / asked.reserve:.0f} % of what the workers would serve"
+    text = f"slow workers leave {100 / last.reserve:.0f} % of what the workers would serve"
     return PlanReason(PlanCause.SLOWDOWN, text)
 
 
