@@ -6,7 +6,7 @@ known what planning asks for: a solve's problem, and the context of the next pla
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from math import inf
+from math import fsum, inf
 
 from msgspec.structs import replace
 
@@ -184,4 +184,4 @@ class ControlState:
 def _reserve(members: Iterable[Member]) -> float:
     """Return the usable workers over what they are worth in workers of the usual pace."""
     paces = [member.pace for member in members if member.usable]
-    return len(paces) / sum(1 / pace for pace in paces) if paces else 1.0
+    return len(paces) / fsum(1 / pace for pace in paces) if paces else 1.0
