@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
 from operators.dead_letter import dead_letter
+from operators.egress_times import EgressTimes
 from operators.join import (
     Accuracies,
     Combine,
@@ -105,6 +106,7 @@ class Egress:
         self._reporter = Reporter(name, "egress", pipeline, incarnation)
         self._counts = self._reporter.counts
         self._counts.update(dict.fromkeys(COUNTS, 0))
+        self._egress_times = EgressTimes(self._counts)
         # Results on their way back to their sessions' tier, by query.
         self._back = _transfers_back(links, pipeline, self._reporter)
 
@@ -164,6 +166,7 @@ class Egress:
             )  # fmt: skip
             effects = self._await(key, query)
         query.held.append((event.slot, event.offset))
+        self._egress_times.arrived(work, now)
         if work.session is not None and self._back is not None:
             until_s = self._back.back_s(work, event.at_s, now)
             if until_s > now:

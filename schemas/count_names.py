@@ -9,6 +9,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 UNLOADABLE = "unloadable"  # by setting: 1 while a worker that serves sessions cannot load it
+# By task, from the begin of its batch to egress: items, their seconds, and the squares of these.
+TO_EGRESS, TO_EGRESS_S, TO_EGRESS_S2 = "to_egress", "to_egress_s", "to_egress_s2"
 KEPT = 4096  # cached names; a pipeline has a few hundred
 
 

@@ -137,6 +137,7 @@ class ControlState:
             issued_s=now,
             demand_qps=self.demand_qps(plan.settings, now),
             factors=self.estimates.factors,
+            to_egress_s=self.estimates.to_egress_s(),
             release=self.releases.agree(now),
         )
 

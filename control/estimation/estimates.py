@@ -16,6 +16,7 @@ from control.estimation.size_profile import PlannedBy, ProfileBySize, SeenSizes,
 from control.estimation.slow_workers import SlowWorkers
 from control.estimation.slowdown import Slowdown, drifted, ran_since
 from control.estimation.task_demand import TaskDemand
+from control.estimation.time_to_egress import TimeToEgress
 from control.policies import spec_of
 from control.problem.forecast import ExpectedTraffic
 from control.problem.lazy_references import chosen
@@ -44,9 +45,9 @@ class Estimates:
     """The estimates of one pipeline, updated by its nodes' reports."""
 
     __slots__ = (
-        "_at_tasks", "_by_measured", "_capacity", "_classes", "_demand", "_factors", "_load_s",
-        "_measured", "_pipeline", "_planned_by", "_planned_for", "_profile", "_readings", "_sizes",
-        "_slow_workers", "_slowdown", "_stretches", "measured", "profile",
+        "_at_tasks", "_by_measured", "_capacity", "_classes", "_demand", "_factors",
+        "_load_s", "_measured", "_pipeline", "_planned_by", "_planned_for", "_profile", "_readings",
+        "_sizes", "_slow_workers", "_slowdown", "_stretches", "_to_egress", "measured", "profile",
     )  # fmt: skip
 
     def __init__(self, pipeline: Pipeline, planned_by: PlannedBy) -> None:
@@ -73,7 +74,7 @@ class Estimates:
         self._planned_by: Mapping[str, float] = {}  # those that ``profile`` has
         self._demand = Demand()
         self._at_tasks = TaskDemand()
-        self._capacity = SeenCapacity()
+        self._capacity, self._to_egress = SeenCapacity(), TimeToEgress()
         self._classes = ClassMix(pipeline)
         self._factors = Factors(
             tuple(
@@ -86,6 +87,7 @@ class Estimates:
         self._demand.observe(report)
         self._at_tasks.observe(report)
         self._capacity.observe(report)
+        self._to_egress.observe(report)
         self._classes.observe(report)
         if self._sizes is not None and report.role == "ingress" and self._sizes.observe(report):
             self._resize(self._sizes.profile)
@@ -134,6 +136,10 @@ class Estimates:
         devices, unless the policy plans with it, and by how queries end."""
         pace = 1.0 if _goes_by_pace(policy) else self._slowdown.overall()
         return self._capacity.share / pace
+
+    def to_egress_s(self) -> dict[str, float]:
+        """Return the seconds that most items take from the begin of a batch to egress, by task."""
+        return self._to_egress.seconds()
 
     def serves(self, plan: Plan) -> None:
         """Note the plan that is put in force."""

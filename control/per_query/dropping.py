@@ -3,14 +3,19 @@
 When a batch is about to run, the rule gives for each item the time by which the batch must end; an
 item whose batch would end later is dropped before it costs anything. Rules by name, with d the
 deadline, e the item's arrival at the task (its last hop's end, at the root its creation), B the
-task's budget, R the least time of the tasks behind it:
+task's budget, R the least time of the tasks behind it, S the time that most items were seen to take
+from there to egress if others wait for the batch's places, else 0:
 
     none            never
-    deadline        d
+    deadline        d - S
     last-task       d at a last task, elsewhere never            (Loki, section 5.2, mechanism 2)
     per-task        min(d, e + B)                                (mechanism 1)
     reroute-paper   as last-task; late items look for a faster way on (``rerouting.py``)
-    reroute         d - R; late items look for a way on that is still in time
+    reroute         d - max(R, S); late items look for a way on that is still in time
+
+S counts only where items are left over: in a full queue the first ones have just enough time for
+this batch, and those that fail behind it take the places of others that would be in time. Where
+nobody waits, an item that may be in time costs none. Not from a paper.
 
 The paper decides per-task dropping at the end of the batch; the end is known at its start, which
 saves the computation. Its opportunistic rerouting defines nothing for last tasks, which have no way
@@ -32,14 +37,15 @@ from math import inf
 
 @dataclass(frozen=True, slots=True)
 class TaskTiming:
-    """A task's budget under the tightest SLO ``slo_s``, and the least time of the tasks behind it
-    (0: last task)."""
+    """A task's budget under the tightest SLO ``slo_s``, the least time of the tasks behind it
+    (0: last task), and the time seen from there to egress (0: nobody waits, or not seen)."""
 
     budget_s: float
     rest_s: float
     last: bool
     slo_s: float = inf
     classes: bool = False  # whether the pipeline has SLO classes
+    seen_s: float = 0.0
 
 
 # (timing of the task, the query's creation, the item's arrival, its deadline)
@@ -49,10 +55,12 @@ MustEnd = Callable[[TaskTiming, float, float, float], float]
 
 @dataclass(frozen=True, slots=True)
 class DropRule:
-    """A drop rule. ``reroutes`` names the rule by which late items find another slot; "": none."""
+    """A drop rule. ``reroutes`` names the rule by which late items find another slot; "": none.
+    ``budgets``: it goes by the task's budget."""
 
     must_end: MustEnd
     reroutes: str = ""
+    budgets: bool = False
 
 
 def _never(stage: TaskTiming, created_s: float, entered_s: float, deadline_s: float) -> float:
@@ -60,7 +68,7 @@ def _never(stage: TaskTiming, created_s: float, entered_s: float, deadline_s: fl
 
 
 def _deadline(stage: TaskTiming, created_s: float, entered_s: float, deadline_s: float) -> float:
-    return deadline_s
+    return deadline_s - stage.seen_s
 
 
 def _last_task(stage: TaskTiming, created_s: float, entered_s: float, deadline_s: float) -> float:
@@ -75,7 +83,7 @@ def _per_task(stage: TaskTiming, created_s: float, entered_s: float, deadline_s:
 
 
 def _in_time(stage: TaskTiming, created_s: float, entered_s: float, deadline_s: float) -> float:
-    return deadline_s - stage.rest_s
+    return deadline_s - max(stage.rest_s, stage.seen_s)
 
 
 GAP, IN_TIME = "gap", "in-time"  # keys of rerouting.WAYS
@@ -84,7 +92,7 @@ RULES: Mapping[str, DropRule] = {
     "none": DropRule(_never),
     "deadline": DropRule(_deadline),
     "last-task": DropRule(_last_task),
-    "per-task": DropRule(_per_task),
+    "per-task": DropRule(_per_task, budgets=True),
     "reroute-paper": DropRule(_last_task, GAP),
     "reroute": DropRule(_in_time, IN_TIME),
 }

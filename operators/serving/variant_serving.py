@@ -154,7 +154,7 @@ class VariantServing:
         """Take up to ``size`` items that may end at ``ends_s``, and those before that may not."""
         batch: list[Ticket] = []
         late: list[Ticket] = []
-        overrun_s, filled = rules.overrun_s, 0
+        overrun_s, filled, crowded = rules.overrun_s, 0, len(queue) > size
         room = self._sizes.batch if self._sizes is not None else 0
         while queue and len(batch) < size:
             ticket = queue[0]
@@ -163,7 +163,7 @@ class VariantServing:
             if room and batch and filled + ticket.work.size > room:
                 break
             queue.popleft()
-            if overrun_s(ticket.work, ticket.item, ends_s) > 0:
+            if overrun_s(ticket.work, ticket.item, ends_s, crowded=crowded) > 0:
                 late.append(ticket)
             else:
                 batch.append(ticket)

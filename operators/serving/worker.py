@@ -197,7 +197,8 @@ class Worker:
         queue, variant = self._queue, self._variants.serving or self._slots.wanted
         ends_s = now + self._variants.takes_s(variant, self._variants.cost(self._queue, 1))
         late: list[Ticket] = []
-        while queue and self._rules.overrun_s(queue[0].work, queue[0].item, ends_s) > 0:
+        overrun_s = self._rules.overrun_s
+        while queue and overrun_s(queue[0].work, queue[0].item, ends_s, crowded=True) > 0:
             late.append(queue.popleft())
         return self._ends.dropped(late, variant, ends_s, now) if late else []
 

@@ -4,6 +4,7 @@ A worker builds a new ``WorkerRules`` for every plan.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace as with_fields
 from math import inf
 
 from msgspec.structs import replace
@@ -55,7 +56,7 @@ class WorkerRules:
         self._dispatchers = {task.name: pipeline.dispatchers for task in pipeline.dispatched}
         self._variant = lease.key if lease else ""
         self._spreads = spreads(plan.routes, self._variant)
-        self._stage = TaskTiming(0.0, 0.0, last=True)
+        self._stage = self._crowded = TaskTiming(0.0, 0.0, last=True)
         self._hops_s = self._behind_s = 0.0
         self.most = 0  # items that the worker may hold
         self._way = WAYS.get(self._rule.reroutes)
@@ -97,17 +98,21 @@ class WorkerRules:
             plan.tightest_slo_s,
             bool(pipeline.slo_classes),
         )
+        # Where more items wait than a batch takes. What batches take beyond the plan counts, too.
+        seen_s = max(0.0, plan.to_egress_s.get(lease.task, 0.0) - latency_s)
+        self._crowded = with_fields(self._stage, seen_s=seen_s)
 
     @property
     def behind_s(self) -> float:
         """The least time from the end of the lease's task to the answer, in seconds."""
         return self._behind_s
 
-    def overrun_s(self, work: Work, item: Item, ends_s: float) -> float:
+    def overrun_s(self, work: Work, item: Item, ends_s: float, *, crowded: bool = False) -> float:
         """Return by how many seconds a batch ending at ``ends_s`` is too late for an item (0 or
-        less: in time)."""
+        less: in time). ``crowded``: more items wait than the batch takes."""
         entered_s = item.path[-1].finished_s if item.path else work.created_s
-        return ends_s - self._rule.must_end(self._stage, work.created_s, entered_s, work.deadline_s)
+        stage = self._crowded if crowded else self._stage
+        return ends_s - self._rule.must_end(stage, work.created_s, entered_s, work.deadline_s)
 
     def slack_s(self, work: Work, item: Item, budget_s: float, now: float) -> float:
         """Return the seconds until an item's batch must end, both within the task's ``budget_s``
@@ -132,10 +137,10 @@ class WorkerRules:
         """Return the reason to drop an item whose batch would end at ``ends_s``, too late."""
         if ends_s > work.deadline_s:
             return past_saving(variant, ends_s - work.deadline_s)
-        short_s = self.overrun_s(work, item, ends_s)
-        if self._way is not None:
-            return too_late_for_rest(variant, short_s)
-        return would_overrun(variant, short_s)
+        short_s = self.overrun_s(work, item, ends_s, crowded=True)
+        if self._rule.budgets:
+            return would_overrun(variant, short_s)
+        return too_late_for_rest(variant, short_s)
 
     def onward(self, pieces: Sequence[Onward], now: float) -> tuple[list[Effect], Counts]:
         """Return the sends of ``pieces``, and counts of items rerouted or ended as late."""

@@ -90,6 +90,8 @@ class Plan(Struct, frozen=True, gc=False, kw_only=True):
     (0: that of ``schemas.release.UNDECLARED``). ``mix`` has the rented devices that should run, by
     type; it is empty where none are rented while the pipeline runs. ``planned_slo_s`` is the SLO
     that every used path keeps where SLO classes count (0: that of the settings).
+    ``to_egress_s`` has the seconds that most items were seen to take from the begin of a task's
+    batch to egress, by task (missing: not seen yet).
     """
 
     pipeline: str
@@ -111,6 +113,7 @@ class Plan(Struct, frozen=True, gc=False, kw_only=True):
     sessions: tuple[SessionPlan, ...] = ()
     mix: Mapping[str, int] = field(default_factory=dict)
     planned_slo_s: float = 0.0
+    to_egress_s: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def tightest_slo_s(self) -> float:

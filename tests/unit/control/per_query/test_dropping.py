@@ -31,6 +31,30 @@ def test_each_rule_says_when_a_batch_must_have_ended(
     assert must_end(LAST, 1.0, 1.0, 1.25) == pytest.approx(at_last)
 
 
+@pytest.mark.parametrize(
+    ("rule", "at_first", "at_last"),
+    [
+        ("none", inf, inf),
+        ("deadline", 1.15, 1.15),
+        ("last-task", inf, 1.25),
+        ("per-task", 1.05, 1.05),
+        ("reroute-paper", inf, 1.25),
+        ("reroute", 1.15, 1.15),
+    ],
+)
+def test_where_others_wait_two_rules_leave_the_time_that_was_seen_to_be_needed(
+    rule: str, at_first: float, at_last: float
+) -> None:
+    must_end = RULES[rule].must_end
+    assert must_end(replace(FIRST, seen_s=0.1), 1.0, 1.0, 1.25) == pytest.approx(at_first)
+    assert must_end(replace(LAST, seen_s=0.1), 1.0, 1.0, 1.25) == pytest.approx(at_last)
+
+
+def test_less_seen_time_than_the_profile_has_shortens_nothing() -> None:
+    must_end = RULES["reroute"].must_end
+    assert must_end(replace(FIRST, seen_s=0.01), 1.0, 1.0, 1.25) == pytest.approx(1.22)
+
+
 def test_a_query_with_more_time_than_the_plan_is_made_for_has_more_of_it_at_each_task() -> None:
     must_end, tight = RULES["per-task"].must_end, replace(LAST, slo_s=0.1)
     assert must_end(tight, 1e9, 1e9 + 0.02, 1e9 + 0.1) == pytest.approx(1e9 + 0.07, abs=1e-6)

@@ -786,3 +786,18 @@ def test_a_lease_that_asks_for_what_is_being_loaded_anew_is_served_by_that_load(
     worker.handle(ended, 0.4)
     (report,) = reports(worker.handle(Woke(), 0.7))
     assert report.state == (NodeState.READY if loads else NodeState.FAILED)
+
+
+@pytest.mark.parametrize(("waiting", "ran", "dropped"), [(1, 1, 0), (2, 2, 0), (3, 1, 2)])
+def test_only_items_that_others_could_take_the_place_of_are_dropped_for_the_seen_time(
+    waiting: int, ran: int, dropped: int
+) -> None:
+    """Batches have two items. All have 0.2 s left but the third, and most took 0.5 s to egress."""
+    lease = a_lease(batch=2)
+    worker = serving(lease)
+    plan = a_plan([lease, a_lease("r", slots=(5,))], 9, to_egress_s={"read": 0.5})
+    worker.handle(arrived(plan), 0.1)
+    works = [arrived(a_work(n, deadline_s=0.3 if n < 2 else 5.0), n) for n in range(waiting)]
+    effects = batch_of(worker, *works)
+    assert [len(each.values) for each in effects if isinstance(each, Infer)] == [ran]
+    assert len([each for each in effects if isinstance(each, Send)]) == dropped

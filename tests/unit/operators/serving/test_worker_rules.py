@@ -8,6 +8,7 @@ from msgspec import structs
 
 from operators.serving.worker_rules import WorkerRules
 from schemas.effects import Send
+from schemas.enumerations import ReasonCode
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import DROPPED, Hop, Item, Route, Settings
 from tests.builders import a_hop, a_lease, a_pipeline, a_plan, a_work, an_end, an_item
@@ -128,3 +129,17 @@ def test_budgets_divide_the_slo_that_the_plan_is_made_for(
     plan = a_plan(LEASES, 7, routes=ROUTES, settings=settings, planned_slo_s=planned_s)
     steers = WorkerRules(plan, pipeline, LEASE, lambda v, n: 9.0, 0.0)
     assert steers.overrun_s(WORK, an_item(), 0.25) == pytest.approx(0.25 - budget_s)
+
+
+@pytest.mark.parametrize(("dropping", "free_s"), [("deadline", 0.25), ("reroute", 0.228)])
+def test_where_more_items_wait_than_a_batch_takes_the_seen_time_to_egress_counts(
+    dropping: str, free_s: float
+) -> None:
+    """Of the 120 ms that were seen the plan's batch takes 20."""
+    settings = Settings(policy="static", slo_s=0.25)
+    plan = a_plan(LEASES, 7, routes=ROUTES, settings=settings, to_egress_s={"locate": 0.12})
+    steers = WorkerRules(plan, a_pipeline_that(dropping), LEASE, lambda v, n: 9.0, 0.0)
+    item = an_item()
+    assert steers.overrun_s(WORK, item, 0.2) == pytest.approx(0.2 - free_s)
+    assert steers.overrun_s(WORK, item, 0.2, crowded=True) == pytest.approx(0.2 - 0.15)
+    assert steers.why("locate/v", WORK, item, 0.2).code == ReasonCode.NO_WAY_ON

@@ -1,0 +1,77 @@
+"""The time from the begin of a task's batch to egress, from egress's reports.
+
+Of about the last ``MEMORY`` items that egress counted (``operators/egress_times.py``), with mean m
+and standard deviation s of their seconds, most took at most
+
+    m + LIKELY x s
+
+Items that were dropped behind the task are not among them, so that the time is too short at first
+where many are; then more of them arrive, the later ones too. Not from a paper: Loki knows hops and
+batches from its profile.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+
+from schemas.count_names import TO_EGRESS, TO_EGRESS_S, TO_EGRESS_S2, count_name
+from schemas.records import Report
+
+MEMORY = 200.0  # items
+FEWEST = 20.0  # items before a time is known
+LIKELY = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Items with decaying weights, their seconds, and the squares of these."""
+
+    items: float = 0.0
+    seconds: float = 0.0
+    squares: float = 0.0
+
+    def followed_by(self, items: float, seconds: float, squares: float) -> "_Sums":
+        kept = max(0.0, 1.0 - items / MEMORY)
+        return _Sums(
+            self.items * kept + items, self.seconds * kept + seconds, self.squares * kept + squares
+        )
+
+    @property
+    def most_s(self) -> float:
+        mean_s = self.seconds / self.items
+        return mean_s + LIKELY * sqrt(max(0.0, self.squares / self.items - mean_s**2))
+
+
+class TimeToEgress:
+    """The times of all tasks of a pipeline; ``observe`` updates them in place."""
+
+    __slots__ = ("_last", "_sums")
+
+    def __init__(self) -> None:
+        self._last: dict[str, Report] = {}  # by egress
+        self._sums: dict[str, _Sums] = {}  # by task
+
+    def observe(self, report: Report) -> None:
+        """Update the times with a report; only an egress's has any."""
+        if report.role != "egress":
+            return
+        before = self._last.get(report.node)
+        if before is not None and (report.incarnation, report.sent_s) <= (
+            before.incarnation, before.sent_s,
+        ):  # fmt: skip
+            return
+        self._last[report.node] = report
+        if before is None or before.incarnation != report.incarnation:
+            return  # its counts are of an unknown interval
+        counts, then = report.counts, before.counts
+        for name, items in counts.items():
+            what, task = count_name(name)
+            if what == TO_EGRESS and items > then.get(name, 0.0):
+                new = [
+                    counts[f"{each}/{task}"] - then.get(f"{each}/{task}", 0.0)
+                    for each in (TO_EGRESS, TO_EGRESS_S, TO_EGRESS_S2)
+                ]
+                self._sums[task] = self._sums.get(task, _Sums()).followed_by(*new)
+
+    def seconds(self) -> dict[str, float]:
+        """Return the seconds that most items take from the begin of a task's batch to egress."""
+        return {task: sums.most_s for task, sums in self._sums.items() if sums.items >= FEWEST}

@@ -1,0 +1,37 @@
+"""How long items take from the begin of a task's batch to egress, as egress counts it.
+
+Per task on the path of an item that arrives: ``to_egress/TASK`` items, ``to_egress_s/TASK`` the sum
+of their seconds, ``to_egress_s2/TASK`` that of the squares. One item in ``EVERY_S`` is enough.
+"""
+
+from schemas.count_names import TO_EGRESS, TO_EGRESS_S, TO_EGRESS_S2
+from schemas.records import ANSWERED, Work
+
+EVERY_S = 0.01
+
+
+class EgressTimes:
+    """The sums, in ``counts``."""
+
+    __slots__ = ("_counts", "_next_s")
+
+    def __init__(self, counts: dict[str, float]) -> None:
+        self._counts = counts
+        self._next_s = float("-inf")  # when another item counts
+
+    def arrived(self, work: Work, now: float) -> None:
+        """Count the first item of a record at egress, unless it was dropped or is a session's or a
+        shadow's: those have ways of their own."""
+        if now < self._next_s:
+            return
+        item = work.items[0]
+        if work.session is not None or (item.end is not None and item.end.outcome != ANSWERED):
+            return
+        self._next_s = now + EVERY_S
+        counts = self._counts
+        for hop in item.path:
+            seconds = max(0.0, now - hop.started_s)
+            sums = {TO_EGRESS: 1.0, TO_EGRESS_S: seconds, TO_EGRESS_S2: seconds * seconds}
+            for what, amount in sums.items():
+                name = f"{what}/{hop.task}"
+                counts[name] = counts.get(name, 0.0) + amount

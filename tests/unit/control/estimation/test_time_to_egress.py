@@ -1,0 +1,67 @@
+"""control/estimation/time_to_egress.py: how long do most items take to egress?"""
+
+from collections.abc import Sequence
+from statistics import fmean, pstdev
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.estimation.time_to_egress import FEWEST, LIKELY, MEMORY, TimeToEgress
+from schemas.records import Report
+
+
+def report(
+    times_s: Sequence[float], at_s: float, incarnation: float = 1.0, role: str = "egress"
+) -> Report:
+    """Return egress's report after items took ``times_s`` from ``read``."""
+    counts = {
+        "answered": 3.0,
+        "to_egress/read": float(len(times_s)),
+        "to_egress_s/read": sum(times_s),
+        "to_egress_s2/read": sum(each * each for each in times_s),
+    }
+    return Report(
+        node="e", role=role, pipeline="p", epoch=1, incarnation=incarnation, sent_s=at_s,
+        state="ready", counts=counts if times_s else {},
+    )  # fmt: skip
+
+
+def after(*parts: Sequence[float]) -> dict[str, float]:
+    """Return what is known after reports, each with the items of one more part."""
+    times, so_far = TimeToEgress(), list[float]()
+    times.observe(report([], 0.0))
+    for n, part in enumerate(parts, 1):
+        so_far += part
+        times.observe(report(so_far, n * 0.2))
+    return times.seconds()
+
+
+@given(st.lists(st.floats(0.0, 10.0), min_size=int(FEWEST), max_size=int(MEMORY)))
+def test_it_is_the_mean_and_twice_the_deviation_of_the_times(times_s: list[float]) -> None:
+    expected = fmean(times_s) + LIKELY * pstdev(times_s)
+    assert after(times_s)["read"] == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+def test_few_items_say_nothing() -> None:
+    assert after([0.1] * int(FEWEST - 1)) == {}
+
+
+def test_new_times_replace_old_ones() -> None:
+    old, new = [0.1] * 100, [0.4] * int(MEMORY)
+    assert after(old)["read"] == pytest.approx(0.1)
+    assert after(old, new)["read"] == pytest.approx(0.4)
+    assert 0.1 < after(old, [0.4] * 50)["read"] < 0.6
+
+
+def test_earlier_lives_of_an_egress_and_other_roles_say_nothing() -> None:
+    times, many = TimeToEgress(), [0.2] * 50
+    times.observe(report([], 0.0))
+    times.observe(report(many, 1.0, role="worker"))
+    times.observe(report(many, 1.0, incarnation=2.0))  # what it counted before is not known
+    times.observe(report([*many, *many], 2.0, incarnation=1.0))
+    assert times.seconds() == {}
+    times.observe(report([*many, *many], 2.0, incarnation=2.0))
+    assert times.seconds() == pytest.approx({"read": 0.2})
+    times.observe(report(many * 3, 2.0, incarnation=2.0))  # the same report again
+    assert times.seconds() == pytest.approx({"read": 0.2})
