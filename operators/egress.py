@@ -23,7 +23,7 @@ from operators.join import (
 )
 from operators.latency_histogram import bucket
 from operators.offset_tracker import Progress
-from operators.outcomes import LATE, OUTCOMES, cause_of, outcome_of, unpromised
+from operators.outcomes import LATE, OUTCOMES, cause_of, outcome_of, tight, unpromised
 from operators.plan_follower import PlanFollower
 from operators.reporter import Reporter
 from operators.serving.transfers import SessionLinks, Transfers
@@ -58,6 +58,7 @@ from schemas.trace_context import headers_of
 Returned = tuple[tuple[int, int], Work]  # a query's key, and one of its results
 COUNTS = (
     "answered", "late", "incomplete", "dropped", "failed", "refused", "duplicates", "unpromised",
+    "tight",
 )  # fmt: skip
 
 
@@ -312,6 +313,7 @@ class Egress:
             counts["unpromised"] += unpromised(said, self._promised_s)
         if said.outcome == ANSWERED:
             self._reporter.count(bucket(said.answered_s - said.created_s))
+            counts["tight"] += outcome == ANSWERED and tight(said)
         if said.session:
             self._sessions |= {said.session}
             self._reporter.count(f"session/{said.session}/{outcome}")

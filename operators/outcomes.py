@@ -21,6 +21,7 @@ LOST = "lost"
 # A deadline that a client stamped an SLO ahead leaves less of it by so much, the larger of a share
 # and seconds on the way.
 ON_THE_WAY, ON_THE_WAY_S = 0.05, 0.01
+TIGHT = 0.25
 OUTCOMES = (ANSWERED, LATE, DROPPED, FAILED, REFUSED, LOST)
 
 
@@ -52,6 +53,12 @@ def cause_of(answer: Answer) -> str:
     if outcome in (ANSWERED, LATE):
         return LATE if outcome == LATE else ""
     return answer.reason_code
+
+
+def tight(answered: Answer) -> bool:
+    """Return whether an answer came in the last part ``TIGHT`` of its query's time."""
+    allowed_s = answered.deadline_s - answered.created_s
+    return answered.answered_s > answered.deadline_s - TIGHT * allowed_s
 
 
 def unpromised(missed: Answer, slo_s: float) -> bool:

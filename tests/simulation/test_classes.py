@@ -131,7 +131,7 @@ def test_under_overload_a_tight_class_keeps_its_slo_and_shares_follow_weights(
     assert found["gold"][ANSWERED] / admitted["gold"] > KEPT.get(policy, 0.95)
     assert admitted["gold"] / admitted["bulk"] == pytest.approx(3.0, rel=0.05)
     assert admitted["silver"] / admitted["bulk"] == pytest.approx(2.0, rel=0.05)
-    assert found["bulk"][ANSWERED] / admitted["bulk"] > (0.75 if policy in KEPT else 0.8)
+    assert found["bulk"][ANSWERED] / admitted["bulk"] > (0.7 if policy in KEPT else 0.8)
 
 
 def test_the_plan_says_which_class_no_path_meets(

@@ -368,7 +368,7 @@ def test_it_counts_every_query_under_one_outcome() -> None:
         state="ready", file=fingerprint(a_pipeline()), counts={
             **DECLARED,
             "answered": 1, "late": 1, "incomplete": 0, "dropped": 1, "failed": 1, "refused": 1,
-            "duplicates": 0, "unpromised": 0, bucket(0.25): 1, bucket(0.6): 1,
+            "duplicates": 0, "unpromised": 0, "tight": 0, bucket(0.25): 1, bucket(0.6): 1,
                 "to_egress/read": 2, "to_egress_s/read": pytest.approx(0.65),
                 "to_egress_s2/read": pytest.approx(0.2725),
             "dropped/unfinished": 1, "failed/operator": 1, "refused/over_capacity": 1,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.drop_reasons import CLASSES
-from operators.outcomes import LATE, OUTCOMES, cause_of, missed_at, outcome_of, unpromised
+from operators.outcomes import LATE, OUTCOMES, cause_of, missed_at, outcome_of, tight, unpromised
 from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED, Answer
 from tests.builders import an_answer, an_end
 
@@ -69,3 +69,13 @@ def test_a_deadline_stamped_an_slo_ahead_by_a_client_was_promised(
 ) -> None:
     late = an_answer(late=True, created_s=5.0, deadline_s=5.0 + allowed_s)
     assert unpromised(late, slo_s) is hopeless
+
+
+@pytest.mark.parametrize(
+    ("answered_s", "late_in_its_time"), [(10.0, False), (10.7, False), (10.8, True)]
+)
+def test_an_answer_is_tight_in_the_last_quarter_of_its_time(
+    answered_s: float, late_in_its_time: bool
+) -> None:
+    answer = an_answer(created_s=10.0, deadline_s=11.0, answered_s=answered_s)
+    assert tight(answer) is late_in_its_time
