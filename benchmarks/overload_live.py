@@ -1,0 +1,158 @@
+"""Measure, live, what real models that share a machine keep of their goodput beyond its capacity.
+
+    python -m benchmarks.overload_live [--policies fast loki ...] [--loads 1 1.5 3]
+                                       [--seconds 20] [--rounds 1] [--json]
+
+The postcode pipeline (SLO 500 ms) on two CPU workers without shares: models, broker, roles and
+clients take each other's time, so that the profile promises several times what is there. Per policy
+the roles start anew. Its capacity is what a closed loop of 32 clients gets after it has warmed the
+models up; then come open loads, Poisson, at multiples of it. Goodput is what the clients have
+within the SLO, queries a second. Exit code 1 if a load has less than 0.9 of the policy's best.
+"""
+
+import argparse
+import asyncio
+import itertools
+import json
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from benchmarks.machine_speed import machine
+from benchmarks.peers.connections import Call, kafka
+from benchmarks.peers.open_loop import SERVED, Ask, OpenLoop, closed_loop
+from benchmarks.peers.processes import server
+from benchmarks.peers.workloads import POSTCODE, postcode
+from benchmarks.rig import ROOT
+from headrace.broker.local_broker import borrow
+
+NAME = "postcode"
+CLIENTS, WARM_S, CAPACITY_S, REST_S = 32, 15.0, 10.0, 4.0
+WANTED = 0.9
+# What the policies that plan nothing run; the others are named as they are.
+FIXED: Mapping[str, Mapping[str, Any]] = {
+    "fast": {"kind": "static", "replicas": {"locate/components": 1, "read/mlp": 1}},
+}
+POLICIES = ("fast", "loki", "inferline", "proteus")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """One load. ``ends`` counts its queries by how they ended for the client."""
+
+    policy: str
+    round: int
+    capacity_qps: float
+    load: float  # of the capacity
+    offered_qps: float
+    goodput_qps: float
+    ends: Mapping[str, int]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--policies", nargs="+", default=POLICIES, metavar="NAME")
+    parser.add_argument("--loads", type=float, nargs="+", default=(1.0, 1.5, 3.0), metavar="X")
+    parser.add_argument("--seconds", type=float, default=20.0, help="per load")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    found: list[Load] = []
+    for number in range(asked.rounds):
+        for policy in asked.policies:
+            found += measured(policy, number, asked.loads, asked.seconds)
+            if not asked.json:
+                print(*map(line, found[-len(asked.loads) :]), sep="\n", flush=True)
+    if asked.json:
+        print(json.dumps({"machine": machine(), "loads": [asdict(load) for load in found]}))
+    least = kept(found)
+    print(*(f"{name} keeps {share:.2f}" for name, share in least.items()), sep="\n")
+    sys.exit(min(least.values()) < WANTED)
+
+
+def measured(policy: str, number: int, loads: Sequence[float], seconds: float) -> list[Load]:
+    """Run the pipeline under a policy and offer each load."""
+    with tempfile.TemporaryDirectory() as home, borrow(Path(home)) as broker:
+        file = pipeline(Path(home) / NAME, policy)
+        command = [sys.executable, "-m", "headrace", "up", str(file)]
+        variables = {"HEADRACE_HOME": home, "HEADRACE_BOOTSTRAP": broker.bootstrap}
+        variables["PYTHONPATH"] = str(file.parent)
+        with server(command, variables, ROOT, Path(home) / "up.log"):
+            return asyncio.run(_offered(broker.bootstrap, policy, number, loads, seconds))
+
+
+def pipeline(folder: Path, policy: str) -> Path:
+    """Write the example's pipeline for two workers under ``policy``; return its file."""
+    shutil.copytree(POSTCODE, folder, ignore=shutil.ignore_patterns("*.world.json", "__pycache__"))
+    path = folder / "pipeline.yaml"
+    document = yaml.safe_load(path.read_text())
+    document |= {"policy": policy, "policies": dict(FIXED), "cluster": {"devices": {"cpu": 2}}}
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+async def _offered(
+    bootstrap: str, policy: str, number: int, loads: Sequence[float], seconds: float
+) -> list[Load]:
+    workload, found = postcode(), []
+    async with kafka(bootstrap, NAME) as call:
+        ask = _asking(call, workload.payloads)
+        await closed_loop(ask, CLIENTS, WARM_S)
+        served = await closed_loop(ask, CLIENTS, CAPACITY_S)
+        capacity_qps = sum(each.ending == SERVED for each in served) / CAPACITY_S
+        if capacity_qps == 0:
+            raise TimeoutError(f"no answer under {policy}")
+        rng = np.random.default_rng(number)
+        for load in loads:
+            await asyncio.sleep(REST_S)
+            ended = await OpenLoop(ask, workload.slo_s, rng).offer(load * capacity_qps, seconds)
+            ends = Counter(each.ending for each in ended)
+            found.append(
+                Load(
+                    policy=policy, round=number, capacity_qps=capacity_qps, load=load,
+                    offered_qps=len(ended) / seconds, goodput_qps=ends[SERVED] / seconds,
+                    ends=ends,
+                )
+            )  # fmt: skip
+    return found
+
+
+def _asking(call: Call, payloads: Sequence[bytes]) -> Ask:
+    turns = itertools.cycle(payloads)
+
+    async def ask(left_s: float) -> str:
+        ending, _ = await call(next(turns), left_s)
+        return ending
+
+    return ask
+
+
+def kept(found: Sequence[Load]) -> dict[str, float]:
+    """Return, by policy, the least goodput of a load over the best of its round."""
+    least: dict[str, float] = {}
+    for one in found:
+        rounds = [x for x in found if (x.policy, x.round) == (one.policy, one.round)]
+        share = one.goodput_qps / max(1e-9, *(each.goodput_qps for each in rounds))
+        least[one.policy] = min(share, least.get(one.policy, 1.0))
+    return least
+
+
+def line(load: Load) -> str:
+    """Return a load as a line of a table."""
+    ends = ", ".join(f"{count} {end}" for end, count in sorted(load.ends.items()))
+    return (
+        f"| `{load.policy}` | {load.capacity_qps:.0f}/s | {load.load:g} | {load.offered_qps:.0f}/s "
+        f"| {load.goodput_qps:.0f}/s | {ends} |"
+    )
+
+
+if __name__ == "__main__":
+    main()
