@@ -5,9 +5,10 @@
 
 The postcode pipeline (SLO 500 ms) on two CPU workers without shares: models, broker, roles and
 clients take each other's time, so that the profile promises several times what is there. Per policy
-the roles start anew. Its capacity is what a closed loop of 32 clients gets after it has warmed the
+the roles start anew. Its capacity is what a closed loop of 96 clients gets after it has warmed the
 models up; then come open loads, Poisson, at multiples of it. Goodput is what the clients have
-within the SLO, queries a second. Exit code 1 if a load has less than 0.9 of the policy's best.
+within the SLO, queries a second. Exit code 1 if a load has less than 0.9 of what it could have: of
+the policy's best goodput, or of what was offered where that is less.
 """
 
 import argparse
@@ -35,7 +36,7 @@ from benchmarks.rig import ROOT
 from headrace.broker.local_broker import borrow
 
 NAME = "postcode"
-CLIENTS, WARM_S, CAPACITY_S, REST_S = 32, 15.0, 10.0, 4.0
+CLIENTS, WARM_S, CAPACITY_S, REST_S = 96, 15.0, 10.0, 4.0
 WANTED = 0.9
 # What the policies that plan nothing run; the others are named as they are.
 FIXED: Mapping[str, Mapping[str, Any]] = {
@@ -136,11 +137,14 @@ def _asking(call: Call, payloads: Sequence[bytes]) -> Ask:
 
 
 def kept(found: Sequence[Load]) -> dict[str, float]:
-    """Return, by policy, the least goodput of a load over the best of its round."""
+    """Return, by policy, the least share of its best goodput, or of what was offered where that is
+    less, that a load had."""
     least: dict[str, float] = {}
     for one in found:
-        rounds = [x for x in found if (x.policy, x.round) == (one.policy, one.round)]
-        share = one.goodput_qps / max(1e-9, *(each.goodput_qps for each in rounds))
+        best_qps = max(
+            x.goodput_qps for x in found if (x.policy, x.round) == (one.policy, one.round)
+        )
+        share = one.goodput_qps / max(1e-9, min(best_qps, one.offered_qps))
         least[one.policy] = min(share, least.get(one.policy, 1.0))
     return least
 
