@@ -37,8 +37,9 @@ from math import inf
 
 @dataclass(frozen=True, slots=True)
 class TaskTiming:
-    """A task's budget under the tightest SLO ``slo_s``, the least time of the tasks behind it
-    (0: last task), and the time seen from there to egress (0: nobody waits, or not seen)."""
+    """The times that a drop rule goes by. The budget is for the tightest SLO ``slo_s``; ``rest_s``
+    is the least time of the tasks behind (0: last task), ``seen_s`` that to egress, as seen where
+    others wait for the batch's places (else 0)."""
 
     budget_s: float
     rest_s: float
