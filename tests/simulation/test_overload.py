@@ -75,7 +75,7 @@ def test_a_plan_that_goes_by_the_pace_of_its_devices_takes_enough_of_them(tmp_pa
 
 
 # Under the rules of the paper, with a profile that is too fast, goodput grows with load
-# (docs/results/overload.md: 0.86 of the best over five seeds).
+# (docs/results/overload.md: 0.82 of the best over five seeds).
 LESS = {("loki-paper", 1.3): 0.8}
 
 
