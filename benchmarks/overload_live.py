@@ -72,10 +72,12 @@ def main() -> None:
             found += measured(policy, number, asked.loads, asked.seconds)
             if not asked.json:
                 print(*map(line, found[-len(asked.loads) :]), sep="\n", flush=True)
-    if asked.json:
-        print(json.dumps({"machine": machine(), "loads": [asdict(load) for load in found]}))
     least = kept(found)
-    print(*(f"{name} keeps {share:.2f}" for name, share in least.items()), sep="\n")
+    if asked.json:
+        loads = [asdict(load) for load in found]
+        print(json.dumps({"machine": machine(), "loads": loads, "kept": least}))
+    else:
+        print(*(f"{name} keeps {share:.2f}" for name, share in least.items()), sep="\n")
     sys.exit(min(least.values()) < WANTED)
 
 
