@@ -64,7 +64,7 @@ class Estimates:
         self._load_s = max((e.load_s for e in profile.entries), default=0.0) if profile else 0.0
         self.measured = profile  # with measured accuracies, as of ``keep_pace``
         self.profile = profile  # with slowdowns too
-        self._readings = ReportDeltas()
+        self._readings = ReportDeltas("worker")
         self._slowdown = Slowdown()
         self._slow_workers = SlowWorkers()
         self._stretches: dict[str, float] = {}

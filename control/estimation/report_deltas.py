@@ -1,4 +1,4 @@
-"""Differences between a worker's successive reports; counts start at 0 with each incarnation."""
+"""Differences between a node's successive reports; counts start at 0 with each incarnation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ NONE: Mapping[str, float] = {}
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A worker's new report, with the counts of its previous report.
+    """A node's new report, with the counts of its previous report.
 
-    ``before`` is None for a new worker and empty for a new incarnation of a known one.
+    ``before`` is None for a new node and empty for a new incarnation of a known one.
     """
 
     report: Report
@@ -25,17 +25,18 @@ class News:
 
 
 class ReportDeltas:
-    """The last report of every worker, updated in place: a thousand workers report five times a
-    second."""
+    """The last report of every node of one role, updated in place: a thousand workers report five
+    times a second."""
 
-    __slots__ = ("_last",)
+    __slots__ = ("_last", "_role")
 
-    def __init__(self) -> None:
+    def __init__(self, role: str) -> None:
+        self._role = role
         self._last: dict[str, Report] = {}
 
     def take(self, report: Report) -> News | None:
-        """Remember a report and return its news; None if it is stale or no worker's."""
-        if report.role != "worker":
+        """Remember a report and return its news; None if it is stale or of another role."""
+        if report.role != self._role:
             return None
         before = self._last.get(report.node)
         if before is None:

@@ -51,7 +51,7 @@ class _Ended:
     missed: float = 0.0
     late: float = 0.0
     refused: float = 0.0
-    tight: float = 0.0  # of all that were answered
+    tight: float = 0.0  # of the good
 
 
 class SeenCapacity:

@@ -13,6 +13,7 @@ batches from its profile.
 from dataclasses import dataclass
 from math import sqrt
 
+from control.estimation.report_deltas import ReportDeltas
 from schemas.count_names import TO_EGRESS, TO_EGRESS_S, TO_EGRESS_S2, count_name
 from schemas.records import Report
 
@@ -44,33 +45,25 @@ class _Sums:
 class TimeToEgress:
     """The times of all tasks of a pipeline; ``observe`` updates them in place."""
 
-    __slots__ = ("_last", "_sums")
+    __slots__ = ("_readings", "_sums")
 
     def __init__(self) -> None:
-        self._last: dict[str, Report] = {}  # by egress
+        self._readings = ReportDeltas("egress")
         self._sums: dict[str, _Sums] = {}  # by task
 
     def observe(self, report: Report) -> None:
         """Update the times with a report; only an egress's has any."""
-        if report.role != "egress":
-            return
-        before = self._last.get(report.node)
-        if before is not None and (report.incarnation, report.sent_s) <= (
-            before.incarnation, before.sent_s,
-        ):  # fmt: skip
-            return
-        self._last[report.node] = report
-        if before is None or before.incarnation != report.incarnation:
+        news = self._readings.take(report)
+        if news is None or news.seconds is None:
             return  # its counts are of an unknown interval
-        counts, then = report.counts, before.counts
-        for name, items in counts.items():
+        for name in report.counts:
             what, task = count_name(name)
-            if what == TO_EGRESS and items > then.get(name, 0.0):
-                new = [
-                    counts[f"{each}/{task}"] - then.get(f"{each}/{task}", 0.0)
-                    for each in (TO_EGRESS, TO_EGRESS_S, TO_EGRESS_S2)
-                ]
-                self._sums[task] = self._sums.get(task, _Sums()).followed_by(*new)
+            if what == TO_EGRESS and (items := news.since(name)) > 0:
+                seconds, squares = (
+                    news.since(f"{each}/{task}") for each in (TO_EGRESS_S, TO_EGRESS_S2)
+                )
+                before = self._sums.get(task, _Sums())
+                self._sums[task] = before.followed_by(items, seconds, squares)
 
     def seconds(self) -> dict[str, float]:
         """Return the seconds that most items take from the begin of a task's batch to egress."""

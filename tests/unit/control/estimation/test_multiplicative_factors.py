@@ -28,7 +28,7 @@ class Seen:
     """Factors with the readings that go with them."""
 
     def __init__(self, factors: Factors = NOTHING) -> None:
-        self.factors, self._readings = factors, ReportDeltas()
+        self.factors, self._readings = factors, ReportDeltas("worker")
 
     def hear(self, *reports: Report) -> Factors:
         for report in reports:

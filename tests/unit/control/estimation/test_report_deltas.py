@@ -12,7 +12,7 @@ FIRST = Report(
 
 
 def after(*reports: Report) -> News | None:
-    readings, news = ReportDeltas(), None
+    readings, news = ReportDeltas("worker"), None
     for report in reports:
         news = readings.take(report)
     return news

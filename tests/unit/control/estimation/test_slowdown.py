@@ -28,7 +28,7 @@ def report(
 
 
 def seen(*reports: Report, profile: ProfileTable | None = PROFILE) -> dict[str, float]:
-    slowdown, readings = Slowdown(), ReportDeltas()
+    slowdown, readings = Slowdown(), ReportDeltas("worker")
     # Its first batch, with which a library found its kernels, was before.
     for each in (report(0, 0.0, 0.2), report(1, 9.0, 0.4), *reports):
         news = readings.take(each)
