@@ -34,9 +34,13 @@ from benchmarks.peers.processes import server
 from benchmarks.peers.workloads import POSTCODE, postcode
 from benchmarks.rig import ROOT
 from headrace.broker.local_broker import borrow
+from streams.kafka.admin.topic_admin import readable_partitions
+from streams.kafka.kafka_config import KafkaConfig
 
 NAME = "postcode"
-CLIENTS, WARM_S, CAPACITY_S, REST_S = 96, 15.0, 10.0, 4.0
+CLIENTS, WINDOW_S, REST_S = 96, 15.0, 4.0
+GROWS, MOST_WINDOWS = 1.03, 10
+START_S, LOOK_S = 60.0, 0.5  # of the roles, at most; between two looks
 WANTED = 0.9
 # What the policies that plan nothing run; the others are named as they are.
 FIXED: Mapping[str, Mapping[str, Any]] = {
@@ -106,11 +110,10 @@ async def _offered(
     bootstrap: str, policy: str, number: int, loads: Sequence[float], seconds: float
 ) -> list[Load]:
     workload, found = postcode(), []
+    await _topic(KafkaConfig(bootstrap), f"{NAME}.results")
     async with kafka(bootstrap, NAME) as call:
         ask = _asking(call, workload.payloads)
-        await closed_loop(ask, CLIENTS, WARM_S)
-        served = await closed_loop(ask, CLIENTS, CAPACITY_S)
-        capacity_qps = sum(each.ending == SERVED for each in served) / CAPACITY_S
+        capacity_qps = await _capacity_qps(ask)
         if capacity_qps == 0:
             raise TimeoutError(f"no answer under {policy}")
         rng = np.random.default_rng(number)
@@ -126,6 +129,26 @@ async def _offered(
                 )
             )  # fmt: skip
     return found
+
+
+async def _topic(config: KafkaConfig, name: str) -> None:
+    """Wait until the roles have made the topic."""
+    async with asyncio.timeout(START_S):
+        while not await asyncio.to_thread(readable_partitions, config, name):
+            await asyncio.sleep(LOOK_S)
+
+
+async def _capacity_qps(ask: Ask) -> float:
+    """Return what a closed loop gets once it gets no more than in the window before: models, roles
+    and the broker's just-in-time compiler warm up for a minute or two."""
+    best_qps = 0.0
+    for _ in range(MOST_WINDOWS):
+        served = await closed_loop(ask, CLIENTS, WINDOW_S)
+        served_qps = sum(each.ending == SERVED for each in served) / WINDOW_S
+        if served_qps <= GROWS * best_qps:
+            break
+        best_qps = served_qps
+    return max(best_qps, served_qps)
 
 
 def _asking(call: Call, payloads: Sequence[bytes]) -> Ask:

@@ -89,7 +89,10 @@ class ControlState:
         slow = self.estimates.paces()
         reserve = _reserve(self._paced(self.settings, now)) if slow else 1.0
         found = None if self.plan is None or self.members.loading else self.plan.capacity_qps
-        return LastSolve(problem, reserve, inf if found is None else found / self.target.share)
+        capacity_qps = inf if found is None else found / self.target.share
+        # A pool that rents more follows the demand beyond what it can serve now.
+        feasible = self.plan is None or self.plan.feasible or bool(self.plan.mix)
+        return LastSolve(problem, reserve, capacity_qps, feasible)
 
     def context(self, settings: Settings, now: float) -> PlanningContext:
         """Return the state from which the next plan is built."""
@@ -145,7 +148,7 @@ class ControlState:
         """Put a plan in force; return the effects that publish it."""
         version = self.history.version(plan)
         self.members.follow(plan, self.held())
-        self.estimates.serves(plan)
+        self.estimates.serves(plan, self.policy(plan.settings))
         self.plan = plan
         self.history.add(plan)
         self.contested = False

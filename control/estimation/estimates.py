@@ -34,11 +34,13 @@ SHORT = 1.01  # more reserve than planned with, for workers that are seen to be 
 
 class LastSolve(NamedTuple):
     """The problem of the last solve, and what has become of it: the reserve that a solve would use
-    now (``Problem.reserve``), and the queries per second that the plan in force can carry."""
+    now (``Problem.reserve``), the queries per second that the plan in force can carry, and whether
+    that is all that was asked for."""
 
     problem: Problem
     reserve: float = 1.0
     capacity_qps: float = inf
+    feasible: bool = True
 
 
 class Estimates:
@@ -46,8 +48,9 @@ class Estimates:
 
     __slots__ = (
         "_at_tasks", "_by_measured", "_capacity", "_classes", "_demand", "_factors",
-        "_load_s", "_measured", "_pipeline", "_planned_by", "_planned_for", "_profile", "_readings",
-        "_sizes", "_slow_workers", "_slowdown", "_stretches", "_to_egress", "measured", "profile",
+        "_load_s", "_measured", "_pace", "_pipeline", "_planned_by", "_planned_for", "_profile",
+        "_readings", "_sizes", "_slow_workers", "_slowdown", "_stretches", "_to_egress", "measured",
+        "profile",
     )  # fmt: skip
 
     def __init__(self, pipeline: Pipeline, planned_by: PlannedBy) -> None:
@@ -65,9 +68,9 @@ class Estimates:
         self.measured = profile  # with measured accuracies, as of ``keep_pace``
         self.profile = profile  # with slowdowns too
         self._readings = ReportDeltas("worker")
-        self._slowdown = Slowdown()
-        self._slow_workers = SlowWorkers()
+        self._slowdown, self._slow_workers = Slowdown(), SlowWorkers()
         self._stretches: dict[str, float] = {}
+        self._pace = 1.0  # of those that ``profile`` has, on all kinds together
         labels = pipeline.labels
         self._by_measured = labels is not None and labels.plan_by == "measured"
         self._measured: Mapping[str, float] = {}  # accuracies by path
@@ -125,25 +128,32 @@ class Estimates:
         if self._profile is None or not anew:
             return self.profile
         self._planned_for = self._profile
-        self._stretches = seen if slower else self._stretches
+        if slower:
+            self._stretches, self._pace = seen, self._slowdown.overall() if seen else 1.0
         self._planned_by = self._measured
         self.measured = corrected(self._profile, self._pipeline, self._measured)
         self.profile = self.measured.stretched(self._stretches)
         return self.profile
 
     def capacity_share(self, policy: Policy) -> float:
-        """Return the part of a plan's capacity that is seen to be there, 0..1: by the slowdown of
-        devices, unless the policy plans with it, and by how queries end."""
-        pace = 1.0 if _goes_by_pace(policy) else self._slowdown.overall()
-        return self._capacity.share / pace
+        """Return the part of a plan's capacity that is seen to be there, 0..1: by how queries end,
+        and by the slowdown of devices. A plan of a policy that goes by their pace allows for that
+        slowdown."""
+        if _goes_by_pace(policy):
+            return min(1.0, self._capacity.share * self._pace)
+        return self._capacity.share / self._slowdown.overall()
 
     def to_egress_s(self) -> dict[str, float]:
         """Return the seconds that most items take from the begin of a batch to egress, by task."""
         return self._to_egress.seconds()
 
-    def serves(self, plan: Plan) -> None:
+    def serves(self, plan: Plan, policy: Policy) -> None:
         """Note the plan that is put in force."""
-        self._capacity.serves(plan.capacity_qps)
+        if plan.capacity_qps:
+            pace = self._pace if _goes_by_pace(policy) else 1 / self._slowdown.overall()
+            planned_qps = plan.capacity_qps * pace / self.capacity_share(policy)
+            final = not (plan.feasible and spec_of(policy.kind).follows_demand)
+            self._capacity.serves(planned_qps, plan.capacity_qps, final=final)
 
     def classes(self) -> dict[str, float]:
         """Return the SLOs of the SLO classes to plan for, in seconds."""
@@ -232,6 +242,8 @@ class Estimates:
         planned_qps = last.problem.demand_qps / last.problem.reserve
         expected = self.demand_qps(last.problem.policy, settings, now)
         planned = f"{planned_qps:.4g} queries/s that were planned for"
+        if not last.feasible and expected >= planned_qps:
+            return None  # all that can be served is planned for
         if jumped(self._demand, now, planned_qps) or rose(expected, planned_qps):
             text = f"demand jumped to {expected:.4g} from the {planned}"
             return PlanReason(PlanCause.DEMAND_JUMPED, text)
