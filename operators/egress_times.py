@@ -13,10 +13,11 @@ EVERY_S = 0.01
 class EgressTimes:
     """The sums, in ``counts``."""
 
-    __slots__ = ("_counts", "_next_s")
+    __slots__ = ("_counts", "_names", "_next_s")
 
     def __init__(self, counts: dict[str, float]) -> None:
         self._counts = counts
+        self._names: dict[str, tuple[str, str, str]] = {}  # of the counts, by task
         self._next_s = float("-inf")  # when another item counts
 
     def arrived(self, work: Work, now: float) -> None:
@@ -30,8 +31,14 @@ class EgressTimes:
         self._next_s = now + EVERY_S
         counts = self._counts
         for hop in item.path:
-            seconds = max(0.0, now - hop.started_s)
-            sums = {TO_EGRESS: 1.0, TO_EGRESS_S: seconds, TO_EGRESS_S2: seconds * seconds}
-            for what, amount in sums.items():
-                name = f"{what}/{hop.task}"
-                counts[name] = counts.get(name, 0.0) + amount
+            seconds = now - hop.started_s if now > hop.started_s else 0.0
+            items, sums, squares = self._names.get(hop.task) or self._begin(hop.task)
+            counts[items] += 1.0
+            counts[sums] += seconds
+            counts[squares] += seconds * seconds
+
+    def _begin(self, task: str) -> tuple[str, str, str]:
+        names = f"{TO_EGRESS}/{task}", f"{TO_EGRESS_S}/{task}", f"{TO_EGRESS_S2}/{task}"
+        self._names[task] = names
+        self._counts.update(dict.fromkeys(names, 0.0))
+        return names

@@ -113,7 +113,9 @@ class Reporter:
             self.counts[f"finished/{variant}"] = ran.items
             self.counts[f"batches/{variant}"] = ran.batches
             self.counts[f"busy_s/{variant}"] = ran.busy_s
-        counts = self.counts | {f"{UNLOADABLE}/{each}": 1.0 for each in self.unloadable}
+        counts = dict(self.counts)
+        if self.unloadable:
+            counts |= {f"{UNLOADABLE}/{each}": 1.0 for each in self.unloadable}
         return Report(
             node=self.name, role=self._role, pipeline=self._pipeline, epoch=self._epoch,
             incarnation=self._incarnation, sent_s=now, state=self.state, device=self.device,

@@ -77,7 +77,7 @@ class Estimates:
         self._planned_by: Mapping[str, float] = {}  # those that ``profile`` has
         self._demand = Demand()
         self._at_tasks = TaskDemand()
-        self._capacity, self._to_egress = SeenCapacity(), TimeToEgress()
+        self._capacity, self._to_egress = SeenCapacity(), TimeToEgress(pipeline.task_names)
         self._classes = ClassMix(pipeline)
         self._factors = Factors(
             tuple(

@@ -1,15 +1,14 @@
 """Differences between a node's successive reports; counts start at 0 with each incarnation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from schemas.records import Report
 
 NONE: Mapping[str, float] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class News:
+class News(NamedTuple):
     """A node's new report, with the counts of its previous report.
 
     ``before`` is None for a new node and empty for a new incarnation of a known one.

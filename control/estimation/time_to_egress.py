@@ -10,11 +10,12 @@ where many are; then more of them arrive, the later ones too. Not from a paper: 
 batches from its profile.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
 
 from control.estimation.report_deltas import ReportDeltas
-from schemas.count_names import TO_EGRESS, TO_EGRESS_S, TO_EGRESS_S2, count_name
+from schemas.count_names import TO_EGRESS, TO_EGRESS_S, TO_EGRESS_S2
 from schemas.records import Report
 
 MEMORY = 200.0  # items
@@ -45,10 +46,14 @@ class _Sums:
 class TimeToEgress:
     """The times of all tasks of a pipeline; ``observe`` updates them in place."""
 
-    __slots__ = ("_readings", "_sums")
+    __slots__ = ("_names", "_readings", "_sums")
 
-    def __init__(self) -> None:
+    def __init__(self, tasks: Iterable[str]) -> None:
         self._readings = ReportDeltas("egress")
+        self._names = {
+            task: tuple([f"{each}/{task}" for each in (TO_EGRESS, TO_EGRESS_S, TO_EGRESS_S2)])
+            for task in tasks
+        }
         self._sums: dict[str, _Sums] = {}  # by task
 
     def observe(self, report: Report) -> None:
@@ -56,14 +61,12 @@ class TimeToEgress:
         news = self._readings.take(report)
         if news is None or news.seconds is None:
             return  # its counts are of an unknown interval
-        for name in report.counts:
-            what, task = count_name(name)
-            if what == TO_EGRESS and (items := news.since(name)) > 0:
-                seconds, squares = (
-                    news.since(f"{each}/{task}") for each in (TO_EGRESS_S, TO_EGRESS_S2)
-                )
-                before = self._sums.get(task, _Sums())
-                self._sums[task] = before.followed_by(items, seconds, squares)
+        for task, names in self._names.items():
+            if names[0] in report.counts:
+                items, seconds, squares = [news.since(name) for name in names]
+                if items > 0:
+                    before = self._sums.get(task, _Sums())
+                    self._sums[task] = before.followed_by(items, seconds, squares)
 
     def seconds(self) -> dict[str, float]:
         """Return the seconds that most items take from the begin of a task's batch to egress."""

@@ -29,7 +29,7 @@ def report(
 
 def after(*parts: Sequence[float]) -> dict[str, float]:
     """Return what is known after reports, each with the items of one more part."""
-    times, so_far = TimeToEgress(), list[float]()
+    times, so_far = TimeToEgress(["read"]), list[float]()
     times.observe(report([], 0.0))
     for n, part in enumerate(parts, 1):
         so_far += part
@@ -55,7 +55,7 @@ def test_new_times_replace_old_ones() -> None:
 
 
 def test_earlier_lives_of_an_egress_and_other_roles_say_nothing() -> None:
-    times, many = TimeToEgress(), [0.2] * 50
+    times, many = TimeToEgress(["read"]), [0.2] * 50
     times.observe(report([], 0.0))
     times.observe(report(many, 1.0, role="worker"))
     times.observe(report(many, 1.0, incarnation=2.0))  # what it counted before is not known
