@@ -29,7 +29,7 @@ import yaml
 
 from benchmarks.machine_speed import machine
 from benchmarks.peers.connections import Call, kafka
-from benchmarks.peers.open_loop import SERVED, Ask, OpenLoop, closed_loop
+from benchmarks.peers.open_loop import SERVED, Ask, OpenLoop, warmed_up
 from benchmarks.peers.processes import server
 from benchmarks.peers.workloads import POSTCODE, postcode
 from benchmarks.rig import ROOT
@@ -38,8 +38,7 @@ from streams.kafka.admin.topic_admin import readable_partitions
 from streams.kafka.kafka_config import KafkaConfig
 
 NAME = "postcode"
-CLIENTS, WINDOW_S, REST_S = 96, 15.0, 4.0
-GROWS, MOST_WINDOWS = 1.03, 10
+CLIENTS, REST_S = 96, 4.0
 START_S, LOOK_S = 60.0, 0.5  # of the roles, at most; between two looks
 WANTED = 0.9
 # What the policies that plan nothing run; the others are named as they are.
@@ -113,7 +112,7 @@ async def _offered(
     await _topic(KafkaConfig(bootstrap), f"{NAME}.results")
     async with kafka(bootstrap, NAME) as call:
         ask = _asking(call, workload.payloads)
-        capacity_qps = await _capacity_qps(ask)
+        capacity_qps = await warmed_up(ask, CLIENTS)
         if capacity_qps == 0:
             raise TimeoutError(f"no answer under {policy}")
         rng = np.random.default_rng(number)
@@ -136,19 +135,6 @@ async def _topic(config: KafkaConfig, name: str) -> None:
     async with asyncio.timeout(START_S):
         while not await asyncio.to_thread(readable_partitions, config, name):
             await asyncio.sleep(LOOK_S)
-
-
-async def _capacity_qps(ask: Ask) -> float:
-    """Return what a closed loop gets once it gets no more than in the window before: models, roles
-    and the broker's just-in-time compiler warm up for a minute or two."""
-    best_qps = 0.0
-    for _ in range(MOST_WINDOWS):
-        served = await closed_loop(ask, CLIENTS, WINDOW_S)
-        served_qps = sum(each.ending == SERVED for each in served) / WINDOW_S
-        if served_qps <= GROWS * best_qps:
-            break
-        best_qps = served_qps
-    return max(best_qps, served_qps)
 
 
 def _asking(call: Call, payloads: Sequence[bytes]) -> Ask:

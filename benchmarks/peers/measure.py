@@ -21,6 +21,7 @@ from benchmarks.peers.open_loop import (
     OpenLoop,
     answer_within,
     closed_loop,
+    warmed_up,
 )
 from benchmarks.peers.processes import Tree, spent_s
 from benchmarks.peers.systems import SYSTEMS, Running
@@ -31,7 +32,6 @@ CAPACITY = "capacity"
 SHARES = (0.5, 1.0, 1.5)  # of the system's own capacity
 IN_FLIGHT = 32  # of the closed loop
 READY_WITHIN_S = 120.0
-WARM_S = 20.0  # flat out, for the first protocol of a system: imports, caches, the JVM's compiler
 SETTLE_S = 0.5  # before each measurement, at its rate; afterwards, without load
 
 
@@ -75,14 +75,15 @@ def measure(name: str, workload: Workload, plan: Plan, logs: Path) -> list[Row]:
         rows: list[Row] = []
         for protocol in running.calls:
             if not plan.protocols or protocol in plan.protocols:
-                warm_s = SETTLE_S if rows else WARM_S
-                measuring = _measure_protocol(name, protocol, workload, plan, running, warm_s)
+                measuring = _measure_protocol(
+                    name, protocol, workload, plan, running, cold=not rows
+                )
                 rows += asyncio.run(measuring)
         return rows
 
 
 async def _measure_protocol(
-    name: str, protocol: str, workload: Workload, plan: Plan, running: Running, warm_s: float
+    name: str, protocol: str, workload: Workload, plan: Plan, running: Running, *, cold: bool
 ) -> list[Row]:
     rows: list[Row] = []
 
@@ -98,7 +99,10 @@ async def _measure_protocol(
     await _until_right(running, protocol, workload)
     async with running.calls[protocol]() as call:
         ask = asking(call, workload)
-        await closed_loop(ask, IN_FLIGHT, warm_s)
+        if cold:
+            await warmed_up(ask, IN_FLIGHT)
+        else:
+            await closed_loop(ask, IN_FLIGHT, SETTLE_S)
         looping = closed_loop(ask, IN_FLIGHT, plan.seconds)
         flat_out = await _watched(running.tree, looping, plan.seconds)
         capacity = add(CAPACITY, None, flat_out).served_per_s
