@@ -4,7 +4,7 @@ Per task on the path of an item that arrives: ``to_egress/TASK`` items, ``to_egr
 of their seconds, ``to_egress_s2/TASK`` that of the squares. One item in ``EVERY_S`` is enough.
 """
 
-from schemas.count_names import TO_EGRESS, TO_EGRESS_S, TO_EGRESS_S2
+from schemas.count_names import to_egress_names
 from schemas.records import ANSWERED, Work
 
 EVERY_S = 0.01
@@ -38,7 +38,6 @@ class EgressTimes:
             counts[squares] += seconds * seconds
 
     def _begin(self, task: str) -> tuple[str, str, str]:
-        names = f"{TO_EGRESS}/{task}", f"{TO_EGRESS_S}/{task}", f"{TO_EGRESS_S2}/{task}"
-        self._names[task] = names
+        names = self._names[task] = to_egress_names(task)
         self._counts.update(dict.fromkeys(names, 0.0))
         return names

@@ -9,8 +9,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 UNLOADABLE = "unloadable"  # by setting: 1 while a worker that serves sessions cannot load it
-# By task, from the begin of its batch to egress: items, their seconds, and the squares of these.
-TO_EGRESS, TO_EGRESS_S, TO_EGRESS_S2 = "to_egress", "to_egress_s", "to_egress_s2"
 KEPT = 4096  # cached names; a pipeline has a few hundred
 
 
@@ -24,6 +22,12 @@ class CountName(NamedTuple):
     def labels(self) -> tuple[str, ...]:
         """The parts of ``of``."""
         return tuple(self.of.split("/")) if self.of else ()
+
+
+def to_egress_names(task: str) -> tuple[str, str, str]:
+    """Return the names of what egress counts of a task, from the begin of its batch to egress:
+    items, their seconds, and the squares of these."""
+    return f"to_egress/{task}", f"to_egress_s/{task}", f"to_egress_s2/{task}"
 
 
 @lru_cache(KEPT)

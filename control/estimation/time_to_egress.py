@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from control.estimation.report_deltas import ReportDeltas
-from schemas.count_names import TO_EGRESS, TO_EGRESS_S, TO_EGRESS_S2
+from schemas.count_names import to_egress_names
 from schemas.records import Report
 
 MEMORY = 200.0  # items
@@ -50,10 +50,7 @@ class TimeToEgress:
 
     def __init__(self, tasks: Iterable[str]) -> None:
         self._readings = ReportDeltas("egress")
-        self._names = {
-            task: tuple([f"{each}/{task}" for each in (TO_EGRESS, TO_EGRESS_S, TO_EGRESS_S2)])
-            for task in tasks
-        }
+        self._names = {task: to_egress_names(task) for task in tasks}
         self._sums: dict[str, _Sums] = {}  # by task
 
     def observe(self, report: Report) -> None:
