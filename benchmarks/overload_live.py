@@ -5,15 +5,14 @@
 
 The postcode pipeline (SLO 500 ms) on two CPU workers without shares: models, broker, roles and
 clients take each other's time, so that the profile promises several times what is there. Per policy
-the roles start anew. Its capacity is what a closed loop of 96 clients gets after it has warmed the
-models up; then come open loads, Poisson, at multiples of it. Goodput is what the clients have
+the roles start anew. Its capacity is what a closed loop of 96 clients gets once it gets no more
+than before; then come open loads, Poisson, at multiples of it. Goodput is what the clients have
 within the SLO, queries a second. Exit code 1 if a load has less than 0.9 of what it could have: of
 the policy's best goodput, or of what was offered where that is less.
 """
 
 import argparse
 import asyncio
-import itertools
 import json
 import shutil
 import sys
@@ -28,8 +27,9 @@ import numpy as np
 import yaml
 
 from benchmarks.machine_speed import machine
-from benchmarks.peers.connections import Call, kafka
-from benchmarks.peers.open_loop import SERVED, Ask, OpenLoop, warmed_up
+from benchmarks.peers.connections import kafka
+from benchmarks.peers.measure import asking
+from benchmarks.peers.open_loop import SERVED, OpenLoop, warmed_up
 from benchmarks.peers.processes import server
 from benchmarks.peers.workloads import POSTCODE, postcode
 from benchmarks.rig import ROOT
@@ -111,7 +111,7 @@ async def _offered(
     workload, found = postcode(), []
     await _topic(KafkaConfig(bootstrap), f"{NAME}.results")
     async with kafka(bootstrap, NAME) as call:
-        ask = _asking(call, workload.payloads)
+        ask = asking(call, workload)
         capacity_qps = await warmed_up(ask, CLIENTS)
         if capacity_qps == 0:
             raise TimeoutError(f"no answer under {policy}")
@@ -135,16 +135,6 @@ async def _topic(config: KafkaConfig, name: str) -> None:
     async with asyncio.timeout(START_S):
         while not await asyncio.to_thread(readable_partitions, config, name):
             await asyncio.sleep(LOOK_S)
-
-
-def _asking(call: Call, payloads: Sequence[bytes]) -> Ask:
-    turns = itertools.cycle(payloads)
-
-    async def ask(left_s: float) -> str:
-        ending, _ = await call(next(turns), left_s)
-        return ending
-
-    return ask
 
 
 def kept(found: Sequence[Load]) -> dict[str, float]:
