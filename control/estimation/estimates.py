@@ -139,9 +139,12 @@ class Estimates:
         """Return the part of a plan's capacity that is seen to be there, 0..1: by how queries end,
         and by the slowdown of devices. A plan of a policy that goes by their pace allows for that
         slowdown."""
-        if _goes_by_pace(policy):
-            return min(1.0, self._capacity.share * self._pace)
-        return self._capacity.share / self._slowdown.overall()
+        return min(1.0, self._capacity.share * self._allowed(policy))
+
+    def _allowed(self, policy: Policy) -> float:
+        """Return the capacity that how queries end is judged by, over that of the plan: the
+        capacity at the profile's speed, or, where the plan is made for that, at the devices'."""
+        return self._pace if _goes_by_pace(policy) else 1 / self._slowdown.overall()
 
     def to_egress_s(self) -> dict[str, float]:
         """Return the seconds that most items take from the begin of a batch to egress, by task."""
@@ -150,8 +153,8 @@ class Estimates:
     def serves(self, plan: Plan, policy: Policy) -> None:
         """Note the plan that is put in force."""
         if plan.capacity_qps:
-            pace = self._pace if _goes_by_pace(policy) else 1 / self._slowdown.overall()
-            planned_qps = plan.capacity_qps * pace / self.capacity_share(policy)
+            whole_qps = plan.capacity_qps / self.capacity_share(policy)
+            planned_qps = whole_qps * self._allowed(policy)
             final = not (plan.feasible and spec_of(policy.kind).follows_demand)
             self._capacity.serves(planned_qps, plan.capacity_qps, final=final)
 

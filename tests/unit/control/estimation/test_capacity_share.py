@@ -67,6 +67,15 @@ def test_an_overload_admits_less_than_was_admitted(policy: Policy, before: float
     assert share == pytest.approx(KEPT * before)
 
 
+@pytest.mark.parametrize("capacity_qps", [None, 0.0])
+def test_a_plan_without_a_capacity_changes_nothing(capacity_qps: float | None) -> None:
+    estimates = slowed(PACED, 2.0)
+    before = overloaded(estimates, PACED, 1000.0)
+    plan = Plan(pipeline="postcode", epoch=2, issued_s=0.0, reason="", settings=SETTINGS)
+    estimates.serves(replace(plan, capacity_qps=capacity_qps), PACED)
+    assert estimates.capacity_share(PACED) == before
+
+
 def test_a_plan_for_devices_that_are_fast_again_admits_no_more_where_queries_were_late() -> None:
     estimates = slowed(PACED, 2.0)
     before_qps = 500.0 * overloaded(estimates, PACED, 500.0)
