@@ -8,9 +8,9 @@ counts: a tight class that comes first must not find a plan for a slack one.
 from collections.abc import Mapping
 from math import exp
 
+from control.estimation.report_deltas import NONE, News
 from schemas.count_names import count_name
 from schemas.pipeline import Pipeline
-from schemas.records import Report
 
 ENTERS, LEAVES = 0.05, 0.025
 MEMORY_S = 60.0  # time constant
@@ -21,7 +21,7 @@ COUNT = "class"  # of the counts in egress' reports: "class/gold/answered"
 class ClassMix:
     """The classes that count; ``observe`` updates them in place."""
 
-    __slots__ = ("_always", "_counting", "_ended", "_last", "_seen_s", "_slos_s")
+    __slots__ = ("_always", "_counting", "_ended", "_seen_s", "_slos_s")
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._slos_s = pipeline.slo_classes
@@ -30,25 +30,17 @@ class ClassMix:
         self._counting = set(self._slos_s)
         self._ended: dict[str, float] = {}  # by class, exponentially weighted
         self._seen_s = 0.0
-        self._last: dict[str, Report] = {}  # by egress
 
     def counting(self) -> dict[str, float]:
         """Return the SLOs of the classes that count, in seconds."""
         return {name: slo_s for name, slo_s in self._slos_s.items() if name in self._counting}
 
-    def observe(self, report: Report) -> None:
-        """Update the mix with a report; only an egress's report changes it."""
-        if report.role != "egress" or not self._slos_s:
+    def observe(self, news: News) -> None:
+        """Update the mix with an egress's report."""
+        if news.before is None or not self._slos_s:  # its counts may be of long ago
             return
-        before = self._last.get(report.node)
-        at = (report.incarnation, report.sent_s)
-        if before is not None and at <= (before.incarnation, before.sent_s):
-            return
-        self._last[report.node] = report
-        if before is None:  # its counts may be of long ago
-            return
-        same = before.incarnation == report.incarnation
-        self._add(_new(report.counts, before.counts if same else {}), report.sent_s)
+        before = NONE if news.seconds is None else news.before
+        self._add(_new(news.report.counts, before), news.report.sent_s)
         self._judge()
 
     def _add(self, ended: Mapping[str, float], now: float) -> None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from control.estimation.class_mix import ClassMix
 from control.estimation.demand import Demand
+from control.estimation.ended_queries import EndedQueries
 from control.estimation.estimators import ESTIMATORS, Horizon, fell, jumped, outgrew, rose
 from control.estimation.measured_paths import corrected, moved
 from control.estimation.multiplicative_factors import Edge, Factors
@@ -47,10 +48,10 @@ class Estimates:
     """The estimates of one pipeline, updated by its nodes' reports."""
 
     __slots__ = (
-        "_at_tasks", "_by_measured", "_capacity", "_classes", "_demand", "_factors",
-        "_load_s", "_measured", "_pace", "_pipeline", "_planned_by", "_planned_for", "_profile",
-        "_readings", "_sizes", "_slow_workers", "_slowdown", "_stretches", "_to_egress", "measured",
-        "profile",
+        "_at_tasks", "_by_measured", "_capacity", "_classes", "_demand", "_ended", "_factors",
+        "_from_egress", "_from_workers", "_load_s", "_measured", "_pace", "_pipeline",
+        "_planned_by", "_planned_for", "_profile", "_sizes", "_slow_workers", "_slowdown",
+        "_stretches", "_to_egress", "measured", "profile",
     )  # fmt: skip
 
     def __init__(self, pipeline: Pipeline, planned_by: PlannedBy) -> None:
@@ -67,7 +68,7 @@ class Estimates:
         self._load_s = max((e.load_s for e in profile.entries), default=0.0) if profile else 0.0
         self.measured = profile  # with measured accuracies, as of ``keep_pace``
         self.profile = profile  # with slowdowns too
-        self._readings = ReportDeltas("worker")
+        self._from_workers, self._from_egress = ReportDeltas("worker"), ReportDeltas("egress")
         self._slowdown, self._slow_workers = Slowdown(), SlowWorkers()
         self._stretches: dict[str, float] = {}
         self._pace = 1.0  # of those that ``profile`` has, on all kinds together
@@ -75,9 +76,9 @@ class Estimates:
         self._by_measured = labels is not None and labels.plan_by == "measured"
         self._measured: Mapping[str, float] = {}  # accuracies by path
         self._planned_by: Mapping[str, float] = {}  # those that ``profile`` has
-        self._demand = Demand()
-        self._at_tasks = TaskDemand()
-        self._capacity, self._to_egress = SeenCapacity(), TimeToEgress(pipeline.task_names)
+        self._demand, self._at_tasks = Demand(), TaskDemand()
+        self._ended, self._capacity = EndedQueries(), SeenCapacity()
+        self._to_egress = TimeToEgress(pipeline.task_names)
         self._classes = ClassMix(pipeline)
         self._factors = Factors(
             tuple(
@@ -89,20 +90,35 @@ class Estimates:
         """Update the estimates with a report of any role."""
         self._demand.observe(report)
         self._at_tasks.observe(report)
-        self._capacity.observe(report)
-        self._to_egress.observe(report)
-        self._classes.observe(report)
-        if self._sizes is not None and report.role == "ingress" and self._sizes.observe(report):
-            self._resize(self._sizes.profile)
-        if self._by_measured and report.role == "scorer":
+        if report.role == "worker":
+            self._worker(report)
+        elif report.role == "egress":
+            self._egress(report)
+        elif report.role == "ingress":
+            if self._sizes is not None and self._sizes.observe(report):
+                self._resize(self._sizes.profile)
+        elif report.role == "scorer" and self._by_measured:
             self._measured = report.measured
-        news = self._readings.take(report)
+
+    def _worker(self, report: Report) -> None:
+        self._ended.loads(report)
+        news = self._from_workers.take(report)
         if news is not None:
             self._factors = self._factors.observe(news)
             ran = ran_since(news, self._profile)
             self._slow_workers.observe(report, ran)
             if not self._slow_workers.slow(report.node):  # it says nothing of its kind
                 self._slowdown = self._slowdown.observe(report, ran)
+
+    def _egress(self, report: Report) -> None:
+        news = self._from_egress.take(report)
+        if news is None:
+            return
+        window = self._ended.take(news)
+        if window is not None:
+            self._capacity.judge(window)
+        self._to_egress.observe(news)
+        self._classes.observe(news)
 
     def _resize(self, profile: ProfileTable) -> None:
         """Go by the profile of other sizes."""

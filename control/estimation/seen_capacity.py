@@ -2,9 +2,10 @@
 
 A plan's capacity follows from the profile. Where devices are slower, or share a machine, ingress
 would admit more than they serve: queues stay full, and many queries are late. Of the queries that
-end in a window of ``WINDOW_S``, let m be the share of the admitted ones that is late or dropped
-although it had the SLO that the plan is made for, and q those per second that are answered, late
-ones too, with the part ``SERVED`` of those dropped: some are dropped behind the task that is short.
+end in a window (``ended_queries.py``), let m be the share of the admitted ones that is late or
+dropped although it had the SLO that the plan is made for, and q those per second that are answered,
+late ones too, with the part ``SERVED`` of those dropped: some are dropped behind the task that is
+short.
 With C the capacity of the plan at the speeds of the profile, and ``level`` the part of it to admit,
 
     m > MISSED      in every second such window in a row, level <- KEPT x what is admitted; and
@@ -32,12 +33,10 @@ and Jain 1989; Mascolo et al. 2001 for the decrease; Brakmo and Peterson 1995 fo
 stands). The level is at most 1: a plan that keeps its word is left alone.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from schemas.enumerations import NodeState
-from schemas.records import Report
+from control.estimation.ended_queries import Window
 
-WINDOW_S = 1.0
 MISSED = 0.1
 FEWEST = 10  # queries in a window that can show an overload
 CLEAR = 0.5
@@ -49,90 +48,55 @@ RETURN, PROBE = (1.05, 1.25), (1.03, 1.15)
 EASED, EASED_TO = 0.98, 0.95
 MORE, LESS = 1.05, 0.95
 NEAR = 1.25  # a level that far above what is admitted is not tried
-_ENDS = ("answered", "late", "dropped", "refused", "unpromised", "tight")
 
 
-@dataclass(slots=True)
-class _Ended:
-    """Queries that ended since ``since_s``, by how."""
+class AdmittedPlan(NamedTuple):
+    """The plan in force: its capacity at the speeds of the profile in queries per second (0: not
+    known, as after another control app), the part of it that is admitted, and whether no plan
+    would bring more."""
 
-    since_s: float
-    good: float = 0.0
-    missed: float = 0.0
-    late: float = 0.0
-    refused: float = 0.0
-    tight: float = 0.0  # of the good
-
-    @property
-    def stands(self) -> bool:
-        """Whether a queue stands: half of the answers at least were tight, if there were any."""
-        return self.good + self.missed > 0 and 2 * self.tight >= self.good
+    capacity_qps: float = 0.0
+    admitted: float = 1.0
+    final: bool = False
 
 
 class SeenCapacity:
-    """The share of the planned capacity to admit by; ``observe`` and ``serves`` update it in
+    """The share of the planned capacity to admit by; ``judge`` and ``serves`` update it in
     place."""
 
     __slots__ = (
-        "_bad", "_clean", "_draining", "_falls", "_final", "_known", "_last", "_least", "_level",
-        "_loading", "_most_qps", "_now", "_planned_qps", "_tried",
+        "_bad", "_clean", "_draining", "_falls", "_known", "_least", "_level", "_most_qps", "_plan",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._level = self._known = 1.0
         self._least: float | None = None  # of the level while a queue stands
-        self._loading: dict[str, float] = {}  # workers that load -> when they said so
         self._draining = False
-        self._last: dict[str, Report] = {}  # by egress
-        self._now: _Ended | None = None  # of this window
         self._bad = self._clean = self._falls = 0  # windows and falls in a row
-        # The capacity of the plan in force, and the most that was planned since the level fell; 0:
-        # not known, as after another control app.
-        self._planned_qps = self._most_qps = 0.0
-        self._tried, self._final = 1.0, False  # of that capacity, what is admitted
+        self._plan = AdmittedPlan()
+        self._most_qps = 0.0  # the largest capacity of a plan since the level fell; 0: not known
 
     @property
     def share(self) -> float:
         """The part of the capacity to admit now, 0..1."""
         return self._level * DRAIN if self._draining else self._level
 
-    def serves(self, planned_qps: float, admitted_qps: float, *, final: bool) -> None:
+    def serves(self, capacity_qps: float, admitted_qps: float, *, final: bool) -> None:
         """Note the plan in force, by its capacity at the speeds of the profile and by what it
         admits, both in queries per second; ``final``: no plan would bring more."""
-        if admitted_qps < LESS * self._tried * self._planned_qps:
+        if admitted_qps < LESS * self._plan.admitted * self._plan.capacity_qps:
             self._bad = min(self._bad, -1)
+        self._plan = AdmittedPlan(capacity_qps, admitted_qps / capacity_qps, final)
         most_qps = self._most_qps
-        self._planned_qps, self._tried = planned_qps, admitted_qps / planned_qps
-        self._final = final
-        if planned_qps > most_qps:
+        if capacity_qps > most_qps:
             if most_qps > 0:
-                self._level = 1.0 - (1.0 - self._level) * most_qps / planned_qps
-                self._known = 1.0 if planned_qps > MORE * most_qps else self._known
-            self._most_qps = planned_qps
+                self._level = 1.0 - (1.0 - self._level) * most_qps / capacity_qps
+                self._known = 1.0 if capacity_qps > MORE * most_qps else self._known
+            self._most_qps = capacity_qps
 
-    def observe(self, report: Report) -> None:
-        """Update the share with a report: an egress's, or a worker's for whether it loads."""
-        if report.role == "worker":
-            if report.state == NodeState.LOADING:
-                self._loading[report.node] = report.sent_s
-            else:
-                self._loading.pop(report.node, None)
-        if report.role != "egress":
-            return
-        before = self._last.get(report.node)
-        if before is not None and report.incarnation < before.incarnation:
-            return
-        self._last[report.node] = report
-        window = self._now = self._now or _Ended(report.sent_s)
-        if before is not None and report.incarnation == before.incarnation:
-            _add(window, report, before)
-        if report.sent_s >= window.since_s + WINDOW_S:
-            self._now = _Ended(report.sent_s)
-            self._judge(window, report.sent_s - window.since_s)
-
-    def _judge(self, ended: _Ended, seconds: float) -> None:
-        admitted = ended.good + ended.missed
-        missed = ended.missed / admitted if admitted >= FEWEST else 0.0
+    def judge(self, ended: Window) -> None:
+        """Update the share with the queries that ended in a window."""
+        missed = ended.missed / ended.admitted if ended.admitted >= FEWEST else 0.0
         if self._draining:
             self._draining, self._bad = False, -1
         elif missed <= MISSED:
@@ -141,11 +105,11 @@ class SeenCapacity:
         else:
             self._bad, self._clean = self._bad + 1, 0
             if self._bad > 1:
-                self._fall(ended, seconds)
+                self._fall(ended)
                 self._draining = missed > CLEAR
 
-    def _grow(self, ended: _Ended) -> None:
-        if self._level > NEAR * self._tried:
+    def _grow(self, ended: Window) -> None:
+        if self._level > NEAR * self._plan.admitted:
             return
         if self._level < 1.0 and ended.stands:
             self._clean = 0
@@ -163,25 +127,14 @@ class SeenCapacity:
             self._level = min(1.0, most * self._level)
             self._known = max(self._known, self._level)
 
-    def _fall(self, ended: _Ended, seconds: float) -> None:
+    def _fall(self, ended: Window) -> None:
+        plan = self._plan
         self._bad, self._falls, self._least = 0, self._falls + 1, None
-        self._level = max(LEAST, KEPT * min(self._level, self._tried))
-        self._most_qps = self._planned_qps
-        loading = any(at_s >= ended.since_s for at_s in self._loading.values())
-        stands = self._final and not loading and ended.stands
-        if self._planned_qps > 0 and (stands or self._falls >= FALLS):
-            late = min(ended.late, ended.missed)
-            served = ended.good + late + SERVED * (ended.missed - late)
-            self._level = max(LEAST, min(self._level, served / seconds / self._planned_qps))
-        if not loading:
+        self._level = max(LEAST, KEPT * min(self._level, plan.admitted))
+        self._most_qps = plan.capacity_qps
+        at_once = plan.final and not ended.loading and ended.stands
+        if plan.capacity_qps > 0 and (at_once or self._falls >= FALLS):
+            served_qps = ended.served_qps + SERVED * ended.dropped_qps
+            self._level = max(LEAST, min(self._level, served_qps / plan.capacity_qps))
+        if not ended.loading:
             self._known = self._level
-
-
-def _add(window: _Ended, report: Report, before: Report) -> None:
-    now, then = report.counts, before.counts
-    new = [max(0.0, now.get(name, 0.0) - then.get(name, 0.0)) for name in _ENDS]
-    window.good += new[0]
-    window.missed += max(0.0, new[1] + new[2] - new[4])
-    window.late += new[1]
-    window.refused += new[3]
-    window.tight += new[5]

@@ -14,9 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
 
-from control.estimation.report_deltas import ReportDeltas
+from control.estimation.report_deltas import News
 from schemas.count_names import to_egress_names
-from schemas.records import Report
 
 MEMORY = 200.0  # items
 FEWEST = 20.0  # items before a time is known
@@ -46,20 +45,18 @@ class _Sums:
 class TimeToEgress:
     """The times of all tasks of a pipeline; ``observe`` updates them in place."""
 
-    __slots__ = ("_names", "_readings", "_sums")
+    __slots__ = ("_names", "_sums")
 
     def __init__(self, tasks: Iterable[str]) -> None:
-        self._readings = ReportDeltas("egress")
         self._names = {task: to_egress_names(task) for task in tasks}
         self._sums: dict[str, _Sums] = {}  # by task
 
-    def observe(self, report: Report) -> None:
-        """Update the times with a report; only an egress's has any."""
-        news = self._readings.take(report)
-        if news is None or news.seconds is None:
+    def observe(self, news: News) -> None:
+        """Update the times with an egress's report."""
+        if news.seconds is None:
             return  # its counts are of an unknown interval
         for task, names in self._names.items():
-            if names[0] in report.counts:
+            if names[0] in news.report.counts:
                 items, seconds, squares = [news.since(name) for name in names]
                 if items > 0:
                     before = self._sums.get(task, _Sums())

@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from msgspec.structs import replace as with_fields
+
 from control.estimation.class_mix import ClassMix
+from control.estimation.report_deltas import ReportDeltas
 from schemas.enumerations import NodeState
 from schemas.pipeline import ClassShare, Pipeline
 from schemas.records import Report
@@ -31,11 +34,19 @@ def a_report(at_s: float, counts: Mapping[str, float], node: str = "egress-0") -
 def after(mix: ClassMix, *ended: Mapping[str, float]) -> list[str]:
     """Return the classes that count after reports of one second each; counts are of each second."""
     total: dict[str, float] = {}
-    mix.observe(a_report(0.0, total))
+    reports = [a_report(0.0, total)]
     for at, new in enumerate(ended, 1):
         total = {name: total.get(name, 0.0) + new.get(name, 0.0) for name in {**total, **new}}
-        mix.observe(a_report(float(at), total))
+        reports.append(a_report(float(at), total))
+    tell(mix, *reports)
     return list(mix.counting())
+
+
+def tell(mix: ClassMix, *reports: Report) -> None:
+    deltas = ReportDeltas("egress")
+    for news in map(deltas.take, reports):
+        if news is not None:
+            mix.observe(news)
 
 
 def test_every_class_counts_before_much_is_known() -> None:
@@ -64,9 +75,15 @@ def test_a_class_that_has_gone_is_forgotten() -> None:
     assert after(a_mix(), {"": 50, "gold": 50}, *[{"": 100}] * 240) == []
 
 
-def test_reports_of_an_earlier_time_or_another_role_change_nothing() -> None:
+def test_what_an_egress_counted_before_its_first_report_says_nothing() -> None:
     mix = a_mix()
-    mix.observe(a_report(1.0, {"": 0}))
-    mix.observe(a_report(2.0, {"": 1000}))
-    mix.observe(a_report(1.5, {"": 1000, "gold": 1000}))
+    tell(mix, a_report(1.0, {"": 1000}))
+    assert list(mix.counting()) == ["gold", "bulk"]
+    tell(mix, a_report(1.0, {"": 0}), a_report(2.0, {"": 1000}))
+    assert mix.counting() == {}
+
+
+def test_a_new_life_of_an_egress_counts_from_nothing() -> None:
+    mix, counts = a_mix(), {"": 1000.0}
+    tell(mix, a_report(1.0, counts), with_fields(a_report(2.0, counts), incarnation=2.0))
     assert mix.counting() == {}

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control.estimation.report_deltas import ReportDeltas
 from control.estimation.time_to_egress import FEWEST, LIKELY, MEMORY, TimeToEgress
 from schemas.records import Report
 
 
-def report(
-    times_s: Sequence[float], at_s: float, incarnation: float = 1.0, role: str = "egress"
-) -> Report:
+def report(times_s: Sequence[float], at_s: float, incarnation: float = 1.0) -> Report:
     """Return egress's report after items took ``times_s`` from ``read``."""
     counts = {
         "answered": 3.0,
@@ -22,18 +21,26 @@ def report(
         "to_egress_s2/read": sum(each * each for each in times_s),
     }
     return Report(
-        node="e", role=role, pipeline="p", epoch=1, incarnation=incarnation, sent_s=at_s,
+        node="e", role="egress", pipeline="p", epoch=1, incarnation=incarnation, sent_s=at_s,
         state="ready", counts=counts if times_s else {},
     )  # fmt: skip
 
 
 def after(*parts: Sequence[float]) -> dict[str, float]:
     """Return what is known after reports, each with the items of one more part."""
-    times, so_far = TimeToEgress(["read"]), list[float]()
-    times.observe(report([], 0.0))
+    reports, so_far = [report([], 0.0)], list[float]()
     for n, part in enumerate(parts, 1):
         so_far += part
-        times.observe(report(so_far, n * 0.2))
+        reports.append(report(so_far, n * 0.2))
+    return told(*reports)
+
+
+def told(*reports: Report) -> dict[str, float]:
+    """Return what is known after reports."""
+    times, deltas = TimeToEgress(["read"]), ReportDeltas("egress")
+    for news in map(deltas.take, reports):
+        if news is not None:
+            times.observe(news)
     return times.seconds()
 
 
@@ -54,14 +61,9 @@ def test_new_times_replace_old_ones() -> None:
     assert 0.1 < after(old, [0.4] * 50)["read"] < 0.6
 
 
-def test_earlier_lives_of_an_egress_and_other_roles_say_nothing() -> None:
-    times, many = TimeToEgress(["read"]), [0.2] * 50
-    times.observe(report([], 0.0))
-    times.observe(report(many, 1.0, role="worker"))
-    times.observe(report(many, 1.0, incarnation=2.0))  # what it counted before is not known
-    times.observe(report([*many, *many], 2.0, incarnation=1.0))
-    assert times.seconds() == {}
-    times.observe(report([*many, *many], 2.0, incarnation=2.0))
-    assert times.seconds() == pytest.approx({"read": 0.2})
-    times.observe(report(many * 3, 2.0, incarnation=2.0))  # the same report again
-    assert times.seconds() == pytest.approx({"read": 0.2})
+def test_what_an_egress_counted_before_its_first_report_says_nothing() -> None:
+    many = [0.2] * 50
+    begun = [report([], 0.0), report(many, 1.0, incarnation=2.0)]
+    assert told(*begun) == {}
+    assert told(*begun, report(many * 2, 2.0, incarnation=1.0)) == {}
+    assert told(*begun, report(many * 2, 2.0, incarnation=2.0)) == pytest.approx({"read": 0.2})

@@ -1,0 +1,85 @@
+"""How queries end, in windows of ``WINDOW_S``, from egress's reports."""
+
+from dataclasses import dataclass
+
+from control.estimation.report_deltas import News
+from schemas.enumerations import NodeState
+from schemas.records import Report
+
+WINDOW_S = 1.0
+
+
+@dataclass(slots=True)
+class Window:
+    """Queries that ended since ``since_s``, by how; ``loading``: a worker has loaded meanwhile."""
+
+    since_s: float
+    seconds: float = 0.0
+    good: float = 0.0
+    missed: float = 0.0
+    late: float = 0.0
+    refused: float = 0.0
+    tight: float = 0.0  # of the good
+    loading: bool = False
+
+    def add(self, news: News) -> None:
+        """Add the queries that ended between two reports of an egress."""
+        good, late, dropped, refused, unpromised, tight = [
+            max(0.0, news.since(name))
+            for name in ("answered", "late", "dropped", "refused", "unpromised", "tight")
+        ]
+        self.good += good
+        self.missed += max(0.0, late + dropped - unpromised)
+        self.late += late
+        self.refused += refused
+        self.tight += tight
+
+    @property
+    def admitted(self) -> float:
+        """The queries that were admitted, without those that no plan promised to answer."""
+        return self.good + self.missed
+
+    @property
+    def stands(self) -> bool:
+        """Whether a queue stands: half of the answers at least were tight, if there were any."""
+        return self.admitted > 0 and 2 * self.tight >= self.good
+
+    @property
+    def served_qps(self) -> float:
+        """The answers per second, late ones among them."""
+        return (self.good + min(self.late, self.missed)) / self.seconds
+
+    @property
+    def dropped_qps(self) -> float:
+        """The other missed queries per second."""
+        return (self.missed - min(self.late, self.missed)) / self.seconds
+
+
+class EndedQueries:
+    """The window under way; ``take`` and ``loads`` update it in place."""
+
+    __slots__ = ("_loading", "_window")
+
+    def __init__(self) -> None:
+        self._window: Window | None = None
+        self._loading: dict[str, float] = {}  # workers that load -> when they said so
+
+    def loads(self, report: Report) -> None:
+        """Note whether a worker loads, by its report."""
+        if report.state == NodeState.LOADING:
+            self._loading[report.node] = report.sent_s
+        else:
+            self._loading.pop(report.node, None)
+
+    def take(self, news: News) -> Window | None:
+        """Add what an egress's report tells; return the window if it has ended with it."""
+        now = news.report.sent_s
+        window = self._window = self._window or Window(now)
+        if news.seconds is not None:  # else its counts may be of long ago
+            window.add(news)
+        if now < window.since_s + WINDOW_S:
+            return None
+        self._window = Window(now)
+        window.seconds = now - window.since_s
+        window.loading = any(at_s >= window.since_s for at_s in self._loading.values())
+        return window

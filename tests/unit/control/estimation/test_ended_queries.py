@@ -1,0 +1,99 @@
+"""control/estimation/ended_queries.py: how do queries end, by windows?"""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.estimation.ended_queries import WINDOW_S, EndedQueries, Window
+from control.estimation.report_deltas import ReportDeltas
+from schemas.enumerations import NodeState
+from schemas.records import Report
+
+COUNTS = ("answered", "late", "dropped", "refused", "unpromised", "tight")
+
+
+def report(
+    at_s: float, counts: Mapping[str, float], node: str = "e", incarnation: float = 1.0,
+    role: str = "egress", state: NodeState = NodeState.READY,
+) -> Report:  # fmt: skip
+    return Report(
+        node=node, role=role, pipeline="p", epoch=1, incarnation=incarnation, sent_s=at_s,
+        state=state, counts=counts,
+    )  # fmt: skip
+
+
+def windows(*reports: Report, queries: EndedQueries | None = None) -> list[Window]:
+    """Return the windows that end with the reports."""
+    queries, deltas = queries or EndedQueries(), ReportDeltas("egress")
+    news = [found for each in reports if (found := deltas.take(each)) is not None]
+    return [window for each in news if (window := queries.take(each)) is not None]
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 300)] * len(COUNTS)), min_size=10, max_size=40))
+def test_windows_hold_what_ended_between_their_reports(ended: list[tuple[int, ...]]) -> None:
+    """Five reports a second: the first window has five intervals, and each later one too."""
+    totals = [dict.fromkeys(COUNTS, 0.0)]
+    for each in ended:
+        totals.append({n: totals[-1][n] + new for n, new in zip(COUNTS, each, strict=True)})
+    found = windows(*(report(at * WINDOW_S / 5, counts) for at, counts in enumerate(totals)))
+    assert len(found) == len(ended) // 5
+    for at, window in enumerate(found):
+        good, late, dropped, refused, unpromised, tight = (
+            sum(each[n] for each in ended[5 * at : 5 * at + 5]) for n in range(len(COUNTS))
+        )
+        assert (window.good, window.late, window.refused, window.tight) == (
+            good, late, refused, tight,
+        )  # fmt: skip
+        assert window.seconds == pytest.approx(WINDOW_S)
+        assert 0 <= late + dropped - unpromised <= window.missed or unpromised > 0
+        if not unpromised:
+            assert window.missed == late + dropped
+
+
+def test_misses_that_no_plan_promised_to_avoid_do_not_count() -> None:
+    counts = {"late": 30.0, "dropped": 20.0, "unpromised": 40.0, "answered": 50.0}
+    (window,) = windows(report(0.0, {}), report(1.0, counts))
+    assert (window.missed, window.admitted) == (10.0, 60.0)
+    assert (window.served_qps, window.dropped_qps) == (60.0, 0.0)
+
+
+def test_late_answers_are_served_and_the_rest_of_the_misses_is_dropped() -> None:
+    counts = {"late": 30.0, "dropped": 20.0, "answered": 50.0}
+    (window,) = windows(report(0.0, {}), report(2.0, counts))
+    assert (window.served_qps, window.dropped_qps) == (40.0, 10.0)
+
+
+@pytest.mark.parametrize(("tight", "stands"), [(0, False), (49, False), (50, True), (100, True)])
+def test_a_queue_stands_where_half_of_the_answers_were_tight(tight: int, stands: bool) -> None:
+    (window,) = windows(report(0.0, {}), report(1.0, {"answered": 100.0, "tight": float(tight)}))
+    assert window.stands is stands
+
+
+def test_no_queue_stands_where_no_query_ended() -> None:
+    (window,) = windows(report(0.0, {}), report(1.0, {"refused": 100.0}))
+    assert not window.stands
+
+
+def test_counts_of_an_unknown_time_are_left_out() -> None:
+    """Of an egress that is new, or has begun anew, it is not known when they were counted."""
+    many = {"answered": 100.0}
+    (window,) = windows(report(0.0, many), report(1.0, {"answered": 200.0}, incarnation=2.0))
+    assert window.good == 0
+    first, second = report(0.0, many), report(1.0, {"answered": 130.0})
+    (window,) = windows(first, report(0.5, many, node="other"), second)
+    assert window.good == 30
+
+
+def test_a_window_tells_whether_a_worker_has_loaded_meanwhile() -> None:
+    queries = EndedQueries()
+    loading = report(0.5, {}, role="worker", node="w", state=NodeState.LOADING)
+    queries.loads(loading)
+    (first,) = windows(report(0.0, {}), report(1.0, {}), queries=queries)
+    (second,) = windows(report(2.0, {}), queries=queries)
+    assert (first.loading, second.loading) == (True, False)
+    queries.loads(report(2.5, {}, role="worker", node="w", state=NodeState.LOADING))
+    queries.loads(report(2.6, {}, role="worker", node="w"))
+    (third,) = windows(report(3.0, {}), queries=queries)
+    assert not third.loading
