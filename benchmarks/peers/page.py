@@ -18,8 +18,9 @@ WITHIN = 1.5  # of the best: p50 at low load
 HEAD = """\
 # Beside Ray Serve and MLServer
 
-Made by `python -m benchmarks.peers --record FILE --page docs/results/peers.md` of rows
-measured at {commit}, on {date}, on {machine}; clients, systems and broker share these cores.
+Made by `python -m benchmarks.peers --record docs/results/rows/peers.jsonl --page
+docs/results/peers.md` of rows measured at {commit}, on {date}, on {machine}; clients, systems and
+broker share these cores.
 Figures are medians over {rounds}, in brackets the least and the largest. The systems ran one after
 the other, each round began with another one.
 
