@@ -72,7 +72,7 @@ class EndedQueries:
             self._loading.pop(report.node, None)
 
     def take(self, news: News) -> Window | None:
-        """Add what an egress's report tells; return the window if it has ended with it."""
+        """Add an egress report to the window; return the window if this report ends it."""
         now = news.report.sent_s
         window = self._window = self._window or Window(now)
         if news.seconds is not None:  # else its counts may be of long ago
