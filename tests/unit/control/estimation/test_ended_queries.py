@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from control.estimation.ended_queries import WINDOW_S, EndedQueries, Window
 from control.estimation.report_deltas import ReportDeltas
+from control.estimation.seen_capacity import SeenCapacity
 from schemas.enumerations import NodeState
 from schemas.records import Report
 
@@ -40,16 +41,33 @@ def test_windows_hold_what_ended_between_their_reports(ended: list[tuple[int, ..
     found = windows(*(report(at * WINDOW_S / 5, counts) for at, counts in enumerate(totals)))
     assert len(found) == len(ended) // 5
     for at, window in enumerate(found):
-        good, late, dropped, refused, unpromised, tight = (
-            sum(each[n] for each in ended[5 * at : 5 * at + 5]) for n in range(len(COUNTS))
-        )
+        within = ended[5 * at : 5 * at + 5]
+        good, late, _, refused, _, tight = (sum(each) for each in zip(*within, strict=True))
         assert (window.good, window.late, window.refused, window.tight) == (
             good, late, refused, tight,
         )  # fmt: skip
         assert window.seconds == pytest.approx(WINDOW_S)
-        assert 0 <= late + dropped - unpromised <= window.missed or unpromised > 0
-        if not unpromised:
-            assert window.missed == late + dropped
+        promised = [late + dropped - hopeless for _, late, dropped, _, hopeless, _ in within]
+        assert window.missed == sum(max(0, each) for each in promised)
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 300)] * 3), max_size=40), st.integers(0, 10_000))
+def test_misses_that_no_plan_promised_to_avoid_change_nothing_in_what_is_admitted(
+    seconds: list[tuple[int, ...]], hopeless: int
+) -> None:
+    def shares(hopeless: int) -> list[float]:
+        totals = [dict.fromkeys(COUNTS, 0.0)]
+        for good, missed, refused in seconds:
+            new = (good, (missed + hopeless) / 2, (missed + hopeless) / 2, refused, hopeless, 0)
+            totals.append({n: totals[-1][n] + x for n, x in zip(COUNTS, new, strict=True)})
+        capacity, found = SeenCapacity(), list[float]()
+        for window in windows(*(report(float(at), counts) for at, counts in enumerate(totals))):
+            capacity.judge(window)
+            found.append(capacity.share)
+        return found
+
+    assert len(shares(0)) == len(seconds)
+    assert shares(hopeless) == pytest.approx(shares(0))
 
 
 def test_misses_that_no_plan_promised_to_avoid_do_not_count() -> None:
