@@ -6,6 +6,7 @@ A mix is a row of counts, one per type. Costs are $ per hour.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ CENT = 1e-9  # prices are decimal fractions; their sums in binary are off by les
 
 Counts = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+_Ints = np.ndarray[tuple[int], np.dtype[np.int32]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,9 @@ def affordable(types: Sequence[PricedType], budget: float, most_mixes: int = MOS
     """
     _check(types, budget)
     most_mixes = min(most_mixes, MOST_COUNTS // len(types))
-    counts: Counts = np.zeros((1, 0), dtype=np.int64)
     left = np.full(1, budget + CENT)
+    # By type: how many of it each mix of the types so far has, and the row of that mix without it.
+    levels: list[tuple[_Ints, _Ints]] = []
     for each in types:
         afford = _afford(each, left)
         total = int((afford + 1).sum())
@@ -46,12 +49,24 @@ def affordable(types: Sequence[PricedType], budget: float, most_mixes: int = MOS
                 f"a budget of {budget:g} $/h affords more than {most_mixes:,} mixes of "
                 f"{len(types)} types; lower the budget, or limit the types with `most`"
             )
-        rows = np.repeat(np.arange(len(counts)), afford + 1)
+        rows = np.repeat(np.arange(len(left)), afford + 1)
         first = np.cumsum(afford + 1) - (afford + 1)
         more = np.arange(total) - first[rows]
-        counts = np.column_stack([counts[rows], more])
         left = left[rows] - more * each.price
-    return counts[1:]  # without the empty mix
+        levels.append((more.astype(np.int32), rows.astype(np.int32)))
+    return _joined(levels)[1:]  # without the empty mix
+
+
+def _joined(levels: Sequence[tuple[_Ints, _Ints]]) -> Counts:
+    """Return the mixes of the last level in rows."""
+    mixes = len(levels[-1][0])
+    counts = np.empty((mixes, len(levels)), dtype=np.int64)
+    at: np.ndarray[tuple[int], np.dtype[Any]] = np.arange(mixes)
+    for column in reversed(range(len(levels))):
+        more, rows = levels[column]
+        counts[:, column] = more[at]
+        at = rows[at]
+    return counts
 
 
 def costs(types: Sequence[PricedType], counts: Counts) -> Floats:
