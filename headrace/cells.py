@@ -18,6 +18,12 @@ def ms(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f} ms"
 
 
+def few(names: Sequence[str], most: int = 4) -> str:
+    """Return names in a line: the first ``most`` of them, and the number of the others."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
 def columns(
     rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,), indent: str = ""
 ) -> str:

@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from headrace.broker import local_broker as broker
 from headrace.broker.connect import kafka_config, local_broker, reached
+from headrace.cells import few
 from headrace.cluster.local_run import (
     TEND_EVERY_S,
     LocalRun,
@@ -32,6 +33,7 @@ from streams.kafka.kafka_config import KafkaConfig
 
 # File in a run's directory: the process id of the local broker that this run must stop.
 HANDED_OVER = "broker-handed-over"
+SHOWN_NODES = 12  # by `up`; `status` shows all
 
 
 def up_attached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> int:
@@ -112,7 +114,7 @@ def up_text(row: dict[str, Any]) -> str:
     """Return the row as text."""
     lines = [
         f"{row['pipeline']} is up after {row['ready_s']:.0f} s at {row['bootstrap']}: "
-        f"{', '.join(row['nodes'])}",
+        f"{few(row['nodes'], SHOWN_NODES)}",
         f"plan {row['epoch']}, policy {row['policy']}; logs in {row['logs']}",
     ]
     if row["metrics_ports"]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from headrace.cells import few
 from headrace.errors import BAD_INPUT, NO_BROKER, UNSUCCESSFUL
 from streams.kafka.admin.acl_rights import CREATE, DESCRIBE_CONFIGS, Right
 from streams.topics import MOST_BYTES, STAMPED_BY, TOO_OLD, Topic
@@ -194,13 +195,13 @@ def topics_found(
     findings = []
     if missing:
         findings.append(
-            Finding("topics", WARN, f"missing: {_few(missing)}", f"`headrace up {file}` makes them")
+            Finding("topics", WARN, f"missing: {few(missing)}", f"`headrace up {file}` makes them")
         )
     for topic in (t for t in wanted if t.name in visible):
         findings += _topic(topic, visible[topic.name])
     if not findings:
         found = f"{len(visible)} of {len(wanted)} are there with enough partitions"
-        found += f"; this user may not see {_few(hidden)}" if hidden else ""
+        found += f"; this user may not see {few(hidden)}" if hidden else ""
         findings.append(Finding("topics", OK, found))
     return findings
 
@@ -221,7 +222,7 @@ def replication_found(
     for fault, found, mend in REPLICATION_FAULTS:
         faulty = [name for name, state in states.items() if fault(state)]
         if faulty:
-            return Finding("replication", WARN, found.format(_few(faulty), brokers), mend)
+            return Finding("replication", WARN, found.format(few(faulty), brokers), mend)
     return Finding("replication", OK, f"{least} of each record, {brokers} brokers")
 
 
@@ -345,11 +346,6 @@ def rights_found(
 def _allowed(right: Right, operations: frozenset[str]) -> bool:
     # An existing topic needs no Create right, and a role serves without seeing settings.
     return right.operation in (CREATE, DESCRIBE_CONFIGS) or right.operation.upper() in operations
-
-
-def _few(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:4])
-    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
 
 
 def as_json(findings: Sequence[Finding]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cells import decimal, percent
+from headrace.cells import decimal, few, percent
 from headrace.status.snapshot import DeviceRow, Snapshot
 from headrace.status.status_text import alarm, troubles
 
@@ -91,6 +91,4 @@ def _table(left: Sequence[str], right: Sequence[str]) -> Table:
 
 
 def _of_the_past(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:SHOWN_DOWN])
-    more = f" and {len(names) - SHOWN_DOWN} more" if len(names) > SHOWN_DOWN else ""
-    return f"not up, but here once: {shown}{more}"
+    return f"not up, but here once: {few(names, SHOWN_DOWN)}"

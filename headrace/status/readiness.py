@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from control.policies import policy_named, selections
+from headrace.cells import few
 from headrace.errors import Unsuccessful
 from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
@@ -77,12 +78,12 @@ class Readiness:
         """Return a phrase on the first missing condition, or "" once the pipeline is ready."""
         silent = [name for name in self.nodes if name not in self._reports]
         if silent:
-            return f"no word yet from {', '.join(silent)}"
+            return f"no word yet from {few(silent)}"
         if self._plan is None or not self.answered:
             return "the control app has not planned yet"
         loading = [self._doing(name) for name in self.nodes if not self._is_settled(name)]
         if loading:
-            return f"loading: {', '.join(loading)}"
+            return f"loading: {few(loading)}"
         unserved = self._unserved()
         if unserved:
             return f"the plan has no worker for {', '.join(unserved)}"

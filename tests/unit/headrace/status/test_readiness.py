@@ -67,6 +67,11 @@ def test_what_a_worker_still_loads_is_told() -> None:
     assert told.missing() == "loading: cpu-0 (shout/careful), ingress-0"
 
 
+def test_of_many_workers_a_few_are_named() -> None:
+    told = Readiness(PIPELINE, tuple(f"cpu-{n}" for n in range(60)), since_s=10.0)
+    assert told.missing() == "no word yet from cpu-0, cpu-1, cpu-2, cpu-3 and 56 more"
+
+
 def test_a_plan_that_leaves_a_task_without_worker_is_told_as_such() -> None:
     told = fresh()
     told.see([plan(2), report("cpu-0", 2, "idle"), report("ingress-0", 2)])
