@@ -186,7 +186,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             options=DISPATCH,
             **_ON_EVERY_DEVICE,
         ),
-        # The paper has no urgency and serves late queries.
+        # The paper has no urgency. It serves late queries; here `late: serve` does.
         PolicySpec(
             name="kairos-paper",
             summary="queries matched to unlike devices at least cost, as the Kairos paper does",
