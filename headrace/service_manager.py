@@ -12,9 +12,9 @@ WORKS = b"READY=1\nWATCHDOG=1"  # ready, which counts once, and a sign of life
 
 
 def service_manager(env: Mapping[str, str]) -> Callable[[], None]:
-    """Return a function that says that this process works; it does nothing without a manager.
+    """Return a function that reports that this process works; it does nothing without a manager.
 
-    A manager that is away is not an error.
+    An unreachable manager is not an error.
     """
     name = env.get(NOTIFY_SOCKET, "")
     if not name:

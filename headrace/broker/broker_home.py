@@ -62,14 +62,14 @@ background.threads=2
 auto.leader.rebalance.enable=false
 """
 
-# A lone broker that stops in an orderly way answers with metadata of topics and no brokers. Then
-# librdkafka since 2.10 may never connect again (its issue 5301); there is nobody to hand over to.
+# A lone broker that shuts down cleanly answers with metadata of topics but no brokers. librdkafka
+# since 2.10 may then never reconnect (its issue 5301), and there is no broker to hand over to.
 _ALONE = """\
 controlled.shutdown.enable=false
 """
 
-# A lost or frozen node is replaced within 4 s: where it leads the quorum, the others elect another
-# leader after the fetch timeout, and that one waits for the session timeout.
+# A lost or frozen node is replaced within 4 s: if it leads the quorum, the others elect a new
+# leader after the fetch timeout, and the new leader waits for the session timeout.
 _SEVERAL = """\
 broker.session.timeout.ms=1500
 broker.heartbeat.interval.ms=250

@@ -19,7 +19,7 @@ STOP_PATIENCE = 20.0  # seconds from SIGTERM to SIGKILL
 # The head of a stack trace, or the output of Java before logging starts.
 _REASON = re.compile(r"(Caused by: )?[\w.$]+(Exception|Error): |Error:? |Unrecognized ")
 
-# A Popen that is deleted while its process runs warns; the broker outlives this process.
+# Popen warns if it is deleted while its process runs; the broker outlives this process.
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 

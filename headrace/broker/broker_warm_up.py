@@ -1,8 +1,8 @@
 """Warm up a broker that has just started, so that measurements begin in a steady state.
 
-Java first loads and interprets code, then compiles what is hot, on the cores that the roles share.
-The first record that a broker takes needs 50 to 90 ms; at twelve queries a second latencies drift
-for minutes.
+Java first loads and interprets code, then compiles hot methods, on the cores that it shares with
+the roles. The first record takes 50 to 90 ms; at twelve queries a second, latencies drift for
+minutes.
 """
 
 import time
@@ -30,7 +30,7 @@ def warm_up(kafka: KafkaConfig, seconds: float) -> list[float]:
     ensure_topics(kafka, [Topic(TOPIC, PARTITIONS)])
     writer, reader = producer(kafka), consumer(kafka, TOPIC)
     places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
-    # From the end: records of an earlier warm-up would be taken for this one's.
+    # Read from the end, so that records of an earlier warm-up are not counted.
     ends = (watermarks(reader, place)[1] for place in places)
     reader.assign([TopicPartition(TOPIC, p, end) for p, end in enumerate(ends)])
     took_s: list[float] = []

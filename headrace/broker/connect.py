@@ -102,7 +102,7 @@ def release_limit() -> int | None:
 def local_broker(nodes: int | None = None) -> "Running":
     """Return the local broker, started and warmed up if it does not run; shows progress.
 
-    ``nodes``: of how many nodes it is to be; those that have died are started.
+    ``nodes``: the number of nodes; dead nodes are started.
     """
     from headrace.broker import local_broker as broker
     from headrace.broker.broker_warm_up import warm_up
@@ -115,7 +115,8 @@ def local_broker(nodes: int | None = None) -> "Running":
         stack.enter_context(waiting("starting the local broker"))
         started = broker.start(progress=_jar_progress(stack), nodes=nodes)
         if started.started_here:
-            # Else the first query would wait for it. The next request reports a broker that fails.
+            # Else the first query would wait for the warm-up. The next request reports a broker
+            # that fails.
             with contextlib.suppress(BrokerError):
                 warm_up(KafkaConfig(started.bootstrap), WARM_UP_S)
         return started

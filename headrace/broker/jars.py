@@ -12,7 +12,7 @@ from headrace.broker.jar_lock import locked_jars
 from streams.kafka.kafka_errors import BrokerError
 
 Progress = Callable[[str, int, int], None]
-"""Told, before each jar that must be downloaded: its coordinate, its number, how many there are."""
+"""Called before each jar download with its coordinate, its number and the number of jars."""
 
 
 def classpath(progress: Progress | None = None) -> str:

@@ -1,9 +1,9 @@
 """Java with the broker's class path, and the archive of the classes that it loads.
 
-With the archive (class data sharing, JEP 350) a start takes a third less CPU. Java writes it as the
-tool that formats a data directory ends, once for each Java and class path of a user, and does
-without an archive that does not fit. It cannot write one where it has none of its own classes, as
-a runtime that jlink made.
+The archive (class data sharing, JEP 350) saves a third of the CPU of a start. Java writes it when
+the tool that formats a data directory ends, once per user, Java and class path, and ignores an
+archive that does not match. Java cannot write one without an archive of its own classes, which
+runtimes made by jlink lack.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ class JavaRuntime:
 
     @property
     def draft(self) -> Path:
-        """The archive while this process has it written."""
+        """The path of the archive while this process writes it."""
         return self.archive.with_suffix(f".{os.getpid()}")
 
     def command(self, *options: str) -> list[str]:

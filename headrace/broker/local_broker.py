@@ -113,7 +113,7 @@ def stop(home: Path | None = None) -> bool:
     with _locked(place):
         found = _found(place)
         if found is not None:
-            # At once: the last of three nodes has no quorum left to leave in order.
+            # All at once: the last of three nodes has no quorum and cannot leave cleanly.
             end_all([pid for pid in found.nodes if pid is not None])
         for state in (place.state, *place.path.glob("node-*/running.json")):
             state.unlink(missing_ok=True)

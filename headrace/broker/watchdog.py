@@ -1,7 +1,7 @@
 """Stop a borrowed broker once its borrower has ended, even if the borrower was killed.
 
-The borrower holds the write end of standard input, and its end closes the pipe.
-Run as ``python -m headrace.broker.watchdog HOME``.
+The borrower holds the write end of standard input; the pipe closes when the borrower ends. Run as
+``python -m headrace.broker.watchdog HOME``.
 """
 
 import contextlib

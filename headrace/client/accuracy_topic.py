@@ -1,4 +1,4 @@
-"""Read a pipeline's labels, and what its scorer has counted."""
+"""Read a pipeline's labels and the counts of its scorer."""
 
 from headrace.client.newest_records import newest_first
 from headrace.client.topic_clients import decoded
@@ -11,7 +11,7 @@ from streams.topics import physical
 
 
 def newest_accuracy(kafka: KafkaConfig, pipeline: str) -> MeasuredAccuracy | None:
-    """Return what the pipeline's scorer wrote last; None before its first record."""
+    """Return the newest record of the pipeline's scorer; None before its first."""
     for stretch in newest_first(kafka, physical(pipeline, ACCURACY), stretch=1):
         for message in stretch:
             found = decoded(message.value() or b"")
@@ -21,10 +21,10 @@ def newest_accuracy(kafka: KafkaConfig, pipeline: str) -> MeasuredAccuracy | Non
 
 
 def labels_since(kafka: KafkaConfig, pipeline: str, since_s: float) -> dict[str, Label]:
-    """Return the labels written since ``since_s``, by id; the first of an id counts."""
+    """Return the labels written since ``since_s``, by id; the first label of an id counts."""
     found: dict[str, Label] = {}
     for stretch in newest_first(kafka, physical(pipeline, LABELS)):
-        for message in stretch:  # the newest first, so an earlier one takes its place
+        for message in stretch:  # newest first, so an earlier label overwrites a later one
             try:
                 label = label_of(message.value() or b"", message.key() or b"")
             except CodecError:

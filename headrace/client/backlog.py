@@ -47,7 +47,7 @@ class Backlog:
         """Return the number of output records that egress has not committed."""
         name = self._pipeline.name
         topic = physical(name, OUTPUTS)
-        # Partitions beyond the file's number may hold records from before the file was changed.
+        # Partitions beyond the file's number may hold records from before a change of the file.
         count = max(self._pipeline.egress_partitions, _partitions(self._egress, topic))
         places = [TopicPartition(topic, p) for p in range(count)]
         return sum(_waiting(self._egress, places).values())

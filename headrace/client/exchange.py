@@ -1,8 +1,8 @@
 """Queries to a pipeline's topics, and the one thread that reads their answers.
 
 ``headrace.Client`` and the gateway hold one ``Exchange`` each. It reads the results topic from its
-end without a consumer group, so any number of processes may do so, and none of them rebalances
-another; each sees the key of every record and decodes only those that it waits for.
+end without a consumer group, so any number of processes may do so without rebalances. Each sees the
+key of every record and decodes only those that it waits for.
 """
 
 import threading
@@ -25,7 +25,7 @@ from streams.kafka.kafka_errors import BrokerError
 from streams.topics import physical
 
 TURN_S = 0.05  # longest time without a turn
-LOOK_AGAIN_S = 1.0  # between two questions to a broker that is away
+LOOK_AGAIN_S = 1.0  # between two requests to an unreachable broker
 T = TypeVar("T")
 
 
@@ -69,7 +69,7 @@ class Exchange:
         self._waiting = waiting
         self._look_s = 0.0
         self._closing = threading.Event()
-        self.ended: Exception | None = None  # why nothing is read any more
+        self.ended: Exception | None = None  # the error that ended reading
         self._reading = threading.Thread(target=self._read, name="headrace-client", daemon=True)
         self._reading.start()
 
@@ -79,10 +79,10 @@ class Exchange:
         return self._connectivity.away
 
     def send(self, query: Query, headers: Headers = (), together: int | None = None) -> None:
-        """Send a query, which has an id, with ``headers`` of Kafka's beside those of its form.
+        """Send a query that has an id; ``headers`` are added to those of its form.
 
-        Queries with one number ``together`` share a partition.
-        Raises ``ClientClosed``, ``BrokerError`` while too many queries wait for the broker and
+        Queries with the same number ``together`` share a partition. Raises ``ClientClosed``,
+        ``BrokerError`` while too many queries wait for the broker and
         ``headrace.errors.Unsuccessful`` for a query that is too large.
         """
         try:
@@ -120,7 +120,7 @@ class Exchange:
     def _turn(self) -> None:
         messages = self._results.messages(TURN_S)
         now = time.time()
-        if messages:  # before the acknowledgements, for which their callers would wait too
+        if messages:  # before the acknowledgements, which answered callers need not wait for
             records = [(message.key() or b"", message.value() or b"") for message in messages]
             self._waiting.take(BrokerNews(now, records, (), {}))
         self._asker.poll()
@@ -141,7 +141,7 @@ class Exchange:
 
 
 def _drained(found: dict[str, T]) -> dict[str, T]:
-    """Empty a dict that other threads fill, and return what it held."""
+    """Empty a dict that other threads fill, and return its items."""
     return dict(found.popitem() for _ in range(len(found)))
 
 

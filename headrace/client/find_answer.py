@@ -60,8 +60,8 @@ def answer_since(
 
 
 def reaches_back(stretch: Sequence["Message"], since_s: float) -> bool:
-    """Return whether a stretch, newest first, has records older than ``since_s`` of every partition
-    that it has records of."""
+    """Return whether every partition in a stretch, newest first, has records older than
+    ``since_s``."""
     oldest = {message.partition(): message.timestamp()[1] for message in stretch}
     return all(stamp_ms + LEASE_MS < since_s * 1e3 for stamp_ms in oldest.values())
 
@@ -95,9 +95,9 @@ def _newest(
 def newest_answer(
     stretch: Sequence["Message"], found: Callable[["Message"], Answer | None]
 ) -> Answer | None:
-    """Return the last given of the answers found in a stretch, whose newest record is first.
+    """Return the answer of a stretch, newest record first, that was given last.
 
-    Records carry the time of their egress' lease, so those of the last seconds compare by
+    Records bear the time of their egress's lease, so those of the last seconds are compared by
     ``answered_s``.
     """
     matches: list[Answer] = []

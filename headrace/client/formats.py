@@ -52,7 +52,7 @@ def answers_in(values: Iterable[bytes], read: Read) -> list[Answer]:
 def read_answer(value: bytes) -> Answer:
     """Decode an answer in JSON or Avro, by its first byte; raises ``CodecError``.
 
-    It has its ``paths`` and ``ends`` where the record has a tree.
+    The answer has ``paths`` and ``ends`` if the record has a tree.
     """
     return _answer(answer_from_json(value) if value[:1] == b"{" else decode(value))
 

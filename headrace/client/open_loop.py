@@ -154,7 +154,7 @@ class OpenLoop:
 
 
 def answer_by_s(pipeline: Pipeline, deadline_s: float | None, slo_class: str) -> float:
-    """Return when egress has answered a query at the latest, in seconds after it was sent."""
+    """Return the latest time at which egress answers a query, in seconds after it was sent."""
     own_s = pipeline.slo_classes.get(slo_class, pipeline.slo_s)
     return (own_s if deadline_s is None else deadline_s) + pipeline.grace_s
 

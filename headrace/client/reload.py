@@ -41,7 +41,7 @@ class ReloadWatch:
                 self._last[record.node] = record
 
     def outcomes(self, epoch: int) -> dict[str, str]:
-        """Return by worker what became of a reload in the plan ``epoch``: "reloaded", "loading", or
+        """Return the state of the reload in the plan ``epoch`` by worker: "reloaded", "loading", or
         the error."""
         return {node: self._outcome(node, epoch) for node in sorted(self._last)}
 
@@ -65,7 +65,7 @@ def _count(report: Report, name: str) -> float:
 
 
 def reload(file: PipelineFile, bootstrap: str | None, target: str, *, as_json: bool) -> int:
-    """Give the command, wait for the workers and print what they say; 1 if one could not load."""
+    """Give the command, wait for the workers and print the results; return 1 if a worker failed."""
     kafka = reached(bootstrap)
     watch = ReloadWatch(file.pipeline.name, target)
     with closing(Tail(kafka, physical("", REPORTS), since_s=time.time() - LISTEN_S)) as reports:

@@ -199,7 +199,7 @@ def text(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def details(row: Mapping[str, Any]) -> list[str]:
-    """Return what a session's plan promises and what its search took, a line each."""
+    """Return the figures of a session's plan and of its search, a line each."""
     lines, plan, search = [], row["plan"], row["search"]
     if plan is not None and plan["accuracy"] is not None:
         lines.append(

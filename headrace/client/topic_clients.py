@@ -77,7 +77,7 @@ class Tail:
         return [m for m in available(self._consumer, timeout_s, MOST_AT_ONCE) if usable(m)]
 
     def written(self, within_s: float) -> list[Message]:
-        """Return the unread records that are on the topic now, those that came in ``within_s``."""
+        """Return the unread records on the topic, as far as they arrive within ``within_s``."""
         ends = {p.partition: watermarks(self._consumer, p)[1] for p in self._starts}
         until = time.monotonic() + within_s
         found: list[Message] = []
@@ -151,8 +151,8 @@ class Asker(AbstractContextManager["Asker"]):
     def ask(self, query: Query, more_headers: Headers = (), together: int | None = None) -> None:
         """Send a query at once, with ``more_headers`` of Kafka's.
 
-        Queries with one number ``together`` share a partition; without one their ids choose it.
-        Raises ``Unsuccessful`` for one over the size limit.
+        Queries with the same number ``together`` share a partition; without one their ids choose
+        it. Raises ``Unsuccessful`` for one over the size limit.
         """
         value, headers = self._written(query)
         if len(value) > MAX_RECORD_BYTES - 64 * 1024:
@@ -306,7 +306,7 @@ def plans(kafka: KafkaConfig, pipeline: str) -> list[Plan]:
 
 
 def _sender() -> str:
-    """Return who gives commands from here, for `policy history`: "user@host"."""
+    """Return the sender of this process's commands, for `policy history`: "user@host"."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name

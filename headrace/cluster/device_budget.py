@@ -2,7 +2,7 @@
 
 A worker on ``cpu`` reserves its pipeline's share of a core. On ``cuda:N`` a pipeline reserves its
 share of the device for any number of workers, since profiles are measured with all of them busy;
-workers that divide a device have each a part of that share. An emulated device reserves nothing.
+each worker that divides a device has a part of that share. An emulated device reserves nothing.
 """
 
 from collections.abc import Iterable, Sequence

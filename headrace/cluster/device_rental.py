@@ -1,9 +1,9 @@
 """Rent and release devices of types while ``headrace up`` runs a pipeline (``cluster.scale``).
 
-The control app decides (``control/controller/rental.py``), and its plans say how many devices of
-each type should run. Here that is carried out: a rented device is a worker of its type on this
-machine, which starts when the boot time of its type has passed; a released one hands over its work
-and ends. With ``cluster.scale_command`` the user's command does both.
+The control app decides (``control/controller/rental.py``): its plans name the number of devices of
+each type. This module carries the plans out. A rented device is a worker of its type on this
+machine that starts after the boot time of its type; a released device hands over its work and ends.
+With ``cluster.scale_command`` the user's command rents and releases instead.
 """
 
 import subprocess
@@ -43,8 +43,8 @@ class RentedWorkers(Protocol):
 
 
 class Actuator(Protocol):
-    """Rents and releases devices until ``count`` of a type run or boot. Called a few times a
-    second with the same count; returns whether there is nothing left to do."""
+    """Rents and releases devices until ``count`` of a type run or boot. Called a few times a second
+    with the same count; returns whether it is done."""
 
     def scale(self, type_: str, count: int) -> bool: ...
 
@@ -76,14 +76,14 @@ class LocalDevices:
             names.append(role.name)
             self._fleet.start_at(role, self._clock() + self._boot_s[type_])
         while len(names) > count:
-            self._fleet.retire(names.pop())  # the newest, which may boot still
+            self._fleet.retire(names.pop())  # the newest, which may still be booting
         return True
 
 
 class CommandedDevices:
     """Rented devices that the user's command rents and releases: ``COMMAND TYPE COUNT``.
 
-    One command runs at a time. One that fails is run once more after ``AGAIN_S``.
+    One command runs at a time. A failed command is run again after ``AGAIN_S``.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class DeviceRental:
         self._late = set(start)  # types whose number is not reached
 
     def close(self) -> None:
-        """End reading plans; what was rented stays."""
+        """End reading plans; rented devices stay."""
         self._plans.close()
 
     def tend(self) -> None:
@@ -165,7 +165,7 @@ class DeviceRental:
     def _see(self, value: bytes) -> None:
         try:
             plan = decode(value)
-        except CodecError:  # a reader of another release; its next plan says so
+        except CodecError:  # a record of another release; its next plan has the numbers
             return
         if not isinstance(plan, Plan) or plan.pipeline != self._pipeline:
             return

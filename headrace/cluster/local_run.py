@@ -145,7 +145,7 @@ class LocalRun:
             self._rental = self._renting()
 
     def _renting(self) -> DeviceRental:
-        """Return what rents devices as the plans say."""
+        """Return the follower that rents devices by the plans."""
         cluster = self._file.cluster
         local = LocalDevices(cluster, self.supervisor)
         command = cluster.scale_command
@@ -159,7 +159,7 @@ class LocalRun:
         self.supervisor.tend()
         if self._rental is not None:
             self._rental.tend()
-        with contextlib.suppress(OSError):  # no room on the disk: it is noted once there is
+        with contextlib.suppress(OSError):  # the disk is full: noted once it has room
             self._note()
 
     def _note(self, *, ready: bool | None = None) -> None:

@@ -26,7 +26,7 @@ class PageAddress:
         return f"http://127.0.0.1:{self.port}/?token={self.token}"
 
     def keep(self, directory: Path) -> None:
-        """Write the token where the role reads it, for this user's eyes only."""
+        """Write the token to the file that the role reads, readable by this user only."""
         path = directory / TOKEN_FILE
         path.unlink(missing_ok=True)
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -42,10 +42,10 @@ def pause_s(restarts: int) -> float:
     return min(0.5 * 2.0 ** max(0, restarts - 1), LONGEST_PAUSE_S)
 
 
-REFUSALS = 3  # starts in a row that a role refuses after it had run; it can never run again then
-HUNG_S = 30.0  # a role without a sign of life for this time after its first is killed
-# So is one without a first sign for this time; a broker that is away ends a start earlier. Loading
-# libraries and all models of a profiler takes minutes.
+REFUSALS = 3  # refused starts in a row after which a role that has run counts as unable to run
+HUNG_S = 30.0  # a role is killed this long after its last sign of life
+# So is a role without a first sign for this time; an unreachable broker ends a start earlier. A
+# profiler takes minutes to load libraries and all of its models.
 BEGINS_WITHIN_S = 900.0
 
 
@@ -197,8 +197,8 @@ class Supervisor:
     def _refuses(self, child: _Child, code: int) -> bool:
         """Return whether a role that ended with an exit code can never run.
 
-        One that has worked can: a record ended it, say. Later a start may be refused for a moment,
-        as by what an earlier life sent and the network held up.
+        A role that has worked can run again: a record may have ended it. A later start may be
+        refused briefly, as by delayed reports of its earlier life.
         """
         refused = code == BAD_INPUT and not self.alive(child.role.name).exists()
         child.refusals = child.refusals + 1 if refused else 0
@@ -231,8 +231,8 @@ class Supervisor:
     # ------------------------------------------------------------------ stopping
 
     def stop(self, drained: Callable[[], bool], drain_s: float) -> None:
-        """Stop the gateways, which answer what they have taken, then ingress; once ``drained`` (or
-        after ``drain_s``) stop control, workers, egress, and the others.
+        """Stop the gateways, which answer the requests in flight, then ingress; once ``drained``
+        (or after ``drain_s``) stop control, workers, egress, and the others.
 
         Control stops before the workers: it would detect them as dead and issue a plan without
         them.

@@ -93,7 +93,7 @@ def _serve(run: LocalRun, received: ReceivedSignal, *, as_json: bool) -> None:
 
 
 def up_row(run: LocalRun, plan: Plan, took_s: float) -> dict[str, Any]:
-    """Return what `up` says once the pipeline is ready, as a JSON row."""
+    """Return the JSON row of `up` for a ready pipeline."""
     return {
         "pipeline": run.name,
         "bootstrap": run.bootstrap,

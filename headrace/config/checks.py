@@ -82,10 +82,10 @@ def check_output_schemas(file: FileSection, source: Source) -> None:
 
 
 def check_egress(file: FileSection, source: Source) -> None:
-    """Check that every egress has as many partitions.
+    """Check that every egress has the same number of partitions.
 
-    Then ``egress_partitions`` may change under traffic: a query's records, some of them sent before
-    the change, all reach one egress.
+    So ``egress_partitions`` may change under traffic: all records of a query reach one egress,
+    including those sent before the change.
     """
     partitions, processes = file.egress_partitions, file.cluster.egress
     if partitions % processes:

@@ -183,7 +183,8 @@ def _gateways(section: GatewaySection) -> Gateways:
 
 
 def _tiers(file: FileSection) -> Iterator[TierDevices]:
-    """Yield the tiers with their devices here: the count of each, and who may run on it."""
+    """Yield the tiers with their devices here: the count of each, and the tasks that may run on
+    it."""
     for name, tier in (file.cluster.tiers or {}).items():
         emulated = tier.device == EMULATED
         tasks = {

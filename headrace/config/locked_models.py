@@ -81,7 +81,7 @@ def _check_locked(model: LockedModel | None, place: Place, source: Source) -> No
 def _check_signature(
     file: FileSection, signature: SignatureSection, lock: Mapping[str, LockedModel], source: Source
 ) -> None:
-    """Hold the signature to the models at both ends that no function of the user's stands before.
+    """Check the signature against the models at both ends, unless a user's function intervenes.
 
     A variant's ``before`` or ``after``, and the pipeline's ``combine``, may change the tensors.
     """

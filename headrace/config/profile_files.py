@@ -1,4 +1,4 @@
-"""The profiles that a pipeline file names, held to its operators and weights."""
+"""The profiles that a pipeline file names, checked against its operators and weights."""
 
 import hashlib
 from pathlib import Path

@@ -60,7 +60,8 @@ def session_space(file: FileSection, source: Source) -> SessionSpace:
 
 
 def _truth(file: FileSection, space: Space, source: Source) -> tuple[Truth, int | None]:
-    """Return what profiles are judged by, and the reference configuration if it is one."""
+    """Return the truth that profiles are judged by, and the reference configuration if there is
+    one."""
     profiling = file.profiling or ProfilingSection()
     if profiling.truth == "feedback" and file.labels is None:
         raise source.error(
@@ -72,7 +73,7 @@ def _truth(file: FileSection, space: Space, source: Source) -> tuple[Truth, int 
 
 
 def _named_truth(truth: Truth, reference: int | None, space: Space) -> str:
-    """Return the truth as a space has it: scores by another one are no history."""
+    """Return the name of the truth in a space: scores by another truth are no history."""
     if truth is Truth.WORKLOAD:
         return ""
     return truth + ("" if reference is None else json.dumps(space.named(reference), sort_keys=True))

@@ -80,7 +80,7 @@ def _with_ports(every: tuple[Role, ...], first: int | None) -> tuple[Role, ...]:
 
 
 def _dashboards(port: int | None) -> list[Role]:
-    # It reads metrics off no port: what it shows comes from the topics.
+    # The dashboard serves no metrics, and reads none: its figures come from the topics.
     return [] if port is None else [Role("dashboard", "dashboard", ("--port", str(port)))]
 
 

@@ -36,10 +36,10 @@ def load_workload(file: PipelineFile) -> Any:
 
 
 def sized_inputs(file: PipelineFile, task: str, size: int, rng: np.random.Generator) -> list[Any]:
-    """Return some items of a task that have this size; [] where the workload makes none.
+    """Return some items of a task that have this size; [] if the workload makes none.
 
-    A workload has the method ``sized_inputs(task, size, rng)`` where one item of size n costs what
-    n items of size 1 do not: tokens that are written one after another, say.
+    A workload has the method ``sized_inputs(task, size, rng)`` if one item of size n costs other
+    than n items of size 1, such as tokens that are generated one after another.
     """
     made = getattr(load_workload(file), "sized_inputs", None)
     return list(made(task, size, rng)) if made is not None else []
@@ -48,7 +48,8 @@ def sized_inputs(file: PipelineFile, task: str, size: int, rng: np.random.Genera
 def load_combine(pipeline: Pipeline) -> Callable[..., Any] | None:
     """Return the pipeline's combine function, ``None`` without one; raises ``PipelineError``.
 
-    It takes the outputs of leaf tasks and their tasks, also where the user's takes outputs only.
+    It takes the outputs of leaf tasks and their tasks, even if the user's function takes only the
+    outputs.
     """
     if not pipeline.combine:
         return None

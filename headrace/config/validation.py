@@ -23,8 +23,8 @@ from schemas.pipeline import Pipeline, Policy, Variant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """A valid pipeline file. ``infeasible``: the binding constraint, by policy. ``warnings``: what
-    is permitted and hardly meant."""
+    """A valid pipeline file. ``infeasible``: the binding constraint, by policy. ``warnings``:
+    permitted settings that are probably mistakes."""
 
     file: PipelineFile
     profiled: tuple[str, ...]  # "task/variant"
@@ -100,7 +100,7 @@ def _load_operators(file: PipelineFile) -> None:
 
 
 def _example(file: PipelineFile, variant: Variant) -> Variant:
-    """Return the variant with the first option of each of its knobs, where it has some."""
+    """Return the variant with the first option of each of its knobs, if it has any."""
     if file.sessions is None:
         return variant
     return file.sessions.filled(variant, file.sessions.space.named(0))
@@ -115,7 +115,7 @@ def _check_sample(file: PipelineFile, variant: Variant) -> None:
 
 
 def too_short(pipeline: Pipeline) -> list[str]:
-    """Return a sentence where the hops of the longest path take all of the SLO or an SLO class."""
+    """Return a sentence if the hops of the longest path take all of the SLO or of an SLO class."""
     hops = max(map(len, paths(pipeline.tasks).values())) + 1
     hops_s = hops * pipeline.comm_s
     named = {"slo": pipeline.slo_s} | {
@@ -131,7 +131,7 @@ def too_short(pipeline: Pipeline) -> list[str]:
 
 
 def unmoved(pipeline: Pipeline) -> list[str]:
-    """Return a sentence where `plan_by: measured` does not change the plans of some policies."""
+    """Return a sentence if `plan_by: measured` does not change the plans of some policies."""
     if pipeline.labels is None or pipeline.labels.plan_by != "measured":
         return []
     specs = [(each.name, spec_of(each.kind)) for each in _tried(pipeline, profiled=True)]
@@ -146,7 +146,7 @@ def unmoved(pipeline: Pipeline) -> list[str]:
 
 
 def blind_to_sizes(pipeline: Pipeline) -> list[str]:
-    """Return a sentence where queries have sizes and nothing in the pipeline looks at them."""
+    """Return a sentence if queries have sizes and nothing in the pipeline dispatches by them."""
     policy = policy_named(pipeline, pipeline.policy)
     if pipeline.size is None or policy is None or spec_of(policy.kind).dispatch:
         return []
@@ -160,8 +160,8 @@ def blind_to_sizes(pipeline: Pipeline) -> list[str]:
 
 
 def without_effect(pipeline: Pipeline) -> list[str]:
-    """Return a sentence for each option of the file's policies that another one, or the kind, puts
-    out of force."""
+    """Return a sentence for each policy option that the kind or another option makes
+    ineffective."""
     found = []
     for policy in pipeline.policies:
         if not spec_of(policy.kind).choose:
@@ -180,7 +180,7 @@ def without_effect(pipeline: Pipeline) -> list[str]:
 def check_plannable(file: PipelineFile) -> None:
     """Raise ``Unfeasible`` if the file's policy has no plan for this cluster at any demand.
 
-    Called before the processes start, which would wait for a plan.
+    Called before the processes start, because they would wait for a plan.
     """
     policy = policy_named(file.pipeline, file.pipeline.policy)
     if policy is None:  # reading the file refuses this

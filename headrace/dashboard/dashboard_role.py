@@ -95,7 +95,7 @@ def address(host: str, port: int, access: PageAccess, token_file: Path | None) -
 
 
 async def _show(reader: ThreadPoolExecutor, feed: TopicFeed, viewers: Viewers) -> None:
-    """Show what is new every second until a signal; a broker that is away is waited for."""
+    """Show changes every second until a signal; retry while the broker is unreachable."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

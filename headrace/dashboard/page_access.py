@@ -1,8 +1,8 @@
-"""Who may look at the dashboard: the token, the host that was asked for, and the page's policy.
+"""Access to the dashboard: the token, the requested host, and the page's security policy.
 
-A browser is let in once by the token in the address that is printed, and by a cookie from then on,
-since an event stream cannot send custom headers. Names in ``Host`` are checked, so that no web
-page can reach the dashboard through a name that it resolves to this machine (DNS rebinding).
+The token in the printed address admits a browser once; from then on a cookie does, since an event
+stream cannot send custom headers. Names in ``Host`` are checked against DNS rebinding: no web page
+can reach the dashboard through a name that resolves to this machine.
 """
 
 import hmac
@@ -16,7 +16,7 @@ from headrace.errors import DashboardError
 
 LEAST_TOKEN = 16  # characters
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
-# The page gets nothing from elsewhere, runs in no frame and sends no form.
+# The page loads nothing from other origins, runs in no frame and sends no form.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -33,7 +33,7 @@ HEADERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PageAccess:
-    """``token`` lets in; ``hosts`` are the values of ``Host`` that are answered, without port."""
+    """``token`` grants access; ``hosts`` are the accepted values of ``Host``, without port."""
 
     token: str
     hosts: frozenset[str]
@@ -43,7 +43,7 @@ class PageAccess:
         return _without_port(host.lower()) in self.hosts
 
     def admits(self, token: str) -> bool:
-        """Return whether the token is the right one, in the same time for every wrong one."""
+        """Return whether the token is correct, in the same time for every wrong one."""
         return hmac.compare_digest(token.encode(errors="replace"), self.token.encode())
 
 

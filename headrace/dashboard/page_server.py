@@ -68,7 +68,7 @@ class PageServer:
             return web.Response(status=error.status, text=f"{error.reason}\n")
 
     def _let_in(self, request: web.Request, token: str) -> web.Response:
-        """Change the token for a cookie, so that the address in the browser has none."""
+        """Exchange the token for a cookie, so that the browser's address has none."""
         if not self._access.admits(token):
             return web.Response(status=401, text=f"the token is not the right one; {LOCKED}\n")
         response = web.Response(status=303, headers={"Location": "/"})
@@ -106,8 +106,8 @@ class PageServer:
 
 
 async def _follow(queue: "asyncio.Queue[bytes | None]", response: web.StreamResponse) -> None:
-    """Write a viewer's events until the stream ends; a comment in between, so that a connection
-    that broke is noticed."""
+    """Write a viewer's events until the stream ends, and comments between them to detect a broken
+    connection."""
     while True:
         try:
             text = await asyncio.wait_for(queue.get(), KEEP_ALIVE_S)

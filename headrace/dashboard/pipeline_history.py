@@ -1,7 +1,7 @@
-"""What happened to a pipeline: figures each second, queues, and events on a time line.
+"""The history of a pipeline: figures per second, queues, and events on a time line.
 
-A fold over records and time. ``reach`` samples every whole second that has passed, so that what is
-read from the topics at the start (the last minutes) and what arrives live give the same history.
+A fold over records and time. ``reach`` samples every whole second that has passed, so that records
+read at the start (the last minutes) and live records give the same history.
 """
 
 from collections import deque
@@ -76,8 +76,8 @@ class PipelineHistory:
                 rows.popleft()
 
     def _queued(self, at_s: float) -> dict[str, int]:
-        """Return what waits per slot: records on the broker, or before the first answer of the
-        broker (and in the past) the items that workers hold."""
+        """Return the backlog per slot: records on the broker or, in the past and before the
+        broker's first answer, the items that workers hold."""
         if self.waiting is not None:
             return {f"{task}:{slot}": n for (task, slot), n in self.waiting.items() if n}
         return {
@@ -112,7 +112,7 @@ class PipelineHistory:
         self.events.append([self._events, event])
 
     def plan_rows(self) -> list[list[Any]]:
-        """Return the plans shown, each behind its epoch, oldest first: those issued within the time
+        """Return the plans shown, each after its epoch, oldest first: those issued within the time
         kept and the one that was in force before them."""
         since_s = self._sampled_s - KEPT_S
         newer = [plan for plan in self.plans if plan.issued_s >= since_s]

@@ -91,8 +91,8 @@ def _devices(snapshot: Snapshot, prices: Mapping[str, float]) -> list[dict[str, 
 def _nodes(
     snapshot: Snapshot, gone: Sequence[str], reports: Mapping[str, Report]
 ) -> list[dict[str, Any]]:
-    """Return the nodes that report, then those that are silent, without their age, which differs
-    at each look."""
+    """Return the reporting nodes, then the silent ones without their age, which changes at each
+    look."""
     alive = [asdict(replace(node, age_s=0.0)) for node in snapshot.nodes]
     silent = [
         {"name": name, "role": reports[name].role, "state": "silent",
@@ -103,7 +103,7 @@ def _nodes(
 
 
 def _slots(history: PipelineHistory) -> list[dict[str, Any]]:
-    """Return the leased slots of the plan with their worker, and what waits there."""
+    """Return the plan's leased slots with their workers and backlogs."""
     plan, reports = history.board.plan, history.board.reports()
     waiting = history.waiting or {}
     held = {(s.task, s.slot): s.queued for r in reports.values() for s in r.slots}

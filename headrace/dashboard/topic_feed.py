@@ -1,7 +1,7 @@
-"""Read the topics of the pipelines on the page: one reader each, however many viewers there are.
+"""Read the topics of the pipelines on the page, once for any number of viewers.
 
-The control topics are shared by all pipelines and read once. Of the answers only the newest of
-each look are decoded, since the page shows those that were late; the figures come from reports.
+The control topics are shared by all pipelines and read once. Only the newest answers of each look
+are decoded, for the list of late queries; the figures come from reports.
 """
 
 import time
@@ -56,7 +56,7 @@ class TopicFeed:
         return tail
 
     def look(self) -> dict[str, dict[str, Any]]:
-        """Read what has arrived and return the view of every pipeline."""
+        """Read the new records and return the view of every pipeline."""
         records = in_turn(map(decoded, self._shared()))
         now = time.time()
         for each in self._pipelines:
@@ -72,7 +72,7 @@ class TopicFeed:
                 yield from values
 
     def _past(self) -> Iterator[bytes]:
-        """Yield what is on the topics already, up to the report of this moment."""
+        """Yield the records that are already on the topics, reports up to the present moment."""
         yield from self._plans.take(FIRST_WORD_S)
         yield from self._results.take(FIRST_WORD_S)
         now, until = time.time(), time.monotonic() + CATCH_UP_S
@@ -121,7 +121,7 @@ class _PipelineFeed:
         return physical(self.name, logical)
 
     def look(self, records: Sequence[object], now: float) -> None:
-        """Add the shared records, and what the pipeline's own topics have got."""
+        """Add the shared records and the new records of the pipeline's own topics."""
         if self._accuracy is not None:
             accuracy = [decoded(value) for value in self._accuracy.take(0.0)]
             self._history.see(accuracy, now)

@@ -1,7 +1,7 @@
-"""The difference between two views, so that every viewer gets only what is new.
+"""The difference between two views, so that every viewer gets only the changes.
 
-A view maps each pipeline to sections. Sections in ``SERIES`` are lists of rows whose first cell
-grows from row to row (a time, or a number) and which never change: of these a delta has the new
+A view maps each pipeline to sections. Sections in ``SERIES`` are lists of rows that never change
+and whose first cell (a time, or a number) grows from row to row: for these a delta has the new
 rows, and the first cell of the oldest row that is kept. Any other section that differs is sent
 whole. ``static/view.js`` applies deltas as ``applied`` does.
 """
@@ -15,7 +15,7 @@ View = Mapping[str, Sections]
 
 
 def delta(before: View, after: View) -> dict[str, Any]:
-    """Return what turns ``before`` into ``after``, by pipeline; both have the same pipelines."""
+    """Return the delta from ``before`` to ``after``, by pipeline; both have the same pipelines."""
     return {name: _section_delta(before[name], after[name]) for name in after}
 
 

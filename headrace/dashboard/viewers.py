@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.dashboard.view_delta import delta
 
-BEHIND = 20  # events that a viewer may be behind; then it is cut off and begins anew
+BEHIND = 20  # events that a viewer may lag behind before it is cut off and starts over
 MOST_VIEWERS = 100
 
 _encode = msgspec.json.Encoder().encode
@@ -20,7 +20,7 @@ class TooManyViewers(Exception):
 
 
 class Viewers:
-    """The viewers of a view, each with a queue of the events that it has not got.
+    """The viewers of a view, each with a queue of its unsent events.
 
     An event is bytes for the stream (None: the stream ends). For one event loop.
     """

@@ -70,14 +70,14 @@ class DemoOptions:
         return line if len(line) <= LINE else " \\\n    ".join(words)
 
     def shown(self) -> PipelineFile:
-        """Return the file with a dashboard, where somebody reads its address."""
+        """Return the file with a dashboard, unless the output is JSON or the file has one."""
         cluster = self.file.cluster
         if self.as_json or cluster.dashboard_port is not None:
             return self.file
         return replace(self.file, cluster=replace(cluster, dashboard_port=0))
 
     def show(self, text: str) -> None:
-        """Print what a command says."""
+        """Print the output of a command."""
         if not self.as_json:
             print_text(text)
 
@@ -184,7 +184,7 @@ def _load(
 
 @dataclass(slots=True)
 class _Change:
-    """Applies the policy of a demo's command at its time, without holding the load up."""
+    """Applies the policy of a demo's command at its time, without delaying the load."""
 
     options: DemoOptions
     commander: Commander

@@ -78,7 +78,7 @@ class SessionDemo:
     def run(self, name: str, *options: str, least: bool = False) -> str:
         """Run a command and show what it prints; raise ``Unsuccessful`` if it fails.
 
-        ``least``: a failure is shown only.
+        ``least``: a failure is only shown.
         """
         done = subprocess.run(
             self.command(name, *options), env=self.environment, text=True, check=False,
@@ -90,8 +90,8 @@ class SessionDemo:
         return done.stdout
 
     def _go_on_or_end(self, name: str, code: int, said: str, *, least: bool) -> None:
-        """Raise ``Unsuccessful`` after a command that failed, unless it was the ``least``: if the
-        pipeline has ended, that is the cause, whatever the command says."""
+        """Raise ``Unsuccessful`` if the pipeline has ended, which then caused the failure, or if a
+        command other than a ``least`` one failed."""
         if (why := self.ended()) and name not in ("up", "down"):
             raise Unsuccessful(f"headrace {name} cannot work: `headrace up` has ended: {why}")
         if not least:

@@ -11,7 +11,7 @@ from streams.simulated.world import Levels, Phase
 
 SHARES = (0.5, 0.9, 0.99)
 _HEAD = ("queries/s of the wall", "delay", "devices busy", "samples", "p50", "p90", "p99")
-BUSY_HOST = 0.7  # above it other work on the machine shapes what is measured
+BUSY_HOST = 0.7  # above it, other work on the machine distorts the measurement
 
 
 def calibration_text(found: Calibration) -> str:

@@ -1,8 +1,8 @@
 """The conditional comparison: simulate with the delays and the plan of the live run itself.
 
-It says how far queueing and control logic are right about a machine that is known. It predicts
-nothing: each ten seconds are simulated with what was seen in the ten seconds beside them, under
-the plan that the live run had reached when its warm-up ended.
+The comparison tests queueing and control logic on a known machine, and predicts nothing. Each ten
+seconds are simulated with the delays of the neighbouring ten seconds, under the plan that the live
+run had reached when its warm-up ended.
 """
 
 from collections.abc import Iterable

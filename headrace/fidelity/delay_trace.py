@@ -201,8 +201,8 @@ def paying(
     devices: Mapping[str, str],
     rates: Mapping[str, float],
 ) -> tuple[list[RecordedBatch], float]:
-    """Return the batches on real devices, with the seconds in which their workers paid for earlier
-    ones, and how many times its profiled median a batch is charged at most.
+    """Return the batches on real devices with the seconds in which their workers paid for earlier
+    ones, and the most that a batch is charged, in profiled medians.
 
     ``ran`` is by worker and time. A batch ran for its profiled median at least.
     """

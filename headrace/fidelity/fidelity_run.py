@@ -191,8 +191,8 @@ def drawn(request: CertificateRequest) -> Recorded:
 def predict(request: CertificateRequest, queries: Recorded) -> Prediction:
     """Simulate from a cold start, once for each seed, and return the prediction.
 
-    Demand is counted by seconds of the clock, and no live run chooses when in a second its arrivals
-    begin: so the simulations begin at evenly spread parts of one.
+    Demand is counted by seconds of the clock, and a live run's arrivals begin anywhere in a second,
+    so the simulations begin at evenly spread fractions of one.
     """
     times = queries.times_s
     runs = [

@@ -301,5 +301,5 @@ def live_figures(
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of all that times of a live run depend on."""
+    """Return the versions of everything that affects the times of a live run."""
     return {**{name: version(name) for name in LIBRARIES}, "kafka": ", ".join(ROOTS)}

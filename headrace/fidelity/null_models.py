@@ -1,4 +1,4 @@
-"""Null models: what a prediction must beat to be worth a simulator.
+"""Null models: predictions that a simulator must beat to be worth its cost.
 
 - ``calibration``: the figures of the calibration run itself, at the nearest rate.
 - ``M/D/c``: each task of the plan for the mean rate as one queue with c servers and constant

@@ -11,9 +11,9 @@ BEARER = "bearer "
 
 
 class Tokens:
-    """The tokens of a file, one a line; without a file everybody is let in.
+    """The tokens of a file, one a line; without a file every caller is admitted.
 
-    Only hashes are kept, so that comparing them tells nothing about a token.
+    Only hashes are kept, so that the time of a comparison reveals nothing about a token.
     """
 
     def __init__(self, tokens: frozenset[bytes] | None) -> None:
@@ -52,7 +52,7 @@ def _read(path: Path) -> bytes:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
     """The files of a server's certificate and key (PEM), and of the authority whose clients are
-    let in (None: clients need no certificate)."""
+    admitted (None: clients need no certificate)."""
 
     certificate: Path
     key: Path
@@ -78,6 +78,6 @@ def ssl_context(tls: Tls) -> ssl.SSLContext:
 
 
 def grpc_credentials(tls: Tls) -> tuple[bytes, bytes, bytes | None]:
-    """Return the key, the certificate chain and the clients' authority, as gRPC wants them."""
+    """Return the key, the certificate chain and the clients' authority in gRPC's form."""
     clients = _read(tls.clients) if tls.clients else None
     return _read(tls.key), _read(tls.certificate), clients

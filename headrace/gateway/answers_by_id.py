@@ -18,7 +18,7 @@ from streams.kafka.kafka_errors import BrokerError
 REMEMBERED = 4096  # answers to queries whose callers did not wait
 REMEMBERED_BYTES = 64 << 20  # of all these answers
 SEARCHES = 2  # of the results topic at once
-SEARCH_WITHIN_S = 10.0  # a search may take as long, also for a caller that does not wait
+SEARCH_WITHIN_S = 10.0  # the shortest limit of a search, also for a caller that does not wait
 # What ends a query in flight.
 QUERY_ERRORS = (NoAnswer, CodecError, BrokerError, ClientClosed, Unserved)
 
@@ -54,7 +54,8 @@ class RememberedAnswers:
 
 
 class AnswersById:
-    """The answers of one pipeline. In the event loop; ``find`` is called in threads of its own."""
+    """The answers of one pipeline. Use it in the event loop; ``find`` is called in its own
+    threads."""
 
     def __init__(
         self,
@@ -67,32 +68,33 @@ class AnswersById:
         self._watch = watch
         self._find = find
         self._search_within_s = search_within_s
-        # A search whose caller has left holds its thread to its end.
+        # A search occupies its thread to its end, even if its caller has left.
         self._searches = ThreadPoolExecutor(SEARCHES, "headrace-search")
         self._remembered = RememberedAnswers(REMEMBERED, REMEMBERED_BYTES)
 
     def remember(self, name: str) -> None:
-        """Keep the answer to a query in flight once it comes."""
+        """Remember the answer to a query in flight when it arrives."""
         self._open.waiter(name).add_done_callback(self._keep)
 
     def _keep(self, future: Waiter) -> None:
         if not future.cancelled() and future.exception() is None:
             answer = future.result()
             assert answer is not None
-            with contextlib.suppress(CodecError):  # it is on the results topic all the same
+            with contextlib.suppress(CodecError):  # the answer is on the results topic as well
                 self._remembered.add(answer)
 
     async def answer(self, name: str, wait_s: float, since_s: float | None) -> Answer | None:
-        """Return the answer to a query of any gateway; None if it does not come in ``wait_s``.
+        """Return the answer to a query of any gateway; None if it does not arrive within
+        ``wait_s``.
 
         Looks among the queries in flight, the remembered answers and the results topic, as far back
-        as ``since_s``, epoch seconds. Raises ``Unserved`` if the topic cannot be read, or has not
-        been searched after ``wait_s``, and ``search_within_s`` at least.
+        as ``since_s``, epoch seconds. Raises ``Unserved`` if the topic cannot be read, or if a
+        search takes longer than ``wait_s`` and ``search_within_s``.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_s
         if name in self._open:
-            with contextlib.suppress(*QUERY_ERRORS):  # it may be on the results topic all the same
+            with contextlib.suppress(*QUERY_ERRORS):  # the topic may have the answer
                 answer = await self._open.wait(name, wait_s)
                 if answer is not None or name in self._open:
                     return answer
@@ -111,7 +113,7 @@ class AnswersById:
         """Return the answer on the results topic, unless ``coming`` is done first."""
         loop = asyncio.get_running_loop()
         search = loop.run_in_executor(self._searches, self._find, name, since_s)
-        search.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen
+        search.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved
         seconds = max(until - loop.time(), self._search_within_s)
         either: set[asyncio.Future[Any]] = {search, coming}
         try:
@@ -131,5 +133,5 @@ class AnswersById:
             search.cancel()
 
     def close(self) -> None:
-        """Begin no more searches."""
+        """Start no more searches."""
         self._searches.shutdown(wait=False, cancel_futures=True)

@@ -1,24 +1,24 @@
-"""The memory that bodies of requests may take at once, over both protocols."""
+"""The memory budget for request bodies in flight, over both protocols."""
 
 from headrace.gateway.protocol.statuses import Ending, Unserved
 
 
 class BodyBudget:
-    """At most ``most`` bytes for the bodies of all requests in flight. In the event loop."""
+    """At most ``most`` bytes for the bodies of all requests in flight. Use it in the event loop."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self.used = 0  # bytes
 
     def held(self, size: int) -> "HeldBody":
-        """Return a body of ``size`` bytes, which counts while its ``with`` block runs.
+        """Return a body of ``size`` bytes, which is charged while its ``with`` block runs.
 
-        Raises ``Unserved`` at the block's begin if the budget has no room for it.
+        Entering the block raises ``Unserved`` if the budget has no room for the body.
         """
         return HeldBody(self, size)
 
     def take(self, size: int) -> None:
-        """Count ``size`` bytes more; raise ``Unserved`` if the budget has no room for them."""
+        """Charge ``size`` bytes; raise ``Unserved`` if the budget has no room for them."""
         if self.used + size > self._most:
             raise Unserved(
                 Ending.OVER_CAPACITY,
@@ -28,12 +28,12 @@ class BodyBudget:
         self.used += size
 
     def give_back(self, size: int) -> None:
-        """Count ``size`` bytes less."""
+        """Release ``size`` bytes."""
         self.used -= size
 
 
 class HeldBody:
-    """The bytes of one body that count."""
+    """The charged bytes of one body."""
 
     def __init__(self, budget: BodyBudget, size: int) -> None:
         self._budget = budget
@@ -47,7 +47,7 @@ class HeldBody:
         self._budget.give_back(self._size)
 
     def shrink(self, size: int) -> None:
-        """Count ``size`` bytes if that is less, once the body is there."""
+        """Reduce the charge to ``size`` bytes, the size of the body that has arrived."""
         freed = max(self._size - size, 0)
         self._budget.give_back(freed)
         self._size -= freed

@@ -1,26 +1,26 @@
 """The adaptive limit on a model's queries in flight: one more would be answered too late.
 
-A plan's capacity says nothing about the way to the pipeline and back, nor about what else runs on
-the machine, and ingress refuses only after a query has crossed the broker. Where R queries per
-second end and N are in flight, the next one ends after N / R (Little's law). So queries end after
-``AIM`` of the time T that they have, with
+A plan's capacity covers neither the way to the pipeline and back nor other work on the machine, and
+ingress refuses a query only after it has crossed the broker. If R queries per second end and N are
+in flight, the next one ends after N / R (Little's law). So queries end after ``AIM`` of their time
+T with
 
     aim = AIM x R x T
 
-in flight. Of the queries that are answered in a window, as long as T, or get no answer, let m be
-the share that missed their time, and N+ how many of the others were in flight on average. At its
+in flight. A window lasts at least T. Of the queries that end in it answered or without an answer, m
+is the share that missed its time, and N+ the mean number in flight of the others. At the window's
 end
 
-    m > MISSED                    limit <- max(aim, N+)
+    m > MISSED                    limit <- max(LEAST, aim, N+)
     some refused for the limit    limit <- max(limit x GROWTH, aim)
     none refused                  limit <- limit x RETURN; none at all above what was in flight
 
-The first window that has ``FEWEST`` misses ends with them: those in flight are late already.
-Without misses there is no limit, so that a burst enters whole, and a model that needs more than
-``AIM`` of T even alone keeps what it can answer. What the pipeline itself drops or refuses does not
-count: it sees that load and plans for it, which it could not if the gateway hid it. Envoy's
-adaptive concurrency and Netflix' concurrency limits aim at a latency that they measure; here a
-query has a deadline.
+While there is no limit, a window ends at ``FEWEST`` misses: those in flight are late already.
+Without misses there is no limit, so that a burst enters whole. A model that needs more than ``AIM``
+of T even for a single query keeps the load that it can answer. Queries that the pipeline itself
+drops or refuses do not count: the pipeline observes that load and plans for it, which it could not
+if the gateway hid it. Envoy's adaptive concurrency and Netflix' concurrency limits aim at a
+measured latency; here a query has a deadline.
 """
 
 from dataclasses import dataclass
@@ -29,21 +29,21 @@ from operator import attrgetter
 
 from schemas.records import ANSWERED, Answer
 
-AIM = 0.35  # the rest is for what the gateway does not see: the client and the network
+AIM = 0.35  # the rest is for the client and the network, which the gateway does not see
 MISSED = 0.1
 GROWTH, RETURN = 1.05, 2.0
-FEWEST = 10  # queries that end in a window which is judged
+FEWEST = 10  # queries that must end in a window for a verdict
 LEAST = 4.0
 SHORTEST_S = 0.25  # of a window
-STALE = 4.0  # times its length, after which a window that did not end says nothing
-LATELY_S = 1.0  # an older answer does not tell how long queries take now
-PROMISED = 0.8  # of its SLO, which a query has to have to be judged
+STALE = 4.0  # times its shortest length, after which an unfinished window says nothing
+LATELY_S = 1.0  # an older answer does not show how long queries take now
+PROMISED = 0.8  # of its SLO: a query with less time is not judged
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """A query that joined ``ahead`` others at ``came_s``. ``had_s``: how long it may take; None: it
-    says nothing about the load."""
+    """A query that joined ``ahead`` others at ``came_s``. ``had_s``: the time it may take; None: it
+    is not judged."""
 
     came_s: float
     had_s: float | None
@@ -56,21 +56,21 @@ class _Window:
     ended: int = 0
     missed: int = 0
     had_s: float = 0.0  # all of them together
-    good_s: float = 0.0  # that those took which did not miss
+    good_s: float = 0.0  # sum of the times of those that did not miss
     refused: int = 0
     most: int = 0  # in flight
-    least_s: float = inf  # that a query took which was answered
+    least_s: float = inf  # the least time of an answered query
     ahead: int = 0  # of that one
 
 
 def within_s(timeout_s: float | None, slo_s: float) -> float:
-    """Return the time in which a query is of use to its caller and its pipeline."""
+    """Return the time within which an answer is of use to the caller and the pipeline."""
     return slo_s if timeout_s is None else min(timeout_s, slo_s)
 
 
 def time_to_answer_s(timeout_s: float | None, slo_s: float) -> float | None:
-    """Return how long a query may take by which the load is judged; None where its caller gives it
-    much less than its SLO, and so may have no answer in time at any load."""
+    """Return the time by which a query is judged; None if its caller gives it much less than its
+    SLO, since it may then miss its deadline at any load."""
     given_s = within_s(timeout_s, slo_s)
     return given_s if given_s >= PROMISED * slo_s else None
 
@@ -86,7 +86,8 @@ def too_late(model: str, takes_s: float, left_s: float) -> str:
 
 
 class ConcurrencyLimit:
-    """The limit, from how queries end. Times are seconds of a clock that only moves forward."""
+    """The limit, from the endings of queries. Times are seconds of a clock that only moves
+    forward."""
 
     def __init__(self, now: float) -> None:
         self.limit = inf  # the most queries in flight; inf: any number
@@ -94,10 +95,10 @@ class ConcurrencyLimit:
         self._answered_s = -inf
 
     def takes_s(self, in_flight: int, now: float) -> float:
-        """Return how long a query takes at least that joins those in flight; 0: it is not known.
+        """Return the least time of a query that joins those in flight; 0 if it is not known.
 
-        It is the least that one took of this window and the last, and less where fewer are in
-        flight than when that one came.
+        It is the shortest time in this window and the last, reduced in proportion if fewer queries
+        are in flight than when that query came.
         """
         least = min(self._before, self._window, key=attrgetter("least_s"))
         if now >= self._answered_s + LATELY_S or least.least_s == inf:
@@ -105,7 +106,7 @@ class ConcurrencyLimit:
         return least.least_s * min(1.0, (in_flight + 1) / (least.ahead + 1))
 
     def admits(self, in_flight: int, now: float) -> bool:
-        """Return whether a query may join those in flight; count it where it may not."""
+        """Return whether a query may join those in flight; count it if it may not."""
         self._judge(now)
         self._window.most = max(self._window.most, in_flight + 1)
         if in_flight < self.limit:
@@ -114,7 +115,7 @@ class ConcurrencyLimit:
         return False
 
     def ended(self, query: InFlight, answer: Answer | None, now: float) -> None:
-        """Count a query that ended with an answer; None: with none at all."""
+        """Count a query that ended with this answer; None: without one."""
         self._judge(now)
         took_s, window = now - query.came_s, self._window
         if answer is not None and answer.outcome == ANSWERED:
@@ -130,8 +131,8 @@ class ConcurrencyLimit:
         window.good_s += 0.0 if missed else took_s
 
     def _judge(self, now: float) -> None:
-        """End the window if it is long enough, and has enough queries where it refused some; and at
-        the first misses, as those in flight are late already."""
+        """End the window if it is long enough, with enough queries if it refused some; or at the
+        first misses, as those in flight are late already."""
         window, seconds = self._window, now - self._window.began_s
         had_s = window.had_s / window.ended if window.ended else 0.0
         shortest_s, enough = max(SHORTEST_S, had_s), window.ended >= FEWEST
@@ -154,5 +155,5 @@ class ConcurrencyLimit:
 
 
 def _ended_inside(answer: Answer | None) -> bool:
-    """Return whether the pipeline itself ended a query: it sees that load, and plans for it."""
+    """Return whether the pipeline itself ended a query: it observes that load and plans for it."""
     return answer is not None and answer.outcome != ANSWERED

@@ -12,7 +12,7 @@ from headrace.gateway.model import Model
 from headrace.gateway.protocol.statuses import Ending, Unserved
 from headrace.gateway.request_counts import RequestCounts
 
-# Never "statistics": perf_analyzer reads /stats where it is announced.
+# Never "statistics": perf_analyzer reads /stats if it is announced.
 EXTENSIONS = ("binary_tensor_data", "model_configuration", "parameters")
 VERSION = "1"  # of every model
 T = TypeVar("T")
@@ -34,7 +34,8 @@ class Front:
         return self.drain.is_set()
 
     async def unless_draining(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Return the result of ``work``; None if the gateway drains before there is one."""
+        """Return the result of ``work``; None if the gateway starts to drain before there is
+        one."""
         working, draining = asyncio.create_task(work), asyncio.create_task(self.drain.wait())
         either: set[asyncio.Task[Any]] = {working, draining}
         try:
@@ -70,12 +71,12 @@ class Front:
             raise Unserved(Ending.UNAVAILABLE, "this gateway is going down; ask another one")
 
     def live(self) -> str:
-        """Return why the process must be restarted; "": it is alive."""
+        """Return the reason to restart the process, or ""."""
         broken = [f"{m.name}: {m.broken}" for m in self.models.values() if m.broken is not None]
         return broken[0] if broken else ""
 
     def ready(self) -> str:
-        """Return why no request can be served now; "": some can."""
+        """Return the reason that no request can be served now, or ""."""
         if self.draining:
             return "the gateway is going down"
         faults = [model.fault() for model in self.models.values()]

@@ -31,11 +31,11 @@ from streams.kafka.kafka_config import KafkaConfig
 Closing = Callable[[], Awaitable[None]]
 
 LOOK_EVERY_S = 0.5  # at the models, for the health service, the supervisor and a broken client
-# How long the loop may keep the thread that reads answers waiting, and the other way round:
-# Python's 5 ms cost throughput (docs/results/overhead.md).
+# How long the event loop may delay the thread that reads answers, and vice versa: Python's default
+# of 5 ms cost throughput (docs/results/overhead.md).
 SWITCH_S = 0.0005
 # gRPC reads sockets in the thread that waits for its events. By default a pool of threads reads
-# them and wakes that thread, which makes 16 switches of threads of a call where 12 do.
+# them and wakes that thread: 16 thread switches per call instead of 12.
 GRPC_EXPERIMENTS = "-event_engine_listener"
 NOTICED_S = 0.5  # from "not ready" until the port closes, for load balancers that probe
 

@@ -1,4 +1,4 @@
-"""What a model of the gateway needs of Kafka: an exchange, the plan in force, a search."""
+"""The Kafka side of a gateway's model: an exchange, the plan in force, a search."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,8 @@ from streams.kafka.kafka_config import KafkaConfig
 
 
 class QueryExchange(Protocol):
-    """Sends queries and gives a holder the broker's news, as ``headrace.client.exchange`` does."""
+    """Sends queries and passes the broker's news to a holder, as ``headrace.client.exchange``
+    does."""
 
     @property
     def away(self) -> bool: ...
@@ -39,7 +40,7 @@ class KafkaSide:
 
 
 def kafka_side(kafka: KafkaConfig, pipeline: Pipeline, plans: PlansInForce) -> KafkaSide:
-    """Return the side of a pipeline on a broker."""
+    """Return the Kafka side of a pipeline."""
     return KafkaSide(
         connect=partial(Exchange, kafka, pipeline),
         plan=partial(plans.of, pipeline.name),

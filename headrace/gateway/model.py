@@ -1,8 +1,8 @@
 """A pipeline behind the gateway: requests become queries, answers responses.
 
-A request that is in flight already, by its id and content, joins the query of the first, so that a
-mesh's or client's retry costs no second one. A client that leaves ends nothing: its query is
-answered on Kafka, for whoever asks for it by its id.
+A retry of a request in flight (same id and content) joins the query of the first request, so that
+retries of a mesh or client cost no second query. A client that leaves cancels nothing: its query is
+answered on Kafka, where any caller can find the answer by its id.
 """
 
 import asyncio
@@ -88,16 +88,16 @@ class Model:
 
     @property
     def limit(self) -> float:
-        """The most queries in flight that are answered in time, as seen; inf: any number."""
+        """The present limit on queries in flight; inf: none."""
         return self._limit.limit
 
     @property
     def broken(self) -> Exception | None:
-        """The error after which no answer can arrive any more; None while all is well."""
+        """The error after which no answer can arrive; None while there is none."""
         return self._exchange.ended
 
     def fault(self) -> str:
-        """Return why the pipeline takes no queries now; "": it does."""
+        """Return the reason that the pipeline takes no queries now, or ""."""
         if self._exchange.away:
             return f"the broker of pipeline {self.name} is away"
         plan = self._plan()
@@ -108,8 +108,8 @@ class Model:
     # ------------------------------------------------------------------ inference
 
     def check_wait(self, waited_s: float, caller: Caller) -> None:
-        """Raise ``Unserved`` for a request that has waited too long for its handler to have an
-        answer within its SLO and its caller's time."""
+        """Raise ``Unserved`` for a request that has waited too long for its handler to be answered
+        within its SLO and its caller's time."""
         has_s = within_s(caller.timeout_s, self._slo_s(caller.slo_class))
         if waited_s > AIM * has_s:
             raise Unserved(
@@ -130,7 +130,7 @@ class Model:
         return self.served(answer, request, until)
 
     async def accept(self, request: InferRequest, caller: Caller, began_s: float) -> str:
-        """Send the query of a request whose caller comes back for the answer; return its id.
+        """Send the query of a request whose caller fetches the answer later; return its id.
 
         Returns once the broker has the query. Raises ``Unserved``.
         """
@@ -149,7 +149,7 @@ class Model:
         return name
 
     def served(self, answer: Answer, request: InferRequest, until: float | None = None) -> Served:
-        """Return the response with an answer; raise ``Unserved`` where there is none.
+        """Return the response with an answer; raise ``Unserved`` if there is none.
 
         ``until`` is the caller's deadline, epoch seconds.
         """
@@ -204,7 +204,7 @@ class Model:
     def _id(self, caller: Caller, content: bytes) -> str:
         """Return the id of the query in flight with that content, else one that is not in flight.
 
-        Raises ``Unserved`` where the caller's own id is that of another request.
+        Raises ``Unserved`` if the caller's own id belongs to another request.
         """
         name = named_query(caller, content)
         if name and (name not in self._open or self._open.digest(name) == content):
@@ -250,7 +250,7 @@ class Model:
         return plan.settings.slo_s if plan else self.pipeline.slo_s
 
     def _longest_s(self, slo_class: str) -> float:
-        """Return when egress has answered a query at the latest, in seconds after it was sent."""
+        """Return the latest time at which egress answers a query, in seconds after it was sent."""
         return self._slo_s(slo_class) + self.pipeline.grace_s + PATIENCE_S
 
     # ------------------------------------------------------------------ answers by id
@@ -271,7 +271,7 @@ class Model:
 
 
 def _unserved(error: BaseException) -> Unserved:
-    """Return why a query in flight ended without an answer."""
+    """Return the reason that a query in flight ended without an answer."""
     if isinstance(error, Unserved):
         return error
     if isinstance(error, NoAnswer):

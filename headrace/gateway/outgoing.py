@@ -1,12 +1,12 @@
-"""Queries on their way to the broker: those of one turn of the event loop go together.
+"""Queries on their way to the broker: those of one turn of the event loop are sent together.
 
 Requests come in bunches, since answers do. Sent between the handling of two requests, each query
-would be a produce request of its own for the broker; sent one right after the other, they share a
-few. None waits for more than what the loop has to do anyway, and one with no other in flight, which
-has none to share with, for nothing.
+would be a produce request of its own; sent one right after the other, the queries share a few. A
+query waits only for the rest of the loop's turn, and not at all if no other is in flight.
 
-A produce request is for one partition, and what follows from a query is for one of egress': so the
-queries of ``TOGETHER_S`` share a partition, and the next ones take the next partition.
+A produce request is for one partition, and the records that follow from a query go to one of
+egress's partitions. So the queries of ``TOGETHER_S`` share a partition, and the next ones take the
+next partition.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from streams.kafka.kafka_errors import BrokerError
 Send = Callable[[Query, Headers, int], None]  # queries with one number share a partition
 Refused = Callable[[str, Unserved], None]
 
-TOGETHER_S = 0.01  # that of ingress' notices to egress
+TOGETHER_S = 0.01  # as for ingress's notices to egress
 
 
 class Outgoing:
-    """Gives ``send`` what was added in a turn of the loop, at its end; ``refused`` gets the id of
-    each query that was not sent, and why. In the event loop."""
+    """Passes the queries of a turn of the loop to ``send`` at its end; ``refused`` gets the id of
+    each unsent query and the reason. Use it in the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, send: Send, refused: Refused) -> None:
         self._loop = loop
@@ -62,7 +62,7 @@ class Outgoing:
 
 
 def unsent(error: Exception) -> Unserved:
-    """Return why a query could not be sent."""
+    """Return the reason that a query could not be sent."""
     if isinstance(error, BrokerError | ClientClosed):
         return Unserved(Ending.UNAVAILABLE, str(error))
     if isinstance(error, CodecError):

@@ -1,4 +1,4 @@
-"""The newest plan of every pipeline, as the shared plans topic has it."""
+"""The newest plan of every pipeline, from the shared plans topic."""
 
 import threading
 
@@ -14,18 +14,18 @@ TURN_S = 0.5
 def later(held: Plan | None, found: Plan) -> bool:
     """Return whether ``found`` takes the place of ``held``.
 
-    The epoch decides, as for every node; a purge of the pipeline begins the epochs anew.
+    The epoch decides, as for every node; a purge of the pipeline restarts the epochs.
     """
     return held is None or found.epoch >= held.epoch or found.issued_s > held.issued_s
 
 
 def fault(pipeline: Pipeline, plan: Plan | None) -> str:
-    """Return why a pipeline takes no queries now; "": it does."""
+    """Return the reason that a pipeline takes no queries now, or ""."""
     if plan is None:
         return f"pipeline {pipeline.name} has no plan yet; `headrace up FILE` runs it"
     if plan.settings.paused:
         return f"pipeline {pipeline.name} is paused; `headrace resume FILE` lets queries in again"
-    # As ingress has it: a plan may give a task behind the first one no worker on purpose.
+    # As in ingress: a plan may deliberately give a task after the first one no worker.
     first = pipeline.root.name
     served = any(lease.task == first and lease.open_slot >= 0 for lease in plan.leases)
     return "" if served else f"no worker of pipeline {pipeline.name} serves task {first}"

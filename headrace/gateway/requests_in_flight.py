@@ -1,8 +1,8 @@
 """The queries in flight of a gateway, and the requests that wait for each. In the event loop.
 
-The reading thread hands over the news of a whole turn in one call, and only answers that a request
-waits for: each hand-over wakes the loop, which costs more than a record. It decodes them, since a
-schema registry may be asked for that, for which the loop must not wait.
+The reading thread hands over the news of a whole turn in one call, with only the answers that
+requests wait for: each hand-over wakes the loop, which costs more than a record. The thread also
+decodes the answers, since that may involve a schema registry, for which the loop must not wait.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from streams.kafka.kafka_errors import BrokerError
 Waiter = asyncio.Future[Answer | None]
 Ended = Callable[[Answer | None], None]
 
-LOOK_EVERY_S = 0.25  # for queries whose time is over; the largest delay of one
+LOOK_EVERY_S = 0.25  # for expired queries; the largest delay of a timeout
 
 
 def _nothing(_: Answer | None) -> None:
-    """Do nothing: the caller does not ask how the query ends."""
+    """Do nothing: the caller needs no notice of the query's end."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,8 @@ class RequestsInFlight:
         self._read = read
         self._watch = watch
         self._queries: dict[bytes, _Query] = {}
-        # One for all: to set and cancel one for each took half of a query's time in this class.
+        # One timer for all: to set and cancel one per query took half of a query's time in this
+        # class.
         self._look: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -60,7 +61,7 @@ class RequestsInFlight:
         """Open a query, which ends with ``NoAnswer`` at most ``LOOK_EVERY_S`` after ``within_s``;
         ``digest`` is of its request.
 
-        ``ended`` gets its answer, or None if it does not come in that time.
+        ``ended`` gets its answer, or None if none arrives in that time.
         """
         due_s = self._loop.time() + within_s
         self._queries[name.encode()] = _Query(due_s, within_s, digest, ended)
@@ -85,12 +86,12 @@ class RequestsInFlight:
         """Return a future that is resolved once the broker has a query in flight."""
         query, future = self._queries[name.encode()], self._loop.create_future()
         query.takers.append(future)
-        if query.acknowledged:  # after it is among the takers: the reading thread looks there last
+        if query.acknowledged:  # after it joins the takers: the reading thread looks there last
             _resolve_taken(query)
         return future
 
     async def wait(self, name: str, seconds: float | None) -> Answer | None:
-        """Return the answer to a query in flight, None if it does not come within ``seconds``
+        """Return the answer to a query in flight, None if it does not arrive within ``seconds``
         (None: as long as the query is in flight).
 
         Raises the error that ends the query. A caller that is cancelled leaves the query in flight.
@@ -162,7 +163,7 @@ class RequestsInFlight:
         query.ended(answer)
 
     def _expire(self) -> None:
-        """End the queries whose time is over, and look again later if others are in flight."""
+        """End the expired queries, and look again later if others are in flight."""
         now = self._loop.time()
         late = [(key, query) for key, query in self._queries.items() if now >= query.due_s]
         for key, query in late:
@@ -179,7 +180,7 @@ class RequestsInFlight:
         for waiter in query.waiters:
             if not waiter.done():
                 waiter.set_exception(error)
-                waiter.exception()  # seen, although the request may have left
+                waiter.exception()  # mark as retrieved: the request may have left
 
     def _end_all(self, error: Exception) -> None:
         for key in list(self._queries):

@@ -1,4 +1,4 @@
-"""Waiters for answers that other processes may have asked for: by id, or by prefix of it."""
+"""Waiters for answers to the queries of any process, by id or by prefix of ids."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from schemas.records import Answer
 
-MOST_BEHIND = 1000  # answers that a stream may be behind before it ends
+MOST_BEHIND = 1000  # answers that a stream may lag behind before it ends
 
 
 class AnswerStream:
@@ -18,7 +18,7 @@ class AnswerStream:
         self.overrun = False
 
     def put(self, answer: Answer) -> None:
-        """Add an answer; a reader that is too slow is overrun, not waited for."""
+        """Add an answer; a reader that is too slow overruns and ends."""
         try:
             self.answers.put_nowait(answer)
         except asyncio.QueueFull:
@@ -26,7 +26,7 @@ class AnswerStream:
 
 
 class ResultWatch:
-    """Gives records of the results topic to those who watch for them.
+    """Passes records of the results topic to their waiters.
 
     ``wants`` is called from the reading thread; all else in the event loop.
     """
@@ -37,7 +37,7 @@ class ResultWatch:
         self._streams: tuple[AnswerStream, ...] = ()
 
     def wants(self, key: bytes) -> bool:
-        """Return whether somebody watches for records of that key."""
+        """Return whether a waiter wants records of that key."""
         return key in self._ids or any(key.startswith(s.prefix) for s in self._streams)
 
     @contextlib.contextmanager

@@ -1,8 +1,8 @@
-"""KEDA's objects: how many workers of each device type run is what the control app wants.
+"""KEDA's objects: scale the workers of each device type to the number that the control app wants.
 
 Prometheus has the metric ``headrace_workers_wanted`` from the control app. The control app decides
-slowly and within the budget, so KEDA follows it without a stabilisation of its own; while the
-metric is missing everything stays as it is.
+slowly and within the budget, so KEDA follows it without stabilisation of its own. While the metric
+is missing, the numbers stay.
 """
 
 from math import floor
@@ -15,14 +15,14 @@ from headrace.errors import PipelineError
 from headrace.kubernetes.pods import KubernetesOptions, metadata, workers_name
 
 POLL_S = 5  # between two readings of the metric
-COOL_S = 5  # from a number of 0 to no pod
+COOL_S = 5  # from a number of 0 until no pod runs
 MISSED = 3  # readings in a row
 
 
 def objects(file: PipelineFile, options: KubernetesOptions) -> list[dict[str, Any]]:
     """Return a ScaledObject for each device type.
 
-    Raises ``PipelineError`` if nobody decides how many devices should run.
+    Raises ``PipelineError`` if ``cluster.scale`` is off, so that no number is decided.
     """
     if file.cluster.scale == NOBODY:
         raise PipelineError(
@@ -68,7 +68,7 @@ def _scaled(file: PipelineFile, of: DeviceType, options: KubernetesOptions) -> d
 
 
 def _most(file: PipelineFile, of: DeviceType) -> int:
-    """Return the most devices of a type: its own limit, and what the budget affords."""
+    """Return the most devices of a type, by its own limit and the budget."""
     budget = file.cluster.budget or 0.0
     afford = floor((budget + CENT) / of.price) if of.price > 0 else of.most or 0
     return max(1, afford if of.most is None else min(afford, of.most))

@@ -1,8 +1,8 @@
 """A pipeline's objects for Kubernetes, from its file. Pure.
 
-Processes that divide partitions have a Deployment each, which replaces its pod only once the old
-one has ended; workers of one device are a StatefulSet, so that their names stay. A consumer's lag
-says nothing here, since work is dropped or refused instead of queued: what scales workers is the
+Processes that divide partitions have a Deployment each, which replaces its pod only after the old
+one has ended. The workers of one device are a StatefulSet, so that their names stay. Consumer lag
+is no measure of load, since work is dropped or refused instead of queued: workers are scaled to the
 number that the control app wants.
 """
 
@@ -32,7 +32,7 @@ from headrace.kubernetes.pods import (
 GUARDED = ("ingress", "egress", "gateway")  # with a budget for evictions
 GATEWAY_PORTS = {"http": 8000, "grpc": 8001}
 DASHBOARD_PORT = 8080
-# From a gateway's removal from its Service until it is told to end: nodes learn of it meanwhile.
+# Between a gateway's removal from its Service and its SIGTERM: nodes learn of the removal.
 LEAVES_S = 5
 # The arguments for a secret, by its folder.
 SECRET_ARGUMENTS = {
@@ -49,7 +49,7 @@ def manifests(
 ) -> list[dict[str, Any]]:
     """Return the objects in the order in which they are applied; ``files`` are the folder's.
 
-    Raises ``PipelineError`` for a cluster that pods cannot be.
+    Raises ``PipelineError`` for a cluster that cannot run in pods.
     """
     _check_name(file)
     return [
@@ -97,7 +97,7 @@ def _processes(
 
 
 def _without_port(role: Role) -> tuple[str, ...]:
-    """Return a role's arguments without those of the metrics port, which the environment has."""
+    """Return a role's arguments without those of the metrics port, which the environment sets."""
     arguments = role.arguments
     return arguments if role.metrics_port is None else arguments[:-2]
 
@@ -138,8 +138,8 @@ def _workers(
 
 
 def _worker_services(file: PipelineFile, options: KubernetesOptions) -> Iterator[dict[str, Any]]:
-    """Yield the Services without an address that the workers' StatefulSets name: each worker's
-    pod has a name in DNS by it."""
+    """Yield the headless Services of the workers' StatefulSets, which give each worker's pod a name
+    in DNS."""
     pipeline = file.pipeline.name
     for device in _devices(file, options):
         yield {
@@ -254,8 +254,8 @@ def _gateway(
 def _dashboard(
     file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
 ) -> Iterator[dict[str, Any]]:
-    """Yield the dashboard of a file that has one, on the port that its command has without options:
-    it listens on its pod's loopback, where forwarded ports end and probes cannot ask."""
+    """Yield the dashboard of a file that has one, on its command's default port: it listens on its
+    pod's loopback, which forwarded ports reach and probes do not."""
     if file.cluster.dashboard_port is not None:
         command, ports = ["dashboard", mounted(file)], {"page": DASHBOARD_PORT}
         template = pod(file, files, "dashboard", command, options, ports=ports)
@@ -303,5 +303,5 @@ _Plain.add_representer(str, _text)
 
 
 def manifest_text(objects: Iterable[dict[str, Any]]) -> str:
-    """Return objects as YAML that people read: keys in their order, long texts as blocks."""
+    """Return objects as readable YAML: keys in their order, long texts as blocks."""
     return yaml.dump_all(objects, Dumper=_Plain, sort_keys=False)

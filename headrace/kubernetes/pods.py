@@ -91,8 +91,8 @@ def pod(
     """Return the template of a role's pods.
 
     ``command`` is the headrace command line, ``files`` the pipeline's folder. Of its ``ports`` by
-    name, ``metrics`` is the one that probes ask; ``secrets`` are mounted under ``SECRETS`` by the
-    names of their folders.
+    name, probes use ``metrics``; ``secrets`` are mounted under ``SECRETS`` by the names of their
+    folders.
     """
     secrets = secrets or {}
     container = {

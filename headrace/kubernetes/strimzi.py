@@ -1,6 +1,6 @@
 """Topics and users for Strimzi's operators. Pure.
 
-Strimzi 1.x serves ``kafka.strimzi.io/v1`` only. Users are called as `headrace acls` calls them.
+Strimzi 1.x serves ``kafka.strimzi.io/v1`` only. Users have the names that `headrace acls` prints.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The signature of a pipeline: the named tensors that it takes and gives, as its file says."""
+"""The signature of a pipeline: the named tensors of its queries and answers, from its file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
-"""Operators that ask a model server: the Open Inference Protocol, and OpenAI's completions.
+"""Operators that call a model server: the Open Inference Protocol, and OpenAI's completions.
 
-A batch of n items is n requests at once, each with what is left until its item's deadline as its
-timeout; neither repeats a request.
+A batch of n items is n concurrent requests; the timeout of each is the time left until its item's
+deadline. Requests are not retried.
 """

@@ -1,7 +1,7 @@
 """A model behind the Open Inference Protocol v2 as an operator: Triton, MLServer, KServe.
 
-Over gRPC, which knows deadlines: a server hears of one when the request begins, and of the end when
-it comes.
+It uses gRPC, which transmits deadlines and cancellations: a server knows a request's deadline from
+the start, and learns when it has passed.
 """
 
 import math
@@ -39,8 +39,8 @@ from operators.models.model_errors import BadOperator
 from operators.timed_batch import OutOfTime, seconds_left
 from schemas.records import Value
 
-# The operator repeats nothing: a repeated request finds a server that is busy even busier. A
-# channel looks again at a server that was away within a second, not in two minutes.
+# The operator does not retry: retries would load a busy server even more. A channel reconnects to
+# an unreachable server within a second, not in two minutes.
 OPTIONS = (
     ("grpc.enable_retries", 0),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -56,7 +56,7 @@ class _Input:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    call: Any  # gRPC's, under way
+    call: Any  # gRPC's, in flight
     left_s: float
 
 
@@ -97,9 +97,9 @@ class OpenInference:
         self._messages = classes(pool())
 
     def load(self, device: str) -> None:
-        """Connect, and read what the model takes; ``device`` is the server's affair.
+        """Connect, and read the model's inputs; ``device`` is ignored: the server has its own.
 
-        Raise ``BadOperator`` if the server is not there, or has no such model.
+        Raise ``BadOperator`` if the server is unreachable or has no such model.
         """
         grpc = library("grpc")
         if self._authority:
@@ -113,7 +113,7 @@ class OpenInference:
         self._inputs = tuple(_Input(each.name, each.datatype) for each in found.inputs)
 
     def _described(self, ask: Any) -> Any:
-        """Return the model's metadata; a server that starts does not know its models at first."""
+        """Return the model's metadata; a starting server does not know its models at first."""
         request = self._messages.ModelMetadataRequest(name=self._model, version=self._version)
         until = time.monotonic() + self._ready_within_s
         while True:
@@ -138,8 +138,7 @@ class OpenInference:
         )
 
     def predict(self, batch: list[Value]) -> list[Any]:
-        """Return one output per value, for a value that failed its error; all requests are under
-        way at once."""
+        """Return an output, or an error, for each value; all requests run at once."""
         left = seconds_left(batch, self._timeout_s)
         begun = [self._begun(value, left_s) for value, left_s in zip(batch, left, strict=True)]
         return [self._ended(each) if isinstance(each, _Asked) else each for each in begun]
@@ -147,7 +146,7 @@ class OpenInference:
     # ------------------------------------------------------------------ a request
 
     def _begun(self, value: Value, left_s: float) -> _Asked | Exception:
-        """Return the call of a request under way, or why there is none."""
+        """Return the call of a request in flight, or the error that prevented it."""
         if left_s <= 0:
             return OutOfTime(f"{self._where} was not asked: the deadline has passed")
         try:

@@ -1,8 +1,8 @@
 """A language model behind OpenAI's chat completions as an operator: vLLM, llama.cpp, Ollama,
 ``transformers serve``.
 
-Every answer is streamed and read to its end, or until its item's deadline: then the connection is
-closed, at which servers stop computing. Nothing is repeated.
+Every answer is streamed and read to its end or its item's deadline. The connection is then closed,
+and the server stops computing. Requests are not retried.
 """
 
 import asyncio
@@ -69,8 +69,8 @@ class OpenAi:
         self._headers = {"Authorization": bearer(token)} if token else {}
 
     def load(self, device: str) -> None:
-        """Wait for the server; ``device`` is its own affair. Raise ``BadOperator`` if it is not
-        there."""
+        """Wait for the server; ``device`` is ignored: the server has its own. Raise ``BadOperator``
+        if it is unreachable."""
         try:
             asyncio.run(asyncio.wait_for(self._reached(), self._ready_within_s))
         except TimeoutError:
@@ -80,8 +80,7 @@ class OpenAi:
             ) from None
 
     def predict(self, batch: list[Value]) -> list[Any]:
-        """Return one output per value, for a value that failed its error; all requests are under
-        way at once."""
+        """Return an output, or an error, for each value; all requests run at once."""
         return asyncio.run(self._all(batch, seconds_left(batch, self._timeout_s)))
 
     async def _reached(self) -> None:
@@ -89,13 +88,13 @@ class OpenAi:
             while True:
                 try:
                     async with session.get(f"{self._url}/models"):
-                        return  # whatever it says: not every server lists its models
+                        return  # with any status: not every server lists its models
                 except aiohttp.ClientError:
                     await asyncio.sleep(LOOK_AGAIN_S)
 
     def _session(self) -> aiohttp.ClientSession:
-        # One a batch: an event loop that outlived its calls would need somebody to close it. No
-        # limit of connections: as many requests as a batch has items. Timeouts are the items' own.
+        # One session per batch: an event loop that outlived its calls would need closing. No limit
+        # of connections: a batch has a request per item. Timeouts are the items' own.
         return aiohttp.ClientSession(
             headers=self._headers,
             connector=aiohttp.TCPConnector(limit=0),

@@ -1,4 +1,4 @@
-"""What the operators that ask a model server share: its faults, tokens, and functions around it."""
+"""Shared parts of the operators that call a model server: faults, tokens, and users' functions."""
 
 import os
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from operators.models.module_references import resolve
 
 READY_WITHIN_S = 30.0  # a server, when its operator is loaded
 LOOK_AGAIN_S = 0.2
-SHOWN = 200  # characters of a server's words in a sentence
+SHOWN = 200  # characters of a server's message in a sentence
 
 
 class ServerFault(Exception):
@@ -40,5 +40,5 @@ def unchanged(value: Any) -> Any:
 
 
 def brief(text: str) -> str:
-    """Return a server's words on one line, truncated."""
+    """Return a server's message on one line, truncated."""
     return " ".join(text.split())[:SHOWN]

@@ -1,8 +1,8 @@
 """Profile configurations through the profilers of a pipeline: requests and results on topics.
 
-Results stay on a compacted topic: finished blocks are never asked for again, whoever asked first,
-and the profiles of other sample sets are the history of a search. Blocks go to partitions by their
-number, so that the profiler that has a block's outputs in its cache gets the block again.
+Results stay on a compacted topic: finished blocks of any search are never requested again, and the
+profiles of other sample sets are the history of a search. A block's number chooses its partition,
+so that the profiler with the block's outputs in its cache gets the block again.
 """
 
 import time
@@ -33,7 +33,7 @@ from streams.kafka.topic_contents import read_kept
 from streams.topics import physical
 
 POLL_S = 0.05
-EXPIRES_S = 60.0  # a request without a search behind it is void
+EXPIRES_S = 60.0  # a request is void this long after its search has ended
 
 
 class LiveProfiles:

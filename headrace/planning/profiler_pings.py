@@ -24,7 +24,7 @@ POLL_S = 0.05
 
 
 class ProfilerPings:
-    """Requests for no sample on every partition, and who has answered them."""
+    """Requests for no sample on every partition, and the profilers that have answered them."""
 
     def __init__(self, kafka: KafkaConfig, pipeline: str, sessions: SessionSpace) -> None:
         self.answered: set[str] = set()  # names of profilers
@@ -35,7 +35,7 @@ class ProfilerPings:
         self._ask_s = 0.0
 
     def take(self) -> None:
-        """Ask again if it is time, and read the answers that have come."""
+        """Ask again if it is time, and read the new answers."""
         now = time.monotonic()
         if now >= self._ask_s:
             self._ask_s = now + ASK_AGAIN_S
@@ -50,7 +50,7 @@ class ProfilerPings:
                 self.answered.add(record.profiler)
 
     def _ask(self) -> None:
-        # A set without a name: every profiler answers at once, with an error that nobody reads.
+        # A set without a name: every profiler answers at once, with an error that is ignored.
         request = ProfileRequest(
             search="ready", pipeline=self._pipeline, space=self._space.digest,
             options=self._space.named(0), sample_set="", first=PING, upto=PING,
@@ -71,7 +71,7 @@ def await_profilers(
     kafka: KafkaConfig, pipeline: str, sessions: SessionSpace, within_s: float,
     tend: Callable[[], None], names: Collection[str] = (),
 ) -> None:  # fmt: skip
-    """Wait until each of the profilers ``names`` answers that can have a partition; without names,
+    """Wait until each of the profilers ``names`` that can have a partition answers; without names,
     until one answers.
 
     ``tend`` is called while it waits. Raises ``BrokerError``, and ``Unsuccessful`` after

@@ -1,4 +1,4 @@
-"""What the control app may rent while a pipeline runs, from the pipeline file."""
+"""The devices that the control app may rent while a pipeline runs, from the pipeline file."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ SEED = 0  # plays of equal problems have equal results
 
 
 def rentable_of(file: PipelineFile) -> Rentable | None:
-    """Return what can be rented; None unless ``cluster.scale`` says that somebody rents.
+    """Return what can be rented; None unless ``cluster.scale`` enables renting.
 
     Raises ``PlanError`` as ``pool_of`` does.
     """
@@ -43,10 +43,10 @@ def rentable_of(file: PipelineFile) -> Rentable | None:
 
 
 def query_draws(rng: np.random.Generator) -> QueryDraws:
-    """Return the draws by which mixes are played, of queries that come at random.
+    """Return the random draws of queries with which mixes are played.
 
-    They are stratified: ``LEAST_QUERIES`` in a row have every part of both distributions once, so
-    that the shortest play has the rate and the sizes that it is to have, in random order.
+    The draws are stratified: ``LEAST_QUERIES`` in a row have every part of both distributions once,
+    so that even the shortest play has the wanted rate and sizes, in random order.
     """
     gaps, uniforms = [], []
     for _ in range(BLOCKS):

@@ -124,7 +124,7 @@ def as_text(found: Found) -> str:
 
 
 def progress_note(found: Found) -> str:
-    """Return what a search that goes on has found so far."""
+    """Return the findings so far of a running search."""
     count, best = len(found.steps), found.search.best
     profiled = f"{count} configuration{'' if count == 1 else 's'}"
     if best is None:

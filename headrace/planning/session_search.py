@@ -53,8 +53,8 @@ class Asked:
 class Step:
     """One proposal and its test result. ``cached`` are the tasks whose outputs were known.
 
-    ``profile_s`` are seconds of profiling by ``parallelism`` devices, ``wait_s`` the seconds beyond
-    until the verdict was there. ``cheapest_usd`` is what the cheapest plan costs an hour then.
+    ``profile_s`` are seconds of profiling by ``parallelism`` devices, ``wait_s`` the further
+    seconds until the verdict. ``cheapest_usd`` is the $ an hour of the cheapest plan at that time.
     """
 
     proposal: Proposal
@@ -152,7 +152,7 @@ def searched(
 
 
 def _learnt(search: SessionSearch, step: Step, profiled: Profiled | None) -> Step:
-    """Tell the search a profile; return the step with the verdict on its plans."""
+    """Add a profile to the search; return the step with the verdict on its plans."""
     began = time.perf_counter()
     added: tuple[Priced, ...] = ()
     if profiled is None:

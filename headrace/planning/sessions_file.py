@@ -3,9 +3,9 @@
     cam: {slo: 200ms, accuracy: 0.9, cost: 0.1, weight: 2, count: 20,
           opens: 10s, every: 5s, lasts: 60s, qps: 5}
 
-What a session leaves out is the pipeline file's; ``count`` makes several, named cam-1 to cam-20.
-A simulation (headrace/simulation/sessions/session_run.py) opens the first one after ``opens``, the
-others ``every`` so often behind it; a session ends after ``lasts`` and sends ``qps`` queries/s.
+Values that a session omits are the pipeline file's; ``count`` makes several, named cam-1 to cam-20.
+A simulation (headrace/simulation/sessions/session_run.py) opens the first one after ``opens`` and
+the others at intervals of ``every``; a session ends after ``lasts`` and sends ``qps`` queries/s.
 Their plans are searched over a recording, once for equal objectives.
 """
 
@@ -49,8 +49,8 @@ class _Session(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A session of the file; an objective that is None is the pipeline file's, a life that is None
-    has no end."""
+    """A session of the file. An objective of None is the pipeline file's; a life of None has no
+    end."""
 
     id: str
     objectives: Objectives

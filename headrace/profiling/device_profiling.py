@@ -189,8 +189,8 @@ def jobs(file: PipelineFile, devices: Sequence[str], settings: ProfilingOptions)
 def largest_batch(file: PipelineFile, variant: Variant) -> int:
     """Return the largest batch that the variant or a policy specifies.
 
-    Where items have sizes, that is the largest size, of a task whose items the workload makes of
-    any size.
+    If items have sizes, and the workload makes items of any size for the task, it is the largest
+    size.
     """
     size = file.pipeline.size
     if size is not None and sized_inputs(file, variant.task, 1, np.random.default_rng(0)):

@@ -23,10 +23,10 @@ from schemas.pipeline import Task, Variant
 def planned_by(
     file: PipelineFile, profile: ProfileTable, sizes: SizeDistribution | None = None
 ) -> ProfileTable | ProfileBySize:
-    """Return what planners go by: the profile, for pipelines with sizes by size.
+    """Return the profile by which planners plan; for pipelines with sizes, by size.
 
-    They begin with the given sizes, else the file's; without known sizes every query counts as the
-    largest at first. Raises ``SizesError`` for an invalid file of sizes.
+    Planners begin with the given sizes, else the file's; without known sizes every query counts as
+    the largest at first. Raises ``SizesError`` for an invalid file of sizes.
     """
     limit = file.pipeline.size
     if limit is None or not profile.entries:

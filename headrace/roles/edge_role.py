@@ -1,7 +1,7 @@
 """The ingress at the edge: one process with an ingress and a session's own device.
 
-It reads a session's inputs where they come up, runs the tasks that the session's plan places on the
-device, and sends on what they make of the inputs.
+It reads a session's inputs at their source, runs the tasks that the session's plan places on the
+device, and sends their outputs on.
 """
 
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ from streams.topics import physical
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """Where an ingress stands: the session's own tier, and the broker of its input.
+    """The place of an ingress: the session's own tier, and the broker of its input.
 
     ``source`` None: the input is a share of the central topic. ``site`` numbers the brokers of
     inputs, from 1.
@@ -160,7 +160,7 @@ def run_edge_ingress(
 
 
 def _source(file: PipelineFile, kafka: KafkaConfig, edge: Edge) -> EdgeInput:
-    """Return the input, once it is there and its records are stamped as the file asks for."""
+    """Return the input, once it exists and its records are stamped as the file requires."""
     pipeline, first = file.pipeline, first_partition(edge.site)
     if edge.source is not None:
         prepare_input(edge.source, pipeline)
@@ -181,8 +181,8 @@ def _places(
     mine: tuple[int, ...],
     seen: TopicLook,
 ) -> tuple[InputPlaces, InputLog, list[int]]:
-    """Return the places at which the ingress begins, the log that it reads, and its partitions, as
-    they are called outside the input's broker."""
+    """Return the ingress's start places, the log that it reads, and its partitions by their numbers
+    outside the input's broker."""
     if seen.partitions > SITE_PARTITIONS:
         raise PipelineError(
             f"topic {source.topic!r} has {seen.partitions} partitions; an ingress at the edge "

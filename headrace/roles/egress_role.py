@@ -1,4 +1,4 @@
-"""Egress as a process: its lease, what it had answered, its joins."""
+"""Egress as a process: its lease, its earlier answers, its joins."""
 
 import logging
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def run_egress(
     lease = _egress_lease(kafka, pipeline, name, mine)
     namesakes.check()
     lease.acquire()  # so an earlier egress of these partitions answers nothing more
-    lease.settle()  # and all that it has answered can be read back
+    lease.settle()  # and all of its answers can be read back
     places = committed_notes(kafka, group, outputs, mine)
     links = file_links(file)
     node = Egress(

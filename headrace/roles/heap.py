@@ -4,12 +4,12 @@ Records and effects form no cycles: reference counting frees them. At the defaul
 per 700 new objects the collector found nothing and took an eighth of the time (two stages in
 simulation: 1.73 s of CPU with it, 1.52 s without).
 
-glibc keeps what was freed in the middle of an arena, and gives each thread an arena: 1 to 4 MB of
-what a backlog takes of a role (docs/results/chaos.md, "Memory over an hour").
+glibc keeps memory that is freed in the middle of an arena, and gives each thread an arena: 1 to 4
+MB of a backlog's memory stay with a role (docs/results/chaos.md, "Memory over an hour").
 
-It maps large blocks anew each time, and returns what is freed at the heap's end at once: each
-matching of 200 queries and devices met 202 page faults, a quarter of its time. ``keep_freed`` lets
-both begin at ``KEPT_BYTES``.
+It maps each large block anew, and returns memory freed at the heap's end at once: each matching of
+200 queries and devices caused 202 page faults, a quarter of its time. ``keep_freed`` lets both
+begin at ``KEPT_BYTES``.
 """
 
 import ctypes
@@ -41,8 +41,8 @@ def tune_heap() -> None:
 
 
 def keep_freed() -> bool:
-    """Keep what is freed, up to ``KEPT_BYTES``, until it is trimmed; False where the C library
-    cannot (not glibc)."""
+    """Keep freed memory, up to ``KEPT_BYTES``, until it is trimmed; False if the C library cannot
+    (not glibc)."""
     mallopt = _in_libc("mallopt")
     if mallopt is None:
         return False
@@ -50,7 +50,7 @@ def keep_freed() -> bool:
 
 
 def trim() -> bool:
-    """Return the heap's free pages to the system; False where the C library cannot (not glibc)."""
+    """Return the heap's free pages to the system; False if the C library cannot (not glibc)."""
     malloc_trim = _in_libc("malloc_trim")
     if malloc_trim is None:
         return False
@@ -60,7 +60,7 @@ def trim() -> bool:
 
 @cache  # each CDLL makes a class, which only a full collection frees
 def _in_libc(name: str) -> Any:
-    """Return a function of the C library, None where it has none of the name."""
+    """Return a function of the C library, or None if it lacks one of that name."""
     return getattr(ctypes.CDLL(None), name, None)
 
 

@@ -130,7 +130,7 @@ class Namesakes:
             self._judge()
 
     def _judge(self) -> None:
-        """Tell of the oldest other node if it is older than the nodes here, once these report."""
+        """Report the oldest other node if it is older than the nodes here, once these report."""
         if self._oldest is not None and self._oldest.incarnation < self._mine:
             self._tell(_taken(self._oldest))
 

@@ -16,8 +16,8 @@ from schemas.release import RELEASE, UNDECLARED
 from streams.live.dilation import REAL, Dilation
 from streams.live.steady_clock import SteadyClock
 
-# It counts the time in which the host was suspended, as a monotonic clock of Linux does not: a role
-# would be behind by that, and drop every query as late, for as long as it runs.
+# This clock counts the time in which the host was suspended; Linux's monotonic clock does not. A
+# role would lag by that time, and drop every query as late for the rest of its life.
 ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 # Of nodes, timers and time stamps.

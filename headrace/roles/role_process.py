@@ -1,4 +1,4 @@
-"""What the process of every role needs: its driver on Kafka, its clock, its end by a signal."""
+"""Common parts of every role's process: its driver on Kafka, its clock, its end by a signal."""
 
 import contextlib
 import signal
@@ -45,7 +45,7 @@ def driver(
 ) -> Iterator[Live]:
     """Yield the driver of a process' nodes, to run; close it at the end.
 
-    ``fence_s``: a process that stood still for longer may have been replaced, and ends.
+    ``fence_s``: a process that stood still for longer may have been replaced, so it ends.
     """
     how = dilation()
     transport.warm(own_topics(pipeline))

@@ -1,9 +1,9 @@
 """Batches on a part of a CPU's time: each waits until its worker has paid for earlier ones.
 
-The wait is no effect of the machine but a rule of ours (headrace/roles/workers/device_time.py), so
-a simulation plays it, and a calibration leaves it out of what it records of batches. Workers that
-share a process (``tasks_per_device``) pay by what the others do, which no answer tells: theirs is
-recorded and replayed as a part of the batch.
+The wait comes from our rule (headrace/roles/workers/device_time.py), not from the machine, so a
+simulation plays it, and a calibration does not record it. What workers that share a process
+(``tasks_per_device``) pay depends on each other, and answers do not show it: their wait is recorded
+and replayed as a part of the batch.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,8 +32,8 @@ def own_rates(file: PipelineFile, devices: Mapping[str, str]) -> dict[str, float
 class PaidBatches:
     """A variant on a worker that pays for its batches: each begins once the account is even.
 
-    ``now`` is the time at which a batch is asked for, in seconds; ``cpu_s`` the CPU time of a batch
-    of a size at most: what it takes beyond is waiting for a core, which costs nothing.
+    ``now`` is the time at which a batch is asked for, in seconds; ``cpu_s`` is the most CPU time of
+    a batch of a size: time beyond it is waiting for a core, which costs nothing.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class RecordedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Payments:
-    """What batches waited for, s each, and how many times its median a batch is charged at most."""
+    """The wait of each batch, s, and the most that a batch is charged, in medians."""
 
     waits_s: list[float]
     charged: float
@@ -78,10 +78,10 @@ class Payments:
 def payments(ran: Sequence[RecordedRun], rates: Mapping[str, float]) -> Payments:
     """Return the seconds that each batch waited before it ran; ``ran`` is by worker and time.
 
-    A batch is charged its CPU time, which no answer tells: the seconds that it ran, but no more
-    than a multiple of its median. The multiple is the one by which all batches ran most nearly as
-    long, in medians of theirs, as those usually do that wait for nothing even if all seconds are
-    charged.
+    A batch is charged its CPU time, which answers do not show. It is taken as the seconds that the
+    batch ran, but no more than a multiple of its median. The multiple is chosen so that the run
+    times of all batches, in medians, are closest to the usual one: the median over the batches that
+    wait for nothing even if all seconds are charged.
     """
     if not any(each.worker in rates for each in ran):
         return Payments([0.0] * len(ran), inf)
@@ -104,7 +104,7 @@ def payments(ran: Sequence[RecordedRun], rates: Mapping[str, float]) -> Payments
 def _apart(
     ran: Sequence[RecordedRun], rates: Mapping[str, float], waits_s: Sequence[float], usual: float
 ) -> float:
-    """Return how far the batches are from the usual stretch in the mean."""
+    """Return the mean distance of the batches from the usual stretch."""
     return fmean(
         abs(_stretch(each, wait_s) - usual)
         for each, wait_s in zip(ran, waits_s, strict=True)

@@ -1,6 +1,6 @@
 """The rented devices of a simulated run: they boot, serve, hand over their work and end.
 
-A device that dies for good, as one whose price rose above a bid does, is rented anew at once.
+A device that dies for good, such as one whose price rose above a bid, is replaced at once.
 """
 
 from collections.abc import Mapping
@@ -43,13 +43,13 @@ class RentedFleet:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The devices that are paid now, by type."""
+        """The devices that cost money now, by type."""
         leaving = list(self._leaving.values())
         return {name: len(here) + leaving.count(name) for name, here in self._here.items()}
 
     @property
     def usd_per_h(self) -> float:
-        """The price of the devices that are paid now."""
+        """The price of the devices that cost money now."""
         return sum(self._prices[name] * n for name, n in self.counts.items())
 
     @property
@@ -68,7 +68,7 @@ class RentedFleet:
             self._release(here.pop(), effect.type)
 
     def lost(self, name: str) -> None:
-        """Rent a device in the place of one that has died for good."""
+        """Rent a device to replace one that has died for good."""
         for type_, here in self._here.items():
             if name in here:
                 here.remove(name)

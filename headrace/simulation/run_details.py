@@ -96,8 +96,8 @@ def exported(
     queries: Path | None,
     seconds: Path | None,
 ) -> list[Row]:
-    """Play all runs as ``rows`` does, and write their queries and seconds to files, each row with
-    its run's label in front."""
+    """Play all runs as ``rows`` does, and write their queries and seconds to files, each row after
+    its run's label."""
     for path in (queries, seconds):
         if path is not None:
             check_format(path)

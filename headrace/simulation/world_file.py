@@ -190,9 +190,9 @@ def profiles_sha256(file: PipelineFile) -> dict[str, str]:
 def stretches_by_kind(calibration: Calibration, file: PipelineFile) -> dict[str, float]:
     """Return, by kind of real device, the mean duration of batches over the planned one.
 
-    Planned durations are the profile's at the pipeline's share of its devices, and so long lasts a
-    batch with the wait until it is paid. A kind whose batches are not slower than planned is
-    missing, as in the control app's own estimate.
+    Planned durations are the profile's at the pipeline's share of its devices, which includes a
+    batch's wait until it is paid. A kind whose batches are not slower than planned is missing, as
+    in the control app's own estimate.
     """
     values: dict[str, list[float]] = {kind: [] for kind in real_kinds(file)}
     for phase in calibration.world.phases:

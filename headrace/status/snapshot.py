@@ -113,7 +113,7 @@ class Snapshot:
     # Queries per second by SLO class ("": without one) and outcome; {} without classes.
     classes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     measured: LabelAccuracy | None = None  # None: no answer has a label
-    labels: Mapping[str, int] = field(default_factory=dict)  # by what became of them
+    labels: Mapping[str, int] = field(default_factory=dict)  # counts by outcome
     label_trouble: str = ""  # the newest error of the scorer
     shadows: tuple[ShadowFigure, ...] = ()  # without labels: agreement with the best path
     drifted: tuple[Measured, ...] = ()  # measured accuracies that left their profile's interval

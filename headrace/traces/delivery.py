@@ -1,9 +1,9 @@
 """Deliver spans to a collector that may be busy or away for a while.
 
-A request that the collector may take later is sent again, as the OpenTelemetry protocol says: after
-the collector's ``Retry-After``, and not before a wait that doubles, with jitter. The exporter reads
-no further meanwhile, so the topic keeps what follows. Spans that the collector refuses, or does not
-take within ``GIVE_UP_S``, are dropped and counted.
+A request that may succeed later is sent again, as the OpenTelemetry protocol requires: after the
+collector's ``Retry-After``, and not before a wait that doubles, with jitter. The exporter reads no
+answers meanwhile, so the topic keeps them. Spans that the collector refuses, or does not take
+within ``GIVE_UP_S``, are dropped and counted.
 """
 
 import math
@@ -31,8 +31,8 @@ class Delivery:
     """Sends export requests one after the other, each until it is taken or given up.
 
     ``taken`` and ``dropped`` count spans. ``send`` raises ``NotTaken``; ``tell`` gets one sentence
-    when a collector is asked again and for every drop. The export ends ``length_s`` from now (None:
-    never); what is still to be delivered then has ``GIVE_UP_S`` altogether.
+    for each retry and each drop. The export ends ``length_s`` from now (None: never); undelivered
+    spans then have ``GIVE_UP_S`` altogether.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Delivery:
         self.taken = self.dropped = 0
 
     def deliver(self, request: dict[str, Any]) -> None:
-        """Send a request until the collector takes it; drop it when that is in vain."""
+        """Send a request until the collector takes it; drop it if that fails."""
         give_up_s, attempt = min(self._clock(), self._end_s) + GIVE_UP_S, 0
         while max(self._next_s, self._clock()) <= give_up_s:
             self._sleep(max(0.0, self._next_s - self._clock()))
@@ -73,7 +73,7 @@ class Delivery:
 
     @property
     def ended(self) -> bool:
-        """Whether the export has lasted as long as it was to last."""
+        """Whether the length of the export is over."""
         return self._clock() > self._end_s
 
     def check(self) -> None:

@@ -84,8 +84,8 @@ def send(endpoint: str, request: dict[str, Any]) -> None:
 
 
 def _passes(error: Exception) -> bool:
-    """Return whether the cause of an error may pass: there is no connection, or it broke. An
-    address that is none (as that of a redirect) and a certificate need a person."""
+    """Return whether an error may be transient: no connection, or a broken one. An invalid address
+    (such as that of a redirect) and a bad certificate are permanent."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     return not isinstance(cause, ValueError | InvalidURL)  # a bad certificate is a ValueError
 

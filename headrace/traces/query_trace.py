@@ -10,8 +10,8 @@ from schemas.records import Origin, Trace
 class TraceContext:
     """The trace that a query belongs to: ids in hexadecimal.
 
-    ``parent`` is the caller's span, "" where no caller began the trace; ``sampled``: the caller
-    keeps the trace.
+    ``parent`` is the caller's span, "" if no caller began the trace; ``sampled``: the caller keeps
+    the trace.
     """
 
     trace: str

@@ -58,7 +58,7 @@ class GrpcApi:
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(guarded, server)
 
     async def update_health(self) -> None:
-        """Tell the watchers of the health service how the gateway and its models are."""
+        """Publish the state of the gateway and its models to watchers of the health service."""
         await self._health.tell("", self._front.ready())
         await self._health.tell(SERVICE, self._front.ready())
         for name, model in self._front.models.items():
@@ -166,7 +166,7 @@ async def report_health(api: GrpcApi, every_s: float) -> None:
 
 def grpc_server(limits: Limits, models: int, *, share: bool) -> Any:
     """Return a ``grpc.aio`` server without services; ``models`` is their number."""
-    # Above what the models let in: gRPC's own refusal does not say when to come again.
+    # Above the models' limits: gRPC's own refusal does not say when to retry.
     most = 2 * models * limits.requests + SPARE_CALLS
     return grpc.aio.server(
         maximum_concurrent_rpcs=most,

@@ -13,7 +13,7 @@ from headrace.gateway.protocol.statuses import Ending, Status, Unserved
 
 
 def decoded(kind: Any, raw: bytes) -> Any:
-    """Return the message of a class in bytes; raise ``Unserved`` where they hold none."""
+    """Decode a message of a class; raise ``Unserved`` if the bytes hold none."""
     try:
         return kind.FromString(raw)
     except DecodeError as error:
@@ -21,12 +21,12 @@ def decoded(kind: Any, raw: bytes) -> Any:
 
 
 def undecodable(kind: Any, error: DecodeError) -> Unserved:
-    """Return how a call ends whose message of a class cannot be decoded."""
+    """Return the error of a call whose message cannot be decoded."""
     return Unserved(Ending.BAD_REQUEST, f"the message is no {kind.DESCRIPTOR.full_name}: {error}")
 
 
 async def abort(context: Any, status: Status) -> NoReturn:
-    """End a call with a status, and with the time after which its client may come again."""
+    """End a call with a status and the time after which its client may retry."""
     trailing = dict(status.headers)
     retry_after_s = status.ending.retry_after_s
     if status.ending is Ending.OVER_CAPACITY and retry_after_s is not None:

@@ -1,4 +1,4 @@
-"""gRPC's own services: health, which ends its streams when the gateway goes down, and reflection
+"""gRPC's own services: health, which ends its streams when the gateway shuts down, and reflection
 for callers with a token."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -26,12 +26,12 @@ class GatewayHealth(health.aio.HealthServicer):  # type: ignore[misc]
         self._front = front
 
     async def Watch(self, request: Any, context: Any) -> None:
-        """Send each state of a service until the gateway goes down."""
+        """Send each state of a service until the gateway shuts down."""
         await self._front.unless_draining(super().Watch(request, context))
         await context.write(_Health(status=_Health.NOT_SERVING))
 
     async def tell(self, service: str, why: str) -> None:
-        """Set the state of a service; ``why`` it cannot serve, "": it can."""
+        """Set the state of a service; ``why`` is the reason that it cannot serve, or ""."""
         await self.set(service, _Health.NOT_SERVING if why else _Health.SERVING)
 
 
@@ -61,7 +61,7 @@ def health_handlers(servicer: GatewayHealth) -> Any:
 
 
 class GuardedReflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]
-    """Reflection for callers that the gateway lets in."""
+    """Reflection for callers that the gateway admits."""
 
     def __init__(self, front: Front, services: Sequence[str], pool: Any) -> None:
         super().__init__(services, pool)

@@ -1,9 +1,9 @@
-"""How long a call waits in gRPC's queue before its handler runs, seen by calls to itself.
+"""How long a call waits in gRPC's queue before its handler runs, measured by calls to itself.
 
-The library reads calls as they come and hands one at a time to the event loop; where the loop is
-busy they wait in its queue, in their order, and nothing tells how long. So while many calls come
-the gateway calls itself every ``EVERY_S`` over a socket of its own: the last of these calls that
-was handled waited about as long as a call which is handled now.
+The library reads calls as they arrive and hands one at a time to the event loop. While the loop is
+busy, calls wait in the library's queue in order, and gRPC does not report how long. So under load
+the gateway calls itself every ``EVERY_S`` over its own socket: a call that is handled now has
+waited about as long as the last of these.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from typing import Any
 import grpc
 
 EVERY_S = 0.05
-BUSY = 5  # calls within ``EVERY_S`` that make the gateway look
-MOST = 200  # of its own calls on their way
-LATELY_S = 1.0  # an older one says nothing
+BUSY = 5  # calls within ``EVERY_S`` from which on the gateway measures
+MOST = 200  # of its own calls in flight
+LATELY_S = 1.0  # an older measurement is ignored
 SERVICE, METHOD = "headrace.Gateway", "Wait"
 NAME_BYTES = 8
 
@@ -26,9 +26,9 @@ class QueueWait:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._sent_s: dict[bytes, float] = {}  # own calls on their way, by name
+        self._sent_s: dict[bytes, float] = {}  # own calls in flight, by name
         self._waited_s, self._seen_s = 0.0, float("-inf")
-        self._calls = 0  # since the last look
+        self._calls = 0  # since the last check
 
     def add_to(self, server: Any, place: str) -> None:
         """Let the server answer own calls, at an address like ``unix:/folder/socket``."""
@@ -38,13 +38,12 @@ class QueueWait:
         server.add_insecure_port(place)
 
     def waited_s(self) -> float:
-        """Count a call that is handled now; return how long it has waited, 0 where nothing is
-        known."""
+        """Count a call whose handler starts now; return its wait as measured, 0 if unknown."""
         self._calls += 1
         return self._waited_s if self._loop.time() < self._seen_s + LATELY_S else 0.0
 
     async def watch(self, place: str) -> None:
-        """Look for as long as many calls come, until cancelled."""
+        """Measure while many calls arrive, until cancelled."""
         async with grpc.aio.insecure_channel(place) as channel:
             call = channel.unary_unary(f"/{SERVICE}/{METHOD}")
             asked: set[asyncio.Task[None]] = set()
@@ -65,7 +64,7 @@ class QueueWait:
             self._sent_s.pop(name, None)
 
     async def _handled(self, name: bytes, _: Any) -> bytes:
-        """End an own call; those of others say nothing."""
+        """End an own call, and ignore calls of others."""
         sent_s = self._sent_s.pop(name, None)
         if sent_s is not None:
             self._seen_s = self._loop.time()

@@ -1,6 +1,7 @@
 """Answers by id over HTTP: long poll, and a stream of server-sent events.
 
-They are on the results topic, so every gateway has them, for the hour that the topic keeps.
+Answers are on the results topic, so every gateway can return them for the hour that the topic
+keeps.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ class AnswerApi:
         self._front = front
 
     async def one(self, request: web.Request) -> web.Response:
-        """Return the answer to a query, with the status that a waiting caller had got.
+        """Return the answer to a query, with the status that a waiting caller would have got.
 
         Without an answer after ``wait`` seconds: 202 while one may come, else 404. The outputs are
         in binary form where the header ``Accept`` names octets.
@@ -57,8 +58,8 @@ class AnswerApi:
         )
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
-        """Send the answers to come as server-sent events, those whose ids begin with ``prefix``,
-        until the gateway goes down."""
+        """Send new answers whose ids begin with ``prefix`` as server-sent events, until the gateway
+        shuts down."""
         model = self._front.model(request.match_info["model"])
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}

@@ -1,6 +1,6 @@
 """The Open Inference Protocol over HTTP: paths, bodies and statuses in aiohttp.
 
-The decisions are in pure modules; here are only reading, waiting and writing.
+Pure modules make the decisions; this module reads, waits and writes.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ COMPRESSED_FROM = 1024  # bytes of a response
 
 
 class HttpApi:
-    """The handlers, which hold clients to the limits on bodies."""
+    """The handlers, which enforce the limits on bodies."""
 
     def __init__(self, front: Front, limits: Limits) -> None:
         self._front = front
@@ -62,7 +62,7 @@ class HttpApi:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let known callers in, and turn every error into JSON."""
+        """Admit known callers, and turn every error into JSON."""
         try:
             if request.path not in OPEN_PATHS:
                 self._front.check(request.headers.get("Authorization", ""))
@@ -149,7 +149,7 @@ class HttpApi:
         return response, Ending.OK
 
     def _held(self, request: web.Request) -> HeldBody:
-        """Return the request's body as it counts until it is there: by its largest size."""
+        """Return the charge for the request's body: its largest size, until it has arrived."""
         return self._front.bodies.held(_most_bytes(request, self._body_bytes))
 
     async def _body(self, request: web.Request, held: HeldBody) -> bytes:
@@ -172,7 +172,7 @@ class HttpApi:
 
 
 def _most_bytes(request: web.Request, most: int) -> int:
-    """Return how many bytes a body may have once it is there, decompressed."""
+    """Return the most bytes that the body may have, decompressed."""
     if not request.body_exists:
         return 0
     told = None if "Content-Encoding" in request.headers else request.content_length
@@ -182,8 +182,8 @@ def _most_bytes(request: web.Request, most: int) -> int:
 def _end_unreadable(request: web.Request, response: web.StreamResponse) -> None:
     """Close the connection after the response to a body that cannot be read.
 
-    Without the end aiohttp would look for the rest of the body, meet the error anew and log it with
-    its trace, for every such request of any client.
+    Otherwise aiohttp would look for the rest of the body, meet the error again and log its trace
+    for every such request.
     """
     request.content.feed_eof()
     response.force_close()

@@ -1,4 +1,4 @@
-"""One HTTP connection: it limits how long its client reads nothing, and its errors are JSON."""
+"""One HTTP connection: it limits how long its client reads nothing, and sends errors as JSON."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from headrace.gateway.http.http_responses import json_response, refused
 
 
 class HttpConnection(web.RequestHandler):
-    """aiohttp's connection, cut off where its client reads nothing of what is written to it for
+    """aiohttp's connection, cut off if its client reads none of the written data for
     ``read_within_s``; ``closed`` is called once it is closed."""
 
     __slots__ = ("_closed", "_read_within_s", "_unread", "_unread_bytes")
@@ -29,7 +29,7 @@ class HttpConnection(web.RequestHandler):
         self._unread_bytes = 0  # when the timer was set
 
     def pause_writing(self) -> None:
-        """Give the client its time to read."""
+        """Start the client's time to read."""
         super().pause_writing()
         self._start_time()
 
@@ -39,7 +39,7 @@ class HttpConnection(web.RequestHandler):
         self._stop_time()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Tell that the connection is closed."""
+        """Report that the connection is closed."""
         super().connection_lost(exc)
         self._stop_time()
         self._closed()
@@ -58,14 +58,15 @@ class HttpConnection(web.RequestHandler):
         if self.transport is None:
             return
         if self.transport.get_write_buffer_size() < self._unread_bytes:
-            self._start_time()  # it reads, if slowly
+            self._start_time()  # it reads slowly
         else:
             self.transport.abort()
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send a response; an error of before the handlers, as an unknown ``Expect``, in JSON."""
+        """Send a response; an error raised before the handlers, such as an unknown ``Expect``, as
+        JSON."""
         told = refused(resp) if isinstance(resp, web.HTTPException) else resp
         return await super().finish_response(request, told, start_time)
 
@@ -76,11 +77,12 @@ class HttpConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Return the response to a head that is no HTTP, or whose handler failed.
+        """Return the response to a malformed head or a failed handler.
 
-        Only the second is logged, and only if the client is still there: anybody can send the
-        first, or leave before aiohttp has told it to continue, as fast as the network goes. A
-        header whose bytes no response can repeat, as an unknown ``Expect``, is of the first kind.
+        Only a failed handler is logged, and only if the client is still there: any client can send
+        malformed heads, or leave before aiohttp has told it to continue, as fast as the network
+        allows. A header whose bytes no response can repeat, such as an unknown ``Expect``, counts
+        as malformed.
         """
         if isinstance(exc, UnicodeEncodeError):
             status, message = web.HTTPBadRequest.status_code, "it has bytes that are no UTF-8"

@@ -1,4 +1,4 @@
-"""HTTP responses of the gateway, from what was served or why it was not."""
+"""HTTP responses of the gateway, from an inference or the reason that there is none."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -13,7 +13,7 @@ from headrace.gateway.http.http_connection import HttpConnection
 from headrace.gateway.http.tls_handshake import TlsHandshake
 
 SPARE_FILES = 512  # for Kafka's clients, gRPC's connections, the log, and those beyond the limit
-# What a connection beyond the limit gets; over TLS nothing, which would take a handshake.
+# The response to a connection beyond the limit; over TLS none, since it would need a handshake.
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
     b"Content-Length: 0\r\n\r\n"
@@ -22,12 +22,11 @@ _FULL = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """``body_bytes``: of a request, decompressed. ``held_bytes``: of all bodies whose requests
-    are in flight. ``connections``: over HTTP at once. ``requests``:
-    in flight for one pipeline. ``idle_s``: how long a connection may be without a whole head of a
-    request, and a TLS handshake may take. ``body_s``: how long a body may take to arrive, and a
-    client to read what is written to it. ``drain_s``: how long requests in flight may take when the
-    gateway goes down."""
+    """Limits of the gateway. ``body_bytes``: of a request, decompressed. ``held_bytes``: of all
+    bodies whose requests are in flight. ``connections``: over HTTP at once. ``requests``: in flight
+    for one pipeline. ``idle_s``: the longest wait for a complete request head, or for a TLS
+    handshake. ``body_s``: the longest time for a body to arrive, or for a client to read written
+    data. ``drain_s``: the longest time of requests in flight at shutdown."""
 
     body_bytes: int
     held_bytes: int

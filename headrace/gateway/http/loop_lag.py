@@ -1,13 +1,13 @@
 """How long a request has waited for the event loop before its handler runs.
 
-The kernel does not tell when a request came. While the loop is busy, requests wait for its turn to
-end and are handled in the next one: so one that is handled now has waited about as long as the last
-turn took.
+The kernel does not report when a request arrived. While the loop is busy, requests wait for its
+turn to end and are handled in the next one. So a request that is handled now has waited about as
+long as the last turn took.
 """
 
 import asyncio
 
-LATELY_S = 1.0  # an older turn says nothing
+LATELY_S = 1.0  # an older turn is ignored
 
 
 class LoopLag:
@@ -19,7 +19,7 @@ class LoopLag:
         self._ended_s = self._took_s = 0.0  # of the last turn
 
     def waited_s(self) -> float:
-        """Return how long a request has waited that is handled now."""
+        """Return how long a request whose handler starts now has waited."""
         now = self._loop.time()
         if self._began_s is None:
             self._began_s = now

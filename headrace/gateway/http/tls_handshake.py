@@ -1,6 +1,7 @@
-"""The TLS handshake of a new connection, counted as the connection is.
+"""The TLS handshake of a new connection, which counts as a connection.
 
-asyncio's own server tells nobody of a connection before its handshake is done, nor where it fails.
+asyncio's own server reports neither a connection before its handshake is done nor a failed
+handshake.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from collections.abc import Callable
 
 class TlsHandshake(asyncio.Protocol):
     """A new connection. Once its handshake is done, the protocol from ``secured`` takes it over;
-    ``failed`` is called where it fails, or takes more than ``within_s``."""
+    ``failed`` is called if it fails or takes more than ``within_s``."""
 
     def __init__(
         self,
@@ -24,21 +25,21 @@ class TlsHandshake(asyncio.Protocol):
         self._secured = secured
         self._failed = failed
         self._task: asyncio.Task[None] | None = None
-        self._early = b""  # what came with the last part of the handshake, decrypted
+        self._early = b""  # decrypted data that came with the last part of the handshake
         self._lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the handshake."""
         assert isinstance(transport, asyncio.Transport)
-        transport.pause_reading()  # what is read belongs to the handshake
+        transport.pause_reading()  # these bytes belong to the handshake
         self._task = asyncio.get_running_loop().create_task(self._shake_hands(transport))
 
     def data_received(self, data: bytes) -> None:
-        """Keep what came early."""
+        """Keep data that comes early."""
         self._early += data
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note that there is nothing left to take over."""
+        """Note that the connection is lost and cannot be taken over."""
         self._lost = True
 
     async def _shake_hands(self, plain: asyncio.Transport) -> None:
@@ -47,7 +48,7 @@ class TlsHandshake(asyncio.Protocol):
             secure = await asyncio.get_running_loop().start_tls(
                 plain, self, self._context, server_side=True, ssl_handshake_timeout=self._within_s
             )
-        except OSError:  # the client's: it left, is too slow, or speaks no TLS
+        except OSError:  # the client left, is too slow, or speaks no TLS
             pass
         finally:
             if secure is None or self._lost:

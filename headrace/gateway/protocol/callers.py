@@ -32,10 +32,10 @@ TIMEOUT_UNIT_S = 1e-6
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """``timeout_s``: how long the caller waits (None: it does not say); ``id`` "": none.
+    """``timeout_s``: how long the caller waits (None: unknown); ``id`` "": none.
 
-    ``shared_id``: different requests may have the ``id``, as a mesh gives ``x-request-id`` to all
-    that follow from one request.
+    ``shared_id``: different requests may have the same ``id``, as a mesh passes one
+    ``x-request-id`` on to all requests that follow from a request.
     """
 
     timeout_s: float | None = None
@@ -52,9 +52,9 @@ def caller_of(
     pipeline: Pipeline,
     grpc_remaining_s: float | None = None,
 ) -> Caller:
-    """Return what the headers (names in lower case) and parameters of a request say.
+    """Return the caller by the headers (names in lower case) and parameters of a request.
 
-    Raises ``Unserved`` for what the pipeline does not know.
+    Raises ``Unserved`` for values that the pipeline does not know.
     """
     parameters = request.parameters
     name = checked_id(request.id or headers.get(REQUEST_ID, ""))
@@ -69,7 +69,7 @@ def caller_of(
 
 
 def digest(request: InferRequest, caller: Caller) -> bytes:
-    """Return 16 bytes that differ for requests which are different queries."""
+    """Return 16 bytes that distinguish requests for different queries."""
     found = blake2b(repr((caller.slo_class, caller.size)).encode(), digest_size=16)
     for tensor in request.inputs:
         elements = binary(tensor)
@@ -79,9 +79,9 @@ def digest(request: InferRequest, caller: Caller) -> bytes:
 
 
 def named_query(caller: Caller, content: bytes) -> str:
-    """Return the query's id by the caller's; "": it gives none. ``content`` is its ``digest``.
+    """Return the query's id from the caller's, or "" without one; ``content`` is its ``digest``.
 
-    A shared id goes on with the content: at any gateway a retry has the same query's id, and
+    A shared id is extended by the content: at any gateway a retry has the same query's id, and
     another request has another.
     """
     if not caller.shared_id:
@@ -163,7 +163,7 @@ def _seconds(what: str, said: Any, unit_s: float) -> float:
 def query_deadline_s(now: float, timeout_s: float | None, slo_s: float) -> float | None:
     """Return the deadline of the query, epoch seconds; None: that of its SLO.
 
-    A caller may shorten the SLO, never stretch it: gRPC clients and meshes send deadlines of
-    minutes by default.
+    A caller may shorten the SLO, never extend it: gRPC clients and meshes send deadlines of minutes
+    by default.
     """
     return now + timeout_s if timeout_s is not None and timeout_s < slo_s else None

@@ -38,7 +38,7 @@ _CONTENTS = {
 
 
 def parsed(message: Any) -> InferRequest:
-    """Return the request in a ``ModelInferRequest``; raise ``Unserved`` where it does not fit."""
+    """Return the request in a ``ModelInferRequest``; raise ``Unserved`` if it is invalid."""
     given, raw = message.inputs, message.raw_input_contents
     if raw and len(raw) != len(given):
         raise Unserved(

@@ -1,9 +1,9 @@
 """Queries' payloads from tensors, and tensors from results, by the pipeline's signature. Pure.
 
 Without a signature a query is one BYTES element, the payload itself (for a pipeline with ``input:
-avro`` or ``confluent`` its JSON), and an answer is one BYTES element, the result as JSON. With one,
-a payload is a dict of the inputs: arrays; for BYTES of one element its bytes, of more a list of
-texts. A result is such a dict of the outputs, or the value of the only output.
+avro`` or ``confluent`` its JSON), and an answer is one BYTES element, the result as JSON. With a
+signature a payload is a dict of the inputs: arrays, or for BYTES the bytes of one element or a list
+of texts. A result is such a dict of the outputs, or the value of the only output.
 """
 
 import json
@@ -115,7 +115,7 @@ def check_wanted(signature: Signature | None, wanted: Sequence[str]) -> None:
 
 
 def outputs_of(result: Value, signature: Signature | None, wanted: Sequence[str]) -> list[Tensor]:
-    """Return the outputs that are wanted (none named: all), in the signature's order.
+    """Return the wanted outputs (none named: all), in the signature's order.
 
     Raises ``Unserved``: the request's fault for an unknown output, the pipeline's for a result
     that does not fit its signature.

@@ -171,7 +171,7 @@ def _tensor(each: _Input, raw: _Rest) -> Tensor:
 def rendered(response: InferResponse, request: InferRequest) -> tuple[bytes, int | None]:
     """Return the body of a response, and the length of its JSON if binary tensors follow it.
 
-    Raises ``Unserved`` for a tensor that JSON cannot say.
+    Raises ``Unserved`` for a tensor that JSON cannot express.
     """
     rows, parts = [], []
     for tensor in response.outputs:

@@ -1,7 +1,7 @@
 """The status of a request in HTTP and gRPC, from the outcome of its query. Pure.
 
-A refusal is 429 and not 503: meshes and clients repeat what is unavailable, which would triple an
-overload. A deadline that passes is 504 and not 408, which some clients repeat.
+A refusal is 429, not 503: meshes and clients retry a 503, which would triple an overload. A missed
+deadline is 504, not 408, which some clients retry.
 """
 
 import math
@@ -15,8 +15,8 @@ from schemas.records import ANSWERED, DROPPED, FAILED, Answer
 
 
 class Ending(Enum):
-    """The ending of a request: its status in HTTP, the name of its code in gRPC, and how soon its
-    client may come again, in seconds (None: not said)."""
+    """The ending of a request: its status in HTTP, the name of its code in gRPC, and the seconds
+    after which its client may retry (None: not given)."""
 
     OK = (200, "OK")
     ACCEPTED = (202, "OK")
@@ -27,7 +27,7 @@ class Ending(Enum):
     CONFLICT = (409, "ALREADY_EXISTS")
     TOO_LARGE = (413, "INVALID_ARGUMENT")
     OVER_CAPACITY = (429, "RESOURCE_EXHAUSTED", 1.0)
-    LEFT = (499, "CANCELLED")  # the client did, or the gateway's drain ended; nobody is told
+    LEFT = (499, "CANCELLED")  # the client left, or the gateway's drain ended; no caller is told
     FAILED = (500, "INTERNAL")
     UNAVAILABLE = (503, "UNAVAILABLE", 5.0)
     PAST_DEADLINE = (504, "DEADLINE_EXCEEDED")
@@ -38,7 +38,7 @@ class Ending(Enum):
         self.retry_after_s = retry_after_s
 
 
-CLOCKS_DIFFER_S = 0.05  # by which a client's deadline may pass before it has passed here
+CLOCKS_DIFFER_S = 0.05  # how much earlier a client may see its deadline pass
 
 
 class Status(Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class Status(Struct, frozen=True, kw_only=True):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The HTTP headers, and keys of gRPC's trailing metadata, that tell the ending."""
+        """The HTTP headers, and keys of gRPC's trailing metadata, that report the ending."""
         marks = {"headrace-late": self.late, "headrace-incomplete": self.incomplete}
         found = {name: "true" for name, is_so in marks.items() if is_so}
         if self.ending.retry_after_s is not None:
@@ -90,8 +90,8 @@ _ENDED = {DROPPED: Ending.PAST_DEADLINE, FAILED: Ending.FAILED}
 def status_of(answer: Answer, caller_until_s: float | None) -> Status:
     """Return the status of an answered, dropped, failed or refused query.
 
-    ``caller_until_s`` is the caller's own deadline, epoch seconds. An answer behind it is worthless
-    to the caller; one behind the pipeline's SLO only is marked late.
+    ``caller_until_s`` is the caller's own deadline, epoch seconds. An answer after it is worthless
+    to the caller; an answer only after the pipeline's SLO is marked late.
     """
     if answer.outcome == ANSWERED:
         if caller_until_s is not None and answer.answered_s > caller_until_s:

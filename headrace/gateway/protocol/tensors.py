@@ -1,8 +1,8 @@
 """Tensors of the Open Inference Protocol v2: JSON, the binary extension, gRPC's contents. Pure.
 
 Elements are in row-major order, binary ones little-endian. BYTES has arbitrary bytes as elements:
-strings in JSON, with a length of four bytes before each in binary form. Everything that a client
-sent and that does not fit raises ``Unserved``.
+strings in JSON, with a length of four bytes before each in binary form. Invalid data of a client
+raises ``Unserved``.
 """
 
 import itertools
@@ -37,8 +37,8 @@ _ELEMENTS: dict[str, frozenset[type]] = {
 
 
 class Tensor(Struct, frozen=True):
-    """A named tensor. The elements of BYTES are a list in row-major order, without an array: made
-    for a request of one element, an array of objects takes longer than all else of its tensor."""
+    """A named tensor. BYTES elements are a list in row-major order, not an array: for a request of
+    one element, an array of objects takes longer than the rest of its tensor."""
 
     name: str
     datatype: str
@@ -139,7 +139,8 @@ def _numbers(name: str, datatype: str, flat: list[Any]) -> np.ndarray:
 
 
 def json_data(tensor: Tensor) -> list[Any]:
-    """Return the elements for JSON, flat; raise ``Unserved`` for what JSON cannot say."""
+    """Return the elements for JSON, flat; raise ``Unserved`` for values that JSON cannot
+    express."""
     elements = tensor.elements
     if isinstance(elements, list):
         return [_text(tensor.name, element) for element in elements]
@@ -167,7 +168,7 @@ def _unsayable(name: str, what: str) -> Unserved:
 
 
 def from_binary(name: str, datatype: str, shape: Sequence[int], raw: bytes | memoryview) -> Tensor:
-    """Return the tensor in the binary form, whose bytes ``raw`` has all."""
+    """Return the tensor whose binary form is ``raw``."""
     count = check_shape(name, datatype, shape)
     if datatype == BYTES:
         return bytes_tensor(name, _elements(name, count, memoryview(raw)), shape)

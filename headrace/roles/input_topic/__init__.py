@@ -1,1 +1,1 @@
-"""What ingress and others look up of the input topic: commits, changes, recent inputs and sizes."""
+"""Look-ups of the input topic: commits, changes, recent inputs and sizes."""

@@ -1,4 +1,4 @@
-"""What ingress has committed of the input topic, at its start and at its end."""
+"""Ingress's commits of the input topic, at its start and at its end."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,8 +35,8 @@ def input_start(
     The input lies on ``source``, if that is not the central broker ``kafka``; its partition ``p``
     is called ``first + p`` in egress' notes.
 
-    Partitions that are new, were made anew or have lost their end are committed before the first
-    record is read, so that they are so only once. Raises ``BrokerError``.
+    New, recreated and truncated partitions are committed before the first record is read, so that
+    each counts as such only once. Raises ``BrokerError``.
     """
     topic, outputs = physical(pipeline.name, QUERIES), physical(pipeline.name, OUTPUTS)
     slots = range(partitions_of(kafka, outputs))

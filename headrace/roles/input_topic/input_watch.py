@@ -1,8 +1,8 @@
-"""Watch the input topic for a changed number of partitions, and for another topic of its name.
+"""Watch the input topic for a changed number of partitions, and for its recreation.
 
-Added partitions have no reader until ingress restarts and takes its share of them. The offsets
-alone do not show a topic that was made anew and has outgrown the old one; where they go back, they
-do not show whether it was made anew or has lost its end.
+Added partitions have no reader until ingress restarts and takes its share of them. Offsets alone do
+not reveal a recreated topic that has outgrown the old one. If they go back, they do not show
+whether the topic was recreated or truncated.
 """
 
 import threading
@@ -16,7 +16,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 
 LOOK_S = 1.0
-CHECK_S = 3.0  # ingress decides nothing meanwhile, and ends where it stands still for 5 s
+CHECK_S = 3.0  # ingress waits meanwhile, and ends if it stands still for 5 s
 ONE_S = 1.0  # longest wait for one look of a check
 AGREE = 2  # looks that show the same topic, ``AGAIN_S`` apart
 AGAIN_S = 0.2
@@ -35,8 +35,8 @@ def watched_input(
     ``seen``.
 
     ``fail`` gets an ``InputMadeAnew`` or a ``PartitionsChanged``, or an error of the client; the
-    thread then ends. A broker that is away for ``within_s``, or does not know the topic, changes
-    nothing.
+    thread then ends. A broker that is unreachable for ``within_s``, or does not know the topic,
+    changes nothing.
     """
     over = threading.Event()
 
@@ -65,7 +65,7 @@ def check_input(kafka: KafkaConfig, topic: str, seen: TopicLook) -> None:
     """Return if a topic whose offsets went back is still the one that was ``seen``.
 
     Raises ``InputMadeAnew`` or ``PartitionsChanged`` if it is not, and ``BrokerError`` if the
-    broker does not say so within ``CHECK_S``.
+    broker does not confirm it within ``CHECK_S``.
     """
     until_s = time.monotonic() + CHECK_S
     error = verdict(topic, seen, _looks(kafka, topic, until_s))
@@ -84,9 +84,10 @@ def _looks(kafka: KafkaConfig, topic: str, until_s: float) -> Iterator[TopicLook
 def verdict(
     topic: str, seen: TopicLook, looks: Iterable[TopicLook | None]
 ) -> InputMadeAnew | PartitionsChanged | BrokerError | None:
-    """Return what became of a topic whose offsets went back, by looks at it; None: it is the same.
+    """Return the change of a topic whose offsets went back, by several looks; None if there is
+    none.
 
-    One look alone does not say that it is the same: a broker may not have heard yet.
+    One look does not prove that the topic is the same: a broker's metadata may be stale.
     """
     same = 0
     for now in looks:
@@ -105,9 +106,9 @@ def verdict(
 def changed(
     topic: str, seen: TopicLook, now: TopicLook | None
 ) -> InputMadeAnew | PartitionsChanged | None:
-    """Return what became of the topic since it was ``seen``, None for nothing.
+    """Return the change of the topic since it was ``seen``, or None.
 
-    An empty id, of a broker that has none, tells nothing.
+    An empty id, from a broker without topic ids, proves nothing.
     """
     if now is None:
         return None

@@ -1,10 +1,10 @@
 """Inputs of sessions, read back from the topics, as samples.
 
-Labelled ones are in the order of the labels, which have one partition: every profiler sees the same
-prefix. The set grows while labels arrive. Profiles wait for the first ``ENOUGH`` of them, no longer
-than ``WAITS_S`` from the first request on; after that the set ends, for each block, where its
-labels do. Inputs for a reference need no labels: they are those between two times, by their time
-stamps; those of one millisecond by partition.
+Labelled inputs are in the order of the labels, which have one partition, so that every profiler
+sees the same prefix. The set grows while labels arrive. Profiles wait for its first ``ENOUGH``, at
+most ``WAITS_S`` from the first request on; after that the set ends, for each block, at the newest
+label. Inputs for a reference need no labels: they are those between two time stamps; those of one
+millisecond are in the order of partitions.
 """
 
 import time
@@ -56,7 +56,7 @@ class InputJoin:
         """Make samples; every input that was written before ``read_s`` has been added.
 
         A label without an input is another session's, or its input is not among those read. It
-        holds up the labels after it while its input may still come.
+        holds up the labels after it while its input may still arrive.
         """
         while self._labels:
             label, at_s = self._labels[0]
@@ -81,7 +81,7 @@ class RecentInputs:
 
     def of(self, first: int, upto: int) -> list[Sample] | None:
         """Return samples ``first`` to ``upto - 1``, fewer at the end of the set; None: their labels
-        may still come."""
+        may still arrive."""
         if len(self._join.samples) < min(upto, MOST):
             self._read()
         count = len(self._join.samples)
@@ -158,5 +158,5 @@ def between(
 
 
 def awaited(count: int, upto: int, waited_s: float) -> bool:
-    """Return whether samples up to ``upto`` are waited for, of which ``count`` are there."""
+    """Return whether to wait for samples up to ``upto``, of which ``count`` have arrived."""
     return count < min(upto, ENOUGH) and waited_s < WAITS_S

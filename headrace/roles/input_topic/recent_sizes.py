@@ -23,8 +23,8 @@ WAIT_S = 2.0  # for a partition that cannot be read
 def recent_sizes(kafka: KafkaConfig, pipeline: Pipeline, most: int) -> list[int]:
     """Return the sizes of up to ``most`` of the last queries on the input topic, oldest first.
 
-    Fewer if the topic cannot be read, as where a batch of it cannot be decompressed: ingress can do
-    without them, and reads on behind that.
+    Fewer if the topic cannot be read, for example if a batch of it cannot be decompressed: ingress
+    can do without them, and reads on after that batch.
     """
     decode = decoder(pipeline, QUERIES)
     until = time.monotonic() + WITHIN_S

@@ -37,9 +37,9 @@ class Operators:
         return outputs, time.monotonic() - began
 
     def warm(self) -> None:
-        """Load an operator of each variant: no search waits for libraries and weights then.
+        """Load an operator of each variant, so that no search waits for libraries and weights.
 
-        What cannot be loaded is the error of the requests for it.
+        A load error is reported by the requests for that operator.
         """
         for setting in one_of_each_variant(self._sessions):
             with contextlib.suppress(Exception):

@@ -98,7 +98,8 @@ class ProfilerRole:
         self.turned_s = float("-inf")  # the loop's last turn, on the monotonic clock
 
     def answered(self, request: ProfileRequest, now_s: float) -> tuple[bytes, bytes] | None:
-        """Return the key and the value of a request's result; None: it has to wait for samples."""
+        """Return the key and the value of a request's result; None if it has to wait for
+        samples."""
         configuration = self._sessions.space.index_of(request.options)
         key = result_key(request, configuration)
         if key in self._finished:
@@ -109,7 +110,7 @@ class ProfilerRole:
         if result is None:
             return None
         value = encode(replace(result, finished_s=now_s))
-        if result.scores:  # an error may be gone after a restart; a ping is nothing
+        if result.scores:  # errors may pass with a restart, and pings have no result
             self._finished[key] = value
             if len(self._finished) > MOST_FINISHED:
                 del self._finished[next(iter(self._finished))]
@@ -164,9 +165,10 @@ class ProfilerRole:
 
 
 def finished_blocks(kept: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the results on the topic that need not be found again.
+    """Return the results on the topic that need no new run.
 
-    Errors may be gone after a restart, and the answer to a ping is that of one profiler.
+    Errors are left out, since they may pass with a restart, and so are answers to pings, which are
+    those of one profiler.
     """
     return {key: value for key, value in kept.items() if _has_scores(value)}
 

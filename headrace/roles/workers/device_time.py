@@ -1,12 +1,12 @@
 """The accounts of the parts of a device that divide its CPU time, live and simulated.
 
 A device has ``rate`` seconds of CPU time per second. The parts that run a batch or owe time divide
-it equally, whatever they ask for (generalised processor sharing); a part pays for a batch at its
+it equally, whatever they ask for (generalised processor sharing). A part pays for a batch at its
 end, and begins the next one once it owes nothing. So a device is never used beyond its rate in the
-long run, a part has ``rate / parts`` of it or more, and what idle parts leave goes to the others.
-A part that has the device to itself saves the time of ``SAVED_S`` while it idles, as a CPU quota of
-Linux has a period of 100 ms: short batches now and then do not wait. Others save none, as their
-time goes to the parts beside them.
+long run, a part has ``rate / parts`` of it or more, and the others use the time of idle parts. A
+part that has the device to itself saves up to ``SAVED_S`` of time while it idles, as a CPU quota of
+Linux has a period of 100 ms: occasional short batches do not wait. Other parts save none, since the
+parts beside them use their time.
 """
 
 SAVED_S = 0.1
@@ -24,7 +24,7 @@ class DeviceTime:
         self._now = now
 
     def wait_s(self, part: int, now: float) -> float:
-        """Return how long a part still has to wait for its next batch, as things are."""
+        """Return how long a part has to wait for its next batch, at the present rate."""
         self._settle(now)
         owed_s = self._owed_s[part]
         return owed_s / self._each() if owed_s > PAID_S else 0.0
@@ -48,8 +48,8 @@ class DeviceTime:
         return self._running[part] or self._owed_s[part] > 0.0
 
     def _settle(self, now: float) -> None:
-        """Give each part its time since the last call; a part that pays off leaves the others more
-        from that moment on."""
+        """Give each part its time since the last call; once a part has paid off, the others get
+        more."""
         left_s, self._now = max(0.0, now - self._now), max(now, self._now)
         while left_s > 0.0:
             paying = [k for k, owed in enumerate(self._owed_s) if owed > self._least_s]

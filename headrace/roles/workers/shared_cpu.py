@@ -49,7 +49,7 @@ class PaidOperator:
     """An operator on a device with ``share`` of a core: outputs leave once they are paid for.
 
     So a batch takes as long as on a core that is ``1 / share`` times slower, as the profile of its
-    type says, or on an emulated tier; a part of a shared device pays behind its batch instead. A
+    type says, or on an emulated tier; a part of a shared device pays after its batch instead. A
     batch is charged as by ``PartOperator``.
     """
 

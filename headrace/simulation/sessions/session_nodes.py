@@ -1,6 +1,6 @@
-"""What a simulation of sessions takes from a recording: stages' seconds, outputs and profiles.
+"""The parts of a recording that a simulation of sessions uses: seconds, outputs and profiles.
 
-A setting takes the recorded seconds of its stage, over the tier's speed: the mean over the
+A setting takes the recorded seconds of its stage, divided by the tier's speed: the mean over the
 configurations that have the setting, since the recording is by configuration and workers run
 settings. Outputs are bytes of the recorded size.
 """
@@ -64,7 +64,8 @@ class Recording:
         self._tasks = tasks
 
     def setting(self, key: str, tier: str) -> RecordedSetting:
-        """Return a setting on a tier; a variant without knobs is none that runs."""
+        """Return a setting on a tier; one that is not recorded, such as a variant without knobs,
+        never runs."""
         task = variant_id(key).task
         stage = self._tasks.index(task)
         rows = self._rows.get(key, [0])

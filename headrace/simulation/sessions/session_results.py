@@ -1,9 +1,10 @@
 """The results of simulated sessions, as JSON and as text.
 
-A session counts for the goodput while it meets its objectives: the seconds that it had a plan,
+A session counts for the goodput while it meets its objectives: the seconds in which it had a plan,
 times the share of its queries that were then answered in time, if the answers were as accurate as
-it asked. ``goodput_sessions`` is their mean number, by weight, at a time; ``tiers`` the mean number
-of devices in use; ``planned_p95_s`` the 95th percentile of the seconds until a session had a plan.
+its objective. ``goodput_sessions`` is their mean number, by weight, at a time; ``tiers`` the mean
+number of devices in use; ``planned_p95_s`` the 95th percentile of the seconds until a session had a
+plan.
 """
 
 from typing import Any

@@ -70,8 +70,8 @@ class SessionResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionsRun:
     """The results of a run of ``seconds``; ``plans`` were published, ``profile_s`` device seconds
-    of profiling spent; ``devices`` are those of each shared tier. ``refused`` says by session why
-    it could not be opened, "": it was."""
+    of profiling spent; ``devices`` are those of each shared tier. ``refused`` has the reason by
+    session that it could not be opened, or ""."""
 
     seconds: float
     results: tuple[SessionResult, ...]
@@ -210,7 +210,8 @@ def summed(
     file: PipelineFile, recording: Recording, records: Mapping[str, Sequence[Any]],
     results: dict[str, SessionResult], seconds: float, profile_s: float,
 ) -> SessionsRun:  # fmt: skip
-    """Return what became of sessions; ``records`` of the topics ``KEPT``, each in its order."""
+    """Return the results of the sessions; ``records`` are those of the topics ``KEPT``, each in its
+    order."""
     space = search_space(file)
     for session in records[SESSIONS]:
         results[session.id].last = session
