@@ -9,11 +9,11 @@ with another number of devices. ``cluster``: 20 emulated devices (Loki's traffic
 data, else the shipped pipeline); ``ramsis``: 60 emulated workers that choose for every batch
 (needs its data); ``postcode``: the shipped pipeline on its real models, 4 CPU workers.
 
-The exit code is 1 where a metric is missed, a null model is better in some metric, or the policies
-come in another order than live. OUT_DIR keeps pipelines, calibrations and certificates, and
+The exit code is 1 if a metric is missed, a null model is better in some metric, or the order of the
+policies differs from the live one. OUT_DIR keeps pipelines, calibrations and certificates, and
 ``certificates.md`` has all of them, misses too, with commit, date, machine and its load, and the
-order of the policies, predicted and live. Run it when nothing else runs: a row takes some
-(4 x S + 20) s to calibrate and six times 3 x (S + 40) s live, times the dilation of its row.
+order of the policies, predicted and live. Run it on an idle machine: a row takes some (4 x S + 20)
+s to calibrate and six times 3 x (S + 40) s live, times the dilation of its row.
 """
 
 import argparse
@@ -45,7 +45,7 @@ ORDERED = ("violation", "accuracy")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertifiedRow:
-    """A pipeline, its calibrated load, and what else it is certified with."""
+    """A pipeline, its calibrated load, and the other settings that it is certified with."""
 
     name: str
     file: Path
@@ -165,8 +165,8 @@ def page(found: Sequence[tuple[str, Certificate]]) -> str:
 
 
 def shortfalls(found: Sequence[tuple[str, Certificate]]) -> list[str]:
-    """Return the misses, the certificates in which a null model is better, and the rows whose
-    policies come in another order than live."""
+    """Return the misses, the certificates in which a null model is better, and the rows whose order
+    of policies differs from the live one."""
     short = []
     for name, certificate in found:
         skill = certificate.least_skill
@@ -178,7 +178,7 @@ def shortfalls(found: Sequence[tuple[str, Certificate]]) -> list[str]:
 
 
 def _orders(found: Sequence[tuple[str, Certificate]]) -> Iterator[str]:
-    """Yield, by row and metric, whether policies come in the same order, predicted and live."""
+    """Yield, by row and metric, whether the predicted order of the policies is the live one."""
     by_row: dict[str, dict[str, Certificate]] = {}
     for name, each in found:
         row, _, case = name.partition(": ")
@@ -190,7 +190,7 @@ def _orders(found: Sequence[tuple[str, Certificate]]) -> Iterator[str]:
 
 
 def order(certificates: Sequence[Certificate], metric: str) -> str:
-    """Return which pairs of policies a prediction orders otherwise than the live runs.
+    """Return the pairs of policies whose predicted order differs from the live one.
 
     Pairs whose live means differ by no more than the larger spread are not judged.
     """

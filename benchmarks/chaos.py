@@ -11,10 +11,11 @@ the pipeline answered all queries in time. At the end, invariants are checked ov
 violated or missed, it is printed with the command that repeats the faults, and the exit code is 1.
 ``--longest 10`` leaves out cuts and outages of 20 to 90 s, for a short run.
 
-Times to recover, from the beginning of a fault (of a broker outage: from its end): until the
-creation of the last query that was not answered in time, or 0; and until the pipeline was whole:
-every role back and all queries of a second answered in time. The return of a node of three is an
-event of its own, as it takes processor time from the others: later queries count from it.
+Times to recover count from the beginning of a fault (of a broker outage: from its end). One ends at
+the creation of the last query that was not answered in time, or is 0. The other ends when the
+pipeline is whole: every role is back and all queries of a second were answered in time. The return
+of a node of three is an event of its own, as it takes processor time from the others: later queries
+count from it.
 """
 
 import argparse
@@ -65,8 +66,8 @@ PROPERTIES = {
 
 @dataclass(frozen=True, slots=True)
 class Suffered:
-    """A fault that happened. Epoch seconds: the pipeline was whole before it, the fault began, a
-    lost node began to return, the pipeline was whole again."""
+    """A fault that happened. Epoch seconds: the pipeline was whole before the fault, the fault
+    began, a lost node began to return, the pipeline was whole again."""
 
     fault: Fault
     before_s: float
@@ -75,7 +76,7 @@ class Suffered:
     returns_s: tuple[float, ...] = ()
 
     def after_s(self, at_s: float) -> float:
-        """Return how long after the last event before it a time is, 0 if it is before the fault."""
+        """Return the seconds from the last event before a time to that time, 0 before the fault."""
         events = (self.began_s, *self.returns_s)
         return max(0.0, at_s - max((e for e in events if e <= at_s), default=at_s))
 
@@ -94,8 +95,8 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The result of a run. ``commits`` were seen to grow, ``slots`` have one reader by their plan:
-    by epoch. ``most_mb`` a role had resident."""
+    """The result of a run. ``commits`` were observed to grow, ``slots`` by epoch have one reader by
+    their plan. ``most_mb``: the largest resident memory of a role."""
 
     minutes: float
     rate: float

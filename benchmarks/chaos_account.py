@@ -119,8 +119,9 @@ def _results(payload: bytes, *, incomplete: bool) -> set[int]:
 def _plans_outbid(record: Record) -> Iterator[str]:
     """Judge plans with the epoch of one before them: a control app that is cut off writes them.
 
-    Whoever follows the first one rejects them; a node that starts after the topic was compacted
-    may not, so another plan has to follow. No node follows a lower epoch than an earlier one.
+    Nodes that follow the first plan reject the second; a node that starts after the topic was
+    compacted may not, so another plan has to follow. No node follows a lower epoch than an earlier
+    one.
     """
     highest = 0
     contested: Plan | None = None
@@ -140,8 +141,8 @@ def _nobody_goes_back(record: Record) -> Iterator[str]:
 
 
 def _one_reader(record: Record) -> Iterator[str]:
-    """Judge who reads what under each plan: a node that follows another plan of its epoch reads
-    slots that are not its own."""
+    """Judge the readers of every slot under each plan: a node that follows another plan of the same
+    epoch reads slots that are not its own."""
     known: dict[int, list[Plan]] = {}
     for plan in record.plans:
         known.setdefault(plan.epoch, []).append(plan)
@@ -178,7 +179,7 @@ def _commits_grow(record: Record) -> Iterator[str]:
 
 
 def _falls(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Return each number that is followed by a lower one, with that one."""
+    """Return each number that is followed by a lower one, and the lower one."""
     return [(before, after) for before, after in pairwise(numbers) if after < before]
 
 

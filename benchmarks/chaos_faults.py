@@ -1,7 +1,7 @@
 """Injection of faults of processes, broker and input into a running pipeline.
 
 Each function injects one fault, under load, and returns when it began (broker outage: ended). It
-raises ``Stuck`` where the pipeline does not do what it should.
+raises ``Stuck`` if the pipeline does not recover as it should.
 """
 
 import os
@@ -167,7 +167,7 @@ def _in_sync(scene: Scene) -> None:
 
 
 def stood_still(scene: Scene, fault: Fault) -> float:
-    """Freeze roles for longer than they live on; each ends by itself and is started again."""
+    """Freeze roles for longer than their limit; each ends by itself and is started again."""
     rig, began_s = scene.rig, time.time()
     for name in fault.targets:
         rig.freeze(name)

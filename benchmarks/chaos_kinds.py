@@ -1,7 +1,7 @@
 """The kinds of faults, their random order, and the bounds of the times to recover.
 
-Faults are drawn from a seeded generator in advance, so that a seed gives the same faults whatever
-the pipeline does. Every round has each kind once, in random order.
+Faults are drawn from a seeded generator in advance, so that a seed gives the same faults for any
+behaviour of the pipeline. Every round has each kind once, in random order.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

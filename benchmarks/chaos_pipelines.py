@@ -1,8 +1,9 @@
 """The pipelines that faults are injected into: one whose items wait in slots, one with dispatchers.
 
 Both have the tasks of ``squares`` with a second variant, and three policies that faults switch
-between. The plans of ``loki`` change with what it observes. Of the pipeline with dispatchers, the
-inner task has one of its own under every policy; the first one has that of ingress under `kairos`.
+between. The plans of ``loki`` change with its observations. In the pipeline with dispatchers, the
+inner task has its own dispatcher under every policy, and the first task has ingress's under
+`kairos`.
 """
 
 import copy

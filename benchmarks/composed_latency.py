@@ -4,11 +4,11 @@
 
 Random query plans of examples/postcode/planned.yaml (configuration, placement; whole GPUs) are
 opened by hand, one after the other, on a local broker with every tier and link of the file. Just
-before, the operators of the plan run on the samples that are sent then, one at a time, in this
-process: their seconds and bytes are composed for the placement, sample by sample
-(control/policies/compass/search/composition.py). They run twice: with nothing between them, as in a
-profile, and each after a pause, as live, where an operator waits for the next query and finds cold
-caches. Then the queries go one by one, each after the answer to the one before, so that none waits
+before, the plan's operators run on the same samples, one at a time, in this process: their seconds
+and bytes are composed for the placement, sample by sample
+(control/policies/compass/search/composition.py). They run twice: without pauses, as in a profile,
+and each after a pause, as live, where an operator waits for the next query and finds cold caches.
+Then the queries are sent one by one, each after the answer to the previous one, so that none waits
 for another. A query's live latency is that of its answer. Exit code 1 if the p95 of a plan differs
 by more than ``WITHIN`` from the one composed of operators that paused.
 """
@@ -55,7 +55,7 @@ WITHIN = 0.10
 LONGEST_S = 0.6  # of the plans drawn, by the recorded profiles
 SERVES_WITHIN_S = 60.0
 ANSWERED_WITHIN_S = 10.0
-WARM_UP = 5  # queries of a session that count nowhere
+WARM_UP = 5  # queries of a session that are not counted
 PAUSE_S = 0.05  # an operator's wait for the next query, about that of the plans drawn
 
 
@@ -192,8 +192,8 @@ def measured(stage: LiveEnvironment, count: int, queries: int, seed: int) -> lis
 def answered(
     exchange: Exchange, waiting: OpenQueries, session: str, samples: Sequence[Sample]
 ) -> list[Answer]:
-    """Return the answers to the samples, each sent after the answer to the one before; what the
-    first ``WARM_UP`` took is not counted."""
+    """Return the answers to the samples, each sent after the previous answer; the time of the first
+    ``WARM_UP`` is not counted."""
     found = []
     for turn, sample in enumerate((*samples[:WARM_UP], *samples)):
         query = Query(payload=sample.payload, id=f"{session}-{turn}", session=session)

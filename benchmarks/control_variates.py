@@ -11,11 +11,11 @@ has the variance ``var(x) ((1 - R^2) / n + R^2 / N)``, R^2 being the share of x'
 explains, n and N the numbers of samples.
 
 Draws a configuration of the recording and a floor at most ``GAP`` from its mean, then samples with
-replacement, so that the recorded means are the true ones. The same samples are tested by the plain
-t-test and with control variates: of K configurations that are as near to the floor, those whose
-scores on N samples explain most of the first 50. "known": their true means are known, which no
-search can have; it bounds what there is to save. The last rows leave out what may limit it: that
-there is one variate, the least number of samples, and the cap.
+replacement, so that the recorded means are the true ones. The plain t-test and the test with
+control variates get the same samples. The variates are, of K other configurations within ``GAP`` of
+the floor, those whose scores on N samples explain most of the first 50. In "known" their true means
+are known, which no search can have, so it bounds the possible saving. The last rows each lift one
+possible limit: the single variate, the least number of samples, and the cap.
 """
 
 import argparse
@@ -92,7 +92,7 @@ class Variates:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The same samples tested in both ways; ``good``: the configuration truly reaches the floor."""
+    """The same samples under both tests; ``good``: the configuration truly reaches the floor."""
 
     good: bool
     plain: Tested
@@ -118,7 +118,8 @@ def controlled(scores: Floats, variates: Variates) -> Estimate:
 
 
 def run_controlled(scores: Floats, floor: float, rule: StopRule, variates: Variates) -> Tested:
-    """Run the test with control variates; before the least number of samples as the plain one."""
+    """Run the test with control variates; before the least number of samples it is the plain
+    test."""
     for samples in rule.looks(len(scores)):
         own = scores[:samples]
         estimate = plain(own) if samples < rule.least else controlled(own, variates)
@@ -161,7 +162,8 @@ def line(case: Case, found: Sequence[Pair]) -> str:
 
 
 def _told(case: Case, found: Sequence[Pair], tests: Sequence[Tested]) -> str:
-    """Tell the samples, where tests end, and the wrong verdicts, as shares of all tests."""
+    """Return the samples per test, and the tests that end at a limit or wrongly, as shares of
+    all."""
     pairs = list(zip(found, tests, strict=True))
     shares = [
         [t.samples <= case.rule.least for t in tests],

@@ -36,11 +36,11 @@ from streams.topics import topics
 
 SLOTS, INGRESS, INNER = "slots", "ingress", "inner"
 CASES = (SLOTS, INGRESS, INNER)
-# The most that p50 at 50 queries/s may grow over that of slots, ms.
+# The most by which p50 at 50 queries/s may exceed that of slots, ms.
 MOST_MS = {INGRESS: 0.2, INNER: 1.2}
 CHILD = "b"
-OUTSTANDING = 50  # queries in flight in the warm-up: a dispatcher holds the others back
-PASS_S = 5e-5  # what a stage takes that does nothing: the first prediction of the dispatchers
+OUTSTANDING = 50  # queries in flight in the warm-up: a dispatcher holds back the others
+PASS_S = 5e-5  # the time of a no-op stage: the first prediction of the dispatchers
 
 
 @dataclass(frozen=True, slots=True)

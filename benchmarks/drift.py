@@ -42,8 +42,8 @@ VARIANTS = {"locate": ("components", "net"), "read": ("cnn",)}
 SHARED = ("postcode", "weights", "profile-cpu.json")
 JUDGE = "from postcode.workload import Postcodes\n\njudge = Postcodes().score\n"
 LABEL_S = 1.0  # from an answer to its label
-LOOK_S = 0.5  # between two looks at what the scorer has written
-ENVELOPES = 3000  # different ones: repeated ones would narrow intervals for nothing
+LOOK_S = 0.5  # between two looks at the scorer's records
+ENVELOPES = 3000  # different ones: repeated ones would narrow intervals without new information
 CONTRAST, PAPER, NOISE = 0.4, 150.0, 10.0
 
 

@@ -2,15 +2,14 @@
 
     python -m benchmarks.gateway [--json] [--rate 50] [--seconds 20] [--connections 32] [--rounds 2]
 
-One run, one broker, one pipeline (benchmarks/pipelines/noop.yaml) and one gateway, all on this
+One run, one broker, one pipeline (benchmarks/pipelines/noop.yaml) and one gateway share this
 machine with the load. At the fixed rate queries go in turn through ``headrace.Client``, HTTP and
-gRPC, so that all three see the same machine, and between them calls of either protocol that ask
-whether the gateway lives: what client and server of the protocol take without a query. gRPC has two
-clients: grpcio's, and one that sends prepared frames (benchmarks/raw_grpc.py), which shows what of
-the time is grpcio's client. Then every
-connection sends its next request as soon as the last one is answered, and in turn a client writes
-to Kafka directly with as many queries in flight, which no gateway can outdo. The body is 500 bytes
-as they are, the answer JSON.
+gRPC, so that all three see the same machine. Between them are liveness calls of either protocol,
+which show the time of client and server without a query. gRPC has two clients: grpcio's, and one
+that sends prepared frames (benchmarks/raw_grpc.py), which shows the share of grpcio's client. Then
+every connection sends its next request as soon as the last one is answered. In turn a client writes
+to Kafka directly with as many queries in flight, an upper bound for any gateway. The body is 500
+bytes, sent unchanged; the answer is JSON.
 """
 
 import argparse
@@ -177,8 +176,8 @@ class Connection(asyncio.Protocol):
 
 
 async def flat_out(connections: int, seconds: float) -> tuple[float, dict[str, int], int]:
-    """Return requests per second, the number of responses by status, and that of all, those of the
-    warm-up included."""
+    """Return requests per second, the number of responses by status, and the number of all
+    responses, those of the warm-up included."""
     statuses: list[bytes] = []
     loop = asyncio.get_running_loop()
     for _ in range(connections):

@@ -3,10 +3,10 @@
     python -m benchmarks.gateway_cpu [CHECKOUT ...] [--calls 80] [--rounds 8] [--seconds 2]
 
 Each checkout of this repository (the current one without an argument) runs a gateway whose queries
-a thread of the same process answers at once. They are called in turn, so that all see the same
-machine: calls 20 ms apart, whose caches are cold as at 50/s, and as many as 32 connections send.
-CPU time is that of the gateway's process; it says the same on a machine that other work keeps busy.
-The clients are sockets with prepared bytes.
+a thread of the same process answers at once. The checkouts are called in turn, so that all see the
+same machine: with calls 20 ms apart, whose caches are cold as at 50/s, and flat out over 32
+connections. CPU time is that of the gateway's process, which other work on the machine hardly
+changes. The clients are sockets with prepared bytes.
 """
 
 import argparse
@@ -110,7 +110,7 @@ class Gateway:
         }
 
     def used(self) -> tuple[float, int]:
-        """Return the us of CPU and the switches of its threads that waited, until now."""
+        """Return the us of CPU and the voluntary switches of its threads so far."""
         tasks = list(Path(f"/proc/{self.process.pid}/task").iterdir())
         cpu_ns = sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
         lines = [line for task in tasks for line in (task / "status").read_text().splitlines()]

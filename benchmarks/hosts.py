@@ -1,7 +1,7 @@
 """Hosts of their own on one machine: network namespaces, each with a link to the broker's.
 
-A role on a host reaches the broker over the link only. A link that is down is a partition as
-cables and switches make it: packets are lost, and TCP sends them again, more and more seldom.
+A role on a host reaches the broker over the link only. A link that is down is a partition as cables
+and switches make it: packets are lost, and TCP sends them again at growing intervals.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ NAMESPACES = "/run/netns"
 
 
 def no_hosts() -> str:
-    """Return why no host can be made, "" if one can."""
+    """Return the reason that no host can be made, or ""."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return "network namespaces need root and iproute2's ip"
     return ""

@@ -1,7 +1,7 @@
-"""Readers with a worker's client settings: what the broker does for workers that only wait.
+"""Readers with a worker's client settings, to measure the broker's load by idle workers.
 
-A worker reads its slot and the plans with one consumer. It asks for them all the time, however
-little there is to read, and commits up to five times a second while it works.
+A worker reads its slot and the plans with one consumer. It always has a fetch request open, even if
+there is little to read, and commits up to five times a second while it works.
 """
 
 import json

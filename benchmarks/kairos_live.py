@@ -8,10 +8,10 @@ With DATA_DIR these are models of Kairos' artifact on emulated EC2 types; the mi
 first of the fluid bound's ranking within the paper's budget. With ``--file`` it is a pipeline file
 with its own mix (``cluster.start``), which may run real models: profile it on this machine first.
 The rate is ``--load`` of the first policy's capacity on the mix, by simulation. Each policy then
-gets the same arrivals and sizes: in virtual time, with the hops of a local broker, and live on a
-broker of its own, in ``--dilate`` times slower time, so that two cores carry the load.
-The exit code is 1 if two policies whose simulated attainments differ by more than ``APART`` come in
-another order live, or a query is lost.
+gets the same arrivals and sizes: in virtual time, with the hops of a local broker, and live on its
+own broker, in ``--dilate`` times slower time, so that two cores carry the load. The exit code is 1
+if the live order of two policies differs from the simulated one although their simulated
+attainments differ by more than ``APART``, or if a query is lost.
 """
 
 import argparse
@@ -79,7 +79,7 @@ def mix_of(file: PipelineFile) -> dict[str, int]:
 
 
 def capacity_qps(file: PipelineFile, asked: argparse.Namespace) -> float:
-    """Return what the first policy carries on the file's mix, in virtual time."""
+    """Return the first policy's capacity on the file's mix, in virtual time."""
     most = capacity(CapacityRequest(file=file, policy=asked.policies[0], seed=asked.seed)).best
     assert most is not None
     return most.qps
@@ -137,7 +137,8 @@ def every_row(folder: Path, asked: argparse.Namespace) -> Iterator[Row]:
 
 
 def wrong(found: Sequence[Row]) -> list[str]:
-    """Return which policies of a model came in another order live than simulated, and losses."""
+    """Return the policies of a model whose live order differs from the simulated one, and
+    losses."""
     lost = [f"{row.model}, {row.policy}: {row.lost} lost" for row in found if row.lost]
     pairs = [
         sorted(pair, key=lambda row: row.simulated_attainment)

@@ -136,7 +136,7 @@ class Numbers:
 
 
 def is_right(number: int, scale: str, votes: str) -> bool:
-    """Return whether a configuration answers the sample of this number rightly."""
+    """Return whether a configuration answers the sample of this number correctly."""
     return number * 2654435761 % 2**32 / 2**32 < RIGHT[scale, votes]
 
 

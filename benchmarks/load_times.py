@@ -6,7 +6,7 @@
 Emulated devices serve a line of two tasks (``benchmarks/small_cluster.py``). ``rise``: demand rises
 from 30 to 120 queries/s within 45 s on five devices, so that workers have to change to faster
 variants in time. ``restart``: at 20 queries/s all of six devices are lost after 20 s and come back
-after 3 s; the fast variants load in 0.5 s. Every load time is played with the same arrivals.
+after 3 s; the fast variants load in 0.5 s. All load times are played with the same arrivals.
 """
 
 import argparse

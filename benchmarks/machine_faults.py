@@ -1,7 +1,7 @@
 """Faults of the machine under a role or the broker: a wall clock that steps, a full disk.
 
-Both need what not every machine has: Debian's libfaketime and a C compiler, and the right to mount
-a tmpfs. What is missing is said, and the kind is then not drawn.
+Both have requirements that not every machine meets: Debian's libfaketime and a C compiler, and the
+right to mount a tmpfs. A missing requirement is reported, and the kind is then not drawn.
 """
 
 import errno
@@ -29,7 +29,7 @@ BROKER_ENDS_WITHIN_S = 10.0
 
 
 def no_faketime() -> str:
-    """Return why no clock can be stepped, "" if one can."""
+    """Return the reason that no clock can be stepped, or ""."""
     if not FAKETIME.is_file():
         return "libfaketime is missing: apt-get install faketime"
     if shutil.which(COMPILER) is None:
@@ -38,7 +38,7 @@ def no_faketime() -> str:
 
 
 def no_small_disk() -> str:
-    """Return why no disk can be filled, "" if one can."""
+    """Return the reason that no disk can be filled, or ""."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         return "only root may mount the small disk that this fault fills"
     return ""
@@ -99,7 +99,7 @@ def _under_faketime(offset: Path, waits: Path) -> Mapping[str, str]:
 
 @contextmanager
 def small_disk(home: Path) -> Iterator[None]:
-    """Let a folder be a disk of its own, of ``DISK_BYTES`` of memory, during the block."""
+    """Turn a folder into a separate disk, of ``DISK_BYTES`` of memory, during the block."""
     home.mkdir(parents=True)
     size = f"size={DISK_BYTES}"
     subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(home)], check=True)

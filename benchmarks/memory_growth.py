@@ -3,14 +3,14 @@
     python -m benchmarks.memory_growth [--minutes 60] [--warm-up 10] [--rate 50] [--plans 600]
         [--readings FILE] [--json]
 
-The first half of the warm-up offers ``PEAK`` times the rate: what a backlog took of the heap stays
-with the process (glibc returns little of it), and is no growth. In the second half a
-plan is asked for ``--plans`` times, evenly spread: the process that solves, and the one that
-asks it, take about 1 MB in their first thousand plans and nothing after them
-(docs/results/chaos.md, "Memory over an hour"). The resident memory of every role
-is read every 5 s. After the warm-up the growth is the slope of Theil and Sen (the median over all
-pairs of readings) with its 95 % interval, in percent of the median memory a day. Exit code 1: a
-role grows by more than ``MOST_PERCENT_A_DAY``, or a query has no answer.
+The first half of the warm-up offers ``PEAK`` times the rate: heap that a backlog has used stays
+with the process (glibc returns little of it), and is no growth. In the second half ``--plans``
+plans are requested, evenly spread: the process that solves and its caller take about 1 MB in their
+first thousand plans and nothing after them (docs/results/chaos.md, "Memory over an hour"). The
+resident memory of every role is read every 5 s. After the warm-up the growth is the slope of Theil
+and Sen (the median over all pairs of readings) with its 95 % interval, in percent of the median
+memory a day. Exit code 1: a role grows by more than ``MOST_PERCENT_A_DAY``, or a query has no
+answer.
 """
 
 import argparse

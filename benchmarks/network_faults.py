@@ -1,6 +1,6 @@
 """Faults of the network between one role and the broker, by the role's proxy.
 
-Each function returns when the network was well again: from then on the time to recover counts.
+Each function returns when the network was well again; the time to recover counts from then on.
 """
 
 import time
@@ -18,12 +18,12 @@ def cut(scene: Scene, fault: Fault) -> float:
 
 
 def deafened(scene: Scene, fault: Fault) -> float:
-    """Let a role send, and hear nothing."""
+    """Let a role send, but receive nothing."""
     return _disturbed(scene, fault, to_client=False)
 
 
 def muted(scene: Scene, fault: Fault) -> float:
-    """Let a role hear, and send nothing."""
+    """Let a role receive, but send nothing."""
     return _disturbed(scene, fault, to_broker=False)
 
 
@@ -33,7 +33,7 @@ def slowed(scene: Scene, fault: Fault) -> float:
 
 
 def half_opened(scene: Scene, fault: Fault) -> float:
-    """Close a role's connections at the broker only; the role is to find out by itself."""
+    """Close a role's connections at the broker only; the role has to detect it."""
     for name in fault.targets:
         proxy_of(scene, name).break_half_open()
     return time.time()

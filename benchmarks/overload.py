@@ -5,8 +5,8 @@
 
 Five devices serve a line of two tasks (``benchmarks/small_cluster.py``), or its first task under
 policies that plan one task. Each policy gets 1, 1.5 and 3 times its capacity, with a true profile
-and with one that is 30 % too fast: every batch then takes 1.3 times what was profiled, and the
-loads are those of the devices as they are. Goodput is what is answered in time, queries a second.
+and with one that is 30 % too fast: every batch then takes 1.3 times its profiled latency, and the
+loads are those of the real devices. Goodput is the number of queries a second answered in time.
 Runs whose rows the file ROWS has are not played again. The exit code is 1 if a policy keeps less
 than ``LEAST_SHARE`` of its best goodput.
 """
@@ -68,7 +68,7 @@ def capacity_qps(policy: str) -> float:
 
 
 def scene(policy: str) -> dict[str, Any]:
-    """Return what the pipeline of a policy has other than the usual one."""
+    """Return the settings of a policy's pipeline that differ from the usual ones."""
     return ONE_TASK if policy.partition(":")[0] in ALONE else {}
 
 
@@ -76,8 +76,8 @@ def goodput(
     folder: Path, policy: str, rate_qps: float, factor: float = 1.3, *, seed: int = 0,
     seconds: float = 10.0, **changes: Any,
 ) -> float:  # fmt: skip
-    """Return the queries/s answered in time by devices that take ``factor`` times what was
-    profiled, over ``seconds`` after a warm-up."""
+    """Return the queries/s answered in time by devices that take ``factor`` times the profiled
+    latency, over ``seconds`` after a warm-up."""
     path = a_cluster(folder, batch_s=0.02, devices=5, load_s=0.1, slo="1s", **changes)
     file = with_policies(read_pipeline_file(path), [policy])
     arrivals = Renewal(rate_qps, WARM_UP_S + seconds)
@@ -92,7 +92,7 @@ def goodput(
 
 
 def played(asked: argparse.Namespace) -> Iterator[Row]:
-    """Yield the rows that are asked for; keep those that were not recorded yet."""
+    """Yield the requested rows; keep those that were not recorded yet."""
     name = commit()
     known = {_key(row): row for row in recorded(asked.rows)}
     runs = product(range(asked.seeds), asked.policies, FACTORS, LOADS)
@@ -140,8 +140,9 @@ class Kept:
 
 
 def kept(rows: Sequence[Row], policy: str, factor: float) -> Kept:
-    """Return what a policy keeps: of every seed the goodput at the load where the mean is least
-    over that at the load where it is best. Seeds count that were played at every load."""
+    """Return the share that a policy keeps: for every seed, the goodput at the load beyond capacity
+    with the least mean over that at the load with the best. Only seeds that were played at every
+    load count."""
     own = [row for row in rows if (row.policy, row.factor) == (policy, factor)]
     runs = {(row.load, row.seed): row.goodput_qps for row in own}
     seeds = [n for n in sorted({n for _, n in runs}) if all((load, n) in runs for load in LOADS)]

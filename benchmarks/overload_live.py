@@ -3,12 +3,12 @@
     python -m benchmarks.overload_live [--policies fast loki ...] [--loads 1 1.5 3]
                                        [--seconds 20] [--rounds 1] [--json]
 
-The postcode pipeline (SLO 500 ms) on two CPU workers without shares: models, broker, roles and
-clients take each other's time, so that the profile promises several times what is there. Per policy
-the roles start anew. Its capacity is what a closed loop of 96 clients gets once it gets no more
-than before; then come open loads, Poisson, at multiples of it. Goodput is what the clients have
-within the SLO, queries a second. Exit code 1 if a load has less than 0.9 of what it could have: of
-the policy's best goodput, or of what was offered where that is less.
+The postcode pipeline (SLO 500 ms) runs on two CPU workers without shares: models, broker, roles and
+clients compete for the cores, so that the profile promises several times the real capacity. The
+roles start anew for each policy. Its capacity is the throughput of a closed loop of 96 clients once
+it no longer grows; then come open loads, Poisson, at multiples of it. Goodput is the number of
+queries a second that clients receive within the SLO. Exit code 1 if a load reaches less than 0.9 of
+its possible goodput: the policy's best goodput, or the offered load if that is less.
 """
 
 import argparse
@@ -41,7 +41,7 @@ NAME = "postcode"
 CLIENTS, REST_S = 96, 4.0
 START_S, LOOK_S = 60.0, 0.5  # of the roles, at most; between two looks
 WANTED = 0.9
-# What the policies that plan nothing run; the others are named as they are.
+# Settings of the policies that plan nothing; the others need none.
 FIXED: Mapping[str, Mapping[str, Any]] = {
     "fast": {"kind": "static", "replicas": {"locate/components": 1, "read/mlp": 1}},
 }
@@ -131,15 +131,15 @@ async def _offered(
 
 
 async def _topic(config: KafkaConfig, name: str) -> None:
-    """Wait until the roles have made the topic."""
+    """Wait until the roles have created the topic."""
     async with asyncio.timeout(START_S):
         while not await asyncio.to_thread(readable_partitions, config, name):
             await asyncio.sleep(LOOK_S)
 
 
 def kept(found: Sequence[Load]) -> dict[str, float]:
-    """Return, by policy, the least share of its best goodput, or of what was offered where that is
-    less, that a load had."""
+    """Return, by policy, the least goodput of a load as a share of the policy's best, or of the
+    offered load if that is less."""
     least: dict[str, float] = {}
     for one in found:
         best_qps = max(

@@ -2,11 +2,11 @@
 
     python -m benchmarks.planned_search FILE TRUTH [--slos 100] [--device-seconds 60] [--seed 0]
 
-Draw SLOs (accuracy, latency) of which some plan of the recording complies, search each without
-history, and compare with the cheapest plan of all configurations whose recorded mean reaches the
-floor. Prints the share of SLOs whose plan costs at most 10 % more than the cheapest (and 0.001
-$/h), the share of accepted plans whose recorded mean misses the floor, and the medians of device
-seconds, steps and samples: all, and the first 50 of each configuration, which no other test saves.
+Draw SLOs (accuracy, latency) that some plan of the recording meets, search each without history,
+and compare with the cheapest plan of all configurations whose recorded mean reaches the floor.
+Prints the share of SLOs whose plan costs at most 10 % more than the cheapest (and 0.001 $/h), the
+share of accepted plans whose recorded mean misses the floor, and the medians of device seconds,
+steps and samples: all, and the first 50 of each configuration, which no other test saves.
 """
 
 import argparse

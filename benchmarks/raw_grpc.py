@@ -1,6 +1,6 @@
-"""A gRPC client that does no more than HTTP/2 asks for: what a call takes without a client library.
+"""A gRPC client that does only what HTTP/2 requires, to measure calls without a client library.
 
-One call at a time over one connection, whose request is made once and sent as it is.
+One call at a time over one connection; the request is encoded once and sent unchanged.
 """
 
 import socket
@@ -68,7 +68,7 @@ class RawCalls:
         return said[5:]
 
     def _frame(self) -> tuple[int, int, int, bytes]:
-        """Return the next frame, once what the connection itself asks for is done."""
+        """Return the next frame, after handling the frames of the connection itself."""
         head = self._read(9)
         kind, flags, stream = struct.unpack(">BBI", head[3:])
         body = self._read(int.from_bytes(head[:3], "big"))

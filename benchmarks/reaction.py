@@ -10,11 +10,11 @@ own, they take turns step by step. With ``--virtual`` each plays the same arriva
 where a solve takes 0.2 s whatever else the machine does.
 
 For each policy, over its steps: seconds from the step until the plan for it (made for at least
-``ENOUGH`` times the calm demand) was issued, until the first query was created that runs under it,
+``ENOUGH`` times the calm demand) was issued, until the first query that runs under it was created,
 and until the slots in use carry the doubled demand; and the share of the queries of the
-``WATCHED_S`` seconds after a step without a complete answer in time. A step that finds a plan that
-carries it is left out, and counted. Times are the pipeline's (dilated) ones. Exit code 1 if the
-median to the first query, with quick plans, is above ``MUST_S``.
+``WATCHED_S`` seconds after a step without a complete answer in time. Steps whose present plan
+already carries them are left out, and counted. Times are the pipeline's (dilated) ones. Exit code 1
+if the median to the first query, with quick plans, is above ``MUST_S``.
 """
 
 import argparse
@@ -107,7 +107,7 @@ def arrivals(steps: int, rate_qps: float, rng: np.random.Generator) -> Times:
 
 
 def judged(seen: Seen, policy: str, at_s: float, rate_qps: float) -> Step | None:
-    """Return what became of the step at ``at_s``; None if the plan before carries it."""
+    """Return the figures of the step at ``at_s``; None if the plan before carries it."""
     before = [plan for plan in seen.plans if plan.issued_s < at_s]
     if before and (before[-1].capacity_qps or 0.0) >= 2 * rate_qps:
         return None

@@ -1,4 +1,4 @@
-"""The answers that a rig has received, and what became of their queries."""
+"""The answers that a rig has received, and the outcomes of their queries."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ WELL_S = 1.0
 
 
 class NotOneAnswer(AssertionError):
-    """An acknowledged query has no answer, or several: what no slow machine excuses."""
+    """An acknowledged query has no answer, or several, which no slow machine excuses."""
 
 
 class Answers(list[Answer]):

@@ -7,9 +7,9 @@
 reaches the peak with the same headroom. ``sizes``: the sizes of queries change from the paper's
 log-normal mixture to N(400, 150) in mid-run, at constant demand. The peak, and the demand of
 ``sizes``, are parts of the bound of the best mix within the budget. Runs are in virtual time: the
-nodes, the control app and the decisions are those of a live run, hops take what they take on a
-local broker. With ``--live`` they are live, on a broker of their own: `headrace up` starts and ends
-the workers, on emulated devices. A device costs its price from its request on.
+nodes, the control app and the decisions are those of a live run, and hops take as long as on a
+local broker. With ``--live`` they are live, on their own broker: `headrace up` starts and ends the
+workers, on emulated devices. A device costs its price from its request on.
 """
 
 import argparse
@@ -54,7 +54,7 @@ AFTER = (400, 150)  # mean and standard deviation of the sizes after the change
 
 @dataclass
 class Scaled:
-    """An observer: when which numbers of devices were asked for."""
+    """An observer that records when each number of devices was requested."""
 
     rows: list[tuple[float, str, int]] = field(default_factory=list)
 
@@ -65,7 +65,7 @@ class Scaled:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One run. ``attainment`` is the share of all queries answered within the SLO, ``usd_per_h``
-    the mean cost; ``changes`` are the devices asked for, with seconds since the first arrival."""
+    the mean cost; ``changes`` are the requested devices, with seconds since the first arrival."""
 
     model: str
     scenario: str
@@ -126,7 +126,7 @@ def _headroom(file: PipelineFile) -> float:
 
 
 def _rented(file: PipelineFile, pool: Pool, demand_qps: float) -> PipelineFile:
-    """Return the file that begins with that mix and rents."""
+    """Return the file that starts with that mix and rents."""
     started = _fixed(file, pool, demand_qps)
     return replace(started, cluster=replace(started.cluster, scale=SUPERVISOR))
 
@@ -231,7 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def text(row: Row) -> str:
-    """Return a row for people."""
+    """Return a row as text."""
     return (
         f"{row.model} {row.scenario} {row.devices}: {row.attainment:.2%} of {row.queries:,} in "
         f"time, {row.usd_per_h:.3f} $/h, {len(row.changes)} changes"

@@ -1,5 +1,5 @@
 """Run a pipeline with one process per role that tests and benchmarks may kill, stop, resume and
-restart, under a load of which every query is tracked to its answer.
+restart, under a load whose queries are all tracked to their answers.
 
 The rig has no threads: ``until`` and ``pass_time`` send the queries that are due and read the
 pipeline's topics.
@@ -281,9 +281,9 @@ class Rig:
         return asked
 
     def renew_producer(self) -> None:
-        """Send later queries by another producer: a leader that lost records refuses the sequence
-        numbers of the one before. It has none itself: a node that has started beside a frozen
-        controller hands out no producer ids for 30 s."""
+        """Send later queries by another producer: a leader that lost records refuses the old
+        producer's sequence numbers. The new producer has no sequence numbers: a node that has
+        started beside a frozen controller hands out no producer ids for 30 s."""
         self._producer.close()
         self._producer = producer(self.kafka, logger=self._told, **{"enable.idempotence": False})
 
@@ -313,8 +313,8 @@ class Rig:
     def command(self, action: str, **arguments: str) -> CommandResult:
         """Send a command and return its result.
 
-        It is sent again until it has one: a control app that starts takes no command that has
-        waited too long, and answers none twice.
+        The command is repeated until it has a result: a control app that starts ignores commands
+        that have waited too long, and executes none twice.
         """
         command = Command(
             id=new_id("command"), pipeline=self.name, action=action, arguments=arguments,
@@ -433,8 +433,8 @@ class Rig:
         return max(self.plans, key=lambda plan: plan.epoch)
 
     def serves(self) -> bool:
-        """Return whether running roles follow the newest plan, by which every task that has open
-        slots gets traffic, and only these do."""
+        """Return whether running roles follow the newest plan, and the plan routes traffic only to
+        open slots, and to every task that has some."""
         if not self.plans:
             return False
         plan = self.plan

@@ -1,4 +1,4 @@
-"""A file of rows, by which a benchmark that was cut off goes on with what is missing."""
+"""A file of rows, with which an interrupted benchmark resumes at the missing rows."""
 
 import json
 from collections.abc import Iterator

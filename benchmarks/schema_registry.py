@@ -1,4 +1,4 @@
-"""A schema registry in memory: what it answers to the requests of Headrace.
+"""A schema registry in memory that answers Headrace's requests.
 
 Tests and benchmarks that need no real one use it.
 """

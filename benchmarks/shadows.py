@@ -3,14 +3,14 @@
     python -m benchmarks.shadows ROWS [--seeds 3] [--page docs/results/shadows.md]
     python -m benchmarks.shadows --live [--loads 0.6 1] [--rounds 3] [--seconds 60]
 
-Three emulated workers serve one task, two with ``small``, one with ``large``; of the queries 5 %
-have a shadow. Every run has a twin without shadows and with the same arrivals. In virtual time a
-batch takes its median and hops nothing, so that a query that misses its deadline in one of the two
-only does so because of the shadows. Runs whose rows the file ROWS has are not played again.
+Three emulated workers serve one task, two with ``small``, one with ``large``; 5 % of the queries
+have a shadow. Every run has a twin with the same arrivals and without shadows. In virtual time a
+batch takes its median and hops nothing, so that shadows alone explain a query that misses its
+deadline in only one of the two. Runs whose rows the file ROWS has are not played again.
 
 ``--live`` runs the same pipeline, ten times slower, on a local broker, with shadows and without in
-turn. The exit code is 1 where shadows cost an answer its deadline: in virtual time any answer, live
-a larger share than the runs without shadows differ by.
+turn. The exit code is 1 if shadows cost an answer its deadline: in virtual time any answer, live a
+larger share than the difference among the runs without shadows.
 """
 
 import argparse
@@ -49,7 +49,7 @@ SECONDS = 8.0
 BATCH_S, SLO_S = 0.005, 0.2
 SERVED_QPS = 888.0  # batches of eight in 22.5 ms on two workers, in 45 ms on the third
 REPLICAS = {"read/small": 2, "read/large": 1}
-SLOWER = 10.0  # live, so that broker and client take little beside the workers
+SLOWER = 10.0  # live, so that the load of broker and client is small beside the workers'
 
 
 class ShadowWatch:
@@ -71,7 +71,7 @@ class ShadowWatch:
         return {origin for origin, outcome in self.outcomes.items() if outcome != ANSWERED}
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
-        """Take what a node did."""
+        """Record a node's event."""
         for effect in effects:
             if isinstance(effect, Send) and isinstance(effect.record, Answer):
                 assert effect.topic == RESULTS

@@ -6,9 +6,9 @@
 Two emulated devices serve a task with a fast and a slow variant under an SLO of 500 ms, on a local
 broker of its own, or with ``--simulated`` in virtual time. The classes gold (100 ms, weight 3),
 silver (300 ms, 2) and bulk (1 s, 1) have a third of the queries each. For each policy and rate, by
-class: queries a second in time, the share of the admitted queries that was in time, and that of all
-that was admitted. The exit code is 1 if gold's share in time is below ``LEAST``, or, where a tenth
-or more was refused, the admitted shares of gold and bulk are not three to one within ``WITHIN``.
+class: queries a second in time, the share in time of the admitted queries, and the admitted share
+of all. The exit code is 1 if gold's share in time is below ``LEAST``, or, if a tenth or more was
+refused, the admitted shares of gold and bulk are not three to one within ``WITHIN``.
 """
 
 import argparse
@@ -129,7 +129,7 @@ def measured(folder: Path, asked: argparse.Namespace) -> Iterator[Part]:
 
 
 def wrong(parts: tuple[Part, ...]) -> list[str]:
-    """Return what the parts of a policy and rate, one of each class, break."""
+    """Return the requirements that the parts of a policy and rate, one of each class, violate."""
     gold, _, bulk = parts
     found = []
     if gold.kept < LEAST:

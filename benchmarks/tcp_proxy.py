@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a broker's listener: a network that is slow, silent or half dead.
+"""A TCP proxy in front of a broker's listener: a slow, silent or half-open network.
 
 Bytes of a blocked direction are held, not lost: TCP sends them again once the network is back.
 """
@@ -96,7 +96,7 @@ class TcpProxy:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            # Cancelled by ``close``: asyncio would complain of a task that ends so.
+            # Cancelled by ``close``: asyncio would log a task that ends so.
             with contextlib.suppress(OSError, asyncio.CancelledError):
                 await self._forward(reader, writer)
         finally:
@@ -112,7 +112,7 @@ class TcpProxy:
             down = asyncio.create_task(self._pump(answers, writer, "to_client"))
             await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
             if broker not in self._brokers and not up.done():
-                await up  # half open: the client learns of it when it gives up
+                await up  # half open: the client detects it by its own timeout
             for each in (up, down):
                 each.cancel()
         finally:
@@ -148,7 +148,7 @@ class TcpProxy:
                 await writer.drain()
 
 
-TICK_S = 0.005  # how soon a change of the network shows
+TICK_S = 0.005  # how soon a change of the network takes effect
 
 
 class Proxies:

@@ -13,8 +13,8 @@ follows the newest plan as a worker does, and loads at once. The control app is 
 ``broker_cpu_share``      CPU seconds of the broker a second
 ``reports_per_s``         reports that the broker has confirmed
 
-The emulated workers read no slots. So the broker's work for that is measured afterwards, alone,
-with as many consumers as ``--readers``, each with a worker's settings, one slot and the plans:
+The emulated workers read no slots. So the broker's work for slots is measured afterwards, alone,
+with ``--readers`` consumers, each with a worker's settings, one slot and the plans:
 
 ``idle_fetches_per_s``    their requests while there is nothing to read
 ``idle_broker_cpu_share``  CPU seconds of the broker a second for these
@@ -257,7 +257,8 @@ def _waited(
     broker: int,
     seconds: float,
 ) -> dict[str, Any]:
-    """Measure the broker with readers that wait, and that commit; return the figures by name."""
+    """Measure the broker with idle readers, and with readers that commit; return the figures by
+    name."""
     process = psutil.Process(broker)
     readers = IdleReaders(kafka, group, slots)
 

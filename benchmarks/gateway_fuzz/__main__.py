@@ -30,7 +30,7 @@ from tests.integration.brought_up import brought_up
 from tests.integration.gateways import a_gateway
 
 MOST_BYTES = 100_000
-WAITS = "5s"  # of the gateway for what half a request lacks
+WAITS = "5s"  # the gateway's limit for the rest of a partial request
 
 Kind = Callable[[Target, int, Iterator[int], int], Awaitable[tuple[Counter[str], int]]]
 KINDS: dict[str, Kind] = {"bodies": send_bodies, "heads": send_heads, "calls": send_calls}
@@ -41,8 +41,8 @@ async def fuzz(
 ) -> tuple[dict[str, Counter[str]], int]:
     """Send the requests of each kind, ``at_once`` of them at a time, beside an honest client.
 
-    Return their number by outcome, and that of the client's answers, by kind; and how many ended
-    otherwise than they may.
+    Return their number by outcome, and that of the client's answers, by kind; and the number of
+    wrong outcomes.
 
     Raises ``AssertionError`` if the honest client does not get its answers.
     """

@@ -49,7 +49,7 @@ class Call:
     leaves_s: float | None = None
 
     def expects(self, code: str) -> bool:
-        """Return whether the call may end so."""
+        """Return whether the call may end with this status."""
         if code == "CANCELLED":
             return self.leaves_s is not None
         named = any(name in TIMEOUTS for name, _ in self.metadata)
@@ -168,8 +168,7 @@ _WHOLE = {
 async def send_calls(
     target: Target, seed: int, numbers: Iterator[int], at_once: int
 ) -> tuple[Counter[str], int]:
-    """Make the calls; return their number by status code, and how many ended otherwise than they
-    may."""
+    """Make the calls; return their number by status code, and the number of wrong endings."""
     async with grpc.aio.insecure_channel(target.grpc) as channel:
 
         async def send(number: int) -> Outcome:

@@ -1,4 +1,4 @@
-"""Where damaged requests go, and how a kind of them is sent and counted."""
+"""The targets of damaged requests, and how requests of a kind are sent and counted."""
 
 import asyncio
 import sys
@@ -27,7 +27,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a request, and whether that is right for it."""
+    """The outcome of a request, and whether it is right for that request."""
 
     name: str
     right: bool

@@ -1,8 +1,8 @@
 """Damaged connections over HTTP: request lines, headers, lengths and chunks that are none, requests
 that end in the middle, and several requests in one piece.
 
-A connection is right if it ends by itself and every response on it is whole, with a status of its
-client's fault or 200, and an error told in JSON.
+A connection is right if it ends by itself and every response on it is whole, has a client-error
+status or 200, and reports errors in JSON.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from benchmarks.gateway_fuzz.damage import Outcome, Target, cut_and_put, one_of,
 ALLOWED = frozenset((100, 200, 400, 404, 405, 408, 411, 413, 414, 417, 431, 501, 505))
 LEFT = "left"  # the client, in the middle
 LEAVING = 0.05  # of the clients
-ENDING = 0.9  # of the connections: the others end by the gateway's patience
+ENDING = 0.9  # of the connections: the others end by the gateway's time limits
 MOST_PARTS = 4  # that a connection's bytes are sent in
 
 LINES = (
@@ -54,7 +54,7 @@ Damage = Callable[[np.random.Generator, str], bytes]
 
 
 def damaged(rng: np.random.Generator, model: str) -> bytes:
-    """Return what a client sends on a connection: up to two whole requests, a damaged one, and
+    """Return the bytes of a client on a connection: up to two whole requests, a damaged one, and
     mostly one that asks for the connection's end, which a damaged one may swallow."""
     whole = [_whole(rng, model) for _ in range(rng.integers(0, 3))]
     end = _request(b"GET /v2/health/live HTTP/1.1", b"Connection: close")

@@ -1,5 +1,5 @@
-"""A client of a gateway whose requests are whole: it gets the answers to them, whatever others
-send beside it."""
+"""A client of a gateway whose requests are whole: it must get its answers, whatever other clients
+send."""
 
 import asyncio
 import base64
@@ -30,8 +30,8 @@ class Answered:
 async def honest_client(target: Target) -> AsyncIterator[Answered]:
     """Ask over HTTP and gRPC in turn during the block, and once more of each after it.
 
-    Raises ``AssertionError`` for an answer that is not that of its request, and the client's error
-    for a request without one.
+    Raises ``AssertionError`` for an answer to another request, and the client's error for a request
+    without an answer.
     """
     answered = Answered()
     async with (

@@ -1,1 +1,1 @@
-"""Hostile producers: they may write to the input topic, and want the service to stop."""
+"""Hostile producers: they may write to the input topic, and try to stop the service."""

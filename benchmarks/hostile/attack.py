@@ -1,4 +1,4 @@
-"""One hostile producer, in a process of its own: it writes until its records are out.
+"""One hostile producer, in a process of its own: it ends once its records are written.
 
 python -m benchmarks.hostile.attack fuzz|flood|letters|ids FILE BOOTSTRAP COUNT RATE SEED
 """

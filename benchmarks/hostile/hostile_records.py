@@ -1,4 +1,4 @@
-"""Records of a hostile producer, by chance: what a reader of bytes may trip over.
+"""Random records of a hostile producer that may break a reader of bytes.
 
 Kinds, in equal shares: random bytes; damaged, truncated and foreign Avro; schema ids that a
 registry has and lacks; containers whose counts promise more than the record holds; deep nesting;

@@ -4,9 +4,9 @@
                                [--systems headrace ray mlserver mlserver-one]
                                [--record FILE] [--page FILE]
 
-The systems run one after the other, all of them in every round. Peers get environments of their
-own under build/peers, made at the first run. ``--record`` appends to the rows of earlier runs, so
-that a long measurement can be made in pieces; the page is written of all of them.
+The systems run one after the other, all of them in every round. Peers get their own environments
+under build/peers, made at the first run. ``--record`` appends to the rows of earlier runs, so that
+a long measurement can be made in pieces; the page is written from all of them.
 """
 
 import argparse

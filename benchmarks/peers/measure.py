@@ -39,8 +39,8 @@ SETTLE_S = 0.5  # before each measurement, at its rate; afterwards, without load
 class Row:
     """One measurement. ``load``: "capacity", a share of it as "50 %", or a rate as "50/s".
 
-    Served is what was answered rightly, under an open loop within the SLO. Quantiles are over all
-    queries, those not served at infinity (None). CPU is of all of the system's processes, per
+    Served queries were answered correctly, under an open loop within the SLO. Quantiles are over
+    all queries, those not served at infinity (None). CPU is of all of the system's processes, per
     served query.
     """
 
@@ -113,12 +113,12 @@ async def _measure_protocol(
             await loop.offer(rate, SETTLE_S)
             offering = loop.offer(rate, plan.seconds)
             add(load, rate, await _watched(running.tree, offering, plan.seconds))
-            await asyncio.sleep(SETTLE_S)  # what an overload left behind belongs to no other load
+            await asyncio.sleep(SETTLE_S)  # drains the backlog of an overload
     return rows
 
 
 def asking(call: Call, workload: Workload) -> Ask:
-    """Return a function that sends the payloads in turn and says how each query ended."""
+    """Return a function that sends the payloads in turn and returns how each query ended."""
     payloads = itertools.cycle(workload.payloads)
 
     async def ask(left_s: float) -> str:
@@ -129,7 +129,7 @@ def asking(call: Call, workload: Workload) -> Ask:
 
 
 async def _until_right(running: Running, protocol: str, workload: Workload) -> None:
-    """Wait until the system answers, then check that it answers every payload rightly."""
+    """Wait until the system answers, then check that it answers every payload correctly."""
     until_s = time.monotonic() + READY_WITHIN_S
     while True:
         try:

@@ -69,7 +69,8 @@ async def answer_within(ask: Ask, seconds: float) -> str:
 
 
 async def closed_loop(ask: Ask, in_flight: int, seconds: float) -> list[Ended]:
-    """Keep ``in_flight`` queries in flight; return how those ended that did within ``seconds``."""
+    """Keep ``in_flight`` queries in flight; return the endings of those that ended within
+    ``seconds``."""
     ended: list[Ended] = []
     until_s = time.perf_counter() + seconds
 
@@ -86,8 +87,8 @@ async def closed_loop(ask: Ask, in_flight: int, seconds: float) -> list[Ended]:
 
 
 async def warmed_up(ask: Ask, in_flight: int) -> float:
-    """Keep ``in_flight`` queries in flight until no more are served than before; return how many,
-    per second. The just-in-time compiler of a broker takes a minute of it or more."""
+    """Keep ``in_flight`` queries in flight until throughput no longer grows; return it, per second.
+    The just-in-time compiler of a broker needs a minute or more of this."""
     best_qps = 0.0
     for _ in range(MOST_WINDOWS):
         ended = await closed_loop(ask, in_flight, WINDOW_S)

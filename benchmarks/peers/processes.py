@@ -1,4 +1,4 @@
-"""The processes of a server under test: what was started and everything below it."""
+"""The processes of a server under test: its roots and all of their descendants."""
 
 import contextlib
 import os
@@ -47,7 +47,7 @@ def spent_s(before: CpuSeconds, after: CpuSeconds) -> float:
 def server(
     command: Sequence[str], variables: Mapping[str, str], folder: Path, log: Path
 ) -> Iterator[int]:
-    """Run a server in ``folder`` during the block, then end it and everything below it; yield its
+    """Run a server in ``folder`` during the block, then end it and its descendants; yield its
     process id. A ``TimeoutError`` in the block gets the end of the server's log as a note."""
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -54,7 +54,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
-    """``code``: the files that its user writes for a workload."""
+    """``code``: the files that a user of the system writes for a workload."""
 
     title: str
     start: Callable[[Workload, Path], AbstractContextManager[Running]]

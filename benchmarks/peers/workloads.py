@@ -1,4 +1,4 @@
-"""The two workloads: what clients send, what counts as right, and the SLO."""
+"""The two workloads: the payloads of clients, the right answers, and the SLO."""
 
 import itertools
 import sys

@@ -101,7 +101,7 @@ class ControlProcess:
         self._awake_s = agenda.now
         self._inbox: deque[tuple[ControlHost | None, Event]] = deque()
         self._effects: deque[Effect] = deque()
-        self._late: list[Callable[[], None]] = []  # what comes due while frozen
+        self._late: list[Callable[[], None]] = []  # events that come due while frozen
         self._positions: dict[str, int] = {}
         for logical in INPUTS:
             place = (physical(self._pipeline.name, logical), 0)

@@ -1,9 +1,8 @@
 """The transport of one process over the faulty broker, by the rules of streams/kafka/transport.py.
 
 Sends are in order, retried until they arrive, and confirmed by a second hop; a turn's offsets are
-committed once its sends and those of every earlier turn are confirmed; a slot is given up after
-the sends so far are confirmed, or after ``HAND_OVER_S``. A process that dies loses what has not
-left it.
+committed once its sends and those of every earlier turn are confirmed; a slot is given up after the
+sends so far are confirmed, or after ``HAND_OVER_S``. A process that dies loses its unsent records.
 """
 
 from collections import deque
@@ -61,8 +60,8 @@ class FaultyTransport:
     """Implements the live driver's ``Transport``; ``deliver`` takes fetched records.
 
     Deliberate errors, for tests of the checker: ``eager`` commits before the sends are confirmed;
-    ``trusting`` sends refused records again without a look whether they were written; ``hasty``
-    looks before every record that is written can be read.
+    ``trusting`` resends refused records without checking whether they were written; ``hasty``
+    checks before every written record can be read.
     """
 
     def __init__(
@@ -239,8 +238,8 @@ class FaultyTransport:
             self._agenda.after(seconds, self._depart)
 
     def _depart(self) -> None:
-        """Send all that waits as one request; the next one follows once it has arrived, so that
-        the order of a slot is kept as an idempotent producer keeps it."""
+        """Send all waiting records as one request; the next one follows once it has arrived, to
+        keep the order of a slot as an idempotent producer does."""
         self._sending = False
         if not self._runs:
             return
@@ -280,9 +279,9 @@ class FaultyTransport:
             self._append(out)
 
     def _acknowledge(self, request: list[Outgoing], taken: list[bool], repeats_s: float) -> None:
-        """Confirm a request once its records can be read. From ``repeats_s`` on, and where its
-        confirmation was lost, the producer repeats it. The broker says that it has the records
-        already, but refuses those whose stamps have expired meanwhile: it looks at them first."""
+        """Confirm a request once its records can be read. From ``repeats_s`` on, and if its
+        confirmation was lost, the producer repeats it. The broker confirms repeated records that it
+        has, except those whose stamps have expired meanwhile, which it checks first."""
         if not self.alive:
             return
         reached = self._broker.reaches(self._link) and self._runs

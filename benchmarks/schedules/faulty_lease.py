@@ -64,7 +64,7 @@ class FaultyLease:
 
     @property
     def quiet(self) -> bool:
-        """Whether it has listened for long enough to know of a living holder."""
+        """Whether it has listened for long enough to have heard a living holder."""
         return self._history is not None and self._agenda.now >= self._quiet_s
 
     @property
@@ -90,7 +90,8 @@ class FaultyLease:
         log = self._broker.readable(self._place)
         if self._history is None:
             self._history = len(log)
-            # The topic keeps less than the schedule's length: it begins with what may count.
+            # The topic keeps less than the schedule's length: it begins with the records that may
+            # count.
             since_s = self._agenda.now - LEASE_S - SKEW_S
             self._holder.next = sum(record.at_s < since_s for record in log)
         while (offset := self._holder.next) < len(log) and self.lost is None:

@@ -1,4 +1,4 @@
-"""Nodes as their processes start them: with what earlier lives have committed and answered.
+"""Nodes as their processes start them, with the commits and answers of earlier lives.
 
 By the product's rules (``ingress_role.py`` and ``egress_role.py`` in ``headrace/roles``), over the
 faulty broker's offsets and logs.

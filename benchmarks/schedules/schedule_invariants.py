@@ -45,7 +45,7 @@ class Invariants:
       is bounded.
 
     ``went_back`` counts commits below an earlier life's: a process that was cut off commits once
-    more when it is back. Its slots' next reader repeats records, and egress counts them once.
+    more when it is back. The next reader of its slots repeats records, and egress counts them once.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:

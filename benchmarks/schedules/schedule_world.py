@@ -95,7 +95,7 @@ def pipeline_of(schedule: Schedule) -> Pipeline:
 
 
 def making_of(schedule: Schedule) -> Making:
-    """Return what the roles of a schedule are made of."""
+    """Return the parts of which a schedule's roles are made."""
 
     def model(node: str, variant: str) -> Drawn:
         rng = np.random.default_rng([schedule.seed, crc32(f"{node} {variant}".encode())])
@@ -106,7 +106,7 @@ def making_of(schedule: Schedule) -> Making:
 
 
 def _profile(schedule: Schedule) -> ProfileTable:
-    """Return what planners know: variant w is more accurate and slower than v."""
+    """Return the planners' profile: variant w is more accurate and slower than v."""
     children = {"read": FanOut(schedule.fan_out / 2, {schedule.fan_out: 1.0})}
     below = {"locate": {}} if schedule.rooted else {"locate": children, "read": {}}
     return ProfileTable("p", tuple(_entry(t, v, below[t]) for t in below for v in ("v", "w")))

@@ -33,7 +33,7 @@ from streams.kafka.topic_contents import read_kept
 from streams.topics import physical
 
 POLL_S = 0.05
-EXPIRES_S = 60.0  # a request is void this long after its search has ended
+EXPIRES_S = 60.0  # a request is void after this time: its search may have ended
 
 
 class LiveProfiles:
