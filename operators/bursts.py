@@ -69,7 +69,7 @@ class Runs:
         )
 
     def admits(self, now: float) -> bool:
-        """Return whether the worker that the next query goes to is planned to have time for it."""
+        """Return whether the next query's worker has time for it, by the plan."""
         following = self._following
         if following is None:
             return True
@@ -99,7 +99,7 @@ class Runs:
 class BurstBuffer:
     """A table-driven worker's arrivals since ``began_s``: their rate and the newest burst.
 
-    An incomplete burst waits ``wait_s`` for the rest.
+    An incomplete burst waits ``wait_s`` for its remaining queries.
     """
 
     __slots__ = ("_have", "_left", "_load", "_since_s", "wait_s")
@@ -111,7 +111,7 @@ class BurstBuffer:
         self._since_s = began_s
 
     def came(self, items: int, follow: int, now: float) -> None:
-        """Record the arrival of ``items`` items, which ``follow`` others of the burst follow."""
+        """Record ``items`` items; ``follow`` more of their burst are still to come."""
         if follow >= self._left:
             self._have, self._since_s = 0, now
         self._have += items
@@ -129,7 +129,7 @@ class BurstBuffer:
 
     @property
     def until_s(self) -> float:
-        """The time at which the arrived part of the newest burst stops waiting for the rest."""
+        """The time until which an incomplete newest burst waits for the rest."""
         return self._since_s + self.wait_s
 
     def ready(self, queued: int, now: float) -> int:

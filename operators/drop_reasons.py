@@ -30,13 +30,13 @@ def no_worker(task: str) -> Reason:
 
 
 def no_session_plan(session: str) -> Reason:
-    """Refused: the session is open, and no query plan of it serves yet."""
+    """Refused: the session is open, but none of its query plans serves yet."""
     text = f"session {session!r} has no plan in force yet; `headrace session show` says why"
     return Reason(ReasonCode.NO_WORKER, text)
 
 
 def no_sessions(root: str) -> Reason:
-    """Refused: a node reads only a release of the schemas whose plans hold no sessions."""
+    """Refused: a node reads only schema releases whose plans cannot name sessions."""
     text = (
         f"no worker serves task {root!r} for sessions: a node of an older release runs, which "
         "knows no sessions; upgrade or end it"
@@ -45,7 +45,7 @@ def no_sessions(root: str) -> Reason:
 
 
 def bad_input(text: str) -> Reason:
-    """Refused: the query cannot be read, is too large, or names what is not known."""
+    """Refused: the query is unreadable, too large, or names something unknown."""
     return Reason(ReasonCode.BAD_INPUT, text)
 
 
@@ -72,7 +72,7 @@ def would_overrun(variant: str, over_s: float) -> Reason:
 
 
 def too_late_for_rest(variant: str, short_s: float) -> Reason:
-    """Dropped by a worker: the batch would leave ``short_s`` too little for the tasks behind it."""
+    """Dropped by a worker: its batch would leave ``short_s`` too little time for the next tasks."""
     text = f"{variant} would be done {short_s * 1e3:.0f} ms too late for what is behind it"
     return Reason(ReasonCode.NO_WAY_ON, text)
 
@@ -87,13 +87,13 @@ def no_way_on(variant: str, child: str, late_s: float, left_s: float) -> Reason:
 
 
 def unfinished(waited_s: float) -> Reason:
-    """Dropped by egress: a branch was still missing ``waited_s`` after the query was made."""
+    """Dropped by egress: a branch was still missing ``waited_s`` after the query's creation."""
     text = f"not complete {waited_s * 1e3:.0f} ms after it was made"
     return Reason(ReasonCode.UNFINISHED, text)
 
 
 def rerouted(turn: int, slot: int, late_s: float) -> str:
-    """Reason why an item went to another slot than the round robin's."""
+    """Return why an item went to another slot than its turn in the round robin."""
     return f"slot {slot} in place of {turn}: {late_s * 1e3:.0f} ms over the budget of its task"
 
 
@@ -142,6 +142,7 @@ _BRIEF = {
 def brief(code: ReasonCode, text: str) -> str:
     """Return the text under which equal reasons are counted together.
 
-    The code's text where its sentences differ only in measured times and names, else ``text``.
+    This is the code's text where its sentences differ only in measured times and names, else
+    ``text``.
     """
     return _BRIEF.get(code, text)

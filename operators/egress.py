@@ -66,9 +66,9 @@ class Egress:
     """The egress node; it owns ``partitions`` of the outputs topic.
 
     After a restart, ``notes`` holds by slot and input partition the offset below which every query
-    was closed and committed; ``answered`` are the queries above it that already have their answer.
-    ``journal`` tells at which queries ``combine`` ended an earlier process.
-    Over emulated ``links`` a session's results take their time back to its tier.
+    was closed and committed; ``answered`` are the queries above it that already have an answer.
+    ``journal`` records the queries at which ``combine`` ended an earlier process. Over emulated
+    ``links`` a session's results take the transfer time back to its tier.
     """
 
     def __init__(
@@ -96,19 +96,19 @@ class Egress:
         self._early: dict[tuple[int, int], list[Held]] = {
             key: [] for key in answered if key[1] >= self._upto.get(key[0], 0)
         }
-        # Records of queries that were answered before their notice, by that notice's record.
+        # Records of queries that were answered before their notice, by the notice's record.
         self._behind: dict[Held, list[Held]] = {}
         self._progress = _progress_of(self._partitions, notes)
         self._due: list[tuple[float, tuple[int, int]]] = []  # a heap of closing times
         self._committing: dict[int, None] = {}
         self._sessions: frozenset[str] = frozenset()  # with counts
-        self._promised_s = 0.0  # the SLO that the plan in force is made for
+        self._promised_s = 0.0  # the SLO of the plan in force
         self._wakes_s = float("inf")
         self._reporter = Reporter(name, "egress", pipeline, incarnation)
         self._counts = self._reporter.counts
         self._counts.update(dict.fromkeys(COUNTS, 0))
         self._egress_times = EgressTimes(self._counts)
-        # Results on their way back to their sessions' tier, by query.
+        # Results in transfer back to their session's tier, by query.
         self._back = _transfers_back(links, pipeline, self._reporter)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -178,7 +178,7 @@ class Egress:
         return effects
 
     def _take_back(self, back: Transfers[Returned], now: float) -> list[Effect]:
-        """Take the results whose way back has ended; a query that has closed meanwhile was late."""
+        """Take the results whose transfer has ended; a query that has closed meanwhile was late."""
         effects: list[Effect] = []
         for key, work in back.ended(now):
             query = self._open.get(key)
@@ -189,7 +189,7 @@ class Egress:
     def _notice(self, event: Arrived, notice: Notice, now: float) -> list[Effect]:
         partition = notice.partition
         seen = self._upto.get(partition, 0)
-        # A restarted ingress repeats what it had not committed.
+        # A restarted ingress repeats its uncommitted notices.
         news = [query for query in notice.queries if query.offset >= seen]
         upto = max(seen, notice.upto)
         if not self._progress[event.slot].begin(event.offset, len(news), (partition, upto)):
@@ -201,7 +201,7 @@ class Egress:
         effects += self._finish(self._released(event.slot, event.offset), now)
         if self._early:
             effects += self._end_early(partition, upto, now)
-        # An open query of the notice holds the commit up until it closes.
+        # An open query of the notice holds up the commit until it closes.
         if self._progress[event.slot].movable:
             effects += self._commit_soon(event.slot, now)
         return effects
@@ -222,8 +222,8 @@ class Egress:
             query.held.append((event.slot, event.offset))
             return []
         if key in self._early:
-            # Committed before their notice they could not be read again with it, and by their time
-            # a restarted egress finds the answer.
+            # Commit them with the notice, so that a restart reads both again: their times tell
+            # egress from when on to look for the answer.
             held = self._behind.setdefault((event.slot, event.offset), [])
             held += self._early.pop(key)
             self._progress[event.slot].finish(event.offset)
@@ -279,12 +279,12 @@ class Egress:
             progress = self._progress[slot]
             progress.finish(offset)
             left += self._released(slot, offset)
-            if progress.movable:  # else an older open query holds the commit up
+            if progress.movable:  # else an older open query holds up the commit
                 self._committing[slot] = None
         return [Wake(now)] if idle and self._committing else []
 
     def _released(self, slot: int, offset: int) -> Sequence[Held]:
-        """Return what was held behind a record, if that is a notice which has finished."""
+        """Return the records held behind this one, if it is a notice that has finished."""
         if self._behind and self._progress[slot].finished(offset):
             return self._behind.pop((slot, offset), ())
         return ()
@@ -324,7 +324,7 @@ class Egress:
     # ------------------------------------------------------------------ offsets and time
 
     def _commit_soon(self, slot: int, now: float) -> list[Effect]:
-        # Woke follows the records that have already arrived: one commit per drain.
+        # ``Woke`` follows the records that have already arrived: one commit per drain.
         idle = not self._committing
         self._committing[slot] = None
         return [Wake(now)] if idle else []
@@ -353,7 +353,7 @@ class Egress:
 def _progress_of(
     slots: Iterable[int], notes: Mapping[int, Mapping[int, int]]
 ) -> dict[int, Progress]:
-    """Return each slot's progress, with the notes of earlier commits."""
+    """Return each slot's progress, including the notes of earlier commits."""
     progress = {slot: Progress() for slot in slots}
     for slot, note in notes.items():
         progress[slot].notes.update(note)
@@ -363,7 +363,7 @@ def _progress_of(
 def _transfers_back(
     links: SessionLinks | None, pipeline: Pipeline, reporter: Reporter
 ) -> Transfers[Returned] | None:
-    """Return the results' ways back to their sessions; None unless links are emulated."""
+    """Return the transfers of results back to their sessions; None unless links are emulated."""
     return Transfers(links, pipeline, reporter) if links is not None and links.emulated else None
 
 

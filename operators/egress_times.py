@@ -1,7 +1,8 @@
-"""How long items take from the begin of a task's batch to egress, as egress counts it.
+"""Time from the start of a task's batch to an item's arrival at egress.
 
-Per task on the path of an item that arrives: ``to_egress/TASK`` items, ``to_egress_s/TASK`` the sum
-of their seconds, ``to_egress_s2/TASK`` that of the squares. One item in ``EVERY_S`` is enough.
+For each task on an arriving item's path, egress counts ``to_egress/TASK`` items and the sums of
+their seconds (``to_egress_s/TASK``) and squared seconds (``to_egress_s2/TASK``). It samples one
+item per ``EVERY_S``.
 """
 
 from schemas.count_names import to_egress_names
@@ -17,12 +18,12 @@ class EgressTimes:
 
     def __init__(self, counts: dict[str, float]) -> None:
         self._counts = counts
-        self._names: dict[str, tuple[str, str, str]] = {}  # of the counts, by task
-        self._next_s = float("-inf")  # when another item counts
+        self._names: dict[str, tuple[str, str, str]] = {}  # names of the counts, by task
+        self._next_s = float("-inf")  # when the next item is sampled
 
     def arrived(self, work: Work, now: float) -> None:
-        """Count the first item of a record at egress, unless it was dropped or is a session's or a
-        shadow's: those have ways of their own."""
+        """Count a record's first item once per ``EVERY_S``, unless it has no answer or belongs to a
+        session or a shadow, whose paths differ."""
         if now < self._next_s:
             return
         item = work.items[0]

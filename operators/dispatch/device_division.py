@@ -1,9 +1,9 @@
-"""Which devices are whose, where a task has several dispatchers.
+"""Division of a task's devices among its dispatchers.
 
-Every dispatcher computes the division from the plan alone. Of n devices of a type, D dispatchers
-get n // D each, and the rest one more; which ones get more goes round over the types, so that no
-dispatcher is without a device while there are D of them. Within a type a device belongs to a
-dispatcher by rendezvous hashing: after the loss of one, few of the others change theirs.
+Every dispatcher computes the division from the plan alone. Of n devices of a type, each of D
+dispatchers gets n // D, and n mod D of them get one more. These extra devices rotate over the
+types, so that every dispatcher has a device if there are at least D. Within a type, rendezvous
+hashing assigns devices to dispatchers: the loss of a device moves few of the others.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ def own_workers(kinds: Mapping[str, str], part: Part) -> frozenset[str]:
     if part.of == 1:
         return frozenset(kinds)
     own: set[str] = set()
-    first = 0  # the dispatcher that gets the next device that is left over
+    first = 0  # first dispatcher to get an extra device
     for kind in sorted(set(kinds.values())):
         workers = sorted(worker for worker, its in kinds.items() if its == kind)
         each, rest = divmod(len(workers), part.of)
@@ -28,7 +28,7 @@ def own_workers(kinds: Mapping[str, str], part: Part) -> frozenset[str]:
 
 
 def _own_of(workers: list[str], room: list[int], part: Part) -> set[str]:
-    """Return a dispatcher's workers of one type; ``room`` is the number that each one gets."""
+    """Return a dispatcher's workers of one type; ``room`` is the number for each dispatcher."""
     pairs = sorted((_score(w, index), w, index) for w in workers for index in range(part.of))
     left, taken, own = [*room], set[str](), set[str]()
     for _, worker, index in pairs:

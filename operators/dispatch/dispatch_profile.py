@@ -1,6 +1,6 @@
-"""The latencies by which a dispatcher decides: of each type of device, by query size.
+"""The latencies that a dispatcher decides by, per device type and query size.
 
-``Predictions`` are those of the profile, corrected by what devices took.
+``Predictions`` are the profile's latencies, corrected by what devices took.
 """
 
 from collections.abc import Callable, Collection
@@ -22,8 +22,9 @@ class DispatchProfile:
     """The devices' profile: mean and 95th percentile latency by type and size, in seconds.
 
     ``largest`` is the largest profiled size, ``base`` the base type ("": the type that is fastest
-    at the largest size), ``sizes`` the expected sizes, None if unknown. ``by_variant``: devices
-    of a type run variants of unlike speed, and ``types`` are pairs of both (``kind_of``).
+    at the largest size), ``sizes`` the expected sizes, None if unknown. With ``by_variant``,
+    devices of one type run variants of different speeds, and ``types`` are (type, variant) names
+    (``kind_of``).
     """
 
     mean_s: Seconds
@@ -35,16 +36,16 @@ class DispatchProfile:
     by_variant: bool = False
 
     def kind_of(self, type_: str, variant: str) -> str:
-        """Return the entry of ``types`` of a device that runs a variant."""
+        """Return the entry of ``types`` for a device that runs a variant."""
         return device_kind(type_, variant) if self.by_variant else type_
 
     def bounded(self, size: int) -> int:
-        """Return a query's size within what is profiled."""
+        """Clamp a query's size to the profiled range."""
         return min(max(size, 1), self.largest)
 
     def speeds(self) -> tuple[int, Vector]:
-        """Return the base type's index, and each type's speed at the largest size in those of the
-        base type."""
+        """Return the base type's index, and each type's speed relative to it at the largest
+        size."""
         largest_s = np.array([self.mean_s(name, self.largest) for name in self.types])
         named = self.base in self.types
         base = self.types.index(self.base) if named else int(np.argmin(largest_s))
@@ -53,7 +54,7 @@ class DispatchProfile:
     def within(self, kinds: Collection[int], slo_s: float) -> int:
         """Return the largest size that every one of these types finishes within the SLO."""
         fits, largest = 0, self.largest
-        while fits < largest:  # bisection: latencies grow with size, but for noise
+        while fits < largest:  # bisection: latencies grow with size, apart from noise
             middle = (fits + largest + 1) // 2
             if all(self.mean_s(self.types[kind], middle) <= slo_s for kind in kinds):
                 fits = middle
@@ -78,7 +79,7 @@ class Predictions:
         return tuple([mean_s for mean_s, _ in found]), tuple([worst_s for _, worst_s in found])
 
     def forget(self, kind: int) -> None:
-        """Go by the profile of a type again, until its devices have been heard of anew."""
+        """Reset a type to its profile until its devices report latencies again."""
         self._learned.forget(self._profile.types[kind])
         self._known = {at: each for at, each in self._known.items() if at[0] != kind}
 
@@ -96,7 +97,7 @@ class Predictions:
 
 
 def device_kind(type_: str, variant: str) -> str:
-    """Return the name of a device type that runs a variant."""
+    """Return the name of a device type together with the variant that it runs."""
     return f"{type_} with {variant}"
 
 

@@ -1,4 +1,4 @@
-"""What a dispatcher holds: the waiting queries, and its devices with their queries in flight."""
+"""The state of a dispatcher: waiting queries, and devices with their queries in flight."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from typing import Protocol
 
 from schemas.records import Completion, Lease, Origin, Plan, Selection, Work
 
-AHEAD = 2  # batches at a worker at most: what runs and one ahead
-MOST_SENT = 16  # queries at a device at most, where each takes a small part of the lead
-OVERDUE = 3.0  # multiple of the prediction after which a device gets nothing more
-# Whoever gets nothing, as it was slow, cannot show that it is faster again: it is tried again after
-# this time.
+AHEAD = 2  # most batches at a worker: the running one and one ahead
+MOST_SENT = 16  # most queries at a device, where each takes a small part of the lead
+OVERDUE = 3.0  # multiple of the prediction after which a device gets no more work
+# A device type that gets no queries because it was slow cannot show that it has recovered: the
+# dispatcher tries it again after this time.
 AGAIN_S = 10.0
 _FOREVER = float("inf")
 
@@ -37,8 +37,8 @@ class Waiting:
         self.held = -1  # the device that a rule chose ahead of time
         self.latency_s: tuple[float, ...] = ()  # by type
         self.worst_s: tuple[float, ...] = ()
-        # The latest start at which a device meets the deadline, hops included: as it takes on
-        # average, and at its 95th percentile.
+        # The latest start at which a device meets the deadline, hops included: with its mean and
+        # with its 95th percentile latency.
         self.give_up_s = self.yield_s = _FOREVER
 
 
@@ -47,7 +47,7 @@ Dropped = tuple[Waiting, float]  # a query and the seconds by which the best dev
 
 
 def deadline_s(waiting: Waiting) -> float:
-    """Return the deadline, by which waiting queries are ordered."""
+    """Return the deadline: waiting queries are sorted by it."""
     return waiting.work.deadline_s
 
 
@@ -58,7 +58,7 @@ def oldest(queue: Iterable[Waiting], partition: int) -> int | None:
 
 
 class CentralQueue(Protocol):
-    """What ingress asks of a dispatcher of the root task."""
+    """The interface of the root task's dispatcher for ingress."""
 
     @property
     def active(self) -> bool:
@@ -122,7 +122,7 @@ class DispatchedDevice:
         self.free_s = 0.0  # predicted time at which all of them are finished
 
     def ended(self, origin: Origin) -> DispatchedQuery | None:
-        """Return the first query in flight of an origin, which has ended; None if there is none."""
+        """Remove and return the first query in flight with this origin; None if there is none."""
         for at, each in enumerate(self.sent):
             if each.origin == origin:
                 return self.sent.pop(at)

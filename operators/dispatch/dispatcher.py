@@ -2,15 +2,16 @@
 
 The root task's dispatcher is a component of ingress: ingress is the only sender to the root task,
 and its input offsets persist the queue (an unsent query is uncommitted and read again after a
-restart). That of an inner task is a component of a node of its own (task_dispatcher.py). The rule
-(control/policies/kairos/dispatch_rules.py) runs once per drain of arrivals. A device that is
-predicted to be free within the lead gets its next query ahead, so that it does not idle for the two
-hops between its completion and the next query. That is one query ahead, or as many as the device
-serves within the lead where they take less.
+restart). An inner task's dispatcher is a component of its own node (task_dispatcher.py). The rule
+(control/policies/kairos/dispatch_rules.py) runs once per drain of arrivals.
 
-Several dispatchers of a task divide the devices of each type among themselves
-(device_division.py). Without a device, a dispatcher gives its queries up at their deadlines. A type
-that was too slow for all that waited is taken for as fast as its profile again after ``AGAIN_S``.
+A device that is predicted to be free within the lead gets its next query ahead of time. Otherwise
+it would idle for two hops, between its completion and the next query. It gets one query ahead, or
+as many short ones as it serves within the lead.
+
+Several dispatchers of a task divide the devices of each type among themselves (device_division.py).
+A dispatcher without a device gives its queries up at their deadlines. A type that was too slow for
+every waiting query is reset to its profile after ``AGAIN_S``.
 """
 
 from bisect import insort
@@ -64,7 +65,7 @@ from schemas.records import ANSWERED, Completion, Plan, Selection, Work
 from schemas.variant_id import variant_id
 
 TICK_S = 1e-9
-WINDOW = 10_000  # newest queries whose sizes count
+WINDOW = 10_000  # number of newest queries whose sizes count
 ENOUGH_SIZES = 1_000
 SIZE_CLASSES = 64
 _FOREVER = float("inf")
@@ -73,11 +74,11 @@ _FOREVER = float("inf")
 class Dispatcher:
     """Central queue of a task's queries.
 
-    Without ``task`` it is the root task's, and active under policies that dispatch. A dispatcher of
-    an inner task is always active, under the policy that its task names.
+    Without ``task`` it serves the root task, and is active under policies that dispatch. A
+    dispatcher of an inner task is always active, under the policy that its task names.
 
-    Invariant: a device gets a query while those of this dispatcher at it are predicted to end
-    within the lead, and while they are fewer than ``MOST_SENT``, those of a lost device included.
+    Invariant: a device gets a query only while its queries from this dispatcher are predicted to
+    end within the lead and number fewer than ``MOST_SENT``; those of a lost device count too.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Dispatcher:
         self._rule: Rule = first_come
         self._options = DispatchOptions(MatchingWeights(pipeline.slo_s))
         self._serves_late = False
-        self._waiting: list[Waiting] = []  # by deadline, those of one deadline as they came
+        self._waiting: list[Waiting] = []  # by deadline, ties in order of arrival
         self._devices: list[DispatchedDevice] = []
         self._by_slot: dict[int, DispatchedDevice] = {}
         self._table: DeviceTable | None = None
@@ -105,7 +106,7 @@ class Dispatcher:
         self._learned = LatencyModel(profile.types, profile.mean_s)
         self._predictions = Predictions(profile, self._learned)
         self._trip = RoundTrip(round_trip_s)
-        # Types that were too slow for what waited, since when: none of their queries has run since.
+        # Types that were too slow for every waiting query: since when no query of theirs has run.
         self._unused: dict[int, float] = {}
         self._sizes: deque[int] = deque(maxlen=WINDOW)
 
@@ -121,7 +122,8 @@ class Dispatcher:
 
     @property
     def device_costs(self) -> tuple[float, ...]:
-        """The cost of a second of each device of the plan, the dearest 1 under ``marginal``."""
+        """The cost of a second of each device of the plan; under ``marginal`` the dearest costs
+        1."""
         return () if self._table is None else tuple(self._table.coefficients.tolist())
 
     def __bool__(self) -> bool:
@@ -184,7 +186,7 @@ class Dispatcher:
     def _device_costs(
         self, speeds: Vector, devices: list[DispatchedDevice], slo_s: float
     ) -> Vector:
-        """Return the cost of a second of each type, as the policy's ``prices`` says."""
+        """Return the cost of a second of each type under the policy's ``prices``."""
         sizes = self._sizes_seen()
         if self._policy is None or PRICES.of(self._policy) != MARGINAL or sizes is None:
             return speeds
@@ -202,7 +204,7 @@ class Dispatcher:
         return device_costs(speeds, FluidBound(times).marginal(mix))
 
     def _sizes_seen(self) -> SizeDistribution | None:
-        """Return the sizes of the last ``WINDOW`` queries, or the profile's if they are few."""
+        """Return the sizes of the last ``WINDOW`` queries; the profile's if too few were seen."""
         if len(self._sizes) < ENOUGH_SIZES:
             return self._profile.sizes
         return observed(self._sizes, SIZE_CLASSES)
@@ -257,7 +259,7 @@ class Dispatcher:
             return
         if ran and not sent.ahead:
             self._trip.measured(now - sent.sent_s - completion.queued_s - completion.run_s)
-        # The next query began when this one ended, a hop ago.
+        # The next query began one hop ago, when this one ended.
         begun_s = now - self._trip.mean_s / 2
         device.free_s = begun_s + sum([each.predicted_s for each in device.sent])
         at = self._devices.index(device)
@@ -273,7 +275,7 @@ class Dispatcher:
         picks: list[Pick] = []
         while found := self._matched(now):
             picks += found
-        # What could begin at this very moment has not: nothing else wakes for it.
+        # Give up queries whose latest start is now: no wake-up would follow for them.
         return picks, [*dropped, *self._give_up(nextafter(now, _FOREVER))]
 
     def _matched(self, now: float) -> list[Pick]:
@@ -319,11 +321,11 @@ class Dispatcher:
         return self._trip.lead_s(self._policy)
 
     def _in_order(self, now: float) -> list[Waiting]:
-        """Return the queries that the rule is given, in the order in which they are served.
+        """Return the queries for the rule, in the order in which they are served.
 
-        Queries that may be late on every device are behind the others. In overload the first one is
-        always at the edge of its deadline: a rule that goes by the order alone would serve nothing
-        else, and nearly half of it late. The matching has a cost for it.
+        Queries that may be late on every device come last. In overload the earliest deadline is
+        always about to expire: a rule that serves by deadline alone would serve only such queries,
+        nearly half of them late. The matching needs no such order, as it weighs lateness by a cost.
         """
         if self._rule is match:
             return self._waiting[: self._options.considered * len(self._devices)]
@@ -336,11 +338,12 @@ class Dispatcher:
     ) -> Round:
         assert self._table is not None
         slo_s = self._options.weights.slo_s
-        # A query goes to its device and its answer to egress: one hop each way.
+        # One hop for the query to its device, and one for its answer to egress.
         left_s = now + self._trip.mean_s
         return Round(
             sizes=[w.work.size for w in waiting],
-            # Counted back from the deadline: of two classes the one with less time is more urgent.
+            # Counted back from the deadline, so that the SLO class with less time left is more
+            # urgent.
             wait_s=[now + slo_s - w.work.deadline_s for w in waiting],
             slack_s=[w.work.deadline_s - left_s for w in waiting],
             latency_s=[w.latency_s for w in waiting],
@@ -367,7 +370,7 @@ class Dispatcher:
         return 0 < len(device.sent) < MOST_SENT
 
     def _overdue(self, device: DispatchedDevice, now: float) -> bool:
-        """Return whether the device exceeds its prediction so far that it may be lost."""
+        """Return whether the device is so far past its prediction that it may be lost."""
         first = device.sent[0]
         return now > device.free_s + (OVERDUE - 1) * first.predicted_s
 
@@ -399,7 +402,7 @@ class Dispatcher:
         return True
 
     def _try_again(self, now: float) -> None:
-        """Forget what was learned of types that have been too slow for too long."""
+        """Reset types that were too slow for longer than ``AGAIN_S`` to their profile."""
         due = [kind for kind, since_s in self._unused.items() if now - since_s > AGAIN_S]
         for kind in due:
             del self._unused[kind]
@@ -426,7 +429,7 @@ class Dispatcher:
         waiting.latency_s, waiting.worst_s = self._predictions.of(waiting.work.size)
         waiting.give_up_s = waiting.yield_s = waiting.work.deadline_s
         if self._kinds:
-            # A query goes to its device and its answer to egress: one hop each way.
+            # One hop for the query to its device, and one for its answer to egress.
             left_s = waiting.work.deadline_s - self._trip.usual_s
             waiting.give_up_s = left_s - min([waiting.latency_s[kind] for kind in self._kinds])
             waiting.yield_s = left_s - min([waiting.worst_s[kind] for kind in self._kinds])

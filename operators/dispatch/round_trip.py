@@ -1,14 +1,14 @@
-"""The time from a dispatcher to a device and back, as measured, beside what the device takes."""
+"""Round trip between a dispatcher and a device, measured without the device's own time."""
 
 from collections import deque
 
 from control.policies.kairos.dispatch_options import LEAD
 from schemas.pipeline import Policy
 
-WEIGHT = 0.1  # of the newest round trip in the mean
+WEIGHT = 0.1  # weight of the newest round trip in the mean
 LONGEST_S = 0.02
-NEWEST = 100  # round trips of which the 95th percentile is known
-REFRESH = 32  # round trips after which it is computed anew
+NEWEST = 100  # newest round trips that count for the 95th percentile
+REFRESH = 32  # round trips after which the 95th percentile is recomputed
 
 
 class RoundTrip:
@@ -22,7 +22,7 @@ class RoundTrip:
         self._seen = 0
 
     def measured(self, seconds: float) -> None:
-        """Take a round trip; a negative one, of unlike clocks, counts as 0."""
+        """Record a round trip; a negative one, caused by clock skew, counts as 0."""
         trip_s = max(seconds, 0.0)
         self.mean_s += WEIGHT * (trip_s - self.mean_s)
         self._newest_s.append(trip_s)
@@ -32,17 +32,17 @@ class RoundTrip:
             self.slow_s = min(ranked[int(0.95 * (len(ranked) - 1))], LONGEST_S)
 
     def forget(self) -> None:
-        """Go by the planned round trip again."""
+        """Reset to the planned round trip."""
         self.mean_s = self.slow_s = self._planned_s
         self._newest_s.clear()
 
     @property
     def usual_s(self) -> float:
-        """The mean, without what a pause of the broker adds until completions come: by that,
-        everything would be given up."""
+        """The mean, capped at ``LONGEST_S``: while a broker pauses, an uncapped mean would make the
+        dispatcher give everything up."""
         return min(self.mean_s, LONGEST_S)
 
     def lead_s(self, policy: Policy) -> float:
-        """Return the seconds before a device is free from which it may get work ahead."""
+        """Return how many seconds before a device is free it may get work ahead."""
         asked: float | None = LEAD.of(policy)
         return self.usual_s if asked is None else asked

@@ -1,12 +1,12 @@
 """The dispatcher of RAMSIS' central queue: batches, each with its variant, to free workers.
 
-It is a component of ingress like the dispatcher of queries (``dispatcher.py``). When a worker is
+Like the dispatcher of queries (``dispatcher.py``), it is a component of ingress. When a worker is
 free, or will be within the lead, the policy's tables (control/policies/ramsis/central_queue.py)
 give the variant and the batch for the length of the queue and the slack of its first query. The
-worker gets them as a run of queries, and runs what it was sent.
+worker gets the batch as a run of queries and executes it as sent.
 
-Until there are tables a worker gets its lease's batch. Of several ingresses each has its part of
-the workers, and tables for as many.
+Until it has tables, the dispatcher sends batches of the lease's size. Several ingresses divide the
+workers among them, and their tables are made for their part.
 """
 
 from bisect import insort
@@ -37,7 +37,7 @@ from schemas.pipeline import Pipeline, Policy
 from schemas.records import ANSWERED, Completion, Lease, Origin, Plan, Selection, Work
 from schemas.variant_id import variant_id
 
-REFRESH = 32  # observed batches after which the fastest latency is computed anew
+REFRESH = 32  # observed batches after which the fastest latency is recomputed
 
 BatchSeconds = Callable[[str, int], float]  # kind (type with variant), batch -> seconds
 
@@ -70,7 +70,7 @@ class _Worker:
         self.free_s = 0.0  # predicted time at which all of them are finished
 
     def overdue(self, now: float) -> bool:
-        """Return whether it exceeds its prediction so far that it may be lost."""
+        """Return whether it is so far past its prediction that it may be lost."""
         return now > self.free_s + (OVERDUE - 1) * self.batches[0].predicted_s
 
 
@@ -97,7 +97,7 @@ class TableDispatcher:
         self._tables: TableLookup | None = None
         self._load = OwnLoad(0.0)
         self._came = 0  # queries since the last decision
-        self._waiting: list[Waiting] = []  # by deadline, those of one deadline as they came
+        self._waiting: list[Waiting] = []  # by deadline, ties in order of arrival
         self._workers: list[_Worker] = []
         self._by_slot: dict[int, _Worker] = {}
         self._kinds = frozenset(kinds)
@@ -106,7 +106,7 @@ class TableDispatcher:
         self._observed = 0
         self._fastest_s = 0.0  # of a single query on a worker of the plan
         self._trip = RoundTrip(round_trip_s)
-        self._unused_s: float | None = None  # since then queries are given up, and no batch ran
+        self._unused_s: float | None = None  # since when queries are given up and no batch has run
 
     @property
     def active(self) -> bool:
@@ -184,8 +184,7 @@ class TableDispatcher:
         return oldest(self._waiting, partition)
 
     def completed(self, completion: Completion, now: float) -> None:
-        """Record that a worker ran or dropped a query; its batch ends with the last of its
-        queries."""
+        """Record that a worker ran or dropped a query; the batch ends with its last query."""
         worker = self._by_slot.get(completion.slot)
         if worker is None:
             return
@@ -203,7 +202,7 @@ class TableDispatcher:
             self._unused_s = None
         if batch.size > 0 and batch.kind in self._kinds:
             self._learn(batch, completion, worker, now)
-        # The next batch began when this one ended, a hop ago.
+        # The next batch began one hop ago, when this one ended.
         begun_s = now - self._trip.mean_s / 2
         worker.free_s = begun_s + sum([each.predicted_s for each in worker.batches])
 
@@ -220,8 +219,8 @@ class TableDispatcher:
     # ------------------------------------------------------------------ decisions
 
     def decide(self, now: float) -> tuple[list[Pick], list[Dropped]]:
-        """Return the queries to send now with their slots, those of a batch one after another, and
-        the queries that no worker can finish in time."""
+        """Return the queries to send now with their slots, batch by batch, and the queries that no
+        worker can finish in time."""
         assert self._policy is not None
         if self._came:
             self._load.arrived(self._came, now)
@@ -237,7 +236,7 @@ class TableDispatcher:
             if soonest_s > lead_s:
                 break
             picks += self._send(self._workers[left_s.index(soonest_s)], soonest_s, now)
-        # What could begin at this very moment has not: nothing else wakes for it.
+        # Give up queries whose latest start is now: no wake-up would follow for them.
         return picks, [*dropped, *self._give_up(nextafter(now, inf))]
 
     def next_s(self, now: float) -> float:
@@ -263,7 +262,7 @@ class TableDispatcher:
         return inf if worker.batches else 0.0
 
     def _send(self, worker: _Worker, left_s: float, now: float) -> list[Pick]:
-        """Send a worker the batch that the tables choose, ``left_s`` before it is free."""
+        """Send a worker the batch that the tables choose; the worker is free in ``left_s``."""
         variant, size = self._choice(worker, left_s, now)
         sent, self._waiting = self._waiting[:size], self._waiting[size:]
         kind = device_kind(worker.lease.type, variant)
@@ -278,16 +277,16 @@ class TableDispatcher:
         return [(each, worker.lease.open_slot) for each in sent]
 
     def _choice(self, worker: _Worker, left_s: float, now: float) -> tuple[str, int]:
-        """Return the variant and the size of the next batch of a worker.
+        """Return the variant and the size of a worker's next batch.
 
-        The lease's batch, which serves most, replaces one that would be late.
+        The lease's batch, which has the most throughput, replaces a batch that would be late.
         """
         tables, lease, head = self._tables, worker.lease, self._waiting[0].work
         if tables is None:
             return lease.variant, lease.batch
         assert self._policy is not None
         stretch = self._pace[lease.worker].stretch if self._policy.paced else 1.0
-        # A batch goes to its worker and its answers to egress: one hop each way.
+        # One hop for the batch to its worker, and one for its answers to egress.
         slack_s = (head.deadline_s - self._trip.slow_s - left_s - now) / stretch
         qps = self._load.qps(now) * stretch / tables.selection.workers
         key, size = tables.choose(len(self._waiting), slack_s, qps)
@@ -309,7 +308,7 @@ class TableDispatcher:
         return [(each, now - self._give_up_s(each)) for each in gone]
 
     def _try_again(self) -> None:
-        """Take the workers for as fast as their profile again."""
+        """Reset the workers and the round trip to what is profiled and planned."""
         self._unused_s = None
         self._pace = {name: LocalPace(self._profiled_s) for name in self._pace}
         self._trip.forget()

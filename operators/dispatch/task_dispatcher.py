@@ -1,9 +1,9 @@
 """The dispatcher of an inner task: a node of its own.
 
-Workers of the task above send their items to the task's waiting topic instead of a worker's slot.
-The dispatcher holds them, decides once per drain of arrivals (``dispatcher.py``) and sends each
-item to a free device. An item that it holds is uncommitted, so it is read again after a
-restart; one that was sent twice is counted once by egress.
+Workers of the parent task send their items to the task's waiting topic instead of a worker's slot.
+The dispatcher queues them, decides once per drain of arrivals (``dispatcher.py``) and sends each
+item to a free device. A queued item is uncommitted, so it is read again after a restart; egress
+counts an item that was sent twice once.
 """
 
 from msgspec.structs import replace
@@ -83,7 +83,7 @@ class TaskDispatcher:
         return []
 
     def _hold(self, event: Arrived, work: Work, now: float) -> list[Effect]:
-        """Queue the items of a record, each on its own."""
+        """Queue the items of a record one by one."""
         if not self._progress.begin(event.offset, len(work.items)):
             return []
         self._reporter.count("arrived", len(work.items))

@@ -1,1 +1,1 @@
-"""An ingress at the edge: it hands work to the workers of its own process in memory."""
+"""Ingress at the edge: hands work in memory to the workers of its own process."""

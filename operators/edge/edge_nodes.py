@@ -1,14 +1,14 @@
-"""Ingress and workers of one process at the edge, which hand work over in memory.
+"""Ingress and workers in one process at the edge, which hand over work in memory.
 
-The nodes are those of every pipeline. A wrapper around each one replaces a send to a slot that
-another node of the process reads by a delivery in memory, so that only what leaves the process
-crosses the link. What it sends to other slots is unchanged, and so is what its workers read from
-the broker.
+The nodes are the same as elsewhere. A wrapper around each node replaces a send to a slot that
+another node of the process reads by a delivery in memory, so that only work that leaves the process
+crosses the link. Sends to other slots, and reads of workers from the broker, are unchanged.
 
-- The offset of a query is committed once none of its work is in memory: a process that dies reads
-  it again, and egress counts its results once.
-- Work of a slot that a worker gives up is sent to the broker, to the slot's next reader.
-- While a worker has more than it should hold, ingress reads no further.
+- Ingress commits a query's offset once none of its work is in memory. If the process dies, the
+  query is read again, and egress counts its results once.
+- When a worker gives up a slot, its work in memory is sent to the broker for the slot's next
+  reader.
+- Ingress stops reading while a worker holds more than it should.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ from schemas.effects import (
 from schemas.pipeline import Pipeline
 from schemas.records import Plan, Report, SessionStage, Work
 
-AGAIN_S = 0.1  # between two looks at whether held offsets may be committed
+AGAIN_S = 0.1  # interval at which held offsets are checked again
 WORK = "work."
 
 
@@ -49,8 +49,8 @@ def edge_nodes(
     pipeline: Pipeline,
     session: str,
 ) -> dict[str, Node]:
-    """Return the nodes of a process: ``ingress``, called ``name``, and the workers of the session's
-    device beside it."""
+    """Return the nodes of a process: ``ingress``, called ``name``, and the workers on the session's
+    device."""
     root = pipeline.root.name
     local = LocalSlots()
     beside = {each: EdgeWorker(each, node, local, name) for each, node in workers.items()}
@@ -58,7 +58,7 @@ def edge_nodes(
 
 
 class EdgeWorker:
-    """A worker that also takes work in memory, and hands on that of queries which are held."""
+    """A worker that also takes work in memory, and hands it on for queries that are held."""
 
     def __init__(self, name: str, node: Worker, local: LocalSlots, ingress: str) -> None:
         self._name, self._node, self._local, self._ingress = name, node, local, ingress
@@ -114,15 +114,15 @@ class EdgeIngress:
     ) -> None:
         self._node, self._places, self._local = node, places, local
         self._root, self._session = root, session
-        self._first: SessionStage | None = None  # of the session's plan in force
-        self._partitions: tuple[int, ...] = ()  # those that it reads
+        self._first: SessionStage | None = None  # first stage of the session's plan in force
+        self._partitions: tuple[int, ...] = ()  # input partitions that it reads
         self._paused = self._leaving = False
-        self._noticed = dict(places.upto)  # the place below which egress has notices
-        self._held: set[int] = set()  # partitions whose offset is to be committed later
+        self._noticed = dict(places.upto)  # by partition, the place below which egress has notices
+        self._held: set[int] = set()  # partitions whose commit is held back
         self._again_s = float("inf")
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]:
-        """Handle an event as ingress does; after the command to drain, read no further."""
+        """Handle an event as ingress does; stop reading after the command to drain."""
         if type(event) is Arrived and event.topic == COMMANDS:
             self._leaving = True
         if type(event) is Arrived and isinstance(event.record, Plan):
@@ -136,7 +136,7 @@ class EdgeIngress:
         self._first = plans[-1].stage(self._root) if plans else None
 
     def _warned(self, report: Report) -> Report:
-        """Say so in the report where the session's plan runs nothing here."""
+        """Add an error to the report if the session's plan begins on another process."""
         first = self._first
         if first is None or report.error or self._local.reader((WORK + first.task, first.slot)):
             return report
@@ -163,7 +163,7 @@ class EdgeIngress:
         return [replace(effect, done=tuple(self._done(each.slot) for each in effect.done))]
 
     def _pause(self) -> list[Effect]:
-        """Read no further while a worker is full, or this process ends."""
+        """Stop reading while a worker is full or the process drains."""
         paused = self._local.full or self._leaving
         if paused == self._paused:
             return []
@@ -171,14 +171,14 @@ class EdgeIngress:
         return [Assign(QUERIES, paused=self._partitions if paused else ())]
 
     def _done(self, partition: int) -> Done:
-        """Return the offset to commit: that of the oldest query of which work is in memory."""
+        """Return the offset to commit: that of the oldest query with work in memory."""
         oldest, noticed = self._local.oldest(partition), self._noticed[partition]
         (self._held.discard if oldest is None else self._held.add)(partition)
         place = noticed if oldest is None else min(oldest, noticed)
         return Done(partition, *self._places.committed(partition, place))
 
     def _commit(self, now: float) -> list[Effect]:
-        """Commit offsets that were held back, and look again while some are."""
+        """Commit held offsets; check again later while some remain."""
         effects: list[Effect] = []
         if now >= self._again_s:
             self._again_s = float("inf")
@@ -190,7 +190,7 @@ class EdgeIngress:
         return effects
 
     def _leave(self) -> list[Effect]:
-        """Give up the input topic once all that was read of it has left this process."""
+        """Give up the input topic once everything read from it has left this process."""
         noticed = all(self._noticed.get(p) == self._places.upto.get(p) for p in self._partitions)
         if not (self._leaving and noticed and self._partitions) or self._held:
             return []
@@ -199,7 +199,7 @@ class EdgeIngress:
 
 
 def handed(effect: Send, local: LocalSlots, now: float) -> Effect:
-    """Return the delivery in memory of work for a node of this process, else the send."""
+    """Return a delivery in memory if a node of this process reads the slot, else the send."""
     record = effect.record
     reader = local.reader((effect.topic, effect.slot))
     if not reader or not isinstance(record, Work):

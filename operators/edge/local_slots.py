@@ -1,9 +1,9 @@
-"""The slots that the workers of an edge's process read, and the work handed to them in memory.
+"""The slots that an edge process's workers read, and the work handed to them in memory.
 
-A worker commits offsets of its slots. So the records of a slot are numbered in the order in which
-its worker gets them, those from the broker and those handed over in memory alike; of the numbers
-that it has finished, the broker's offsets are committed. Work in memory dies with the process: the
-offset of its query on the input topic is held back until the work has left it.
+A worker commits the offsets of its slots. So a slot's records are numbered in the order in which
+the worker gets them, whether from the broker or in memory; once it has finished some numbers, the
+broker's offsets among them are committed. Work in memory dies with the process, so ingress holds
+back the offset of its query until the work has left the process.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from schemas.effects import Done
 from schemas.records import Origin, Work
 
 Place = tuple[str, int]  # a work topic and a slot
-IN_MEMORY = -1  # the offset of work that was handed over
+IN_MEMORY = -1  # the offset of work handed over in memory
 
 
 class _Slot:
@@ -24,17 +24,17 @@ class _Slot:
     def __init__(self, node: str) -> None:
         self.node = node
         self.next = 0
-        # number, the broker's offset, and the work if it was handed over
+        # number, the broker's offset, and the work if it was handed over in memory
         self.unfinished: deque[tuple[int, int, Work | None]] = deque()
 
 
 class LocalSlots:
-    """What ingress and workers of one process know of each other."""
+    """State that the ingress and the workers of one process share."""
 
     def __init__(self) -> None:
         self._slots: dict[Place, _Slot] = {}
-        self._open: dict[int, dict[int, int]] = {}  # pieces of work by partition and origin
-        self._paused: set[str] = set()  # nodes
+        self._open: dict[int, dict[int, int]] = {}  # pieces in memory by partition and origin
+        self._paused: set[str] = set()  # workers that are full
 
     @property
     def full(self) -> bool:
@@ -42,38 +42,38 @@ class LocalSlots:
         return bool(self._paused)
 
     def reader(self, place: Place) -> str:
-        """Return the node that reads a slot; "" for one that none of this process reads."""
+        """Return the node of this process that reads a slot, else ""."""
         slot = self._slots.get(place)
         return slot.node if slot is not None else ""
 
     # ------------------------------------------------------------------ queries under way
 
     def hold(self, origin: Origin) -> None:
-        """Hold a query for a piece of work that is handed over."""
+        """Hold a query for one piece of work in memory."""
         held = self._open.setdefault(origin.partition, {})
         held[origin.offset] = held.get(origin.offset, 0) + 1
 
     def release(self, origin: Origin) -> None:
-        """Release a query from a piece of work that has left this process."""
+        """Release a query from one piece of work, which has left this process."""
         held = self._open[origin.partition]
         held[origin.offset] -= 1
         if not held[origin.offset]:
             del held[origin.offset]
 
     def holds(self, origin: Origin) -> bool:
-        """Return whether a query is read again if this process dies now."""
+        """Return whether a query would be read again if this process died now."""
         return origin.offset in self._open.get(origin.partition, ())
 
     def oldest(self, partition: int) -> int | None:
-        """Return the oldest place of a partition's queries that are held; None: none is."""
+        """Return the oldest held place of a partition; None if none is held."""
         return min(self._open.get(partition, ()), default=None)
 
     # ------------------------------------------------------------------ a worker's slots
 
     def read(self, node: str, topic: str, slots: Iterable[int]) -> list[tuple[int, Work]]:
-        """Let a node read these slots of a topic and no others of it.
+        """Let a node read exactly these slots of a topic.
 
-        Return the unfinished work of those that it gives up, with the slot: it is released.
+        Return the unfinished work of the slots that it gives up, released, with each slot.
         """
         wanted = {(topic, slot) for slot in slots}
         gone = [p for p, s in self._slots.items() if s.node == node and p[0] == topic]
@@ -94,7 +94,7 @@ class LocalSlots:
         (self._paused.add if paused else self._paused.discard)(node)
 
     def number(self, place: Place, offset: int, work: Work | None) -> int:
-        """Return the number of the next record of a slot that is read."""
+        """Return the number of the next record read from a slot."""
         slot = self._slots[place]
         number = slot.next
         slot.next += 1
