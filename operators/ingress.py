@@ -1,4 +1,4 @@
-"""Ingress: stamp the deadline, admit or refuse, send to the first stage.
+"""Ingress: stamp the deadline, admit or refuse, send to the root task.
 
 A query is identified by its place on the input topic (``Origin``). Ingress reads a partition in
 order and sends egress notices of the queries, many per record, so that egress awaits every query,
@@ -72,14 +72,14 @@ class Ingress:
     """The ingress node; it owns ``partitions`` of the input topic.
 
     ``share`` is its part of the plan's capacity (1 / number of ingress processes), ``number`` its
-    index among them. ``places`` are its places on the input topic, from the first one that an
-    earlier incarnation did not commit (``operators/input_place.py``).
+    index among them. ``places`` are its places on the input topic, starting at the first one that
+    an earlier incarnation did not commit (``operators/input_place.py``).
 
     Under a plan that dispatches, queries wait in one of the ``dispatchers`` until a device is free.
-    Where the policy plans sessions, a query goes by the query plan of the session that it names.
-    ``accuracies``, by "task/variant", lead shadows along the most accurate path. ``split`` makes
-    parts of queries above the largest size. ``recent`` are the sizes of the last queries of earlier
-    incarnations, which count again: planners go by the newest sizes.
+    Where the policy plans sessions, a query follows the query plan of the session that it names.
+    ``accuracies``, by "task/variant", select the most accurate path for shadows. ``split`` divides
+    queries above the largest size. ``recent`` are the sizes of the last queries of earlier
+    incarnations; they count again, as planners use the newest sizes.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Ingress:
         self._places = places = places or InputPlaces({})
         self._shadows = shadow_sampler(pipeline, accuracies)
         self._dispatchers, self._number = dispatchers, number
-        self._dispatcher: CentralQueue | None = None  # of the plan in force
+        self._dispatcher: CentralQueue | None = None  # SLO of the plan in force
         self._decide_s = float("inf")  # time of the pending wake for the dispatcher
         self._sessions = SessionQueries()
         self._pending: dict[int, list[Noticed]] = {}
@@ -204,9 +204,9 @@ class Ingress:
         self._counts[name] = self._counts.get(name, 0) + 1
 
     def _items(self, query: Query) -> list[tuple[Item, int]]:
-        """Return the query's items and their sizes: parts of it if it is above the largest size.
-        Where the pipeline file has no ``size``, every query is of size 1, whatever it says.
+        """Return the query's items and their sizes; a query above the largest size becomes parts.
 
+        If the pipeline file has no ``size``, every query has size 1, whatever its record says.
         Raises ``UnfitQuery`` for a size or a payload that is refused.
         """
         if self._sizes is not None:
@@ -217,8 +217,7 @@ class Ingress:
         return [(Item(value=query.payload), 1)]
 
     def _placed(self, event: Arrived) -> Arrived:
-        """Return the record with its place as its offset; the two differ after the topic's offsets
-        went back."""
+        """Return the record with its place as its offset; they differ once offsets went back."""
         place = self._places.take(event.slot, event.offset)
         self._counts["arrived"] += 1
         return event if place == event.offset else replace(event, offset=place)
@@ -307,7 +306,7 @@ class Ingress:
         return self._flush_by(now + (REFUSAL_S if noticed.refused else NOTICE_S))
 
     def _flush_by(self, at_s: float) -> list[Effect]:
-        # One notice for many queries, sent after their work: egress accepts an answer that
+        # One notice for many queries, sent after their work: egress also accepts an answer that
         # overtakes its notice.
         if self._flush_s <= at_s:
             return []
@@ -366,7 +365,7 @@ class Ingress:
             each.take(selection)
 
     def _redispatch(self, plan: Plan, now: float) -> list[Effect]:
-        """Pass a plan to the dispatchers; send on the queries that one releases."""
+        """Pass a plan to the dispatchers; send the queries that a dispatcher releases."""
         left = [work for each in self._dispatchers for work in each.change(plan, now)]
         self._dispatcher = next((each for each in self._dispatchers if each.active), None)
         sent = [effect for work in left for effect in self._onward(work, now)] if self._runs else []
@@ -432,7 +431,7 @@ def _class_admission(pipeline: Pipeline) -> ClassAdmission:
 def _noticed(
     event: Arrived, name: str, deadline: float, slo_class: str = "", session: str = ""
 ) -> Noticed:
-    """Return the notice of a query that is admitted."""
+    """Return the notice of an admitted query."""
     return Noticed(
         query_id=name, offset=event.offset, created_s=event.at_s, deadline_s=deadline,
         slo_class=slo_class, session=session, trace=event.trace,

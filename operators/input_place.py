@@ -1,9 +1,9 @@
 """Places on the input topic: unique query positions, even after the topic's offsets go back.
 
 A query is identified by its place. Kafka's offsets go back when a topic is recreated or truncated
-(an unclean election, a host without power), so an offset alone could identify two queries, and the
-second would pass for a duplicate. After the n-th time that a partition went back, its places start
-at n * ``GENERATION``: places only grow.
+(an unclean election, a host without power). By offset alone, two queries could have the same
+identity, and the second would count as a duplicate. After a partition has gone back n times, its
+places start at n * ``GENERATION``: places only grow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,8 +51,8 @@ class InputPlaces:
     def committed(self, partition: int, held: int | None = None) -> tuple[int, str]:
         """Return the offset to commit and the note to store with it.
 
-        ``held`` is the first place to read again after a restart (None: none). One that cannot be
-        read again, as the partition went back since, leads to the first place behind that.
+        ``held`` is the first place to read again after a restart (None: none). If the partition has
+        gone back since, the commit is at the first place after that.
         """
         base = self._base.get(partition, 0)
         upto = self.upto[partition]
@@ -88,12 +88,12 @@ class InputStart:
     """The place at which ingress begins.
 
     ``upto`` holds the first place to read by partition, ``fresh`` those of partitions that are new,
-    were made anew or have lost their end: they are to be committed before the first one is read.
+    recreated, or have lost their end: commit these before the first read.
     """
 
     upto: Mapping[int, int]
     fresh: Mapping[int, int]
-    regressed: int  # partitions that were made anew
+    regressed: int  # partitions that were recreated
 
     @property
     def offsets(self) -> dict[int, int]:
@@ -111,10 +111,13 @@ def start_of_input(
     """Return where ingress begins, from its commits (offset, note) and the topic's present id.
 
     ``closed`` holds by partition the place below which egress has closed every query. A partition
-    was made anew if its commit is of another topic, or if egress has closed queries of it although
-    it has no commit. It has lost its end if egress has closed queries beyond it: ``ends`` holds the
-    end offsets of those whose commit has a leader epoch. Read from the last closed query on, the
-    client finds the cut; from the commit on, new queries would have the places of lost ones.
+    was recreated if its commit names another topic, or if egress has closed queries of it although
+    it has no commit.
+
+    A partition has lost its end if egress has closed queries beyond the end; ``ends`` holds the end
+    offsets of partitions whose commit has a leader epoch. Ingress then reads from the last closed
+    query, so that the client finds the cut. From the commit, new queries would get the places of
+    lost ones.
     """
     upto: dict[int, int] = {}
     fresh: dict[int, int] = {}
@@ -136,7 +139,7 @@ def start_of_input(
 
 
 def _beyond(closed: int, place: int, end: int | None) -> bool:
-    """Return whether a closed place lies beyond the end offset and behind a commit, in the same
+    """Return whether a closed place lies past both the commit and the end offset, in the same
     generation."""
     if end is None or closed <= place or closed // GENERATION != place // GENERATION:
         return False

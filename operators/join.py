@@ -34,23 +34,23 @@ from schemas.records import (
 from schemas.variant_id import variant_key
 
 Held = tuple[int, int]  # slot, offset
-# Outputs of leaf tasks (None: missing) and, for each, its task; to the result.
+# A function from the outputs of leaf tasks (None: missing), and the task of each, to the result.
 Combine = Callable[[list[Value], list[str]], Value]
 # By "task/variant"; for measured whole paths also by "task/variant > task/variant"...
 Accuracies = Mapping[str, float]
 
 VariantPath = tuple[tuple[str, str], ...]  # (task, variant)
 
-MOST_CRASHES = 2  # a query during whose combine egress ended so often fails without it
-MOST_PATHS = 4096  # the least recent is computed again; a plan has tens, and records may name any
+MOST_CRASHES = 2  # after ending egress this often, a query fails without combine
+MOST_PATHS = 4096  # bounds the cache: a plan has tens, but records may name any
 FEW = 1000  # fewer plain values always fit a record
 _ALWAYS_FIT = frozenset((type(None), bool, float))
-_NO_REASON = ReasonCode.NONE  # a name: a member takes five times as long to look up
+_NO_REASON = ReasonCode.NONE  # a name: an enum member takes five times as long to look up
 _VALUE, _PATH, _END = attrgetter("value"), attrgetter("path"), attrgetter("end")
 
 
 class CombineJournal(Protocol):
-    """A crash journal of ``combine``: what ran when the process died, for the next one."""
+    """A crash journal of ``combine``: tells the next process what ran when this one died."""
 
     strikes: Mapping[str, int]
 
@@ -103,10 +103,11 @@ class OpenQuery:
 
 
 class Join:
-    """The answers to a pipeline's queries; ``accuracies`` are those of variants and whole paths.
+    """Join: builds the answers to a pipeline's queries.
 
-    With a ``journal`` a query fails without ``combine`` once it has ended ``MOST_CRASHES``
-    processes, by a crash, or a hang until the supervisor's kill.
+    ``accuracies`` are those of variants and whole paths. With a ``journal``, a query fails without
+    ``combine`` once it has ended ``MOST_CRASHES`` processes, by a crash or by a hang that the
+    supervisor killed.
     """
 
     __slots__ = ("_along", "_combine", "_inner", "_journal", "_pipeline")
@@ -167,7 +168,7 @@ class Join:
 
     def _begin(self, query: OpenQuery, journal: CombineJournal) -> None:
         """Name the query in the journal; raise ``_Uncombined`` if it ended earlier processes."""
-        # With its time: after topics were made anew the origin is another query's.
+        # With its time: on a recreated topic the origin is another query's.
         key = f"{query.origin.partition}/{query.origin.offset}/{query.created_s}"
         crashes = journal.strikes.get(key, 0)
         if crashes >= MOST_CRASHES:
@@ -236,8 +237,8 @@ def _any_good(items: list[Item]) -> bool:
 
 
 def _worst(items: list[Item], complete: bool, query: OpenQuery, pipeline: Pipeline) -> End | None:
-    """Return the end of the first failed branch, else of the first dropped one, else
-    ``unfinished`` if branches are missing."""
+    """Return the end of the first failed branch, else of the first dropped one; ``unfinished`` if
+    branches are missing."""
     first: dict[str, End] = {}
     for item in items:
         if item.end is not None and item.end.outcome != ANSWERED:
@@ -250,7 +251,7 @@ def _worst(items: list[Item], complete: bool, query: OpenQuery, pipeline: Pipeli
 
 
 def _is_leaf(item: Item, inner: Collection[str]) -> bool:
-    """Return whether the item has a place in the result: a leaf's answer, or a child's miss."""
+    """Return whether the item has a place in the result: a leaf's answer, or a missing child."""
     end = item.end
     if end is None:
         return False
@@ -261,7 +262,7 @@ def _is_leaf(item: Item, inner: Collection[str]) -> bool:
 
 
 def path_accuracy(accuracies: Accuracies) -> Callable[[VariantPath], float | None]:
-    """Return a function from (task, variant) pairs to ``along``, which keeps ``MOST_PATHS``."""
+    """Return a cached ``along`` for (task, variant) pairs, of at most ``MOST_PATHS`` paths."""
 
     @lru_cache(MOST_PATHS)
     def accuracy(path: VariantPath) -> float | None:

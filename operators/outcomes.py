@@ -18,8 +18,8 @@ from schemas.enumerations import ReasonCode
 from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED, Answer
 
 LOST = "lost"
-# A deadline that a client stamped an SLO ahead leaves less of it by so much, the larger of a share
-# and seconds on the way.
+# A deadline that a client stamps one SLO ahead leaves less than the SLO at ingress. The larger of
+# this share of the SLO and these seconds is tolerated.
 ON_THE_WAY, ON_THE_WAY_S = 0.05, 0.01
 TIGHT = 0.25
 OUTCOMES = (ANSWERED, LATE, DROPPED, FAILED, REFUSED, LOST)
@@ -45,7 +45,7 @@ def missed_at(answer: Answer) -> str:
 
 
 def cause_of(answer: Answer) -> str:
-    """Return why a query was not answered, one of ``drop_reasons.CLASSES``; "" for an answered one.
+    """Return why a query was not answered in time, one of ``drop_reasons.CLASSES``; else "".
 
     An answer that is incomplete because a branch failed counts under that branch's code.
     """
@@ -56,14 +56,14 @@ def cause_of(answer: Answer) -> str:
 
 
 def tight(answered: Answer) -> bool:
-    """Return whether an answer came in the last part ``TIGHT`` of its query's time."""
+    """Return whether an answer came within the last part ``TIGHT`` of its query's time."""
     allowed_s = answered.deadline_s - answered.created_s
     return answered.answered_s > answered.deadline_s - TIGHT * allowed_s
 
 
 def unpromised(missed: Answer, slo_s: float) -> bool:
-    """Return whether no plan for the SLO ``slo_s`` promised to answer a late or dropped query in
-    time: ingress read it after its deadline, or the deadline left it less than the SLO."""
+    """Return whether a late or dropped query was outside what a plan for the SLO ``slo_s``
+    promises: ingress read it after its deadline, or the deadline left it less than the SLO."""
     allowed_s = missed.deadline_s - missed.created_s
     stamped_s = slo_s - max(ON_THE_WAY * slo_s, ON_THE_WAY_S)
     return missed.reason_code == ReasonCode.READ_LATE or allowed_s < stamped_s

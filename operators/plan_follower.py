@@ -20,7 +20,7 @@ class PlanFollower:
         return self.plan.epoch if self.plan else 0
 
     def start(self) -> list[Effect]:
-        """Start to read the plans topic."""
+        """Start reading the plans topic."""
         self.started = True
         return [Assign(PLANS, (0,))]
 
@@ -85,8 +85,8 @@ class CatchUp:
 
 
 def _contests(first: Arrived, event: Arrived) -> bool:
-    """Return whether a plan has the epoch of an earlier one, which its followers keep: a control
-    app that was cut off wrote it."""
+    """Return whether a plan has the epoch of an earlier one: a control app that was cut off wrote
+    it, and its followers keep the earlier plan."""
     return isinstance(first.record, Plan) and _epoch(first) == _epoch(event)
 
 

@@ -1,11 +1,12 @@
 """Run configurations of a pipeline with knobs over samples: fan-out, scores, cached prefixes.
 
-A configuration runs as in service: an item's output fans out to the children, ``combine`` makes
-the answer, and it is compared with the sample's truth, or with the answer of a reference
-configuration: the score is then the agreement with it. Outputs of a stage are cached by the options
-of all stages up to it, so that configurations that share these options compute them once (Compass,
-Section 4.2).
-The caller runs the operators; everything else is decided here.
+A configuration runs as in service: an item's output fans out to the children, and ``combine`` makes
+the answer. The answer is compared with the sample's truth or with the answer of a reference
+configuration; in the latter case the score is the agreement with the reference. A stage's outputs
+are cached by the options of all stages up to it, so that configurations with the same options there
+compute them once (Compass, Section 4.2).
+
+The caller runs the operators; this module decides everything else.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,11 +21,11 @@ from operators.serving.fanout import outcome
 from schemas.pipeline import Pipeline
 from schemas.records import ANSWERED, Answer, Item, Origin, Value
 
-# Runs a configuration's operator of a stage on values; returns an output per value, an exception
-# in the place of one that failed, and the device seconds of all.
+# Runs a configuration's operator of a stage on values. Returns one output per value, with an
+# exception for a value that failed, and the device seconds of all.
 Run = Callable[[int, int, Sequence[Value]], tuple[Sequence[Any], float]]
-Judge = Callable[[Any, Any], tuple[float, float]]  # result and truth to parts right, parts
-Made = tuple[tuple[str, Item], ...]  # what a stage made of a sample: (child, item); "": ended
+Judge = Callable[[Any, Any], tuple[float, float]]  # (result, truth) to (parts right, parts)
+Made = tuple[tuple[str, Item], ...]  # output of a stage for a sample: (child, item); "": ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class StageCost:
 
 @dataclass(slots=True)
 class Profile:
-    """A configuration's scores by sample and its cost by stage. ``spent_s`` was computed."""
+    """A configuration's scores by sample and its cost by stage; ``spent_s`` was really computed."""
 
     scores: list[float] = field(default_factory=list)
     stages: list[StageCost] = field(default_factory=list)
@@ -89,7 +90,7 @@ class Profiler:
             aside = Profile(stages=[StageCost() for _ in self._space.stages])
             true = self._answered(self._reference, sample_set, sample, run, aside)
             found.spent_s += aside.spent_s
-            if true.outcome != ANSWERED:  # to agree with it is to have no answer
+            if true.outcome != ANSWERED:  # agreement with it means no answer either
                 return float(answered.outcome == true.outcome)
             truth = true.result
         if answered.outcome != ANSWERED:
@@ -168,7 +169,7 @@ def outputs_of(
 ) -> list[Any]:
     """Return an operator's outputs for values; after an error each value runs alone.
 
-    An exception stands in the place of the output that it prevented, as in service.
+    A value that raises gets its exception as output, as in service.
     """
     if not values:
         return []

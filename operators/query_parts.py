@@ -13,14 +13,14 @@ from operators.user_frames import sentence
 from schemas.pipeline import MOST_PARTS, QuerySize
 from schemas.records import FULL_CREDIT, Item, Query, Value
 
-# The payload of a query, its size and the largest size of a part -> the parts, in order.
+# (payload of a query, its size, largest size of a part) to the parts, in order
 Split = Callable[[Value, int, int], Sequence[Sized]]
 
-ROOT = 0  # the parts' first number in their branches, as if they were a fan-out above the root
+ROOT = 0  # first number in the branches of parts: as if the root task were a fan-out of them
 
 
 class UnfitQuery(ValueError):
-    """Raised for a query that cannot be served because of its size; says so in a sentence."""
+    """A query cannot be served because of its size; the message is one sentence."""
 
 
 def fitting(query: Query, sizes: QuerySize, split: Split | None) -> list[tuple[Item, int]]:
@@ -54,7 +54,7 @@ def even_parts(payload: Value, size: int, most: int) -> list[Sized]:
 def _split(query: Query, sizes: QuerySize, split: Split) -> Sequence[Sized]:
     try:
         return list(split(query.payload, query.size, sizes.most))
-    except Exception as error:  # a user's function; whatever it raises is its story
+    except Exception as error:  # a user's function may raise anything
         raise UnfitQuery(
             f"size.split of the pipeline file, {sizes.split}, raised {sentence(error)} for a query "
             f"of size {query.size}"
@@ -62,7 +62,7 @@ def _split(query: Query, sizes: QuerySize, split: Split) -> Sequence[Sized]:
 
 
 def _checked(query: Query, sizes: QuerySize, parts: Sequence[Sized]) -> Sequence[Sized]:
-    """Return the parts if each fits, and all of them are the query."""
+    """Return the parts if each fits and their sizes sum to the query's."""
     who = f"size.split of the pipeline file, {sizes.split},"
     if not parts or len(parts) > MOST_PARTS or any(type(each) is not Sized for each in parts):
         raise UnfitQuery(f"{who} must return a list of 1 to {MOST_PARTS} Sized(value, size)")

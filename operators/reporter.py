@@ -42,13 +42,13 @@ class Reporter:
         self.device = device
         self.state = NodeState.IDLE
         self.error = ""  # why the state is one of ``FAULTS``
-        self.warning = ""  # what failed while the node serves on
+        self.warning = ""  # an error during which the node keeps serving
         self.task = ""
         self.variant = ""
         self.counts: dict[str, float] = {READS: float(RELEASE)}
         self.held: tuple[str, ...] = ()
         self.unloadable: tuple[str, ...] = ()  # settings of sessions that failed to load
-        self.measured: Mapping[str, float] = {}  # accuracies by path, of a scorer
+        self.measured: Mapping[str, float] = {}  # measured accuracies by path, of a scorer
         self.slots: Callable[[], tuple[SlotState, ...]] = tuple
         # By variant; counts of single items and batches get their names when they are reported.
         self._arrived: dict[str, int] = {}
@@ -97,7 +97,7 @@ class Reporter:
         """Return the report and the wake-up for the next one if a report is due."""
         if now < self._next:
             return []
-        # From now, not from the last report: missed reports are not sent after a stall.
+        # From now, not from the last report: a stall causes no burst of missed reports.
         self._next = now + INTERVAL_S
         return [Send(REPORTS, self.report(now), 0), Wake(self._next)]
 

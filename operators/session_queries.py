@@ -1,4 +1,4 @@
-"""Where the policy plans sessions: the query plan by which a query goes, and why one is refused."""
+"""Sessions at ingress: the query plan that a query follows, and why a query is refused."""
 
 from control.policies import plans_sessions
 from operators.drop_reasons import Reason, bad_input, no_session_plan, no_sessions
@@ -8,15 +8,15 @@ from schemas.release import WITH_SESSIONS
 
 
 class SessionQueries:
-    """The sessions of the plan in force, as ingress sees them."""
+    """The sessions of the plan in force, from ingress' view."""
 
     __slots__ = ("_opened", "_plans", "_withheld", "active")
 
     def __init__(self) -> None:
-        self.active = False  # whether every query goes by the plan of its session
-        self._plans: dict[str, SessionPlan] = {}  # those that admit, by session
+        self.active = False  # whether every query follows the plan of its session
+        self._plans: dict[str, SessionPlan] = {}  # admitting plans, by session
         self._opened: frozenset[str] = frozenset()  # sessions with a plan, admitting or not
-        self._withheld: Reason | None = None  # why plans cannot name sessions
+        self._withheld: Reason | None = None  # why plans cannot name sessions, if they cannot
 
     def change(self, plan: Plan, pipeline: Pipeline) -> None:
         """Follow a plan."""
@@ -27,7 +27,7 @@ class SessionQueries:
         self._opened = frozenset([each.session for each in plan.sessions])
 
     def plan_of(self, session: str) -> SessionPlan | None:
-        """Return the query plan of a session; None if it admits no queries."""
+        """Return a session's query plan; None if it admits no queries."""
         return self._plans.get(session)
 
     def known(self, session: str) -> str:
@@ -35,7 +35,7 @@ class SessionQueries:
         return session if session in self._opened else ""
 
     def refusal(self, session: str) -> Reason | None:
-        """Return why a query of a session is refused, where every query needs a query plan."""
+        """Return why a session's query is refused, if every query needs a query plan; else None."""
         if session in self._plans:
             return None
         if not session:

@@ -10,11 +10,11 @@ from schemas.records import Plan, Work
 from schemas.release import UNDECLARED
 
 BEARS_SESSIONS = 7  # the first schema release in which work names its slots
-REST_S = 1.0  # after a refusal, no shadows: the pipeline has no room
+REST_S = 1.0  # pause of the shadows after a refusal, when the pipeline has no room
 
 
 def shadow_sampler(pipeline: Pipeline, accuracies: Mapping[str, float]) -> "ShadowSampler | None":
-    """Return the sampler of an ingress; None where the pipeline file samples no shadows."""
+    """Return the sampler of an ingress; None if the pipeline file samples no shadows."""
     sampled = pipeline.labels is not None and pipeline.labels.shadow_share > 0
     return ShadowSampler(pipeline, accuracies) if sampled else None
 
@@ -34,7 +34,7 @@ class ShadowSampler:
         self._rests_s = float("-inf")
 
     def change(self, plan: Plan) -> None:
-        """Follow a plan's paths; none while a node reads an earlier schema release."""
+        """Follow a plan's paths; sample none while a node reads an earlier schema release."""
         readable = (plan.release or UNDECLARED) >= BEARS_SESSIONS
         by_session = plans_sessions(self._pipeline, plan.settings.policy)
         if not self._share or not readable or by_session:
@@ -43,7 +43,7 @@ class ShadowSampler:
         self._ways = most_accurate_ways(plan, self._pipeline, self._accuracies)
 
     def refused(self, now: float) -> None:
-        """Note that a query was refused for lack of capacity."""
+        """Record that a query was refused for lack of capacity."""
         self._rests_s = now + REST_S
 
     def shadows(self, work: Work, now: float) -> list[Effect]:

@@ -1,4 +1,4 @@
-"""A batch with the time left for each of its items, for operators that wait for other services."""
+"""A batch with the time left for each item, for operators that wait for other services."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ class TimedBatch(list[Any]):
 
 
 class OutOfTime(Exception):
-    """Returned in place of an output: the item's deadline came first, so it counts as dropped."""
+    """Returned instead of an output: the item's deadline has passed, so it counts as dropped."""
 
 
 def seconds_left(batch: Sequence[Any], most_s: float) -> list[float]:

@@ -1,7 +1,7 @@
 """An operator's failures: the error whose message is the reason, and tracebacks of the user's code.
 
-Frames of Headrace, the standard library and installed packages are omitted; the author of an
-operator can mend the rest. Output is bounded in frames and characters, to fit an answer's reason.
+Frames of Headrace, the standard library and installed packages are omitted: the author of an
+operator can only change the rest. Frames and characters are bounded, to fit an answer's reason.
 """
 
 import sysconfig

@@ -1,7 +1,6 @@
 """Adapters to model libraries; headrace injects them, no operator imports them.
 
-None of them reports to anyone: onnxruntime (1.29 and later) sends its maker what it runs, unless
-this is set before it is imported.
+Disables onnxruntime's telemetry (1.29 and later), which must be done before its import.
 """
 
 import os

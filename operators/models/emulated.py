@@ -19,7 +19,7 @@ from schemas.records import Value
 
 # The inverse distribution function is piecewise linear between these probabilities.
 PROBABILITIES = (0.0, 0.5, 0.9, 0.95, 0.99, 1.0)
-BLOCK = 256  # draws made at a time
+BLOCK = 256  # number of draws per call of the generator
 
 
 class Emulated:
@@ -104,8 +104,8 @@ class Emulated:
 
 
 class Stretched:
-    """A variant whose batches take its median times ``stretch(batch)``: the recorded slowdown of a
-    shared machine."""
+    """A variant whose batches take its median latency times ``stretch(batch)``, the recorded
+    slowdown of a shared machine."""
 
     def __init__(self, median: Emulated, stretch: Callable[[int], float]) -> None:
         self._median = median
@@ -140,7 +140,7 @@ class _Draw:
         self._bounds = np.cumsum(shares)[:-1].tolist()
         self._likeliest = max(self._counts, key=lambda count: fan_out.counts[count])
         self._none = fan_out.counts.get(0, 0.0)
-        self.odds = 1.0 - self._none  # of any items at all
+        self.odds = 1.0 - self._none  # probability of at least one item
         self._likeliest_some = max(
             (count for count in self._counts if count > 0),
             key=lambda count: fan_out.counts[count],

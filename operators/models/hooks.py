@@ -16,7 +16,7 @@ After = Callable[[Any], list[Any]]
 def stacked(batch: list[Value]) -> Any:
     """Stack the values along a new first (batch) axis; every value must have the same shape.
 
-    A dict of one array, which a query with a signature is, stands for its array.
+    A dict of one array (a query with a signature) stands for its array.
     """
     return np.stack([np.asarray(_only(value)) for value in batch])
 

@@ -1,4 +1,4 @@
-"""Optional libraries, imported on first use, so that other installations do without them."""
+"""Optional libraries, imported on first use, so that installations without them still work."""
 
 import importlib
 from typing import Any

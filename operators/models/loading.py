@@ -35,12 +35,12 @@ def load_operator(variant: Variant) -> object:
 
 def preload(variants: Iterable[Variant]) -> None:
     """Import the installed ``libraries`` that the variants' operator classes list, and call their
-    ``preload``, where they have one, with a variant's arguments.
+    ``preload``, if they have one, with a variant's arguments.
 
-    An operator may build another one that its arguments name as ``module:Class``: its libraries are
-    imported, too. Importing torch holds the GIL for a second or more. A worker imports before its
-    first report: an import while it serves would delay reports until the worker counts as dead, and
-    a shorter one the queries that it serves.
+    If an operator's arguments name another one as ``module:Class``, its libraries are imported too.
+    A worker imports before its first report, as importing torch holds the GIL for a second or more.
+    During service, an import would delay queries, and a long one the reports, until the worker
+    counts as dead.
     """
     variants = list(variants)
     named = (
@@ -60,13 +60,13 @@ def preload(variants: Iterable[Variant]) -> None:
 
 
 def _nothing(_: object) -> None:
-    """Preload nothing: the operator has what it needs with its libraries."""
+    """Preload nothing: the operator needs nothing beyond its libraries."""
 
 
 def _built(named: Any, variant: Variant) -> object:
     """Build the operator of the class or function that a variant names."""
     if inspect.isfunction(named):
-        _check_arguments(named, variant, [])  # [] in place of the batch
+        _check_arguments(named, variant, [])  # [] stands for the batch
         return Python(variant.operator, variant.arguments, batched=True)
     _check_class(named, variant.operator)
     _check_arguments(named, variant)

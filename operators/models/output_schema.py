@@ -1,7 +1,7 @@
 """The schema of a leaf task's outputs: Avro (``.avsc``), or JSON Schema (``.json``).
 
-An output that does not fit fails its own item, with the place and what was wanted, before anything
-is sent: a consumer never meets a result of a form that was not agreed.
+An output that does not fit fails its own item before anything is sent. The error names the place
+and the expected form, and consumers only get results of the agreed form.
 """
 
 import json
@@ -16,8 +16,8 @@ from fastavro.validation import ValidationError, validate
 from operators.models.libraries import library
 from operators.models.model_errors import BadSchema
 
-Check = Callable[[Any], str]  # what is wrong with an output; "": nothing
-MOST_SHOWN = 200  # characters of a value in a sentence
+Check = Callable[[Any], str]  # the error of an output, "" if it fits
+MOST_SHOWN = 200  # most characters of a value in an error
 
 
 class Checked:
@@ -34,7 +34,7 @@ class Checked:
         self._operator.load(device)
 
     def predict(self, batch: list[Any]) -> list[Any]:
-        """Return the operator's outputs; one that does not fit is an exception that says why."""
+        """Return the operator's outputs; a misfit becomes an exception with the reason."""
         return [self._fitting(output) for output in self._operator.predict(batch)]
 
     def _fitting(self, output: Any) -> Any:

@@ -24,7 +24,7 @@ class TransformersModel:
 
     @staticmethod
     def preload(arguments: Mapping[str, Any]) -> None:
-        """Import what the architecture needs, which transformers does at its first use."""
+        """Import what transformers would import at the architecture's first use."""
         getattr(library("transformers"), arguments["architecture"])
 
     def __init__(

@@ -1,9 +1,9 @@
-"""Import of modules beside a pipeline file, even under the names of Headrace's own packages.
+"""Import of modules beside a pipeline file, even if they share names with Headrace's packages.
 
 ``import_module`` searches the pipeline file's folder first, then the installed packages. A module
 there that shares its name with a package of Headrace (``operators``, ``control``, ...) is stored in
-``sys.modules`` under an alias of its folder, so that both coexist. The modules of such a folder
-import by the same rule: their ``__builtins__`` hold an ``__import__`` that applies it.
+``sys.modules`` under an alias of its folder, so that both coexist. Modules of such a folder import
+by the same rule: their ``__builtins__`` hold an ``__import__`` that applies it.
 """
 
 import builtins
@@ -114,7 +114,7 @@ def forget_code() -> None:
         if spec is None or name == "__main__" or not _is_users(spec):
             continue
         del sys.modules[name]
-        # Python takes a cached file for current if the source has the same second and size.
+        # Python reuses bytecode if the source has the same time (in seconds) and size.
         if spec.cached:
             Path(spec.cached).unlink(missing_ok=True)
     importlib.invalidate_caches()

@@ -1,1 +1,1 @@
-"""Accuracy measured: answers joined with labels, and with the answers of their shadows."""
+"""Measured accuracy: answers joined with labels, and with the answers of their shadows."""

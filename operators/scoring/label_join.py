@@ -1,6 +1,6 @@
 """Values that wait for their counterpart of the same id, in bounded memory.
 
-Answers wait for labels and labels for answers; either may come first, and either may never come.
+Answers wait for labels and labels for answers, in either order; a counterpart may never come.
 """
 
 from collections import OrderedDict
@@ -32,8 +32,8 @@ class _Entry(Generic[T]):
 class WaitingRoom(Generic[T]):
     """Values by id, in order of arrival, for at most ``within_s`` and in about ``most_bytes``.
 
-    The oldest are given up first. What was joined stays as an id without its value, so that a
-    counterpart that comes again is not joined again.
+    The oldest are given up first. A joined value leaves its id behind, so that a repeated
+    counterpart is not joined again.
     """
 
     def __init__(self, most_bytes: int, within_s: float) -> None:
@@ -54,7 +54,7 @@ class WaitingRoom(Generic[T]):
         return self._bytes
 
     def add(self, name: str, value: T, size: int, place: Place) -> None:
-        """Keep a value of ``size`` bytes as the newest; it replaces that of the same name."""
+        """Keep a value of ``size`` bytes as the newest; it replaces one of the same name."""
         self._remove(name)
         self._entries[name] = _Entry(value, ENTRY_BYTES + size, place)
         self._bytes += ENTRY_BYTES + size
@@ -75,7 +75,7 @@ class WaitingRoom(Generic[T]):
         return value
 
     def expire(self, now: float) -> list[T]:
-        """Give up the oldest entries beyond the bounds; return those that had not been joined."""
+        """Give up the oldest entries beyond the bounds; return those that were never joined."""
         waiting: list[T] = []
         while self._entries:
             name, held = next(iter(self._entries.items()))
@@ -87,7 +87,7 @@ class WaitingRoom(Generic[T]):
         return waiting
 
     def oldest(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the lowest offset that is kept of each partition that has one."""
+        """Return the lowest kept offset of each of the partitions that has one."""
         wanted, found = set(partitions), dict[int, int]()
         for held in self._entries.values():
             if held.place.partition in wanted:

@@ -1,4 +1,4 @@
-"""What a scorer has measured: sums by path, class and hour, and the newest of each path."""
+"""A scorer's measurements: sums by path, class and hour, and the newest of each path."""
 
 from collections.abc import Callable
 from functools import cache
@@ -11,19 +11,19 @@ from control.estimation.recent_accuracy import RecentAccuracy
 from schemas.records import AccuracyRow, MeasuredAccuracy
 
 RowKey = tuple[str, str, float]  # path, class, start of the hour
-ShadowKey = tuple[str, str, float, str]  # and the path of the shadows
+ShadowKey = tuple[str, str, float, str]  # the same, and the path of the shadows
 RecentKey = tuple[str, str]  # path, and that of the shadows ("": labels)
-# A path's text -> what the profile expects of it.
+# A path's text to its accuracy by the profile.
 ExpectedOf = Callable[[str], Expected | None]
 
 HOUR_S = 3600.0
-MOST_PATHS = 50  # more count together under ``OTHER``
+MOST_PATHS = 50  # further paths count together under ``OTHER``
 MOST_ROWS = 1000
 OTHER = "other"
 
 
 def unknown(path: str) -> Expected | None:
-    """Expect nothing, where there is no profile."""
+    """Expect nothing: there is no profile."""
     return None
 
 
@@ -72,8 +72,8 @@ class Measurements:
         reference: str,
         accuracy: float | None,
     ) -> None:
-        """Count an answer, ``right`` of ``of`` parts of which equal those of its shadow along
-        ``reference``, a path of that ``accuracy`` by its profile."""
+        """Count an answer with ``right`` of ``of`` parts equal to those of its shadow. The shadow
+        ran along ``reference``, a path of this ``accuracy`` by its profile."""
         path, reference = self._known(path), self._known(reference)
         key = (path, slo_class, hour(answered_s), reference)
         self._agreed[key] = self._agreed.get(key, AccuracySums()).plus(right, of)
@@ -88,7 +88,7 @@ class Measurements:
         self._recent.setdefault((path, reference), RecentAccuracy()).add(right, of, answered_s)
 
     def _known(self, path: str) -> str:
-        """Return the path if it has rows of its own, as the first ``MOST_PATHS`` have."""
+        """Return the path if it is one of the first ``MOST_PATHS``, else ``OTHER``."""
         if len(self._paths) < MOST_PATHS:
             self._paths.add(path)
         return path if path in self._paths else OTHER
@@ -107,7 +107,7 @@ class Measurements:
         ])  # fmt: skip
 
     def recent(self, now: float) -> tuple[AccuracyRow, ...]:
-        """Return the newest measurements of each path that has any, with what was expected."""
+        """Return the newest measurements of each path that has any, with the profile's accuracy."""
         for recent in self._recent.values():
             recent.forget(now)
         rows = [self._recent_row(key) for key in sorted(self._recent)]
@@ -133,7 +133,7 @@ def hour(at_s: float) -> float:
 def row_of(
     key: RowKey, sums: AccuracySums, reference: str = "", expected: float | None = None
 ) -> AccuracyRow:
-    """Return the row of a path, class and hour; ``expected`` is of the path ``reference``."""
+    """Return the row of a path, class and hour; ``expected`` belongs to the path ``reference``."""
     low, high = sums.interval()
     return AccuracyRow(
         path=key[0], slo_class=key[1], hour_s=key[2], queries=sums.queries, right=sums.right,

@@ -3,11 +3,12 @@
 It measures the accuracy by path, class and hour, and how often answers equal the results of the
 most accurate path.
 
-Everything that the scorer knows follows from two topics: results and labels. It writes what it has
-counted, and up to which offsets, as one record that a restart begins with; it commits the offsets
-of the oldest answer and label that it still keeps, so a restart reads these again, and a pair whose
-both records lie below the counted offsets is not counted again. The labels topic has one partition:
-read again, the first label of an id is the first again, and later ones are repetitions.
+The scorer's state follows from two topics: results and labels. It writes its counts, with the
+offsets up to which it has counted, as one record, from which a restart resumes. It commits the
+offsets of the oldest answer and label that it still keeps, so a restart reads these again. A pair
+of which both records lie below the counted offsets is not counted again. The labels topic has one
+partition, so on a second reading the first label of an id is first again, and later ones count as
+repetitions.
 """
 
 import math
@@ -64,9 +65,9 @@ from schemas.records import (
 
 # A judge of (result, truth): (parts right, parts), a share from 0 to 1, or right or wrong.
 Judge = Callable[[Value, Value], Any]
-MOST_PARTS = 100.0  # the weight of one query in the accuracy
-WRITE_S = 2.0  # between two records of what was counted
-SESSION_COUNTS = ("labels", "score", "squares")  # of every session's scores from 0 to 1
+MOST_PARTS = 100.0  # largest weight of one query in the accuracy
+WRITE_S = 2.0  # interval between two records of the counts
+SESSION_COUNTS = ("labels", "score", "squares")  # by session; scores are 0 to 1
 UNKNOWN: Accuracies = {}
 COUNTS = ("labels", "scored", "repeated", "unreadable", "failed", "unmatched")
 
@@ -84,18 +85,21 @@ class Answered(Struct, frozen=True, gc=False):
 
 
 class Labelled(Struct, frozen=True, gc=False):
-    """A label that waits, likewise."""
+    """A label that waits; ``counted`` as in ``Answered``."""
 
     label: Label
     counted: bool
 
 
 class Scorer:
-    """The scorer node. ``judge`` compares a result with a truth; ``earlier`` is what an earlier
-    incarnation wrote last. It reads shadows from ``shadow_slots``, joins their branches with
-    ``combine``, and expects of their paths what ``accuracies`` say. ``expected`` gives the
-    profile's accuracy of a path's text. Its reports bear the measured accuracies while one of them
-    has left the interval of its profile."""
+    """The scorer node.
+
+    ``judge`` compares a result with a truth; ``earlier`` is the last record of an earlier
+    incarnation. The node reads shadows from ``shadow_slots`` and joins their branches with
+    ``combine``; ``accuracies`` give the expected accuracy of their paths. ``expected`` gives the
+    profile's accuracy of a path's text. Reports contain the measured accuracies while one of them
+    lies outside the interval of its profile.
+    """
 
     def __init__(
         self,
@@ -212,7 +216,7 @@ class Scorer:
         return [dead_letter(event, garbled, self._reporter.name, now)]
 
     def _pass(self, event: Arrived) -> bool:
-        """Return whether the record is counted already, and note its place."""
+        """Return whether the record is counted already; record its place."""
         upto = self._upto[event.topic]
         upto[event.slot] = max(upto.get(event.slot, 0), event.offset + 1)
         return event.offset < self._counted[event.topic].get(event.slot, 0)
@@ -237,7 +241,7 @@ class Scorer:
         if answered.session:
             self._count_session(answered.session, right / of)
         self._measured.labelled(answered.path, answered.slo_class, answered.answered_s, right, of)
-        # A truth judges the result of the query's shadow as well.
+        # The truth also judges the result of the query's shadow.
         if labelled.label.of is None:
             self._pairs.labelled(answered.origin, labelled.label, place, now)
             self._judge_shadow(answered.origin)
@@ -250,7 +254,7 @@ class Scorer:
         shadow, label = found
         try:
             right, of = score(shadow.result, label, self._judge)
-        except (Exception, SystemExit):  # noqa: BLE001 - a user's function; the answer's was said
+        except (Exception, SystemExit):  # noqa: BLE001 - a user's function; reported for the answer
             return
         self._measured.note(shadow.path, "", shadow.answered_s, right, of)
 
@@ -304,7 +308,7 @@ class Scorer:
         return [*effects, *self._reporter.due(now)]
 
     def _write(self, now: float) -> list[Effect]:
-        """Return the record of what was counted and, behind it, the commits; [] without news."""
+        """Return the record of the counts, followed by the commits; [] if nothing changed."""
         self._answers.expire(now)
         self._expire(now)
         found = self._record(now)
@@ -345,7 +349,7 @@ def score(result: Value, label: Label, judge: Judge) -> tuple[float, float]:
     A result of more than ``MOST_PARTS`` parts counts as ``MOST_PARTS`` with the same share of right
     ones, so that no query outweighs all others.
 
-    Raises what ``judge`` raises, and ``ValueError`` for a judgement that makes no sense.
+    Raises what ``judge`` raises, and ``ValueError`` for an invalid judgement.
     """
     if label.right is not None and label.of is not None:
         right, of = label.right, label.of  # checked by the codec
@@ -355,8 +359,7 @@ def score(result: Value, label: Label, judge: Judge) -> tuple[float, float]:
 
 
 def parts_of(judged: Any) -> tuple[float, float]:
-    """Return (parts right, parts) of what a scorer returned; raises ``ValueError`` if it makes no
-    sense."""
+    """Return (parts right, parts) of what a scorer returned; raise ``ValueError`` if invalid."""
     right, of = judged if isinstance(judged, (tuple, list)) else (float(judged), 1.0)
     right, of = float(right), float(of)
     if not (0.0 <= right <= of and 0.0 < of <= 1e9 and math.isfinite(of)):
@@ -376,7 +379,7 @@ def path_of(answer: Answer) -> str:
 
 
 def _place(event: Arrived, now: float) -> Place:
-    # A producer may stamp its record with any time; a future one would never expire.
+    # A producer may stamp a record with any time; one in the future would never expire.
     return Place(event.slot, event.offset, min(event.at_s, now))
 
 

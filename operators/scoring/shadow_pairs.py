@@ -1,7 +1,7 @@
 """Answers and the shadows of their queries, paired by the query's place on the input topic.
 
-What waits here is lost with the scorer's process: those queries are not compared. The records of
-shadows that were counted before a restart are passed over, so none is compared twice.
+Sides that wait here are lost with the scorer's process: their queries are not compared. Shadow
+records that were counted before a restart are skipped, so none is compared twice.
 """
 
 from msgspec import Struct
@@ -13,14 +13,14 @@ from operators.scoring.label_join import Place, WaitingRoom
 from schemas.pipeline import Labels, Pipeline
 from schemas.records import ANSWERED, Answer, Label, Origin, Value, Work
 
-MOST_OPEN = 10_000  # shadows of which branches are missing
+MOST_OPEN = 10_000  # most shadows with missing branches
 COUNTS = ("compared", "same_path", "failed")
 
 
 class Compared(Struct, frozen=True, gc=False):
     """One side of a comparison: a result, and the paths of its branches as one text.
 
-    ``accuracy`` is what the profile expects of those paths, 0 to 1; None: not known.
+    ``accuracy`` is the profile's for those paths, 0 to 1; None: unknown.
     """
 
     id: str
@@ -47,13 +47,13 @@ class ShadowPairs:
         self._open: dict[str, OpenQuery] = {}
         self._answers = WaitingRoom[Compared](labels.memory_bytes // 8, 2 * VALID_S)
         self._shadows = WaitingRoom[Compared](labels.memory_bytes // 8, 2 * VALID_S)
-        # Shadows' results that wait for a label of their query, and such labels.
+        # Shadows' results and labels of the same queries that wait for each other.
         self._unlabelled = WaitingRoom[Compared](labels.memory_bytes // 8, labels.within_s)
         self._truths = WaitingRoom[Label](labels.memory_bytes // 8, labels.within_s)
         self.counts = dict.fromkeys(COUNTS, 0)
 
     def answered(self, said: Answer, path: str, place: Place, now: float) -> Pair | None:
-        """Keep a query's answer, if the query has a shadow; return the pair if that is there."""
+        """Keep a query's answer, if the query has a shadow; return the pair if complete."""
         if not self._share or not sampled(said.origin, self._share):
             return None
         side = Compared(said.id, said.result, path, said.slo_class, said.answered_s)
@@ -106,7 +106,7 @@ class ShadowPairs:
         return self._unlabelled.take(name), self._truths.take(name)
 
     def _expire(self, now: float) -> None:
-        """Forget shadows whose branches do not come, the oldest first."""
+        """Forget the oldest shadows whose branches have not come."""
         while self._open:
             name, query = next(iter(self._open.items()))
             if len(self._open) < MOST_OPEN and now <= query.deadline_s + VALID_S:
@@ -114,7 +114,7 @@ class ShadowPairs:
             del self._open[name]
 
     def _pair(self, name: str) -> Pair | None:
-        """Return both sides; None where one is missing, or both went the same path."""
+        """Return both sides; None if one is missing, or both took the same path."""
         if not (self._answers.waits(name) and self._shadows.waits(name)):
             return None
         one, other = self._answers.take(name), self._shadows.take(name)

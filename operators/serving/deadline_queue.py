@@ -1,4 +1,4 @@
-"""A worker's queue: items by deadline, those of one deadline in the order of their arrival."""
+"""A worker's queue: items by deadline, ties in order of arrival."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from operators.offset_tracker import Progress
 from schemas.records import Item, Work
 
-MOST_CRASHES = 2  # crashes of a worker's process with one item before the item fails
+MOST_CRASHES = 2  # an item that was in this many crashes of a worker's process fails
 
 
 class Ticket:
@@ -36,7 +36,7 @@ class Ticket:
 
 
 def enqueue(queue: deque[Ticket], tickets: list[Ticket]) -> None:
-    """Queue the items of one record by deadline, behind those of the same one.
+    """Queue the items of one record by deadline, behind queued ones with the same deadline.
 
     Items that are to run alone after a failure keep their places.
     """

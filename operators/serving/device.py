@@ -77,7 +77,7 @@ class Device:
         self.standby = ""  # loaded, and serves after the running batch
         self._beside: tuple[str, ...] = ()
         self._fetching = ""  # the variant being loaded to be held beside
-        self._refused: frozenset[str] = frozenset()  # failed to load; reset by a new ``beside``
+        self._refused: frozenset[str] = frozenset()  # load failures; reset by a new ``beside``
 
     @property
     def state(self) -> DeviceState:

@@ -56,7 +56,7 @@ def failed(task: str, item: Item, path: tuple[Hop, ...], reason: str) -> Item:
 
 
 def _sentence(error: Exception) -> str:
-    # An operator words an error that it returns without raising for its own callers.
+    # An exception that an operator returns without raising it is worded for callers.
     return sentence(error) if error.__traceback__ is not None else str(error) or sentence(error)
 
 

@@ -76,7 +76,7 @@ class ItemEnds:
         self, onward: list[Onward], took_s: float, finished_s: float, now: float
     ) -> None:
         batch = self._batch
-        if batch.tickets[0].shadow:  # no part of the load that is planned for
+        if batch.tickets[0].shadow:  # shadows are not part of the planned load
             return
         self._reporter.ran(batch.variant, len(batch.tickets), took_s, onward)
         if self._shadows is not None:
@@ -120,12 +120,12 @@ class ItemEnds:
         took_s: float,
         now: float,
     ) -> list[Effect]:
-        """Send ``onward`` what became of items, and commit them."""
+        """Send ``onward``, the results of items, and commit the items."""
         lease = self._slots.lease
         effects, counts = self.rules.onward(onward, now)
         for name, count in counts.items():
             self._reporter.count(f"{name}/{self._batch.variant}", count)
-        if lease is not None and lease.type:  # a dispatcher sends to it
+        if lease is not None and lease.type:  # a dispatcher sends to this worker
             done = self._batch.completions(lease, tickets, outcome, started_s, took_s)
             effects = [*done, *effects]
         effects += self._slots.finish(tickets)
@@ -135,8 +135,8 @@ class ItemEnds:
 def sized_onward(
     work: Work, task: Task, made: Sequence[tuple[str, Item]], output: Any, most: int
 ) -> list[Onward]:
-    """Return ``made``, the items of one output, each with work of the size that the operator gave
-    it, else of the size of the item it was made of.
+    """Return ``made``, the items of one output, each with work of its size: the operator's, else
+    that of the item it was made from.
 
     An item above the pipeline's largest size ``most`` fails, as no profile covers it.
     """

@@ -1,7 +1,7 @@
 """The slots of a worker's lease: reading, backpressure, and the offsets to commit.
 
-After a worker loses a slot, another one reads on from the committed offset; queued items of that
-slot are forgotten, and egress counts running ones once.
+After a worker loses a slot, the next one reads from the committed offset. The first worker forgets
+queued items of that slot, and egress counts running ones once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ _S, _C = Reading, ReadingChange
 TRANSITIONS: Mapping[tuple[Reading, ReadingChange], Reading] = {
     (_S.IDLE, _C.LEASE): _S.READING,
     (_S.READING, _C.LEASE): _S.READING,
-    (_S.PAUSED, _C.LEASE): _S.PAUSED,  # other slots of the same task: the queue is as full
+    (_S.PAUSED, _C.LEASE): _S.PAUSED,  # other slots of the same task: the queue stays full
     (_S.READING, _C.REVOKE): _S.IDLE,
     (_S.PAUSED, _C.REVOKE): _S.IDLE,
     (_S.READING, _C.PAUSE): _S.PAUSED,
@@ -54,10 +54,10 @@ class LeasedSlots:
         self.topic = ""
         self._progress: dict[int, Progress] = {}
         self.reading = StateMachine(worker, TRANSITIONS, Reading.IDLE)
-        self.paused = False  # not a property: a worker reads it for every record
+        self.paused = False  # a field, not a property: read for every record
 
     def change(self, lease: Lease | None) -> list[Effect]:
-        """Take the plan's lease in place of the last one; another task's slots begin anew."""
+        """Replace the lease by the plan's; another task's slots start anew."""
         before, topic = self.lease, self.topic
         self.lease = lease
         self.wanted = lease.key if lease else ""
@@ -84,7 +84,7 @@ class LeasedSlots:
         return Assign(self.topic, paused=self.lease.slots)
 
     def resume(self) -> Assign:
-        """Read on."""
+        """Resume reading."""
         self._read(ReadingChange.RESUME)
         return Assign(self.topic, paused=())
 
@@ -94,8 +94,8 @@ class LeasedSlots:
         return progress if progress is not None and progress.begin(offset, pieces) else None
 
     def pass_over(self, slot: int, offset: int) -> list[Effect] | None:
-        """Begin and finish a record that holds nothing up; return the offsets to commit, or None
-        where ``begin`` does."""
+        """Begin and finish a record without pieces; return the offsets to commit, or None if
+        ``begin`` does."""
         progress = self.begin(slot, offset, 0)
         return None if progress is None else self.commit({slot: progress})
 
@@ -112,7 +112,7 @@ class LeasedSlots:
         return self.commit(touched)
 
     def commit(self, touched: Mapping[int, Progress]) -> list[Effect]:
-        """Return the offsets to commit of slots in which records have finished."""
+        """Return the offsets to commit of the slots in which records have finished."""
         done = [
             Done(slot, progress.done)
             for slot, progress in touched.items()

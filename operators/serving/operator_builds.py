@@ -1,8 +1,8 @@
-"""Builds of operators: which edits of the user's code a worker's loaded variants have.
+"""Builds of operators: the edits of the user's code that a worker's loaded variants include.
 
-The command ``reload`` raises the number of a variant's build in the plan's settings. A variant of
-an earlier build is loaded anew beside the old one, which serves until then. One at a time, so that
-a device holds at most one variant twice.
+The command ``reload`` raises a variant's build number in the plan's settings. The worker loads a
+variant of an earlier build anew beside the old one, which serves meanwhile. It reloads one variant
+at a time, so that a device holds at most one variant twice.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,15 +23,15 @@ class OperatorBuilds:
         self._renewing = ""  # the variant that is being loaded anew
 
     def ask(self, reloads: Mapping[str, int]) -> None:
-        """Take the numbers of a plan."""
+        """Take a plan's build numbers."""
         self._asked = reloads
 
     def fresh(self, effects: list[Effect]) -> list[Effect]:
-        """Return the effects with the loads that must read the operator's code anew marked so."""
+        """Return the effects; mark loads that must read the operator's code anew ``fresh``."""
         return [self._fresh(each) if type(each) is Load else each for each in effects]
 
     def renew(self, held: Collection[str]) -> list[Effect]:
-        """Return the load of the next held variant whose build is too old, if none is under way."""
+        """Return the load of the next held variant with an old build, if none is under way."""
         old = sorted(variant for variant in held if self._old(variant))
         if not old or self._renewing:
             return []
@@ -39,7 +39,7 @@ class OperatorBuilds:
         return [self._fresh(Load(old[0]))]
 
     def ended(self, variant: str) -> bool:
-        """Record the end of a load; return whether it was one of ``renew``."""
+        """Record the end of a load; return whether ``renew`` began it."""
         renewed = variant == self._renewing
         if renewed:
             self._renewing = ""

@@ -30,12 +30,12 @@ def packed(
 ) -> list[Effect]:
     """Return the sends of ``onward``, in the order of the first item for each slot.
 
-    ``chosen`` gives each item's slot; empty or ``BY_TURN``: the session's query plan chooses, else
-    the plan's shares. An item of a task in ``dispatchers`` waits at one of that number of
+    ``chosen`` gives each item's slot. If it is empty or ``BY_TURN``, the session's query plan
+    chooses, else the plan's shares. An item of a task in ``dispatchers`` waits at one of that many
     dispatchers, unless its session's query plan chooses. An item whose task has no open slot is
     dropped and sent to egress with the reason.
     """
-    # Numbers instead of the query's origin: they hash much faster.
+    # Integers instead of the query's origin: they hash much faster.
     parcels: dict[tuple[int, int, str, int, int], tuple[Work, list[Item]]] = {}
     for at, (work, task, item) in enumerate(onward):
         slot = chosen[at] if chosen else BY_TURN

@@ -18,7 +18,7 @@ from schemas.pipeline import Pipeline
 from schemas.records import Completion, Hop, Lease
 from schemas.variant_id import variant_id
 
-# A batch still running this long before egress closes its last query is failed with its cause.
+# A batch still running this long before egress closes its last query fails with its own reason.
 HANGING_MARGIN_S = 0.3
 
 
@@ -30,7 +30,7 @@ class BatchState(StrEnum):
     HANGING = "hanging"  # its items have failed, and it has not ended
 
 
-# Names, because a member takes five times as long to look up, and a batch needs six.
+# Names, because an enum member takes five times as long to look up, and a batch needs six.
 IDLE, RUNNING, HANGING = BatchState
 
 
@@ -41,15 +41,15 @@ class NextBatch(NamedTuple):
     late: list[Ticket]
     variant: str
     cost: int  # the size under which its latency is profiled
-    ends_s: float  # when it would end
-    released: str  # the rule that releases it
+    ends_s: float  # predicted end
+    released: str  # the rule that released it
 
 
 class RunningBatch:
     """The batch of one worker; ``tickets`` and ``variant`` stay those of the last one.
 
-    ``named``, where real operators run: requests bear their items' names for a crash journal and
-    their deadlines.
+    ``named`` is set for real operators: requests then include the names of their items, for a crash
+    journal, and the deadlines.
     """
 
     __slots__ = (
@@ -62,12 +62,12 @@ class RunningBatch:
         self.variant = ""
         self.cost = 0  # the size under which its latency is profiled
         self.job = 0
-        self.error = ""  # why it was given up
+        self.error = ""  # why the batch was given up
         self.began_s = 0.0
         self._worker, self._pipeline, self._named = worker, pipeline, named
         self._released = ""  # the rule that released it
         self.state = IDLE
-        self.busy = False  # not a property: a worker reads it for every record
+        self.busy = False  # a field, not a property: read for every record
 
     def start(self, batch: NextBatch, now: float) -> Infer:
         """Begin a batch under the next job number; return the request to run it.
@@ -95,7 +95,7 @@ class RunningBatch:
         self.error = ""
 
     def hangs(self, grace_s: float, now: float) -> bool:
-        """Give the batch up just before egress closes its queries without a cause."""
+        """Give up a hanging batch just before egress would close its queries without a cause."""
         if self.state is not RUNNING:
             return False
         last_s = max([ticket.work.deadline_s for ticket in self.tickets])
@@ -120,7 +120,7 @@ class RunningBatch:
     def completions(
         self, lease: Lease, items: Sequence[Ticket], outcome: str, started_s: float, took_s: float
     ) -> list[Effect]:
-        """Report items of a batch to the dispatcher; ``lease`` is one that it dispatches to."""
+        """Report items of a batch to the dispatcher that sends to this ``lease``."""
         return [self._completion(t, lease, outcome, started_s, took_s) for t in items]
 
     def _completion(

@@ -1,9 +1,9 @@
 """Serving sessions: every item runs with the setting that its session's query plan names.
 
-A worker holds the settings of the plans whose slots it reads side by side, loaded one at a time.
-Work may also ask for one that no plan names any more, or not yet: it waits until that is loaded. A
-setting that no plan and no work needs is unloaded. One that fails to load is tried again after
-1 s, 2 s, 4 s, at most a minute; its items fail meanwhile.
+A worker holds the settings of all plans whose slots it reads, and loads them one at a time. Work
+may also ask for a setting that no plan names any more, or not yet; it waits until that is loaded. A
+setting that no plan and no work needs is unloaded. A setting that fails to load is retried after 1
+s, 2 s, 4 s, at most a minute; its items fail meanwhile.
 """
 
 from collections import deque
@@ -20,17 +20,17 @@ from schemas.effects import Effect, Load, Unload
 from schemas.pipeline import Pipeline
 from schemas.records import Lease, Plan
 
-RETRY_S, MOST_RETRY_S = 1.0, 60.0  # until a setting that failed to load is tried again
+RETRY_S, MOST_RETRY_S = 1.0, 60.0  # delay before a failed load is retried
 
 
 def retry_after_s(before_s: float) -> float:
-    """Return the seconds from a failed load until it is tried again; ``before_s`` are those after
-    the failure before it, 0 for the first."""
+    """Return the seconds from a failed load to its retry; ``before_s`` is the previous delay, 0 for
+    the first failure."""
     return min(max(RETRY_S, 2 * before_s), MOST_RETRY_S)
 
 
 class RefusedSetting(NamedTuple):
-    """A setting that failed to load: why, and when it is tried again, ``after_s`` the failure."""
+    """A setting that failed to load, and its retry at ``retry_s``, ``after_s`` the failure."""
 
     error: str
     retry_s: float
@@ -58,7 +58,7 @@ class SessionServing:
         self._refused: dict[str, RefusedSetting] = {}
 
     def follow(self, plan: Plan, lease: Lease | None) -> None:
-        """Take the plans of a new plan; settings that failed to load are tried again."""
+        """Take the plans of a new plan; if its settings differ, failed ones are retried at once."""
         self.active = plans_sessions(self._pipeline, plan.settings.policy)
         self.serving = lease.key if lease else ""
         wanted = settings_of(plan.sessions, lease.task, lease.slots) if lease else ()
@@ -66,13 +66,13 @@ class SessionServing:
             self._wanted, self._refused = wanted, {}
 
     def take_over(self, held: frozenset[str]) -> None:
-        """Begin with the variants that the device holds: those that nothing needs are unloaded."""
+        """Start with the variants that the device holds; unneeded ones are unloaded later."""
         self.held = held
 
     def release(self) -> None:
-        """Forget every setting, as the lease's variant is served from now on.
+        """Forget every setting: the lease's variant is served from now on.
 
-        The first batch of a variant that is loaded alone evicts the settings.
+        The settings are evicted with the first batch of a variant that is loaded alone.
         """
         self.held, self._loading, self._wanted, self._refused = frozenset(), "", (), {}
 
@@ -82,7 +82,7 @@ class SessionServing:
         return self.serving if session is None else session.stage(ticket.work.task).setting
 
     def more(self, queue: Iterable[Ticket], running: str, now: float) -> list[Effect]:
-        """Unload what nothing needs, and load the next missing setting."""
+        """Unload unneeded settings, and load the next missing one."""
         asked = dict.fromkeys((*self._wanted, *map(self.setting, queue)))
         idle = sorted(self.held.difference(asked, (running,)))
         self.held -= frozenset(idle)
@@ -95,7 +95,7 @@ class SessionServing:
         return effects
 
     def loaded(self, setting: str) -> list[Effect]:
-        """Record a finished load; unload what was loaded for another policy."""
+        """Record a finished load; unload a variant that was loaded for another policy."""
         if setting == self._loading:
             self._loading = ""
             self.held |= {setting}
@@ -103,7 +103,7 @@ class SessionServing:
         return [] if setting in self.held else [Unload(setting)]
 
     def gave_up(self, setting: str, error: str, now: float) -> None:
-        """Record a failed load; ignored if it was not for a session."""
+        """Record a failed load; ignored if it was not a session's."""
         if setting == self._loading:
             self._loading = ""
             before = self._refused.get(setting)
@@ -121,11 +121,11 @@ class SessionServing:
         return "; ".join(each.error for each in self._refused.values())
 
     def retries(self, now: float) -> bool:
-        """Return whether a setting that failed to load is due to be tried again."""
+        """Return whether a setting that failed to load is due for a retry."""
         return any(each.retry_s <= now for each in self._refused.values())
 
     def refuse(self, queue: deque[Ticket]) -> list[tuple[str, str, list[Ticket]]]:
-        """Take the items from the queue whose setting cannot be loaded, by setting and reason."""
+        """Remove the items whose setting failed to load; return them by setting with the error."""
         found: dict[str, list[Ticket]] = {}
         kept: list[Ticket] = []
         for ticket in queue:
@@ -139,17 +139,17 @@ class SessionServing:
 
     @property
     def loading(self) -> bool:
-        """A setting that is being loaded keeps nothing else from serving."""
+        """Always false: a loading setting does not keep the others from serving."""
         return False
 
     def begin_s(self, queued: int, now: float) -> float:
-        """Return when the next batch may begin: at once."""
+        """Return when the next batch may begin: now."""
         return now
 
     def take(
         self, queue: deque[Ticket], lease: Lease, rules: WorkerRules, now: float
     ) -> NextBatch | None:
-        """Take the next items of one setting from the queue; None: no item's setting is held."""
+        """Take the next items of one setting from the queue; None if no item's setting is held."""
         setting = next((each for each in map(self.setting, queue) if each in self.held), "")
         if not setting:
             return None

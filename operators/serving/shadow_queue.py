@@ -1,7 +1,7 @@
 """A worker's shadows: items that wait until the worker has room (control/per_query/shadowing.py).
 
-Their records count as finished as they arrive: a shadow that is lost with its worker is not
-repeated, and holds no other record's commit up.
+Their records count as finished on arrival: a shadow lost with its worker is not repeated, and it
+does not hold up commits of other records.
 """
 
 from collections import deque
@@ -20,13 +20,13 @@ RELEASED = "idle"  # the device was free
 
 
 def shadow_queue(pipeline: Pipeline) -> "ShadowQueue | None":
-    """Return the queue of a worker; None where the pipeline file samples no shadows."""
+    """Return the queue of a worker; None if the pipeline file samples no shadows."""
     sampled = pipeline.labels is not None and pipeline.labels.shadow_share > 0
     return ShadowQueue() if sampled else None
 
 
 class ShadowQueue:
-    """The shadow items of one worker, first in, first out; the oldest give way beyond 64."""
+    """The shadow items of one worker, first in, first out; beyond 64, the oldest are discarded."""
 
     __slots__ = ("_items", "_slack")
 
@@ -45,15 +45,15 @@ class ShadowQueue:
             self._items.append(ticket)
 
     def saw(self, tickets: Iterable[Ticket], ends_s: float, rules: WorkerRules, now: float) -> None:
-        """Note how early items of queries ended."""
+        """Record by how much items of queries ended before their deadlines."""
         behind_s = rules.behind_s
         self._slack.saw([t.work.deadline_s - behind_s - ends_s for t in tickets], now)
 
     def take(
         self, variant: str, most_takes_s: LatencyOf, rules: WorkerRules, now: float
     ) -> NextBatch | None:
-        """Return the next item for ``variant``, alone, if the idle worker has room for it, however
-        long it may take."""
+        """Return the next item for ``variant``, alone, if the idle worker has room for it even at
+        the longest latency."""
         items = self._items
         while items and not _serves(items[0], variant, now):
             items.popleft()
@@ -67,14 +67,14 @@ class ShadowQueue:
 
 
 def _finished(offset: int) -> Progress:
-    """Return the progress of a record whose offset is committed already."""
+    """Return the progress of a record whose offset is already committed."""
     progress = Progress()
     progress.begin(offset, 1)
     return progress
 
 
 def _serves(ticket: Ticket, variant: str, now: float) -> bool:
-    """Return whether the ticket is still wanted, and of this variant."""
+    """Return whether the ticket is not late and names this variant."""
     work = ticket.work
     if now > work.deadline_s or work.session is None:
         return False

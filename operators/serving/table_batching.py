@@ -1,4 +1,4 @@
-"""Batches by the policy's tables: the variant and size for each queue length, slack and load."""
+"""Batches from the policy's tables: variant and size by queue length, slack and load."""
 
 from control.per_query.batching import batch_size
 from control.per_query.local_pace import LocalPace
@@ -38,7 +38,7 @@ class TableBatching:
         return self.following.variants if self.following is not None else ()
 
     def take(self, selection: Selection) -> bool:
-        """Take a task's tables; they replace its earlier ones. Return False for unfit ones."""
+        """Take a task's tables, which replace earlier ones; return False for unfit ones."""
         task = next((t for t in self._pipeline.tasks if t.name == selection.task), None)
         if selection.pipeline != self._pipeline.name or task is None:
             return False
@@ -60,11 +60,11 @@ class TableBatching:
     def choose(
         self, head: Ticket, ready: int, rules: WorkerRules, largest: int, now: float
     ) -> tuple[str, int]:
-        """Return the tables' variant and batch size for ``ready`` items, or those of the run that a
-        dispatcher sent.
+        """Return the tables' variant and batch size for ``ready`` items, or those that a dispatcher
+        chose.
 
-        The serving variant replaces one that is not loaded yet. Items that are late in any case
-        run in batches of up to ``largest``, if the policy says so.
+        The serving variant replaces one that is not loaded yet. If the policy says so, items that
+        would be late in any case run in batches of up to ``largest``.
         """
         tables, device = self.following, self._device
         assert tables is not None

@@ -1,9 +1,9 @@
-"""Transfers of sessions' work between tiers: measured, and on one machine emulated.
+"""Transfers of sessions' work between tiers: measured, or emulated on one machine.
 
-A link takes ``bytes / rate + delay`` for a record, and carries those of one session one after
-another. Where all tiers are processes of one machine, a record of another tier is held for that
-long, and those seconds are counted; a real link needs no emulation, and the seconds from sending to
-arrival are counted. So the control app sees how fast links are.
+A link takes ``bytes / rate + delay`` per record, and carries a session's records one after another.
+If all tiers are processes of one machine, a worker holds a record from another tier for that long,
+and counts those seconds. A real link needs no emulation: the seconds from sending to arrival are
+counted. The control app learns from these counts how fast links are.
 """
 
 from collections.abc import Mapping
@@ -24,35 +24,35 @@ COUNTS = ("records", "bytes", "busy_s")
 
 @dataclass(slots=True)
 class SessionLinks:
-    """The tier that sessions' inputs come from, and the links to emulate, which may change: by
-    session and hop, else by hop. Without links nothing is held."""
+    """The tier of the sessions' inputs, and the links to emulate: by session and hop, which may
+    change, else by hop. Without links nothing is held."""
 
     origin: str
     emulated: Mapping[Hop, Link] = field(default_factory=dict)
     changed: dict[tuple[str, Hop], Link] = field(default_factory=dict)
 
     def link(self, session: str, hop: Hop) -> Link | None:
-        """Return the link to emulate; None: none."""
+        """Return the link to emulate, or None."""
         if not self.emulated:
             return None
         return self.changed.get((session, hop)) or self.emulated.get(hop)
 
 
 class Transfers(Generic[T]):
-    """The transfers to one worker or egress. ``T`` is what is held until its transfer has ended."""
+    """The transfers to one worker or egress; ``T`` is held until its transfer has ended."""
 
     def __init__(self, links: SessionLinks, pipeline: Pipeline, reporter: Reporter) -> None:
         self._links = links
         self._parents = {c: task.name for task in pipeline.tasks for c in task.children}
         self._reporter = reporter
-        self._free_s: dict[tuple[str, Hop], float] = {}  # since then the link of a session is idle
+        self._free_s: dict[tuple[str, Hop], float] = {}  # when a session's link is idle again
         self._held: list[tuple[float, int, T]] = []
         self._count = 0
 
     def end_s(self, work: Work, sent_s: float, now: float) -> float:
         """Return when a record's transfer ends, now or later, and count it.
 
-        ``sent_s`` is when it was sent.
+        ``sent_s`` is the time of sending.
         """
         session = work.session
         if session is None:
@@ -63,9 +63,9 @@ class Transfers(Generic[T]):
         return self._end_s(work, session.session, hop, sent_s, now)
 
     def back_s(self, work: Work, sent_s: float, now: float) -> float:
-        """Return when a record for egress has reached the session's own tier, now or later.
+        """Return when a record for egress reaches the session's own tier, now or later.
 
-        Only emulated links are counted: a real result takes its way after egress.
+        Only emulated links are counted: a real result is transferred after egress.
         """
         session, end = work.session, work.items[0].end if work.items else None
         if session is None or end is None:
@@ -84,7 +84,7 @@ class Transfers(Generic[T]):
         if link is None:
             begins_s, ends_s = sent_s, now
         else:
-            # The broker's own time, which is long on a busy machine, is no part of the link's.
+            # Excludes the broker's own time, which is long on a busy machine.
             begins_s = max(sent_s, self._free_s.get(key, sent_s))
             ends_s = begins_s + size / link.bytes_per_s + link.delay_s
         self._free_s[key] = ends_s if link is None else ends_s - link.delay_s
@@ -93,19 +93,19 @@ class Transfers(Generic[T]):
         return max(now, ends_s)
 
     def hold(self, held: T, until_s: float) -> None:
-        """Hold something until its transfer has ended."""
+        """Hold a value until its transfer has ended."""
         self._count += 1
         heappush(self._held, (until_s, self._count, held))
 
     def ended(self, now: float) -> list[T]:
-        """Return what need not be held any longer."""
+        """Return the values whose transfer has ended."""
         found: list[T] = []
         while self._held and self._held[0][0] <= now:
             found.append(heappop(self._held)[2])
         return found
 
     def forget(self, sessions: frozenset[str]) -> None:
-        """Forget the counts of sessions other than these: they have closed."""
+        """Forget the counts of all other sessions: they have closed."""
         for key in [each for each in self._free_s if each[0] not in sessions]:
             del self._free_s[key]
             for what in COUNTS:

@@ -1,8 +1,8 @@
 """Serving one variant of a task: the lease's, or the one that the policy's tables choose.
 
-The device holds the lease's variant and those of the tables; edits of the user's code are loaded
-anew beside what serves. A variant of the lease that fails to load is tried again as those of
-sessions are (session_serving.py): what kept it from loading may be gone.
+The device holds the variants of the lease and of the tables; edits of the user's code are loaded
+anew beside the serving variant. A variant of the lease that fails to load is retried like those of
+sessions (session_serving.py), as the cause may be gone.
 """
 
 from collections import deque
@@ -25,9 +25,9 @@ from schemas.records import Lease, Plan
 
 
 class VariantServing:
-    """The variants on a worker's device, and the batches that they run.
+    """The variants on a worker's device, and their batches.
 
-    ``latency`` is the median; ``tables`` choose the batches where the policy has tables.
+    ``latency`` is the median; ``tables`` choose the batches if the policy has tables.
     """
 
     __slots__ = (
@@ -43,8 +43,8 @@ class VariantServing:
         self._pace = LocalPace(latency)
         self._device, self._tables = device, tables
         self._builds = OperatorBuilds()
-        self._retry_s = inf  # when the load that failed is tried again
-        self._after_s = 0.0  # how long after its failure
+        self._retry_s = inf  # time of the retry of a failed load
+        self._after_s = 0.0  # delay of that retry after the failure
 
     @property
     def serving(self) -> str:
@@ -59,7 +59,7 @@ class VariantServing:
     # ------------------------------------------------------------------ batches
 
     def begin_s(self, queued: int, now: float) -> float:
-        """Return when the next batch may begin; infinite: when a variant serves."""
+        """Return when the next batch may begin; infinite until a variant serves."""
         if not self._device.serving:
             return inf
         if self._tables.following is None:
@@ -70,7 +70,8 @@ class VariantServing:
     def take(
         self, queue: deque[Ticket], lease: Lease, rules: WorkerRules, now: float
     ) -> NextBatch | Wake | None:
-        """Take the next batch from the queue, or return when it may begin; None: nothing runs."""
+        """Take the next batch from the queue, or return when it may begin; None if nothing can
+        run."""
         variant = self._device.serving
         if not variant or not queue:
             return None
@@ -93,7 +94,7 @@ class VariantServing:
         return NextBatch(batch, late, variant, cost, ends_s, rule)
 
     def _held_until_s(self, queue: deque[Ticket], lease: Lease, rules: WorkerRules) -> float:
-        """Return until when the next batch may wait for more items."""
+        """Return the time until which the next batch may wait for more items."""
         head, latency_s = queue[0], self._latency(self._device.serving, lease.batch)
         first = (head.work, head.item, head.received_s)
         return rules.begin_s(len(queue), lease.batch, first, latency_s)
@@ -133,13 +134,13 @@ class VariantServing:
         """Return the seconds by which items are dropped: the profile's, or fewer on a device that
         is faster than its profile.
 
-        A device that is slower keeps the profile's: were one stall to drop every item, no batch
-        would show that the stall has ended.
+        A slower device keeps the profile's: if one stall made it drop every item, no batch would
+        show that the stall has ended.
         """
         return self._latency(variant, cost) * self._pace.shrink
 
     def most_takes_s(self, variant: str, cost: int) -> float:
-        """Return the seconds that a batch may take, by the longest of the device's last ones."""
+        """Return the seconds that a batch may take, by the longest of the last ones."""
         return self._latency(variant, cost) * self._pace.longest
 
     def ran(self, variant: str, cost: int, took_s: float, *, paced: bool) -> None:
@@ -151,7 +152,7 @@ class VariantServing:
     def _taken(
         self, queue: deque[Ticket], size: int, rules: WorkerRules, ends_s: float
     ) -> tuple[list[Ticket], list[Ticket]]:
-        """Take up to ``size`` items that may end at ``ends_s``, and those before that may not."""
+        """Take up to ``size`` items that may end at ``ends_s``, and the late ones before."""
         batch: list[Ticket] = []
         late: list[Ticket] = []
         overrun_s, filled, crowded = rules.overrun_s, 0, len(queue) > size
@@ -174,7 +175,7 @@ class VariantServing:
     # ------------------------------------------------------------------ variants
 
     def follow(self, plan: Plan | None, wanted: str, now: float) -> None:
-        """Follow the tables of the plan's policy, and its numbers of builds."""
+        """Follow the tables of the plan's policy, and its build numbers."""
         self._tables.follow(plan.settings.policy if plan else "", wanted, now)
         if plan is not None:
             self._builds.ask(plan.settings.reloads)
@@ -185,12 +186,12 @@ class VariantServing:
         return [*self._builds.fresh(loads), *self.renew()]
 
     def release(self) -> frozenset[str]:
-        """Forget every variant, as sessions are served from now on; return those loaded."""
+        """Forget every variant, as sessions are served from now on; return the loaded ones."""
         self._retry_s, self._after_s = inf, 0.0
         return self._device.release()
 
     def loaded(self, variant: str) -> list[Effect]:
-        """Record a finished load; unload a variant that nothing wants any more."""
+        """Record a finished load; unload a variant that is no longer wanted."""
         self._device.loaded(variant)
         if variant == self._device.standby:
             self._retry_s, self._after_s = inf, 0.0
@@ -205,7 +206,7 @@ class VariantServing:
         return self._device.gave_up(variant)
 
     def retries(self, now: float) -> bool:
-        """Return, once, whether the variant of the lease is due to be tried again."""
+        """Return, once, whether the lease's variant is due for a retry."""
         due = now >= self._retry_s
         if due:
             self._retry_s = inf
@@ -220,9 +221,9 @@ class VariantServing:
         return self._builds.fresh(self._device.more())
 
     def renewed(self, variant: str) -> bool:
-        """Record the end of a load; return whether it was one of ``renew``."""
+        """Record the end of a load; return whether ``renew`` began it."""
         return self._builds.ended(variant)
 
     def renew(self) -> list[Effect]:
-        """Load the next variant anew that a reload concerns; none that is about to leave."""
+        """Load the next variant of an old build anew, unless a load is under way."""
         return [] if self._device.loading else self._builds.renew(self._device.held)

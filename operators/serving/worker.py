@@ -2,8 +2,8 @@
 
 A worker is bound to one device and serves the task of its lease: with the lease's variant, or with
 the variant that the policy's tables choose for each batch. It reads the lease's slots in order of
-arrival. After it loses a slot, another worker reads on from the committed offset; queued items of
-that slot are forgotten, and egress counts running ones once.
+arrival. After it loses a slot, the next worker reads from the committed offset; this one forgets
+queued items of that slot, and egress counts running ones once.
 
 Where the policy plans sessions, the worker runs every item with the setting that its session's
 query plan names, and holds those settings side by side.
@@ -72,7 +72,7 @@ class Worker:
         self._shadows = shadow_queue(pipeline)
         self._batch = RunningBatch(name, pipeline, named=strikes is not None)
         self._leaving = self._due = False  # due: a wake-up for the next batch is pending
-        self._hold_s = inf  # the next batch waits until then
+        self._hold_s = inf  # time until which the next batch waits
         self._reporter = Reporter(name, "worker", pipeline, incarnation, device)
         self._ends = ItemEnds(
             pipeline, self._slots, self._batch, self._reporter, self._rules, shadows=self._shadows,
@@ -144,7 +144,7 @@ class Worker:
 
     def _shadow(self, event: Arrived, work: Work, now: float) -> list[Effect]:
         done = self._slots.pass_over(event.slot, event.offset)
-        if done is None or self._shadows is None:  # None: this worker's file samples none
+        if done is None or self._shadows is None:  # None: its file samples no shadows
             return done or []
         self._shadows.add(work, event.slot, event.offset, now)
         return [*done, *self._soon(now)]
@@ -165,7 +165,7 @@ class Worker:
         return [] if done is None else [dead_letter(event, garbled, self._name, now), *done]
 
     def _soon(self, now: float) -> list[Effect]:
-        # Woke follows the records that have already arrived, so that a burst makes one batch.
+        # ``Woke`` follows the records that have already arrived, so that a burst makes one batch.
         if self._due or self._batch.busy or not (self._queue or self._shadows):
             return []
         begin_s = self._serving.begin_s(len(self._queue), now)
@@ -191,8 +191,8 @@ class Worker:
     def _shed(self, now: float) -> list[Effect]:
         """Drop the head items that no batch can finish in time.
 
-        Left unread instead, they would arrive late a few batches at a time and keep every later
-        item late.
+        If they stayed unread instead, they would arrive late a few batches at a time and keep every
+        later item late.
         """
         queue, variant = self._queue, self._variants.serving or self._slots.wanted
         ends_s = now + self._variants.takes_s(variant, self._variants.cost(self._queue, 1))
@@ -214,7 +214,7 @@ class Worker:
         found = serving.take(self._queue, lease, self._rules, now)
         while type(found) is NextBatch:
             effects += self._begin(found, now)
-            # Where all were late, they were of one setting only: those of the others are next.
+            # If all items were late, they were of one setting; take those of the next setting.
             again = found.late and not found.items
             found = serving.take(self._queue, lease, self._rules, now) if again else None
         if type(found) is Wake:
@@ -267,9 +267,9 @@ class Worker:
             self._reporter.warning = error
         if self._sessions.active:
             return self._fail_setting(variant, error, now)
-        # One load may end two requests: the lease's, and that to load edited code.
+        # One load may answer two requests: the lease's, and the reload of edited code.
         wanted = self._variants.gave_up(variant, now)
-        if wanted and not self._leaving:  # a leaving worker reports that until its process ends
+        if wanted and not self._leaving:  # it reports ``LEAVING`` until its process ends
             self._reporter.state, self._reporter.error = NodeState.FAILED, error
         more = self._variants.more() if wanted else []
         return [*more, *(self._variants.renew() if renewed else [])]
@@ -310,14 +310,14 @@ class Worker:
         return True
 
     def _give_up_hanging(self, now: float) -> list[Effect]:
-        """Fail a hanging batch; the worker starts none until it ends, and reports stuck."""
+        """Fail a hanging batch and report ``STUCK``; no other batch starts until it ends."""
         if not self._batch.hangs(self._pipeline.grace_s, now):
             return []
         self._show_state()
         return self._ends.failed_batch(self._batch.error, now)
 
     def _recovered(self, now: float) -> list[Effect]:
-        """Resume after a batch that was failed as hanging has ended."""
+        """Resume once a batch that was failed as hanging has ended."""
         self._batch.end()
         self._show_state()
         return [*self._swap(), *self._start(now)]
@@ -341,7 +341,7 @@ class Worker:
         return [*effects, *self._soon(now), *self._backpressure(now)]
 
     def _serve_by(self, plan: Plan, lease: Lease | None) -> None:
-        """Serve sessions or the lease's variant, as the plan's policy says."""
+        """Serve sessions or the lease's variant, depending on the plan's policy."""
         before = self._sessions.active
         self._sessions.follow(plan, lease)
         if self._sessions.active and not before:

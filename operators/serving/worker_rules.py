@@ -63,7 +63,7 @@ class WorkerRules:
         self._junctions: dict[str, Junction] = {}
         if lease is not None:
             latency_s = _planned_s(plan, lease) or latency(self._variant, lease.batch)
-            # Only what is held can be overtaken by an item with an earlier deadline.
+            # Only a held item can be overtaken by one with an earlier deadline.
             held_s = max((HELD_S, *pipeline.slo_classes.values()))
             self.most = most_held(lease.batch, latency_s, held_s)
             self._stand(lease, plan, pipeline, policy.budget, latency_s)
@@ -75,7 +75,7 @@ class WorkerRules:
                 )
 
     def follow(self, before: "WorkerRules", now: float) -> None:
-        """Continue where the rules of an earlier plan have stopped: turns and spare capacity."""
+        """Continue from the rules of an earlier plan: turns and spare capacity."""
         for task, spread in self._spreads.items():
             if task in before._spreads:
                 spread.follow(before._spreads[task])
@@ -98,7 +98,7 @@ class WorkerRules:
             plan.tightest_slo_s,
             bool(pipeline.slo_classes),
         )
-        # Where more items wait than a batch takes. What batches take beyond the plan counts, too.
+        # For when more items wait than a batch takes: counts batches' time beyond the plan.
         seen_s = max(0.0, plan.to_egress_s.get(lease.task, 0.0) - latency_s)
         self._crowded = with_fields(self._stage, seen_s=seen_s)
 
@@ -134,7 +134,7 @@ class WorkerRules:
         return self._begin_s(queued, largest, min(end_s - latency_s, received_s + self._delay_s))
 
     def why(self, variant: str, work: Work, item: Item, ends_s: float) -> Reason:
-        """Return the reason to drop an item whose batch would end at ``ends_s``, too late."""
+        """Return the reason to drop an item whose batch would end too late, at ``ends_s``."""
         if ends_s > work.deadline_s:
             return past_saving(variant, ends_s - work.deadline_s)
         short_s = self.overrun_s(work, item, ends_s, crowded=True)
