@@ -4,7 +4,7 @@ from schemas.user_errors import UNSUCCESSFUL, HeadraceError
 
 
 class Fenced(HeadraceError):
-    """Another process may have taken this role's place; the role ends without sending more."""
+    """Another process may have replaced this role; the role ends without sending more."""
 
     exit_code = UNSUCCESSFUL
 

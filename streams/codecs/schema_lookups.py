@@ -1,11 +1,11 @@
-"""Look schemas up by id; bound the time that ids take which the registry does not give.
+"""Look up schemas by id, and bound the time spent on ids that the registry cannot serve.
 
-A record names its schema by an id of four bytes. Who may write to a topic can name a new one with
-each record, and a request to the registry holds up the reader: without a bound it would do nothing
-else. The schemas of the topic's own subject are listed, so such a producer cannot hide them.
+A record names its schema by an id of four bytes. Any producer on the topic can name a new id with
+each record, and each request to the registry blocks the reader: without a bound the reader would do
+nothing else. The schemas of the topic's own subject are listed, so they are found regardless.
 
-An id at which the registry fails, while it lists that subject, is the record's fault, or such a
-record would end its reader for ever. A registry that does not list it either is away.
+If the registry fails for one id but lists that subject, the fault is the record's; otherwise such a
+record would end its reader again and again. A registry that cannot list the subject either is away.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterable, Mapping
 from schemas.codec.values import CodecError
 from streams.kafka.kafka_errors import BrokerError
 
-SHARE = 0.05  # of the reader's time goes to unknown ids at most
-MOST_S = 0.5  # of unused time is kept for them
-LIST_S = 1.0  # between two lists of the subject
+SHARE = 0.05  # largest share of the reader's time for unknown ids
+MOST_S = 0.5  # most unused time that is kept for them
+LIST_S = 1.0  # interval between two lists of the subject
 
 
 class SchemaLookups:
     """The texts of schema ids, from a registry.
 
-    ``ask`` returns the text of an id and raises ``LookupError`` where there is none. ``versions``
-    returns the versions of the topic's subject, ``version`` the id and the text of one. They raise
-    ``BrokerError`` where the registry fails. ``now`` is a clock in seconds.
+    ``ask`` returns the text of an id and raises ``LookupError`` if the registry has none.
+    ``versions`` returns the versions of the topic's subject, ``version`` the id and the text of
+    one. They raise ``BrokerError`` if the registry fails. ``now`` is a clock in seconds.
     """
 
     def __init__(
@@ -36,8 +36,8 @@ class SchemaLookups:
         self._ask, self._versions, self._version, self._now = ask, versions, version, now
         self._left_s, self._at_s = MOST_S, now()
         self._listed_s = float("-inf")
-        self._seen: set[int] = set()  # versions of the subject
-        self._texts: dict[int, str] = {}  # of these, by id
+        self._seen: set[int] = set()  # versions of the subject that were read
+        self._texts: dict[int, str] = {}  # texts of these, by id
 
     def text_of(self, number: int) -> str:
         """Return the schema's text.
@@ -63,7 +63,7 @@ class SchemaLookups:
         return found
 
     def _asked(self, number: int) -> str:
-        """Return the registry's text; ask again where it fails for an id and lists the subject."""
+        """Return the registry's text; retry if it fails for the id but lists the subject."""
         try:
             return self._ask(number)
         except BrokerError:
@@ -86,7 +86,7 @@ class SchemaLookups:
         return self._texts
 
     def _list(self) -> None:
-        """Read the versions of the subject that are new."""
+        """Read the subject's new versions."""
         for version in set(self._versions()) - self._seen:
             number, text = self._version(version)
             self._texts[number] = text

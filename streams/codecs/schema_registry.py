@@ -11,7 +11,7 @@ from streams.codecs.schema_lookups import SchemaLookups
 from streams.kafka.kafka_errors import BrokerError
 
 NOT_FOUND = 404
-# A reader waits for three requests at most, each made twice: less than a supervisor's patience.
+# A reader waits for at most three requests, each made twice: less than a supervisor's patience.
 WITHIN_S = 3.0  # for one answer
 RETRIES = 1
 
@@ -90,8 +90,8 @@ def _version(client: Any, url: str, subject: str, version: int) -> tuple[int, st
 
 @contextmanager
 def _answering(url: str, refused: str) -> Iterator[None]:
-    """Turn the errors of the registry and of the way to it into ``BrokerError``."""
-    import httpx2  # whose errors are no OSErrors
+    """Turn errors of the registry and of the connection to it into ``BrokerError``."""
+    import httpx2  # their errors are not OSErrors
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 
     try:

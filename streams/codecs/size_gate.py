@@ -2,7 +2,7 @@
 
 A record that the broker rejects for its size would end its role, which would then read the same
 input again. Nodes estimate sizes, so few oversized records reach this gate. The gate splits them
-(items of a query, queries of a notice), then truncates: a value too large for a record fails its
+(items of a query, queries of a notice), then truncates. A value too large for a record fails its
 item with a reason.
 """
 
@@ -41,7 +41,7 @@ class RecordTooLarge(HeadraceError):
 def fitting(
     send: Send, encode: Encode, egress_partitions: int, most: int = MOST_ENCODED_BYTES
 ) -> Iterator[Encoded]:
-    """Yield a record with its bytes, or smaller ones in its place, each of at most ``most`` bytes
+    """Yield a record with its bytes, or smaller records instead, each of at most ``most`` bytes
     with its key.
 
     Raise ``RecordTooLarge`` for a record without a smaller form.

@@ -25,8 +25,8 @@ from streams.topics import physical
 class Fetched(NamedTuple):
     """A record as fetched; ``at_s`` is its time stamp in seconds since the Unix epoch.
 
-    ``fault`` says what is wrong with its headers, which are None then, or with all of it, which has
-    no value then; or it is "".
+    ``fault`` is "" or the record's error: in its headers, which are None then, or in all of it,
+    which has no value then.
     """
 
     topic: str
@@ -66,17 +66,17 @@ def encoder(pipeline: Pipeline, topic: str) -> Encode:
 
 
 FRAME_BYTES = 5  # of Confluent's framing: 0 and the schema's id
-# Of the schemas that releases gave answers, the newest first.
+# Schemas of answers in all releases, the newest first.
 _ANSWER_PREFIXES = [p for p, schema in reversed(KNOWN.items()) if schema.record == Answer.__name__]
 
 
 def origins(pipeline: Pipeline) -> Callable[[bytes], list[tuple[int, int]]]:
     """Return a function from a results record's value to its query's (partition, offset).
 
-    The record may be of any format, since the file may have named another one before. The function
-    returns no origin for a foreign record. Of Confluent's framing it reads what this and earlier
-    releases wrote without the registry, which may have been lost. For others it raises
-    ``BrokerError`` where the file names no registry, or one that does not answer.
+    The record may have any format, since the pipeline file may have named another one before. The
+    function returns no origin for a foreign record. It reads Confluent-framed answers of this and
+    earlier releases without the registry, which may have been lost. For others it raises
+    ``BrokerError`` if the file names no registry, or the registry does not answer.
     """
     confluent = cache(lambda: _confluent_answers(pipeline))
 
@@ -150,7 +150,7 @@ def _raw_query(pipeline: Pipeline) -> Decode:
     header = pipeline.size.header if pipeline.size else ""
 
     def query(fetched: Fetched) -> Record:
-        if fetched.fault:  # its headers may have had an id, a deadline or a size
+        if fetched.fault:  # its headers may have held an id, a deadline or a size
             return _garbled(fetched, fetched.fault)
         return query_from_raw(fetched.value, fetched.headers, fetched.key, header)
 
@@ -176,7 +176,7 @@ def _garbled(fetched: Fetched, reason: str) -> Garbled:
 
 
 def _readable(form: Callable[[Answer], Answer]) -> Callable[[Answer], Answer]:
-    """Return the form, or none where readers of an older release are to understand the answer."""
+    """Return the answer in this form, or unchanged while older releases must read it."""
     return lambda answer: form(answer) if writes_newest(Answer) else answer
 
 
@@ -215,7 +215,7 @@ INPUTS: dict[str, Callable[[Pipeline], Decode]] = {
     "avro": lambda _: lambda fetched: _query(fetched, decode),
     "confluent": _confluent_query,
 }
-# What answers on the topic tell of their branches, by ``answer_paths``.
+# The form of an answer's paths and ends on the topic, by ``answer_paths``.
 PATHS: dict[str, Callable[[Answer], Answer]] = {
     "auto": _readable(compact),
     "tree": _readable(folded),

@@ -1,9 +1,9 @@
-"""The control app: Faust delivers commands and ticks to the controller's driver, a plain consumer
-the reports.
+"""The control app: the controller's driver gets commands and ticks from Faust, and reports from a
+plain consumer.
 
-Faust's consumer group elects which of several control apps is in charge: the one assigned the
-control topics. That app replays the topics' history into a fresh controller, and drops the
-controller when it loses the topics.
+Of several control apps, the one in charge is the member of Faust's consumer group that is assigned
+the control topics. It replays the topics' history into a fresh controller, and drops the controller
+when it loses the topics.
 """
 
 import asyncio
@@ -41,23 +41,24 @@ log = logging.getLogger("headrace.control")
 
 SESSION_TIMEOUT_S = 6.0  # until a dead app is replaced; the brokers' default minimum
 HEARTBEAT_S = 1.5
-# A broker that answers no request is taken for lost after this; Faust's default is 90 s. A group's
-# join answers once its lost members have timed out, so the requests wait for longer than that.
+# A broker that answers no request counts as lost after this; Faust's default is 90 s. It exceeds
+# the session timeout, as a group answers a join only once its lost members have timed out.
 REQUEST_TIMEOUT_S = 1.5 * SESSION_TIMEOUT_S
-# A standby's connection may have gone half open long before it takes charge: its first plan would
-# wait for ``PUBLISH_S``. So one that is idle for this long is closed, and a record opens a new one.
+# A standby's connection may be half open long before it takes charge; its first plan would then
+# wait for ``PUBLISH_S``. So the client closes a connection that is idle for this long, and opens a
+# new one for the next record.
 IDLE_S = 3.0
 
 
 class Tableless(faust.App):  # type: ignore[misc]  # faust has no types
-    """A Faust app without tables: it makes no folders for them, which a kill would leave behind."""
+    """A Faust app that creates no folders for tables, which a kill would leave behind."""
 
     def _create_directories(self) -> None:
         pass
 
 
 def make_app(election: Election, driver: ControlDriver) -> faust.App:
-    """Return the Faust app; its topics must exist, as Faust silently ignores missing ones."""
+    """Return the Faust app. Its topics must exist, as Faust silently ignores missing ones."""
     app = Tableless(election.group, datadir=os.devnull, **_settings(election))
 
     def follow(logical: str) -> None:
@@ -180,9 +181,9 @@ async def started(
 ) -> faust.App | None:
     """Return a started Faust app; None if ``stopping`` is set first.
 
-    Faust's start does not wait for an unreachable broker. ``prepare`` has verified that the broker
-    exists, so this function waits for its return. An app that failed to start leaves an event loop
-    behind: the next one is created only once the broker is ``there``.
+    Faust's start does not wait for an unreachable broker. As ``prepare`` has verified that the
+    broker exists, this function waits for its return. A failed start leaves an event loop behind,
+    so the next app is created only once the broker is ``there``.
     """
     while not stopping.is_set():
         app = make()

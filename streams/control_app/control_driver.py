@@ -49,9 +49,9 @@ from streams.observers.journal import tell
 
 log = logging.getLogger("headrace.control")
 
-STALL_S = 3.0  # after a stall this long another app may have been in charge
-PUBLISH_S = 5.0  # a record not accepted by then is not sent any more
-GONE_S = 3.0  # a partition has another leader by then, and the topic is assigned again
+STALL_S = 3.0  # after a longer stall another app may have been in charge
+PUBLISH_S = 5.0  # a record that is not accepted within this time is given up
+GONE_S = 3.0  # within this time a partition has a new leader, and the topic is assigned again
 NODE = "control"  # the controller's name for observers
 LEVELS = {
     "control.ready": logging.INFO,
@@ -95,7 +95,7 @@ class ControlDriver:
         self._observers = observers
         self._connectivity = Connectivity(kafka)
         self._kafka = kafka
-        self._host: ControlHost | None = None  # None: another app is in charge
+        self._host: ControlHost | None = None  # None: not in charge
         self._planners = planners or Planners(dilation.factor)
         self._inbox: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
         self._awake_s = clock()
@@ -110,7 +110,7 @@ class ControlDriver:
         )
         self._reports: Reports | None = None
         self._replaced = replaced
-        self._gone: tuple[float, TopicGone] | None = None  # a lost topic ends the app at this time
+        self._gone: tuple[float, TopicGone] | None = None  # when a lost topic ends the app
 
     # ------------------------------------------------------------------ from Faust
 
@@ -154,7 +154,7 @@ class ControlDriver:
         self._intake.delivered(batch)
 
     async def _deliver(self, logical: str, event: Arrived) -> None:
-        # Judged here: records arrive while the history is still being read.
+        # Checked here: records arrive while the history is still being read.
         if event.offset >= self._intake.read_from.get(logical, 0):
             await self._tell(event)
 
@@ -171,9 +171,9 @@ class ControlDriver:
             self._inbox.put_nowait(self._nothing)  # wakes ``run``, which catches up
 
     def assigned(self, topics: Iterable[str]) -> None:
-        """Begin if this app is assigned the topics of the one in charge; else another is.
+        """Take charge if this app is assigned the topics of the app in charge, else stand by.
 
-        The group's coordinator assigns, so the broker is back: a standby hears of it only here.
+        The group's coordinator assigns, so the broker is back: a standby has no other sign of it.
         """
         self._connectivity.answered(self._clock())
         self._gone, in_charge = None, False
@@ -203,7 +203,7 @@ class ControlDriver:
         return QuietFilter(self._connectivity)
 
     def close(self) -> None:
-        """End the planners' process and the reading of reports."""
+        """End the planners' processes and the reading of reports."""
         self._planners.close()
         if self._reports is not None:
             self._reports.stop()
@@ -220,10 +220,9 @@ class ControlDriver:
         self._awake_s = now
 
     async def _catch_up(self) -> None:
-        """After a stall another app may have acted: give way if the group has put it in charge,
-        else replay the topics.
+        """After a stall, replay the topics, or end the term if another app is in charge.
 
-        Of two apps that both go on, each would overtake the other.
+        If both apps continued, each would overtake the other.
         """
         self._stalled = False
         if self._host is None:
@@ -238,8 +237,8 @@ class ControlDriver:
             await self._begin()
 
     async def _take_charge(self) -> None:
-        """Begin a term, unless one goes on: a rebalance that leaves this app in charge changes
-        nothing, and what an app in between has written is found before the next write."""
+        """Begin a term, unless one is under way: a rebalance that leaves this app in charge changes
+        nothing. Writes of an app in between are found before the next write."""
         if self._host is None:
             await self._begin()
 
@@ -255,7 +254,7 @@ class ControlDriver:
         for event in past:
             await self._tell(event, watched=event in plans[-1:])
         await self._tell(Woke())
-        if self._host is None:  # it gave way
+        if self._host is None:  # the term has ended meanwhile
             return
         for standing in self._standings():
             standing.began()
@@ -304,7 +303,7 @@ class ControlDriver:
             self._stalled = True
 
     def _unpublished(self, error: KafkaError | TimeoutError) -> None:
-        """Discard effects that the broker may not have, and replay the topics instead.
+        """Discard effects that may not have reached the broker, and replay the topics instead.
 
         A plan that was delayed by the broker must not take force late. Raise a permanent error.
         """
@@ -320,8 +319,7 @@ class ControlDriver:
         tell(log, LEVELS[event], event, text, pipeline=self._pipeline.name, **fields)
 
     def post(self, host: ControlHost, event: Event, *, watched: bool = True) -> None:
-        """Queue an event for a host, unless the host was replaced: its successor numbers jobs
-        anew."""
+        """Queue an event for a host, unless a new host, which reuses job numbers, replaced it."""
         if host is self._host:
             self._inbox.put_nowait(partial(self._tell, event, watched=watched))
 

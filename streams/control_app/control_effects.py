@@ -1,6 +1,6 @@
-"""The controller's effects as its driver under Faust performs them.
+"""The controller's effects, performed by its driver under Faust.
 
-A record is written before the next effect; solves and counts are jobs, whose results are events.
+A record is written before the next effect. Solves and counts are jobs, whose results are events.
 """
 
 import asyncio
@@ -36,12 +36,12 @@ from streams.kafka.kafka_errors import BrokerError
 from streams.live.dilation import Dilation
 from streams.live.inbox import Clock
 
-STREAMED = (REPORTS, PROFILE_RESULTS)  # by the reader of reports
+STREAMED = (REPORTS, PROFILE_RESULTS)  # assigned by the reader of reports instead
 READ = (*STREAMED, COMMANDS, PLANS)
 
 
 class ControlInbox(Protocol):
-    """The driver, as jobs see it."""
+    """The driver's interface for jobs."""
 
     def post(self, host: ControlHost, event: Event, *, watched: bool = True) -> None: ...
     def failed(self, error: BaseException) -> None: ...
@@ -68,16 +68,16 @@ class ControlEffects:
         await performed(self, effect, host)
 
     async def cancel(self) -> None:
-        """Cancel the jobs, and wait for their ends."""
+        """Cancel the jobs, and wait until they end."""
         for task in self._jobs:
             task.cancel()
-        # A loop that closes before they have ended complains of pending tasks.
+        # A loop that closes earlier complains of pending tasks.
         await asyncio.gather(*self._jobs, return_exceptions=True)
 
     # ------------------------------------------------------------------ at once
 
     async def _assign(self, effect: Assign, host: ControlHost) -> None:
-        """Check the topic only: an app in charge reads every control topic."""
+        """Only check the topic: an app in charge reads every control topic."""
         if effect.topic not in READ:
             raise TypeError(f"the controller is to read {effect.topic!r}; it reads {READ}")
 

@@ -30,8 +30,10 @@ LED_WITHIN_S = 20.0  # brokers that answer have a leader for every partition wit
 
 
 def arrived(pipeline: str, logical: str, fetched: Fetched) -> Arrived | None:
-    """Return the event of a control topic's record; None for a tombstone, and for an unreadable
-    command that names another pipeline."""
+    """Return the event of a control topic's record.
+
+    Return None for a tombstone, and for an unreadable command that names another pipeline.
+    """
     if fetched.value is None and logical != COMMANDS:
         return None
     value = fetched.value or b""
@@ -54,10 +56,10 @@ def _sayable(name: str) -> str:
 
 def history(kafka: KafkaConfig, pipeline: Pipeline) -> list[Arrived]:
     """Return every retained plan, command result and command, oldest first within each kind; with
-    sessions these and their profiles, too.
+    sessions, also the sessions and their profiles.
 
-    Records under a tombstone are omitted, compacted yet or not; a command whose result was deleted
-    counts as answered. Raise ``BrokerError`` if a topic cannot be read.
+    Deleted records are omitted, whether or not compaction has run; a command whose result was
+    deleted counts as answered. Raise ``BrokerError`` if a topic cannot be read.
     """
     events: list[Arrived] = []
     more = (SESSIONS, PROFILE_RESULTS) if pipeline.sessions else ()
@@ -101,7 +103,7 @@ def fetched_from(message: Any) -> Fetched:
 
 
 def _typed(value: bytes) -> dict[str, Any]:
-    """Return the value as a JSON object; {} if it is none."""
+    """Return the value as a JSON object; {} if it is not one."""
     try:
         typed = json.loads(value)
     except (ValueError, RecursionError):
@@ -118,8 +120,8 @@ class SharedEnds(Protocol):
 async def read_back(
     ends: SharedEnds, past: Callable[[], list[Arrived]], kafka: KafkaConfig
 ) -> tuple[list[Arrived], Mapping[str, int]]:
-    """Return the control topics' history, and the offsets from which to read the reports, plans and
-    profiles; wait for a broker that is away, and for a partition's new leader."""
+    """Return the control topics' history, and the offsets from which to read reports, plans and
+    profiles. Wait while the broker is away or a partition has no leader."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + LED_WITHIN_S
     while True:

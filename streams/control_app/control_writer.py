@@ -1,9 +1,8 @@
-"""What the control app writes, unless another one has written: two may believe that they are in
-charge.
+"""Writes of the control app, unless another app has written: two may consider themselves in charge.
 
 An app whose connection was cut learns late that its consumer group has replaced it, and may handle
-a command that its successor has carried out. Before it writes a plan, a command result or a
-session's record, it looks at what stands on these topics since its own last record.
+a command that its successor has already executed. Before it writes a plan, a command result or a
+session's record, it checks for records on these topics since its own last one.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from streams.topics import physical
 
 WRITTEN = (PLANS, COMMAND_RESULTS, SESSIONS)
 
-# (topic, value, partition (None: by key), key); returns the record's offset, on the broker by then
+# (topic, value, partition (None: by key), key); returns the offset once the record is on the broker
 Write = Callable[[str, bytes | None, int | None, bytes | None], Awaitable[int]]
 
 
@@ -41,8 +40,8 @@ class OtherWriters:
 
     def __init__(self, log: SharedLog) -> None:
         self._log = log
-        self._since: Mapping[str, int] = {}  # by logical topic: known up to this offset
-        self._own: set[tuple[str, int]] = set()  # (logical topic, offset) written since
+        self._since: Mapping[str, int] = {}  # by logical topic: known up to here
+        self._own: set[tuple[str, int]] = set()  # (logical topic, offset) of records written since
 
     def begin(self, ends: Mapping[str, int]) -> None:
         """Take everything before these offsets as known."""
@@ -63,8 +62,8 @@ class OtherWriters:
 
 
 class ControlWriter:
-    """Writes the controller's records with ``write``; ``write_as`` sets the schema release of each
-    plan before that."""
+    """Writes the controller's records with ``write``; before each plan, ``write_as`` sets the
+    plan's schema release."""
 
     write: Write
 
@@ -84,7 +83,7 @@ class ControlWriter:
         topic = physical(self._pipeline.name, effect.topic)
         slot = effect.slot if effect.slot >= 0 else None
         if isinstance(effect.record, Plan) and self._write_as is not None:
-            self._write_as(effect.record.release or UNDECLARED)  # from this plan on
+            self._write_as(effect.record.release or UNDECLARED)  # applies from this plan on
         pieces = [*fitting(effect, encode, self._pipeline.egress_partitions)]
         await self._check(effect.topic)
         for send, value in pieces:

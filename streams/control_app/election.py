@@ -1,5 +1,5 @@
-"""The election among control apps: the one in charge is the member of their consumer group that is
-assigned the topics of commands and plans."""
+"""The election among control apps: in charge is the member of their consumer group that is assigned
+the topics of commands and plans."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from streams.topics import physical
 
 CHARGED = (COMMANDS, PLANS)  # the app that is assigned them is in charge, and reads reports
 ANSWER_S = 2.0  # without an answer within this time an app assumes that it is in charge
-# The library aborts the process where an answer comes after this (librdkafka issue 4605).
+# The library aborts the process if an answer comes later than this (librdkafka issue 4605).
 REQUEST_S = 60.0
 
 
@@ -27,8 +27,8 @@ class TopicGone(HeadraceError):
 def charged(pipeline: str, topics: Iterable[str]) -> bool:
     """Return whether an app that is assigned these topics is in charge.
 
-    Raise ``TopicGone`` if it is assigned a part of those of the app in charge: the group assigns
-    them together, and leaves out what the broker does not have.
+    Raise ``TopicGone`` if it is assigned only a part of them: the group assigns them together, and
+    omits topics that the broker does not have.
     """
     wanted = {physical(pipeline, logical) for logical in CHARGED}
     missing = wanted - set(topics)

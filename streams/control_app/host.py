@@ -1,4 +1,4 @@
-"""The controller as both drivers run it: under Faust (``app.py``) and in virtual time.
+"""The controller, as both drivers run it: under Faust (``app.py``) and in virtual time.
 
 The host requests counts of the input topic, so that demand is measured even if ingress lags. It
 performs no effect itself. A driver replays the history of the ``RESTORED`` topics, then sends
@@ -29,7 +29,7 @@ RESTORED = (
     SESSIONS,
     PROFILE_RESULTS,
 )  # topics that a controller replays before its first event
-COUNT_S = 0.05  # least time between two counts: one at every tick, so that a jump shows soon
+COUNT_S = 0.05  # least time between counts: one per tick, so that a jump of the load shows soon
 BLIND_S = 30.0  # pause after a failed count; demand then comes from ingress's reports
 
 
@@ -39,7 +39,7 @@ class ControlHost:
     def __init__(self, controller: Node) -> None:
         self._controller = controller
         self._counting = False
-        self._count_s = float("-inf")  # the next count is at the first tick from then on
+        self._count_s = float("-inf")  # earliest time of the next count
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]:
         if type(event) is Failed and event.job == QUERIES:

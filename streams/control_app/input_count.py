@@ -21,19 +21,19 @@ class InputCount:
         self._listened_s = float("-inf")
 
     def counted(self) -> tuple[Counted, Mapping[int, int]]:
-        """Return how many queries came and how many of them are done, and those that wait in unread
-        partitions."""
+        """Return how many queries came and how many of them are done, and the queries that wait in
+        unread partitions."""
         ends = self._inputs.ends()
         now = self._now()
         done = self._inputs.done()
         return counted(now, ends, done), self._unread.look(ends, done, now)
 
     def blind(self) -> None:
-        """Begin anew to look for unread partitions: ingress did not read either."""
+        """Restart the search for unread partitions: ingress could not read either."""
         self._unread = UnreadPartitions()
 
     def listened(self, now: float) -> bool:
-        """Return whether the last check is not yet ``LISTEN_S`` ago."""
+        """Return whether the last check is less than ``LISTEN_S`` ago."""
         return 0.0 <= now - self._listened_s < LISTEN_S
 
     def shared_ends(self) -> Mapping[str, int]:

@@ -1,7 +1,7 @@
 """Reports, and results of profilers, on their way to the controller.
 
-Of a report that repeats its predecessor the controller hears a heartbeat; and where reports wait
-behind other events, it hears that their nodes are alive.
+A report that repeats its predecessor reaches the controller as a heartbeat. While reports wait
+behind other events, heartbeats tell the controller that their nodes are alive.
 """
 
 from collections import deque
@@ -16,15 +16,15 @@ from streams.topics import physical
 
 WAITED_S = 0.1  # half the interval of reports
 
-# (logical topic, record) -> the event; None: of another pipeline.
+# (logical topic, record) to the event; None if it is another pipeline's
 Decode = Callable[[str, Fetched], Arrived | None]
 
 
 class ReportIntake:
-    """Batches of one reader, in the order of their arrival.
+    """Batches of one reader, in order of arrival.
 
-    ``read_from`` has the offsets by logical topic before which records are obsolete: earlier
-    reports, and plans that are in the history or deleted.
+    ``read_from`` has by logical topic the offset before which records are obsolete: earlier
+    reports, and plans that are deleted or part of the history.
     """
 
     def __init__(self, pipeline: str, decode: Decode) -> None:
@@ -36,18 +36,18 @@ class ReportIntake:
         self._waiting: deque[tuple[float, Sequence[Fetched]]] = deque()
 
     def begin(self, read_from: Mapping[str, int]) -> None:
-        """Begin a term in charge: the controller is new, and so is the reading of reports."""
+        """Begin a term in charge with a new controller and a new reading of reports."""
         self.read_from, self._repeated = read_from, RepeatedReports()
         self._delivery = ReportDelivery()
 
     def arrived(self, batch: Sequence[Fetched], now: float) -> None:
-        """Take a batch, which waits until it is delivered."""
+        """Add a batch, which waits until it is delivered."""
         if any(map(self._is_report, batch)):
             self._delivery.delivered()
         self._waiting.append((now, batch))
 
     def events(self, batch: Sequence[Fetched]) -> Iterator[Arrived | Heartbeats]:
-        """Yield the events of a batch to the controller; heartbeats follow, all in one."""
+        """Yield the events of a batch for the controller; its heartbeats come last, in one."""
         beats: list[Heartbeat] = []
         for fetched in batch:
             topic = REPORTS if self._is_report(fetched) else PROFILE_RESULTS
@@ -64,15 +64,15 @@ class ReportIntake:
             yield Heartbeats(tuple(beats))
 
     def delivered(self, batch: Sequence[Fetched]) -> None:
-        """Forget a batch, which is the first unless it was overdue."""
+        """Forget a delivered batch: the first one, unless ``overdue`` has cleared it."""
         if self._waiting and self._waiting[0][1] is batch:
             self._waiting.popleft()
 
     def overdue(self, now: float) -> tuple[Heartbeat, ...]:
-        """Return the heartbeats of the reports that wait, once the first has for ``WAITED_S``.
+        """Return the heartbeats of the waiting reports once the first has waited ``WAITED_S``.
 
-        Where the broker is slow to take plans and sessions, the controller would else judge workers
-        without reports that have arrived.
+        While the broker is slow to accept plans and sessions, the controller would otherwise judge
+        workers without the reports that have arrived.
         """
         if not self._waiting or now - self._waiting[0][0] < WAITED_S:
             return ()
@@ -87,7 +87,7 @@ class ReportIntake:
         return tuple(heartbeat(e.record) for e in events if e and type(e.record) is Report)
 
     def stalled(self, ends: Mapping[str, int], now: float) -> bool:
-        """Return whether reports are written and none is delivered; ``ends`` are the topics'."""
+        """Return whether reports are written but none is delivered; ``ends`` are the topics'."""
         # The topics may have been recreated.
         self.read_from = {each: min(at, ends[each]) for each, at in self.read_from.items()}
         return self._delivery.stalled(ends[REPORTS], now)
@@ -97,5 +97,5 @@ class ReportIntake:
 
 
 def heartbeat(report: Report) -> Heartbeat:
-    """Return what a report says of its worker's life."""
+    """Return the heartbeat that a report contains."""
     return Heartbeat(report.pipeline, report.node, report.incarnation, report.sent_s)

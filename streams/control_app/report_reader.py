@@ -1,10 +1,10 @@
-"""Reads the reports on a thread of its own, with a plain consumer, for the control app in charge.
+"""Reads reports on its own thread, with a plain consumer, for the control app in charge.
 
-Where a pipeline has sessions it reads the results of profilers, too.
+If the pipeline has sessions, it also reads the results of profilers.
 
-A thousand workers report 5,000 times a second. Faust takes some 150 us for each record, which is
-most of a core; a plain consumer that gathers for ``GATHER_S`` takes a few. Faust remains for the
-commands and plans, whose group elects the app in charge.
+A thousand workers report 5,000 times a second. Faust takes some 150 us per record, most of a core;
+a plain consumer that gathers records for ``GATHER_S`` takes a few. Faust still delivers commands
+and plans; their group elects the app in charge.
 """
 
 import threading
@@ -23,16 +23,16 @@ from streams.kafka.silent_slots import SilentSlots
 from streams.kafka.topic_contents import ends_now
 from streams.topics import physical
 
-WAIT_S = 0.1  # for the first report of a batch; a reading that was stopped ends within this
-GATHER_S = 0.02  # for the others: each batch costs a wake-up of the event loop
-MOST = 5000  # at once
-LOOK_S = 1.0  # between two looks for slots that the client reads no more
+WAIT_S = 0.1  # wait for the first report of a batch; bounds the time to stop a reading
+GATHER_S = 0.02  # wait for the other reports: each batch costs a wake-up of the event loop
+MOST = 5000  # records per batch
+LOOK_S = 1.0  # interval between two checks for slots that the client has stopped reading
 
 Deliver = Callable[[list[Fetched]], None]
 
 
 class Reports(Protocol):
-    """Reads the ``STREAMED`` topics from offsets on, until stopped, and passes the records to
+    """Reads the ``STREAMED`` topics from given offsets until stopped; passes the records to
     ``reported``."""
 
     def start(self, offsets: Mapping[str, int]) -> None: ...
@@ -40,8 +40,8 @@ class Reports(Protocol):
 
 
 class ReportReader:
-    """Hands the reports to ``deliver`` in batches, while started; ``fail`` takes the error that
-    ends it. Both are called from its thread."""
+    """Passes reports to ``deliver`` in batches while started, and the error that ends it to
+    ``fail``; its thread calls both."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ReportReader:
         self._ends: threading.Event | None = None
 
     def start(self, offsets: Mapping[str, int]) -> None:
-        """Read each topic (logical) from its offset on; a reading under way ends."""
+        """Read each logical topic from its offset; end a reading under way."""
         self.stop()
         self._ends = threading.Event()
         places = [
@@ -107,7 +107,7 @@ class ReportReader:
 
 
 def _gathered(reader: Consumer) -> list[Fetched]:
-    """Wait for a record; return it and those that come within ``GATHER_S``."""
+    """Wait for a record; return it and those that follow within ``GATHER_S``."""
     first = reader.poll(WAIT_S)
     if first is None:
         return []
@@ -117,7 +117,7 @@ def _gathered(reader: Consumer) -> list[Fetched]:
 
 
 def _look(reader: Consumer, silent: SilentSlots) -> None:
-    """Read slots anew that the client has stopped reading, if there are any."""
+    """Assign slots anew that the client has stopped reading, if any."""
     asked = silent.silent(())
     ends = ends_now(reader, asked) if asked else {}
     stopped = silent.stopped(ends, ())

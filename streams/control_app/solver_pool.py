@@ -1,13 +1,14 @@
 """Solves in separate processes, so that the control app's loop never blocks.
 
-Plays of mixes, of which no plan waits for one, have a process of their own, which begins with the
-first of them and takes only CPU time that nobody else wants.
-Tables of model selection are many small matrix products: with a BLAS thread per core they use ten
-times the CPU and take the cores from the workers. One thread suffices; the environment can override
-it. The process ends with its parent, even if that is killed.
+Plays of mixes have their own process, which starts with the first play and runs at the lowest
+priority; no plan waits for a play.
 
-A solve that takes ``MOST_S`` longer than it may is ended by the system with its process, whatever
-the process does, since all later solves would wait for it. The next solve has a new process.
+Tables of model selection are many small matrix products. With a BLAS thread per core they use ten
+times the CPU and take the cores from the workers, so the default is one thread; the environment can
+override it. A process ends with its parent, even if the parent is killed.
+
+If a solve exceeds its limit by ``MOST_S``, the system ends its process, as all later solves would
+wait for it. The next solve starts a new process.
 """
 
 import asyncio  # noqa: TID251  (solves end on the loop of the control app)
@@ -31,10 +32,10 @@ from schemas.effects import Event, Failed, Solve, Solved
 log = logging.getLogger("headrace.control")
 
 LOWEST_PRIORITY = 19
-# Beyond the deadline of a plan; tables, searches and schedules have none. The longest solves take
-# seconds, and a machine that is busy with others gives them a part of its time.
+# Limit beyond the deadline of a plan; tables, searches and schedules have no deadline. The longest
+# solves take seconds, but a busy machine gives them only a part of its time.
 MOST_S = 600.0
-ASIDE_MOST_S = 3600.0  # a play gets only time that nobody else wants
+ASIDE_MOST_S = 3600.0  # a play only gets idle CPU time
 
 
 class Solvers(Protocol):
@@ -46,13 +47,13 @@ class Solvers(Protocol):
 
 
 class Planners:
-    """Pools of one process each. The one of planners starts immediately so that the first plan is
-    not late. A second of the policies' deadlines takes ``factor`` wall seconds."""
+    """Pools of one process each. The planners' pool starts at once so that the first plan is not
+    late. A second of the policies' deadlines takes ``factor`` wall seconds."""
 
     def __init__(self, factor: float = 1.0) -> None:
         self._factor = factor
-        self._plan: Future[Allocation] | None = None  # the newest
-        self._pools = {False: _pool(_begin)}  # by whether it is the one aside
+        self._plan: Future[Allocation] | None = None  # solve of the newest plan
+        self._pools = {False: _pool(_begin)}  # by whether it runs plays of mixes
 
     def start(self, effect: Solve) -> Future[Allocation]:
         """Start a solve."""
@@ -63,9 +64,9 @@ class Planners:
             return self._submit(effect)
 
     def _submit(self, effect: Solve) -> Future[Allocation]:
-        """Submit a solve; a plan that was asked for before and has not begun is given up.
+        """Submit a solve; cancel an earlier plan's solve that has not begun.
 
-        Tables, steps of searches, schedules and plays are not: each is waited for.
+        Tables, steps of searches, schedules and plays are not cancelled: each is waited for.
         """
         aside = effect.solver == MIX
         if aside not in self._pools:
@@ -98,11 +99,11 @@ class Planners:
 
 
 async def outcome_of(planners: Solvers, effect: Solve) -> Event | None:
-    """Return the event of a solve; None: a newer plan was asked for before this one began.
+    """Return the event of a solve; None if it was cancelled for a newer plan.
 
-    One whose process is killed, as where memory is short, is made once more, since tables and
-    searches are asked for once only. A plan is asked for again as it is, and one that took too long
-    would do so again.
+    A solve whose process is killed, for instance by lack of memory, is retried once, since tables
+    and searches are requested only once. A plan is not retried, as it is requested again anyway; a
+    solve that took too long is not retried, as it would do so again.
     """
     tries = 1 if isinstance(effect.problem, Problem) else 2
     for _ in range(tries):
@@ -114,7 +115,7 @@ async def outcome_of(planners: Solvers, effect: Solve) -> Event | None:
         error = future.exception()
         if not isinstance(error, BrokenProcessPool):
             break
-        # One that came while the solve ran that was ended has waited for less.
+        # One that was submitted while the ended solve ran has waited for less.
         most_s = _most_s(effect)
         if time.monotonic() - began_s >= most_s:
             error = PlanError(
@@ -125,14 +126,14 @@ async def outcome_of(planners: Solvers, effect: Solve) -> Event | None:
 
 
 def _most_s(effect: Solve) -> float:
-    """Return the wall seconds beyond a solve's deadline after which it is ended."""
+    """Return the wall seconds beyond its deadline after which a solve is ended."""
     return ASIDE_MOST_S if effect.solver == MIX else MOST_S
 
 
 def ended_after(most_s: float, call: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a call returns; end this process if it takes longer.
+    """Return the result of a call; end this process if the call takes longer than ``most_s``.
 
-    The system does so, which a solver that holds the interpreter cannot delay.
+    A system timer does this, which a solver that holds the interpreter's lock cannot delay.
     """
     signal.setitimer(signal.ITIMER_REAL, most_s)
     try:
@@ -174,7 +175,7 @@ def _begin_aside() -> None:
 
 
 def follow_parent() -> None:
-    """End this process when its parent does; a pool's process would otherwise wait for ever."""
+    """End this process when its parent ends; otherwise a pool's process would wait for ever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -23,8 +23,10 @@ WAIT_S = 2.0  # a later answer would be obsolete
 
 
 class Inputs(SharedLog, Protocol):
-    """Offsets of the input topic, and the ends of the shared topics by logical name; the methods
-    block and raise ``BrokerError``."""
+    """Offsets of the input topic, and the ends of the shared topics by logical name.
+
+    The methods block and raise ``BrokerError``.
+    """
 
     def ends(self) -> dict[int, int]: ...
     def done(self) -> dict[int, int]: ...
@@ -32,7 +34,7 @@ class Inputs(SharedLog, Protocol):
 
 
 class InputTopic:
-    """Offset queries to the broker; every method blocks."""
+    """Reads offsets from the broker; every method blocks."""
 
     def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
         self._topic = physical(pipeline.name, QUERIES)
@@ -58,21 +60,22 @@ class InputTopic:
 
     def shared_ends(self) -> dict[str, int]:
         """Return the end offsets of the topics of reports, plans and command results, and with
-        sessions of these and the results of profilers; raise ``BrokerError``."""
+        sessions also of sessions and profilers' results; raise ``BrokerError``."""
         return self._ends_of(self._read, "where the shared topics end")
 
     def written_by_others(
         self, since: Mapping[str, int], own: Collection[tuple[str, int]]
     ) -> tuple[Mapping[str, int], bool]:
-        """Return the end offsets of the logical topics in ``since``, and whether a record of this
-        pipeline stands between that is not ``own`` (topic, offset); raise ``BrokerError``."""
+        """Return the end offsets of the logical topics in ``since``, and whether another writer has
+        added a record of this pipeline since then; ``own`` are (topic, offset). Raise
+        ``BrokerError``."""
         ends = self._ends_of(since, "whether another control app writes")
         new = {each: sum(topic == each for topic, _ in own) for each in since}
         grown = [each for each in since if ends[each] - since[each] > new[each]]
         return ends, any(self._foreign(each, since[each], ends[each], own) for each in grown)
 
     def _ends_of(self, logical: Iterable[str], what: str) -> dict[str, int]:
-        """Return the end offsets of shared topics, in one request; ``what`` is asked."""
+        """Return the end offsets of shared topics in one request; errors quote ``what``."""
         places = {each: TopicPartition(self._read[each], 0) for each in logical}
         try:
             found = log_offsets(self._reader, places.values(), OFFSET_END, WAIT_S)
@@ -84,7 +87,7 @@ class InputTopic:
         # Other pipelines write to shared topics, too: a key is PIPELINE/EPOCH or PIPELINE/COMMAND.
         shared = topic in SHARED
         place = TopicPartition(self._read[topic], 0, start)
-        # All of them: a reading that is left half-way goes on in the background.
+        # Read all of them: an unfinished reading continues in the background.
         messages = [*records_between(self._reader, place, end, WAIT_S)]
         return any(
             (not shared or (message.key() or b"").partition(b"/")[0] == self._name)
@@ -105,21 +108,21 @@ def _no_answer(what: str, error: KafkaException) -> str:
     return f"the broker did not say {what}: {error.args[0].str()}"
 
 
-UNREAD_S = 10.0  # a partition whose queries nobody has read for this long has no ingress
+UNREAD_S = 10.0  # a partition whose queries are not read for this long has no ingress
 
 
 class UnreadPartitions:
-    """Finds partitions of the input topic that hold queries and that no ingress reads, as one of
-    several ingresses with a share each is missing."""
+    """Finds partitions of the input topic that hold queries but that no ingress reads, as when one
+    of several ingresses is missing."""
 
     __slots__ = ("_done", "_told")
 
     def __init__(self) -> None:
-        self._done: dict[int, tuple[int, float]] = {}  # the commit, and since when it stands
+        self._done: dict[int, tuple[int, float]] = {}  # the commit, unchanged since
         self._told: set[int] = set()
 
     def look(self, ends: Mapping[int, int], done: Mapping[int, int], now: float) -> dict[int, int]:
-        """Return the queries that wait in partitions that are unread, once for each time.
+        """Return the waiting queries of unread partitions, once for each time.
 
         ``ends`` and ``done`` are log-end and committed offsets at ``now`` (seconds).
         """
@@ -137,7 +140,7 @@ class UnreadPartitions:
 
 
 def unread_text(unread: Mapping[int, int]) -> str:
-    """Say which partitions are unread, how many queries wait there, and what to do."""
+    """Return which partitions are unread, how many queries wait there, and the remedy."""
     return (
         f"no ingress reads partition {', '.join(map(str, sorted(unread)))} of the input topic, "
         f"where {sum(unread.values())} queries wait; start the ingress that is missing "

@@ -1,8 +1,8 @@
 """Broker connectivity: one log line when the broker goes away, one when it is back, and reminders.
 
 Client libraries log every failed attempt, twenty per second and client, but not the recovery. The
-broker counts as away once a client knows of no broker that is up, and as back once a record that
-was sent since then is delivered. Nodes report five times a second, so recovery shows soon.
+broker counts as away once a client knows of no broker that is up. It counts as back once a record
+that was sent since then is delivered; as nodes report five times a second, recovery shows soon.
 """
 
 import logging
@@ -17,7 +17,7 @@ from streams.observers.journal import tell
 log = logging.getLogger("headrace.broker")
 
 REMIND_S = 30.0
-CALM_S = 5.0  # after the recovery, Faust still logs the absence for this long
+CALM_S = 5.0  # for this long after the recovery, Faust still logs the absence
 PERSIST_S = 10.0  # an aiokafka warning that repeats for this long is not transient
 
 LEVELS = {

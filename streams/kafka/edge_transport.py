@@ -1,8 +1,8 @@
-"""Kafka transport of an ingress at the edge: its input may lie on another broker.
+"""Kafka transport of an ingress at the edge: its input may be on another broker.
 
-Everything but the input topic lies on the central broker. The input is read and committed as
-ingress does anywhere, by a consumer and a ledger of its own; its offsets wait, like those of the
-workers' slots, for the central broker's confirmation of what the turn has sent.
+Everything except the input topic is on the central broker. The input has a consumer and a ledger of
+its own, and is read and committed as by any ingress. Like those of the workers' slots, its offsets
+wait until the central broker has confirmed the sends of the turn.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,9 +17,10 @@ from streams.kafka.offset_ledger import NO_EPOCH, Commit, OffsetLedger, Place
 from streams.kafka.partition_reader import PartitionReader
 from streams.kafka.transport import LOOK_S, RENEW_S, HandOver, KafkaTransport
 
-SHARE_S = 0.002  # one reader waits at most this long while the other may have records
-# A query is identified by its partition and place, wherever its input topic lies: partition ``p``
-# of site ``n``, counted from 1, counts as ``n * SITE_PARTITIONS + p``. The central topic is site 0.
+SHARE_S = 0.002  # longest wait of one reader while the other may have records
+# A query is identified by its partition and place, whichever broker holds its input topic.
+# Partition ``p`` of site ``n`` (from 1) is numbered ``n * SITE_PARTITIONS + p``; the central topic
+# is site 0.
 SITE_PARTITIONS = 4096
 MOST_SITES = (2**31 - 1) // SITE_PARTITIONS - 1  # partitions are 32-bit numbers
 
@@ -28,7 +29,7 @@ MOST_SITES = (2**31 - 1) // SITE_PARTITIONS - 1  # partitions are 32-bit numbers
 class EdgeInput:
     """The input topic of an edge: its broker, name, and the group that commits it.
 
-    Its partition ``p`` is called ``first + p`` everywhere else.
+    Everywhere else, its partition ``p`` is numbered ``first + p``.
     """
 
     kafka: KafkaConfig
@@ -38,7 +39,7 @@ class EdgeInput:
 
 
 class EdgeTransport(KafkaTransport):
-    """A transport to the central broker that reads one topic, the input, elsewhere."""
+    """A transport to the central broker that reads one topic, the input, from another broker."""
 
     def __init__(self, config: KafkaConfig, group: str, source: EdgeInput) -> None:
         super().__init__(config, group)
@@ -55,7 +56,7 @@ class EdgeTransport(KafkaTransport):
     # ------------------------------------------------------------------ reading
 
     def fetch(self, timeout_s: float) -> list[Fetched]:
-        """Fetch from both brokers in turn, until one has records or the time has passed."""
+        """Fetch from both brokers in turn, until one has records or the time-out has passed."""
         for _ in range(max(1, round(timeout_s / (2 * SHARE_S)))):
             for reader in (self._input, self._reader):
                 found = reader.fetch(min(timeout_s, SHARE_S))
@@ -76,7 +77,7 @@ class EdgeTransport(KafkaTransport):
         self._input.pause(self._there(places), self._there(among))
 
     def assign(self, new: Iterable[Place], gone: Iterable[Place], commits: bool) -> int:
-        """Change the slots that are read, as every transport does."""
+        """Change the slots that are read, as in every transport."""
         gone = list(gone)
         left = self._there(gone)
         if left:
@@ -104,7 +105,7 @@ class EdgeTransport(KafkaTransport):
             self._turn.done[place] = Commit(offset, note, epoch)
 
     def end_turn(self, now: float) -> None:
-        """End the turn on the central broker, and look after the input's."""
+        """End the turn on the central broker, and maintain the input's."""
         super().end_turn(now)
         self._input_ledger.check()
         if now >= self._input_look_s:
@@ -145,7 +146,7 @@ class EdgeTransport(KafkaTransport):
     # ------------------------------------------------------------------ names
 
     def _there(self, places: Iterable[Place]) -> list[Place]:
-        """Return those of the places that are the input's, as its broker calls them."""
+        """Return the places that are the input's, in its broker's numbering."""
         topic, first = self._source.topic, self._source.first
         return [(name, slot - first) for name, slot in places if name == topic]
 
@@ -164,5 +165,5 @@ def first_partition(site: int) -> int:
 
 
 def shifted(places: Mapping[int, int], by: int) -> dict[int, int]:
-    """Return places by partition, with the partitions' numbers shifted."""
+    """Return places by partition, with shifted partition numbers."""
     return {partition + by: place for partition, place in places.items()}

@@ -1,9 +1,9 @@
 """Recovery of egress after a restart, from its topics.
 
 Only records of closed queries are committed, with a note of the offset up to which each input
-partition is closed. Queries above it may already have an answer; the answers written since the
-oldest record to be read again, or the creation of a query in them, identify them. (A query's time
-is older than what was written again behind the cut of a log that lost its end.)
+partition is closed. Queries above it may already have an answer. Egress finds these among the
+answers written since the oldest record to be read again, or since the creation of a query in one.
+(A query can be older than a record that was rewritten after its log lost its end.)
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,8 +27,8 @@ from streams.kafka.topic_contents import (
 )
 
 WAIT_S = 30.0
-# Answers carry egress's clock, the records behind them those of ingress and workers: an answer may
-# have an earlier time stamp than its query's records, by milliseconds even on one machine.
+# Answers have egress's clock, the records behind them those of ingress and workers. So an answer
+# may have an earlier time stamp than its query's records, by milliseconds even on one machine.
 CLOCK_SKEW_S = 8.0
 
 OriginsOf = Callable[[bytes], list[tuple[int, int]]]
@@ -133,7 +133,7 @@ def answered_since(
     """Return the origins (partition, offset) of the answers written since ``since_s``.
 
     ``origins`` extracts them from a record's value (streams/codecs/wire.py). Raise ``BrokerError``
-    if the broker does not answer, or does not know the topic: one that has just come up may not.
+    if the broker does not answer, or does not know the topic, as just after its start.
     """
     if since_s is None:
         return frozenset()

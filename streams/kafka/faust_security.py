@@ -74,8 +74,8 @@ def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
             f"a certificate or key that the Kafka properties name cannot be used ({error}); "
             "check ssl.ca.location, ssl.certificate.location, ssl.key.location, ssl.key.password"
         ) from None
-    # Python 3.13 refuses what librdkafka takes, such as an authority without a key identifier: the
-    # control app alone would not reach a broker that all other roles do.
+    # Python 3.13 refuses certificates that librdkafka accepts, such as an authority without a key
+    # identifier. Then only the control app could not reach the broker.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if properties.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
         context.check_hostname = False

@@ -1,9 +1,9 @@
-"""Wait until egress has closed what was noticed under another ``egress_partitions``.
+"""Wait until egress has closed the queries noticed under another ``egress_partitions``.
 
-Egress takes the notices of an input partition in the order of their places: a notice closes what
-lies below it. The order holds within one slot of the outputs topic. After a change ingress sends
-the notices of a partition to another slot, so it begins once egress has closed what it noticed in
-the former one.
+Egress must take the notices of an input partition in the order of their places: a notice closes
+everything below it. This order holds only within one slot of the outputs topic. After a change,
+ingress sends a partition's notices to another slot, so it first waits until egress has closed the
+queries that were noticed in the former slot.
 """
 
 import logging
@@ -26,14 +26,14 @@ from streams.topics import physical
 log = logging.getLogger("headrace.role")
 LEVELS = {"ingress.waits": logging.WARNING}
 
-LOOK_S = 0.2  # between two looks at egress' commits
+LOOK_S = 0.2  # interval between two reads of egress' commits
 
 
 def await_former_notices(kafka: KafkaConfig, pipeline: Pipeline, places: Mapping[int, int]) -> None:
     """Return once ingress may notice the queries from ``places`` on, by input partition.
 
-    Where ``egress_partitions`` was changed, egress first closes what the former slots hold. Raise
-    ``BrokerError`` if the broker does not answer.
+    If ``egress_partitions`` was changed, egress first closes the contents of the former slots.
+    Raise ``BrokerError`` if the broker does not answer.
     """
     topic = physical(pipeline.name, OUTPUTS)
     slots = range(partitions_of(kafka, topic))
@@ -65,7 +65,7 @@ def _former(
 
 
 def _ends(kafka: KafkaConfig, topic: str, slots: Sequence[int]) -> dict[int, int]:
-    """Return the end of each slot; 0 for one that holds no record any more."""
+    """Return the end of each slot; 0 for one without records."""
     reader = consumer(kafka, "headrace.reader")
     try:
         places = [TopicPartition(topic, slot) for slot in slots]

@@ -24,7 +24,7 @@ from streams.topics import MAX_RECORD_BYTES
 NO_ANSWER_AFTER_S = 3.5  # an unreachable broker is reported within 5 s, process start included
 POLL_S = 0.02
 REPORT_TIMEOUT_MS = 1000
-# A connection whose other end is gone without a word is given up after this; by default after 60 s.
+# A connection whose peer vanished silently is given up after this; by default after 60 s.
 SOCKET_TIMEOUT_MS = 6000
 
 Client = TypeVar("Client")
@@ -37,7 +37,7 @@ OnError = Callable[[KafkaError], None]
 def admin(config: KafkaConfig, on_error: OnError | None = None) -> AdminClient:
     """Return a client for topics and offsets; raise ``KafkaConfigError``."""
     more = {} if on_error is None else {"error_cb": on_error}
-    # Give up an address without an answer, and report it, before the user gives up.
+    # Give up an unresponsive address, and report it, before the user gives up.
     patience = {"socket.connection.setup.timeout.ms": 4000}
     return _made(
         AdminClient, config, {**patience, **config.client("admin"), "log_level": 0, **more}
@@ -56,20 +56,20 @@ def producer(config: KafkaConfig, **more: Any) -> Producer:
         "delivery.timeout.ms": 600_000,
         "queue.buffering.max.messages": 200_000,
         **config.client("producer"),
-        # With less, a role would end again and again at a record that its topic takes.
+        # With a lower limit, a role would end repeatedly at a record that its topic accepts.
         "message.max.bytes": MAX_RECORD_BYTES,
         "acks": "all",
         "enable.idempotence": True,
         "error_cb": fatal_errors(config),
         **more,
     }
-    if "delivery.timeout.ms" in more:  # the properties may have it by its other name
+    if "delivery.timeout.ms" in more:  # the properties may use the other name of this setting
         settings.pop("message.timeout.ms", None)
     return _made(Producer, config, settings)
 
 
 def report_producer(config: KafkaConfig, **more: Any) -> Producer:
-    """Return a producer for reports, which expire after a second; the leader's copy confirms them.
+    """Return a producer for reports, which expire after a second; the leader alone confirms them.
 
     A report is obsolete after a second, and the next one contains all its counts.
     """
@@ -114,9 +114,9 @@ def consumer(config: KafkaConfig, group: str, **more: Any) -> Consumer:
 
 
 def available(client: Consumer, timeout_s: float, most: int) -> list[Message]:
-    """Return the messages that have come, errors among them, after a wait for the first one.
+    """Return the messages that have arrived, errors included, after a wait for the first one.
 
-    The client's ``consume(most, timeout_s)`` would wait for ``most`` or the whole time.
+    The client's ``consume(most, timeout_s)`` would wait for ``most`` messages or the whole time.
     """
     first = client.poll(timeout_s)
     return [] if first is None else [first, *client.consume(most - 1, 0)]

@@ -53,7 +53,7 @@ class KafkaConfig:
         return {
             "allow.auto.create.topics": False,
             "reconnect.backoff.max.ms": 500,
-            # Also the longest pause between two questions for a partition's new leader.
+            # Also the longest pause between two requests for a partition's new leader.
             "retry.backoff.max.ms": 250,
             "socket.nagle.disable": True,
             "log_level": _QUIET,

@@ -1,7 +1,7 @@
 """Offset ledger: look up and commit offsets on a separate thread.
 
 A group's coordinator may need seconds to answer while it moves to another broker. The thread that
-decides and reports must not wait for it: workers that all fall silent would all count as lost.
+decides and reports must not wait for it: if all workers fell silent, all would count as lost.
 """
 
 import logging
@@ -24,8 +24,8 @@ NO_EPOCH = -1
 
 
 class Commit(NamedTuple):
-    """The offset to commit for a slot, with its note, and the leader epoch of the last record that
-    had been read when its records were done."""
+    """The offset to commit for a slot, with its note, and the leader epoch of the last record read
+    when its records were done."""
 
     offset: int
     note: str
@@ -37,10 +37,10 @@ Offsets = Mapping[Place, Commit]
 Starts = list[TopicPartition]
 Answer = TypeVar("Answer")
 
-AGAIN_S = 0.2  # between two requests for offsets that fail
+AGAIN_S = 0.2  # between two attempts of a failed request for offsets
 SERVE_S = 1.0  # interval at which an idle ledger polls the client's errors
-RENEW_WITHIN_S = 5.0  # longest wait for the commits that are renewed
-CLOSE_S = 15.0  # the longest that an absent coordinator delays the end of a role
+RENEW_WITHIN_S = 5.0  # longest wait for the commits to be renewed
+CLOSE_S = 15.0  # longest delay of a role's end by an absent coordinator
 
 HOPELESS = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -55,9 +55,9 @@ class OffsetLedger:
     Jobs run in order of submission. A failed commit is counted in ``failures`` and retried with the
     next one, a failed look-up is counted and repeated; ``check`` raises a permanent error.
 
-    By the leader epoch of a commit the client finds, when it reads on from it, where a log was
-    truncated and has other records since (KIP-320): without it, or with that of a record behind the
-    cut, it would read the slot again from its beginning, or pass over the new records.
+    A commit's leader epoch lets a client that reads on from the commit find where a log was
+    truncated and has other records since (KIP-320). Without an epoch, or with that of a record
+    behind the cut, it would read the slot from its beginning, or skip the new records.
     """
 
     def __init__(self, config: KafkaConfig, group: str, client: Any) -> None:
@@ -68,11 +68,11 @@ class OffsetLedger:
         self._asked = False  # a commit is queued
         self._error: BaseException | None = None
         self._closing = False
-        self._told = False  # that the broker refuses a note
+        self._told = False  # whether the refusal of a note was logged
         self.failures = 0
         self.why = ""  # the error of the last failed commit
         self.confirmed: dict[Place, int] = {}  # committed offsets of the slots looked up
-        self._kept: dict[Place, TopicPartition] = {}  # their commits, where there are any
+        self._kept: dict[Place, TopicPartition] = {}  # commits of these slots, if any
         self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
         self._thread.start()
 
@@ -98,10 +98,10 @@ class OffsetLedger:
         self._jobs.put(self._commit)
 
     def renew(self) -> None:
-        """Queue a commit of what is committed of the slots looked up, as it stands.
+        """Queue the renewal of the present commits of the slots looked up.
 
-        Brokers forget a commit that is older than ``offsets.retention.minutes``, also of a slot
-        that is read and has had no record since. What another process has committed stays.
+        Brokers forget a commit that is older than ``offsets.retention.minutes``, even of a slot
+        that is read but has had no record since. A commit of another process stays.
         """
         self._jobs.put(self._renew)
 
@@ -122,8 +122,8 @@ class OffsetLedger:
         self._jobs.put(lambda: self._answered(lambda: {p: self._end(p) for p in wanted}, then))
 
     def peek(self, places: Iterable[Place], then: Callable[[dict[Place, int]], None]) -> None:
-        """Call ``then`` on the ledger's thread with the end offsets, as ``ends_now``: without
-        repeating a request that fails."""
+        """Call ``then`` on the ledger's thread with the end offsets from ``ends_now``: a failed
+        request is not repeated."""
         wanted = tuple(places)
         self._jobs.put(lambda: then(ends_now(self._client, wanted)))
 
@@ -208,7 +208,7 @@ class OffsetLedger:
     def _refused(self, error: KafkaError, offsets: Offsets) -> None:
         if error.code() in HOPELESS:
             raise BrokerError(refusal(self._config, error, "Read", "group", self._group))
-        # Retried with the next commit, as a broker may be away. If the slot changes hands before,
+        # Retried with the next commit, as a broker may be away. If the slot changes hands first,
         # its work is repeated and counted once.
         self.failures += 1
         self.why = self._config.hide(error.str())
@@ -249,13 +249,13 @@ class OffsetLedger:
 
 
 def _renewable(found: TopicPartition, kept: TopicPartition) -> bool:
-    """Return whether a commit is still the one that was made, or was forgotten."""
+    """Return whether a commit is unchanged or was forgotten by the broker."""
     same = (found.offset, found.metadata or "") == (kept.offset, kept.metadata or "")
     return found.error is None and (found.offset < 0 or same)
 
 
 def _copy(place: TopicPartition) -> TopicPartition:
-    """Return a commit as it was found; the reader may change the place itself."""
+    """Return a copy of a commit; the reader may change the original."""
     epoch = NO_EPOCH if place.leader_epoch is None else place.leader_epoch
     return TopicPartition(
         place.topic, place.partition, place.offset, place.metadata or "", leader_epoch=epoch

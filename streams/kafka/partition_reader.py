@@ -1,7 +1,7 @@
-"""The consumer of the reading thread, which carries out the orders of other threads.
+"""The consumer of the reading thread, which executes the orders of other threads.
 
 Since 2.16 the client serialises the threads of a consumer, and a thread that polls in a loop
-starves the others: so this consumer is used by one thread only, and orders wait in a queue.
+starves the others. So only one thread uses this consumer, and orders wait in a queue.
 """
 
 import logging
@@ -27,8 +27,8 @@ from streams.kafka.offset_ledger import HOPELESS, NO_EPOCH, Place
 from streams.kafka.silent_slots import SilentSlots, told
 from streams.observers.journal import tell
 
-ORDERS_WAIT_S = 0.05  # a new lease waits at most this long for the reading thread
-RESUME_WAIT_S = 0.02  # and a resumption: the worker has work for 0.1 s left then
+ORDERS_WAIT_S = 0.05  # longest wait of a new lease for the reading thread
+RESUME_WAIT_S = 0.02  # of a resumption; a worker then has work for 0.1 s left
 MOST_PER_FETCH = 500
 
 UNREADABLE = "the batch of this record cannot be decompressed, or has over 100 MB then; send less"
@@ -44,12 +44,11 @@ Ends = Callable[[Iterable[Place], Callable[[dict[Place, int]], None]], None]
 
 
 class PartitionReader:
-    """Reads the slots that it is ordered to. ``fetch`` is for the reading thread, the other methods
-    for any.
+    """Reads the slots that it is ordered to.
 
-    ``assigned`` is the number of the last assignment carried out, ``delivers`` whether a record has
-    been received since it was last set back. ``epochs`` gets the leader epoch of each slot's last
-    record.
+    ``fetch`` is for the reading thread, the other methods for any thread. ``assigned`` is the
+    number of the last assignment executed, ``delivers`` whether a record was received since it was
+    last reset. ``epochs`` gets the leader epoch of each slot's last record.
     """
 
     def __init__(
@@ -60,11 +59,11 @@ class PartitionReader:
         self._consumer = consumer(config, group, error_cb=on_error)
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._paused: set[Place] = set()
-        self._read: set[Place] = set()  # slots read; owned by the reading thread
-        self._left: dict[Place, int] = {}  # slots given up -> last number; reading thread's too
-        self._passed: set[Place] = set()  # slots with a record passed over in the present fetch
+        self._read: set[Place] = set()  # slots read; used by the reading thread only
+        self._left: dict[Place, int] = {}  # slots given up -> last number; likewise
+        self._passed: set[Place] = set()  # slots with a record skipped in the present fetch
         self._silent, self._ask_ends = SilentSlots(), ends
-        self._look_due = False  # one at most waits: between two looks the client was polled
+        self._look_due = False  # a flag: at most one waits, as the client must be polled in between
         self._epochs = epochs
         self.assigned = 0
         self.delivers = False
@@ -91,7 +90,7 @@ class PartitionReader:
         return found
 
     def leave(self, places: Iterable[Place], number: int) -> None:
-        """Read these slots no more, by assignment ``number``."""
+        """Stop reading these slots, by assignment ``number``."""
         self._paused -= set(places)
         self._orders.put(lambda: self._leave(places, number))
 
@@ -103,7 +102,7 @@ class PartitionReader:
         """Pause exactly ``places`` among the slots in ``among``; resume the others of them."""
         wanted, among = set(places), set(among)
         stop, go = (wanted & among) - self._paused, (self._paused & among) - wanted
-        # Set before the orders: ``_read_from`` looks up slots that it has yet to assign.
+        # Set before the orders run: ``_read_from`` reads it for slots that are yet to be assigned.
         self._paused = (self._paused - among) | (wanted & among)
         if stop:
             self._orders.put(lambda: self._consumer.pause(self._read_of(stop)))
@@ -122,7 +121,7 @@ class PartitionReader:
             return {}
 
     def look(self) -> None:
-        """Read slots anew that the client has stopped reading, if there are any."""
+        """Assign slots anew that the client has stopped reading, if any."""
         self._look_due = True
 
     def close(self) -> None:
@@ -141,8 +140,8 @@ class PartitionReader:
             _unassign(self._consumer, left)
 
     def _read_from(self, places: list[TopicPartition], number: int) -> None:
-        # A single order: between two, a fetch could read the new slots under the old number.
-        # A slot may have been given up while its offset was looked up.
+        # A single order: between two, a fetch could read the new slots under the old number. A slot
+        # may have been given up while its offset was looked up.
         fresh = [p for p in places if self._left.get((p.topic, p.partition), 0) <= number]
         if fresh:
             self._consumer.incremental_assign(fresh)
@@ -155,21 +154,21 @@ class PartitionReader:
         self.assigned = number
 
     def _resume(self, places: Iterable[Place]) -> None:
-        """Read on after a pause.
+        """Resume after a pause.
 
-        The client's thread for a broker of which nothing else is read sleeps through a resumption,
-        for up to 1 s; a seek wakes it (librdkafka 2.16).
+        If the client reads nothing else from a broker, its thread for that broker sleeps through a
+        resumption, for up to 1 s; a seek wakes it (librdkafka 2.16).
         """
         resumed = self._read_of(places)
         self._consumer.resume(resumed)
         for each in resumed:
             offset = self._silent.next_offset((each.topic, each.partition))
             if offset is not None:
-                with suppress(KafkaException):  # a slot that is not read yet wakes it by itself
+                with suppress(KafkaException):  # a slot that is not read yet needs no wake-up
                     self._consumer.seek(TopicPartition(each.topic, each.partition, offset))
 
     def _look(self) -> None:
-        """Ask the broker where the slots end from which nothing has come since the last look."""
+        """Ask the broker for the ends of the slots without records since the last look."""
         self._look_due = False
         silent = self._silent.silent(self._paused)
         if silent:
@@ -182,7 +181,7 @@ class PartitionReader:
             assign_anew(self._consumer, stopped, ends, self._epochs or NO_EPOCHS)
 
     def _read_of(self, places: Iterable[Place]) -> list[TopicPartition]:
-        """Return those of the slots that are being read."""
+        """Return the slots among these that are being read."""
         return [TopicPartition(*place) for place in sorted(places) if place in self._read]
 
     def _lag(self, offsets: Mapping[Place, int]) -> dict[Place, int]:
@@ -199,7 +198,7 @@ class PartitionReader:
         error = message.error()
         if error is None:
             epoch = None if self._epochs is None else message.leader_epoch()
-            if self._epochs is not None and epoch is not None:  # Kafka before 2.1 tells none
+            if self._epochs is not None and epoch is not None:  # None from Kafka before 2.1
                 self._epochs[message.topic(), message.partition()] = epoch
             return _fetched(message)
         if error.code() == KafkaError._BAD_COMPRESSION:
@@ -211,12 +210,12 @@ class PartitionReader:
         return None
 
     def _passed_over(self, message: Any) -> Fetched | None:
-        """Read on behind a record whose batch the client cannot decompress, as it would have more
-        than ``receive.message.max.bytes`` then; return the record without its value.
+        """Skip a record whose batch the client cannot decompress to at most
+        ``receive.message.max.bytes``; return the record without its value.
 
-        The client would try the same batch for ever, and may have done so several times between two
-        fetches. Of a batch of several records one is passed over at a time: the client tells where
-        it begins, not where it ends.
+        Otherwise the client would retry the batch for ever; it may already have done so several
+        times between two fetches. Records of the batch are skipped one at a time, because the
+        client tells where the batch begins, but not where it ends.
         """
         place = (message.topic(), message.partition())
         if place in self._passed:
@@ -225,7 +224,7 @@ class PartitionReader:
         try:
             self._consumer.seek(TopicPartition(*place, offset + 1))
         except KafkaException:
-            return None  # the client tries the batch again
+            return None  # the client retries the batch
         self._passed.add(place)
         return Fetched(*place, offset, 0.0, None, None, None, UNREADABLE)
 
@@ -236,7 +235,7 @@ def assign_anew(
     ends: Mapping[Place, int],
     epochs: Mapping[Place, int] = NO_EPOCHS,
 ) -> None:
-    """Assign slots anew, at their offsets, that the client has stopped reading, and say so.
+    """Log slots that the client has stopped reading, and assign them anew at their offsets.
 
     With the leader epochs of their last records the client notices a log that has lost its end.
     """
@@ -252,13 +251,13 @@ def assign_anew(
 
 
 def _unassign(client: Consumer, places: list[TopicPartition]) -> None:
-    # The client remembers a pause beyond the assignment: the slot would return paused.
+    # The client keeps a pause beyond the assignment: the slot would return paused.
     client.resume(places)
     client.incremental_unassign(places)
 
 
 def whole_ms(wait_s: float) -> float:
-    """Return a wait rounded up to milliseconds, which the client would round down: to 0, and a
+    """Return a wait rounded up to milliseconds. The client rounds down, in the end to 0, and a
     caller that waits for the rest would spin."""
     return ceil(wait_s * 1e3) / 1e3
 

@@ -1,12 +1,13 @@
 """Records that wait until the broker has confirmed earlier ones of their partition.
 
-The first record of a partition with none under way leaves at once. While the broker works on it,
-the next ones wait for the end of their turn, and from ``MOST_UNCONFIRMED`` on for confirmations;
-they then leave together (Nagle's algorithm, RFC 896). Batches grow with the load, and nothing
-delays a record at low load.
+If no record of a partition is in flight, its next record leaves at once. While one is, further
+records wait for the end of their turn, and from ``MOST_UNCONFIRMED`` on for confirmations; they
+then leave together (Nagle's algorithm, RFC 896). Batches grow with the load, and nothing delays a
+record at low load.
 
-Behind a record that the broker refused nothing more leaves for its partition: who reads a later
-notice of queries takes the earlier ones for known. The role ends (``streams/kafka/transport.py``).
+After the broker has refused a record, nothing more leaves for its partition: a reader of a later
+notice of queries assumes that it has seen the earlier ones. The role ends
+(``streams/kafka/transport.py``).
 
 An idempotent librdkafka producer has the same limit, but its threads poll in a loop while it holds
 records back. That took half of the roles' CPU at full load (docs/results/overhead.md).
@@ -22,7 +23,7 @@ from schemas.trace_context import Headers
 from streams.kafka.offset_ledger import Place
 from streams.kafka.turn import TOO_OLD, Turn
 
-MOST_UNCONFIRMED = 5  # records of a partition, as in librdkafka
+MOST_UNCONFIRMED = 5  # most records of a partition in flight, as in librdkafka
 
 
 class TurnRecord(NamedTuple):
@@ -49,8 +50,8 @@ class Departure:
         self.turn.delivered(error, message)
 
     def stamped(self, headers: Headers, error: KafkaError | None, message: Any) -> None:
-        """Take the delivery of a record that bears a lease's stamp. The client's delivery of it
-        does not have its ``headers``: they are put back, as it may leave again."""
+        """Take the delivery of a record with a lease's stamp. The client's delivery lacks its
+        ``headers``; they are restored, as the record may be sent again."""
         self._queue.unconfirmed -= 1
         if error is not None and headers:
             message.set_headers(list(headers))
@@ -60,8 +61,7 @@ class Departure:
 
 
 class PartitionQueue:
-    """The records of one partition that wait, the number of those under way, and whether one was
-    refused."""
+    """The waiting records of one partition, the number in flight, and whether one was refused."""
 
     __slots__ = ("_tell", "refused", "slot", "topic", "unconfirmed", "waiting")
 
@@ -72,23 +72,23 @@ class PartitionQueue:
         self.refused = False
 
     def refuse(self) -> None:
-        """Let nothing more leave, and tell the window: the broker refused a record."""
+        """Stop sending, and tell the window: the broker refused a record."""
         self.refused = True
         self._tell()
 
     @property
     def open(self) -> bool:
-        """Whether its records may leave. Those with slot -1 always may: the client chooses their
+        """Whether its records may leave. Records with slot -1 always may: the client chooses their
         partitions, and one without a leader must not hold back the others."""
         return self.unconfirmed < MOST_UNCONFIRMED or self.slot < 0
 
     @property
     def idle(self) -> bool:
-        """Whether a single record waits and none is under way."""
+        """Whether a single record waits and none is in flight."""
         return self.unconfirmed == 0 and len(self.waiting) == 1
 
     def leave(self, may: Callable[[str], bool]) -> Iterator[tuple[TurnRecord, Departure]]:
-        """Remove and yield the waiting records in order, as long as ``may`` takes the topic and no
+        """Remove and yield the waiting records in order, while ``may`` accepts the topic and no
         record was refused."""
         departure = None
         while self.waiting and not self.refused and may(self.topic):
@@ -100,8 +100,10 @@ class PartitionQueue:
 
 
 class SendWindow:
-    """The queues of the partitions that a process writes to; ``refused``: the broker refused a
-    record of one for good."""
+    """The queues of the partitions that a process writes to.
+
+    ``refused``: the broker refused a record for good.
+    """
 
     def __init__(self) -> None:
         self.refused = False
@@ -117,7 +119,7 @@ class SendWindow:
         return bool(self._waiting)
 
     def add(self, place: Place, record: TurnRecord) -> PartitionQueue:
-        """Put a record behind the earlier ones of its partition; return their queue."""
+        """Queue a record behind the earlier ones of its partition; return the queue."""
         queue = self._queues.get(place)
         if queue is None:
             queue = self._queues[place] = PartitionQueue(*place, self._refuse)
@@ -128,8 +130,8 @@ class SendWindow:
     def release(
         self, may: Callable[[str], bool], *, every: bool = False
     ) -> Iterator[tuple[PartitionQueue, TurnRecord, Departure]]:
-        """Remove and yield the records that may leave: those of open partitions, or of ``every``
-        one, whose topic ``may`` take records. The caller reports each delivery to its departure."""
+        """Remove and yield the records that may leave: those of open partitions (with ``every``, of
+        all) whose topic ``may`` accepts. The caller reports each delivery to its departure."""
         for queue in list(self._waiting):
             if every or queue.open:
                 yield from self.release_of(queue, may)

@@ -1,10 +1,12 @@
-"""The records of a process on their way to the broker, in the order of each partition.
+"""A process's records on their way to the broker, in the order of each partition.
 
-A record leaves at once where none of its partition is under way; others leave at the end of their
-turn, and wait for earlier ones (``streams/kafka/send_window.py``). With a lease the records of its
-topic bear its stamps, and wait while it is not fresh, as after an absence of the broker. One that
-reaches the broker too late for its stamp is refused, and sent again under the renewed lease if it
-is not on the topic (``streams/kafka/leases/refused_records.py``).
+A record leaves at once if none of its partition is in flight. Others leave at the end of their
+turn, and wait for earlier ones (``streams/kafka/send_window.py``).
+
+With a lease, records of its topic are stamped by it, and wait while its stamp is not fresh, as
+after an absence of the broker. A record that reaches the broker too late for its stamp is refused.
+If it is not on the topic, it is sent again under the renewed lease
+(``streams/kafka/leases/refused_records.py``).
 """
 
 from collections.abc import Callable, Iterable
@@ -22,8 +24,8 @@ from streams.kafka.send_window import Departure, PartitionQueue, SendWindow, Tur
 from streams.kafka.turn import Turn
 
 WARM_WITHIN_S = 5.0
-POLLS, POLL_S = 200, 0.05  # for room in the producer's queue
-# Of a backlog, later records of a partition would arrive without those that expired before them.
+POLLS, POLL_S = 200, 0.05  # wait for room in the producer's queue
+# In a backlog, later records of a partition would arrive without earlier, expired ones.
 NO_EXPIRY = {"delivery.timeout.ms": 0}
 
 
@@ -65,7 +67,7 @@ class Sender:
             for name in topics:
                 self._producer.list_topics(name, timeout=WARM_WITHIN_S)
         except KafkaException:
-            return False  # the roles wait for a broker that is away, and so does the first record
+            return False  # roles wait for a broker that is away, and so may the first record
         return True
 
     def send(self, place: Place, record: TurnRecord) -> None:
@@ -79,9 +81,9 @@ class Sender:
             self._hand_over(self._window.release_of(queue, self._may_leave))
 
     def progress(self, turns: Iterable[Turn], now: float) -> None:
-        """Take the broker's confirmations, then hand over what may leave.
+        """Process the broker's confirmations, then send the records that may leave.
 
-        Refused records of the open ``turns`` that are not on the topic leave again. Raise
+        Refused records of the open ``turns`` that are not on the topic are sent again. Raise
         ``LeaseLost``, or ``BrokerError`` if a record can never be sent.
         """
         self._hear()
@@ -107,7 +109,7 @@ class Sender:
         return self._window.closed
 
     def flush(self, within_s: float) -> None:
-        """Hand over everything that has a stamp or needs none; wait for the confirmations."""
+        """Send everything that has a stamp or needs none; wait for the confirmations."""
         self._hand_over(self._window.release(self._may_leave, every=True))
         self._producer.flush(within_s)
 
@@ -167,7 +169,7 @@ class Sender:
                     timestamp=stamp_ms, headers=list(record.headers) or None,
                 )  # fmt: skip
             except BufferError:
-                self._producer.poll(POLL_S)  # wait for the broker, never discard
+                self._producer.poll(POLL_S)  # wait for the broker instead of discarding
                 continue
             except KafkaException as error:
                 raise BrokerError(f"cannot send to {topic!r}: {error.args[0].str()}") from error

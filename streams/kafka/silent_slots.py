@@ -1,11 +1,11 @@
-"""Find slots that the client no longer reads although records stand there.
+"""Find slots that the client has stopped reading although they have records.
 
-After the leader of a partition was killed, a client of librdkafka 2.16 read that partition no more
-while it read its others: a minute later 3,354 records stood behind its place (chaos on three
-brokers). Restarting the process helped, and so does assigning the slot anew.
+After the leader of a partition was killed, a client of librdkafka 2.16 stopped reading that
+partition but went on with its others: a minute later the partition had 3,354 unread records (chaos
+on three brokers). Restarting the process helped, and so does assigning the slot anew.
 
-A slot is looked at when no record has come between two looks. If the broker then has records behind
-its place, and at the next look too with no record come, it is to be read anew.
+A slot is checked if no record has come between two looks. If the broker has more records at both
+this look and the next, and none has come, the slot is to be read anew.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -19,7 +19,7 @@ class SilentSlots:
     def __init__(self) -> None:
         self._next: dict[Place, int] = {}
         self._heard: set[Place] = set()  # slots with a record since the last look
-        self._behind: dict[Place, int] = {}  # slots behind at the last look -> their place
+        self._behind: dict[Place, int] = {}  # behind at the last look -> their place
         self._known: dict[Place, int] = {}  # slots read anew -> the end then
 
     def reads(self, place: Place, offset: int) -> None:
@@ -33,18 +33,18 @@ class SilentSlots:
         self._heard.add(place)
 
     def next_offset(self, place: Place) -> int | None:
-        """Return the offset of a slot's next record, None while it is not known."""
+        """Return the offset of a slot's next record, None if it is unknown."""
         offset = self._next.get(place, -1)
         return offset if offset >= 0 else None
 
     def leaves(self, place: Place) -> None:
-        """Record that a slot is read no more."""
+        """Record that a slot is no longer read."""
         for known in (self._next, self._behind, self._known):
             known.pop(place, None)
         self._heard.discard(place)
 
     def silent(self, paused: Collection[Place]) -> list[Place]:
-        """Return the slots to ask the broker's end of, and begin a new look."""
+        """Begin a new look; return the slots whose ends to request from the broker."""
         heard, self._heard = self._heard, set()
         found = [
             place
@@ -57,10 +57,10 @@ class SilentSlots:
     def stopped(
         self, ends: Mapping[Place, int], paused: Collection[Place]
     ) -> list[tuple[Place, int]]:
-        """Return the slots to be read anew, with their offsets; ``ends`` are those of the broker.
+        """Return the slots to read anew, with their offsets; ``ends`` are those of the broker.
 
-        Behind the last record there may be marks that no client is given: for them a slot is read
-        anew once.
+        After the last record there may be markers that no client receives: they cause one new
+        reading.
         """
         found, excused = [], self._heard.union(paused)
         for place, end in ends.items():

@@ -24,10 +24,10 @@ from streams.kafka.kafka_errors import BrokerError
 Found = TypeVar("Found")
 
 _RECORDS_AT_ONCE = 1000
-AT_ONCE_S = 0.5  # longest wait for an answer that nobody needs
+AT_ONCE_S = 0.5  # longest wait for an answer that can be omitted
 
-# Settings of a consumer that reads to the end: the last offsets may hold no record that it gets
-# (those of transactions, and those that compaction removed).
+# Settings of a consumer that reads to the end: the last offsets may hold no record for it
+# (transaction markers, and records removed by compaction).
 TELLS_ENDS = {"enable.partition.eof": True}
 
 # A group's coordinator moves when a broker comes back, and first loads the committed offsets.
@@ -37,7 +37,7 @@ UNCOORDINATED = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
 
-# Of a partition whose leader is being elected, or was a moment ago and is not known everywhere.
+# A partition whose leader is being elected, or was just elected and is not known everywhere.
 UNLED = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -46,7 +46,7 @@ UNLED = (
     KafkaError.OFFSET_NOT_AVAILABLE,
 )
 
-# Of a topic that the controller has made, and brokers do not know yet.
+# A topic that the controller has created but brokers do not know yet.
 UNKNOWN = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION,
@@ -93,9 +93,9 @@ def records_between(
 ) -> Iterator[Message]:
     """Yield a partition's records from ``start`` up to ``high``.
 
-    With ``start`` beyond ``high``, as the log has lost its end, those behind the cut, which the
-    client finds by the leader epoch of ``start``. The consumer was made with ``TELLS_ENDS``. Raise
-    ``BrokerError`` after ``timeout_s``.
+    If the log has lost its end and ``start`` lies beyond ``high``, yield the records behind the
+    cut, which the client finds by the leader epoch of ``start``. The consumer needs ``TELLS_ENDS``.
+    Raise ``BrokerError`` after ``timeout_s``.
     """
     until = time.monotonic() + timeout_s
     for message in _until(reader, start, high) if start.offset != high else ():
@@ -136,8 +136,8 @@ def watermarks(client: Consumer, place: TopicPartition, timeout_s: float = 30.0)
 
 
 def ends_now(client: Consumer, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    """Return end offsets by slot. A request that fails, or takes more than ``AT_ONCE_S``, is the
-    last one: its slot and those behind it are left out."""
+    """Return end offsets by slot. After a request that fails or takes more than ``AT_ONCE_S``, stop
+    and omit its slot and the remaining ones."""
     found: dict[tuple[str, int], int] = {}
     with suppress(KafkaException):
         for topic, slot in places:
@@ -167,9 +167,9 @@ def _once_led(
 ) -> Found:
     """Return the answer of a partition's leader or a group's coordinator, with retries.
 
-    Retries follow any error, or those with the codes ``only``. After a broker's return or a topic's
-    creation there is no leader for a moment (seconds on a busy machine), for which the library does
-    not wait. Raise ``BrokerError`` after ``timeout_s``.
+    Retry after any error, or only after those with the codes ``only``. After a broker's return or a
+    topic's creation there is no leader for a moment (seconds on a busy machine), and the library
+    does not wait for one. Raise ``BrokerError`` after ``timeout_s``.
     """
     until = time.monotonic() + timeout_s
     while True:
@@ -208,7 +208,7 @@ def log_offsets(
 def await_leaders(client: Consumer, places: Iterable[TopicPartition], timeout_s: float) -> None:
     """Return once every partition of a new topic has its leader.
 
-    The controller, which creates topics, answers for them before the leaders have made their logs.
+    The controller, which creates topics, reports leaders before these have created their logs.
     Raise ``BrokerError`` after ``timeout_s``, and ``KafkaException``.
     """
     asked = [TopicPartition(place.topic, place.partition, OFFSET_END) for place in places]

@@ -42,15 +42,15 @@ from streams.topics import physical
 
 COMMIT_S = 0.2
 RENEW_S = 3600.0  # between two renewals of the commits of slots without records
-FLUSH_S = 10.0  # a role that ends waits at most this long for confirmations
-HAND_OVER_S = 10.0  # a slot is given up this long after the request, confirmed or not
+FLUSH_S = 10.0  # longest wait for confirmations when a role ends
+HAND_OVER_S = 10.0  # longest wait, confirmed or not, until a slot is given up after the request
 SILENCE_S = 2.0  # a delivery after a silence this long means that the broker is back
 STALLED_S = 20.0  # the role ends if the broker delivers but confirms nothing for this long
-HOLDING_S = 0.001  # the longest turn while records wait for the confirmation of others
+HOLDING_S = 0.001  # longest turn while records wait for confirmations of others
 UNSETTLED_S = 0.05  # while confirmations or commits are under way
 IDLE_S = 1.0
 LOOK_S = 1.0  # between two looks for slots that the client has stopped reading
-WATCH_S = 0.05  # between two looks at the clients' errors and at a broker that confirms nothing
+WATCH_S = 0.05  # between two checks of the clients' errors and for a broker that confirms nothing
 _REPORTS = physical("", REPORTS)
 
 
@@ -68,10 +68,10 @@ class HandOver(NamedTuple):
 class KafkaTransport:
     """One consumer and one producer for all nodes of a process, and a producer for reports.
 
-    One thread fetches from a consumer of its own (``partition_reader.py``); a second consumer on
-    its own thread looks up and commits offsets. The driver's thread never waits for the broker.
-    ``validates``: a role that reads on from a commit finds the place where the log was truncated
-    (``OffsetLedger``); an assignment then takes a request more. Its commits are renewed.
+    One thread fetches from its own consumer (``partition_reader.py``); a second consumer on its own
+    thread looks up and commits offsets. The driver's thread never waits for the broker. With
+    ``validates``, a role that reads on from a commit finds where the log was truncated
+    (``OffsetLedger``), its assignments take one more request, and its commits are renewed.
     """
 
     _reported_s = float("inf")  # when a report was last confirmed
@@ -91,7 +91,7 @@ class KafkaTransport:
         self._lease = lease
         self._connectivity = Connectivity(config)
         on_error = fatal_errors(config, self._connectivity.failed_request)
-        self._epochs: dict[Place, int] = {}  # of the last record read of each slot
+        self._epochs: dict[Place, int] = {}  # leader epochs of each slot's last record
         self._ledger = OffsetLedger(config, group, consumer(config, group))
         self._reader = PartitionReader(
             config, group, on_error, self._ledger.peek, self._epochs if validates else None
@@ -99,11 +99,11 @@ class KafkaTransport:
         self._asked = 0  # assignments ordered
         self._sender = Sender(config, lease, on_error)
         self._reporter = report_producer(config, error_cb=fatal_errors(config))
-        self._reports = 0  # under way
+        self._reports = 0  # in flight
         self._refused: KafkaError | None = None  # the permanent error of a report
         self._now = 0.0  # at the end of the last turn
         self._turn, self._turns = Turn(), deque[Turn]()
-        self._ended = self._confirmed = 0  # turns
+        self._ended = self._confirmed = 0  # number of turns
         self._hand_overs: deque[HandOver] = deque()
         self._ends: dict[Place, int] = {}
         self._ready: dict[Place, Commit] = {}
@@ -244,7 +244,7 @@ class KafkaTransport:
             self._commit()
 
     def _watch(self, now: float) -> None:
-        """Do what need not be done in every turn."""
+        """Run the checks that are not needed in every turn."""
         self._ledger.check()
         self._check_stall(now)
         self._connectivity.look(now)

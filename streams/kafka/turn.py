@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 
 from streams.kafka.offset_ledger import Commit, Place
 
-# The whole batch is refused with a record that is too old, its other records under their own code.
+# The broker refuses the whole batch of a record that is too old; the others get their own code.
 TOO_OLD = (
     KafkaError.INVALID_TIMESTAMP,
     KafkaError.INVALID_RECORD,
@@ -24,8 +24,8 @@ class Turn:
 
     def __init__(self) -> None:
         self.refused: list[Any] = []  # messages that the broker refused as too old
-        self.stamp_ms = 0  # of the first stamped record; a delivery does not have its record's
-        self.ended_s = 0.0  # or when a refused record of it was sent again
+        self.stamp_ms = 0  # of the first stamped record; a delivery does not include it
+        self.ended_s = 0.0  # or the time at which a refused record of it was sent again
         self.waiting = 0
         self.held = 0  # of them refused as too old, and not sent again yet
         self.absent = False  # sent while the broker counted as away
@@ -47,8 +47,8 @@ class Turn:
 
 
 def unconfirmed_since(turns: Iterable[Turn]) -> float | None:
-    """Return since when the oldest turn with sends on their way waits for the broker; None without.
+    """Return since when the oldest turn with sends in flight waits for the broker, or None.
 
-    Refused records wait until the topic has shown whether they were written, not for the broker.
+    Refused records wait not for the broker but until the topic shows whether they were written.
     """
     return next((turn.ended_s for turn in turns if turn.waiting > turn.held), None)

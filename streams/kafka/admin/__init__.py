@@ -1,1 +1,1 @@
-"""What roles ask of the broker before and beside their work: topics, their settings, rights."""
+"""Broker administration for roles: topics, their settings, rights."""

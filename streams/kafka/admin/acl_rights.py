@@ -32,7 +32,7 @@ from schemas.pipeline import Pipeline
 from streams.topics import Stamps, input_stamps, own_topics, physical, topics
 
 READ, WRITE, DESCRIBE, CREATE, DELETE = "Read", "Write", "Describe", "Create", "Delete"
-DESCRIBE_CONFIGS = "DescribeConfigs"  # a role without it runs, and logs that it cannot check
+DESCRIBE_CONFIGS = "DescribeConfigs"  # without it a role runs, but logs that it cannot check
 TOPIC, GROUP, TRANSACTION = "topic", "group", "transactional-id"
 
 
@@ -53,8 +53,8 @@ class _Uses:
 
     writes: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
-    sizes: tuple[str, ...] = ()  # topics of which it reads only the offsets
-    checks: tuple[str, ...] = ()  # topics whose settings it reads
+    sizes: tuple[str, ...] = ()  # topics of which only the offsets are read
+    checks: tuple[str, ...] = ()  # topics of which the settings are read
     makes: bool = False  # creates every topic
     deletes: bool = False  # deletes the pipeline's own topics and groups
     commits: tuple[str, ...] = ()  # groups whose offsets it reads and commits
@@ -151,7 +151,7 @@ def _dashboard(pipeline: Pipeline) -> _Uses:
 def _profiler(pipeline: Pipeline) -> _Uses:
     if not pipeline.sessions:
         return _Uses()
-    # It reads its results back, so that a restart runs nothing twice, and sessions' own inputs.
+    # It reads its results back, so that a restart runs nothing twice, and the inputs of sessions.
     inputs = (QUERIES, LABELS) if pipeline.labels else ()
     return _Uses(
         writes=(PROFILE_RESULTS,), reads=(PROFILE_REQUESTS, PROFILE_RESULTS, *inputs),
@@ -175,7 +175,7 @@ def _operator(pipeline: Pipeline) -> _Uses:
     return _Uses(
         writes=(COMMANDS, QUERIES, *((PROFILE_REQUESTS,) if searches else ())),
         reads=(
-            # Queries: their time stamps are arrivals that `headrace simulate` plays.
+            # Queries: `headrace simulate` replays their time stamps as arrivals.
             *(PLANS, REPORTS, COMMAND_RESULTS, QUERIES, RESULTS, DEAD_LETTERS),
             *((PROFILE_RESULTS, SESSIONS) if searches else ()),
             *((ACCURACY, LABELS) if pipeline.labels else ()),

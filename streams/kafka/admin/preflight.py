@@ -29,10 +29,11 @@ def prepare(
     """Create the missing topics of these roles and check the roles' rights.
 
     Return once the new partitions have leaders: a busy broker takes most of a minute for 229, and
-    longer while the roles start beside it.
-    Raise ``BrokerError`` if no broker answers or it refuses the user, if a topic cannot be created
-    or has too few partitions or too small records, or if the user lacks a right, which the message
-    names.
+    longer while the roles start at the same time.
+
+    Raise ``BrokerError`` if no broker answers or it refuses the user; if a topic cannot be created,
+    or has too few partitions or too small records; or if the user lacks a right (named in the
+    message).
     """
     reach(config, timeout_s)
     needed = tuple(dict.fromkeys(r for role in roles for r in rights(pipeline, role)))
@@ -42,7 +43,7 @@ def prepare(
     _check(config, TOPIC, needed, described(config, named, timeout_s))
     _check_sizes(config, needed, timeout_s)
     groups = sorted({r.name for r in needed if r.resource == GROUP and not r.prefixed})
-    # A broker without users has no rights to check, and its first answer on groups takes a second.
+    # Skip it without users: there are no rights, and the first answer on groups takes a second.
     if groups and config.protocol != "PLAINTEXT":
         _check(config, GROUP, needed, _groups(config, groups, timeout_s))
 
@@ -117,7 +118,7 @@ def _check(
 ) -> None:
     for right in needed:
         if right.operation == DESCRIBE_CONFIGS:
-            continue  # ACLs from before this right was printed serve on
+            continue  # ACLs printed by a release before this right remain valid
         if right.resource == resource and not right.prefixed:
             description = found[right.name]
             if isinstance(description, KafkaError):

@@ -25,7 +25,7 @@ from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, forbidden, unreac
 from streams.topics import Topic
 
 COPIES = 3  # replicas of every topic, given enough brokers
-REFERENCES = 3  # to a topic's id: of its description, of a local name, and of ``getrefcount``
+REFERENCES = 3  # to a topic's id: by its description, a local name and ``getrefcount``
 REPLICATION = "topics.replication.factor"  # property that overrides the number of replicas
 
 
@@ -45,11 +45,11 @@ def described(config: KafkaConfig, topics: Iterable[str], timeout_s: float) -> d
 
 
 def topic_id_on(config: KafkaConfig, topic: str, timeout_s: float = 10.0) -> str:
-    """Return the broker's id of a topic, another one once it was made anew; "" if brokers have no
+    """Return the broker's id of a topic; a recreated topic has a new one. "" if the broker has no
     ids.
 
-    Raise ``BrokerError`` if no broker answers, or the one that does cannot describe the topic, as
-    one that has just come up: without the id a topic that is made anew would not be noticed.
+    Raise ``BrokerError`` if no broker answers, or the broker cannot describe the topic, as one that
+    has just started. Without the id, a recreated topic would go unnoticed.
     """
     found = described(config, (topic,), timeout_s)[topic]
     if isinstance(found, KafkaError):
@@ -62,14 +62,14 @@ def topic_id_on(config: KafkaConfig, topic: str, timeout_s: float = 10.0) -> str
 class TopicLook(NamedTuple):
     """A topic as the broker describes it."""
 
-    id: str  # another one once the topic was made anew; "" if the broker has none
+    id: str  # a recreated topic has a new one; "" if the broker has none
     partitions: int
 
 
 def look_at(config: KafkaConfig, topic: str, timeout_s: float = 10.0) -> Iterator[TopicLook | None]:
     """Yield the topic as it is at each step, over one connection.
 
-    None stands for a broker that does not answer, and for a topic that it does not know.
+    Yield None while the broker does not answer or does not know the topic.
     """
     client = admin(config)
     while True:
@@ -129,8 +129,8 @@ def ensure_topics(
 
 
 def _copies(config: KafkaConfig, timeout_s: float) -> int:
-    """Return the replication factor of new topics: the property's, else three given three brokers,
-    else one."""
+    """Return the replication factor of new topics: the property's, else 3 given 3 brokers, else
+    1."""
     said = config.properties.get(REPLICATION)
     if said is not None:
         if not said.isdigit() or not int(said):
@@ -140,7 +140,7 @@ def _copies(config: KafkaConfig, timeout_s: float) -> int:
 
 
 def brokers_up(config: KafkaConfig, timeout_s: float) -> list[str]:
-    """Return the ids of the cluster's brokers, none where this user may not see them."""
+    """Return the ids of the cluster's brokers, none if this user may not see them."""
     cluster = asked(
         config,
         lambda client: {"": client.describe_cluster(request_timeout=timeout_s)},

@@ -1,7 +1,7 @@
 """Settings of topics on the broker: how records are stamped, and how large they may be.
 
-By the age limit of the results topic the broker enforces leases; by its own stamps on the input
-topic deadlines count from one clock.
+The broker enforces leases by the age limit of the results topic. Its own stamps on the input topic
+make deadlines count from one clock.
 """
 
 import logging
@@ -51,10 +51,10 @@ def settings_of(
 
 
 def set_stamps(config: KafkaConfig, topic: str, stamps: Stamps, timeout_s: float = WAIT_S) -> bool:
-    """Return whether the topic's records are stamped so.
+    """Return whether the topic's records are stamped this way.
 
-    A topic that was created otherwise gets the settings here, where this user may alter them. One
-    whose settings this user may not see is logged and counts as set: a new one is created so.
+    An existing topic with other settings is altered here, if this user may do so. If the settings
+    are hidden from this user, log it and return True: new topics are created this way.
     """
     wanted = STAMP_SETTINGS[stamps]
     seen = settings_of(config, (topic,), timeout_s)

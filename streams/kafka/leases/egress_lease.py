@@ -30,7 +30,7 @@ from streams.topics import physical
 RENEW_S = 0.4
 LISTEN_S = 0.7  # a living holder renews within this
 CLAIM_WITHIN_S = 60.0
-RECENT = 2000  # records; older ones are of leases that have long expired
+RECENT = 2000  # records; older ones belong to leases that expired long ago
 POLL_S = 0.1
 END_S = 5.0
 
@@ -38,8 +38,8 @@ END_S = 5.0
 class EgressLease:
     """The lease of ``partitions`` of the outputs topic, held by one process.
 
-    The thread listens from the construction on. ``stamp_ms`` is the time stamp of answers on the
-    topic ``stamped``, on the broker's clock. ``fenced``: the topic refuses old stamps.
+    The thread listens from construction. ``stamp_ms`` is the time stamp of answers on the topic
+    ``stamped``, on the broker's clock. ``fenced``: the topic refuses old stamps.
     """
 
     fenced = True
@@ -54,7 +54,7 @@ class EgressLease:
         )
         self._barrier = f"{pipeline}.egress.{min(partitions, default=0)}"
         self._other = ""  # a living holder of one of these partitions
-        self._quiet = threading.Event()  # listened for ``LISTEN_S``
+        self._quiet = threading.Event()  # has listened for ``LISTEN_S``
         self._claiming = threading.Event()
         self._held = threading.Event()  # the claim was read back
         self._ending = threading.Event()
@@ -99,7 +99,7 @@ class EgressLease:
 
     @property
     def holder(self) -> str:
-        """The name under which this process holds the lease."""
+        """The name of this process as a holder."""
         return self._lease.name
 
     @property

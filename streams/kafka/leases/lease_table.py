@@ -4,8 +4,8 @@ Egresses write claims, renewals and releases to one partition of the ``leases`` 
 orders them and stamps their times, so every reader folds the same table:
 
 * the newest claim of a partition holds it; renewals by an earlier holder are void. A claim's number
-  is its offset; renewals and releases bear that of their claim, so that who reads a part of the log
-  without the claim still knows the holder;
+  is its offset. Renewals and releases include the number of their claim, so that a reader of a part
+  of the log without the claim still knows the holder;
 * a holder stamps its answers with the time of its newest claim or renewal that it has read back;
 * the broker refuses an answer whose stamp is older than ``LEASE_S`` (``streams/topics.py``);
 * so ``LEASE_S + SKEW_S`` after the last valid renewal of a former holder, none of its answers can
@@ -55,7 +55,7 @@ class _Lease:
     holder: str
     claim: int
     renewed_s: float
-    free_s: float  # from then on nothing of earlier holders can be written
+    free_s: float  # from this time on nothing of earlier holders can be written
     released: bool = False
 
     def expires_s(self) -> float:
@@ -64,8 +64,11 @@ class _Lease:
 
 
 class LeaseTable:
-    """The leases by partition; ``take`` folds the records of the topic in order, from any on that
-    is older than ``LEASE_S + SKEW_S``."""
+    """The leases by partition.
+
+    ``take`` folds the records of the topic in order, starting at any record that is older than
+    ``LEASE_S + SKEW_S``.
+    """
 
     def __init__(self) -> None:
         self._leases: dict[int, _Lease] = {}
@@ -101,16 +104,16 @@ class LeaseTable:
 
 
 def _claimed_unseen(record: LeaseRecord, at_s: float) -> _Lease:
-    """Return the lease of a holder whose claim was not read: those of earlier holders have been
-    void since before ``at_s``."""
+    """Return the lease of a holder whose claim was not read: earlier leases were void before
+    ``at_s``."""
     free_s, released = at_s + LEASE_S + SKEW_S, record.act is Act.RELEASE
     return _Lease(record.holder, record.claim, at_s, free_s, released)
 
 
 class LeaseHolder:
-    """A process's view of the leases of ``partitions``, as it reads the topic back.
+    """The leases of ``partitions`` as one process reads them back from the topic.
 
-    Times ``now`` are its own, monotonic; those in records are the broker's.
+    Times ``now`` are the process's own, monotonic; those in records are the broker's.
     """
 
     __slots__ = (
@@ -130,10 +133,10 @@ class LeaseHolder:
         self._partitions = tuple(partitions)
         self._table = LeaseTable()
         self._claim = NO_CLAIM  # the offset of its claim
-        self.next = 0  # the offset after the last record read; at first, where it begins
+        self.next = 0  # the offset after the last record read; at first, the start
         self.held = False  # its claim was read back
-        self.free_at_s = 0.0  # from then on nothing of earlier holders can be written
-        self.fresh_until_s = float("-inf")  # so long the broker takes records stamped ``stamp_s``
+        self.free_at_s = 0.0  # from this time on nothing of earlier holders can be written
+        self.fresh_until_s = float("-inf")  # until then the broker takes ``stamp_s``
         self.stamp_s = 0.0
 
     def record(self) -> LeaseRecord:
@@ -141,7 +144,7 @@ class LeaseHolder:
         return self._record(Act.RENEW if self.held else Act.CLAIM)
 
     def release(self) -> LeaseRecord:
-        """Return the record by which a successor need not wait."""
+        """Return the release, after which a successor need not wait."""
         return self._record(Act.RELEASE)
 
     def _record(self, act: Act) -> LeaseRecord:
@@ -155,8 +158,8 @@ class LeaseHolder:
         return shared and record.act is not Act.RELEASE and record.holder != self.name
 
     def take(self, record: LeaseRecord | None, offset: int, at_s: float, now: float) -> None:
-        """Fold the record at ``offset``, which the broker stamped with ``at_s``; None: it is none.
-        Raise ``LeaseLost``."""
+        """Fold the record at ``offset``, which the broker stamped with ``at_s``; None: not a lease
+        record. Raise ``LeaseLost``."""
         if self.held and offset != self.next:
             raise LeaseLost(
                 "records of leases were deleted before this egress read them, so another one may "
@@ -189,7 +192,7 @@ def encoded(record: LeaseRecord) -> bytes:
 
 
 def read_lease(value: bytes) -> LeaseRecord | None:
-    """Return the record, None if the bytes are none."""
+    """Return the record, or None if the bytes are not one."""
     try:
         return msgspec.json.decode(value, type=LeaseRecord)
     except msgspec.DecodeError:

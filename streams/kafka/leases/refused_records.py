@@ -1,13 +1,13 @@
-"""Records that the broker refused as too old for their lease: were they written all the same?
+"""Records that the broker refused as too old for their lease, but may have written before.
 
 A producer repeats a request that was not confirmed, for instance when the partition's leader dies.
-The broker looks at a record's time stamp before it looks for a duplicate, so it refuses the
-repetition of a record that it has already written, as it refuses one that it has never seen. Only
-the topic tells: it is read back, and what is not on it may be sent again.
+The broker checks a record's time stamp before it checks for duplicates. So it refuses the
+repetition of a record that it has already written just like a record that it has never seen. Only
+the topic shows which: it is read back, and records that are not on it may be sent again.
 
-From the refusal on no earlier attempt can be written any more, as it bears the same stamp. But a
-record that was written may be readable later, once every replica in sync has it, so the topic is
-read behind a barrier (``streams/kafka/leases/write_barrier.py``).
+After the refusal no earlier attempt can be written, as it has the same stamp. But a record that was
+written becomes readable only once every in-sync replica has it, so the topic is read behind a
+barrier (``streams/kafka/leases/write_barrier.py``).
 """
 
 import threading
@@ -34,8 +34,7 @@ Find = Callable[[Collection[Message], float], frozenset[Written]]
 
 
 class Refused(NamedTuple):
-    """A refused record, the turn that sent it, and its time stamp (of the first attempt, if it is
-    not the first one)."""
+    """A refused record, the turn that sent it, and the time stamp of its first attempt."""
 
     turn: Turn
     message: Message
@@ -43,7 +42,7 @@ class Refused(NamedTuple):
 
 
 class _Search:
-    """A look on the topic, on a thread of its own; ``found`` is None if the broker was away."""
+    """A search of the topic, on its own thread; ``found`` is None if the broker was away."""
 
     def __init__(self, find: Find, refused: list[Refused]) -> None:
         self.refused, self._find = refused, find
@@ -64,9 +63,11 @@ class _Search:
 
 
 class RefusedRecords:
-    """Refused records until it is known whether they were written. ``find`` returns those of the
-    given ones that are on the topic since a time; it may raise ``BrokerError``, and is then asked
-    again."""
+    """Refused records until it is known whether they were written.
+
+    ``find`` returns those of the given records that are on the topic since a time. It may raise
+    ``BrokerError``, and is then called again.
+    """
 
     def __init__(self, find: Find) -> None:
         self._find = find
@@ -74,13 +75,13 @@ class RefusedRecords:
         self._search: _Search | None = None
 
     def add(self, turn: Turn, messages: Iterable[Message], stamp_s: float) -> None:
-        """Take refused records of a turn, whose first attempt had the stamp ``stamp_s``."""
+        """Add refused records of a turn, whose first attempt had the stamp ``stamp_s``."""
         taken = [Refused(turn, message, stamp_s) for message in messages]
         turn.held += len(taken)
         self._waiting += taken
 
     def decided(self) -> list[tuple[Refused, bool]]:
-        """Remove and return the records of which it is known by now whether they were written."""
+        """Remove and return the records with a known fate, each with whether it was written."""
         if self._search is None and self._waiting:
             self._search, self._waiting = _Search(self._find, self._waiting), []
         if self._search is None or not self._search.ended:
@@ -95,7 +96,7 @@ class RefusedRecords:
 
 
 def identity(message: Message) -> Written:
-    """Return what distinguishes a record: an answer bears its query's place and its own time."""
+    """Return a record's identity: an answer contains its query's place and its own time."""
     return message.partition(), message.key(), message.value()
 
 

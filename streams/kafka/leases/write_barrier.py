@@ -1,14 +1,14 @@
 """A barrier in a topic: once it is passed, every record written before it can be read.
 
-Consumers read up to the high watermark: what every replica in sync has. While a replica is frozen,
-records that the leader has written are neither confirmed nor readable, for up to
-``replica.lag.time.max.ms``; a reader cannot know of them. A producer can: a record that is written
-after them is confirmed only once they all can be read.
+Consumers read up to the high watermark, which every in-sync replica has reached. While a replica is
+frozen, records that the leader has written are neither confirmed nor readable, for up to
+``replica.lag.time.max.ms``. A reader cannot detect them, but a producer can: a record written after
+them is confirmed only once they all can be read.
 
-The barrier is the end of a transaction without records: the coordinator writes a marker to each of
-its partitions, which consumers never see, and takes the id's next transaction when every marker has
-been confirmed. A client adds a partition to a transaction when it writes to it, so it writes a
-record that the broker refuses, as its time stamp is too old for a topic whose records are leased
+The barrier is the end of a transaction without records. The coordinator writes a marker, invisible
+to consumers, to each of its partitions, and accepts the id's next transaction when every marker is
+confirmed. A client adds a partition to a transaction by writing to it. So it writes a record that
+the broker refuses, as its time stamp is too old for a topic whose records are leased
 (``streams/topics.py``). Nothing is ever written.
 """
 
@@ -28,7 +28,7 @@ log = logging.getLogger("headrace.broker")
 LEVELS = {"results.unsettled": logging.WARNING}
 
 TOO_OLD_MS = 1  # a time stamp of 1970
-CALL_S = 10.0  # one request; a frozen coordinator is replaced by then
+CALL_S = 10.0  # for one request; a frozen coordinator is replaced by then
 # A lost replica is dropped within the brokers' default session timeout of 9 s.
 DROPPED_S = 10.0
 
@@ -44,7 +44,7 @@ def pass_barrier(config: KafkaConfig, name: str, topic: str, within_s: float = 6
     while True:
         try:
             copies = _copies(config, topic)
-            if max(copies) > 1:  # what a single copy holds can be read
+            if max(copies) > 1:  # a single copy's records are readable at once
                 _barrier(config, name, topic, len(copies))
             return
         except KafkaException as error:
@@ -92,12 +92,12 @@ def _barrier(config: KafkaConfig, name: str, topic: str, partitions: int) -> Non
         client.flush(CALL_S)
         _check_refused(topic, told)
         client.abort_transaction(CALL_S)
-    # The id is taken again only when the markers of its last transaction have been confirmed.
+    # The id can be used again only once the markers of its last transaction are confirmed.
     _transactional(config, name)
 
 
 def _check_refused(topic: str, told: Sequence[KafkaError | None]) -> None:
-    """Check that the broker refused the record, for which the partition had to be added."""
+    """Check that the broker refused the record, for which the partition was added."""
     error = told[0] if told else KafkaError(KafkaError._TIMED_OUT)
     if error is None:
         raise BrokerError(f"topic {topic!r} took a record of 1970; it does not refuse old stamps")
