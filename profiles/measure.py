@@ -19,11 +19,11 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeats:
-    """The number of runs of a batch size: until ``budget_s`` are spent, at least ``least`` and at
-    most ``most``, after ``warm_up`` runs that do not count."""
+    """The number of runs of a batch size: until ``budget_s`` are spent, but at least ``least`` and
+    at most ``most``, after ``warm_up`` runs that do not count."""
 
     least: int = 20
-    most: int = 100_000  # a run of 20 us needs many before another process gets its turn
+    most: int = 100_000  # a run of 20 us needs many repeats before another process gets its turn
     budget_s: float = 1.5
     warm_up: int = 3
 
@@ -69,8 +69,8 @@ def timings(run: Run, clock: Clock, batch: int, repeats: Repeats) -> list[float]
 def latency_row(batch: int, seconds: Sequence[float]) -> Latency:
     """Return the mean and quantiles of the runs of a batch, rounded to nanoseconds.
 
-    A quantile is the smallest time that at least that share of the runs kept, never a value between
-    two runs: with few repeats p99 is the slowest run and not something faster.
+    A quantile is the smallest measured time that at least that share of the runs did not exceed,
+    never a value between two runs: with few repeats p99 is the slowest run.
     """
     if not seconds:
         raise ProfileError(f"batch {batch} was never run; allow one repeat at least")

@@ -14,7 +14,7 @@ from typing import Any
 from profiles.measurements import EMULATED, QUANTILES, Entry, Latency, PathAccuracy, ProfileError
 from schemas.variant_id import variant_id, variant_key
 
-MOST_LOOKED_UP = 1_000_000  # batch or size: a value for each up to the largest is kept
+MOST_LOOKED_UP = 1_000_000  # batch or size: the lookup keeps a value for each up to the largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class ProfileTable:
     def merge(self, other: "ProfileTable") -> "ProfileTable":
         """Return both tables' entries as one; raise ``ProfileError`` where both measured the same.
 
-        For a path that both measured, each on its devices, this table's accuracy counts.
+        For a path that both measured on their own devices, this table's accuracy counts.
         """
         more = tuple(each for each in other.paths if each.path not in self.path_accuracy)
         return ProfileTable(
@@ -70,7 +70,7 @@ class ProfileTable:
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Why variants have no entry for a device on which they do not run, by the entry's name."""
+        """Reasons why variants have no entry for a device, by the entry's name."""
         return {
             name: why
             for source in _sources(self)
@@ -98,7 +98,7 @@ class ProfileTable:
 
         For planners without query sizes: every entry has batches of one query, with the mean over
         the sizes and the quantiles of the mixture of sizes at the same quantile. An entry that was
-        measured for single items only stays as it is: the items of its task have no sizes. Raises
+        measured for single items only stays unchanged: the items of its task have no sizes. Raises
         ``ProfileError`` for a size above the largest measured one.
         """
         entries = tuple(

@@ -25,8 +25,8 @@ class CountName(NamedTuple):
 
 
 def to_egress_names(task: str) -> tuple[str, str, str]:
-    """Return the names of what egress counts of a task, from the begin of its batch to egress:
-    items, their seconds, and the squares of these."""
+    """Return the names of egress' counts of a task, from the start of its batch to egress: items,
+    their seconds, and the squares of these."""
     return f"to_egress/{task}", f"to_egress_s/{task}", f"to_egress_s2/{task}"
 
 

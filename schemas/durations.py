@@ -10,7 +10,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?) ?([^\d\s.]*)")
 def duration(value: Any) -> float:
     """Return the seconds of a text such as "300ms".
 
-    Raises ``ValueError`` naming the units, with ``{}`` for what the value stands for.
+    Raises ``ValueError`` that names the units, with ``{}`` for the name of the value.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         raise ValueError(f"{{}} is {value} without a unit; write {value}ms or {value}s")

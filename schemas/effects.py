@@ -83,7 +83,7 @@ class Solved(Struct, frozen=True, gc=False):
 
 class Counted(Struct, frozen=True, gc=False):
     """The input topic was read at ``at_s``: it had received ``arrived`` queries so far, of which
-    ingress has not consumed ``waiting``."""
+    ingress had not consumed ``waiting``."""
 
     arrived: int
     waiting: int
@@ -91,7 +91,7 @@ class Counted(Struct, frozen=True, gc=False):
 
 
 class Heartbeat(Struct, frozen=True, gc=False):
-    """A worker's report without news: who sent it, and when by its clock."""
+    """A worker's report without news: its sender, and its time by the sender's clock."""
 
     pipeline: str
     worker: str
@@ -138,8 +138,8 @@ class Infer(Struct, frozen=True, gc=False):
     """Run a loaded variant over a batch; the result is ``Inferred`` or ``Failed``.
 
     ``items`` names the batch's items, for the worker's crash journal. ``size`` is the sum of the
-    values' sizes, where queries have sizes (0: one each). ``deadlines`` are those of the values, in
-    epoch seconds, for operators that wait for others (empty: not said).
+    values' sizes, if queries have sizes (0: one each). ``deadlines`` are those of the values, in
+    epoch seconds, for operators that wait for other services (empty: unknown).
     """
 
     job: int
@@ -156,9 +156,12 @@ class Infer(Struct, frozen=True, gc=False):
 
 
 class Load(Struct, frozen=True, gc=False):
-    """Load a variant ("task/variant") onto the device. The present one stays until the new one is
-    first used, so that a swap leaves no gap; with ``beside`` it stays for good. ``fresh``: read the
-    user's code anew; a variant that is on the device already is replaced."""
+    """Load a variant ("task/variant") onto the device.
+
+    The present variant stays until the new one is first used, so that a swap leaves no gap; with
+    ``beside`` it stays permanently. ``fresh``: read the user's code anew, and replace the variant
+    if it is on the device already.
+    """
 
     variant: str
     beside: bool = False
@@ -180,8 +183,8 @@ class Solve(Struct, frozen=True, gc=False):
 
 
 class Done(Struct, frozen=True, gc=False):
-    """Offsets below ``offset`` of a slot are finished; committed once every earlier effect is
-    performed. ``note`` is stored with the commit."""
+    """Offsets below ``offset`` of a slot are finished. They are committed once every earlier effect
+    is performed; ``note`` is stored with the commit."""
 
     slot: int
     offset: int
@@ -227,22 +230,27 @@ class Count(Struct, frozen=True, gc=False):
 
 
 class Reject(Struct, frozen=True, gc=False):
-    """A plan was not put in force: the names of the constraints that it violates, and the reason
-    for people. Observers log and count it; drivers perform nothing."""
+    """A plan was not put in force: the constraints that it violates, and the reason for people.
+
+    Observers log and count it; drivers perform nothing.
+    """
 
     constraints: tuple[str, ...]
     reason: str
 
 
 class Scale(Struct, frozen=True, gc=False):
-    """Rent or release devices until ``count`` of a type run. The plan in force says so too
-    (``Plan.mix``); ``headrace up`` acts on the plan, the simulated driver on the effect."""
+    """Rent or release devices until ``count`` of a type run.
+
+    The plan in force says the same (``Plan.mix``). ``headrace up`` follows the plan, the simulated
+    driver the effect.
+    """
 
     type: str
     count: int
 
 
-# Effects of operators, and of the controller and its host; each driver performs all of one set.
+# Effects of operators, and of the controller and its host; each driver performs one set in full.
 OperatorEffect = Send | Infer | Load | Unload | Assign | Wake | Deliver
 ControlEffect = Send | Forget | Solve | Count | Assign | Wake | Reject | Scale
 Effect = OperatorEffect | ControlEffect

@@ -1,7 +1,7 @@
 """Enumerations in records. Decisions compare their members, never a sentence.
 
-Each is the Avro enum of the same name; a reader takes a symbol that a later release has added for
-``OTHER``. ``docs/reference/records.md`` lists the members.
+Each is the Avro enum of the same name; a reader maps a symbol of a later release to ``OTHER``.
+``docs/reference/records.md`` lists the members.
 """
 
 from enum import StrEnum

@@ -39,12 +39,14 @@ class Variant:
 class Task:
     """A step of the pipeline. ``slots`` partitions are created in advance, one per replica or more.
 
-    ``share`` bounds the share of the queries that go to the task, where branches are untied and
-    accuracy is scaled. ``weight`` is that of a leaf task in the accuracy of an answer.
-    ``selection`` names the tables by which its workers choose a variant per batch; "": they run the
-    plan's variant. ``least`` and ``most`` bound its replicas under every policy. ``dispatch`` names
-    the policy by which a dispatcher sends the items of an inner task to its workers, one by one;
-    "": senders spread them by the plan's shares.
+    - ``share`` bounds the share of the queries that go to the task, if branches are untied and
+      accuracy is scaled.
+    - ``weight`` is that of a leaf task in the accuracy of an answer.
+    - ``selection`` names the tables by which its workers choose a variant per batch; "": they run
+      the plan's variant.
+    - ``least`` and ``most`` bound its replicas under every policy.
+    - ``dispatch`` names the policy by which a dispatcher sends an inner task's items to its
+      workers, one by one; "": senders spread them by the plan's shares.
     """
 
     name: str
@@ -97,9 +99,9 @@ class Labels:
 
     ``scorer`` is "package.module:function" of a result and its truth; "": exact match. An answer
     waits for its label, and a label for its answer, for ``within_s`` and in ``memory_bytes``.
-    ``shadow_share`` of the queries runs a second time along the most accurate path; 0: none.
-    ``plan_by`` "measured": where a measured accuracy has left the interval of its profile, plans
-    are made by what is measured.
+    ``shadow_share`` of the queries runs a second time along the most accurate path; 0: none. With
+    ``plan_by`` "measured", a measured accuracy that has left the interval of its profile replaces
+    the profile's in plans.
     """
 
     scorer: str = ""
@@ -144,7 +146,7 @@ class Policy:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-MOST_DEADLINE_S = 480.0  # work is kept for ten minutes (streams/topics.py), and has to be read
+MOST_DEADLINE_S = 480.0  # work is kept for ten minutes (streams/topics.py); read it by then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +178,7 @@ class Pipeline:
     dispatchers: int = 1  # processes that share the items of each task with a dispatcher
     size: QuerySize | None = None  # None: every query has size 1
     labels: Labels | None = None  # None: answers are not scored
-    sessions: bool = False  # query plans of sessions are searched: there are tiers
+    sessions: bool = False  # query plans of sessions are searched, as there are tiers
 
     @property
     def root(self) -> Task:

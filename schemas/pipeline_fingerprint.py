@@ -1,7 +1,7 @@
 """Fingerprint of a pipeline file: equal for roles whose files agree on what they share.
 
-Only values that differ from their defaults count, so that a new key changes no fingerprint. Left
-out are the policies, which only the control app reads, and paths on one machine.
+Only values that differ from their defaults count, so that a new key changes no fingerprint.
+Policies, which only the control app reads, and paths on one machine are left out.
 """
 
 import hashlib

@@ -1,6 +1,7 @@
 """W3C trace context in the headers of Kafka records: ``traceparent`` and ``tracestate``. Pure.
 
-What is malformed counts as absent, as the recommendation says: https://www.w3.org/TR/trace-context/.
+A malformed header counts as absent, as the recommendation says:
+https://www.w3.org/TR/trace-context/.
 """
 
 import re
@@ -11,8 +12,8 @@ from schemas.records import Trace
 Headers = Sequence[tuple[str, bytes]]
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
-MOST_STATE = 512  # characters of ``tracestate``, the least that is to be passed on
-MOST_MEMBER = 128  # characters of a member that stays where the whole is too long
+MOST_STATE = 512  # characters of ``tracestate``, the least that must be passed on
+MOST_MEMBER = 128  # longer members are removed first if the whole is too long
 _PARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL)
 _PRINTABLE = re.compile(rb"[\t -~]+")
 
@@ -43,13 +44,15 @@ def _parent(header: bytes) -> str:
     if version == b"ff" or not int(trace, 16) or not int(span, 16) or (version == b"00" and more):
         return ""
     if version != b"00":
-        flags = b"%02x" % (int(flags, 16) & 1)  # of a later version only "sampled" is known
+        flags = b"%02x" % (int(flags, 16) & 1)  # of later versions only the flag "sampled" is known
     return b"-".join((b"00", trace, span, flags)).decode()
 
 
 def _state(headers: Sequence[bytes]) -> str:
-    """Return ``tracestate`` from its headers, cut to ``MOST_STATE``: long members go first, then
-    the last ones. "" if it is not printable."""
+    """Return ``tracestate`` from its headers, cut to ``MOST_STATE``; "" if it is not printable.
+
+    Long members are removed first, then the last ones.
+    """
     whole = b",".join(headers)
     if not _PRINTABLE.fullmatch(whole):
         return ""

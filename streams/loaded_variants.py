@@ -1,7 +1,7 @@
-"""The variants on a device, as executors hold them: which are evicted, and when.
+"""The variants on a device, as executors hold them, and when they are evicted.
 
-A variant that is loaded alone evicts those that were there before it, at its first use: so a swap
-leaves no gap. One that is loaded beside others evicts none.
+A variant that is loaded alone evicts those loaded before it at its first use, so that a swap leaves
+no gap. A variant that is loaded beside others evicts none.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ class LoadedVariants(Generic[M]):
     def __init__(self) -> None:
         self._models: dict[str, M] = {}
         self._beside: set[str] = set()
-        # By variant: the models to evict at its first use, those held when it was loaded.
+        # By variant: the models that its first use evicts, those held when it was loaded.
         self._leaving: dict[str, dict[str, M]] = {}
 
     def __iter__(self) -> Iterator[str]:
@@ -31,7 +31,7 @@ class LoadedVariants(Generic[M]):
         return variant in self._beside
 
     def add(self, load: Load, model: M) -> None:
-        """Hold a model that has been loaded; a fresh one takes the place of the present one."""
+        """Hold a loaded model; a fresh one replaces the present one."""
         replaced = self._models.get(load.variant) if load.fresh else None
         self._models[load.variant] = model
         if replaced is not None:

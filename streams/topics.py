@@ -72,8 +72,8 @@ class TopicRule:
     kept_ms: int | None
     compacted: bool = False
     stamps: Stamps = Stamps.PRODUCER
-    sessions: bool = False  # only of a pipeline whose sessions' plans are searched
-    labels: bool = False  # only of a pipeline whose answers are scored by labels
+    sessions: bool = False  # only if the pipeline's session plans are searched
+    labels: bool = False  # only if the pipeline's answers are scored by labels
 
     def concerns(self, pipeline: Pipeline) -> bool:
         """Whether the pipeline has the topic."""
@@ -105,9 +105,9 @@ class TopicRule:
 EVERY_TASK = work_topic("<task>")
 DISPATCHED = waiting_topic("<task>")
 
-# In order of creation. Work is retained for minutes only: an outage must not replay dead queries.
-# Results and dead letters are read by people and other systems, so they are retained longer.
-# No limit by size: it would delete unread records.
+# In order of creation. Work is retained for minutes only: after an outage, dead queries must not be
+# replayed. Results and dead letters are retained longer, for people and other systems. No limit by
+# size: it would delete unread records.
 TABLE = (
     TopicRule(logical=PLANS, partitions=1, kept_ms=None, compacted=True),
     TopicRule(logical=REPORTS, partitions=1, kept_ms=2 * MINUTE_MS),
@@ -123,9 +123,9 @@ TABLE = (
     TopicRule(logical=LEASES, partitions=1, kept_ms=10 * MINUTE_MS, stamps=Stamps.BROKER),
     TopicRule(logical=RESULTS, partitions=4, kept_ms=HOUR_MS, stamps=Stamps.LEASE),
     TopicRule(logical=DEAD_LETTERS, partitions=1, kept_ms=7 * DAY_MS),
-    # In one partition the first label of an id is the first also when a restart reads again.
+    # In one partition, the first label of an id is first again when a restart reads it again.
     TopicRule(logical=LABELS, partitions=1, kept_ms=DAY_MS, labels=True),
-    # Scored within seconds or not at all.
+    # These records are scored within seconds or not at all.
     TopicRule(logical=SHADOWS, partitions=1, kept_ms=10 * MINUTE_MS, labels=True),
     TopicRule(logical=ACCURACY, partitions=1, kept_ms=None, compacted=True, labels=True),
     TopicRule(logical=SESSIONS, partitions=1, kept_ms=None, compacted=True, sessions=True),
@@ -172,12 +172,12 @@ def topics(pipeline: Pipeline) -> tuple[Topic, ...]:
 
 
 def input_stamps(pipeline: Pipeline) -> Stamps:
-    """Return who sets the times of the input topic's records, from which deadlines count."""
+    """Return the source of the input topic's time stamps, from which deadlines count."""
     return Stamps.BROKER if pipeline.deadline_clock == "broker" else Stamps.PRODUCER
 
 
 def _lasting(rule: TopicRule, pipeline: Pipeline) -> TopicRule:
-    """Return the rule with answers and labels kept for as long as they wait for each other."""
+    """Return the rule with answers and labels retained for as long as they wait for each other."""
     if pipeline.labels is None or rule.kept_ms is None or rule.logical not in (RESULTS, LABELS):
         return rule
     return replace(rule, kept_ms=max(rule.kept_ms, int(pipeline.labels.within_s * 1e3)))

@@ -25,7 +25,7 @@ class ConfluentCodec:
     """``encode`` and ``decode`` with schema ids in place of fingerprints; looks each id up once.
 
     ``id_of`` registers a schema's JSON text and returns its id. ``schema_of`` returns the text of
-    an id and raises LookupError where there is none, or CodecError. Their other errors (a registry
+    an id and raises LookupError if there is none, or CodecError. Their other errors (a registry
     that does not answer) propagate, because they do not concern the bytes.
     """
 
@@ -40,7 +40,7 @@ class ConfluentCodec:
         name = type(record).__name__
         prefix = self._prefixes.get(name)
         if prefix is None:
-            prefix_of(record)  # for its check
+            prefix_of(record)  # raises for in-process records
             prefix = b"\0" + self._id_of(CURRENT[name].text).to_bytes(4, "big")
             self._prefixes[name] = prefix
         return write(record, prefix)

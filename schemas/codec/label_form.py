@@ -18,7 +18,7 @@ WANTED = 'write {"id": ..., "truth": ...} or {"id": ..., "right": ..., "of": ...
 
 
 def label_of(value: bytes, key: bytes = b"") -> Label:
-    """Return the label in a record's value; raise CodecError with what is wrong."""
+    """Return the label in a record's value; raise CodecError with the fault."""
     found = _from_json(value, key) if value.lstrip()[:1] == b"{" else decode(value)
     if not isinstance(found, Label):
         raise CodecError(f"a {type(found).__name__} record where a Label was expected")

@@ -1,7 +1,7 @@
 """The paths of an answer as a tree: each hop once, whatever number of branches share it.
 
 A query of 6,000 branches in batches of 64 has a hundred distinct hops. ``folded`` and ``unfolded``
-are each other's inverse; in this process answers have paths, the tree is for the results topic.
+are inverse. Answers have paths in this process; the tree is for the results topic.
 """
 
 from msgspec.structs import replace
@@ -10,18 +10,18 @@ from schemas.codec.values import CodecError
 from schemas.records import Answer, End, Hop, PathTree, TreeBranches, TreeHop
 
 MOST_BRANCHES = 1_000_000  # a few bytes can claim any number
-FEW_BRANCHES = 32  # up to here ``compact`` tells them one by one, as every release before 7 does
+FEW_BRANCHES = 32  # up to here ``compact`` lists them one by one, like every release before 7
 
 
 def compact(answer: Answer) -> Answer:
-    """Return the answer, with a tree where it has more than ``FEW_BRANCHES`` branches."""
+    """Return the answer, with a tree if it has more than ``FEW_BRANCHES`` branches."""
     return answer if len(answer.paths) <= FEW_BRANCHES else folded(answer)
 
 
 def folded(answer: Answer) -> Answer:
     """Return the answer with a tree in place of its paths and ends.
 
-    An answer whose paths have no end each, or that has no paths, stays as it is.
+    An answer stays unchanged if it has no paths, or not one end for each path.
     """
     if not answer.paths or len(answer.paths) != len(answer.ends):
         return answer
@@ -46,8 +46,8 @@ def folded(answer: Answer) -> Answer:
 
 
 def unfolded(answer: Answer) -> Answer:
-    """Return the answer with paths and ends in place of its tree; raise CodecError for a tree that
-    contradicts itself."""
+    """Return the answer with paths and ends in place of its tree; raise CodecError if it is
+    inconsistent."""
     tree = answer.tree
     if tree is None:
         return answer

@@ -12,7 +12,7 @@ DEADLINE_HEADER = "headrace-deadline-ms"
 SLO_CLASS_HEADER = "headrace-slo-class"
 SESSION_HEADER = "headrace-session"
 MAX_ID_LENGTH = 256
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # terminals act on them
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # terminals interpret these characters
 # The years 2000 to 2200: a time outside them has another unit or another epoch.
 EARLIEST_S, LATEST_S = 946_684_800.0, 7_258_118_400.0
 

@@ -1,8 +1,8 @@
-"""Recognise reports that say nothing new without decoding them.
+"""Recognise reports without news, without decoding them.
 
 A worker in a steady state repeats its report every 200 ms: only the time, the counts and the
-offsets of its slots differ. Counts grow, so that it suffices to read them at times. Of a hundred
-workers every report is read; of a thousand, which report 5,000 times a second, one in five.
+offsets of its slots differ. As counts only grow, it suffices to read them now and then. Every
+report of a hundred workers is read; of a thousand, which report 5,000 times a second, one in five.
 """
 
 import struct
@@ -16,20 +16,20 @@ from schemas.records import Report
 
 READ_PER_S = 1000.0  # reports, of all workers
 SOONER_S = 0.1  # half a report's interval
-SILENT_S = 0.5  # the first report after such a pause is read: the worker may count as lost
+SILENT_S = 0.5  # the first report after such a pause is read: the worker may have counted as lost
 FORGET_S = 60.0  # a worker without a report for this long is gone
-FEW = 200  # workers; no more are searched for gone ones before they have doubled
+FEW = 200  # workers; gone ones are searched for when more, then at each doubling
 
-_STEADY = (NodeState.READY, NodeState.IDLE)  # how far others are with their slots is news
+_STEADY = (NodeState.READY, NodeState.IDLE)  # in other states, the progress on slots is news
 _PREFIX = CURRENT[Report.__name__].prefix
 _NODE_AT = len(_PREFIX)
 _NOTHING = b"\0"  # a map without entries: a worker measures no accuracy
-_LONG = 0x80  # the length of a name takes a second byte
+_LONG = 0x80  # the length of a longer name takes a second byte
 _double = struct.Struct("<d")
 
 
 class _Known(NamedTuple):
-    """A worker's last report that was read, as bytes: up to its time, behind it, at the end."""
+    """A worker's last report that was read, as bytes: up to its time, after it, and the end."""
 
     report: Report
     head: bytes
@@ -54,7 +54,7 @@ class RepeatedReports:
         return None if known is None else self._repeated(names, known, data)
 
     def remember(self, data: bytes, report: Report) -> None:
-        """Compare later reports of a worker with this one, which ``data`` was decoded to."""
+        """Compare later reports of a worker with this one, decoded from ``data``."""
         names = _names(data)
         if not names or report.role != "worker":
             return
@@ -75,7 +75,7 @@ class RepeatedReports:
         )
 
     def _forget(self, now: float) -> None:
-        """Forget workers that are gone: fewer reports of the others would be read for them."""
+        """Forget workers that are gone: for them, others' reports would be read less often."""
         for names, sent_s in list(self._sent_s.items()):
             if now - sent_s > FORGET_S:
                 self._sent_s.pop(names)
@@ -101,7 +101,7 @@ class RepeatedReports:
 
 
 def _names(data: bytes) -> bytes:
-    """Return the bytes of a report's node, role and pipeline; b"" for other and odd records."""
+    """Return the bytes of a report's node, role and pipeline; b"" for all other records."""
     try:
         role_at = _NODE_AT + 1 + (data[_NODE_AT] >> 1)
         pipeline_at = role_at + 1 + (data[role_at] >> 1)

@@ -190,7 +190,7 @@ def _answer(row: Row) -> Answer:
 
 def _dead_letter_row(letter: DeadLetter) -> Row:
     row = asdict(letter)
-    # Kafka has headers without a value; the client returns None there, against its declared types.
+    # A Kafka header may have no value; the client then returns None, despite its type annotations.
     row["headers"] = [{"name": name, "value": value or b""} for name, value in letter.headers]
     return row
 

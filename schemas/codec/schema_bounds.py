@@ -1,8 +1,8 @@
-"""Bounds of a foreign writer's schema: bytes of a record bound the work of decoding it.
+"""Bounds of a foreign writer's schema: a record's bytes must bound the work of decoding it.
 
 A producer chooses its own schema. With an array of nulls, whose items take no bytes, a record of
-ten bytes makes a decoder loop for hours; with a recursive schema one of megabytes nests millions
-of levels deep. No schema of Headrace has either.
+ten bytes makes a decoder loop for hours. With a recursive schema, a record of megabytes nests
+millions of levels deep. No schema of Headrace has either.
 """
 
 from typing import Any
@@ -13,13 +13,13 @@ _NAMED = ("record", "error", "fixed", "enum")
 
 
 def check_bounded(parsed: Any) -> None:
-    """Raise ``CodecError`` for a parsed schema that is recursive or has an array of items without
-    bytes."""
+    """Raise ``CodecError`` for a parsed schema that is recursive, or has an array whose items take
+    no bytes."""
     _least_bytes(parsed, {}, ())
 
 
 def _least_bytes(schema: Any, known: dict[str, int], inside: tuple[str, ...]) -> int:
-    """Return the least number of bytes of a value; ``known`` has that of named types so far."""
+    """Return the least number of bytes of a value; ``known`` has those of named types."""
     if isinstance(schema, list):
         for branch in schema:
             _least_bytes(branch, known, inside)
@@ -38,7 +38,7 @@ def _least_bytes(schema: Any, known: dict[str, int], inside: tuple[str, ...]) ->
 
 
 def _check_items(schema: dict[str, Any], known: dict[str, int], inside: tuple[str, ...]) -> None:
-    in_map = schema["type"] == "map"  # its keys take bytes
+    in_map = schema["type"] == "map"  # a map's keys take bytes
     least = _least_bytes(schema["values" if in_map else "items"], known, inside)
     if not least and not in_map:
         raise CodecError(

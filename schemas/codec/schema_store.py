@@ -20,7 +20,7 @@ MARK = b"\xc3\x01"  # of Avro's single-object encoding
 class Schema:
     """A parsed schema, its text, and the ten-byte prefix of its single-object encoding."""
 
-    record: str  # unqualified name, as of the class in schemas/records/
+    record: str  # unqualified name, as that of the class in schemas/records/
     parsed: Any
     text: str
     prefix: bytes
@@ -65,7 +65,7 @@ def _load(folder: Traversable) -> list[Schema]:
 _AVRO = files("schemas") / "avro"
 
 CURRENT: dict[str, Schema] = {schema.record: schema for schema in _load(_AVRO)}
-# The schemas that each release changed, by its number, the oldest first.
+# By release number, the schemas that the release changed; the oldest first.
 RELEASED: dict[int, list[Schema]] = {
     int(folder.name): _load(folder)
     for folder in sorted(

@@ -40,7 +40,7 @@ class Reader:
 
     record: str
     written_as: Any
-    read_as: Any  # None where both are the same, which is a quarter quicker
+    read_as: Any  # None if both are the same, which is a quarter faster
     build: Callable[[Row], Record]
 
 
@@ -80,7 +80,7 @@ _OLDER: dict[type, Schema] = {}  # schemas of an earlier release that ``encode``
 
 
 def write_as(release: int | None) -> None:
-    """Make ``encode`` write as ``release`` did, for processes of it; None: as this one.
+    """Make ``encode`` write as ``release`` did, for processes of it; None: the current release.
 
     Applies to this process from now on. Raises ``ValueError`` for an unknown release.
     """

@@ -29,7 +29,7 @@ DTYPES = {
         "float16", "float32", "float64",
     )
 }  # fmt: skip
-# Deep enough for any document of ours, shallow enough for every JSON parser.
+# Deep enough for any document of Headrace, shallow enough for every JSON parser.
 MAX_DEPTH = 64
 _NULL = ("null", None)
 _PLAIN = frozenset((type(None), bool, int, float, str))

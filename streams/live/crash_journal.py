@@ -1,10 +1,10 @@
 """Crash journal: a file that records which items ran when the worker's process died.
 
 An operator that crashes its process (a segmentation fault, the kernel out of memory) ends the
-worker, and the next process reads the same items again. The journal names items before they run.
-Items that it still names at the next start ran when the process died and get a strike each. The
-file survives the process but not a power loss. It is mapped into memory: a batch costs no system
-call, and no release of the interpreter's lock.
+worker, and the next process reads the same items again. The journal names items before they run. An
+item that it still names at the next start ran when the process died, and gets a strike. The file
+survives the process but not a power loss. It is mapped into memory: a batch costs no system call
+and no release of the interpreter's lock.
 """
 
 import json
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-MOST_KEPT = 1000  # the oldest strikes beyond it are forgotten
-ROOM_BYTES = 1 << 16  # of the file at first; it grows with the largest batch
+MOST_KEPT = 1000  # more strikes displace the oldest
+ROOM_BYTES = 1 << 16  # initial size of the file, which grows with the largest batch
 _END = b"}\n"  # bytes after it are the rest of an older, longer line
 
 
@@ -52,7 +52,7 @@ class CrashJournal:
         self._map[: len(line)] = line
 
     def _mapped(self, size: int) -> mmap.mmap:
-        # A mapped file with holes would end the process where the disk is full.
+        # If a mapped file had holes, the process would end when the disk is full.
         os.posix_fallocate(self._file, 0, size)
         return mmap.mmap(self._file, 0)
 

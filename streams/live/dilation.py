@@ -1,8 +1,8 @@
-"""Time dilation: a clock of a run's processes that is slower than the wall clock by a factor.
+"""Time dilation: a run's processes use a clock that is slower than the wall clock by a factor.
 
-A small machine can then run a live load that would be too fast for it. Decisions, waits and reports
-use inner time; only the broker and the CPU take wall time, which is shorter by the factor in inner
-time.
+A small machine can thus run a live load that would otherwise be too fast for it. Decisions, waits
+and reports use inner time; the broker and the CPU take wall time, which is shorter by the factor in
+inner time.
 """
 
 from collections.abc import Callable

@@ -20,7 +20,7 @@ from streams.loaded_variants import LoadedVariants
 Post = Callable[[Event], None]
 PostAt = Callable[[float, Event], None]
 
-LOAD_S = 600.0  # a longer load ends the process; large models come over a network
+LOAD_S = 600.0  # a longer load ends the process; large models are loaded over a network
 STUCK_S = 60.0  # a longer batch of a variant without a time limit ends the process
 
 
@@ -79,7 +79,7 @@ class ModelExecutor:
         # Variants being loaded: since when, and the newest request.
         self._loads: dict[str, tuple[float, Load]] = {}
         self._lock = threading.Lock()  # for the end of a load and a request during it
-        self._stuck = ""  # why the process must end, after the running items have failed
+        self._stuck = ""  # why the process must end once the running items have failed
         self._thread = threading.Thread(target=self._work, name="models", daemon=True)
         self._thread.start()
 
@@ -211,7 +211,7 @@ class EmulatedExecutor:
         self._post_at = post_at
         self._clock = clock
         self._variants = LoadedVariants[Emulation]()
-        self._loads: list[tuple[float, Load, Emulation]] = []  # those under way, with their ends
+        self._loads: list[tuple[float, Load, Emulation]] = []  # loads under way, with their ends
 
     def infer(self, effect: Infer) -> None:
         began = self._clock()
@@ -232,8 +232,8 @@ class EmulatedExecutor:
         self._variants.unload(effect.variant)
 
     def _end_loads(self, used: str, now: float) -> None:
-        """Hold the variants whose loads have ended by ``now``; that of ``used`` has, as the worker
-        knows it, however the clocks round."""
+        """Hold the variants whose loads have ended by ``now``; that of ``used`` has in any case:
+        the worker knows it, even if clock rounding differs."""
         under_way, self._loads = sorted(self._loads, key=itemgetter(0)), []
         for ends_s, load, emulation in under_way:
             if ends_s <= now or load.variant == used:

@@ -1,10 +1,10 @@
 """Fatal records: those at which a role ended, by count, in files that the next process reads.
 
-A record that a node, codec or encoder cannot take ends the role with an error, and the next process
-reads it again. So does one that makes the process crash, or hang until its supervisor kills it: the
-record under way is marked in a file that is mapped into memory, which costs no system call and
-outlives the process. After ``MOST_DEATHS`` such ends at one offset the record counts as unreadable:
-it goes to the dead letters with the error, and the role serves on.
+A record that a node, codec or encoder cannot handle ends the role with an error, and the next
+process reads it again. The same happens if the record makes the process crash, or hang until its
+supervisor kills it. To detect this, the current record is marked in a memory-mapped file, which
+costs no system call and outlives the process. After ``MOST_DEATHS`` such ends at one offset the
+record counts as unreadable: it goes to the dead letters with the error, and the role continues.
 """
 
 import contextlib
@@ -20,24 +20,25 @@ from schemas.records import Garbled
 from streams.codecs.wire import Fetched
 
 MOST_DEATHS = 3
-MOST_KEPT = 1000  # the oldest records beyond it are forgotten
+MOST_KEPT = 1000  # more records displace the oldest
 SUDDEN = "its process crashed, or was killed as it hung"
 
 Deaths = tuple[int, str]  # how often a role ended at the record, and the last error
 
-_PLACE = struct.Struct("<qqd")  # the record under way: offset + 1, slot, time stamp in ms
-_TOPIC = struct.Struct("<H250s")  # behind it: the length and the UTF-8 bytes of its topic's name
+_PLACE = struct.Struct("<qqd")  # the current record: offset + 1, slot, time stamp in ms
+_TOPIC = struct.Struct("<H250s")  # followed by the length and the UTF-8 bytes of its topic's name
 _NOTHING = bytes(_PLACE.size)
 
 
 class FatalRecords:
-    """A role's fatal records in the file ``path``; the record under way is marked beside it."""
+    """A role's fatal records in the file ``path``; the current one is marked in a file beside
+    it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._deaths = _read(path)
         self._mark: mmap.mmap | None = None
-        self._topic = ""  # whose name is in the mark
+        self._topic = ""  # topic whose name is in the mark
         with contextlib.suppress(OSError):  # a full or read-only disk: sudden ends do not count
             path.parent.mkdir(parents=True, exist_ok=True)
             self._mark = _mapped(path.with_suffix(".mark"))
@@ -46,18 +47,18 @@ class FatalRecords:
             self.ended()
 
     def began(self, fetched: Fetched) -> None:
-        """Mark a record as under way."""
+        """Mark a record as the current one."""
         if self._mark is None:
             return
         if fetched.topic != self._topic:
             self._topic, name = fetched.topic, fetched.topic.encode()
             _TOPIC.pack_into(self._mark, _PLACE.size, len(name), name)
-        # A double: a producer's stamp may be the largest long, which is one more when rounded.
+        # A double: a producer's stamp may be the largest long, which rounding raises by one.
         at_ms = float(round(fetched.at_s * 1e3))
         _PLACE.pack_into(self._mark, 0, fetched.offset + 1, fetched.slot, at_ms)
 
     def ended(self) -> None:
-        """Mark that no record is under way."""
+        """Mark that there is no current record."""
         if self._mark is not None:
             self._mark[: _PLACE.size] = _NOTHING
 
@@ -75,7 +76,7 @@ class FatalRecords:
         fresh.replace(self._path)
 
     def unreadable(self, fetched: Fetched) -> Garbled | None:
-        """Return the record as an unreadable one if roles ended at it ``MOST_DEATHS`` times."""
+        """Return the record as unreadable if roles have ended at it ``MOST_DEATHS`` times."""
         if not self._deaths:
             return None
         count, cause = self._deaths.get(_key(fetched), (0, ""))
@@ -88,7 +89,7 @@ class FatalRecords:
 
 
 def _key(fetched: Fetched) -> str:
-    # With its time stamp: after a topic was made anew the offset is another record's.
+    # With its time stamp: on a recreated topic the offset is another record's.
     return _key_of(fetched.topic, fetched.slot, fetched.offset, round(fetched.at_s * 1e3))
 
 
@@ -100,14 +101,14 @@ def _mapped(path: Path) -> mmap.mmap:
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         size = _PLACE.size + _TOPIC.size
-        os.posix_fallocate(file, 0, size)  # a hole would end the process where the disk is full
+        os.posix_fallocate(file, 0, size)  # a hole would end the process when the disk is full
         return mmap.mmap(file, size)
     finally:
         os.close(file)
 
 
 def _marked(mark: mmap.mmap) -> str | None:
-    """Return the key of the record that an earlier process had under way, None without one."""
+    """Return the key of an earlier process's current record, None without one."""
     after, slot, at_ms = _PLACE.unpack_from(mark, 0)
     length, name = _TOPIC.unpack_from(mark, _PLACE.size)
     if after == 0:

@@ -2,7 +2,8 @@
 
 One thread handles the entries of one inbox and the due timers in order, and performs their effects
 before the next turn. Other threads only feed the inbox: each worker's threads run and load its
-models, and one beside them reads from Kafka. A process without models reads on the deciding thread.
+models, and a reading thread reads from Kafka. A process without models reads on the deciding
+thread.
 """
 
 import threading
@@ -40,9 +41,9 @@ from streams.live.inbox import Clock, FetchedBatch, Inbox, Transport
 from streams.live.slot_readers import InputLog, SlotReaders
 from streams.topics import physical
 
-LOOK_S = 0.2  # between two looks at whether an executor hangs
+LOOK_S = 0.2  # interval between two checks for a hanging executor
 PENDING_S = (
-    0.04  # a node that ends still does what is due by then: ingress notices its last queries
+    0.04  # a node that ends still handles what is due by then: ingress notices its last queries
 )
 MOST_FETCHES = 4  # unhandled fetches at a time; beyond it the backlog stays on the broker
 
@@ -74,14 +75,14 @@ class Live:
         self._observers = tuple(observers)
         self._executor: dict[str, Executor] = {}
         self._look_at_s = 0.0
-        self._began = self._told = False  # in this turn: a batch began; the transport was told
+        self._began = self._told = False  # in this turn: a batch began; the transport was notified
         self._timers: list[tuple[float, int, str, Event]] = []
         self._count = 0
         self._routes: dict[str, tuple[str, Any]] = {}
         self._fatal = fatal
         self._write_as = write_as  # sets the schema release in which this process writes
         self._slots = SlotReaders(pipeline, transport, clock, fatal, input_log)
-        self._epoch = 0  # of the plan that set the release to write
+        self._epoch = 0  # epoch of the plan that set the release to write
         self._stopping = False
         self._leave_by: float | None = None
 
@@ -149,7 +150,7 @@ class Live:
             self._transport.close()
 
     def _run_alone(self) -> None:
-        """Fetch on this thread: a record that changes threads arrives later."""
+        """Fetch on this thread: a record that is passed between threads arrives later."""
         due_s = 0.0
         while not (self._stopping or self.has_left):
             self._fetch(max(due_s - self._clock(), 0.0) if self._inbox.empty else 0.0)
@@ -159,7 +160,7 @@ class Live:
         self._end_pending()
 
     def _end_pending(self) -> None:
-        """Fetch no more, and handle what is due within ``PENDING_S``."""
+        """Stop fetching, and handle everything that is due within ``PENDING_S``."""
         self.turn(wait_s=0.0)
         now = self._clock()
         due = [at_s for at_s, *_ in self._timers if at_s <= now + PENDING_S]
@@ -167,7 +168,7 @@ class Live:
             self.turn(wait_s=max(due) - now)
 
     def _run_beside_reader(self) -> None:
-        """Fetch on a thread of its own: the end of a batch must not wait for a fetch."""
+        """Fetch on a separate thread: the end of a batch must not wait for a fetch."""
         room = threading.Semaphore(MOST_FETCHES)
         reader = threading.Thread(target=self._read, args=(room,), name="reader", daemon=True)
         reader.start()
@@ -210,7 +211,7 @@ class Live:
             for node, event in self._slots.complete(now):
                 self._deliver(node, event)
         if self._began and not self._told:
-            # The batch waits for the interpreter's lock. The next turn ends this one, too.
+            # The batch waits for the interpreter's lock; the next turn ends this one, too.
             self._began = False
             return
         self._began = self._told = False
@@ -221,8 +222,8 @@ class Live:
                 executor.look(now)
 
     def _now(self) -> float:
-        """Return the time. Raise ``StoodStill`` after a stall since the last call, wherever it
-        came: another may have done the work."""
+        """Return the time. Raise ``StoodStill`` after any stall since the last call: another
+        process may have done the work."""
         now = self._clock()
         if self._fence_s is not None:
             before_s, self._fenced_s = self._fenced_s, now
@@ -252,7 +253,7 @@ class Live:
             raise
 
     def _blame(self, error: Exception) -> None:
-        """Count the end of this process to the record that it handles, if that is to blame."""
+        """Charge the end of this process to the record that it handles, if the record caused it."""
         handled = self._slots.handling
         if self._fatal is None or handled is None:
             return
@@ -284,7 +285,7 @@ class Live:
         effects = self._nodes[node].handle(event, now)
         for effect in effects:
             self._perform(node, effect)
-        for observer in self._observers:  # a query does not wait for them
+        for observer in self._observers:  # queries do not wait for them
             observer.saw(node, event, effects, now)
 
     # ------------------------------------------------------------------ effects

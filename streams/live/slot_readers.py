@@ -1,7 +1,7 @@
 """Reading of slots: which nodes read which slot, from where, and the history of the plans topic.
 
-Several nodes of a process share one reading of the plans; its history is delivered as the newest
-record of each key once it is complete.
+Several nodes of a process share one reading of the plans. Its history is delivered once it is
+complete, as the newest record of each key.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,8 +31,8 @@ class LogWentBack(HeadraceError):
 class InputLog:
     """The log of the input topic, as ingress knows it at its start.
 
-    ``begins`` holds by slot the offset to be read first. ``check`` is called before a record is
-    handled whose offset lies below the one to be read next; it raises if the topic was made anew.
+    ``begins`` holds by slot the first offset to read. ``check`` is called before a record below the
+    next expected offset is handled; it raises if the topic was recreated.
     """
 
     begins: Mapping[int, int]
@@ -79,7 +79,7 @@ class SlotReaders:
         self._transport.pause([(topic, slot) for slot in slots], mine)
 
     def events(self, batch: FetchedBatch) -> Iterator[tuple[str, Arrived]]:
-        """Yield the records of a fetch, one for each node that reads the slot by then.
+        """Yield the records of a fetch, one for each node that reads the slot at that time.
 
         Raise ``LogWentBack``, or an error of ``InputLog.check``.
         """
@@ -123,8 +123,8 @@ class SlotReaders:
         return Arrived(record, logical, fetched.slot, fetched.offset, fetched.at_s, trace)
 
     def _went_back(self, place: Place, offset: int) -> None:
-        # Ingress gives the records of a log that lost its end other places, and plans have epochs;
-        # of other records it cannot be told which were handled.
+        # If a log lost its end, ingress gives its records other places, and plans have epochs. For
+        # other records it is unknown which were handled.
         logical = self._logical[place[0]]
         if logical == QUERIES and self._input is not None:
             self._input.check()
@@ -153,7 +153,7 @@ class SlotReaders:
                 yield node, event
 
     def complete(self, now: float) -> Iterator[tuple[str, Arrived]]:
-        """Yield the histories that end although their last offset never came.
+        """Yield the histories that end although their last offset was not delivered.
 
         The last offsets of a log may hold no record: compacted ones, or transaction markers.
         """
@@ -164,7 +164,7 @@ class SlotReaders:
                 yield from self._newest(place)
 
     def lease(self, node: str, logical: str, slots: tuple[int, ...]) -> None:
-        """Let the node read these slots of a topic, and no others of it."""
+        """Let the node read exactly these slots of a topic."""
         topic = physical(self._pipeline.name, logical)
         self._logical[topic] = logical
         self._decoders[topic] = decoder(self._pipeline, logical)

@@ -16,7 +16,7 @@ from streams.observers.metrics import MetricSample
 log = logging.getLogger("headrace.node")
 
 SKEW_S = 1.0  # least skew that is logged
-WINDOW_S = 60.0  # between two lines of a node; its fastest report counts for as long
+WINDOW_S = 60.0  # interval between two lines of a node; its fastest report counts for as long
 
 LEVELS = {"clock.skewed": logging.WARNING}
 

@@ -1,7 +1,7 @@
 """Nodes that run another pipeline file than the control app, by the fingerprints in reports.
 
-An observer of the control role. Roles with different files disagree on slots, SLOs or formats: what
-one writes, another may never read.
+An observer of the control role. Roles with different files disagree on slots, SLOs or formats, so
+that one may never read what another writes.
 """
 
 import logging
@@ -36,7 +36,7 @@ class FileMismatch:
         if report.pipeline != self._pipeline:
             return
         known = self._others.get(report.node)
-        if report.file in ("", self._file):  # "": the node's release says nothing of it
+        if report.file in ("", self._file):  # "": the node's release reports no fingerprint
             if known is not None:
                 del self._others[report.node]
             return

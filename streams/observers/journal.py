@@ -132,7 +132,7 @@ class Journal:
         command = event.record
         assert isinstance(command, Command)
         # A command without an id comes from the worker's own process when it ends. An expired
-        # command is read again after a purge and not executed.
+        # command is read again after a purge but not executed.
         fresh = now - event.at_s <= COMMAND_VALID_S
         if fresh and command.id and command.pipeline in ("", self._pipeline):
             self._tell(node, EVENT_LINES[Command](event), now)
@@ -158,7 +158,7 @@ class Journal:
 
     def _counts(self, node: str, effect: Send, now: float) -> None:
         self._regressed(node, effect.record)
-        # Reports are sent every 200 ms in any case, so a count never waits for another line.
+        # Reports are sent every 200 ms in any case, so a pending count waits for no other line.
         over = [key for key, window in self._windows.items() if now - window.began_s >= WINDOW_S]
         for key in over:
             window = self._windows.pop(key)

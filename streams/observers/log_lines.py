@@ -120,7 +120,7 @@ def plan_rejected(effect: Reject) -> LogLine:
 
 
 def scaled(effect: Scale) -> LogLine:
-    """Return the line for a number of devices of a type that should run from now on."""
+    """Return the line for a change of the number of devices of a type that should run."""
     return LogLine(
         "plan.scaled",
         f"{effect.count} {effect.type} should run",
@@ -141,7 +141,7 @@ def accuracy_drifted(found: Measured) -> LogLine:
 
 
 def accuracy_returned(path: str, reference: str) -> LogLine:
-    """Return the line for a measured accuracy that is as profiled again, or no longer measured."""
+    """Return the line for a measured accuracy that is as profiled again, or not measured."""
     by = f" by shadows along {reference}" if reference else ""
     text = f"the accuracy of {path}{by} no longer differs from its profile"
     return LogLine("accuracy.returned", text, {"path": path, "reference": reference})

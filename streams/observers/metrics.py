@@ -3,8 +3,8 @@
 ``streams/observers/metric_table.py`` lists the metrics; ``headrace/roles/metrics_port.py`` exports
 the samples to Prometheus.
 
-Counts that a node keeps itself come from its reports, five times a second. Only outcomes with their
-reasons, and durations, are folded from each event.
+Counts that a node keeps itself are taken from its reports, five times a second. Only outcomes with
+their reasons, and durations, are folded from each event.
 """
 
 from bisect import bisect_left
@@ -54,7 +54,7 @@ class TracedValue(NamedTuple):
 class Observed:
     """The values of a histogram or summary: their count per bucket and their sum.
 
-    ``exemplars`` has the newest of a bucket, by its index, where values have traces.
+    ``exemplars`` has the newest value of each bucket, by index, where values have traces.
     """
 
     bounds: tuple[float, ...] = ()
@@ -101,7 +101,7 @@ STATES = tuple(state for state in NodeState if state != NodeState.OTHER)
 
 
 class Metrics:
-    """An observer that folds; ``samples`` may be called from another thread.
+    """An observer that folds events; ``samples`` may be called from another thread.
 
     ``prices`` are $ per hour by device type.
     """

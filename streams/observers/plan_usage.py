@@ -23,7 +23,7 @@ class PlanUsage:
         del self._plans[:-1]
 
     def replicas_mean(self, from_s: float, until_s: float) -> dict[str, float]:
-        """Return the mean number of workers by "task/variant", sorted; {} of an empty stretch."""
+        """Return the mean number of workers by "task/variant", sorted; {} if no time has passed."""
         seconds, spent_s = until_s - from_s, dict[str, float]()
         for (since_s, serving), (to_s, _) in pairwise([*self._plans, (until_s, {})]):
             for_s = min(to_s, until_s) - max(since_s, from_s)

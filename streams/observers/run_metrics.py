@@ -1,11 +1,11 @@
 """Run metrics: outcomes, causes, latencies, accuracy and devices of a run, counted as queries end.
 
-    outcome     of a query: operators/outcomes.py
-    bad items   items dropped, failed or lost anywhere, once each; late leaves; and one per query
-                that ended badly as a whole: refused, or with a failed combine function
-    late leaf   a leaf that ended after the deadline, and the last leaf of a late query
-    accuracy    mean over the leaves in time of the accuracy of their path: as measured, else the
-                product of its variants'; ``accuracy_leaf_mean`` by leaf task first, then their mean
+outcome     of a query: operators/outcomes.py
+bad items   items dropped, failed or lost anywhere, once each; late leaves; and one per query
+            that ended badly as a whole: refused, or with a failed combine function
+late leaf   a leaf that ended after the deadline, and the last leaf of a late query
+accuracy    mean over the leaves in time of the accuracy of their path: as measured, else the
+            product of its variants'; ``accuracy_leaf_mean`` by leaf task first, then their mean
 
 Late items of a query that egress gave up are counted on arrival; if none arrives, one lost item
 represents them.
@@ -51,8 +51,8 @@ class QueryMetrics:
     """Queries by outcome, the causes of the bad ones, and the latency of those with a result.
 
     ``counts`` by outcome; ``classes`` by SLO class and outcome, of queries with an answer;
-    ``misses`` by outcome, task and cause; ``latency`` in seconds, of
-    answered, late and incomplete queries.
+    ``misses`` by outcome, task and cause; ``latency`` in seconds, of answered, late and incomplete
+    queries.
     """
 
     def __init__(self) -> None:

@@ -120,10 +120,9 @@ class Tape:
 
 
 def replay(tape: Tape, nodes: Mapping[str, Node]) -> None:
-    """Send the tape's events to fresh nodes.
+    """Send the tape's events to fresh nodes, built with the arguments of the recorded ones.
 
-    Raise ``Mismatch`` at the first event whose effects differ from the tape. Build the nodes with
-    the arguments of the recorded ones.
+    Raise ``Mismatch`` at the first event whose effects differ from the tape.
     """
     past: dict[str, deque[Taped]] = {name: deque(maxlen=STORY) for name in nodes}
     for number, entry in enumerate(tape.entries, 1):

@@ -1,4 +1,4 @@
-"""Virtual time: what happens when, on a heap.
+"""Virtual time: a heap of actions and their times.
 
 Simultaneous events have a defined order: records in order of writing, then timers and finished jobs
 by their scheduled time, then in order of scheduling.
@@ -14,7 +14,7 @@ LANDING = float("-inf")  # records precede every timer of the same instant
 
 
 class Agenda:
-    """The actions to come; ``now`` is the virtual time, in seconds."""
+    """The pending actions; ``now`` is the virtual time, in seconds."""
 
     __slots__ = ("count", "heap", "now")
 

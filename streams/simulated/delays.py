@@ -24,13 +24,20 @@ BatchKind = tuple[str, str, int]  # task, device ("cpu", a type, ...), batch siz
 class DelayTrace:
     """Recorded delays of a machine and its broker, in wall seconds.
 
-    Each series is (time, delay) pairs in order of time, from 0 to ``seconds``. ``hops``: between
-    two tasks (empty: the local broker's); ``ways_in``: each of the two hops from the producer to
-    the first task, ``ways_out``: to egress (empty: ``hops``); ``lags``: from the end of a batch to
-    its worker's notice (empty: none). For real devices, ``starts`` by task: from when a batch could
-    begin until it does (missing: 0); ``stretch`` by kind of batch: latency over the profile's
-    median (missing: that of ``ANY_SIZE``, else the profile's at the pipeline's share); ``charged``:
-    how many times its profiled median a worker with a part of a CPU pays for a batch at most.
+    Each series is (time, delay) pairs in order of time, from 0 to ``seconds``.
+
+    - ``hops``: between two tasks (empty: the local broker's)
+    - ``ways_in``: each of the two hops from the producer to the first task
+    - ``ways_out``: to egress (empty: ``hops``)
+    - ``lags``: from the end of a batch to its worker's notice (empty: none)
+
+    For real devices:
+
+    - ``starts`` by task: from when a batch could begin until it does (missing: 0)
+    - ``stretch`` by kind of batch: latency over the profile's median (missing: that of
+      ``ANY_SIZE``, else the profile's at the pipeline's share)
+    - ``charged``: the most that a worker with a part of a CPU pays for a batch, in multiples of its
+      profiled median
     """
 
     seconds: float = 0.0
@@ -52,9 +59,9 @@ FETCH_S = 0.05  # from a slot's assignment to its first record, on the local bro
 COMMIT_S = 0.02  # from the effects to their commit
 STAMP_S = 0.001  # Kafka's time stamps are whole milliseconds
 ANY_SIZE = 0  # key for every batch size
-BLOCK = 4096  # draws made at a time
-NEAR = 8  # recorded values before a moment, and as many after it, that may represent it
-BESIDE_S = 10.0  # seconds per window: long, yet in the same state of the machine
+BLOCK = 4096  # number of draws per call of the generator
+NEAR = 8  # recorded values before a moment, and as many after it, that may replace it
+BESIDE_S = 10.0  # seconds per window: long, but within one state of the machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +73,9 @@ class Delays:
     end of a batch to its worker's notice; ``starts`` by task: from the request of a batch to its
     start.
 
-    Records that a node sends in one turn share a hop, as the client sends them together; ``apart``:
-    each has its own, as each reader has. ``began`` (None: nothing) is called with the node and the
-    end of every batch that begins, for delays that depend on the devices in use.
+    Records that a node sends in one turn share a hop, as the client sends them together. With
+    ``apart`` each has its own, as each reader has. ``began`` (None: nothing) is called with the
+    node and the end of every batch that begins, for delays that depend on the devices in use.
     """
 
     hop: Delay
@@ -108,7 +115,7 @@ def beside(at_s: float, seconds: float) -> float:
     """Map ``at_s`` to the recorded moment to replay, in a recording of ``seconds``.
 
     The moment has the same offset in the neighbouring window of ``BESIDE_S``; windows swap in
-    pairs. No window thus predicts itself, and the machine's state is of about the same time.
+    pairs. So no window predicts itself, and the machine's state is from about the same time.
     """
     at_s, span_s = at_s % seconds, min(BESIDE_S, seconds / 2)
     other_s = at_s + span_s if at_s // span_s % 2 == 0 else at_s - span_s
@@ -119,7 +126,7 @@ def as_seen(world: DelayTrace, rng: np.random.Generator, dilate: float, moment: 
     """Return the recorded delays at ``moment``, repeated cyclically.
 
     A pause of the machine delays all records and batches at once; independent draws by quantiles
-    would instead delay a few of them at random. The order of a slot is not kept (``apart``), as a
+    would instead delay a few of them at random. Slots do not keep their order (``apart``), as a
     delayed record would otherwise delay its successors a second time.
     """
     plain = drawn(rng, dilate=dilate)
@@ -154,7 +161,7 @@ def replayed(
     times_s = [at_s for at_s, _ in seen]
     values = np.array([value / dilate for _, value in seen])
     if together:
-        # The first value after a pause would represent a long time: shuffle it with its neighbours.
+        # Otherwise the first value after a pause would represent a long time: shuffle neighbours.
         values = values[np.argsort(np.arange(len(seen)) + rng.uniform(-NEAR, NEAR, len(seen)))]
     known: list[float] = values.tolist()
     near = repeat(0) if together else _near(rng)

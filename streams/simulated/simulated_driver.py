@@ -1,8 +1,8 @@
 """The simulated driver: handle, perform; in virtual time (``agenda.py``).
 
 It runs the same nodes as ``streams/live/live_driver.py`` over topics in memory
-(``simulated_topics.py``). Only hops, fetches and commits, batches and loads (their model) and
-solves (their solver) take time.
+(``simulated_topics.py``). Only hops, fetches and commits, batches and loads (by their model) and
+solves (by their solver) take time.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -46,7 +46,7 @@ from streams.simulated.simulated_topics import SimulatedTopics
 from streams.simulated.topic_log import Subscriber
 
 _WORK = work_topic("")
-RETIRE_EVERY_S = 0.1  # between two looks whether a worker has handed over its slots
+RETIRE_EVERY_S = 0.1  # interval at which a leaving worker's slots are checked
 
 
 class BatchLatency(Protocol):
@@ -141,8 +141,8 @@ class Simulated:
         self._topics.leave(running)
 
     def retire(self, name: str, within_s: float, ended: Callable[[], None]) -> None:
-        """Drain a worker, as SIGTERM does live, and end it once it reads no slot or ``within_s``
-        has passed; then call ``ended``."""
+        """Drain a worker, as SIGTERM does live. End it once it reads no slot or ``within_s`` has
+        passed; then call ``ended``."""
         running = self._nodes.get(name)
         if running is not None:
             drain = Command(

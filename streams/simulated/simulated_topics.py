@@ -36,7 +36,7 @@ from streams.simulated.delays import Delays
 from streams.simulated.topic_log import Log, Place, SlotReader, Subscriber
 from streams.topics import logical, topics
 
-_UNREAD = (RESULTS, COMMAND_RESULTS, DEAD_LETTERS, ACCURACY, SHADOWS)  # until a node does
+_UNREAD = (RESULTS, COMMAND_RESULTS, DEAD_LETTERS, ACCURACY, SHADOWS)  # until a node reads one
 _UNCOMMITTED = (PLANS, REPORTS, COMMANDS, COMPLETIONS, *_UNREAD)
 
 # Delivers an event to a node, now; the node is the driver's own kind of subscriber.
@@ -75,7 +75,7 @@ class SimulatedTopics:
         self._ignored = set(_UNREAD if keep is not None else ()) - set(keep or ())
         self._slots = {logical(pipeline.name, t.name): t.partitions for t in topics(pipeline)}
         self._logs: dict[Place, Log] = {}
-        self._used: dict[str, list[Log]] = {}  # the slots of each topic so far, in order
+        self._used: dict[str, list[Log]] = {}  # the slots of each topic that exist so far, in order
 
     # ------------------------------------------------------------------ from outside
 
@@ -136,7 +136,7 @@ class SimulatedTopics:
         turn = self.turn
         if turn is None:
             turn = self.turn = []
-            hop = log.hop  # that of the turn's first send
+            hop = log.hop  # the hop of the turn's first send
             self._turn_s = now + hop()
             self._agenda.land(self._turn_s, self._land_all, turn)
         lands_s = self._turn_s
@@ -226,7 +226,7 @@ class SimulatedTopics:
             self._pause(node, effect.topic, effect.paused, now)
 
     def leave(self, node: Subscriber) -> None:
-        """Close the slots of a node that was killed, and keep what it has committed by now."""
+        """Close the slots of a node that was killed; its commits so far remain."""
         for reader in node.readers.values():
             reader.log.settle(self._agenda.now)
             reader.close()

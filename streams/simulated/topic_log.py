@@ -12,7 +12,7 @@ from streams.simulated.delays import Delay
 
 Place = tuple[str, int]  # logical topic, slot
 
-TRIM = 256  # records that land between two trims
+TRIM = 256  # number of records that land between two trims
 
 
 class Subscriber:
@@ -36,7 +36,7 @@ class SlotReader:
     node: Subscriber
     position: int
     since_s: float
-    paused: bool = False  # for good once the node has lost the slot
+    paused: bool = False  # permanently once the node has lost the slot
     done: Done | None = None
     due_s: float = 0.0
 
@@ -59,7 +59,7 @@ class Log:
     place: Place
     keeps: bool  # retain every record for inspection after the run
     commits: bool  # readers begin at the committed offset
-    unread: bool  # no node reads the topic so far
+    unread: bool  # no node has read the topic so far
     reports: bool  # a slot of the reports topic
     hop: Delay  # from a write to its readers
     records: list[tuple[Record, float]] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Log:
 
     def open(self, node: Subscriber, now: float) -> SlotReader:
         """Let a node read on from the offset at which a new reader begins."""
-        if self.unread:  # so far; it gets the records that were kept, or those to come
+        if self.unread:  # so far; the new reader gets the retained records, or those to come
             self.unread, self.commits = False, True
             self.landed = self.first + len(self.records)
         reader = SlotReader(self, node, self._start(now), now)

@@ -1,9 +1,9 @@
 """A calibrated machine: delays recorded by load and contention, resampled for a simulation.
 
-A ``World`` is measured by ``headrace calibrate``, apart from the runs that it predicts. It holds
+``headrace calibrate`` measures a ``World``, separately from the runs that it predicts. It holds
 phases, each recorded at one rate of queries. ``WorldReplay`` resamples them by a two-stage block
-bootstrap: a seed draws which phases stand for their rate, and for every ``BLOCK_S`` of the run a
-stretch of such a phase. Runs with different seeds so differ by the calibration's own uncertainty.
+bootstrap: a seed draws which phases represent their rate, and for every ``BLOCK_S`` of the run a
+stretch of such a phase. So runs with different seeds differ by the calibration's own uncertainty.
 Within a block delays keep their order in time: a pause of the machine delays everything at once.
 """
 
@@ -33,7 +33,7 @@ Series = Callable[["Phase"], Levels]
 
 Times = Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64]]
 
-BLOCK_S = 4.0  # wall seconds that are replayed in one piece
+BLOCK_S = 4.0  # wall seconds that are replayed as one block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +43,11 @@ class Phase:
     ``rate_qps`` is in queries per wall second. ``hops``: from the end of a batch to the next
     worker's receipt; ``ways_in``: each of the two hops to the first task; ``ways_out``: from the
     last batch to the answer; ``lag_s``: mean time from the end of a batch to its worker's notice.
-    Of real devices: ``starts`` by task, from when a batch could begin until it did, and ``stretch``
-    by task, device and batch size (``ANY_SIZE``: all), the duration over the profiled median. A
-    series with too few samples is empty. ``charged``: how many times its profiled median a worker
-    with a part of a CPU pays for a batch at most.
+
+    For real devices: ``starts`` by task, from when a batch could begin until it did; ``stretch`` by
+    task, device and batch size (``ANY_SIZE``: all), the duration over the profiled median;
+    ``charged``, the most that a worker with a part of a CPU pays for a batch, in multiples of its
+    profiled median. A series with too few samples is empty.
     """
 
     rate_qps: float
@@ -89,7 +90,7 @@ class Occupancy:
         self._ends_s: dict[str, float] = {}
 
     def begin(self, device: str, ends_s: float) -> None:
-        """Note a batch that runs until ``ends_s``; a device outside the machine is ignored."""
+        """Record a batch that runs until ``ends_s``; a device outside the machine is ignored."""
         if device in self._devices:
             self._ends_s[device] = ends_s
 
@@ -101,10 +102,10 @@ class Occupancy:
 class WorldReplay:
     """A world's delays for one simulated run, determined by ``chance``.
 
-    ``chance`` returns the generator of a stream of numbers, always the same one. ``now``: seconds
-    since the first arrival, in the run's time, of which ``dilate`` wall seconds pass in one.
-    ``rate``: queries per wall second in a span of wall time. ``busy``: devices that
-    run a batch now. Before the first arrival the world is as in the first block.
+    ``chance`` returns the generator of a numbered stream, always the same one. ``now``: seconds
+    since the first arrival in the run's time, each of which takes ``dilate`` wall seconds.
+    ``rate``: queries per wall second in a span of wall time. ``busy``: devices that run a batch
+    now. Before the first arrival the first block applies.
     """
 
     def __init__(
@@ -180,7 +181,7 @@ class WorldReplay:
         return now
 
     def _moment(self) -> float:
-        """Return the recorded moment that stands for now, wall seconds since its phase began."""
+        """Return the recorded moment that represents now, in wall seconds since its phase began."""
         self._at()
         return self._offset_s + self._wall_s() - self._block * BLOCK_S
 
@@ -188,7 +189,7 @@ class WorldReplay:
         return max(self._now() * self._dilate, 0.0)
 
     def _at(self) -> int:
-        """Return the index of the phase that stands for now."""
+        """Return the index of the phase that represents now."""
         block = floor(self._wall_s() / BLOCK_S)
         if block != self._block:
             self._block = block
@@ -196,10 +197,10 @@ class WorldReplay:
         return self._phase
 
     def _drawn(self, block: int) -> tuple[int, float]:
-        """Draw the phase that stands for a block, and the moment at which its piece begins.
+        """Draw the phase that represents a block, and the moment at which its stretch begins.
 
-        Between two calibrated rates the nearer one is the likelier; beyond them the outermost one
-        stands for all.
+        Between two calibrated rates the nearer one is likelier; beyond them the outermost one
+        represents all.
         """
         rng = self._chance(2, block)
         rate = self._rate(block * BLOCK_S, (block + 1) * BLOCK_S)
@@ -217,7 +218,7 @@ def _stretch(kind: BatchKind, phase: Phase) -> Levels:
 
 
 def _resampled(world: World, rng: np.random.Generator) -> dict[float, list[int]]:
-    """Return, by rate, as many of its phases as there are, drawn with replacement."""
+    """Return, for each rate, as many of its phases as it has, drawn with replacement."""
     found = {}
     for rate in world.rates_qps:
         there = [at for at, phase in enumerate(world.phases) if phase.rate_qps == rate]
@@ -234,13 +235,13 @@ def _drawn_rate(rates: Sequence[float], rate: float, chance: float) -> float:
 
 
 def _nearest(levels: Collection[int], busy: int) -> int:
-    """Return the recorded level nearest to the present one; of two, the lower."""
+    """Return the recorded level nearest to the present one; of two equally near, the lower."""
     return min(levels, key=lambda level: (abs(level - busy), level))
 
 
 def _substitutes(phases: Sequence[Phase], has: Sequence[bool]) -> list[int]:
-    """Return, for each phase, the index of the one to replay: itself, or the nearest by rate that
-    has the series; empty if none has it."""
+    """Return, for each phase, the index of the one to replay: itself if it has the series, else the
+    nearest by rate that has; empty if none has."""
     there = [at for at, known in enumerate(has) if known]
     return [
         min(there, key=lambda at: (at != own, abs(phases[at].rate_qps - phase.rate_qps), at))
