@@ -18,7 +18,7 @@ READ_PER_S = 1000.0  # reports, of all workers
 SOONER_S = 0.1  # half a report's interval
 SILENT_S = 0.5  # the first report after such a pause is read: the worker may have counted as lost
 FORGET_S = 60.0  # a worker without a report for this long is gone
-FEW = 200  # workers; gone ones are searched for when more, then at each doubling
+FEW = 200  # workers; gone ones are searched for at this number, then at doublings
 
 _STEADY = (NodeState.READY, NodeState.IDLE)  # in other states, the progress on slots is news
 _PREFIX = CURRENT[Report.__name__].prefix
