@@ -1,4 +1,4 @@
-"""Leases of egress partitions: who may write answers, and when a former holder's have expired.
+"""Leases of egress partitions: the right to write answers, and when a former holder's has expired.
 
 Egresses write claims, renewals and releases to one partition of the ``leases`` topic. The broker
 orders them and stamps their times, so every reader folds the same table:
