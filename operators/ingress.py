@@ -110,7 +110,7 @@ class Ingress:
         self._places = places = places or InputPlaces({})
         self._shadows = shadow_sampler(pipeline, accuracies)
         self._dispatchers, self._number = dispatchers, number
-        self._dispatcher: CentralQueue | None = None  # SLO of the plan in force
+        self._dispatcher: CentralQueue | None = None  # of the plan in force
         self._decide_s = float("inf")  # time of the pending wake for the dispatcher
         self._sessions = SessionQueries()
         self._pending: dict[int, list[Noticed]] = {}

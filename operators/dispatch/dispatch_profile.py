@@ -44,8 +44,7 @@ class DispatchProfile:
         return min(max(size, 1), self.largest)
 
     def speeds(self) -> tuple[int, Vector]:
-        """Return the base type's index, and each type's speed relative to it at the largest
-        size."""
+        """Return the base type's index, and each type's relative speed at the largest size."""
         largest_s = np.array([self.mean_s(name, self.largest) for name in self.types])
         named = self.base in self.types
         base = self.types.index(self.base) if named else int(np.argmin(largest_s))

@@ -122,8 +122,7 @@ class Dispatcher:
 
     @property
     def device_costs(self) -> tuple[float, ...]:
-        """The cost of a second of each device of the plan; under ``marginal`` the dearest costs
-        1."""
+        """The cost of a second of each of the plan's devices; 1 for the dearest if ``marginal``."""
         return () if self._table is None else tuple(self._table.coefficients.tolist())
 
     def __bool__(self) -> bool:

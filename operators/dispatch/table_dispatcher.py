@@ -5,8 +5,8 @@ free, or will be within the lead, the policy's tables (control/policies/ramsis/c
 give the variant and the batch for the length of the queue and the slack of its first query. The
 worker gets the batch as a run of queries and executes it as sent.
 
-Until it has tables, the dispatcher sends batches of the lease's size. Several ingresses divide the
-workers among them, and their tables are made for their part.
+Until it has tables, the dispatcher sends batches of the lease's size and variant. Several ingresses
+divide the workers among them, and their tables are made for their part.
 """
 
 from bisect import insort

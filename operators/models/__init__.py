@@ -1,6 +1,6 @@
 """Adapters to model libraries; headrace injects them, no operator imports them.
 
-Disables onnxruntime's telemetry (1.29 and later), which must be done before its import.
+No library reports usage: onnxruntime's telemetry (1.29 and later) is disabled before its import.
 """
 
 import os

@@ -2,8 +2,8 @@
 
 A worker holds the settings of all plans whose slots it reads, and loads them one at a time. Work
 may also ask for a setting that no plan names any more, or not yet; it waits until that is loaded. A
-setting that no plan and no work needs is unloaded. A setting that fails to load is retried after 1
-s, 2 s, 4 s, at most a minute; its items fail meanwhile.
+setting that no plan and no work needs is unloaded. A failed load is retried after 1 s, 2 s,
+4 s, at most a minute; the items of its setting fail meanwhile.
 """
 
 from collections import deque
@@ -30,7 +30,7 @@ def retry_after_s(before_s: float) -> float:
 
 
 class RefusedSetting(NamedTuple):
-    """A setting that failed to load, and its retry at ``retry_s``, ``after_s`` the failure."""
+    """A setting that failed to load, and its retry at ``retry_s``, ``after_s`` after the failure."""
 
     error: str
     retry_s: float

@@ -1,7 +1,7 @@
 """The paths of an answer as a tree: each hop once, whatever number of branches share it.
 
 A query of 6,000 branches in batches of 64 has a hundred distinct hops. ``folded`` and ``unfolded``
-are inverse. Answers have paths in this process; the tree is for the results topic.
+are inverses. Answers have paths in this process; the tree is for the results topic.
 """
 
 from msgspec.structs import replace

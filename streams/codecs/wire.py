@@ -176,7 +176,7 @@ def _garbled(fetched: Fetched, reason: str) -> Garbled:
 
 
 def _readable(form: Callable[[Answer], Answer]) -> Callable[[Answer], Answer]:
-    """Return the answer in this form, or unchanged while older releases must read it."""
+    """Return ``form``, but leave answers unchanged while older releases must read them."""
     return lambda answer: form(answer) if writes_newest(Answer) else answer
 
 

@@ -7,7 +7,7 @@ Tables of model selection are many small matrix products. With a BLAS thread per
 times the CPU and take the cores from the workers, so the default is one thread; the environment can
 override it. A process ends with its parent, even if the parent is killed.
 
-If a solve exceeds its limit by ``MOST_S``, the system ends its process, as all later solves would
+If a solve exceeds its deadline by ``MOST_S``, the system ends its process, as all later solves would
 wait for it. The next solve starts a new process.
 """
 
@@ -175,7 +175,7 @@ def _begin_aside() -> None:
 
 
 def follow_parent() -> None:
-    """End this process when its parent ends; otherwise a pool's process would wait for ever."""
+    """End this process when its parent ends; otherwise a pool's process would wait forever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

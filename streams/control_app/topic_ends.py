@@ -122,7 +122,7 @@ class UnreadPartitions:
         self._told: set[int] = set()
 
     def look(self, ends: Mapping[int, int], done: Mapping[int, int], now: float) -> dict[int, int]:
-        """Return the waiting queries of unread partitions, once for each time.
+        """Return the waiting queries by unread partition, once while it stays unread.
 
         ``ends`` and ``done`` are log-end and committed offsets at ``now`` (seconds).
         """

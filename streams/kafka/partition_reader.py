@@ -213,7 +213,7 @@ class PartitionReader:
         """Skip a record whose batch the client cannot decompress to at most
         ``receive.message.max.bytes``; return the record without its value.
 
-        Otherwise the client would retry the batch for ever; it may already have done so several
+        Otherwise the client would retry the batch forever; it may already have done so several
         times between two fetches. Records of the batch are skipped one at a time, because the
         client tells where the batch begins, but not where it ends.
         """
