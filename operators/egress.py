@@ -102,7 +102,7 @@ class Egress:
         self._due: list[tuple[float, tuple[int, int]]] = []  # a heap of closing times
         self._committing: dict[int, None] = {}
         self._sessions: frozenset[str] = frozenset()  # with counts
-        self._promised_s = 0.0  # the SLO of the plan in force
+        self._promised_s = 0.0  # the SLO that the plan in force is made for
         self._wakes_s = float("inf")
         self._reporter = Reporter(name, "egress", pipeline, incarnation)
         self._counts = self._reporter.counts

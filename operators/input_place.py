@@ -116,8 +116,8 @@ def start_of_input(
 
     A partition has lost its end if egress has closed queries beyond the end; ``ends`` holds the end
     offsets of partitions whose commit has a leader epoch. Ingress then reads from the last closed
-    query, so that the client finds the cut. From the commit, new queries would get the places of
-    lost ones.
+    query, so that the client finds the cut. If it read from the commit, new queries would get the
+    places of lost ones.
     """
     upto: dict[int, int] = {}
     fresh: dict[int, int] = {}

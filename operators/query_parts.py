@@ -16,7 +16,7 @@ from schemas.records import FULL_CREDIT, Item, Query, Value
 # (payload of a query, its size, largest size of a part) to the parts, in order
 Split = Callable[[Value, int, int], Sequence[Sized]]
 
-ROOT = 0  # first number in the branches of parts: as if the root task were a fan-out of them
+ROOT = 0  # first number in the branches of parts, as of a fan-out above the root
 
 
 class UnfitQuery(ValueError):

@@ -30,7 +30,7 @@ def retry_after_s(before_s: float) -> float:
 
 
 class RefusedSetting(NamedTuple):
-    """A setting that failed to load, and its retry at ``retry_s``, ``after_s`` after the failure."""
+    """A setting that failed to load; ``retry_s`` is its retry, ``after_s`` after the failure."""
 
     error: str
     retry_s: float

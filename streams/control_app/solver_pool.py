@@ -7,8 +7,8 @@ Tables of model selection are many small matrix products. With a BLAS thread per
 times the CPU and take the cores from the workers, so the default is one thread; the environment can
 override it. A process ends with its parent, even if the parent is killed.
 
-If a solve exceeds its deadline by ``MOST_S``, the system ends its process, as all later solves would
-wait for it. The next solve starts a new process.
+If a solve exceeds its deadline by ``MOST_S``, the system ends its process, as all later solves
+would wait for it. The next solve starts a new process.
 """
 
 import asyncio  # noqa: TID251  (solves end on the loop of the control app)
