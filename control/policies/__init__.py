@@ -56,7 +56,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             estimate="trend",
             route="balanced",
             drop="reroute",
-            # docs/reference/pipeline-file.md has the costs and benefits of a utilisation of 0.8.
+            # docs/results/loki.md has the costs and benefits of a utilisation of 0.8.
             common={"utilisation": 0.8, "paced": True},
             options=(*MILP, QUICK, ACCURACY_LEAST, *TABLES),
             task_selection=True,
