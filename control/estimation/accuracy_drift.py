@@ -1,8 +1,8 @@
 """Drift: a measured accuracy that has left the interval of its profile.
 
-A path has drifted where the 99.9 % interval of its newest measurements (``recent_accuracy.py``)
-and the 95 % interval of its profile have no point in common. By shadows the measured interval is
-widened by the bounds of their bias (``shadow_accuracy.py``).
+A path has drifted if the 99.9 % interval of its newest measurements (``recent_accuracy.py``) and
+the 95 % interval of its profile are disjoint. For measurements by shadows, the bounds of their bias
+widen the measured interval (``shadow_accuracy.py``).
 """
 
 import math
@@ -34,8 +34,8 @@ class Expected:
 class Measured:
     """The newest accuracy of a path with its 99.9 % interval, 0 to 1, over ``queries``.
 
-    ``reference`` is the path of the shadows that it is measured by, "" for labels; ``since_s`` the
-    time of the oldest answer. ``drifted``: it has left the interval of ``expected``.
+    ``reference`` is the path of the shadows, "" for labels. ``since_s`` is the time of the oldest
+    answer.
     """
 
     path: str
@@ -58,7 +58,7 @@ class Measured:
 
 
 def measured(row: AccuracyRow) -> Measured | None:
-    """Return what a row of ``MeasuredAccuracy.recent`` says; None where it says nothing."""
+    """Return the accuracy in a row of ``MeasuredAccuracy.recent``; None if it has no estimate."""
     sums = sums_of(row)
     agreement = sums.accuracy
     if agreement is None:
@@ -80,7 +80,7 @@ def measured(row: AccuracyRow) -> Measured | None:
 
 
 def all_measured(rows: Iterable[AccuracyRow]) -> list[Measured]:
-    """Return what the rows say, by path, labels before shadows."""
+    """Return the accuracies in the rows, ordered by path, labels before shadows."""
     found = [measured(row) for row in rows]
     return sorted(
         [each for each in found if each is not None], key=lambda each: (each.path, each.reference)
@@ -106,8 +106,8 @@ def drift_text(found: Measured) -> str:
 def accuracies_to_plan_by(found: Iterable[Measured]) -> dict[str, float]:
     """Return the measured accuracy by path; {} while none has drifted.
 
-    Labels come before shadows. Paths of queries whose branches differ are left out: a plan has
-    single paths.
+    Labels take precedence over shadows. Queries whose branches took different paths are left out,
+    because plans are made for single paths.
     """
     listed = [each for each in found if each.queries >= FEWEST and BRANCHES not in each.path]
     if not any(each.drifted for each in listed):
@@ -119,10 +119,11 @@ def accuracies_to_plan_by(found: Iterable[Measured]) -> dict[str, float]:
 
 
 def expected_of(table: ProfileTable, path: str) -> Expected | None:
-    """Return the profile's accuracy of a path's text, the mean over its branches.
+    """Return the profile's accuracy of a path's text, as the mean over its branches.
 
-    The interval goes by the queries that the whole path was measured with, else by the samples of
-    the profile; without either it is a point. None for a variant without a profile.
+    The sample size of the interval is the number of queries that measured the whole path, else the
+    number of samples in the profile; without either, the interval is a point. Return None for a
+    variant without a profile.
     """
     parts = [_along(table, tuple(part.split(STEPS))) for part in path.split(BRANCHES)]
     known = [part for part in parts if part is not None]

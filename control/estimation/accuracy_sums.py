@@ -1,14 +1,14 @@
 """Accuracy of labelled answers from sums over queries, with an interval.
 
-A label says how many of an answer's parts are right: r_i of o_i. The accuracy is p = sum r / sum o.
-Parts of one answer fail together, so the interval goes by queries, not parts: Wilson's interval
-with the effective number of trials
+A label gives the number of right parts of an answer: r_i of o_i. The accuracy is
+p = sum r / sum o. Errors in the parts of one answer are correlated, so the sampling unit is the
+query, not the part: the interval is Wilson's with the effective number of trials
 
     n* = p (1 - p) (sum o)^2 / sum (r_i - p o_i)^2
 
 of the ratio estimator (Korn and Graubard, "Confidence intervals for proportions with small expected
-number of positive counts estimated from survey data", 1998). With one part a query n* is the number
-of queries, and the interval is Wilson's own.
+number of positive counts estimated from survey data", 1998). With one part per query, n* is the
+number of queries and the interval is the usual Wilson interval.
 """
 
 import math

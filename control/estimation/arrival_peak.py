@@ -1,24 +1,25 @@
-"""The highest arrival rate of the recent past, from counts that only grow.
+"""The highest recent arrival rate, from cumulative counts.
 
-The rate is that of the last ``LONG_S`` seconds, or that of the last ``SHORT_S`` where it is higher
-by more than ``SIGMAS`` standard deviations of a Poisson process: then demand has jumped.
+The rate is averaged over the last ``LONG_S`` seconds. If the rate over the last ``SHORT_S`` is
+higher by more than ``SIGMAS`` standard deviations of a Poisson process, demand has jumped and the
+short-term rate counts.
 """
 
 import math
 from collections import deque
 from itertools import dropwhile
 
-MEMORY_S = 15.0  # at least; devices are rented at once and released that late
+MEMORY_S = 15.0  # at least; devices are rented at once and released after this delay
 SHORT_S, LONG_S = 3.0, 10.0
 SIGMAS = 3.0
-SPACING_S = 0.5  # of the readings that are kept
+SPACING_S = 0.5  # between readings that are kept
 SILENT_S = 5.0  # without a reading for longer the rate is unknown
 
 
 class ArrivalPeak:
-    """Readings of a count, and the rates of the last seconds.
+    """Readings of a count, and recent rates.
 
-    These are ``MEMORY_S``, or the time in which a released device could be back, if longer.
+    Rates are kept for ``MEMORY_S``, or for the boot time of a device if that is longer.
     """
 
     def __init__(self, boot_s: float = 0.0) -> None:
@@ -27,11 +28,11 @@ class ArrivalPeak:
         self._rates: deque[tuple[float, float]] = deque()  # time, queries/s
 
     def expect(self, rate_qps: float, now: float) -> None:
-        """Take a rate that was not counted."""
+        """Add an assumed rate, one that was not counted."""
         self._rates.append((now, rate_qps))
 
     def see(self, arrived: float, at_s: float) -> None:
-        """Take a count. A smaller one than before begins anew: the topic was made again."""
+        """Add a count. A smaller count than before resets the readings: the topic was recreated."""
         readings = self._readings
         if readings and arrived < readings[-1][1]:
             readings.clear()
@@ -42,7 +43,7 @@ class ArrivalPeak:
             readings.popleft()
 
     def qps(self, now: float) -> float | None:
-        """Return the peak; None while the count is not read. Call it about once a second."""
+        """Return the peak; None if no recent count is available. Call about once a second."""
         if not self._readings or now - self._readings[-1][0] > SILENT_S:
             return None
         last_s, _ = self._readings[-1]

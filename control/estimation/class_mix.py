@@ -1,8 +1,9 @@
-"""The SLO classes that plans are made for, by how many of the queries each holds.
+"""The SLO classes that plans are made for, selected by their share of the queries.
 
-A class counts while it holds ``ENTERS`` of the queries of about the last minute, and until it holds
-less than ``LEAVES``; with a floor it always counts. Before ``KNOWN`` queries have ended every class
-counts: a tight class that comes first must not find a plan for a slack one.
+A class starts to count when its share of the queries of about the last minute reaches ``ENTERS``,
+and stops when the share falls below ``LEAVES``. A class with a floor always counts. Until ``KNOWN``
+queries have ended every class counts, so that the first queries of a tight class do not meet a plan
+made for a slack one.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from schemas.pipeline import Pipeline
 ENTERS, LEAVES = 0.05, 0.025
 MEMORY_S = 60.0  # time constant
 KNOWN = 100
-COUNT = "class"  # of the counts in egress' reports: "class/gold/answered"
+COUNT = "class"  # prefix of counts in egress's reports: "class/gold/answered"
 
 
 class ClassMix:
@@ -37,7 +38,7 @@ class ClassMix:
 
     def observe(self, news: News) -> None:
         """Update the mix with an egress's report."""
-        if news.before is None or not self._slos_s:  # its counts may be of long ago
+        if news.before is None or not self._slos_s:  # the counts may be old
             return
         before = NONE if news.seconds is None else news.before
         self._add(_new(news.report.counts, before), news.report.sent_s)

@@ -1,13 +1,14 @@
 """Arrival rate of root queries, from counts of the input topic or of ingresses.
 
-The log-end offsets of the input topic count every query ahead of all queues (``Counted``). While
-they cannot be read, the ingresses' reports count the queries that ingress has consumed. Either
-count a(t) only grows while its source lives. Readings (t0, a0), (t1, a1) of one source give
+The log-end offsets of the input topic count every query before any queue (``Counted``). While they
+cannot be read, the ingresses' reports count the queries that ingress has consumed. Either count
+a(t) is monotonic for the life of its source. Readings (t0, a0), (t1, a1) of one source give
 
     recent   r <- r + (1 - exp(-(t1 - t0) / TAU_S)) ((a1 - a0) / (t1 - t0) - r), for display
-    bins     queries per second of the clock, each reading's spread evenly over its interval, for
-             estimators
-    fine     the same per 50 ms, of the last ``FINE_S``: a jump shows within a part of a second
+    bins     queries in each clock second, with each reading's queries spread evenly over its
+             interval, for estimators
+    fine     the same per 50 ms over the last ``FINE_S``, to detect a jump within a fraction of a
+             second
 
 The demand is the sum over the sources read within the last ``SILENT_AFTER_S``.
 """
@@ -30,8 +31,8 @@ FINE_BINS = round(FINE_S / FINE_BIN_S)
 def counted(at_s: float, ends: Mapping[int, int], done: Mapping[int, int]) -> Counted:
     """Return the sums over the input topic's partitions, as read at ``at_s``.
 
-    ``ends`` are the log-end offsets and ``done`` the offsets that ingress has committed; a
-    partition without a committed offset adds nothing to ``waiting``.
+    ``ends`` are the log-end offsets, ``done`` the offsets that ingress has committed. A partition
+    without a committed offset adds nothing to ``waiting``.
     """
     waiting = sum([max(0, end - done[p]) for p, end in ends.items() if p in done])
     return Counted(arrived=sum(ends.values()), waiting=waiting, at_s=at_s)
@@ -48,14 +49,14 @@ class _Reading:
     rate_qps: float | None = None  # None until there are two readings
 
 
-Bins = Mapping[int, float]  # number of the bin, in widths since 0 -> queries
+Bins = Mapping[int, float]  # index of the bin (time / width) -> queries
 _NO_BINS: Bins = {}
 ROUNDING = 1e-6  # of a bin
 
 
 @dataclass(slots=True)
 class _Counts:
-    """Readings of sources of one kind, by name, and the queries counted in each second."""
+    """Readings of sources of one kind, by name, and the queries in each bin."""
 
     readings: dict[str, _Reading] = field(default_factory=dict)
     bins: dict[int, float] = field(default_factory=dict)
@@ -83,7 +84,7 @@ class Demand:
     _ingresses: _Counts = field(default_factory=_Counts)
 
     def observe(self, report: Report) -> None:
-        """Take a report; only an ingress's report counts."""
+        """Update the counts from an ingress's report; ignore other roles."""
         if report.role != "ingress":
             return
         reading = _Reading(
@@ -95,7 +96,7 @@ class Demand:
         self._ingresses.read(report.node, reading)
 
     def count(self, event: Counted) -> None:
-        """Take a reading of the input topic."""
+        """Add a reading of the input topic."""
         reading = _Reading(
             incarnation=0.0,
             at_s=event.at_s,
@@ -113,20 +114,20 @@ class Demand:
         return sum(reading.waiting for reading in self._recent(now)[0])
 
     def by_second(self, now: float) -> tuple[float, ...]:
-        """Return the queries in each completely observed second, the newest last."""
+        """Return the queries in each fully observed second, the newest last."""
         readings, bins, _ = self._recent(now)
         if not readings:
             return ()
         end = floor(min(reading.at_s for reading in readings))
         if not bins or min(bins) + 1 >= end:
             return ()
-        first = max(min(bins) + 1, end - BINS)  # the first second may be observed in part only
+        first = max(min(bins) + 1, end - BINS)  # the first second may be partly observed
         return tuple(bins.get(second, 0.0) for second in range(first, end))
 
     def lately(self, now: float) -> tuple[tuple[float, float], ...]:
-        """Return windows that end at the newest reading, the shortest first: seconds, queries.
+        """Return (seconds, queries) of windows that end at the newest reading, the shortest first.
 
-        They are whole fine bins, up to ``FINE_S``, of which every source has been read.
+        Windows consist of whole fine bins that every source has covered, up to ``FINE_S``.
         """
         readings, _, fine = self._recent(now)
         if not readings or not fine:
@@ -137,8 +138,8 @@ class Demand:
         return tuple((FINE_BIN_S * wide, count) for wide, count in enumerate(counts, 1))
 
     def _recent(self, now: float) -> tuple[list[_Reading], Bins, Bins]:
-        """Return the fresh readings with their bins and fine bins: the input topic's, else those
-        of ingresses."""
+        """Return the fresh readings with their bins and fine bins, of the input topic if there are
+        any, else of the ingresses."""
         topic = [each for each in self._topic.fresh(now) if each.rate_qps is not None]
         if topic:
             return topic, self._topic.bins, self._topic.fine
@@ -171,7 +172,7 @@ def _read(before: _Reading | None, reading: _Reading) -> tuple[_Reading, float, 
 def _spread(
     bins: dict[int, float], width_s: float, kept: int, interval: tuple[float, float], count: float
 ) -> None:
-    """Spread ``count`` evenly over the bins of an interval; keep the newest ``kept`` before."""
+    """Spread ``count`` evenly over the bins of an interval; keep the newest ``kept`` bins."""
     since_s, until_s = interval
     first, last = floor(since_s / width_s), floor(until_s / width_s)
     if first == last and last in bins:

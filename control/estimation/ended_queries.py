@@ -1,4 +1,4 @@
-"""How queries end, in windows of ``WINDOW_S``, from egress's reports."""
+"""Outcomes of queries in windows of ``WINDOW_S``, from egress's reports."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ WINDOW_S = 1.0
 
 @dataclass(slots=True)
 class Window:
-    """Queries that ended since ``since_s``, by how; ``loading``: a worker has loaded meanwhile."""
+    """Queries that ended since ``since_s``, by outcome; ``loading``: a worker loaded meanwhile."""
 
     since_s: float
     seconds: float = 0.0
@@ -36,36 +36,36 @@ class Window:
 
     @property
     def admitted(self) -> float:
-        """The queries that were admitted, without those that no plan promised to answer."""
+        """The admitted queries that ended, without those that no plan promised to answer."""
         return self.good + self.missed
 
     @property
     def stands(self) -> bool:
-        """Whether a queue stands: half of the answers at least were tight, if there were any."""
+        """Whether a queue stands: of the answers in time, at least half were tight."""
         return self.admitted > 0 and 2 * self.tight >= self.good
 
     @property
     def served_qps(self) -> float:
-        """The answers per second, late ones among them."""
+        """The answers per second, including late ones."""
         return (self.good + min(self.late, self.missed)) / self.seconds
 
     @property
     def dropped_qps(self) -> float:
-        """The other missed queries per second."""
+        """The missed queries per second that were not answered late."""
         return (self.missed - min(self.late, self.missed)) / self.seconds
 
 
 class EndedQueries:
-    """The window under way; ``take`` and ``loads`` update it in place."""
+    """The current window; ``take`` and ``loads`` update it in place."""
 
     __slots__ = ("_loading", "_window")
 
     def __init__(self) -> None:
         self._window: Window | None = None
-        self._loading: dict[str, float] = {}  # workers that load -> when they said so
+        self._loading: dict[str, float] = {}  # loading workers -> time of their last report
 
     def loads(self, report: Report) -> None:
-        """Note whether a worker loads, by its report."""
+        """Record from a worker's report whether it is loading."""
         if report.state == NodeState.LOADING:
             self._loading[report.node] = report.sent_s
         else:
@@ -75,7 +75,7 @@ class EndedQueries:
         """Add an egress report to the window; return the window if this report ends it."""
         now = news.report.sent_s
         window = self._window = self._window or Window(now)
-        if news.seconds is not None:  # else its counts may be of long ago
+        if news.seconds is not None:  # else the counts may be old
             window.add(news)
         if now < window.since_s + WINDOW_S:
             return None

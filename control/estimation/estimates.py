@@ -30,13 +30,13 @@ from schemas.enumerations import PlanCause
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Factor, Plan, Report, Settings
 
-SHORT = 1.01  # more reserve than planned with, for workers that are seen to be slow
+SHORT = 1.01  # ratio of reserves; more than planned, for observed slow workers
 
 
 class LastSolve(NamedTuple):
-    """The problem of the last solve, and what has become of it: the reserve that a solve would use
-    now (``Problem.reserve``), the queries per second that the plan in force can carry, and whether
-    that is all that was asked for."""
+    """The problem of the last solve and the present state: the reserve that a solve would use now
+    (``Problem.reserve``), the capacity of the plan in force in queries per second, and whether the
+    plan is feasible."""
 
     problem: Problem
     reserve: float = 1.0
@@ -63,19 +63,19 @@ class Estimates:
             profile = self._sizes.profile
         else:
             profile = planned_by
-        self._profile = self._planned_for = profile  # of the sizes seen, and of those planned for
-        # A plan may need any variant, the one that loads longest too.
+        self._profile = self._planned_for = profile  # for the sizes seen, and for those planned for
+        # A plan may need any variant, including the one with the longest load time.
         self._load_s = max((e.load_s for e in profile.entries), default=0.0) if profile else 0.0
-        self.measured = profile  # with measured accuracies, as of ``keep_pace``
-        self.profile = profile  # with slowdowns too
+        self.measured = profile  # with measured accuracies, updated by ``keep_pace``
+        self.profile = profile  # with slowdowns as well
         self._from_workers, self._from_egress = ReportDeltas("worker"), ReportDeltas("egress")
         self._slowdown, self._slow_workers = Slowdown(), SlowWorkers()
         self._stretches: dict[str, float] = {}
-        self._pace = 1.0  # of those that ``profile`` has, on all kinds together
+        self._pace = 1.0  # slowdown in ``profile``, over all kinds together
         labels = pipeline.labels
         self._by_measured = labels is not None and labels.plan_by == "measured"
         self._measured: Mapping[str, float] = {}  # accuracies by path
-        self._planned_by: Mapping[str, float] = {}  # those that ``profile`` has
+        self._planned_by: Mapping[str, float] = {}  # the accuracies in ``profile``
         self._demand, self._at_tasks = Demand(), TaskDemand()
         self._ended, self._capacity = EndedQueries(), SeenCapacity()
         self._to_egress = TimeToEgress(pipeline.task_names)
@@ -107,7 +107,7 @@ class Estimates:
             self._factors = self._factors.observe(news)
             ran = ran_since(news, self._profile)
             self._slow_workers.observe(report, ran)
-            if not self._slow_workers.slow(report.node):  # it says nothing of its kind
+            if not self._slow_workers.slow(report.node):  # not representative of its kind
                 self._slowdown = self._slowdown.observe(report, ran)
 
     def _egress(self, report: Report) -> None:
@@ -121,7 +121,7 @@ class Estimates:
         self._classes.observe(news)
 
     def _resize(self, profile: ProfileTable) -> None:
-        """Go by the profile of other sizes."""
+        """Switch to the profile for the current sizes."""
         before, self._profile = self._profile, profile
         assert before is not None
         self._slowdown = self._slowdown.replanned(lambda kind: growth(before, profile, kind))
@@ -135,7 +135,7 @@ class Estimates:
         self._factors = self._factors.recall(plan.factors)
 
     def keep_pace(self, policy: Policy) -> ProfileTable | None:
-        """Refresh ``profile`` with the sizes seen and measured accuracies, and with observed
+        """Refresh ``profile`` with observed sizes and measured accuracies, and with observed
         slowdowns if the policy is paced; return it."""
         seen = self._slowdown.stretches() if _goes_by_pace(policy) else {}
         slower = drifted(self._stretches, seen) is not None
@@ -152,22 +152,21 @@ class Estimates:
         return self.profile
 
     def capacity_share(self, policy: Policy) -> float:
-        """Return the part of a plan's capacity that is seen to be there, 0..1: by how queries end,
-        and by the slowdown of devices. A plan of a policy that goes by their pace allows for that
-        slowdown."""
+        """Return the share of a plan's capacity that queries' outcomes and the slowdown of devices
+        show to exist, 0..1. Plans of a paced policy already include the slowdown."""
         return min(1.0, self._capacity.share * self._allowed(policy))
 
     def _allowed(self, policy: Policy) -> float:
-        """Return the capacity that how queries end is judged by, over that of the plan: the
-        capacity at the profile's speed, or, where the plan is made for that, at the devices'."""
+        """Return the ratio of the capacity at the profile's speed to that of the plan if the plan
+        includes the slowdown; else the ratio of the capacity at the devices' speed to it."""
         return self._pace if _goes_by_pace(policy) else 1 / self._slowdown.overall()
 
     def to_egress_s(self) -> dict[str, float]:
-        """Return the seconds that most items take from the begin of a batch to egress, by task."""
+        """Return by task the seconds that most items take from the start of a batch to egress."""
         return self._to_egress.seconds()
 
     def serves(self, plan: Plan, policy: Policy) -> None:
-        """Note the plan that is put in force."""
+        """Record the plan in force."""
         if plan.capacity_qps:
             whole_qps = plan.capacity_qps / self.capacity_share(policy)
             planned_qps = whole_qps * self._allowed(policy)
@@ -179,7 +178,7 @@ class Estimates:
         return self._classes.counting()
 
     def paces(self) -> dict[str, float]:
-        """Return, by slow worker, how many times as long as others of its kind it takes."""
+        """Return the pace of each slow worker: its time over that of others of its kind."""
         return self._slow_workers.paces()
 
     @property
@@ -199,9 +198,9 @@ class Estimates:
     def planned(self, policy: Policy) -> Pipeline:
         """Return the pipeline as the policy plans it.
 
-        Untied branches are planned as tied ones with each branch's observed share of the items:
-        content decides where a query goes, and a plan that chose the shares itself would leave a
-        branch short. ``loki-paper`` chooses them, as the authors' code does.
+        Untied branches are planned as tied ones, with each branch's observed share of the items.
+        A query's content decides its branch, so a plan that chose the shares could leave a branch
+        without enough capacity. ``loki-paper`` chooses them, as the authors' code does.
         """
         pipeline = self._pipeline
         if pipeline.branches != "untied" or not spec_of(policy.kind).branches_as_seen:
@@ -231,7 +230,7 @@ class Estimates:
         return policy.headroom * chosen(ESTIMATORS, policy.estimator)(self._demand, now, horizon)
 
     def expected(self, policy: Policy, settings: Settings, now: float) -> ExpectedTraffic:
-        """Return the traffic to route: current arrivals, not the demand that a plan allows for."""
+        """Return the traffic to route: current arrivals, not the demand planned for."""
         given = settings.demand_qps
         arriving = self.arriving_qps(now) if given is None else given
         return ExpectedTraffic(arriving, self.multiplicity)
@@ -262,7 +261,7 @@ class Estimates:
         expected = self.demand_qps(last.problem.policy, settings, now)
         planned = f"{planned_qps:.4g} queries/s that were planned for"
         if not last.feasible and expected >= planned_qps:
-            return None  # all that can be served is planned for
+            return None  # the plan already serves as much as possible
         if jumped(self._demand, now, planned_qps) or rose(expected, planned_qps):
             text = f"demand jumped to {expected:.4g} from the {planned}"
             return PlanReason(PlanCause.DEMAND_JUMPED, text)
@@ -330,5 +329,5 @@ def _slower_workers(last: LastSolve) -> PlanReason | None:
 
 
 def _goes_by_pace(policy: Policy) -> bool:
-    # Where workers choose, each applies its own slowdown (control/per_query/local_pace.py).
+    # Workers that choose models apply their own slowdown (control/per_query/local_pace.py).
     return policy.paced and not spec_of(policy.kind).choose

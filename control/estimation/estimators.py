@@ -6,23 +6,22 @@
 
 ``trend`` extrapolates in three steps, because a plan stays in force for seconds:
 
-    level      the end of a least-squares line through the last ``FITTED`` seconds, but for those
-               before clients have begun; the newest seconds alone where they lie significantly
-               above the line through the earlier ones, which is a jump of load; within its first
-               second the rate since the likeliest moment of the jump (``surge``)
-    ahead      + slope x h where the slope is significant: a plan that has become too small stays
-               in force for the horizon h, ``REACT_S``, or ``NOTICE_S`` and the time to load a
-               variant where that is longer, at most ``MOST_AHEAD_S``. A falling slope is not
-               extrapolated: planning for too little loses answers, planning for too much loses a
-               little accuracy
+    level      the end of a least-squares line through the last ``FITTED`` seconds, without those
+               before the first query. If the newest seconds lie significantly above the line
+               through the earlier ones, load has jumped and the newest seconds alone count; in the
+               first second of a jump, the rate since its likeliest start (``surge``)
+    ahead      + slope x h if the slope is significant. The horizon h is how long an undersized
+               plan stays in force: ``REACT_S``, or ``NOTICE_S`` plus the time to load a variant if
+               that is longer, at most ``MOST_AHEAD_S``. A falling slope is not extrapolated: a plan
+               for too little demand loses answers, one for too much loses a little accuracy
     headroom   + ln(1 / ``OVERFLOW``) / (2 t), t = (1 - compute share) x SLO, the time for queues
 
 The headroom is the Poisson quantile over all windows at once: with capacity C and Poisson arrivals
-at rate r the work that waits exceeds C t with probability exp(-2 t (C - r)) as C nears r (Kingman's
-bound). It is an absolute number of queries, not a fraction: large streams are smooth.
+at rate r the queued work exceeds C t with probability exp(-2 t (C - r)) as C nears r (Kingman's
+bound). It is an absolute rate, not a fraction, because large streams are relatively smoother.
 
-A backlog adds the rate that works it off within an interval, limited to the r x SLO queries that
-can still be answered in time.
+A backlog adds the rate that clears it within an interval. At most r x SLO queries of the backlog
+count, those that can still be answered in time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,22 +35,22 @@ SAMPLES = 20
 FITTED = 10
 LEAST_FITTED = 5
 REACT_S = 3.0  # from a jump of demand until workers have loaded the next plan's variants
-NOTICE_S = 2.0  # of it until workers begin to load
+NOTICE_S = 2.0  # part of ``REACT_S`` until workers begin to load
 MOST_AHEAD_S = 2.0 * FITTED  # a line is not extrapolated further
 SHORT_S = 0.1  # a shorter window is not significant
 FEWEST = 8  # queries in a window that can show a jump: fewer are too far from normal
 FALLEN = 0.7  # a plan for more than 1 / FALLEN of the expected demand is too large to keep
 OVERFLOW = 0.05
 SIGMAS = 4.0  # standard errors that count as significant
-WINDOWS_SIGMAS = 4.5  # the same where the most significant of many windows is taken
-OUTGROWN = 1.05  # a rise that counts where the plan does not carry it
+WINDOWS_SIGMAS = 4.5  # the same for the most significant of many windows
+OUTGROWN = 1.05  # a rise that counts if it exceeds the plan's capacity
 RISEN = 1.15  # a plan for less than 1 / RISEN of the expected demand is too small to keep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
-    """The plan to estimate for: in force for ``interval_s``, under ``slo_s`` (seconds), of which
-    the fraction ``queue_share`` is for queues; a worker loads a variant of it in ``load_s``."""
+    """The plan to estimate for: in force for ``interval_s`` under the SLO ``slo_s`` (seconds), of
+    which ``queue_share`` is the fraction for queues. A worker loads a variant in ``load_s``."""
 
     interval_s: float
     slo_s: float
@@ -97,8 +96,8 @@ ESTIMATORS: Mapping[str, Estimator] = {"recent": recent, "ewma": ewma, "trend": 
 def jumped(demand: Demand, now: float, planned_qps: float) -> bool:
     """Return whether arrivals significantly exceed the planned demand, so that a plan is due.
 
-    True where a window within the last ``FINE_S`` (``surge``), the last second, or the mean of the
-    last three lies above the planned demand by a tenth of it and by four standard errors.
+    True if a window within the last ``FINE_S`` (``surge``), the last second, or the mean of the
+    last three seconds exceeds the planned demand by a tenth of it and by four standard errors.
     """
     seen = demand.by_second(now)
     return surge(demand, now, planned_qps) > 0 or any(
@@ -107,10 +106,10 @@ def jumped(demand: Demand, now: float, planned_qps: float) -> bool:
 
 
 def surge(demand: Demand, now: float, level_qps: float) -> float:
-    """Return the arrival rate since a jump above ``level_qps``; 0 where there is none.
+    """Return the arrival rate since a jump above ``level_qps``; 0 without a jump.
 
-    Of the windows that end now and lie significantly above the level, that of the most standard
-    errors: it begins at the likeliest moment of the jump.
+    Of the windows that end now and exceed the level significantly, the one with the most standard
+    errors starts at the likeliest moment of the jump.
     """
     most, rate = 0.0, 0.0
     for seconds, count in demand.lately(now):
@@ -126,12 +125,12 @@ def surge(demand: Demand, now: float, level_qps: float) -> float:
 
 
 def rose(expected_qps: float, planned_qps: float) -> bool:
-    """Return whether expected demand is so far above planned that the plan loses answers."""
+    """Return whether expected demand exceeds planned so far that the plan loses answers."""
     return expected_qps > RISEN * planned_qps
 
 
 def outgrew(expected_qps: float, planned_qps: float, capacity_qps: float) -> bool:
-    """Return whether expected demand has risen, and to more than the plan in force carries."""
+    """Return whether expected demand has risen above the capacity of the plan in force."""
     return expected_qps > max(OUTGROWN * planned_qps, capacity_qps)
 
 
@@ -141,7 +140,7 @@ def fell(expected_qps: float, planned_qps: float) -> bool:
 
 
 def _above(mean_qps: float, seconds: float, planned_qps: float, sigmas: float = SIGMAS) -> bool:
-    """Return whether a mean over ``seconds`` lies significantly above a planned demand."""
+    """Return whether a mean over ``seconds`` significantly exceeds the planned demand."""
     chance = sigmas * sqrt(max(planned_qps, 1.0) / seconds)
     return mean_qps > planned_qps + max(chance, 0.1 * planned_qps)
 
@@ -176,8 +175,8 @@ def _ahead(seen: Sequence[float], react_s: float) -> float:
 
 
 def _since_the_first(seen: Sequence[float]) -> Sequence[float]:
-    """Return the last seconds without those before the first query, and the one in which it came,
-    as far as is known: that clients begin is no slope of their demand."""
+    """Return the last seconds after the one with the first query, if that is known: the start of
+    clients is not a slope of their demand."""
     lately = seen[-FITTED - 1 :]
     first = next((at for at, x in enumerate(lately) if x > 0), 0)
     known = first == 0 and len(lately) > FITTED

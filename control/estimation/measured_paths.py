@@ -1,14 +1,15 @@
-"""Planning by measured accuracy: the profile's accuracies of paths, corrected by those measured.
+"""Planning by measured accuracy: the profile's path accuracies, corrected by measurements.
 
-Only paths that serve are measured, and a drift often concerns more than them. So with a(p) the
-profile's accuracy of path p, m(p) its measured one and r(p) = log(m(p) / a(p)),
+Only paths in use are measured, but a drift often affects other paths as well. With a(p) the
+profile's accuracy of path p, m(p) the measured one and r(p) = log(m(p) / a(p)),
 
     r(p)  =  sum over the variants v of p of (c + d(v))
 
-c is common to all variants (least squares over the measured paths), and d(v) what a variant differs
-(ridge regression on what c leaves, weight ``RIDGE``). A path that is not measured counts with the
-r(p) that follows: what nothing is known of is taken to have drifted like the rest, so a plan does
-not flee from a measured path to one that is only unmeasured. Not from a paper.
+c is common to all variants (least squares over the measured paths), and d(v) is a variant's
+deviation (ridge regression on the residuals of c, weight ``RIDGE``). An unmeasured path gets the
+r(p) of this model. Variants without measurements are thus assumed to have drifted like the rest, so
+that a plan does not switch from a measured path to one only because it is unmeasured. Not from a
+paper.
 """
 
 import math
@@ -22,10 +23,10 @@ from profiles.measurements import PathAccuracy
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline
 
-RIDGE = 0.1  # of a squared difference, against that of one path
+RIDGE = 0.1  # weight of a squared deviation, relative to that of one path
 MOST_PATHS = 20_000
-LEAST = 1e-3  # accuracies below count as this: a logarithm needs more than 0
-MOVED = 0.02  # of a path's accuracy, beyond which plans are made anew
+LEAST = 1e-3  # lower bound on accuracies, whose logarithms are taken
+MOVED = 0.02  # change of a path's accuracy beyond which a replan is due
 
 Path = tuple[str, ...]
 
@@ -33,11 +34,11 @@ Path = tuple[str, ...]
 def corrected(
     table: ProfileTable, pipeline: Pipeline, measured: Mapping[str, float]
 ) -> ProfileTable:
-    """Return the profile with every path's accuracy as measured, or as it follows from those, and
-    the accuracies of variants likewise.
+    """Return the profile with measured accuracies of paths, and modelled ones of other paths and of
+    variants.
 
-    ``measured`` is by path text; without any, the profile stands. Raises ``ProfileError`` for a
-    variant without a profile.
+    ``measured`` is by path text; if it has none of the pipeline's paths, the profile is returned
+    unchanged. Raises ``ProfileError`` for a variant without a profile.
     """
     known = {tuple(path.split(" > ")): accuracy for path, accuracy in measured.items()}
     every = list(islice(_paths(pipeline, pipeline.root.name), MOST_PATHS))
@@ -58,7 +59,7 @@ def corrected(
 
 
 def moved(before: Mapping[str, float], now: Mapping[str, float]) -> str | None:
-    """Return a path whose measured accuracy differs from the one that plans were made by."""
+    """Return a path whose measured accuracy differs from the one in ``before``, or None."""
     for path in sorted({*before, *now}):
         one, other = before.get(path), now.get(path)
         if one is None or other is None or abs(one - other) > MOVED:

@@ -1,14 +1,14 @@
 """Multiplicative factors, the mean fan-out of each variant, from workers' reports.
 
-Workers count, per variant, the items they finished and the children these made for each child task
-(Loki, section 4.2). For every (variant v, child c) two decaying sums,
+Workers count, per variant, the finished items and their children for each child task (Loki, section
+4.2). For every (variant v, child c) there are two decaying sums,
 
     n  <-  n d + finished            s  <-  s d + children            factor(v, c) = s / n
 
-where a report dt seconds after the last one decays by d = exp(-dt / TAU_S), but never below
-``FEWEST`` items: an idle variant keeps its last factor. Until ``FEWEST`` items were observed the
-profile's factor applies. Every plan carries the sums, so that the next control app resumes from
-them.
+where a report dt seconds after the last one decays them by d = exp(-dt / TAU_S), but never below
+``FEWEST`` items, so that an idle variant keeps its last factor. Until ``FEWEST`` items have been
+observed, the profile's factor applies. Every plan carries the sums, so that a restarted control app
+resumes from them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,7 +54,7 @@ class Factors:
         seen = dict(self._seen)
         counts = news.report.counts
         for edge in self.edges:
-            # Most edges are of variants that this worker has never run.
+            # Skip variants that this worker has never run: most edges.
             now = self._after(edge, news) if _names(edge)[0] in counts else None
             if now is not None:
                 seen[edge] = now

@@ -1,10 +1,10 @@
 """The newest measurements of a path's accuracy, as far back as they agree with each other.
 
-A window that adapts to change, after ADWIN (Bifet and Gavalda, "Learning from time-changing data
-with adaptive windowing", 2007): where the newest measurements and those before them have disjoint
-99.9 % intervals, those before are forgotten. ADWIN tries every cut with a bound of its own; this
-tries the cuts ``CUTS`` and takes the intervals of ``accuracy_sums.py``, since an answer has several
-parts that fail together.
+The window adapts to change, after ADWIN (Bifet and Gavalda, "Learning from time-changing data with
+adaptive windowing", 2007): if the 99.9 % intervals of the newest and of the earlier measurements
+are disjoint, the earlier ones are discarded. ADWIN tests every cut with its own bound. This window
+tests only ``CUTS``, with the intervals of ``accuracy_sums.py``, because errors in the parts of an
+answer are correlated.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from control.estimation.accuracy_sums import AccuracySums
 MOST_RECENT = 800  # queries
 FRESH_S = 600.0  # older measurements are forgotten
 CUTS = (25, 50, 100, 200, 400)
-EVERY = 5  # queries between two tries
+EVERY = 5  # queries between two tests
 Z_999 = 3.290527  # of the normal distribution, two-sided 99.9 %
 
 Table = NDArray[np.float64]  # a row for each query: right, of, time of the answer
@@ -40,7 +40,7 @@ class RecentAccuracy:
             self._cut()
 
     def forget(self, now: float) -> None:
-        """Forget what was answered more than ``FRESH_S`` ago."""
+        """Discard queries that were answered more than ``FRESH_S`` ago."""
         while self._newest and self._newest[0][2] < now - FRESH_S:
             self._newest.popleft()
 

@@ -16,7 +16,7 @@ class News(NamedTuple):
 
     report: Report
     before: Mapping[str, float] | None
-    seconds: float | None  # since the previous report; None if that is of no or another incarnation
+    seconds: float | None  # since the previous report of this incarnation; None if none
 
     def since(self, name: str) -> float:
         """Return the increase of a count since the previous report."""
@@ -24,8 +24,8 @@ class News(NamedTuple):
 
 
 class ReportDeltas:
-    """The last report of every node of one role, updated in place: a thousand workers report five
-    times a second."""
+    """The last report of every node of one role. Updated in place, because a thousand workers
+    report five times a second."""
 
     __slots__ = ("_last", "_role")
 

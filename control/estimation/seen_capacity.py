@@ -1,36 +1,40 @@
-"""The part of a plan's capacity that is seen to be there, from how queries end.
+"""The observed share of a plan's capacity, from the outcomes of queries.
 
-A plan's capacity follows from the profile. Where devices are slower, or share a machine, ingress
-would admit more than they serve: queues stay full, and many queries are late. Of the queries that
-end in a window (``ended_queries.py``), let m be the share of the admitted ones that is late or
-dropped although it had the SLO that the plan is made for, and q those per second that are answered,
-late ones too, with the part ``SERVED`` of those dropped: some are dropped behind the task that is
-short.
-With C the capacity of the plan at the speeds of the profile, and ``level`` the part of it to admit,
+A plan's capacity is computed from the profile. If devices are slower, or share a machine, ingress
+would admit more than they serve, queues would stay full and many queries would be late. For the
+queries that end in a window (``ended_queries.py``):
+
+    m       share of the admitted queries that were late or dropped although they had the SLO of
+            the plan
+    q       answers per second, including late ones, plus ``SERVED`` of the dropped queries per
+            second, because some are dropped downstream of the bottleneck task
+    C       capacity of the plan at the speeds of the profile; for plans made at those speeds, at
+            the speeds of the devices
+    level   the part of C to admit
 
     m > MISSED      in every second such window in a row, level <- KEPT x what is admitted; and
-                    level <- min(level, q / C) from the ``FALLS``-th time on, or at once where a
-                    queue stands, no worker loads and no plan would bring more; if m > CLEAR,
-                    admission is then at ``DRAIN`` of it for a window, so that the queues empty
+                    level <- min(level, q / C) from the ``FALLS``-th fall in a row on, or at once if
+                    a queue stands, no worker loads and no plan would add capacity; if m > CLEAR,
+                    admission is at ``DRAIN`` of the level for a window, so that queues drain
     m <= MISSED     level <- min(1, level x f) with f = min(g^n, most) in the n-th such window in a
-                    row, and f = most where ingress refused none
+                    row, and f = most if ingress refused no query
 
-A queue stands where half of the answers were tight. Without many misses the level then falls by
-``EASED`` a window instead, to ``EASED_TO`` of what it was when that began.
+A queue stands if at least half of the answers in time were tight. If m <= MISSED and a queue
+stands, the level falls by ``EASED`` per window instead, down to ``EASED_TO`` of its first value.
 
-The level is known up to where it last fell while no worker loaded: below it g and most are
-``RETURN``, beyond it ``PROBE``. A plan that brings more capacity, from C to C', is trusted with
-what it adds; if that is ``MORE``, no level is known:
+The known level is where the level last fell while no worker loaded. Below it g and most are
+``RETURN``, above it ``PROBE``. A plan that raises the capacity from C to C' is trusted with the
+addition; if the ratio exceeds ``MORE``, the known level is reset to 1:
 
     level <- (level x C + C' - C) / C'
 
-Deadlines that no plan promised (already over as ingress read them, or nearer than the SLO) say
-nothing about the capacity: a client that sends such queries harms itself only.
+Queries with deadlines that no plan promised (expired when ingress read them, or nearer than the
+SLO) do not count, so that a client that sends them harms only itself.
 
-The window after a drained one, or after a plan that admits ``LESS``, is not judged: its queries
-were admitted before. Decrease to what was served and slow growth, as in congestion control (Chiu
-and Jain 1989; Mascolo et al. 2001 for the decrease; Brakmo and Peterson 1995 for the queue that
-stands). The level is at most 1: a plan that keeps its word is left alone.
+The window after a drained one, or after a plan that admits ``LESS``, is not judged, because its
+queries were admitted before. The decrease to the served rate and the slow growth follow congestion
+control (Chiu and Jain 1989; Mascolo et al. 2001 for the decrease; Brakmo and Peterson 1995 for the
+standing queue). The level is at most 1, so a plan that delivers its capacity is not throttled.
 """
 
 from typing import NamedTuple
@@ -40,20 +44,19 @@ from control.estimation.ended_queries import Window
 MISSED = 0.1
 FEWEST = 10  # queries in a window that can show an overload
 CLEAR = 0.5
-FALLS = 3  # a plan that has begun may lack its capacity for seconds
+FALLS = 3  # a new plan may lack its capacity for seconds
 KEPT, DRAIN = 0.9, 0.5
-SERVED = 0.5  # of the dropped
+SERVED = 0.5  # part of the dropped queries
 LEAST = 0.05
 RETURN, PROBE = (1.05, 1.25), (1.03, 1.15)
 EASED, EASED_TO = 0.98, 0.95
 MORE, LESS = 1.05, 0.95
-NEAR = 1.25  # a level that far above what is admitted is not tried
+NEAR = 1.25  # the level does not grow further above the admitted share
 
 
 class AdmittedPlan(NamedTuple):
     """The plan in force: its capacity at the speeds of the profile in queries per second (0: not
-    known, as after another control app), the part of it that is admitted, and whether no plan
-    would bring more."""
+    known, as after a restart), the admitted part of it, and whether no plan would add capacity."""
 
     capacity_qps: float = 0.0
     admitted: float = 1.0
@@ -61,8 +64,7 @@ class AdmittedPlan(NamedTuple):
 
 
 class SeenCapacity:
-    """The share of the planned capacity to admit by; ``judge`` and ``serves`` update it in
-    place."""
+    """The share of the planned capacity to admit; ``judge`` and ``serves`` update it in place."""
 
     __slots__ = (
         "_bad", "_clean", "_draining", "_falls", "_known", "_least", "_level", "_most_qps", "_plan",
@@ -70,7 +72,7 @@ class SeenCapacity:
 
     def __init__(self) -> None:
         self._level = self._known = 1.0
-        self._least: float | None = None  # of the level while a queue stands
+        self._least: float | None = None  # lower bound of the level while a queue stands
         self._draining = False
         self._bad = self._clean = self._falls = 0  # windows and falls in a row
         self._plan = AdmittedPlan()
@@ -82,8 +84,8 @@ class SeenCapacity:
         return self._level * DRAIN if self._draining else self._level
 
     def serves(self, capacity_qps: float, admitted_qps: float, *, final: bool) -> None:
-        """Note the plan in force, by its capacity at the speeds of the profile and by what it
-        admits, both in queries per second; ``final``: no plan would bring more."""
+        """Record the plan in force: its capacity at the speeds of the profile and its admission
+        rate, both in queries per second; ``final``: no plan would add capacity."""
         if admitted_qps < LESS * self._plan.admitted * self._plan.capacity_qps:
             self._bad = min(self._bad, -1)
         self._plan = AdmittedPlan(capacity_qps, admitted_qps / capacity_qps, final)

@@ -1,18 +1,18 @@
-"""Accuracy without labels: from how often answers equal those of the most accurate path.
+"""Accuracy without labels, from the agreement of answers with those of the most accurate path.
 
 With the agreement g (share of equal parts) and the accuracy a of the reference path, the estimate
 is
 
     accuracy = g a
 
-An answer that differs from the reference counts as wrong, and one that equals it as right as often
-as the reference is. Of two answers that are equal both are right or both wrong, and of two that
-differ at most one is right. So, whatever the errors have in common, the accuracy lies within
+An answer that differs from the reference counts as wrong; one that equals it is right with
+probability a. Two equal answers are both right or both wrong; of two different answers at most one
+is right. However the errors are correlated, the accuracy therefore lies between
 
     g + a - 1   and   1 - |g - a|
 
-at most 1 - a from g: the bias that no number of shadows takes away. The interval of g a is that of
-g times a. All of it supposes that the reference is as accurate as its profile says.
+at most 1 - a from g; more shadows do not reduce this bias. The interval of g a is that of g, times
+a. The estimate assumes that the reference is as accurate as in its profile.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class ShadowAccuracy:
 
     ``low`` and ``high`` are the 95 % interval of the agreement, ``accuracy_low`` and
     ``accuracy_high`` that of the accuracy, ``least`` and ``most`` the bounds of its bias. The
-    accuracies are None where that of the reference is not known.
+    accuracies are None if the reference's accuracy is unknown.
     """
 
     agreement: float
@@ -42,7 +42,7 @@ class ShadowAccuracy:
 def shadow_accuracy(
     sums: AccuracySums, reference: float | None, z: float = Z_95
 ) -> ShadowAccuracy | None:
-    """Return the estimate; ``reference`` is the accuracy of the reference path. None: no shadow."""
+    """Return the estimate, None without a shadow; ``reference`` is the reference's accuracy."""
     agreement = sums.accuracy
     if agreement is None:
         return None

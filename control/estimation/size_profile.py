@@ -1,7 +1,7 @@
-"""The profile by query over the sizes that queries have, for planners that look at no single size.
+"""The profile per query over the distribution of sizes, for planners that ignore single sizes.
 
-They begin with a known distribution of sizes. From the first thousand queries on they go by those
-that are seen where these differ (``control/policies/kairos/size_watch.py``).
+Planners start with a given distribution of sizes. After the first thousand queries they use the
+observed distribution if it differs (``control/policies/kairos/size_watch.py``).
 """
 
 import contextlib
@@ -17,9 +17,9 @@ from schemas.records import Report
 
 @dataclass(frozen=True, slots=True)
 class ProfileBySize:
-    """A profile whose batches are sizes up to ``most``, and the sizes that queries have at first.
+    """A profile whose batches are sizes up to ``most``, and the initial distribution of sizes.
 
-    ``guessed``: the first thousand queries replace them, whatever their sizes are.
+    ``guessed``: the first thousand queries replace the distribution in any case.
     """
 
     table: ProfileTable
@@ -39,7 +39,7 @@ PlannedBy = ProfileTable | ProfileBySize | None  # None: nothing was measured
 
 
 class SeenSizes:
-    """The sizes that an ingress counts; ``profile`` is by query over those in use."""
+    """The sizes that ingresses count; ``profile`` is per query over the distribution in use."""
 
     def __init__(self, by_size: ProfileBySize) -> None:
         self._by_size = by_size
@@ -47,7 +47,7 @@ class SeenSizes:
         self.profile = by_size.per_query(by_size.sizes)
 
     def observe(self, report: Report) -> bool:
-        """Take the report of an ingress; return whether ``profile`` is another one now."""
+        """Update the sizes from an ingress's report; return whether ``profile`` has changed."""
         self._watch.take(report.node, report.incarnation, report.counts)
         if not self._watch.changed():
             return False
@@ -56,8 +56,8 @@ class SeenSizes:
 
 
 def growth(before: ProfileTable, after: ProfileTable, device: str) -> float:
-    """Return how many times as long a query takes on a device by another profile, in the mean over
-    the variants that were measured there; 1 where none was."""
+    """Return the mean ratio of a query's latency on a device under ``after`` to that under
+    ``before``, over the variants measured there; 1 if there are none."""
     found = []
     for task, variant in dict.fromkeys((each.task, each.variant) for each in after.entries):
         with contextlib.suppress(ProfileError):

@@ -1,13 +1,16 @@
 """Workers that are slower than the others of their kind, from their reports.
 
-Per worker the seconds of its batches over the seconds that the profile plans for them, over about
-the last ``MEMORY`` batches of its variant. Its pace is this stretch over the larger one of two
-medians: of all workers of its kind of device, and of the others of them that run its variant. A
-profile that is wrong about a variant concerns all who run it: of the only one that does, a pace
-that is known from before can fall, and none rises. A worker is slow from a pace of ``SLOW`` on.
-As long as a worker has run fewer than ``FEWEST`` batches its stretch is the least of its reports,
-once there are ``REPORTS`` with batches: large batches are few, and one stall is in one report.
-``slowdown.py`` averages over a kind, where one of twenty does not show. Not from a paper.
+A worker's stretch is the seconds taken over the seconds that the profile plans, over about the last
+``MEMORY`` batches of its variant. Its pace is the stretch over the larger of two medians: that of
+all workers of its kind of device, and that of the other workers of the kind with its variant. A
+worker is slow from a pace of ``SLOW`` on.
+
+A profile that is wrong about a variant affects every worker that runs it. The pace of the only
+worker of a variant can therefore fall, but not rise.
+
+Before ``FEWEST`` batches, the stretch is the least of the reports' stretches, once ``REPORTS``
+reports have batches: large batches are few, and a stall affects only one report. ``slowdown.py``
+averages over a kind, which hides one slow worker of twenty. Not from a paper.
 """
 
 from bisect import bisect_left
@@ -23,8 +26,8 @@ from schemas.variant_id import VariantId
 MEMORY = 60.0  # batches
 REPORTS = 5
 SLOW = 1.3
-FASTER = 1.15  # a slow worker counts as slow until it is below
-LEAST_WORKERS = 3  # of a kind: of two nothing says which one is slow
+FASTER = 1.15  # a slow worker stays slow until its pace falls below
+LEAST_WORKERS = 3  # of a kind: of two, either may be the slow one
 
 
 @dataclass(slots=True)
@@ -33,16 +36,16 @@ class _Worker:
     variant: VariantId
     incarnation: float
     ran: Ran = NONE_RAN  # batches of this variant
-    reports: int = 0  # that have batches of it
-    least: float = inf  # of the stretches of these reports
+    reports: int = 0  # with batches of it
+    least: float = inf  # stretch of these reports
     pace: float = 0.0  # 0: not slow
 
     def runs(self, variant: VariantId) -> None:
-        """Begin with the batches of another variant; the pace is that of before."""
+        """Start to measure another variant; keep the pace."""
         self.variant, self.ran, self.reports, self.least = variant, NONE_RAN, 0, inf
 
     def observe(self, new: Ran) -> None:
-        """Take a report's batches."""
+        """Add a report's batches."""
         self.ran = self.ran.followed_by(new, MEMORY)
         self.reports += 1
         self.least = min(self.least, new.stretch)
@@ -65,7 +68,7 @@ class SlowWorkers:
         self._paces: dict[str, float] | None = None  # None: not known since the last report
 
     def observe(self, report: Report, new: Ran) -> None:
-        """Take a worker's report and its batches since the one before."""
+        """Record a worker's report and its batches since the previous one."""
         worker, variant = self._workers.get(report.node), VariantId(report.task, report.variant)
         if worker is None or worker.incarnation != report.incarnation:
             worker = _Worker(report.device, variant, report.incarnation)
@@ -79,12 +82,12 @@ class SlowWorkers:
             self._paces = None
 
     def slow(self, node: str) -> bool:
-        """Return whether a worker is slow, as of the last look at all paces."""
+        """Return whether a worker is slow, as of the last call of ``paces``."""
         worker = self._workers.get(node)
         return worker is not None and worker.pace > 0.0
 
     def paces(self) -> dict[str, float]:
-        """Return, by slow worker, how many times as long as others of its kind it takes."""
+        """Return the pace of each slow worker: its time over that of others of its kind."""
         if self._paces is None:
             self._paces = self._judged()
         return self._paces

@@ -1,12 +1,12 @@
 """Slowdown of each kind of device against the profile, from workers' reports.
 
-Workers count, per variant, finished items, batches and the batches' seconds. Two reports of one
-worker give, for each variant that ran, the number of batches and their mean size; the profile's
-mean latency for that size is the planned time of each. Per kind of device
+Workers count finished items, batches and the batches' seconds per variant. Two reports of one
+worker give the number of batches and their mean size for each variant that ran. The profile's mean
+latency for that size is the planned time of each batch. Per kind of device
 
     stretch = seconds taken / seconds planned
 
-over about the last ``MEMORY`` batches. Plans of a ``paced`` policy apply it; not from a paper.
+over about the last ``MEMORY`` batches. Plans of a ``paced`` policy apply it. Not from a paper.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,14 +29,14 @@ _BATCHES = "batches"
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Batches with decaying weights: the seconds that they were planned for, and those taken."""
+    """Batches with decaying weights, and their planned and actual seconds."""
 
     batches: float = 0.0
     planned_s: float = 0.0
     took_s: float = 0.0
 
     def followed_by(self, new: "Ran", memory: float) -> "Ran":
-        """Return these and newer batches; about ``memory`` batches count."""
+        """Return these batches with newer ones added; about ``memory`` batches count."""
         kept = max(0.0, 1.0 - new.batches / memory)
         return Ran(
             self.batches * kept + new.batches,
@@ -46,7 +46,7 @@ class Ran:
 
     @property
     def stretch(self) -> float:
-        """Seconds taken for a planned second."""
+        """Actual seconds per planned second."""
         return self.took_s / self.planned_s
 
 
@@ -60,20 +60,20 @@ class Slowdown:
     _ran: Mapping[str, Ran] = field(default_factory=dict)  # by kind of device
 
     def observe(self, report: Report, new: Ran) -> "Slowdown":
-        """Return the state after a worker's report and its batches since the one before."""
+        """Return the state after a worker's report and its batches since the previous one."""
         if new.batches <= 0:
             return self
         ran = self._ran.get(report.device, NONE_RAN).followed_by(new, MEMORY)
         return Slowdown({**self._ran, report.device: ran})
 
     def replanned(self, growth: Callable[[str], float]) -> "Slowdown":
-        """Return the state by a profile with ``growth`` times the planned seconds, by kind of
-        device. A kind with other planned seconds begins anew: its batches may be of either."""
+        """Return the state under a profile with ``growth`` times the planned seconds per kind of
+        device. A kind whose planned seconds changed starts over."""
         kept = {k: ran for k, ran in self._ran.items() if 1 / NOISE <= growth(k) <= NOISE}
         return Slowdown(kept)
 
     def stretches(self) -> dict[str, float]:
-        """Return, by kind of slower device, the seconds that a planned second takes."""
+        """Return the actual seconds per planned second, by kind, for kinds that are slower."""
         return {
             kind: ran.took_s / ran.planned_s
             for kind, ran in sorted(self._ran.items())
@@ -81,7 +81,7 @@ class Slowdown:
         }
 
     def overall(self) -> float:
-        """Return the seconds that a planned second takes on all kinds together, 1 at least."""
+        """Return the actual seconds per planned second over all kinds, at least 1."""
         batches = planned_s = took_s = 0.0
         for ran in self._ran.values():
             batches += ran.batches
@@ -93,8 +93,8 @@ class Slowdown:
 
 
 def ran_since(news: News, profile: ProfileTable | None) -> Ran:
-    """Return a worker's batches since its previous report; none if that is of no or another
-    process, as the counts of its first report cover an unknown interval."""
+    """Return a worker's batches since its previous report; none for the first report of a process,
+    whose counts cover an unknown interval."""
     if news.seconds is None:
         return NONE_RAN
     batches = planned_s = took_s = 0.0
@@ -119,7 +119,7 @@ def _planned_s(profile: ProfileTable | None, variant: str, device: str, size: fl
     try:
         return profile.latency_s(task, name, device, max(1, round(size)), "mean")
     except ProfileError:
-        return 0.0  # never profiled, so no plan relies on it
+        return 0.0  # never profiled, so no plan uses it
 
 
 def drifted(

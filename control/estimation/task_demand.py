@@ -1,13 +1,13 @@
 """Items per second that arrive for each variant, from workers' reports.
 
 For planners that treat tasks separately and split a task's traffic among its variants as observed.
-From readings (t0, a0), (t1, a1) of one worker and variant
+Readings (t0, a0), (t1, a1) of one worker and variant give
 
     r <- r + (1 - exp(-(t1 - t0) / TAU_S)) ((a1 - a0) / (t1 - t0) - r)
 
-and a variant's rate is the sum over the workers that reported within ``SILENT_AFTER_S``. Items
-dropped or refused upstream do not arrive, so the rates are no demand; their proportions are the
-split.
+and a variant's rate is the sum over the workers that reported within ``SILENT_AFTER_S``. Items that
+were dropped or refused upstream do not arrive, so the rates are not the demand; only their
+proportions are used, as the split.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class _Reading:
 
 
 class TaskDemand:
-    """Rates so far, updated in place: a thousand workers report five times a second."""
+    """Arrival rates. Updated in place: a thousand workers report five times a second."""
 
     __slots__ = ("_readings",)
 

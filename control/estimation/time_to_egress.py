@@ -1,13 +1,13 @@
-"""The time from the begin of a task's batch to egress, from egress's reports.
+"""The time from the start of a task's batch to egress, from egress's reports.
 
-Of about the last ``MEMORY`` items that egress counted (``operators/egress_times.py``), with mean m
-and standard deviation s of their seconds, most took at most
+With m the mean and s the standard deviation over about the last ``MEMORY`` items that egress
+counted (``operators/egress_times.py``), most items took at most
 
     m + LIKELY x s
 
-Items that were dropped behind the task are not among them, so that the time is too short at first
-where many are; then more of them arrive, the later ones too. Not from a paper: Loki knows hops and
-batches from its profile.
+Items that were dropped downstream are not counted. While many are dropped, the estimate is first
+too short; with fewer drops more items arrive, including the later ones, and it rises. Not from a
+paper: Loki takes hops and batches from its profile.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ LIKELY = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Items with decaying weights, their seconds, and the squares of these."""
+    """Items with decaying weights, and the sums of their seconds and squared seconds."""
 
     items: float = 0.0
     seconds: float = 0.0
@@ -54,7 +54,7 @@ class TimeToEgress:
     def observe(self, news: News) -> None:
         """Update the times with an egress's report."""
         if news.seconds is None:
-            return  # its counts are of an unknown interval
+            return  # the counts cover an unknown interval
         for task, names in self._names.items():
             if names[0] in news.report.counts:
                 items, seconds, squares = [news.since(name) for name in names]
@@ -63,5 +63,5 @@ class TimeToEgress:
                     self._sums[task] = before.followed_by(items, seconds, squares)
 
     def seconds(self) -> dict[str, float]:
-        """Return the seconds that most items take from the begin of a task's batch to egress."""
+        """Return by task the seconds that most items take from the start of a batch to egress."""
         return {task: sums.most_s for task, sums in self._sums.items() if sums.items >= FEWEST}
