@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from schemas.records import Command, Settings
 
 KNOWN_IDS = 10_000
-# Slightly shorter than a sender's wait for the result: a command that its sender gave up must not
-# be carried out later.
+# Slightly shorter than a sender's wait for the result, so that a command is not carried out after
+# its sender has given up.
 COMMAND_VALID_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A command in flight: its result's message, and the settings to restore if its solve fails."""
+    """A command in flight: the message of its result, and the settings to restore on failure."""
 
     command: Command
     message: str
@@ -41,7 +41,7 @@ class CommandQueue:
         return True
 
     def answered(self, command_id: str) -> None:
-        """Remember a result of an earlier life: its command is not carried out again."""
+        """Record a result from before a restart, so that its command is not carried out again."""
         self.know(command_id)
         self._queue = deque(command for command in self._queue if command.id != command_id)
 

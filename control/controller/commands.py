@@ -1,4 +1,4 @@
-"""Actions of commands: the settings that a command leads to, or the reason to refuse it."""
+"""Actions of commands: the settings that result from a command, or the reason to refuse it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ class CommandError(ValueError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
     """The state that a command applies to. ``devices`` maps live workers to their devices,
-    ``neighbours`` are the other pipelines that are up on the broker, ``types`` the
-    device types that are rented while the pipeline runs."""
+    ``neighbours`` are the other active pipelines on the broker, ``types`` the rented device
+    types."""
 
     pipeline: Pipeline
     settings: Settings
     devices: Mapping[str, str]
     plans: Mapping[int, Plan]  # by epoch
     neighbours: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()  # of devices that are rented
+    types: tuple[str, ...] = ()  # of rented devices
 
 
 Change = tuple[Settings, str]  # and a sentence that describes the change
@@ -59,7 +59,7 @@ def carry_out(command: Command, situation: Situation) -> Change:
 
 
 def unexpired(command: Command, now: float) -> None:
-    """Raise ``CommandError`` for a command whose sender no longer waits."""
+    """Raise ``CommandError`` if the command's sender no longer waits for a result."""
     waited_s = now - command.issued_s
     if waited_s > COMMAND_VALID_S:
         raise CommandError(
@@ -127,7 +127,7 @@ def _replan(situation: Situation, _: str) -> Change:
 
 
 def _reload(situation: Situation, target: str) -> Change:
-    """Raise the builds of a variant ("task/variant"), of all of a task's, or of "all"."""
+    """Increment the build of a variant ("task/variant"), of a task's variants, or of "all"."""
     tasks = situation.pipeline.task_names
     keys = [v.key for task in situation.pipeline.tasks for v in task.variants]
     chosen = [key for key in keys if target in ("all", key, variant_id(key).task)]
@@ -228,4 +228,4 @@ ACTIONS: Mapping[str, tuple[str, Action]] = {
     "rollback": ("epoch", _rollback),
     "reload": ("variant", _reload),
 }
-PAUSES = frozenset(("pause", "resume"))  # actions that change who is admitted, and no worker
+PAUSES = frozenset(("pause", "resume"))  # actions that change admission, and no worker

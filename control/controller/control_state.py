@@ -1,7 +1,7 @@
 """The state of the controller: the plan in force, its settings, workers, estimates, history.
 
-The parts of the controller share one ``ControlState``. It decides nothing; it derives from what is
-known what planning asks for: a solve's problem, and the context of the next plan.
+The parts of the controller share one ``ControlState``. It makes no decisions. It builds the inputs
+of planning from the known state: a solve's problem, and the context of the next plan.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from schemas.effects import COMMAND_RESULTS, PLANS, Effect, Forget, Send
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Command, CommandResult, Lease, Plan, Settings
 
-NEIGHBOUR_S = 3.0  # a pipeline without a report for this long is not up
+NEIGHBOUR_S = 3.0  # a pipeline without a report for this long is inactive
 
 
 class ControlState:
@@ -47,12 +47,12 @@ class ControlState:
         self.target = RolloutTarget()
         self.reasons: list[PlanReason] = []  # for the next solve
         self.trouble = ""  # why the last solve gave no plan
-        self.contested = False  # another controller's plan is newer, or ours was lost
+        self.contested = False  # another controller published a newer plan, or ours was lost
         self.started_s: float | None = None
-        self.replan_s = 0.0  # the next solve is due
-        self._neighbours: dict[str, float] = {}  # other pipelines -> time of their last report
+        self.replan_s = 0.0  # time of the next solve
+        self._neighbours: dict[str, float] = {}  # other pipeline -> time of its last report
 
-    # ------------------------------------------------------------------ what planning asks for
+    # ------------------------------------------------------------------ inputs of planning
 
     def policy(self, settings: Settings) -> Policy:
         """Return the policy that settings name."""
@@ -85,12 +85,12 @@ class ControlState:
         )
 
     def since(self, problem: Problem, now: float) -> LastSolve:
-        """Return the problem of the last solve with what has become of it."""
+        """Return the problem of the last solve, with the present reserve and capacity."""
         slow = self.estimates.paces()
         reserve = _reserve(self._paced(self.settings, now)) if slow else 1.0
         found = None if self.plan is None or self.members.loading else self.plan.capacity_qps
         capacity_qps = inf if found is None else found / self.target.share
-        # A pool that rents more follows the demand beyond what it can serve now.
+        # A pool that can rent more follows demand beyond its present capacity.
         feasible = self.plan is None or self.plan.feasible or bool(self.plan.mix)
         return LastSolve(problem, reserve, capacity_qps, feasible)
 
@@ -125,7 +125,7 @@ class ControlState:
     def amended(
         self, base: Plan, leases: Sequence[Lease], reasons: tuple[PlanReason, ...], now: float
     ) -> Plan:
-        """Return ``base`` with these leases, and routes that follow from them, for ``reasons``."""
+        """Return ``base`` with these leases and the resulting routes, for ``reasons``."""
         context = self.context(base.settings, now)
         named = replace(base, reason=sentence(reasons), causes=causes(reasons))
         profile = self.estimates.profile
@@ -133,7 +133,7 @@ class ControlState:
         return throttled(made, context.capacity_share)
 
     def stamped(self, plan: Plan, now: float) -> Plan:
-        """Return a plan with the next epoch, and the estimates that it was made by."""
+        """Return the plan with the next epoch and the estimates it is based on."""
         return replace(
             plan,
             epoch=self.history.next_epoch,
@@ -168,8 +168,8 @@ class ControlState:
             epoch=self.plan.epoch if self.plan else 0,
             finished_s=now,
         )
-        # The topic is compacted and serves every pipeline: under the bare id another pipeline's
-        # answer to the same command would replace ours.
+        # All pipelines share the compacted topic: under the bare id, another pipeline's answer to
+        # the same command would replace this one.
         return Send(COMMAND_RESULTS, result, key=f"{result.pipeline}/{command.id}")
 
     # ------------------------------------------------------------------ other pipelines
@@ -179,13 +179,13 @@ class ControlState:
         self._neighbours[pipeline] = now
 
     def neighbours(self, now: float) -> tuple[str, ...]:
-        """Return the other pipelines that are up on the broker."""
+        """Return the other active pipelines on the broker."""
         known = self._neighbours
         self._neighbours = {name: at for name, at in known.items() if now - at <= NEIGHBOUR_S}
         return tuple(sorted(self._neighbours))
 
 
 def _reserve(members: Iterable[Member]) -> float:
-    """Return the usable workers over what they are worth in workers of the usual pace."""
+    """Return the ratio of the number of usable workers to their number at the usual pace."""
     paces = [member.pace for member in members if member.usable]
     return len(paces) / fsum(1 / pace for pace in paces) if paces else 1.0

@@ -1,12 +1,13 @@
 """The control node: reports and commands in, plans out.
 
-Records of earlier lives (plans, command results) arrive before the first ``Woke``, which starts the
-node. From then on it solves when a worker is new, leaves or is lost, when a command asks for it,
-when demand jumps or fan-out drifts, and at the policy's interval; one solve at a time. Before an
-urgent solve a quick plan takes force, where the policy has one. The result of a solve is the
-target; on the way there, when workers have loaded or drained, plans follow without a solve, and so
-do routes as demand moves. Slots of a lost worker are reassigned at once, and
-``pause`` and ``resume`` neither need a solve nor wait for one.
+Records from before a restart (plans, command results) arrive before the first ``Woke``, which
+starts the node. The controller then solves when a worker is new, leaves or is lost, when a command
+requires it, when demand jumps or fan-out drifts, and at the policy's interval. One solve is in
+flight at a time. If the policy makes quick plans, one is put in force before an urgent solve.
+
+The result of a solve is the target. On the way to it, the controller publishes plans without a
+solve when workers have loaded or drained, and new routes when demand changes. It reassigns the
+slots of a lost worker at once. ``pause`` and ``resume`` neither need a solve nor wait for one.
 """
 
 from collections.abc import Mapping
@@ -72,17 +73,17 @@ from schemas.pipeline import Pipeline
 from schemas.records import Command, Plan, Report
 
 if TYPE_CHECKING:
-    from control.controller.rental import Rentable  # the solvers take most of a second to load
+    from control.controller.rental import Rentable  # solvers take most of a second to import
 
 TICK_S = 0.1
 JUST_S = 0.001  # after the time at which a worker counts as lost
-FEW, SPACING_S = 100, 2e-5  # workers; what a review takes for each of the others
+FEW, SPACING_S = 100, 2e-5  # workers; review time for each further one
 FIRST_PLAN_S = 3.0  # the first plan waits this long for all workers
 ANY_MEMORY: Mapping[str, int] = {}
 
 
 class FirstStep(NamedTuple):
-    """A target, the first plan towards it, and the constraints that either violates."""
+    """A target, the first plan towards it, and the constraints that they violate."""
 
     target: Target
     plan: Plan
@@ -90,10 +91,10 @@ class FirstStep(NamedTuple):
 
 
 class Controller:
-    """The control node. ``memory`` is the bytes that one worker may use, by device; ``space`` what
-    sessions may choose from, where the pipeline has tiers; ``rentable`` the devices that it rents.
+    """The control node. ``memory`` is the bytes that one worker may use, by device; ``space`` the
+    choices of sessions, if the pipeline has tiers; ``rentable`` the devices that can be rented.
 
-    Invariants: epochs of its plans grow; no plan goes out that ``control/checks`` refuses.
+    Invariants: epochs of its plans grow; it publishes no plan that ``control/checks`` refuses.
     """
 
     def __init__(
@@ -131,10 +132,10 @@ class Controller:
         return [*effects, *self._review(now)]
 
     def _routine(self, event: Event, now: float) -> bool:
-        """Return whether an event calls for nothing before the next tick: reports without news.
+        """Return whether an event can wait for the next tick, as reports without news can.
 
-        A review looks at every worker, and a thousand workers report 5,000 times a second. Of many
-        workers news waits for more of it: each of a thousand that start or are lost is news.
+        A review examines every worker, and a thousand workers report 5,000 times a second. With
+        many workers, reviews of news are spaced too: a thousand workers may start or be lost.
         """
         report = type(event) is Arrived and type(event.record) is Report
         if not (report or type(event) is Heartbeats) or now >= self._wake_s:
@@ -166,7 +167,7 @@ class Controller:
         return []
 
     def _ended(self, event: Solved | Failed, now: float) -> bool:
-        """Take the end of a session's job or of a mix's play; return whether it was one."""
+        """Handle the end of a session's job or of a mix's play; return whether it was one."""
         played = self._rental is not None and self._rental.played(event)
         return played or self._sessions.solved(event, now)
 
@@ -176,7 +177,7 @@ class Controller:
         return [Assign(topic, (0,)) for topic in (PLANS, REPORTS, COMMANDS, *more)]
 
     def _resume(self, now: float) -> None:
-        """Go on from the newest plan of an earlier life, if there is one."""
+        """Resume from the newest plan on the topic, if there is one."""
         state = self._state
         state.started_s = now
         state.members.wake(now)
@@ -208,7 +209,7 @@ class Controller:
         return [*self._follow(step, now), *self._solves.land(flight, now)]
 
     def _solve(self, now: float) -> list[Effect]:
-        """Begin a solve if one is due; where it is urgent, put a quick plan in force before."""
+        """Begin a solve if one is due; if it is urgent, first put a quick plan in force."""
         flight = self._solves.begin(now)
         if flight is None:
             return []
@@ -226,8 +227,8 @@ class Controller:
         return [*self._follow(step, now, provisional=True), *self._solves.serve(flight, now)]
 
     def _quick(self, flight: Flight) -> Allocation | None:
-        """Return the policy's quick plan; where it makes none, a command within the policy goes by
-        what runs."""
+        """Return the policy's quick plan. For a policy without one, return the running allocation
+        on the usable workers if a command that keeps the policy waits."""
         plan, running = self._state.plan, self._state.target.allocation
         if plan is None:
             return None
@@ -274,7 +275,7 @@ class Controller:
         self._reviewed_s = now
         effects = self._expire(now)
         if effects and self._settled:
-            # The slots are handed on before anything else is decided.
+            # Reassign the slots before any other decision.
             self._wake_s = now
             return [*effects, Wake(now)]
         self._settled = self._settled or self._is_settled(now)
@@ -288,19 +289,19 @@ class Controller:
             effects += self._advance(now)
             effects += self._table_jobs.more()
         if now >= self._wake_s:
-            # Also when a silent worker's time is up, so that its loss is noticed at once.
+            # Also wake when a silent worker's time is up, to detect its loss at once.
             lost_s = self._state.members.next_loss_s(now) + JUST_S
             self._wake_s = min(now + TICK_S, lost_s)
             effects.append(Wake(self._wake_s))
         return effects
 
     def _follow_demand(self, now: float) -> list[Effect]:
-        """Return the effects that a count calls for: it changes the demand, and nothing else that
-        a review looks at. Counts come at every tick, right behind its review."""
+        """Return the effects of a count, which changes the demand and no other input of a review.
+        Counts come at every tick, right after its review."""
         return [*self._solve(now), *self._table_jobs.more()] if self._settled else []
 
     def _is_settled(self, now: float) -> bool:
-        """Return whether the workers expected at the start have reported, or have had time to."""
+        """Return whether the expected workers have reported, or have had time to."""
         state = self._state
         assert state.started_s is not None
         if state.members.unreported or not state.members:
@@ -310,7 +311,7 @@ class Controller:
         return len(state.members) >= self._expected or now - state.started_s >= patience_s
 
     def _note_moves(self, now: float) -> None:
-        """Note workers that have drained or serve: the target's next step may wait for them."""
+        """Record workers that have drained or serve: the target's next step may wait for them."""
         quiet = frozenset(self._state.members.quiet(now))
         moved = self._state.target.moved
         if quiet != self._quiet:
@@ -353,7 +354,7 @@ class Controller:
     def _pauses(self, now: float) -> list[Effect]:
         """Carry out ``pause`` and ``resume`` at once, whatever solve is in flight."""
         effects: list[Effect] = []
-        if self._state.plan is None:  # the first plan needs a solve anyway
+        if self._state.plan is None:  # the first plan needs a solve
             return effects
         for command in self._commands.urgent(PAUSES):
             try:
@@ -405,7 +406,7 @@ class Controller:
         return carry_out(command, situation)
 
     def _rent(self, now: float) -> list[Effect]:
-        """Ask for other devices of types, and publish the plan with their numbers."""
+        """Request changed numbers of devices, and publish the plan with them."""
         if self._rental is None:
             return []
         state = self._state
@@ -419,7 +420,7 @@ class Controller:
         return [*scaled, *played, *self._publish(plan, now)]
 
     def _advance(self, now: float) -> list[Effect]:
-        """Publish the next step to the target, or new routes, if there is one."""
+        """Publish the next step to the target, or new routes, if due."""
         state = self._state
         settings = state.target.settings(now)
         if self._solves.in_flight is not None or state.plan is None or settings is None:
@@ -434,7 +435,7 @@ class Controller:
         return self._table_jobs.follow(plan, devices, measured, now)
 
     def _publish(self, plan: Plan, now: float) -> list[Effect]:
-        """Put a plan in force, unless it violates a constraint: then the old one stays."""
+        """Put a plan in force; if it violates a constraint, keep the old one."""
         state = self._state
         plan = state.stamped(plan, now)
         plan = self._table_jobs.expecting(plan, state.estimates.arriving_qps(now))

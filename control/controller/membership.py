@@ -1,10 +1,10 @@
 """Membership: the live workers by their reports, and which are new, lost or drained.
 
-The age of a report comes from its arrival, so that no two clocks have to agree. Its lag is the
-controller's clock at its arrival less its sender's clock when it was sent: the transport time plus
-the difference of the two clocks. The least recent lag of a node is that of its fastest report; a
-report's lag beyond it is its age. After a silence it is that of before, since a network that heals
-delivers first what it has held.
+The age of a report is computed without synchronised clocks. A report's lag is the controller's
+clock at arrival less the sender's clock at sending: the transport time plus the clock offset. The
+smallest recent lag of a node is that of its fastest report; a report's age is its lag beyond that.
+After a silence the lag from before applies, because a network that recovers first delivers delayed
+reports.
 """
 
 from collections import Counter
@@ -19,14 +19,14 @@ from schemas.records import Lease, Plan, Report
 from schemas.variant_id import variant_key
 
 REPORT_AGE_S = 2.0  # an older report is out of date
-DEAD_AFTER_S = 0.8  # reports come every 0.2 s: three missed, and room for jitter
-LOADING_S = 5.0  # importing a library can hold a process for seconds, while it serves nothing yet
+DEAD_AFTER_S = 0.8  # reports come every 0.2 s: three missed, plus jitter
+LOADING_S = 5.0  # importing a library can block a process for seconds before it serves
 GRACE_S = 2.0  # for the workers of a plan that outlived its control app
-# A draining worker with nothing queued for this long is drained: two reports say so. Items that
-# come later are in its slots, which other workers of the task read on from its committed offsets.
+# A draining worker with empty queues for this long (two reports) is drained. Other workers of the
+# task read its slots from its committed offsets, and so get items that arrive later.
 QUIET_S = 0.3
 STALL_S = 0.5  # a controller without any report for this long cannot judge which workers are alive
-RETURN_S = 3.0  # after an outage of the broker its clients reconnect one by one, within this time
+RETURN_S = 3.0  # clients reconnect one by one within this time after a broker outage
 
 
 @dataclass(slots=True)
@@ -34,22 +34,23 @@ class _Worker:
     device: str = ""
     loaded: str = ""
     serves: str = ""
-    loading: bool = False  # leased, and serving nothing yet
+    loading: bool = False  # leased, not serving yet
     incarnation: float = float("-inf")
-    known_s: float = 0.0  # last known to be alive
+    known_s: float = 0.0  # last time known to be alive
     closed_in: int | None = None  # the epoch of the plan that drains it
-    quiet_s: float | None = None  # nothing queued since
+    quiet_s: float | None = None  # time since when nothing is queued
     unreported: bool = False  # known from a plan only
-    leaving: bool = False  # its process ends once it is drained
+    leaving: bool = False  # its process ends after draining
 
 
 class Membership:
-    """The workers that are alive.
+    """The live workers.
 
-    A worker's silence counts only while others could be heard: after a stall of the controller or
-    of the broker a worker has ``DEAD_AFTER_S``, or the length of the silence, up to ``RETURN_S``,
-    to be heard again. While no node of any role is heard no worker is lost: the controller is
-    isolated, and a plan without workers would serve no query.
+    A worker's silence counts only while reports arrive from other nodes. After a stall of the
+    controller or of the broker, a worker has ``DEAD_AFTER_S``, or the length of the silence if that
+    is longer, up to ``RETURN_S``, to report again. While no node of any role reports, the
+    controller is isolated and no worker counts as lost: a plan without workers would serve no
+    query.
     """
 
     __slots__ = ("_awake_s", "_patience_s", "_reported_s", "_resumed_s", "_workers")
@@ -58,8 +59,8 @@ class Membership:
         self._workers: dict[str, _Worker] = {}
         self._awake_s = float("-inf")  # last event
         self._reported_s = float("-inf")  # last report of a node
-        self._resumed_s = float("-inf")  # start of the reports without a gap
-        self._patience_s = DEAD_AFTER_S  # with workers not heard since then
+        self._resumed_s = float("-inf")  # start of the current run of reports without a gap
+        self._patience_s = DEAD_AFTER_S  # for workers without a report since then
 
     def __len__(self) -> int:
         return len(self._workers)
@@ -76,17 +77,17 @@ class Membership:
 
     @property
     def loading(self) -> bool:
-        """Whether a worker with a lease serves nothing yet."""
+        """Whether a worker with a lease does not serve yet."""
         return any([worker.loading for worker in self._workers.values()])
 
     def by_device(self) -> tuple[Counter[str], Counter[str]]:
-        """Return the number of workers that serve, and of those that leave, by device."""
+        """Return the numbers of serving and of leaving workers, by device."""
         workers = self._workers.values()
         serving = Counter(w.device for w in workers if w.serves and not w.leaving)
         return serving, Counter(w.device for w in workers if w.leaving)
 
     def wake(self, now: float) -> None:
-        """Record that an event happened at ``now``, if only a timer."""
+        """Record an event at ``now``, including timers."""
         if now - self._awake_s > STALL_S:
             self._reported_s = self._resumed_s = now
             self._patience_s = DEAD_AFTER_S
@@ -109,10 +110,10 @@ class Membership:
             self._workers.setdefault(lease.worker, worker)
 
     def observe(self, report: Report, now: float) -> PlanReason | None:
-        """Record a worker's report; return news about it, as a reason for a plan."""
+        """Record a worker's report; return a reason for a plan if the worker's state changed."""
         worker = self._workers.get(report.node)
         if worker is not None and report.incarnation < worker.incarnation:
-            return None  # from the process that this one has replaced
+            return None  # from a replaced process
         news = PlanCause.WORKER_NEW if worker is None else None
         worker = self._workers.setdefault(report.node, _Worker())
         if not (news or worker.unreported) and report.incarnation > worker.incarnation:
@@ -129,16 +130,16 @@ class Membership:
         return about_worker(report.node, news) if news else service
 
     def beat(self, beat: Heartbeat, now: float) -> None:
-        """Record that a worker is alive; of an unknown one nothing is known before its report."""
+        """Record that a worker is alive; ignore an unknown worker until its first report."""
         worker = self._workers.get(beat.worker)
         if worker is not None and beat.incarnation == worker.incarnation:
             worker.known_s = now
 
     def _note_service(self, worker: _Worker, report: Report) -> PlanReason | None:
-        # While a worker loads another variant of its task it serves with the old one.
+        # A worker that loads another variant of its task still serves with the old one.
         before = worker.serves
         if report.state == NodeState.LEAVING:
-            return None  # it serves until it is drained
+            return None  # it still serves while it drains
         if report.state == NodeState.READY:
             worker.serves = report.task
         elif report.task != before or not report.variant:
@@ -166,7 +167,7 @@ class Membership:
         return now - self._reported_s > STALL_S
 
     def expire(self, now: float) -> tuple[str, ...]:
-        """Forget and return the workers that have been silent for too long."""
+        """Remove and return the workers that have been silent for too long."""
         if self.isolated(now):
             return ()
         lost = sorted(
@@ -192,7 +193,7 @@ class Membership:
         return max(silent_s, self._resumed_s + self._patience_s)
 
     def _may_load(self, worker: _Worker, now: float) -> bool:
-        """Return whether a silent worker may be held by a library that it imports."""
+        """Return whether a silent worker may be blocked by an import."""
         return worker.loading and now - max(worker.known_s, self._resumed_s) <= LOADING_S
 
     def follow(self, plan: Plan, before: Mapping[str, Lease]) -> None:
@@ -207,7 +208,7 @@ class Membership:
                 worker.closed_in, worker.quiet_s = plan.epoch, None
 
     def quiet(self, now: float) -> tuple[str, ...]:
-        """Return the draining workers that have nothing left."""
+        """Return the draining workers with empty queues."""
         return tuple(
             sorted(
                 name
@@ -217,7 +218,7 @@ class Membership:
         )
 
     def members(self, drained: Iterable[str], now: float) -> tuple[Member, ...]:
-        """Return the live workers by name; ``drained`` names workers and devices not to be used."""
+        """Return the live workers by name; ``drained`` names workers and devices to exclude."""
         out = set(drained)
         quiet = set(self.quiet(now))
         return tuple(
@@ -233,8 +234,8 @@ class Membership:
         )
 
 
-WINDOW_S = 30.0  # "recent" is one to two of these: clocks converge slowly
-DRIFT = 0.02  # seconds a second, between two clocks that are slewed, each by at most 1 %
+WINDOW_S = 30.0  # "recent" is one to two windows: clocks converge slowly
+DRIFT = 0.02  # seconds per second, between two clocks, each slewed by at most 1 %
 
 
 @dataclass(slots=True)
@@ -246,7 +247,7 @@ class _Lags:
 
 
 class ReportAges:
-    """The least lag of every node that reports."""
+    """The smallest lag of every node that reports."""
 
     __slots__ = ("_lags",)
 
@@ -254,11 +255,11 @@ class ReportAges:
         self._lags: dict[tuple[str, str], _Lags] = {}
 
     def age_s(self, report: Report, now: float) -> float:
-        """Return a report's age in seconds, against its sender's fastest one; 0 for the first."""
+        """Return a report's age in seconds relative to its sender's fastest; 0 for the first."""
         return self._age_s((report.pipeline, report.node), report.incarnation, report.sent_s, now)
 
     def beat_age_s(self, beat: Heartbeat, now: float) -> float:
-        """Return the same of a report without news."""
+        """Return the age of a heartbeat, a report without news."""
         return self._age_s((beat.pipeline, beat.worker), beat.incarnation, beat.sent_s, now)
 
     def _age_s(self, name: tuple[str, str], incarnation: float, sent_s: float, now: float) -> float:
@@ -269,7 +270,7 @@ class ReportAges:
             return 0.0
         if now >= lags.until_s:
             lags.before_s = lags.least_s
-            if now >= lags.until_s + WINDOW_S:  # after a silence the first report may be an old one
+            if now >= lags.until_s + WINDOW_S:  # the first report after a silence may be old
                 lags.before_s += DRIFT * (now - lags.until_s + WINDOW_S)
             lags.until_s, lags.least_s = now + WINDOW_S, lag_s
         lags.least_s = min(lags.least_s, lag_s)

@@ -1,17 +1,17 @@
-"""Notice a type of devices that is asked for and does not come, so that others take its place."""
+"""Detect device types that are requested but do not arrive, so that others replace them."""
 
 from collections.abc import Sequence
 
 from control.policies.kairos.renting import Mix
 
-PATIENCE_S = 120.0  # behind the boot time of the type
-AGAIN_S = 600.0  # after which a type that was given up is asked for again
+PATIENCE_S = 120.0  # after the boot time of the type
+AGAIN_S = 600.0  # until a type that was given up is requested again
 
 
 class MissingTypes:
-    """By type, since when devices are missing, and the number at which the type was given up.
+    """The types with missing devices, and the types given up with their number of devices.
 
-    ``boot_s`` are by type, in the order of the mixes.
+    ``boot_s`` are the boot times by type, in the order of the mixes.
     """
 
     def __init__(self, boot_s: Sequence[float]) -> None:
@@ -20,8 +20,8 @@ class MissingTypes:
         self._given_up: dict[int, tuple[float, int]] = {}  # until, devices that serve
 
     def see(self, asked: Mix, ready: Mix, now: float) -> None:
-        """Take the numbers of devices asked for and of those that serve. Time is counted anew with
-        each device that comes."""
+        """Record the numbers of requested and of serving devices. Each device that arrives
+        restarts the wait."""
         self._given_up = {at: each for at, each in self._given_up.items() if now < each[0]}
         for at, (wanted, here) in enumerate(zip(asked, ready, strict=True)):
             since_s, before = self._since.get(at, (now, here))
@@ -36,7 +36,7 @@ class MissingTypes:
                 self._given_up[at] = now + AGAIN_S, here
 
     def most(self, at: int, most: int | None) -> int | None:
-        """Return how many devices of a type may be wanted, of ``most`` that its file allows."""
+        """Return the limit on devices of a type; ``most`` is the limit in the pipeline file."""
         if at not in self._given_up:
             return most
         here = self._given_up[at][1]

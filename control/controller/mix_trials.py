@@ -1,8 +1,8 @@
-"""Play the mixes that come into question for renting, one after another, outside the event loop.
+"""Play the candidate mixes for renting, one after another, outside the event loop.
 
-A choice of devices takes force at once, by bounds and estimates. Meanwhile mixes are played
-(``control/policies/kairos/mix_play.py``), for ``WITHIN_S`` at most since the newest change of what
-is to be played. What a mix carried holds until the service times or the policy change.
+A choice of devices by bounds and estimates takes force at once. Candidate mixes are played
+meanwhile (``control/policies/kairos/mix_play.py``), for at most ``WITHIN_S`` after the list of
+candidates last changed. A result is valid until the service times or the policy change.
 """
 
 from control.policies.kairos.mix_play import MixProblem, QueryDraws, playable
@@ -13,11 +13,11 @@ from schemas.effects import Effect, Failed, Solve, Solved
 from schemas.pipeline import Policy
 
 WITHIN_S = 20.0
-FIRST_JOB = 1 << 42  # the numbers of plays are above, those of plans, tables and sessions below
+FIRST_JOB = 1 << 42  # job numbers of plays are above; of plans, tables and sessions below
 
 
 class MixTrials:
-    """``played`` has what mixes carried, in queries/s; None: they are not to be played."""
+    """Plays of mixes; ``played`` is the queries/s that each carried, None for one not played."""
 
     def __init__(self, draws: QueryDraws) -> None:
         self.played: dict[Mix, float | None] = {}
@@ -29,7 +29,7 @@ class MixTrials:
         self._playing: Mix | None = None
 
     def change(self, pool: Pool, policy: Policy) -> None:
-        """Take the present pool and policy; forget what was played with other service times."""
+        """Set the pool and the policy; discard plays with other service times."""
         if self._problem is None or _service(*self._problem) != _service(pool, policy):
             self.played, self._asked, self._playing = {}, (), None
         self._problem = pool, policy
@@ -40,7 +40,7 @@ class MixTrials:
             self._asked, self._until_s = mixes, now + WITHIN_S
 
     def next(self, now: float) -> list[Effect]:
-        """Return the play of the next mix, unless one is played already or none is left."""
+        """Return the play of the next mix, unless one is in flight or none is left."""
         if self._problem is None or self._playing is not None:
             return []
         pool, policy = self._problem
@@ -58,8 +58,8 @@ class MixTrials:
         return []
 
     def ended(self, event: Solved | Failed) -> bool:
-        """Take the end of a play; return whether it was one. The end of a play whose service times
-        hold no longer changes nothing."""
+        """Record the end of a play; return whether it was one. Ignore the result of a play with
+        outdated service times."""
         if isinstance(event.job, str) or event.job < FIRST_JOB:
             return False
         if event.job == self._job and self._playing is not None:
@@ -69,5 +69,5 @@ class MixTrials:
 
 
 def _service(pool: Pool, policy: Policy) -> tuple[object, ...]:
-    """Return what decides how much a mix carries: prices and limits of types do not."""
+    """Return the inputs that a mix's throughput depends on, without prices and limits of types."""
     return pool.sizes, pool.latency_s, pool.worst_s, pool.slo_s, policy

@@ -1,7 +1,7 @@
 """The schema release that every node of the pipeline reads, by their reports.
 
-It falls at once, when a node reports that reads less, and rises only after ``HOLD_S`` without any
-such report: a node that was frozen finds nothing that it cannot read when it goes on.
+It falls at once when a node with an earlier release reports. It rises only after ``HOLD_S`` without
+such a report, so that a frozen node that resumes finds no record that it cannot read.
 """
 
 from schemas.records import Plan, Report
@@ -11,7 +11,7 @@ HOLD_S = 60.0
 
 
 class NodeReleases:
-    """The release in which nodes write; ``agreed`` is 0 before the first plan."""
+    """The release that nodes write; ``agreed`` is 0 before the first plan."""
 
     __slots__ = ("_heard", "_since_s", "agreed")
 
@@ -21,11 +21,11 @@ class NodeReleases:
         self._since_s = float("-inf")
 
     def resume(self, plan: Plan, now: float) -> None:
-        """Begin with the release of a plan of an earlier controller."""
+        """Start with the release of a plan from before a restart."""
         self.agreed, self._since_s = plan.release or UNDECLARED, now
 
     def observe(self, report: Report, now: float) -> bool:
-        """Record a report; return whether all have to write in an earlier release from now on."""
+        """Record a report; return whether it lowers the release that all nodes write."""
         release = min(int(report.counts.get(READS, UNDECLARED)), RELEASE)
         self._heard[release] = now
         falls = release < self.agreed
@@ -34,7 +34,7 @@ class NodeReleases:
         return falls
 
     def agree(self, now: float) -> int:
-        """Return the ``release`` of a plan made now."""
+        """Return the ``release`` of a new plan."""
         heard = [each for each, at_s in self._heard.items() if now - at_s <= HOLD_S]
         least = min(heard, default=UNDECLARED)
         if now - self._since_s >= HOLD_S or not self.agreed:

@@ -1,4 +1,4 @@
-"""The checks that a plan passes before it is in force, and the effect of a rejection."""
+"""The checks that a plan must pass before it is put in force, and the effect of a rejection."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -22,7 +22,7 @@ Sets = Callable[[Plan, Mapping[str, str]], Mapping[str, tuple[str, ...]]]
 
 class PlanGate:
     """Checks of allocations and plans. ``memory`` is in bytes for one worker, by device; ``sets``
-    are the variants that each worker of a task holds under a plan, where tables choose."""
+    returns the variants that each worker of a task with tables holds under a plan."""
 
     __slots__ = ("_beside", "_memory", "_pipeline", "_rejected", "_sets", "_space")
 
@@ -82,7 +82,7 @@ class PlanGate:
         self, sets: Mapping[str, tuple[str, ...]], held: Mapping[str, Lease],
         loaded: Mapping[str, str],
     ) -> None:  # fmt: skip
-        """Update what workers may hold: a set stays until another lease's variant is loaded."""
+        """Update the variants that workers may hold; a set stays until another task's lease loads."""
         for worker, lease in held.items():
             before = self._beside.get(worker, ())
             if lease.task in sets:
@@ -91,7 +91,7 @@ class PlanGate:
                 self._beside.pop(worker, None)
 
     def reject(self, violations: tuple[Violation, ...]) -> list[Effect]:
-        """Return the effect that reports violations, once until another plan is in force."""
+        """Return the effect that reports violations; repeated ones are not reported again."""
         if violations == self._rejected:
             return []
         self._rejected = violations

@@ -1,28 +1,28 @@
-"""Which nodes have not received the plan in force, though they have had time to.
+"""Detect nodes that have not received the plan in force in time.
 
-A topic of plans that was deleted, or has lost its end, holds no plan for a node that starts, or not
-the newest one; another plan reaches every node.
+If the plans topic was deleted or has lost its end, a node that starts finds no plan, or an outdated
+one. A new plan then reaches every node.
 """
 
 from schemas.records import Plan, Report
 
-RECEIVED_S = 5.0  # a node that hears of plans at all has read a topic full of them by then
+RECEIVED_S = 5.0  # enough for a connected node to read a full plans topic
 FOLLOWERS = frozenset(("dispatcher", "egress", "ingress", "scorer", "worker"))
 
-_Standing = tuple[float, int]  # a node's incarnation, and the epoch that it follows
+_Standing = tuple[float, int]  # a node's incarnation and the epoch it follows
 
 
 class PlanReach:
-    """The nodes that follow an older plan than the one in force, by name."""
+    """The nodes that follow a plan older than the one in force, by name."""
 
     def __init__(self) -> None:
-        self._behind: dict[str, tuple[_Standing, float]] = {}  # with the time since when
+        self._behind: dict[str, tuple[_Standing, float]] = {}  # and since when
         self._told: dict[str, _Standing] = {}
 
     def missed(self, report: Report, plan: Plan, now: float) -> bool:
-        """Return whether a node has missed a plan; True once for each plan that it stays at.
+        """Return whether a node has missed a plan; True once for each epoch that it follows.
 
-        So a node that can send reports and receives no plans costs one plan.
+        A node that sends reports but receives no plans thus causes only one plan.
         """
         name, standing = report.node, (report.incarnation, report.epoch)
         if report.role not in FOLLOWERS or report.epoch >= plan.epoch:

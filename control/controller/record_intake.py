@@ -21,7 +21,7 @@ CONTEST_S = 1.0  # time until another controller's plan is replaced
 
 
 class RecordIntake:
-    """Folds records into the state. ``news``: a report changed what the next review decides."""
+    """Folds records into the state. ``news``: a report changed an input of the next review."""
 
     def __init__(
         self, state: ControlState, commands: CommandQueue, rental: "Rental | None" = None
@@ -29,19 +29,19 @@ class RecordIntake:
         self._state, self._rental = state, rental
         self._commands = commands
         self._ages, self._reach = ReportAges(), PlanReach()
-        self._ready: list[PlanReason] = []  # reasons that wait to be merged with more of their kind
+        self._ready: list[PlanReason] = []  # reasons to be merged with further ones
         self._merge_s = 0.0
         self.news = False
 
     def ready(self, now: float) -> list[PlanReason]:
-        """Remove and return the workers that serve since the last plan, once they are merged."""
+        """Remove and return the reasons about newly serving workers, after merging."""
         if now < self._merge_s:
             return []
         ready, self._ready = self._ready, []
         return ready
 
     def arrived(self, event: Arrived, now: float) -> list[Effect]:
-        """Take a record; return the answer to a command that cannot be read."""
+        """Process a record; return the answer if it is an unreadable command."""
         record = event.record
         if isinstance(record, Report):
             self._report(record, now)
@@ -56,14 +56,14 @@ class RecordIntake:
         return []
 
     def counted(self, event: Counted, now: float) -> None:
-        """Take a count of the input topic, unless it is out of date."""
+        """Process a count of the input topic, unless it is out of date."""
         if now - event.at_s <= REPORT_AGE_S:
             self._state.estimates.count(event)
             if self._rental is not None:
                 self._rental.count(event)
 
     def heartbeats(self, event: Heartbeats, now: float) -> None:
-        """Take reports without news."""
+        """Process heartbeats, the reports without news."""
         members, ages, own = self._state.members, self._ages, self._state.pipeline.name
         for beat in event.beats:
             if beat.pipeline == own and ages.beat_age_s(beat, now) <= REPORT_AGE_S:
@@ -90,18 +90,18 @@ class RecordIntake:
             self._worker_news(state.members.observe(report, now), now)
 
     def _look_ahead(self, report: Report, now: float) -> None:
-        """Outbid a plan that nodes follow and that the plans topic has lost."""
+        """Supersede a plan that nodes follow but the plans topic has lost."""
         if self._state.history.lost(report.epoch, now):
             self._outbid(plan_lost(report.epoch))
 
     def _look_behind(self, report: Report, now: float) -> None:
-        """Have a plan that a node has missed followed by another."""
+        """Supersede a plan that a node has missed."""
         plan = self._state.plan
         if plan is not None and self._reach.missed(report, plan, now):
             self._outbid(plan_missed(report.node, plan.epoch))
 
     def _outbid(self, reason: PlanReason) -> None:
-        """Have the plan in force followed by another, even if that is the same."""
+        """Request a successor of the plan in force, even an identical one."""
         self._state.contested = self.news = True
         self._state.reasons.append(reason)
 
@@ -110,26 +110,26 @@ class RecordIntake:
             return
         self.news = True
         if news.cause == PlanCause.WORKER_SERVES:
-            # Others of the same round of reports are likely to follow: one plan for all.
+            # More are likely in the same round of reports: make one plan for all.
             self._merge_s = self._merge_s if self._ready else now + MERGE_S
             self._ready.append(news)
         else:
             self._state.reasons.append(news)
 
     def _seen(self, plan: Plan, now: float) -> None:
-        """Record a plan on the topic: from an earlier life, our own, or another controller's."""
+        """Record a plan on the topic: from before a restart, our own, or another controller's."""
         state = self._state
         if plan.pipeline != state.pipeline.name or state.history.has(plan):
             return
         newest = plan.epoch >= state.history.epoch
         state.history.add(plan)
         if newest and state.started_s is not None:
-            # Not at once: two controllers would outbid each other as fast as the broker allows.
+            # Delayed, or two controllers would supersede each other at the broker's full speed.
             state.contested = True
             state.replan_s = min(state.replan_s, now + CONTEST_S)
 
     def _command(self, command: Command, event: Arrived, now: float) -> None:
-        # A command without a pipeline is for those that were up: not for one that comes up later.
+        # A command without a pipeline applies to pipelines that were up when it was sent.
         started_s = self._state.started_s
         began_s = float("inf") if started_s is None else started_s
         nameless = not command.pipeline and event.at_s >= began_s

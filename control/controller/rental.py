@@ -1,10 +1,9 @@
 """Rent devices of types while a pipeline runs (``cluster.scale``).
 
-Once a second the controller asks which mix is wanted for the demand, the sizes, the prices and the
-budget (``control/policies/kairos/renting.py``), and takes a step towards it.
-Mixes that may be better are played meanwhile (``mix_trials.py``). A step is the number of devices
-of each type that should run from now on: plans carry it (``Plan.mix``), and a ``Scale`` for each
-number that changed asks for it.
+Once a second the controller determines the wanted mix for the demand, the sizes, the prices and the
+budget (``control/policies/kairos/renting.py``), and takes a step towards it. Mixes that may be
+better are played meanwhile (``mix_trials.py``). A step is the new number of devices of each type.
+Plans carry it (``Plan.mix``), and a ``Scale`` effect requests each changed number.
 """
 
 from collections import deque
@@ -35,16 +34,15 @@ from schemas.pipeline import Policy
 from schemas.records import Plan, Report, Settings
 
 DECIDE_EVERY_S = 1.0
-NOTICED_S = 3.0  # a released device reports within this time that it leaves
+NOTICED_S = 3.0  # a released device reports its leaving within this time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rentable:
     """The devices that can be rented.
 
-    ``start`` runs at first; ``pool`` returns the types with their latencies over a distribution of
-    sizes; ``budget`` is in $ per hour; ``boot_s`` are by type;
-    ``draws`` are those by which mixes are played.
+    ``start`` is the initial mix; ``pool`` returns the types with latencies over a distribution of
+    sizes; ``budget`` is in $ per hour; ``boot_s`` are by type; ``draws`` are used to play mixes.
     """
 
     sizes: SizeDistribution
@@ -55,12 +53,12 @@ class Rentable:
     draws: QueryDraws
 
     def rental(self) -> "Rental":
-        """Return the devices as they are rented at first."""
+        """Return the initially rented devices."""
         return Rental(self)
 
 
 class Rental:
-    """The rented devices. ``mix`` are those that should run, ``trouble`` why none are wanted."""
+    """The rented devices. ``mix`` are those that should run; ``trouble`` says why no mix exists."""
 
     def __init__(self, rentable: Rentable) -> None:
         self._rentable = rentable
@@ -85,17 +83,17 @@ class Rental:
         return dict(zip(self.types, self._asked, strict=True))
 
     def resume(self, plan: Plan) -> None:
-        """Go on from the newest plan, which may be from another file."""
+        """Resume from the newest plan, which may be from another pipeline file."""
         if plan.mix:
             self._asked = tuple(plan.mix.get(name, 0) for name in self.types)
 
     def take(self, report: Report) -> None:
-        """Take the sizes that an ingress has counted."""
+        """Record the sizes that an ingress has counted."""
         if report.role == "ingress":
             self._watch.take(report.node, report.incarnation, report.counts)
 
     def count(self, event: Counted) -> None:
-        """Take a count of the input topic."""
+        """Record a count of the input topic."""
         self._peak.see(event.arrived, event.at_s)
 
     def decide(
@@ -106,8 +104,8 @@ class Rental:
         policy: Policy,
         now: float,
     ) -> list[Effect]:
-        """Return the devices to ask for, once a second. ``serving`` and ``leaving`` are live
-        workers by device."""
+        """Return the requests for devices, at most once a second. ``serving`` and ``leaving`` are
+        numbers of live workers by device."""
         if self._decide_s is None:
             self._begin(policy.headroom, now)
         assert self._decide_s is not None
@@ -145,11 +143,11 @@ class Rental:
         return self._trials.next(now)
 
     def played(self, event: Solved | Failed) -> bool:
-        """Take the end of a play; return whether it was one."""
+        """Record the end of a play; return whether it was one."""
         return self._trials.ended(event)
 
     def _begin(self, headroom: float, now: float) -> None:
-        """Until demand has been seen for a while, the present mix counts as needed."""
+        """Assume that the present mix is needed until demand has been measured."""
         self._decide_s = now + DECIDE_EVERY_S
         self._peak.expect(bound_of(self._made, self._asked) / headroom, now)
 

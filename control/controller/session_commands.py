@@ -1,4 +1,4 @@
-"""Commands on sessions: what they ask, checked against the pipeline's tiers and knobs.
+"""Commands on sessions, checked against the pipeline's tiers and knobs.
 
 ``open-session`` takes ``session`` (its id) and, as texts, ``slo``, ``accuracy``, ``cost``,
 ``weight``, ``samples``, ``plan``; ``close-session`` and ``replan-session`` take ``session``;
@@ -55,9 +55,9 @@ def named_session(action: str, arguments: Mapping[str, str]) -> str:
 def asked_session(
     arguments: Mapping[str, str], pipeline: Pipeline, space: SessionSpace, now: float
 ) -> Session:
-    """Return the session that ``open-session`` asks for; raise ``CommandError``.
+    """Return the session that ``open-session`` requests; raise ``CommandError``.
 
-    What it does not name is the pipeline file's.
+    Missing arguments take the values of the pipeline file.
     """
     plan = arguments.get("plan", "")
     return Session(

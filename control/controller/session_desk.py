@@ -1,7 +1,7 @@
 """The controller's part for sessions: commands, searches, schedules, the query plans in every plan.
 
-Sessions are restored from their compacted topic, their query plans from the plan in force. Where
-the policy does not plan sessions, plans carry none, and sessions wait.
+Sessions are restored from their compacted topic, their query plans from the plan in force. If the
+policy does not plan sessions, plans carry no query plans and sessions wait.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,9 +43,9 @@ Answered = tuple[Command, bool, str]
 
 
 class SessionDesk:
-    """The sessions of a pipeline; ``space`` None: it has no tiers, so it can have none.
+    """The sessions of a pipeline; ``space`` is None for a pipeline without tiers or sessions.
 
-    ``changed``: what is known has changed since the last review.
+    ``changed``: the known state has changed since the last review.
     """
 
     def __init__(self, pipeline: Pipeline, space: SessionSpace | None) -> None:
@@ -70,7 +70,7 @@ class SessionDesk:
     # ------------------------------------------------------------------ records
 
     def take(self, record: Record, now: float) -> None:
-        """Take a session of an earlier life, or a worker's report of what it holds."""
+        """Record a session from before a restart, a worker's report, or a profile result."""
         if self._book is None:
             return
         if isinstance(record, Report):
@@ -92,7 +92,7 @@ class SessionDesk:
             self._book.resume(() if plan is None else plan.sessions, now)
 
     def solved(self, event: Solved | Failed, now: float) -> bool:
-        """Take the end of a search's step or of a schedule; return False if it is neither."""
+        """Handle the end of a search's step or of a schedule; return False if it is neither."""
         if self._book is None or self._searches is None or self._schedules is None:
             return False
         if self._searches.owns(event.job):
@@ -129,10 +129,10 @@ class SessionDesk:
     def _found(
         self, book: SessionBook, searches: "SessionSearches", waiting: Sequence[Session], now: float
     ) -> None:
-        """Give sessions the first plans of their searches, and all of those that have ended.
+        """Assign the first plans of running searches and all plans of ended ones to sessions.
 
-        A session that is planned anew, as its answers have become less accurate, does not wait for
-        a plan that complies: the first one that is surely more accurate serves meanwhile.
+        A session that is replanned because its accuracy has dropped does not wait for a plan that
+        complies: the first plan that is certainly more accurate serves meanwhile.
         """
         for name, state in searches.states.items():
             if not book.planless(name):
@@ -159,15 +159,15 @@ class SessionDesk:
     def _better(
         self, name: str, nearest: tuple[SessionChoice, float] | None
     ) -> tuple[SessionChoice, ...]:
-        """Return the nearest plan of a search that has found none, if it is surely more accurate
-        than the plan that its session had, for whose accuracy it is planned anew."""
+        """Return the nearest plan of a search without a result, if it is certainly more accurate
+        than the previous plan of a session that is replanned for its accuracy."""
         assert self._health is not None
         if nearest is None or not self._health.helps(name, nearest[1]):
             return ()
         return (nearest[0],)
 
     def _watch(self, book: SessionBook, health: SessionHealth, now: float) -> None:
-        """Plan the sessions anew whose plans do not hold what was planned."""
+        """Replan the sessions whose observed health raises an alarm."""
         assert self._space is not None
         serving = book.serving
         health.serves(serving, now)
@@ -204,8 +204,8 @@ class SessionDesk:
     ) -> list[Answered]:
         """Carry out commands on sessions, which need no solve; return their results.
 
-        ``policy`` is the name of the one in force; every node reads release ``reads`` of the
-        schemas.
+        ``policy`` is the name of the policy in force; ``reads`` is the schema release that every
+        node reads.
         """
         self._reads = reads
         return [self._result(command, policy, now) for command in given]
@@ -315,7 +315,8 @@ class SessionDesk:
     def stamped(self, plan: Plan, devices: Mapping[str, str], now: float) -> Plan:
         """Return a plan with the query plans that fit its leases.
 
-        ``devices`` is by worker, "" for one that has not reported: then nothing is judged.
+        ``devices`` is by worker; if any is "", a worker that has not reported, the query plans are
+        not judged.
         """
         if self._book is None or not plans_sessions(self._pipeline, plan.settings.policy):
             return replace(plan, sessions=()) if plan.sessions else plan

@@ -1,9 +1,9 @@
 """The schedule of sessions that contend for devices, solved in the planners' process.
 
-Sessions that serve keep their devices; the others are scheduled on what is free, by the linear
+Serving sessions keep their devices; the others are scheduled on the free devices, by the linear
 program over classes (control/policies/compass/schedule). A schedule is made when sessions, their
-plans or free devices have changed, and every ``AGAIN_S`` for those that still wait, since their
-weights grow.
+plans or free devices have changed, and every ``AGAIN_S`` while sessions wait, because their weights
+grow.
 """
 
 from collections import Counter
@@ -29,23 +29,23 @@ from schemas.pipeline import Policy
 from schemas.records import Session, SessionChoice
 
 AGAIN_S = 10.0
-FIRST_JOB = 1 << 41  # the numbers of schedules are above
+FIRST_JOB = 1 << 41  # job numbers of schedules are above
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleProblem:
-    """Sessions to schedule, and what for: goodput or cost."""
+    """Sessions to schedule, and the objective: goodput or cost."""
 
     instance: Instance
     objective: str
 
 
 class SessionSchedules:
-    """The schedule in flight, and what the last one was for."""
+    """The schedule in flight, and the inputs of the last one."""
 
     def __init__(self, space: SessionSpace) -> None:
         self._space = space
-        self._asked: tuple[object, float] = (None, float("-inf"))  # for what, when
+        self._asked: tuple[object, float] = (None, float("-inf"))  # inputs and time
         self._plans: dict[str, tuple[SessionChoice, ...]] = {}  # of the sessions in it
         self._job = FIRST_JOB
         self._in_flight = False
@@ -55,7 +55,7 @@ class SessionSchedules:
         return self._in_flight and job == self._job
 
     def begin(self, book: SessionBook, policy: Policy, now: float) -> list[Effect]:
-        """Begin a schedule if sessions contend, and none is in flight that would be the same."""
+        """Begin a schedule for contending sessions after changes, else every ``AGAIN_S``."""
         plans = {each.id: each.plans for each in book.contending}
         wanted = plans, tuple(sorted(book.free.items())), book.bound
         what, when = self._asked
@@ -94,14 +94,14 @@ class SessionSchedules:
         )
 
     def _demands(self, session: Session, bound: Collection[str]) -> tuple[PlanOption, ...]:
-        """Return what a session's plans demand: nothing of a tier where it has its own device."""
+        """Return the demands of a session's plans; zero on a tier where it has its own device."""
         has = {tier for tier in self._space.tiers if bound_device(tier, session.id) in bound}
         return tuple(demanded(self._space, choice, has) for choice in session.plans)
 
 
 def demanded(space: SessionSpace, choice: SessionChoice, has: Collection[str] = ()) -> PlanOption:
-    """Return the demand of a plan; of a tier of the sessions' own it is one whole device, or none
-    where the session ``has`` one that is bound to it."""
+    """Return the demand of a plan. On a tier of sessions' own devices it is one whole device, or
+    zero if the session ``has`` a device bound to it."""
     own = {tier for tier in choice.tiers.values() if space.tiers[tier].own and tier not in has}
     shared = (PlanItem(choice.tiers[t], q) for t, q in choice.quarters.items() if q)
     items = (*shared, *(PlanItem(tier, QUARTERS) for tier in sorted(own)))

@@ -1,12 +1,13 @@
 """The searches of a pipeline's sessions: proposals from the planners, profiles from the profilers.
 
-As many searches run at once as there are profilers; sessions of equal objectives on the same
-samples share one. A search that has found a plan gives way to those that have none: its clock
-stands still meanwhile. A session whose links have changed is priced anew: its known profiles say
-what every plan takes over other links, so no profiler is needed. Steps are solved in the planners'
-process, profiles come as records: the controller waits for neither. A search has no state beside
-what is on the topics: after a restart it begins anew, blocks that were finished are not run again,
-and its deadline and its money are those of its first beginning.
+At most one search per profiler runs at a time. Sessions with equal objectives on the same samples
+share a search. A search with a plan yields to searches without one, and its clock stops meanwhile.
+A session whose links have changed needs no profiler: its plans are repriced for the new links from
+known profiles. Steps are solved in the planners' process and profiles arrive as records, so the
+controller never blocks.
+
+The state of a search is on the topics only. After a restart a search starts over, finished blocks
+are not run again, and its deadline and its budget count from its first start.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,9 +31,9 @@ from schemas.enumerations import SessionState
 from schemas.pipeline import Policy
 from schemas.records import ProfileRequest, ProfileResult, Session, SessionChoice
 
-EXPIRES_S = 60.0  # a request without a search behind it is void
-FIRST_JOB = 1 << 40  # the numbers of steps are above, those of plans, tables, schedules elsewhere
-MOST_PLANS = 16  # that a session keeps, the cheapest
+EXPIRES_S = 60.0  # requests without a running search expire
+FIRST_JOB = 1 << 40  # job numbers of steps are above; of plans, tables, schedules elsewhere
+MOST_PLANS = 16  # kept per session, the cheapest
 
 Links = Mapping[tuple[str, str], Link]
 
@@ -41,8 +42,8 @@ Links = Mapping[tuple[str, str], Link]
 class SearchEnd:
     """The result of a session's search: its plans, the cheapest first, or why there are none.
 
-    ``nearest`` is then one that is fast and cheap enough and not accurate enough, if there is one,
-    with the lower bound of its accuracy at 99 %.
+    Without plans, ``nearest`` is one that is fast and cheap but not accurate enough, if there is
+    one, with the lower bound of its accuracy at 99 %.
     """
 
     session: str
@@ -53,24 +54,24 @@ class SearchEnd:
 
 
 class SessionSearches:
-    """The searches under way; ``space`` is what sessions may choose from."""
+    """The running searches; ``space`` has the choices of sessions."""
 
     def __init__(self, pipeline: str, space: SessionSpace) -> None:
         self._pipeline, self._space = pipeline, space
         self._store = ProfileStore(space.space)
         self._runs: dict[str, SearchRun] = {}  # by session
-        self._sharing: dict[str, str] = {}  # session to the one whose run it shares
-        self._solving: dict[int | str, tuple[str, SearchRun]] = {}  # job to session and its run
+        self._sharing: dict[str, str] = {}  # session -> the session whose run it shares
+        self._solving: dict[int | str, tuple[str, SearchRun]] = {}  # job -> session and its run
         self._job = FIRST_JOB
         self._ended: list[SearchEnd] = []
         self._links: Mapping[str, Links] = {}
         self._qps: Mapping[str, float] = {}
-        self._history = 0  # past searches that the newest one learnt from
+        self._history = 0  # number of past searches that the newest one uses
 
     # ------------------------------------------------------------------ events
 
     def take(self, result: ProfileResult) -> None:
-        """Take the result of a block."""
+        """Store the result of a block."""
         self._store.keep(result)
 
     def owns(self, job: int | str) -> bool:
@@ -78,24 +79,24 @@ class SessionSearches:
         return job in self._solving
 
     def solved(self, event: Solved | Failed, now: float) -> None:
-        """Take the result of a step."""
+        """Process the result of a step."""
         name, run = self._solving.pop(event.job)
         if self._runs.get(name) is not run:
-            return  # it has ended, or begun anew
+            return  # it has ended or restarted
         if isinstance(event, Failed):
             self._end(name, run, event.error, now)
         else:
             run.proposed(event.plan, now)
 
-    # ------------------------------------------------------------------ what is asked
+    # ------------------------------------------------------------------ requests
 
     def begin(
         self, waiting: Sequence[Session], seen: SessionHealth, policy: Policy, now: float
     ) -> None:
         """Begin the searches of sessions for which there are profilers.
 
-        Searches of sessions that are not listed any more, or whose objectives have changed, end
-        without a result. ``seen`` are links that differ from the file's, and rates of queries.
+        Searches of sessions that are no longer listed, or whose objectives have changed, end
+        without a result. ``seen`` has links that differ from the file's, and rates of queries.
         """
         self._links, self._qps = seen.links, seen.qps
         by_name = {each.id: each for each in waiting}
@@ -115,20 +116,20 @@ class SessionSearches:
                 searched[self._objectives(session)] = session.id
 
     def _has_room(self, session: Session) -> bool:
-        """Return whether a profiler is free for a search, or it needs none."""
+        """Return whether a profiler is free for a search, or the search needs none."""
         planless = sum(not run.plans for run in self._runs.values())
         return session.id in self._links or planless < self._space.profilers
 
     def _active(self) -> frozenset[str]:
-        """Return the searches that go on now: those that need no profiler, and of the others as
-        many as there are profilers, those without a plan first."""
+        """Return the active searches: those that need no profiler, and of the others as many as
+        there are profilers, those without a plan first."""
         priced = [name for name in self._runs if name in self._links]
         others = [name for name in self._runs if name not in self._links]
         others.sort(key=lambda name: bool(self._runs[name].plans))
         return frozenset([*priced, *others[: self._space.profilers]])
 
     def _objectives(self, session: Session) -> tuple[object, ...]:
-        """Return what the result of a search depends on."""
+        """Return the inputs that the result of a search depends on."""
         links = tuple(sorted(self._links.get(session.id, {}).items()))
         slo = session.slo_s, session.accuracy, session.usd_per_h
         return session.samples, slo, links, self._qps.get(session.id, 0.0)
@@ -136,7 +137,7 @@ class SessionSearches:
     def _begun(self, session: Session, policy: Policy, now: float) -> bool:
         """Begin a search; return False if it ends at once."""
         if not self._runs:
-            self._store.forget_errors()  # their causes may be mended
+            self._store.forget_errors()  # their causes may be fixed
         try:
             self._begin(session, policy, now)
         except PlanError as error:
@@ -150,7 +151,7 @@ class SessionSearches:
         self._history = options.history
         slo = _slo(session)
         links = self._links.get(session.id)
-        resumed = session.state is SessionState.SEARCHING  # by an earlier life of the control app
+        resumed = session.state is SessionState.SEARCHING  # started before a restart
         began_s = session.changed_s if resumed else now
         problem = SearchProblem(
             search=search_id(session.id, now),
@@ -172,8 +173,8 @@ class SessionSearches:
     def _known(
         self, samples: str, began_s: float, floor: float, rule: StopRule
     ) -> tuple[Profiled, ...]:
-        """Return the profiles that other searches on the same samples had decided by ``began_s``:
-        after a restart a search begins with those that it began with before."""
+        """Return the profiles that other searches on the same samples had decided by ``began_s``,
+        so that a search starts with the same profiles after a restart."""
         blocks = self._store.blocks(samples)
         earlier = {at: each for at, each in blocks.items() if each.finished_s < began_s}
         return known(self._space.space, earlier, floor, rule)
@@ -215,13 +216,13 @@ class SessionSearches:
             options=self._space.space.named(run.configuration), sample_set=session.samples,
             first=first, upto=upto, step=run.step, expires_s=now + EXPIRES_S,
         )  # fmt: skip
-        # By the samples, so that a profiler gets those whose outputs are in its cache.
+        # Keyed by samples, so that a profiler gets those whose outputs it has cached.
         return Send(PROFILE_REQUESTS, request, key=f"{session.samples}/{first}")
 
     # ------------------------------------------------------------------ results
 
     def figures(self, name: str, now: float) -> dict[str, float | int | str]:
-        """Return what a session's search has taken so far, as fields of ``Session``."""
+        """Return the steps and times of a session's search so far, as fields of ``Session``."""
         run = self._run(name)
         return {
             "steps": run.steps,
@@ -235,21 +236,21 @@ class SessionSearches:
         return tuple(choice(self._space, each) for each in self._run(name).plans[:MOST_PLANS])
 
     def nearest(self, name: str) -> tuple[SessionChoice, float] | None:
-        """Return the most accurate of the plans found so far that are not accurate enough, with the
-        lower bound of its accuracy at 99 %."""
+        """Return the most accurate plan found so far that is not accurate enough, with the lower
+        bound of its accuracy at 99 %."""
         return _nearest(self._space, self._run(name))
 
     def _run(self, name: str) -> SearchRun:
         return self._runs[self._sharing.get(name, name)]
 
     def forget(self, samples: Collection[str]) -> None:
-        """Forget what was profiled on inputs of sessions, but for ``samples``, those of the open
-        ones, and the history of the next search."""
+        """Discard profiles on inputs of sessions, except ``samples``, those of open sessions, and
+        the history of the next search."""
         self._store.forget(samples, self._history)
 
     @property
     def states(self) -> dict[str, str]:
-        """The state of every search under way, as a sentence by session."""
+        """The state of every running search, as a sentence by session."""
         found: dict[str, str] = {}
         for name, run in self._runs.items():
             found[name] = (
@@ -294,7 +295,7 @@ def _nearest(space: SessionSpace, run: SearchRun) -> tuple[SessionChoice, float]
 
 
 def choice(space: SessionSpace, plan: Priced) -> SessionChoice:
-    """Return a plan of a search as a session keeps it."""
+    """Return a search's plan as a session's choice."""
     tasks = [stage.name for stage in space.space.stages]
     return SessionChoice(
         settings={task: space.setting(task, plan.configuration) for task in tasks},
@@ -309,8 +310,8 @@ def choice(space: SessionSpace, plan: Priced) -> SessionChoice:
 def nothing_complies(
     slo: Slo, nearest: NearestConfiguration | None, stopped: str, error: str = ""
 ) -> str:
-    """Say in one sentence that no plan complies, and how far the nearest is from it; ``error`` is
-    that of the newest configuration that could not be run."""
+    """Return a sentence that no plan complies, with the figures of the nearest. ``error`` is the
+    newest one of a configuration that could not be run."""
     if nearest is None and error:
         return f"no plan meets its objectives: no configuration could be profiled: {error}"
     ended = {"space": "every configuration that may comply was profiled"}.get(

@@ -1,9 +1,9 @@
-"""Solves: when one begins, why, and what its end does to the command that waits for it.
+"""Solves: when one begins, why, and how its end affects the command that waits for it.
 
 One solve is in flight at a time. It begins when the policy's interval elapses, when estimates no
-longer fit the last problem, or for a reason or command that waits. A command does not wait for the
-end of a solve: a new one takes its place. Nor does a jump of demand or a lost worker, where the
-policy has a quick plan to serve meanwhile.
+longer fit the last problem, or when a reason or a command waits. A command replaces the solve in
+flight by a new one. A jump of demand or a lost worker also does if the policy makes quick plans to
+serve meanwhile.
 """
 
 import dataclasses
@@ -21,8 +21,8 @@ from schemas.effects import Effect
 from schemas.enumerations import PlanCause
 from schemas.records import Settings
 
-UNLIKE_S = 1.0  # least time from a solve to the next because estimates have changed
-JUMPED_S = 0.3  # the same where the change is a jump of demand and a quick plan can follow it
+UNLIKE_S = 1.0  # least time between solves for changed estimates
+JUMPED_S = 0.3  # the same for a jump of demand if the policy makes quick plans
 URGENT = frozenset((PlanCause.DEMAND_JUMPED, PlanCause.WORKER_LOST))
 
 
@@ -45,7 +45,7 @@ class Flight:
 
 
 def _at_once(problem: Problem) -> bool:
-    """Return whether the policy answers a change of demand or devices with a quick plan."""
+    """Return whether the policy makes a quick plan for a change of demand or devices."""
     return has_quick(problem) and spec_of(problem.policy.kind).follows_demand
 
 
@@ -66,9 +66,9 @@ class Solves:
         return flight if flight is not None and flight.job == job else None
 
     def begin(self, now: float) -> Flight | None:
-        """Begin a solve if there is a reason for one, and none is in flight that should end."""
+        """Begin a solve if there is a reason and no solve in flight that should complete."""
         state, pending = self._state, self._commands.pending
-        # Without reports no demand is known: only a command replaces the plan in force.
+        # Without reports demand is unknown: only a command replaces the plan in force.
         deaf = state.members.isolated(now) and pending is None
         if deaf or (self.in_flight is not None and not self._overtaken(now)):
             return None
@@ -114,7 +114,7 @@ class Solves:
         return self._unlike(now)
 
     def _unlike(self, now: float) -> list[PlanReason]:
-        """Return why the last problem is no longer that of the present, if so."""
+        """Return why the last problem no longer fits the present state, if so."""
         state, asked = self._state, self._asked
         if asked is None or now - self._asked_s < JUMPED_S:
             return []
@@ -125,14 +125,14 @@ class Solves:
         return [unlike] if early or now - self._asked_s >= UNLIKE_S else []
 
     def reasons(self, flight: Flight) -> list[PlanReason]:
-        """Return the reasons of a plan that a solve gave."""
+        """Return the reasons of a solve's plan."""
         command = flight.pending.command if flight.pending else None
         asked = [by_command(command.action, command.id)] if command else []
         trouble = [after_failure(self._state.trouble)] if self._state.trouble else []
         return [*asked, *flight.reasons, *trouble]
 
     def serve(self, flight: Flight, now: float) -> list[Effect]:
-        """Answer the command that waits for a solve, whose quick plan is in force."""
+        """Answer the command of a solve whose quick plan is in force."""
         if flight.pending is None:
             return []
         command, message = flight.pending.command, flight.pending.message
@@ -148,7 +148,7 @@ class Solves:
         return served
 
     def give_up(self, flight: Flight, error: str, now: float) -> list[Effect]:
-        """End a solve that gave no plan: the old plan and its settings stay."""
+        """End a solve without a plan: keep the old plan and its settings."""
         state, self.in_flight = self._state, None
         if flight.pending is None:
             state.trouble = error

@@ -2,18 +2,18 @@
 
 The plan's batch is the largest. By name in a policy:
 
-    idle       work-conserving: an idle device runs at once the items that wait
+    idle       work-conserving: an idle device runs the waiting items at once
     patient    an idle device waits for a full batch, but no longer than the head of the queue can:
                until its batch, of the plan's size, would end at its budget
 
-A policy's ``batch_delay`` limits the wait of a queue's first item, counted from its receipt by the
-worker; with it ``idle`` waits as well.
+A policy's ``batch_delay`` limits the wait of a queue's first item, from its receipt by the worker;
+with it, ``idle`` waits as well.
 
-Waiting makes fewer and larger batches of a thin stream, which saves device time, not latency.
-``idle`` is the default, since the time that an idle device waits is lost.
+For a thin stream, waiting makes fewer and larger batches, which saves device time but not latency.
+``idle`` is the default, because the time of an idle device is lost.
 
-Where there are SLO classes, items of slacker classes join a batch only as far as its most urgent
-item stays in time (``sparing``).
+With SLO classes, items of slacker classes join a batch only while its most urgent item stays in
+time (``sparing``).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ PATIENT = "patient"  # the name of the waiting rule
 DUE = "due"  # the head of the queue could wait no longer
 
 
-# Items requested anew arrive tens of ms later; the worker must stay busy until then.
+# Newly requested items arrive tens of ms later; the worker must stay busy until then.
 HELD_BATCHES = 8
 HELD_S = 0.2
 
@@ -42,7 +42,7 @@ def batcher_of(policy: Policy) -> str:
 def most_held(batch: int, latency_s: float, held_s: float = HELD_S) -> int:
     """Return the number of items above which a worker stops reading until it holds half as many.
 
-    That is its throughput over ``held_s``, and at least ``HELD_BATCHES`` batches; a batch takes
+    The number is the throughput over ``held_s``, at least ``HELD_BATCHES`` batches; a batch takes
     ``latency_s`` (0: not measured).
     """
     batches = held_s / latency_s if latency_s > 0 else 0.0
@@ -57,11 +57,11 @@ def batch_size(queued: int, largest: int) -> int:
 def sparing(
     largest: int, own_s: Sequence[float], left_s: Sequence[float], takes_s: Callable[[int], float]
 ) -> int:
-    """Return the largest batch that still ends in time for the most urgent item that can be saved.
+    """Return the largest batch that ends in time for the most urgent item that can be saved.
 
     ``own_s`` are the SLOs of the queued items by deadline, ``left_s`` the seconds until their batch
-    must end. An item gives way to no item of a slacker class, but shares the batch with those of
-    its own SLO or a tighter one that follow it: among equals large batches lose the fewest items.
+    must end. Items of slacker classes must not make an item late. Later items of the same or a
+    tighter SLO may, because among equals large batches lose the fewest items.
     """
     for first, (slo_s, within_s) in enumerate(zip(own_s, left_s, strict=True)):
         behind = len(own_s) - first

@@ -1,11 +1,14 @@
 """Admission by SLO class: under overload the classes' shares follow their weights.
 
-The plan's rate is divided among the classes without loss: each class first gets its floor, the part
-of its own arrivals that no other class may take from it; the rest goes to the classes by weight,
-and what a class has no use for (its bucket is full, or it is idle and has one token) to the others
-by weight (weighted max-min fairness). Idle classes lend what they have above one token. So a class
-that sends less than its share finds a token, however rarely it sends, and a single busy class gets
-the whole rate.
+The plan's rate is divided among the classes by weighted max-min fairness:
+
+- Each class first gets its floor, a part of its own arrivals that no other class may take.
+- The rest goes to the classes by weight. A class that cannot use its share (its bucket is full, or
+  it is idle and has one token) leaves it to the others by weight.
+- Idle classes lend their tokens above one.
+
+A class that sends less than its share therefore always finds a token, however rarely it sends, and
+a single busy class gets the whole rate.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,8 +17,8 @@ from math import exp
 from schemas.pipeline import ClassShare
 
 SEEN_S = 2.0  # time constant of the observed arrival rates
-IDLE_QPS = 0.05 / SEEN_S  # below it nothing has arrived for three time constants
-KEPT = 1.0  # token that an idle class has for its next query, and does not lend
+IDLE_QPS = 0.05 / SEEN_S  # a lower rate means no arrival for three time constants
+KEPT = 1.0  # tokens that an idle class keeps for its next query
 ROUNDING = 1e-9
 
 
@@ -50,11 +53,11 @@ class _Bucket:
 
 
 class ClassAdmission:
-    """Token buckets, one a class, that share ``rate`` queries/s and bursts of ``burst`` queries;
-    where there are classes each may send one more.
+    """Token buckets, one per class, that share ``rate`` queries/s and bursts of ``burst`` queries;
+    with several classes each may send one more.
 
-    ``shares`` has every class that may come; "" is that of queries without a class. ``rate`` None
-    admits everything.
+    ``shares`` has every possible class; "" is for queries without a class. ``rate`` None admits
+    everything.
     """
 
     def __init__(self, shares: Mapping[str, ClassShare], now: float = 0.0) -> None:
@@ -65,7 +68,7 @@ class ClassAdmission:
         self._at = now
 
     def change(self, rate: float | None, burst: float, now: float) -> None:
-        """Change the rate and keep the tokens; without a rate the buckets were full."""
+        """Change the rate and keep the tokens; buckets without a rate were full."""
         was_full = self._rate is None
         self._fill(now)
         weights = sum(bucket.weight for bucket in self._buckets.values())
@@ -88,8 +91,8 @@ class ClassAdmission:
         return _taken(bucket) or self._borrowed(bucket, now)
 
     def _borrowed(self, bucket: _Bucket, now: float) -> bool:
-        """Take a token of what the class has and what idle classes lend, so that a lone class may
-        burst as far as all."""
+        """Take a token from the class and from what idle classes lend, so that a lone class may use
+        the whole burst."""
         if self._only is not None:
             return False
         lenders = [bucket, *self._idle(now)]
@@ -128,8 +131,8 @@ class ClassAdmission:
 
 
 def _share_out(left: float, buckets: Iterable[tuple[_Bucket, float]]) -> float:
-    """Give the buckets ``left`` tokens by weight, each as far as it may be filled, what does not
-    fit in one to the others; return what fits in none."""
+    """Give the buckets ``left`` tokens by weight, each up to its limit; the excess of one goes to
+    the others. Return the tokens that fit in none."""
     able = [(bucket, most) for bucket, most in buckets if bucket.tokens < most]
     while able and left > ROUNDING:
         by_weight = left / sum(bucket.weight for bucket, _ in able)

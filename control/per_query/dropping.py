@@ -1,33 +1,36 @@
 """Drop rules: the latest end of an item's batch, beyond which the item is dropped.
 
-When a batch is about to run, the rule gives for each item the time by which the batch must end; an
-item whose batch would end later is dropped before it costs anything. Rules by name, with d the
-deadline, e the item's arrival at the task (its last hop's end, at the root its creation), B the
-task's budget, R the least time of the tasks behind it, S the time that most items were seen to take
-from there to egress if others wait for the batch's places, else 0:
+Before a batch runs, the rule gives each item the time by which the batch must end; an item whose
+batch would end later is dropped before it costs device time. In the rules, d is the deadline, e the
+item's arrival at the task (the end of its last hop, at the root its creation), B the task's budget
+and R the least time of the downstream tasks. S is the observed time that most items take from the
+task to egress if other items wait for the batch's places, else 0.
 
     none            never
     deadline        d - S
     last-task       d at a last task, elsewhere never            (Loki, section 5.2, mechanism 2)
     per-task        min(d, e + B)                                (mechanism 1)
-    reroute-paper   as last-task; late items look for a faster way on (``rerouting.py``)
-    reroute         d - max(R, S); late items look for a way on that is still in time
+    reroute-paper   as last-task; late items are rerouted to a faster worker (``rerouting.py``)
+    reroute         d - max(R, S); late items are rerouted to a worker that is still in time
 
-S counts only where items are left over: in a full queue the first ones have just enough time for
-this batch, and those that fail behind it take the places of others that would be in time. Where
-nobody waits, an item that may be in time costs none. Not from a paper.
+S applies only if more items wait than the batch takes. In a full queue the first items have just
+enough time for this batch; those that are late downstream take the places of items that would be in
+time. If no item waits, an item that may be in time takes no place. Not from a paper.
 
-The paper decides per-task dropping at the end of the batch; the end is known at its start, which
-saves the computation. Its opportunistic rerouting defines nothing for last tasks, which have no way
-on; without a rule there late items would push all items behind them over the deadline.
+The paper decides per-task dropping at the end of the batch. The end is known at the start, so the
+decision is made there and saves the computation. The paper's opportunistic rerouting has no rule
+for last tasks, which have nowhere to reroute to; without one, late items would push all items
+behind them past the deadline.
 
-A task's budget is its batch's latency at the plan's size divided by the compute share (at least
-``LEAST_S``, which the authors' code gives its dummy tasks: it has no hops, and ours vary), plus the
-hops since the previous task, or since the query's creation at the root: the plan reserves the rest
-for queues. ``bare`` is the paper's literal budget, the batch alone. Budgets divide the SLO that the
-plan is made for, that of the tightest class that counts: a query with more time has more of it at
-every task. With SLO classes the last task has no budget but the deadline: a batch of a slacker
-class cannot be interrupted, so that the budget would drop what waited for it and is still in time.
+A task's budget is the latency of its batch at the plan's size divided by the compute share, plus
+the hops since the previous task, or since the query's creation at the root; the plan reserves the
+rest for queues. It is at least ``LEAST_S``, the value of the dummy tasks in the authors' code,
+which has no hops, while real hops vary. ``bare`` is the paper's literal budget, the batch alone.
+
+Budgets divide the SLO of the plan, that of the tightest class that counts; queries with a longer
+SLO have proportionally larger budgets. With SLO classes the last task has only the deadline as its
+budget: a batch of a slacker class cannot be interrupted, and a smaller budget would drop items that
+waited for it and are still in time.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,9 +40,9 @@ from math import inf
 
 @dataclass(frozen=True, slots=True)
 class TaskTiming:
-    """The times that a drop rule goes by. The budget is for the tightest SLO ``slo_s``; ``rest_s``
-    is the least time of the tasks behind (0: last task), ``seen_s`` that to egress, as seen where
-    others wait for the batch's places (else 0)."""
+    """The inputs of a drop rule. The budget is for the tightest SLO ``slo_s``; ``rest_s`` is the
+    least time of the downstream tasks (0: last task); ``seen_s`` is the observed time to egress if
+    others wait for the batch's places, else 0."""
 
     budget_s: float
     rest_s: float
@@ -56,8 +59,8 @@ MustEnd = Callable[[TaskTiming, float, float, float], float]
 
 @dataclass(frozen=True, slots=True)
 class DropRule:
-    """A drop rule. ``reroutes`` names the rule by which late items find another slot; "": none.
-    ``budgets``: it goes by the task's budget."""
+    """A drop rule. ``reroutes`` names the rerouting rule for late items, "" for none;
+    ``budgets``: the rule uses the task's budget."""
 
     must_end: MustEnd
     reroutes: str = ""

@@ -1,10 +1,10 @@
 """A device's current pace against its profile, from its own batches.
 
 A device that takes c times its profiled latency, under an SLO D and a load q, is equivalent to one
-at its profiled latency under D / c and c q: time is stretched, and nothing else. Tables made from
-the profile are therefore read with the slack divided and the load multiplied by c. A device that is
-faster than its profile finishes items in time that the profile calls late, so it does not drop
-them. Not from a paper: RAMSIS assumes that the profile holds.
+at its profiled latency under D / c and c q, because only time is scaled. Tables made from the
+profile are therefore read with the slack divided and the load multiplied by c. A device that is
+faster than its profile does not drop items that it finishes in time although the profile predicts
+that they are late. Not from a paper: RAMSIS assumes that the profile is exact.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 MEMORY = 20  # batches; the time constant of the decaying sums
 NOISE = 1.05  # below this stretch a device counts as running at its profile's speed
-RECENT = 100  # batches of which the longest is known
+RECENT = 100  # batches over which the longest is kept
 ENOUGH = 10  # batches before a device is called faster than its profile
 
 

@@ -1,21 +1,22 @@
 """Opportunistic rerouting of late items, one by one.
 
-A ``Junction`` is the way on from one sender to one child task: the slot whose turn it is by the
-routing table, and the slots with spare capacity, the most accurate first. Spare capacity is drawn
-from a token bucket per slot, since reports of it come seconds later; the senders of the task share
-it.
+A ``Junction`` is the connection from one sender to one child task: the slot whose turn it is by the
+routing table, and the slots with spare capacity, the most accurate first. A token bucket per slot
+limits the use of spare capacity, because reports of it arrive seconds late; the senders of the task
+share it.
 
-``gap`` is the paper's (section 5.2): an item that ended its task x over its budget, and whose turn
-is a worker that takes y, may go to one that takes at most y - x.
+``gap`` is the paper's rule (section 5.2): an item that finished its task x over its budget, and
+whose turn is a worker that takes y, may go to a worker that takes at most y - x.
 
-``in-time`` decides by the deadline. With l(s) the latency of a worker, h a hop and R the time
-behind the child, an item is on track by its turn where the time left is no less than
+``in-time`` uses the deadline. With l(s) the latency of a worker, h a hop and R the time downstream
+of the child, an item is on track at a slot if the time left is at least
 
     l(s) / compute share + h + R / compute share     as the plan counts, with queues
 
-Else it goes to the most accurate slot with spare capacity that is on track, else to the fastest one
-where l(s) + h + R fits, or by its turn where that fits. Only an item that no slot can serve in time
-is dropped: the budgets of a plan are often far below the time that the deadline leaves.
+If the slot whose turn it is is not on track, the item goes to the most accurate slot with spare
+capacity that is; else to the fastest one where l(s) + h + R fits; else to its turn if that fits.
+Only an item that no slot can serve in time is dropped, because the budgets of a plan are often far
+below the time until the deadline.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,7 +52,7 @@ class TokenBucket:
         return True
 
     def follow(self, before: "TokenBucket", now: float) -> None:
-        """Begin with the tokens that ``before`` has left."""
+        """Take over the tokens left in ``before``."""
         self._tokens = min(self._burst, before.left(now))
 
     def left(self, now: float) -> float:
@@ -71,13 +72,13 @@ class _Backup:
 
 
 class Junction:
-    """The way on from one sender to one child task."""
+    """The connection from one sender to one child task."""
 
     __slots__ = ("_backups", "_bare", "_fastest", "_full", "_latency", "spread")
 
     def __init__(self, routes: Sequence[Route], behind: "Behind", share: int, now: float) -> None:
         """``routes`` are those of one task and source, by falling accuracy; ``share`` is the number
-        of senders among which spare capacity is divided."""
+        of senders that share the spare capacity."""
         self.spread = WeightedRoundRobin((route.slot, route.share) for route in routes)
         self._latency = {r.slot: r.latency_s for r in routes}
         self._full = {r.slot: behind.full_s(r.latency_s) for r in routes}
@@ -93,7 +94,7 @@ class Junction:
         self._fastest = sorted(self._backups, key=lambda each: each.latency_s)
 
     def follow(self, before: "Junction", now: float) -> None:
-        """Continue where ``before``, of an earlier plan, has stopped: turns and spare capacity."""
+        """Take over the turns and spare capacity of ``before``, of an earlier plan."""
         self.spread.follow(before.spread)
         spare = {backup.slot: backup.spare for backup in before._backups}
         for backup in self._backups:
@@ -101,7 +102,7 @@ class Junction:
                 backup.spare.follow(spare[backup.slot], now)
 
     def gap(self, late_s: float, left_s: float, now: float) -> tuple[int, int]:
-        """Return the slot whose turn it is, and the slot to take (``NOWHERE``: none is fast)."""
+        """Return the slot whose turn it is, and the slot to use (``NOWHERE``: none is fast)."""
         turn = self.spread.pick()
         if late_s <= 0:
             return turn, turn
@@ -112,7 +113,7 @@ class Junction:
         return turn, NOWHERE
 
     def in_time(self, late_s: float, left_s: float, now: float) -> tuple[int, int]:
-        """Return the same pair as ``gap``, by the time left until the deadline."""
+        """Return the same pair as ``gap``, using the time until the deadline."""
         turn = self.spread.pick()
         if self._full[turn] <= left_s:
             return turn, turn
@@ -134,7 +135,7 @@ WAYS: Mapping[str, Way] = {GAP: Junction.gap, IN_TIME: Junction.in_time}
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The least compute seconds and hops of the tasks behind a child task."""
+    """The least compute seconds and hops downstream of a child task."""
 
     hop_s: float
     compute_share: float
@@ -143,7 +144,7 @@ class Behind:
     burst_s: float
 
     def full_s(self, latency_s: float) -> float:
-        """Return the seconds from a sender's end to the answer as plans count them: with queues."""
+        """Return the seconds from a sender's end to the answer with queues, as plans count them."""
         return (latency_s + self.rest_s) / self.compute_share + self.hop_s + self.rest_hops_s
 
     def bare_s(self, latency_s: float) -> float:
@@ -154,7 +155,7 @@ class Behind:
 def junctions(
     routes: Iterable[Route], sender: str, pipeline: Pipeline, slo_s: float, senders: int, now: float
 ) -> dict[str, Junction]:
-    """Return a variant's ("task/variant") ways on by child task, for one of ``senders`` workers."""
+    """Return the junctions of a variant ("task/variant") by child task, for one of ``senders``."""
     listed = tuple(routes)
     found: dict[str, Junction] = {}
     for child in pipeline.task(variant_id(sender).task).children:
@@ -171,7 +172,7 @@ def junctions(
 def least_behind(routes: Sequence[Route], pipeline: Pipeline, task: str) -> tuple[float, int]:
     """Return the least compute seconds from a task's end to an answer, and the hops to egress.
 
-    The shortest branch counts: a branch that is too late ends alone.
+    The shortest branch counts, because a late branch ends without affecting the others.
     """
     ways = []
     for child in pipeline.task(task).children:

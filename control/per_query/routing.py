@@ -5,14 +5,14 @@ from operator import add
 
 from schemas.records import Route
 
-EQUAL = 1e-9  # numbers that differ by less differ by rounding errors
+EQUAL = 1e-9  # smaller differences are rounding errors
 
 
 class WeightedRoundRobin:
     """Smooth weighted round robin over the slots of one task.
 
-    Of any n successive picks each slot gets its share of n to within about one pick, so that short
-    windows match the plan too. Picks are deterministic: equal routes give equal sequences.
+    In any n successive picks each slot gets its share of n to within about one pick, so that even
+    short windows match the plan. Picks are deterministic: equal routes give equal sequences.
     """
 
     __slots__ = ("_credit", "_equal", "_shares", "_slots", "_turn")
@@ -23,9 +23,9 @@ class WeightedRoundRobin:
         self._slots = [slot for slot, _ in listed]
         total = sum(share for _, share in listed) or 1.0
         self._shares = [share / total for _, share in listed]
-        # A lead for earlier slots decides between equal credit, else rounding errors would.
+        # A lead for earlier slots breaks ties, which rounding errors would decide otherwise.
         self._credit = [-EQUAL * place for place in range(len(listed))]
-        # Equal shares need plain round robin only: no sums over sixty slots for every query.
+        # Equal shares use plain round robin, without sums over sixty slots for every query.
         self._equal = max(self._shares, default=0.0) - min(self._shares, default=0.0) < EQUAL
         self._turn = -1
 
@@ -33,14 +33,14 @@ class WeightedRoundRobin:
         return bool(self._slots)
 
     def resume(self, slot: int) -> None:
-        """Continue after ``slot`` where shares are equal; ``slot`` need not be one of the slots."""
+        """Continue after ``slot`` if shares are equal; it need not be one of the slots."""
         self._turn = sum(each <= slot for each in self._slots) - 1
 
     def follow(self, before: "WeightedRoundRobin") -> None:
         """Continue where ``before``, with other slots or shares, has stopped.
 
-        Else every plan would begin with the same slots: with a plan a second and five items a
-        second, the slot with the smallest share would get none.
+        Otherwise every plan would start with the same slots: at one plan and five items per second,
+        the slot with the smallest share would get none.
         """
         if before._turn >= 0:
             self.resume(before._slots[before._turn])
@@ -48,7 +48,7 @@ class WeightedRoundRobin:
             return
         kept = dict(zip(before._slots, before._credit, strict=True))
         credit = [kept.get(slot, new) for slot, new in zip(self._slots, self._credit, strict=True)]
-        mean = sum(credit) / len(credit)  # picks leave the sum of all credit as it is
+        mean = sum(credit) / len(credit)  # picks keep the sum of all credit
         self._credit = [each - mean for each in credit]
 
     def pick(self) -> int:
@@ -94,8 +94,8 @@ class Turns:
 
 
 def spreads(routes: Iterable[Route], source: str) -> dict[str, WeightedRoundRobin]:
-    """Return one ``WeightedRoundRobin`` per task for a sender: over its own routes where the plan
-    has some, else over the common ones. A task without a slot has none."""
+    """Return one ``WeightedRoundRobin`` per task for a sender: over its own routes if the plan has
+    any, else over the common ones. A task without a slot has none."""
     shares: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for route in routes:
         shares.setdefault((route.task, route.source), []).append((route.slot, route.share))

@@ -1,19 +1,19 @@
-"""Admission of runs: a query is refused where its worker is planned to have no time for it.
+"""Admission of runs: ingress refuses a query if its worker is planned to have no time for it.
 
-Queries go to workers in runs by turns, and the plan says how many queries per second each worker
-serves, C_k of C, in batches of b. Ingress knows what it sent, so it knows until when worker k is
+Workers take turns to get runs of queries. By the plan each worker serves C_k of the C queries per
+second, in batches of b. From the queries that it sent, ingress computes until when worker k is
 planned to be busy:
 
     f_k <- max(f_k, now) + 1 / C_k                          with every query sent
     a run begins where f_k <= now + w,    w = budget - b / C_k - (b - 1) / C
 
-w is what a batch and the gathering of its run leave of the budget. Without this rule a worker that
-is behind drops the first queries of a run and serves the rest in a smaller batch, which takes more
-time per query; with it batches stay whole in overload. An idle worker takes a whole run at once, so
-that a burst is admitted as far as it can be served in time.
+w is the budget less the time of a batch and of gathering its run. Without this rule a worker with a
+backlog drops the first queries of a run and serves the rest in a smaller batch, which takes more
+time per query. With it, batches stay whole in overload. An idle worker takes a whole run at once,
+so ingress admits as much of a burst as can be served in time.
 
-Where classes share the capacity their buckets alone admit: a rule that knows no class would undo
-their shares.
+If classes share the capacity, only their buckets admit queries: a rule that ignores classes would
+undo their shares.
 """
 
 from math import inf
@@ -28,12 +28,12 @@ def admits_by_turn(pipeline: Pipeline) -> bool:
 
 
 def wait_s(budget_s: float, batch: int, batch_s: float, qps: float) -> float:
-    """Return how long a batch may wait for its worker: less its time and its run's gathering."""
+    """Return how long a batch may wait for its worker: w of the module's formula."""
     return max(0.0, budget_s - batch_s - (batch - 1) / qps)
 
 
 class RunAdmission:
-    """Until when each slot's worker is planned to be busy; without a plan all is admitted."""
+    """Until when each slot's worker is planned to be busy; without a plan admit everything."""
 
     __slots__ = ("_free_s", "_query_s", "_wait_s")
 
@@ -60,7 +60,7 @@ class RunAdmission:
         self._free_s = {slot: self._free_s.get(slot, 0.0) for slot in self._query_s}
 
     def admits(self, slot: int, now: float) -> bool:
-        """Return whether a run that begins now is served in time, as planned."""
+        """Return whether a run that begins now is planned to be served in time."""
         return self._free_s.get(slot, 0.0) <= now + self._wait_s.get(slot, inf)
 
     def sent(self, slot: int, now: float) -> None:

@@ -1,11 +1,10 @@
 """Shadow sampling: which queries run a second time, along which path, and when a worker has room.
 
-A shadow is a copy of a query's work that goes along the most accurate path of the plan, named slot
-by slot as a session's query plan is. It has no answer of its own: the scorer compares its result
-with that of the query. A worker runs a shadow's items one at a time, and only while it idles and
-every item of the last seconds ended early enough that it would still have kept its deadline had it
-waited for one of them: in a queue that serves without pauses, a job put in at an idle moment delays
-every later one by at most its own duration.
+A shadow is a copy of a query's work that takes the most accurate path of the plan, named slot by
+slot like a session's query plan. It produces no answer; the scorer compares its result with that of
+the query. A worker runs a shadow's items one at a time, and only if it is idle and every item of
+the last seconds had enough slack to wait for one of them. In a work-conserving queue, a job that is
+inserted at an idle moment delays every later job by at most its own duration.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +14,9 @@ from schemas.pipeline import Pipeline
 from schemas.records import Lease, Origin, Plan, SessionPlan, SessionStage, Work
 from schemas.variant_id import variant_id
 
-SHADOW = "(shadow)"  # in place of a session's id; sessions' ids have no brackets
-VALID_S = 10.0  # a shadow that has not run by then is given up
-SLACK_WINDOW_S = 5.0  # a worker remembers the least slack for once to twice as long
+SHADOW = "(shadow)"  # in place of a session's id, which has no brackets
+VALID_S = 10.0  # a shadow that has not run within this time is dropped
+SLACK_WINDOW_S = 5.0  # the least slack is kept for once to twice as long
 _HASHED = 1 << 32
 _FACTORS = (2_654_435_761, 40_503)  # multiplicative hashing: Knuth, TAOCP 3, section 6.4
 
@@ -30,10 +29,10 @@ def is_shadow(work: Work) -> bool:
 
 
 def sampled(origin: Origin, share: float) -> bool:
-    """Return whether a query is of the ``share`` (0 to 1) that has shadows.
+    """Return whether a query is in the ``share`` (0 to 1) that has shadows.
 
-    It depends on the query's place alone: ingress and scorer agree, and a query that is read again
-    after a restart is judged alike. Hashed, so that no rhythm of the arrivals meets it.
+    The result depends only on the query's topic position, so that ingress and scorer agree, also
+    when a query is read again after a restart. The hash avoids correlation with periodic arrivals.
     """
     offset, partition = _FACTORS
     hashed = (origin.offset * offset + (origin.partition + 1) * offset * partition) % _HASHED
@@ -45,7 +44,7 @@ def most_accurate_ways(
 ) -> Ways | None:
     """Return by task the most accurate variant that takes work, with its workers.
 
-    ``accuracies`` are by "task/variant". None where a comparison would say nothing or no path can
+    ``accuracies`` are by "task/variant". Return None if there is nothing to compare or no path can
     be named: each task is served by one variant, an accuracy is unknown, a task has no worker, or
     ingress dispatches to devices.
     """
@@ -94,12 +93,12 @@ class RecentSlack:
         self._least_s = self._before_s = inf
 
     def saw(self, slack_s: Sequence[float], now: float) -> None:
-        """Note the slack of items that ended."""
+        """Record the slack of items that ended."""
         self._turn(now)
         self._least_s = min((self._least_s, *slack_s))
 
     def least_s(self, now: float) -> float:
-        """Return the least slack; infinite where no item ended."""
+        """Return the least slack; infinite if no item ended."""
         self._turn(now)
         return min(self._before_s, self._least_s)
 
@@ -114,7 +113,7 @@ class RecentSlack:
 def has_room(least_slack_s: float, takes_s: float, behind_s: float) -> bool:
     """Return whether an idle worker may run a shadow's item that takes at most ``takes_s``.
 
-    ``behind_s`` is the least time of the tasks after this one. It is asked for once more, since
-    shadows may delay an item there as well.
+    ``behind_s`` is the least time of the downstream tasks. The slack must cover it as well, because
+    shadows may delay an item there too.
     """
     return least_slack_s >= takes_s + behind_s

@@ -1,19 +1,19 @@
 """The decisions of a worker that follows tables: look up the table in force.
 
-Tables are sorted by load. The one in force is the first whose load is not below the estimated load,
-else the last: beyond the planned load, the fastest. Every batch looks it up anew, so that a change
-of load needs no message. Ingress has an estimate of its own: if it sends runs of another length
-than that table's, the next table for that length applies.
+Tables are sorted by load. The table in force is the first whose load is not below the estimated
+load, else the last and fastest one. The worker looks it up for every batch, so that a change of
+load needs no message. Ingress has its own estimate: if it sends runs of another length than the
+table's, the next table for that length applies.
 
-A worker observes its own part of the load only (``OwnLoad``), and round robin makes its gaps so
-even that they are more precise than the count of so short a window. With t0 the last arrival that
-is at least a window old, and n arrivals since, the newest at tn,
+A worker observes only its own part of the load (``OwnLoad``). Round robin makes its gaps so even
+that they are more precise than the count in a short window. With t0 the last arrival that is at
+least a window old, and n arrivals since, the newest at tn,
 
     qps = min(n / (tn - t0), (n + 1) / (now - t0))
 
-with the length of a burst for 1 where queries come in bursts. The rate is causal. Until a whole
-window was observed it is infinite, which chooses the table of the highest load: too fast a model
-costs accuracy for half a second, too slow a one leaves a backlog.
+where 1 is replaced by the length of a burst if queries come in bursts. The rate is causal. Until a
+whole window has been observed it is infinite, which selects the table of the highest load: a model
+that is too fast costs accuracy for half a second, one that is too slow leaves a backlog.
 """
 
 import math
@@ -26,7 +26,7 @@ from schemas.variant_id import variant_key
 
 ROUNDING_S = 1e-9  # times are sums of floats
 NEAR = 0.05  # relative; loads that differ by less cannot be distinguished in half a second
-STEP = 3  # numbers of a decision in a row: level, variant, batch
+STEP = 3  # entries per decision in a row: level, variant, batch
 
 # The decisions for one queue length: the least slack of each (seconds, growing), and (variant,
 # batch).
@@ -54,7 +54,7 @@ class TableLookup:
     def choose(self, queue: int, slack_s: float, own_qps: float, run: int = 0) -> tuple[str, int]:
         """Return the variant and the batch for a queue (from 1) and the slack of its head.
 
-        ``own_qps`` is the worker's own load, infinite while unknown. Where queries come in runs of
+        ``own_qps`` is the worker's own load, infinite while unknown. If queries come in runs of
         ``run``, the next table for that length applies.
         """
         at = for_runs(self._runs, in_force(self._loads, own_qps * self.selection.workers), run)
@@ -66,12 +66,12 @@ class TableLookup:
     def run(self, qps: float, before: int) -> int:
         """Return the length of the runs that a worker gets at a load (infinite: unknown).
 
-        The length ``before`` stays while a table for a load close by has it.
+        The length ``before`` stays while a table for a similar load has it.
         """
         return lasting(self._loads, self._runs, qps, before)
 
     def _made(self, at: int) -> list[Row]:
-        # Built when first in force: of fifty tables a worker may ever need five.
+        # Built on first use: a worker may need only five of fifty tables.
         levels_s = self.selection.levels_s
         rows: list[Row] = [
             (
@@ -95,7 +95,7 @@ class Selections:
     def take(self, selection: Selection, known: Collection[str]) -> bool:
         """Keep the newest selection; one without tables removes the earlier ones.
 
-        Returns False, and changes nothing, for an unfit selection (``faults``).
+        Return False and change nothing for an unfit selection (``faults``).
         """
         at = (selection.policy, selection.task)
         if not selection.tables:
@@ -117,8 +117,8 @@ def in_force(loads: Sequence[float], qps: float) -> int:
 
 
 def for_runs(runs: Sequence[int], at: int, run: int) -> int:
-    """Return the table to use instead of ``at`` for runs of ``run``: the next one for that length,
-    else the closest before, else ``at``. ``runs`` are the tables' lengths."""
+    """Return the index of the table for runs of ``run``: the next one from ``at`` on for that
+    length, else the closest before, else ``at``. ``runs`` are the tables' lengths."""
     if runs[at] == run:
         return at
     ways = (*range(at + 1, len(runs)), *range(at - 1, -1, -1))
@@ -126,16 +126,16 @@ def for_runs(runs: Sequence[int], at: int, run: int) -> int:
 
 
 def lasting(loads: Sequence[float], runs: Sequence[int], qps: float, before: int) -> int:
-    """Return the table's run length, or ``before`` while a load within ``NEAR`` has that.
+    """Return the table's run length, or ``before`` if a load within ``NEAR`` has that length.
 
-    Mixing runs of several lengths makes gaps of several lengths.
+    The length is kept because mixed run lengths make uneven gaps.
     """
     near = range(in_force(loads, qps * (1 - NEAR)), in_force(loads, qps * (1 + NEAR)) + 1)
     return before if any(runs[at] == before for at in near) else runs[in_force(loads, qps)]
 
 
 def faults(selection: Selection, known: Collection[str]) -> str:
-    """Return why a selection is unfit to be followed, or "".
+    """Return why a selection is unfit for use, or "".
 
     ``known`` are the task's variants; a pipeline file may have changed since the tables were made.
     """

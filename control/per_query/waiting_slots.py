@@ -1,8 +1,8 @@
-"""Which dispatcher of an inner task gets an item, and where completions go.
+"""The dispatcher of an inner task that gets an item, and the partition for its completion.
 
-Several dispatchers of a task share its items by the query's place on the input topic, so that all
-items of one query wait at one dispatcher, and every sender knows which. The completions topic has a
-partition for each ingress, then for each dispatcher of each inner task.
+Several dispatchers of a task share its items by the query's position on the input topic. All items
+of one query thus wait at one dispatcher, which every sender can compute. The completions topic has
+a partition for each ingress, then one for each dispatcher of each inner task.
 """
 
 from schemas.pipeline import Pipeline

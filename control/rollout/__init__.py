@@ -1,1 +1,1 @@
-"""The way from an allocation to plans in force: placement, staging, leases, history."""
+"""From an allocation to plans in force: placement, staging, leases, history."""

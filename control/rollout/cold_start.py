@@ -1,13 +1,13 @@
-"""Cold start: a task that no worker can serve yet begins with a variant that loads sooner.
+"""Cold start: a task that no worker can serve yet starts with a variant that loads faster.
 
-A worker serves with the variant that it has while it loads another one. So where no worker of a
-task has loaded any, half of its workers (rounded up) load an *interim variant* first and go on to
-the variant that the allocation wants; the others load that one at once. The interim variant is the
-one that loads soonest on the worker's device, if it
+A worker serves with its loaded variant while it loads another one. When no worker of a task has a
+loaded variant, half of its workers (rounded up) first load an *interim variant* and then switch to
+the wanted variant; the others load the wanted variant directly. The interim variant is the one with
+the shortest load time on the worker's device among those that
 
-    pays     loads sooner by ``SOONER_S`` at least, and in half of the time at most
-    keeps    the latency of the wanted variant, in batches of the same size or smaller
-    fits     into the worker's memory together with the wanted variant
+    pay      load at least ``SOONER_S`` sooner, and in at most half of the time
+    keep     the latency of the wanted variant, in batches of the same size or smaller
+    fit      into the worker's memory together with the wanted variant
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ PART = 0.5  # of the wanted variant's time to load
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterimVariants:
-    """What interim variants are chosen by; ``memory`` is in bytes by device."""
+    """The inputs for choosing interim variants; ``memory`` is in bytes by device."""
 
     pipeline: Pipeline
     policy: Policy
@@ -36,7 +36,7 @@ class InterimVariants:
     memory: Mapping[str, int]
 
     def of(self, post: Replicas, device: str) -> Replicas | None:
-        """Return the interim variant for a worker that is to run a post, None: there is none."""
+        """Return the interim variant for a worker that is to run a post, or None."""
         try:
             wanted = self.profile.entry(post.task, post.variant, device)
             kept_s = self._seconds(wanted, device, post.batch)
@@ -53,7 +53,7 @@ class InterimVariants:
         return replace(post, variant=variant, batch=batch)
 
     def _sooner(self, wanted: Entry, device: str) -> list[Entry]:
-        """Return the variants that load so much sooner that it pays, and fit beside the wanted."""
+        """Return the variants that pay and fit, as in the module's table."""
         before_s = min(wanted.load_s - SOONER_S, wanted.load_s * PART)
         room = self.memory.get(device)
         found = []
@@ -82,8 +82,7 @@ def with_interims(
 ) -> Posts:
     """Return the posts, with interim variants at the tasks that no worker can serve yet.
 
-    A worker that loads its interim variant keeps it until it is loaded, and one that loads the
-    wanted variant already goes on.
+    A worker that is already loading its interim variant or the wanted variant completes the load.
     """
     crew = {member.name: member for member in members}
     workers: dict[str, list[str]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""The plans so far, with the epochs, slots and settings that they imply for the next one."""
+"""The plans so far, and the epochs, slots and settings that the next plan takes from them."""
 
 from msgspec.structs import replace
 
@@ -8,17 +8,17 @@ from schemas.pipeline import Pipeline
 from schemas.records import Lease, Plan, Settings
 
 REMEMBERED_PLANS = 500
-UNREAD_S = 1.0  # the plans topic delivers a plan that any node follows within this time
-ROUTES = "routes"  # the version of every plan that changes only routes
+UNREAD_S = 1.0  # the plans topic delivers any plan that a node follows within this time
+ROUTES = "routes"  # the shared version of plans that change only routes
 
 
 class History:
     """The plans on the topic, our own and others'.
 
-    ``plans`` are by epoch, ``epoch`` is the highest of them, ``highest`` that of them and of plans
-    that the topic has lost; ``slots`` has the highest slot of each task that was ever open. Like
-    the compacted topic, the history keeps the newest plan of each version; the versions in
-    ``outdated`` exceed ``REMEMBERED_PLANS`` and may be deleted from the topic too.
+    ``plans`` are by epoch and ``epoch`` is the highest of them; ``highest`` includes plans that the
+    topic has lost. ``slots`` has the highest slot of each task that was ever open. Like the
+    compacted topic, the history keeps the newest plan of each version. The versions in ``outdated``
+    exceed ``REMEMBERED_PLANS`` and may be deleted from the topic as well.
     """
 
     __slots__ = (
@@ -40,26 +40,26 @@ class History:
         self.plans: dict[int, Plan] = {}
         self.epoch = self.highest = 0
         self._followed = 0  # the highest epoch that a node has reported
-        self._ahead = (0, 0.0)  # an epoch that a node follows and the topic lacks; since when
+        self._ahead = (0, 0.0)  # an epoch that a node follows but the topic lacks; since when
         self.outdated: list[str] = []
         self._routes = 0  # epoch of the plan that is remembered as ``ROUTES``
         self.slots = {task.name: Slots(task.slots) for task in pipeline.tasks}
 
     @property
     def newest(self) -> Plan | None:
-        """The plan that its readers follow: the first one of the highest epoch."""
+        """The plan that nodes follow: the first one of the highest epoch."""
         return self.plans.get(self.epoch)
 
     def has(self, plan: Plan) -> bool:
-        """Return whether exactly this plan is remembered, and not another one of its epoch."""
+        """Return whether this plan is in the history, not another one of its epoch."""
         known = self.plans.get(plan.epoch)
         return known is not None and known.issued_s == plan.issued_s
 
     def version(self, plan: Plan) -> str:
         """Return the version under which to keep a plan that follows the newest.
 
-        Each plan has its own, except that those which change only routes, one every two seconds,
-        share ``ROUTES``.
+        Each plan has its own version, except that plans that change only routes, one every two
+        seconds, share ``ROUTES``.
         """
         before = self.newest
         if before and (before.leases, before.settings) == (plan.leases, plan.settings):
@@ -67,7 +67,7 @@ class History:
         return f"{plan.epoch:08d}"
 
     def add(self, plan: Plan) -> None:
-        """Remember a plan."""
+        """Add a plan to the history."""
         if plan.epoch > self.epoch and self.version(plan) == ROUTES:
             self.plans.pop(self._routes, None)
             self._routes = plan.epoch
@@ -82,7 +82,7 @@ class History:
 
     @property
     def next_epoch(self) -> int:
-        """The epoch of the next plan: above all on the topic, and above those that nodes follow."""
+        """The epoch of the next plan, above those of all plans on the topic and at nodes."""
         return max(self.highest, self._followed) + 1
 
     def lost(self, epoch: int, now: float) -> bool:
@@ -98,7 +98,7 @@ class History:
         return True
 
     def settings(self) -> Settings:
-        """Return the settings at the start: those of the newest plan, set by commands.
+        """Return the settings at start-up: those of the newest plan, set by commands.
 
         A value that has changed in the pipeline file since that plan takes precedence.
         """

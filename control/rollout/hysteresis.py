@@ -1,19 +1,21 @@
 """Hysteresis between allocations: near-equal plans must not alternate.
 
-Both allocations are evaluated alike, by the part of the demand that their workers serve when the
-most accurate are filled first; not by their solvers' figures, of which one set is for an earlier
-demand. Another allocation is worth a change where
+Both allocations are evaluated for the present demand: the share of it that their workers serve when
+the most accurate variants are filled first, and the accuracy. The solvers' figures are not used,
+because those of the allocation in force are for an earlier demand. Another allocation replaces it
+if
 
-    served      it serves a larger part of the demand, by ``SERVED`` at least
-    accuracy    it serves as much, more accurately by ``ACCURACY`` at least
+    served      it serves at least ``SERVED`` more of the demand
+    accuracy    it serves as much, with at least ``ACCURACY`` more accuracy
     devices     it is as good with fewer devices, even for ``MARGIN`` more demand, and the one in
-                force has been so for an interval
+                force has been in force for an interval
 
-Where both leave a task without a worker, neither serves a query whole: the other one counts, as it
-is made for the present demand. So do allocations that were not measured.
+If both leave a task without a worker, neither serves a query completely, and the other allocation
+replaces the one in force because it is made for the present demand. The same applies to
+allocations that were not measured.
 
-Margin and interval keep a demand that oscillates around a limit from moving a worker to and fro: a
-spare device costs little for a while, a missing one costs answers.
+Margin and interval prevent a demand that oscillates around a limit from moving a worker back and
+forth: a spare device costs little for a while, a missing one costs answers.
 """
 
 from collections.abc import Mapping
@@ -45,7 +47,7 @@ class ServedValue:
 def worth_a_change(kept: Allocation, other: Allocation, problem: Problem, for_s: float) -> bool:
     """Return whether to replace an allocation, in force for ``for_s``, by another one.
 
-    True where the allocation in force is no longer possible.
+    True if the allocation in force is no longer possible.
     """
     if not _possible(kept, problem):
         return True
@@ -63,7 +65,7 @@ def worth_a_change(kept: Allocation, other: Allocation, problem: Problem, for_s:
 
 
 def _possible(kept: Allocation, problem: Problem) -> bool:
-    """Return whether the devices of each kind, and their memory, suffice for an allocation."""
+    """Return whether the devices of each kind and their memory suffice for an allocation."""
     kinds = {kind: len(names) for kind, names in device_kinds(problem).items()}
     there = kept.devices_used <= len(problem.devices) and all(
         sum(each.count for each in kept.replicas if each.device == kind) <= kinds.get(kind, 0)
@@ -138,9 +140,9 @@ def _receivers(
 def _served(
     problem: Problem, receivers: Mapping[str, list[Receiver]], profile: ProfileTable
 ) -> float:
-    """Return the part of the demand for which every task has the capacity, 0..1.
+    """Return the share of the demand for which every task has the capacity, 0..1.
 
-    The items at a task follow from its parent's variants, filled by accuracy.
+    The items at a task are those of its parent's variants, filled by accuracy.
     """
     served = 1.0
     loads = {problem.pipeline.root.name: problem.demand_qps}

@@ -1,8 +1,8 @@
 """Leases: the slots that each worker reads, and the open slot that senders write to.
 
-A slot that was ever open may still get work from a sender that follows an older plan, so each
-task's slots from 0 to the highest ever opened are read by exactly one of its workers in every plan.
-Slots move only when they must: when their worker is gone, or when another opens them.
+A slot that was ever open may still get work from a sender that follows an older plan. In every plan
+exactly one worker of a task therefore reads each of its slots from 0 to the highest ever opened. A
+slot moves only when its worker is gone or when another worker opens it.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ class _Draft:
     batch: int
     slots: set[int] = field(default_factory=set)
     open_slot: int = -1
-    opens: bool = True  # it is to have an open slot
+    opens: bool = True  # gets an open slot
 
     @classmethod
     def of(cls, lease: Lease) -> "_Draft":
@@ -68,10 +68,9 @@ def arrange(
 ) -> tuple[Lease, ...]:
     """Return the leases of the next plan, by worker, from those of the plan in force.
 
-    ``held`` may name workers that are no longer members: their slots are adopted. A worker whose
-    post is in another task, or that has none, drains first (open slot -1) and gives its slots up
-    once it is quiet. The last worker of a task without a post stays open until its successor
-    serves.
+    ``held`` may name workers that are no longer members: other workers adopt their slots. A worker
+    without a post, or with one in another task, drains first (open slot -1) and gives up its slots
+    once it is quiet. The last serving worker of a task stays open until a successor serves.
     """
     ordered = sorted(members, key=lambda member: member.name)
     drafts = [
@@ -81,7 +80,7 @@ def arrange(
     ]
     _await_successors(drafts, held, ordered, posts, slots)
     closed = [draft for draft in drafts if draft.opens and draft.open_slot < 0]
-    # A worker that reads a slot opens it before a new worker can take it.
+    # Workers that read slots choose first, before a new worker can take their slots.
     for draft in sorted(closed, key=lambda draft: (not draft.slots, draft.worker)):
         task = [other for other in drafts if other.task == draft.task]
         _open(draft, task, slots[draft.task].count)
@@ -89,7 +88,7 @@ def arrange(
 
 
 def without(held: Held, lost: Iterable[str], slots: SlotsOf) -> tuple[Lease, ...]:
-    """Return the leases in force without lost workers, whose slots the others adopt."""
+    """Return the leases in force without lost workers; the others adopt their slots."""
     gone = set(lost)
     drafts = [_Draft.of(held[name]) for name in sorted(held) if name not in gone]
     return _settled(drafts, held, slots)
@@ -120,7 +119,7 @@ def _next(lease: Lease | None, member: Member, posts: Posts) -> _Draft | None:
 def _await_successors(
     drafts: Sequence[_Draft], held: Held, members: Sequence[Member], posts: Posts, slots: SlotsOf
 ) -> None:
-    """Keep workers open that leave a task until a successor serves it, as far as the task has slots
+    """Keep workers that leave a task open until a successor serves it, if the task has slots left
     beside those that the successors need."""
     serves = {member.name: member.serves for member in members}
     served = {draft.task for draft in drafts if draft.opens and serves[draft.worker] == draft.task}
@@ -137,7 +136,7 @@ def _await_successors(
 def _open(draft: _Draft, task: Sequence[_Draft], count: int) -> None:
     """Give a worker an open slot: one that it reads, else the lowest one that is not open.
 
-    The slots of a draining worker are taken last: they hold its work.
+    Slots of draining workers come last, because they hold work.
     """
     taken = {other.open_slot for other in task}
     draining = {slot for other in task if not other.opens for slot in other.slots}
@@ -150,7 +149,7 @@ def _open(draft: _Draft, task: Sequence[_Draft], count: int) -> None:
 
 
 def _settled(drafts: Sequence[_Draft], held: Held, slots: SlotsOf) -> tuple[Lease, ...]:
-    """Return the leases, once every slot that was ever open has one reader."""
+    """Return the leases after giving every slot that was ever open a reader."""
     before = {(lease.task, slot): lease.variant for lease in held.values() for slot in lease.slots}
     for task in sorted({draft.task for draft in drafts}):
         readers = [draft for draft in drafts if draft.task == task]
@@ -162,7 +161,7 @@ def _settled(drafts: Sequence[_Draft], held: Held, slots: SlotsOf) -> tuple[Leas
 
 
 def _adopter(readers: Sequence[_Draft], variant: str) -> _Draft:
-    """Return the adopter of an orphaned slot: with its variant, then with the fewest slots."""
+    """Return the adopter of an orphaned slot: same variant first, then the fewest slots."""
     return min(
         readers,
         key=lambda each: (not each.opens, each.variant != variant, len(each.slots), each.worker),

@@ -24,7 +24,7 @@ from schemas.records import Lease, Plan, Settings
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The allocation to reach, and the settings that asked for it."""
+    """The allocation to reach, and its settings."""
 
     allocation: Allocation
     settings: Settings
@@ -32,7 +32,7 @@ class Target:
 
     @classmethod
     def of(cls, plan: Plan) -> "Target":
-        """Return the target that a plan of an earlier life had reached."""
+        """Return the target of a plan from before a restart."""
         counts = Counter((x.task, x.variant, x.batch) for x in plan.leases if x.open_slot >= 0)
         replicas = tuple(
             Replicas(task=task, variant=variant, batch=batch, count=count)
@@ -54,12 +54,12 @@ class PlanningContext:
     members: Sequence[Member]
     in_force: Plan | None
     expected: ExpectedTraffic
-    capacity_share: float = 1.0  # of a plan's capacity, seen to be there
+    capacity_share: float = 1.0  # observed share of a plan's capacity
     memory: Mapping[str, int] = field(default_factory=dict)
 
 
 def scales(pipeline: Pipeline, settings: Settings) -> bool:
-    """Return whether the policy in force routes by accuracy; its changes are then staged."""
+    """Return whether the policy in force routes by accuracy; if so, changes are staged."""
     policy = policy_named(pipeline, settings.policy)
     return policy is not None and chosen(ROUTINGS, policy.routing) is not None
 
@@ -67,7 +67,7 @@ def scales(pipeline: Pipeline, settings: Settings) -> bool:
 def next_plan(
     target: Target, context: PlanningContext, reasons: Sequence[PlanReason], now: float
 ) -> tuple[Plan, bool]:
-    """Return the next plan, and whether another one follows once workers have loaded."""
+    """Return the next plan, and whether another follows once workers have loaded."""
     plan = context.in_force
     held = {lease.worker: lease for lease in plan.leases} if plan else {}
     wanted = place(context.members, held, target.allocation, target.kinds)
@@ -116,7 +116,7 @@ def _staged(
 def _begun(
     posts: Posts, settings: Settings, held: Mapping[str, Lease], context: PlanningContext
 ) -> Posts:
-    """Return the posts with interim variants, where plans mix variants without a least accuracy."""
+    """Return the posts with interim variants if plans mix variants without a least accuracy."""
     policy, profile = policy_named(context.pipeline, settings.policy), context.profile
     if policy is None or profile is None or policy.options.get("accuracy_least"):
         return posts
@@ -130,7 +130,7 @@ def _begun(
 
 
 def _needed(plan: Plan, context: PlanningContext) -> dict[str, float]:
-    """Return the items per second that arrive at each task, as the plan in force shares them."""
+    """Return the items per second at each task, by the variant shares of the plan in force."""
     expected = context.expected
     if context.profile is None:
         return {}

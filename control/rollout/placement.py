@@ -9,12 +9,12 @@ from schemas.records import Lease
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A live worker as planners see it.
+    """A live worker, as input of planners.
 
     ``loaded`` ("task/variant") is the variant that it reports on its device, ``serves`` the task
     that it serves now ("" while it loads its first variant of the task). A worker that is not
-    ``usable`` was drained by a command or is leaving. ``quiet`` means drained: nothing left in its
-    slots. Its batches take ``pace`` times as long as those of others of its kind.
+    ``usable`` was drained by a command or is leaving. A ``quiet`` worker is drained: its slots are
+    empty. Its batches take ``pace`` times as long as those of others of its kind.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Member:
     pace: float = 1.0
 
 
-Posts = Mapping[str, Replicas]  # worker -> the variant it is to run
+Posts = Mapping[str, Replicas]  # worker -> the variant to run
 ONE_KIND: Mapping[str, str] = {}
 
 
@@ -36,11 +36,11 @@ def place(
     allocation: Allocation,
     kinds: Mapping[str, str] = ONE_KIND,
 ) -> Posts:
-    """Return a variant for as many workers as the allocation asks for.
+    """Return a variant for as many workers as the allocation requires.
 
-    A worker that already runs a variant keeps it; next come workers of its task, then idle ones,
-    then workers of another task, which must drain first. Ties go by pace, then by name. ``kinds``
-    names the kind of each device where the allocation distinguishes them.
+    Workers that already run the variant come first, then workers of its task, idle workers, and
+    workers of another task, which must drain first. Ties are broken by pace, then by name.
+    ``kinds`` names the kind of each device if the allocation distinguishes them.
     """
     free = {m.name: m for m in sorted(members, key=lambda m: (m.pace, m.name)) if m.usable}
     missing = {(each.key, each.device): each.count for each in allocation.replicas}

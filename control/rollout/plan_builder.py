@@ -38,7 +38,7 @@ from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Lease, Plan, Route
 
-# Routes and forecasts that differ by no more than this count as equal: demand always fluctuates.
+# Routes and forecasts within these differences count as equal, because demand always fluctuates.
 SAME_SHARE = 0.02
 SAME_PART = 0.1  # of capacity
 SAME_SPARE = 0.25  # of spare capacity, which only late items use
@@ -53,9 +53,9 @@ def assemble(
     members: Iterable[Member],
     expected: ExpectedTraffic = NOTHING,
 ) -> Plan:
-    """Return ``base`` with other leases, and with all that follows from them.
+    """Return ``base`` with other leases, and the routes and figures that follow from them.
 
-    A plan that was infeasible stays so; one that leaves a task without an open slot becomes so.
+    An infeasible plan stays infeasible; one that leaves a task without an open slot becomes so.
     """
     crew = {member.name: member for member in members}
     busy = _receivers(leases, crew)
@@ -87,7 +87,7 @@ def assemble(
 
 
 def throttled(plan: Plan, share: float) -> Plan:
-    """Return the plan with the part of its capacity that is seen to be there."""
+    """Return the plan with ``share`` of its capacity, the observed part."""
     if plan.capacity_qps is None or share == 1.0:
         return plan
     return structs.replace(plan, capacity_qps=plan.capacity_qps * share)
@@ -96,7 +96,7 @@ def throttled(plan: Plan, share: float) -> Plan:
 def _typed(
     leases: Sequence[Lease], devices: Mapping[str, str], policy: Policy, pipeline: Pipeline
 ) -> tuple[Lease, ...]:
-    """Return leases with the type of each worker's device, where a dispatcher sends by it."""
+    """Return the leases, with the type of each worker's device if a dispatcher uses it."""
     tasks = {task.name for task in pipeline.dispatched}
     if _dispatches(policy):
         tasks.add(pipeline.root.name)
@@ -160,7 +160,7 @@ class _Ways:
 
     def receiver(self, lease: Lease, pace: float = 1.0) -> Receiver:
         """Return a worker as a receiver whose batches take ``pace`` times as long as profiled;
-        raise ``ProfileError`` where it was not measured."""
+        raise ``ProfileError`` if it was not measured."""
         latency_s = self.profile.latency_s(
             lease.task, lease.variant, self.devices[lease.worker], lease.batch, self.policy.latency
         )
@@ -173,8 +173,8 @@ class _Ways:
         )
 
     def too_slow(self, busy: Sequence[Lease]) -> frozenset[tuple[str, str]]:
-        """Return the pairs of variants that break a budget, as profiled: one slow worker says
-        nothing of its variant, and the checks of plans know no paces."""
+        """Return the pairs of variants that exceed a budget, as profiled: one slow worker does not
+        represent its variant, and the checks of plans ignore paces."""
         pipeline = self.pipeline
         problem = Problem(
             pipeline=pipeline, policy=self.policy, slo_s=self.slo_s, demand_qps=0.0, devices=()
@@ -224,9 +224,9 @@ def _accuracy(
 
 
 def _receivers(leases: Sequence[Lease], crew: Mapping[str, Member]) -> list[Lease]:
-    """Return the leases that get traffic: none of workers that still load, while others serve.
+    """Return the leases that get traffic: loading workers get none while others serve the task.
 
-    None of lost workers either, which a plan keeps while the one without them is refused.
+    Lost workers, which a plan keeps while the plan without them is refused, get none either.
     """
     opened = [each for each in leases if each.open_slot >= 0 and each.worker in crew]
     ready = [each for each in opened if crew[each.worker].serves == each.task]
@@ -251,8 +251,8 @@ def _admitted(
 ) -> float | None:
     if base.settings.paused:
         return 0.0
-    # Where it waits, a query that cannot finish in time is dropped. That knows no weights: where
-    # classes share the capacity, ingress admits by them.
+    # Dispatchers drop queued queries that cannot finish in time, but ignore class weights. If
+    # classes share the capacity, ingress admits by weight.
     if policy.name and spec_of(policy.kind).dispatch and not pipeline.slo_classes:
         return None
     return capacity if pipeline.admission else None

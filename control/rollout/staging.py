@@ -1,16 +1,16 @@
 """Staging: change workers in an order that keeps every task above its required capacity.
 
-A worker that changes its variant within a task serves with the old one until the new one is loaded,
-and one that changes its task drains first. So a change takes capacity away from the task
+A worker that changes its variant within a task serves with the old one until the new one is loaded;
+one that changes its task drains first. A change therefore costs the task capacity at once,
 
-    within it     old rate - new rate, where the new variant is slower
+    within it     old rate - new rate, if the new variant is slower
     out of it     all of the worker's rate
 
-while the gain comes only when the variant is loaded. Idle workers and faster variants change at
-once. The others change as long as their task keeps its required capacity, at most half of its
-workers at a time; the rest wait until those have loaded. Where no change is in flight and none is
-allowed, the one that leaves its task the most capacity goes ahead, or the plan would never be
-reached: the task lacks capacity anyway.
+and adds capacity only when the variant is loaded. Idle workers and workers with faster new variants
+change at once. The others change while their task keeps its required capacity, at most half of its
+workers at a time; the rest wait until those have loaded. If no change is in flight and none is
+allowed, the task lacks capacity anyway: the change that leaves it the most goes ahead, so that the
+plan is reached.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,9 +43,9 @@ def staged(
     needed: Mapping[str, float],
     rate: RateOf,
 ) -> Posts:
-    """Return the posts of the next plan: of those wanted as many as may be taken now.
+    """Return the posts of the next plan: as many of the wanted ones as may be taken now.
 
-    ``needed`` are items per second that each task must serve. Workers that wait keep their posts.
+    ``needed`` are items per second that each task must serve. Waiting workers keep their posts.
     """
     crew = {member.name: member for member in members}
     serving = {
@@ -53,7 +53,7 @@ def staged(
         for name, lease in held.items()
         if name in crew and lease.open_slot >= 0 and crew[name].serves == lease.task
     }
-    # A worker that is not usable changes at any cost: a command or the worker itself requires it.
+    # A worker that is not usable must change: a command or the worker itself requires it.
     bound = {name for name in serving if crew[name].usable}
     changes = _changes(held, posts, serving, bound, rate)
     loading = [n for n in serving if crew[n].loaded != held[n].key]
@@ -66,7 +66,7 @@ def staged(
 
 
 def _rate_now(member: Member, lease: Lease, rate: RateOf) -> float:
-    """Return the rate that a worker has at least while it may be changing its variant."""
+    """Return the lower bound of a worker's rate while it may be changing its variant."""
     leased = rate(member.name, lease.task, lease.variant, lease.batch)
     task, loaded = variant_id(member.loaded)
     if task != lease.task or loaded == lease.variant:
@@ -102,7 +102,7 @@ def _waiting(
     needed: Mapping[str, float],
     loading: Sequence[str],
 ) -> list[_Change]:
-    """Return the changes that must wait; workers in ``loading`` change their variant already."""
+    """Return the changes that must wait; workers in ``loading`` are changing their variant."""
     able = _able(held, serving)
     left = {task: max(1, int(AT_ONCE * count)) for task, (_, count) in able.items()}
     for name in loading:
@@ -146,7 +146,7 @@ def _under_way(
     posts: Posts,
     kept: Sequence[_Change],
 ) -> bool:
-    """Return whether a change still loads or drains, or is about to."""
+    """Return whether a change is in flight or about to start."""
     waits = {each.worker for each in kept}
     for name, member in crew.items():
         lease, post = held.get(name), posts.get(name)

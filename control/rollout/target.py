@@ -13,10 +13,10 @@ from control.rollout.next_plan import PlanningContext, Target, next_plan, scales
 from control.rollout.plan_builder import same
 from schemas.records import Plan, Settings
 
-STEP = 0.02  # of the capacity; a smaller change of what is admitted needs no plan of its own
-LEAP = 0.1  # of the capacity; a smaller change waits until the last such plan is a second old
+STEP = 0.02  # of the capacity; a smaller change of admission needs no plan of its own
+LEAP = 0.1  # of the capacity; smaller changes have a plan once in ``ADMISSION_S``
 ADMISSION_S = 1.0  # least interval between plans for changes below a leap
-PACED = 1.15  # ratio of a worker's paces, either way, for which routes are made anew
+PACED = 1.15  # ratio of a worker's paces, either way, beyond which routes are updated
 PACES_S = 1.0  # least interval between plans for changed paces
 ROUTES_S = 2.0  # interval between updates of routes to demand
 
@@ -39,9 +39,9 @@ class RolloutTarget:
 
     def __init__(self) -> None:
         self._target: Target | None = None
-        self._provisional = False  # the target is a quick plan's
-        self._share = 1.0  # of the capacity, in the newest plan
-        self._paces: Mapping[str, float] = {}  # of slow workers, as routes were made
+        self._provisional = False  # the target is from a quick plan
+        self._share = 1.0  # of the capacity, admitted in the newest plan
+        self._paces: Mapping[str, float] = {}  # of slow workers, as of the last routes
         self._paces_s = float("-inf")  # when changed paces may have a plan
         self._staging = False  # another step follows the last one
         self._moves: list[PlanReason] = []
@@ -50,7 +50,7 @@ class RolloutTarget:
         self._since_s = float("-inf")  # when the target was set
 
     def resume(self, plan: Plan) -> None:
-        """Resume from the plan of an earlier life."""
+        """Resume from a plan from before a restart."""
         self._target = Target.of(plan)
 
     @property
@@ -60,11 +60,11 @@ class RolloutTarget:
 
     @property
     def share(self) -> float:
-        """Of the newest plan's capacity, what it admits."""
+        """The share of its capacity that the newest plan admits."""
         return self._share
 
     def pause(self, *, paused: bool) -> None:
-        """Pause or resume the target, and with it every plan on the way."""
+        """Pause or resume the target and every plan on the way."""
         if self._target is not None:
             settings = structs.replace(self._target.settings, paused=paused)
             self._target = replace(self._target, settings=settings)
@@ -74,9 +74,9 @@ class RolloutTarget:
         self._moves += reasons
 
     def choose(self, found: Allocation, problem: Problem, settings: Settings, now: float) -> Target:
-        """Return the target for a solve's allocation, or the old one: changes must be worth it.
+        """Return the target for a solve's allocation, or the old one if a change is not worth it.
 
-        A quick plan's target gives way to any.
+        Any allocation replaces a quick plan's target.
         """
         kept = self._target
         if (
@@ -100,10 +100,10 @@ class RolloutTarget:
         return plan
 
     def sees(self, share: float, now: float) -> None:
-        """Ask for a next step where the capacity that is seen differs from the newest plan's.
+        """Request a next step if the observed capacity differs from the newest plan's.
 
-        Every report of a worker moves the capacity a little, and every plan costs each role CPU: a
-        change below ``LEAP`` has a plan once in ``ADMISSION_S``.
+        Every report of a worker changes the capacity a little, and every plan costs CPU in each
+        role. A change below ``LEAP`` therefore gets a plan at most once in ``ADMISSION_S``.
         """
         change = abs(share - self._share)
         differs = change >= STEP or (share == 1.0) != (self._share == 1.0)
@@ -112,8 +112,8 @@ class RolloutTarget:
             self._admission_s = now + ADMISSION_S
 
     def keeps_pace(self, paces: Mapping[str, float], now: float) -> None:
-        """Ask for new routes where a worker has become slow, or is no longer: at once, and then
-        once in ``PACES_S``, as few batches say little of a worker's pace."""
+        """Request new routes if a worker has become slow or has recovered: at once, then at most
+        once in ``PACES_S``, because few batches give an inaccurate pace."""
         if now >= self._paces_s and _moved(self._paces, paces):
             self._paces, self._paces_s = paces, now + PACES_S
             self._moves.append(PACE)
@@ -127,7 +127,7 @@ class RolloutTarget:
         self._moves, self._routes_s = [], now + ROUTES_S
 
     def settings(self, now: float) -> Settings | None:
-        """Return the target's settings where a next step or new routes may be due, else None."""
+        """Return the target's settings if a next step or new routes may be due, else None."""
         if self._target is None:
             return None
         if self._moves or self._staging or now >= self._routes_s:
@@ -135,7 +135,7 @@ class RolloutTarget:
         return None
 
     def step(self, context: PlanningContext, now: float) -> Plan | None:
-        """Return the next plan, or None where it would equal the one in force."""
+        """Return the next plan, or None if it would equal the one in force."""
         assert self._target is not None
         flows = scales(context.pipeline, self._target.settings)
         reasons, self._moves = self._moves, []
@@ -153,7 +153,7 @@ class RolloutTarget:
 
 
 def _moved(before: Mapping[str, float], now: Mapping[str, float]) -> bool:
-    """Return whether a worker's pace differs much from the one that routes were made by."""
+    """Return whether a worker's pace differs much from the one that routes use."""
     return any(
         not 1 / PACED <= now.get(name, 1.0) / before.get(name, 1.0) <= PACED
         for name in {*before, *now}
