@@ -99,7 +99,7 @@ POLICIES: Mapping[str, PolicySpec] = {
                 "everything); the paper has no admission.",
             ),
         ),
-        # The paper drops nothing; a query that is late with every model only delays others.
+        # The paper drops nothing, but a query that is late with every model only delays others.
         PolicySpec(
             name="ramsis",
             summary="a model and a batch size for every batch, from tables; bursts to one worker",
@@ -176,7 +176,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             task_selection=True,
             mixes_variants=True,
         ),
-        # Kairos, which dispatches queries one by one to unlike devices, and its baselines.
+        # Kairos, which dispatches queries one by one to heterogeneous devices, and its baselines.
         PolicySpec(
             name="kairos",
             summary="queries matched to unlike devices at least cost",

@@ -7,9 +7,9 @@ any path that the plan uses. With S the pipeline's SLO and S(c) those of the cla
     min(S, min of S(c) over the classes that can be met)
 
 A class can be met if for every leaf task a path of the fastest variants keeps its latency budget,
-and the policy has a plan for its SLO. The plan is infeasible where a class that counts cannot be
-met, or where a policy that plans without latencies has chosen variants that cannot meet it;
-``binding`` names the class.
+and the policy has a plan for its SLO. The plan is infeasible if a class that counts cannot be met,
+or if a policy that plans without latencies has chosen variants that cannot meet it; ``binding``
+names the class.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,10 +24,10 @@ Planner = Callable[[Problem], Allocation | None]
 
 
 def for_classes(problem: Problem, planner: Planner) -> Allocation | None:
-    """Return the plan for the tightest class that can be met; it says which classes cannot.
+    """Return the plan for the tightest class that can be met; it names those that cannot.
 
-    ``planner`` is called with the problem at that class's SLO. Raises its ``PlanError`` where there
-    is no plan even for the pipeline's SLO.
+    ``planner`` is called with the problem at that class's SLO. Raises its ``PlanError`` if there is
+    no plan even for the pipeline's SLO.
     """
     unmet: dict[str, str] = {}
     for slo_s, names in _tightest_first(problem):
@@ -69,7 +69,7 @@ def _too_slow(problem: Problem) -> str:
         return ""
     try:
         every = choices(problem)
-    except (PlanError, ProfileError):  # the planner says what is missing, or needs no profile
+    except (PlanError, ProfileError):  # the planner reports what is missing, or needs no profile
         return ""
     if not problem.devices:
         return ""
@@ -89,8 +89,8 @@ def _too_slow(problem: Problem) -> str:
 
 
 def _budget_s(every: Choices, problem: Problem, leaf: str) -> float:
-    """Return what a path may take; policies that decide for each batch or query plan no part of
-    the SLO for queues."""
+    """Return the latency budget of a path. Policies that decide for each batch or query reserve no
+    part of the SLO for queues."""
     spec = spec_of(problem.policy.kind)
     whole = spec.choose or spec.dispatch
     return every.budget_s[leaf] / (problem.pipeline.compute_share if whole else 1.0)

@@ -7,10 +7,10 @@ scaling. InferLine's own planner and tuner (SoCC 2020) are not implemented.
     hardware      the fewest devices that serve the demand
     best-effort   where that is infeasible: the largest share of the demand that all devices serve
 
-A task's variant is the most accurate one that fits the compute budget of a path at all; where
-these do not fit together, the assignment of variants with the most accurate answers among those
-that do. Where no variants fit, they are the fastest: the plan's check would refuse others. The
-bounds on the shares of tasks hold throughout, so that with untied branches every branch has a
+A task's variant is the most accurate one that fits the compute budget of a path at all. If these
+do not fit together, the planner takes the fitting assignment of variants with the most accurate
+answers. If none fits, it takes the fastest variants, because the plan's check would refuse others.
+The bounds on the shares of tasks always hold, so that with untied branches every branch has a
 worker.
 """
 
@@ -24,7 +24,7 @@ from control.policies.loki.solution import allocation
 from control.problem.candidates import FITS_S, Choices, Unit, choices, most_accurate, needed, paths
 from control.problem.problem import HARDWARE, Allocation, Problem
 
-MOST_ASSIGNMENTS = 20_000  # of one variant to every task; more are not tried
+MOST_ASSIGNMENTS = 20_000  # of one variant to every task; no more are tried
 
 
 def allocate(problem: Problem) -> Allocation:

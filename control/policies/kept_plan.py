@@ -1,7 +1,7 @@
-"""The quick plan of policies that have none: what runs, on the workers that may still be used.
+"""The quick plan of policies without one: the running variants, on the usable workers.
 
-It answers a command that concerns workers or settings, not the policy, until the policy's own solve
-has ended. Not from a paper.
+It serves a command on workers or settings, not on the policy, until the policy's own solve ends.
+Not from a paper.
 """
 
 from dataclasses import replace
@@ -10,10 +10,10 @@ from control.problem.problem import Allocation, Problem, Replicas
 
 
 def kept_plan(running: Allocation, problem: Problem) -> Allocation | None:
-    """Return the allocation with as many replicas as there are devices; None where a task would
-    lose its last one, or its least number.
+    """Return the allocation with as many replicas as there are devices; None if a task would fall
+    below one replica or its least number.
 
-    One after the other is taken from the variant with most replicas of each kind of device.
+    Replicas are removed one at a time from the variant with most replicas of each kind of device.
     """
     if not running.replicas:
         return None
@@ -38,7 +38,7 @@ def kept_plan(running: Allocation, problem: Problem) -> Allocation | None:
 def _spare(
     replicas: tuple[Replicas, ...], counts: list[int], least: dict[str, int], at: int
 ) -> bool:
-    """Return whether a task has one more replica than it needs at least, and one here."""
+    """Return whether a task has a replica here and more than its least number."""
     task = replicas[at].task
     of_task = sum(n for each, n in zip(replicas, counts, strict=True) if each.task == task)
     return counts[at] > 0 and of_task > least.get(task, 1)

@@ -4,8 +4,8 @@ After Proteus (ASPLOS 2024) as Loki's evaluation sets it up (Loki, section 6.1):
 application of its own, with its items per second as its demand D(t) and an equal part of the SLO.
 D(root) is the demand of the input, before admission; D(child) = D(t) times the mean, over t's
 variants by their observed shares of its traffic, of the items for the child that one item makes.
-With q(u) the items per second of a device that runs unit u in its largest batch that takes at most
-its part of the compute budget, a(u) its own accuracy, x(u) devices, y(u) items/s:
+For unit u, q(u) is the items per second of a device with the largest batch within the task's part
+of the compute budget, a(u) the unit's own accuracy, x(u) its devices and y(u) its items/s:
 
     served       sum of y(u) over the units of t   == s D(t)
     capacity     y(u)                              <= q(u) x(u)
@@ -13,11 +13,11 @@ its part of the compute budget, a(u) its own accuracy, x(u) devices, y(u) items/
     slots        sum of x(u) over the units of t   <= its slots
     devices      sum of x(u) over units of a kind  <= how many there are
 
-    max  sum of y(u) a(u)     with s = 1; where that does not fit, with the largest s
+    max  sum of y(u) a(u)     with s = 1; if that is infeasible, with the largest s
 
-An item counts the same at every task: that the first task's accuracy is part of every answer, or
-that fewer items there make fewer downstream, is not in the model, which is the point of this
-baseline. All devices are loaded: unused ones go one by one to the unit with the highest load.
+An item counts the same at every task. The model deliberately ignores that the first task's accuracy
+affects every answer, and that fewer items there make fewer downstream: this is the point of the
+baseline. All devices are used: spare ones go one by one to the unit with the highest load.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ from control.problem.problem import (
 )
 
 WHOLE = 1 - 1e-7
-LEAST_QPS = 1.0  # queries/s that every task is ready for, before any demand was observed
+LEAST_QPS = 1.0  # queries/s to plan for before any demand was observed
 
 Key = tuple[str, str, str]
 
@@ -59,7 +59,7 @@ class _Model:
 def allocate(problem: Problem) -> Allocation:
     """Return the plan for a problem.
 
-    Raises ``PlanError`` where a task has no profiled variant, or there are more tasks than devices.
+    Raises ``PlanError`` if a task has no profiled variant, or there are more tasks than devices.
     """
     check_demand(problem)
     if not problem.devices:

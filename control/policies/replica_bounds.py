@@ -13,7 +13,7 @@ from schemas.pipeline import Task
 def bounded(problem: Problem) -> Problem:
     """Return the problem with ``most`` in the tasks' slots.
 
-    With fewer devices than the sum of the tasks' ``least``, no task has a least number.
+    If there are fewer devices than the sum of the tasks' ``least``, no task has a least number.
     """
     pipeline = problem.pipeline
     enough = sum(task.least for task in pipeline.tasks) <= len(problem.devices)
@@ -29,9 +29,9 @@ def _bounded(task: Task, *, enough: bool) -> Task:
 
 
 def topped_up(plan: Allocation, problem: Problem) -> Allocation:
-    """Return the plan with the least replicas of each task, as far as devices are unused.
+    """Return the plan with the least replicas of each task, as far as there are unused devices.
 
-    Otherwise the plan is infeasible, and ``binding`` names the task that has too few.
+    If there are too few, the plan is infeasible and ``binding`` names the task.
     """
     for task in problem.pipeline.tasks:
         missing = task.least - _count(plan, task)

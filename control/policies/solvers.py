@@ -1,4 +1,4 @@
-"""Run the solver of an effect ``Solve``, a policy's planner or table maker, and quick plans."""
+"""Run the solver of a ``Solve`` effect, such as a policy's planner, and quick plans."""
 
 from dataclasses import replace
 from functools import partial
@@ -21,10 +21,10 @@ VIRTUAL_S = {TABLE: TABLE_S, SEARCH: 0.02, SCHEDULE: 0.01, MIX: 1.0}
 
 def solve(solver: str, problem: Any) -> Any:
     """Return the allocation for a ``Problem``, the table for a ``TableProblem``, the next step of
-    a search, a schedule, or what a mix carries.
+    a search, a schedule, or the throughput of a mix.
 
-    Planners are imported when they first run. Raises ``PlanError`` where there is no plan, and for
-    an unknown kind.
+    Planners are imported when they first run. Raises ``PlanError`` if there is no plan, and for an
+    unknown kind.
     """
     if solver == TABLE:
         return load(spec_of(problem.kind).choose)(problem)
@@ -52,12 +52,12 @@ def has_quick(problem: Problem) -> bool:
 
 
 def quick(problem: Problem) -> Allocation | None:
-    """Return the policy's quick plan, within milliseconds; None where it has none."""
+    """Return the policy's quick plan within milliseconds, or None."""
     if not has_quick(problem):
         return None
     try:
         return for_classes(problem, partial(_bounded, load(spec_of(problem.policy.kind).quick)))
-    except PlanError:  # the solve that follows says why
+    except PlanError:  # the solve that follows reports why
         return None
 
 
@@ -74,7 +74,7 @@ def within_s(problem: Any) -> float:
 
 
 def cut(problem: Problem, took_s: float) -> Problem:
-    """Return the problem of a solve of ``took_s`` seconds that ends at its deadline: the solver
-    explores that part of its nodes. This is how simulations model the deadline."""
+    """Return the problem of a solve of ``took_s`` seconds, cut at its deadline: the solver explores
+    the same fraction of its nodes. Simulations model the deadline in this way."""
     nodes = int(NODES.of(problem.policy) * within_s(problem) / took_s)
     return replace(problem, policy=with_options(problem.policy, nodes=max(1, nodes)))

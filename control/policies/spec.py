@@ -69,16 +69,16 @@ class PolicySpec:
     options: tuple[Option, ...] = ()
     preset: Mapping[str, Any] = field(default_factory=dict)
     needs_profile: bool = (
-        True  # without a profile the kind plans nothing, and `validate` does not try it
+        True  # the kind cannot plan without a profile, and `validate` does not try it
     )
     follows_demand: bool = True  # a jump of demand triggers a replan
     task_selection: bool = False  # workers of a task with `selection` follow tables
     branches_as_seen: bool = False  # untied branches are planned by their observed shares
-    mixes_variants: bool = False  # of a task, so that measured accuracies compare them
+    mixes_variants: bool = False  # of a task, so that measured accuracies can compare them
     sessions: bool = False  # every session has a query plan of its own
     hardware_mode: bool = False  # uses the fewest devices while the best variants suffice
     deviations: tuple[str, ...] = ()
-    solve_s: float = 0.2  # a solve in virtual time
+    solve_s: float = 0.2  # virtual seconds of a solve
     usual: Policy = field(init=False)
 
     def __post_init__(self) -> None:
@@ -152,7 +152,7 @@ def installed(name: str) -> PolicySpec | None:
     return _loaded(entry)
 
 
-@cache  # of what is installed: a look-up reads the metadata of every package
+@cache  # a look-up reads the metadata of every installed package
 def _entry(name: str) -> EntryPoint:
     return entry_points(group=GROUP)[name]
 

@@ -26,10 +26,10 @@ Counts = dict[str, int]  # "task/variant" -> workers
 def allocate(problem: Problem) -> Allocation:
     """Return the workers per variant.
 
-    With fewer workers than requested every task keeps one where possible, the rest is shared in
+    With fewer workers than requested every task keeps one if possible, the rest is shared in
     proportion, and the allocation is infeasible. Raises ``PlanError`` for an unknown variant, for
-    more replicas than a task has slots, and for a variant that exceeds the memory of a worker: any
-    worker may get it.
+    more replicas than a task has slots, and for a variant that exceeds the memory of any worker,
+    because any worker may get it.
     """
     named = _named(problem)
     wanted = {**named, **_by_load(problem, named)}
@@ -75,7 +75,7 @@ def divide(
 
 
 def _named(problem: Problem) -> Counts:
-    """Return the policy's replicas, else those of the variants; empty where neither has any."""
+    """Return the policy's replicas, else those of the variants; may be empty."""
     variants = {v.key: v for task in problem.pipeline.tasks for v in task.variants}
     unknown = [key for key in problem.policy.replicas if key not in variants]
     if unknown:
@@ -106,7 +106,7 @@ def _by_load(problem: Problem, named: Counts) -> Counts:
 def _most_accurate(task: Task, problem: Problem) -> Variant:
     """Return the most accurate profiled variant that fits every worker's memory.
 
-    The first one in a tie or without a profile; where none fits, memory is ignored.
+    In a tie or without a profile it is the first one. If none fits, memory is ignored.
     """
     profile = problem.profile
 
@@ -121,7 +121,7 @@ def _most_accurate(task: Task, problem: Problem) -> Variant:
 
 
 def _loads(problem: Problem, named: Counts, best: Mapping[str, Variant]) -> dict[str, float]:
-    """Return each task's load; all equal where one of them is not measured."""
+    """Return each task's load; all equal if one of them is not measured."""
     profile = problem.profile
     if profile is None or not problem.devices:
         return dict.fromkeys(best, 1.0)
@@ -151,7 +151,7 @@ def _fits_slots(problem: Problem, wanted: Counts) -> None:
         replicas = sum(wanted.get(variant.key, 0) for variant in task.variants)
         if replicas > task.slots:
             has, raised = f"has {task.slots} slots", "`slots`"
-            if task.most == task.slots:  # the bound of the file, which planners take for slots
+            if task.most == task.slots:  # the bound of the file, which planners treat as slots
                 has, raised = f"may have {task.most} at most", "its `replicas.most`"
             raise PlanError(
                 f"policy {problem.policy.name!r} asks for {replicas} replicas of task "

@@ -86,8 +86,8 @@ SESSIONS: tuple[Option, ...] = (
 def allocate(problem: Problem) -> Allocation:
     """Return a worker for every task on every device of a tier that may run it.
 
-    Which settings they hold follows from the sessions (control/sessions). Raises ``PlanError``
-    where the cluster has no tiers with devices.
+    The sessions determine the settings that workers hold (control/sessions). Raises ``PlanError``
+    if the cluster has no tiers with devices.
     """
     if not any(map(task_of, problem.devices)):
         raise PlanError(
@@ -105,7 +105,7 @@ def allocate(problem: Problem) -> Allocation:
 
 
 def _seats(problem: Problem, task: Task, there: Counter[str]) -> Replicas:
-    variant = task.variants[0]  # a name only: sessions say what is loaded
+    variant = task.variants[0]  # a name only: sessions decide what is loaded
     devices = tuple(sorted(device for device in there if task_of(device) == task.name))
     return Replicas(
         task=task.name,

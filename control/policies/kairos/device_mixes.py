@@ -13,8 +13,8 @@ import numpy as np
 from control.problem.problem import PlanError
 
 MOST_MIXES = 2_000_000
-MOST_COUNTS = 64_000_000  # of all mixes together: half a gigabyte
-CENT = 1e-9  # prices are decimal fractions; their sums in binary are off by less
+MOST_COUNTS = 64_000_000  # of all mixes: half a gigabyte
+CENT = 1e-9  # above the rounding errors of sums of decimal prices
 
 Counts = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -39,7 +39,7 @@ def affordable(types: Sequence[PricedType], budget: float, most_mixes: int = MOS
     _check(types, budget)
     most_mixes = min(most_mixes, MOST_COUNTS // len(types))
     left = np.full(1, budget + CENT)
-    # By type: how many of it each mix of the types so far has, and the row of that mix without it.
+    # By type: its count in each mix of the types so far, and the row of that mix without the type.
     levels: list[tuple[_Ints, _Ints]] = []
     for each in types:
         afford = _afford(each, left)

@@ -10,7 +10,7 @@
 
 A rule takes a ``Round``, queries in order and devices with the time until each is free, and
 returns pairs (query, device). A device is eligible if it is free within ``lead_s``. The order is
-that of the deadlines, which is that of arrival where all have one SLO (operators/dispatch/).
+that of the deadlines, which is that of arrival if all have one SLO (operators/dispatch/).
 """
 
 from collections.abc import Callable, Sequence
@@ -62,11 +62,11 @@ class DeviceTable:
 class Round:
     """The input of one dispatch decision: waiting queries and the state of the devices.
 
-    Queries are in the order in which they are served, with seconds waited (counted back from the
-    deadline, so that a tighter class has waited longer), seconds until the deadline, and the
-    predicted seconds on each type: the mean (``latency_s``) and the quantile that the deadline
-    check uses (``worst_s``). ``held[i]`` is the device that an earlier round chose for query i, or
-    -1 (``earliest``).
+    Queries are in the order of service. For each query there are the seconds waited (counted back
+    from the deadline, so that a tighter class has waited longer), the seconds until the deadline,
+    and the predicted seconds on each type: the mean (``latency_s``) and the quantile for the
+    deadline check (``worst_s``). ``held[i]`` is the device that an earlier round chose for query i,
+    or -1 (``earliest``).
     """
 
     sizes: list[int]

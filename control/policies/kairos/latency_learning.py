@@ -123,7 +123,7 @@ class LatencyModel:
         learned.version += 1
 
     def forget(self, type_: str) -> None:
-        """Forget what was learned of a type."""
+        """Discard the learned state of a type."""
         self._types[type_] = _Learned()
 
     def version(self, type_: str) -> int:

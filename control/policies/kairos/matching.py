@@ -8,13 +8,13 @@ At a decision, with query i waiting for W_i and device j busy for R_j more secon
             = 10 T                            otherwise
     minimise sum_ij cost_ij P_ij,  each query and each device at most once, min(m, n) pairs
 
-The paper has omega = 0 and considers the 2 n oldest queries: with m > n a matching at least cost
-leaves the large ones behind, which then miss their deadlines. An urgency omega > 0 prefers queries
-that waited longer; considering only the n oldest leaves none of them behind. ``device_costs``
+The paper has omega = 0 and considers the 2 n oldest queries. With m > n, a matching of least cost
+then starves large queries, which miss their deadlines. An urgency omega > 0 prefers queries that
+have waited longer; considering only the n oldest leaves none of them behind. ``device_costs``
 replaces C_j by the marginal throughput of the device's type in the mix, the dual of the fluid
-bound: a type that limits the mix is dear, whatever its speed on the largest query. The penalty is
-10 T, not C_j 10 T as in Eq. 8: on cheap devices the latter would not dominate. The deadline check
-may use a higher quantile than t_ij.
+bound, so that a type that limits the mix is expensive whatever its speed on the largest query. The
+penalty is 10 T, not C_j 10 T as in Eq. 8, which would not dominate on cheap devices. The deadline
+check may use a higher quantile than t_ij.
 """
 
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ import numpy as np
 
 PENALTY = 10.0  # times the SLO
 LEAST_COST = 0.1
-# The solver's augmenting paths are up to ten times longer on large matrices as they come: devices
-# of one type cost nearly the same. From ``LARGE`` rows on the matrix is prepared.
+# On large unprepared matrices the solver's augmenting paths are up to ten times longer, because
+# devices of one type cost nearly the same. From ``LARGE`` rows on the matrix is prepared.
 LARGE = 64
 CROWDED = 0.8  # queries per device from which columns are reduced
 
@@ -34,7 +34,7 @@ Pairs = tuple[np.ndarray[tuple[int], np.dtype[np.intp]], np.ndarray[tuple[int], 
 
 
 def device_costs(speeds: Vector, marginal: Vector) -> Vector:
-    """Return the cost of a second of each type, the dearest 1.
+    """Return the cost of a second of each type, relative to the most expensive.
 
     This is the marginal throughput of the type, but at least ``LEAST_COST`` times its speed, so
     that types with idle devices still differ. ``speeds`` are C_j by type, ``marginal`` the duals;
@@ -91,10 +91,10 @@ def matched(cost: Matrix) -> list[tuple[int, int]]:
 def _matched_large(cost: Matrix) -> Pairs:
     """Match as ``matched`` does, for no more queries than devices.
 
-    Rows come in descending order of their regret, mean less least cost: those with little choice
-    first, so that later ones seldom displace them. A query that costs the same on every device, as
-    one that is late everywhere, takes a device that the others leave over: within the solver it
-    would only lengthen the augmenting paths.
+    Rows are in descending order of their regret, mean less least cost: those with little choice
+    come first, so that later ones seldom displace them. A query that costs the same on every
+    device, such as one that is late everywhere, takes a device left over by the others, because it
+    would only lengthen the solver's augmenting paths.
     """
     least = cost.min(axis=1)
     differs = cost.max(axis=1) > least
@@ -111,9 +111,9 @@ def _matched_large(cost: Matrix) -> Pairs:
 
 
 def _padded(cost: Matrix) -> Pairs:
-    """Solve a square of rows of zeros and the rows: every column is taken, so that a constant per
-    column, here its least cost, changes no optimum. ``cost`` is overwritten: pages for another
-    large matrix would take longer than the arithmetic."""
+    """Solve the matrix padded with rows of zeros to a square. Every column is then taken, so that
+    subtracting a constant per column, here its least cost, changes no optimum. ``cost`` is
+    overwritten: allocating another large matrix would take longer than the arithmetic."""
     rows, columns = cost.shape
     least = cost.min(axis=0)
     cost -= least

@@ -1,13 +1,15 @@
-"""Play a mix of devices: which rate does it carry with its queues, under a dispatch rule?
+"""Play a mix of devices: simulate the highest rate that it carries under a dispatch rule.
 
-Queries of sampled sizes come at sampled times and wait until the rule of the policy
-(``dispatch_rules.py``) sends each to a free device, which takes the mean latency of its size. It is
-in time if the 95th percentile of its latency there would be, by which dispatchers plan: devices
-whose latencies spread serve some queries late that their means would serve in time. Hops take no
-time, and nothing is learned. A query that no device can finish in time is given up, as the
-dispatcher and the workers do. The rate is the highest one that serves ``ATTAINMENT`` of all queries
-in time, searched by halving between 0 and the fluid bound, which no rate exceeds. Every rate is
-played with the same draws, so a result depends on its problem alone.
+Queries of sampled sizes arrive at sampled times and wait until the policy's rule
+(``dispatch_rules.py``) sends each to a free device, which is busy for the mean latency of the size.
+A query is in time if the 95th percentile of its latency there, which dispatchers plan with, meets
+the deadline. This allows for devices with variable latencies, on which some queries are late
+although the mean is in time. Hops take no time, and latencies are not learned. A query that no
+device can finish in time is dropped, as in the dispatcher and the workers.
+
+The result is the highest rate that serves ``ATTAINMENT`` of all queries in time, found by bisection
+between 0 and the fluid bound, an upper limit. Every rate is played with the same draws, so a result
+depends only on its problem.
 """
 
 from dataclasses import dataclass
@@ -40,14 +42,14 @@ from schemas.pipeline import Policy
 
 HALVINGS = 7  # of the bound: to 0.8 % of it
 LEAST_QUERIES = 5_000
-SLOS = 10  # a play lasts longer: within one SLO any rate is answered in time
-MOST_DEVICES = 100  # what queues take fades with the number of devices, and a play takes longer
+SLOS = 10  # least length of a play: within one SLO any rate is answered in time
+MOST_DEVICES = 100  # with more devices queues matter less and plays take longer
 _FOREVER = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class QueryDraws:
-    """The draws of a play, one of each for a query: the gap before it, as a multiple of the mean
+    """The draws of a play. For each query there are the gap before it, as a multiple of the mean
     gap, and a number from [0, 1) for its size."""
 
     gaps: tuple[float, ...]
@@ -73,7 +75,7 @@ class MixProblem:
 
 def playable(problem: MixProblem) -> bool:
     """Return whether a mix can be played: its policy dispatches queries one by one, it serves every
-    size, it has ``MOST_DEVICES`` at most, and the draws suffice for it."""
+    size, it has at most ``MOST_DEVICES``, and the draws suffice."""
     return (
         bool(spec_of(problem.policy.kind).dispatch)
         and problem.bound_qps > 0
@@ -109,7 +111,7 @@ class _Play:
         rows = [tuple(row) for row in np.array(pool.latency_s).T.tolist()]
         worst = [tuple(row) for row in np.array(pool.worst_s or pool.latency_s).T.tolist()]
         self._latency_s = [rows[each] for each in classes]
-        # Without a spread they are one list, by which ``match`` checks deadlines only once.
+        # Without a spread both are one list, so that ``match`` checks deadlines only once.
         spread = worst != rows
         self._worst_s = [worst[each] for each in classes] if spread else self._latency_s
         self._sizes = [pool.sizes.sizes[each] for each in classes]
@@ -151,8 +153,8 @@ class _Play:
         return [i for i in waiting if now + self._least_s[i] <= self._arrived_s[i] + self._slo_s]
 
     def _sent(self, waiting: list[int], now: float) -> tuple[list[int], int]:
-        """Return the queries that go on waiting after a decision, and the number of those that were
-        sent and are late. Decide again where a device drops what it got, which takes no time."""
+        """Return the queries that still wait after a decision, and the number of those that were
+        sent and are late. Decide again if a device drops its query, which takes no time."""
         late = 0
         while waiting:
             round_ = self._round(waiting, now)
@@ -209,7 +211,7 @@ def _device_table(problem: MixProblem) -> DeviceTable:
 
 
 def _base(pool: Pool) -> int:
-    """Return the type that dispatchers take as the base: the named one, else the fastest at the
+    """Return the type that dispatchers use as the base: the named one, else the fastest at the
     largest size."""
     names = [each.name for each in pool.types]
     return names.index(pool.base) if pool.base in names else int(np.argmin(pool.largest_s))

@@ -16,11 +16,11 @@ from control.policies.kairos.device_mixes import Floats
 
 ENDS = 1e-11  # of the cost of a pattern
 AGREE = 1e-9  # throughput and bound, relative
-EXACT = 1e-10  # between devices used and there, of the largest number
+EXACT = 1e-10  # between devices used and available, relative to the largest number
 MOST_CHECKS = 3
 PIVOT = 1e-12  # least pivot element, of a column of size 1
 MOST_PIVOTS = 200  # per row of the basis
-ROOM = 2048  # columns for which there is room at first
+ROOM = 2048  # initial capacity in columns
 MOST_DUAL_PIVOTS = 20  # per row of the basis
 
 Routes = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
@@ -57,8 +57,8 @@ class PatternSimplex:
             self._add(routes, self._column(routes))
 
     def shares(self) -> Floats:
-        """Return which share of all queries is of each class and served by each type, [types,
-        classes], in the solution found last."""
+        """Return the share of all queries of each class that each type serves, [types, classes], in
+        the last solution."""
         found = np.zeros(self._seconds.shape)
         for column, amount in zip(self._basis, self._amounts, strict=True):
             if column >= self._types and amount > 0:
@@ -83,18 +83,18 @@ class PatternSimplex:
 
     def solve(self, mix: Floats) -> tuple[float, float, Floats]:
         """Return the throughput of a mix [types], its bound by the prices found, both in queries/s,
-        and the prices. The two values are equal but for rounding."""
+        and the prices. The two values are equal up to rounding."""
         throughput, bound, prices = self._simplex(mix, *self._start(mix))
         if (
             not abs(throughput - bound) <= AGREE * throughput
-        ):  # near-singular bases lost their digits
+        ):  # near-singular bases have lost precision
             throughput, bound, prices = self._simplex(mix, *self._unused(mix))
         return throughput / self._unit_s, bound / self._unit_s, prices
 
     def _simplex(
         self, mix: Floats, inverse: Floats, amounts: Floats
     ) -> tuple[float, float, Floats]:
-        """Return what ``solve`` does, in units of its own; change the basis given in place."""
+        """Return the results of ``solve`` in internal units; change the given basis in place."""
         prices: Floats = np.zeros(self._types)
         least, checks = 0.0, 0
         for _ in range(MOST_PIVOTS * (self._types + 1)):
@@ -108,7 +108,7 @@ class PatternSimplex:
                 if least >= 1 - ENDS:
                     if checks == MOST_CHECKS or self._uses(mix, amounts):
                         break
-                    # The pivots have cost digits: it goes on from a new inverse.
+                    # The pivots have lost precision: continue from a new inverse.
                     inverse, amounts = self._start(mix)
                     checks += 1
                     continue
@@ -121,15 +121,16 @@ class PatternSimplex:
         return throughput, bound, prices
 
     def _uses(self, mix: Floats, amounts: Floats) -> bool:
-        """Return whether these amounts of the basis use the mix, no more and no less."""
+        """Return whether these amounts of the basis use exactly the mix."""
         used = amounts @ self._columns[self._basis]
         return bool(np.abs(used - mix).max() <= EXACT * mix.max())
 
     def _start(self, mix: Floats) -> tuple[Floats, Floats]:
         """Return the inverse and the amounts of a feasible basis of the mix.
 
-        The last basis is optimal for another mix, so its duals are feasible here, too: the dual
-        simplex brings its amounts above 0. Where it does not end, the basis is the unused devices.
+        The last basis is optimal for another mix, so its duals are feasible here as well, and the
+        dual simplex makes its amounts positive. If it does not converge, the basis is the unused
+        devices.
         """
         inverse: Floats = np.linalg.inv(self._columns[self._basis].T).astype(np.float64)
         amounts: Floats = inverse @ mix

@@ -22,7 +22,7 @@ from control.problem.problem import PlanError
 GUARD = 0.02  # Eq. 8: a base device finishes its largest query within (1 - GUARD) of the SLO
 PICK_AMONG = 10
 SAME_BASE = 3
-EXACT = 1e-6  # bounds are exact to this part of theirs; of bounds that are closer the cheaper wins
+EXACT = 1e-6  # relative precision of bounds; among closer bounds the cheaper mix wins
 
 Rows = np.ndarray[tuple[int], np.dtype[np.int64]]
 Valued = list[tuple[int, float]]  # mixes by number, each with its bound, the best first
@@ -140,8 +140,8 @@ def rank(pool: Pool, budget: float, bound: str = "fluid", top: int = PICK_AMONG)
 def ordered(values: Floats, prices: Floats) -> Rows:
     """Return the mixes by decreasing value; of equal values the cheaper first, then as given.
 
-    Neighbours in the order of values that differ by ``EXACT`` at most are equal, and so are all
-    between which every step is one of these: equality is transitive.
+    Neighbours in the order of values that differ by at most ``EXACT`` count as equal; equality is
+    transitive.
     """
     by_value = np.argsort(-values, kind="stable")
     falling = values[by_value]
@@ -186,7 +186,7 @@ def _by_fluid(times: ServiceTimes, counts: Counts, prices: Floats, top: int) -> 
 
 
 def _in_question(waiting: Rows, above: Floats, cents: Floats, last: Valued) -> Rows:
-    """Return the waiting mixes that may come before the ``last`` of the best; without it all."""
+    """Return the waiting mixes that may precede the ``last`` of the best; all if that is empty."""
     for row, least in last:
         waiting = waiting[above[waiting] >= least * (1 - EXACT)]
         better = above[waiting] > least * (1 + EXACT)
@@ -236,7 +236,7 @@ def cheapest(pool: Pool, demand_qps: float) -> Ranked | None:
 
     This is the linear program of the bound with roles swapped: the throughput is given, the counts
     are integer variables and their cost is minimised. Every size has a device that serves it in
-    time, however few queries there are: a millionth of a device is none to the solver.
+    time, even for a tiny demand: the solver would round a millionth of a device to none.
     """
     counts = _cheapest_counts(pool, demand_qps)
     if counts is None:

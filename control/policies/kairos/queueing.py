@@ -1,18 +1,18 @@
-"""Estimate the throughput of a mix whose queries queue, from the program of its fluid bound.
+"""Estimate the throughput of a mix with queueing, from the program of its fluid bound.
 
-At the fluid bound every device is busy all the time, so queues grow without end. Queries that the
-same types serve within the SLO share a pool: the n devices of these types, which serve what the
-program sends to them, with mean service time m1 and second moment m2. If b of them are busy on
-average, a query waits with the probability C(n, b) of Erlang, and longer than d with the
-probability exp(-d / tau) of M/G/n (Lee and Longton):
+At the fluid bound every device is always busy, so queues grow without bound. Queries that the same
+types serve within the SLO share a pool: the n devices of these types, which serve the queries that
+the program sends to them, with mean service time m1 and second moment m2. If b of them are busy on
+average, a query waits with Erlang's probability C(n, b), and a wait exceeds d with the probability
+exp(-d / tau) of M/G/n (Lee and Longton):
 
     tau = m2 / (2 m1) / (n - b)               late = sum_ik y_ik C exp(-(T - t_ik) / tau)
 
 where y_ik is the share of all queries that is of class k and served by type i. The estimate is the
 highest throughput at which 1 - ``ATTAINMENT`` are late. The types that serve the largest queries
-are scarce: the program is also solved as if they had only a share of their time, for each of
-``SHARES``, and the best estimate counts. There is no parameter to fit. The estimate is cautious: a
-query whose device is busy may find another one free that the program does not send it to.
+are scarce, so the program is also solved with only a share of their time, for each of ``SHARES``,
+and the best estimate counts. There is no parameter to fit. The estimate is conservative: a query
+whose device is busy may find another device free that the program does not use for it.
 """
 
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ HALVINGS = 12  # of the load: to 0.03 %
 
 @dataclass(frozen=True, slots=True)
 class DevicePool:
-    """Devices, and what is sent to them: ``shares`` of all queries, each with the ``slack_s`` that
-    it may wait. At a load of 1 ``busy`` devices are busy; ``residual_s`` is m2 / (2 m1)."""
+    """Devices and the queries sent to them: ``shares`` of all queries, each with the ``slack_s``
+    that it may wait. At a load of 1 ``busy`` devices are busy; ``residual_s`` is m2 / (2 m1)."""
 
     devices: int
     busy: float

@@ -1,17 +1,19 @@
 """Decide which devices to rent and to release while a pipeline runs.
 
-The mix follows the demand: the cheapest one whose fluid bound is the demand times the headroom and
-which carries the demand with its queues (``queueing.py``): few devices carry less of their bound
-than many. Where the budget does not reach, it is the one with the highest bound. That choice takes
-force at once. Meanwhile the mixes that come into question are played (``mix_play.py``): what they
-carried, which must be the demand times the headroom, then counts in place of the estimate and the
-bound. A mix is given up only for one that saves more than ``GAIN`` of its cost or, where neither
-carries the demand, has a bound, or carried when they were played, more by ``GAIN`` (K57 of Kairos'
-claims).
+The mix follows the demand. It is the cheapest one whose fluid bound is at least the demand times
+the headroom and which carries the demand with queueing (``queueing.py``): few devices carry a
+smaller part of their bound than many. If the budget does not suffice, it is the mix with the
+highest bound. This choice takes force at once.
 
-A change rents what fits the budget beside the devices that run, boot or hand over their work.
-Where nothing fits, those devices go first that add least to the bound for their price. The others
-go when the new ones serve (K53). Throughput is in queries/s, cost and budget in $ per hour.
+Candidate mixes are played meanwhile (``mix_play.py``). The rate that a mix carried in the play then
+replaces its estimate and its bound, and must be the demand times the headroom. The present mix is
+replaced only by one that saves more than ``GAIN`` of its cost or, if neither carries the demand, by
+one whose bound, or rate in the play, is higher by ``GAIN`` (K57 of Kairos' claims).
+
+A change rents the devices that fit the budget beside those that run, boot or hand over their work.
+If none fits, surplus devices that add least to the bound for their price are released first. The
+others are released when the new ones serve (K53). Throughput is in queries/s, cost and budget in $
+per hour.
 """
 
 import math
@@ -28,8 +30,8 @@ from control.policies.kairos.queueing import carried
 from control.policies.kairos.throughput_bounds import FluidBound
 
 GAIN = 0.05  # of the cost or the bound, below which a mix is not changed
-STEP = 0.01  # demand is rounded up by a hundredth at most, so that earlier decisions are known
-KEPT = 512  # of these
+STEP = 0.01  # demand is rounded up by at most this, to reuse earlier decisions
+KEPT = 512  # decisions
 LEAST_QPS = 1e-3  # without demand one device waits for the next query
 
 Mix = tuple[int, ...]  # devices by type, in the order of the pool
@@ -37,8 +39,8 @@ Mix = tuple[int, ...]  # devices by type, in the order of the pool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The rented devices. ``asked`` have been rented and not released: they run or boot. Of these
-    ``ready`` serve. ``leaving`` have been released and still hand over their work."""
+    """The rented devices. ``asked`` are rented and not released: they run or boot; ``ready`` of
+    these serve. ``leaving`` are released and still hand over their work."""
 
     asked: Mix
     ready: Mix
@@ -52,10 +54,10 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What a mix should do: carry ``demand_qps`` times ``headroom``, for ``budget``.
+    """The requirement of a mix: carry ``demand_qps`` times ``headroom`` within ``budget``.
 
-    ``played`` has what mixes of the pool carried when they were played (``mix_play.py``); the
-    others, and those with None, carry what ``queueing.py`` estimates.
+    ``played`` has the rates that mixes of the pool carried in plays (``mix_play.py``). The estimate
+    of ``queueing.py`` applies to other mixes and to those with None.
     """
 
     pool: Pool
@@ -75,13 +77,13 @@ class Need:
         return math.exp(math.ceil(math.log(self.least_qps) / STEP) * STEP)
 
     def carried(self, mix: Mix) -> float:
-        """Return what a mix carries with its queues."""
+        """Return the rate that a mix carries with queueing."""
         played = self.played.get(mix)
         return carried_of(self.pool, mix) if played is None else played
 
     def met(self, mix: Mix, asked_qps: float) -> bool:
-        """Return whether a mix carries the demand with its headroom, ``asked_qps``. An estimate is
-        cautious, so it need not have the headroom, too."""
+        """Return whether a mix carries the demand with its headroom, ``asked_qps``. A conservative
+        estimate need not include the headroom."""
         played = self.played.get(mix) is not None
         return self.carried(mix) * (1.0 if played else self.headroom) >= asked_qps
 
@@ -92,7 +94,7 @@ class Need:
 
 
 def wanted_mix(need: Need, present: Mix) -> Mix:
-    """Return the mix for a need; ``present`` has what runs or boots.
+    """Return the mix for a need; ``present`` has the devices that run or boot.
 
     Raises ``PlanError`` if the budget affords no device.
     """
@@ -109,8 +111,8 @@ def wanted_mix(need: Need, present: Mix) -> Mix:
 def worth_playing(need: Need, present: Mix) -> tuple[Mix, ...]:
     """Return the mixes whose plays would refine ``wanted_mix``, in order, each once.
 
-    These are the wanted one and those that are cheaper. Where the budget does not reach, they are
-    also its best, and the present one. Raises as ``wanted_mix`` does.
+    These are the wanted mix and cheaper ones. If the budget does not suffice, they also include its
+    best mixes and the present one. Raises as ``wanted_mix`` does.
     """
     walk = _cheapest_first(need)
     cheap = walk.mixes[:PICK_AMONG]
@@ -135,7 +137,7 @@ def next_step(pool: Pool, budget: float, fleet: Fleet, wanted: Mix) -> Mix:
         if any(rented):
             return tuple(a + b for a, b in zip(fleet.asked, rented, strict=True))
         if any(fleet.leaving):
-            return fleet.asked  # their price is free soon
+            return fleet.asked  # their cost ends soon
         price = min(t.price for t, n in zip(pool.types, missing, strict=True) if n)
         return _released(pool, fleet.asked, surplus, price - room)
     if all(r >= w for r, w in zip(fleet.ready, wanted, strict=True)):
@@ -149,8 +151,8 @@ def cost_of(pool: Pool, mix: Sequence[int]) -> float:
 
 
 class _Walk(NamedTuple):
-    """``mixes`` within the budget by growing cost and bound, from the cheapest whose bound is
-    enough to ``found``, the first that carries the demand; None if none does."""
+    """``mixes`` within the budget by growing cost and bound, from the cheapest with a sufficient
+    bound to ``found``, the first that carries the demand, or None."""
 
     mixes: list[Mix]
     found: Mix | None
@@ -168,7 +170,7 @@ def _cheapest_first(need: Need) -> _Walk:
 
 
 def _best_within(need: Need, present: Mix) -> Mix:
-    """Return the mix of the budget with the highest bound; once the best are played, the one of
+    """Return the mix within the budget with the highest bound; once the best are played, the one of
     them that carries most."""
     best = _best(need.pool, need.budget)
     stays = need.affords(present)
@@ -197,12 +199,12 @@ def bound_of(pool: Pool, mix: Mix) -> float:
 
 @lru_cache(KEPT)
 def carried_of(pool: Pool, mix: Mix) -> float:
-    """Return the throughput that a mix is estimated to carry with its queues."""
+    """Return the estimated throughput of a mix with queueing."""
     return carried(pool.times, mix)
 
 
 def _fitting(pool: Pool, missing: Mix, room: float) -> Mix:
-    """Return the missing devices whose prices fit, dear ones first."""
+    """Return the missing devices whose prices fit, expensive ones first."""
     found = [0] * len(missing)
     for at in sorted(range(len(missing)), key=lambda at: -pool.types[at].price):
         price = pool.types[at].price
@@ -213,8 +215,8 @@ def _fitting(pool: Pool, missing: Mix, room: float) -> Mix:
 
 
 def _released(pool: Pool, asked: Mix, surplus: Mix, price: float) -> Mix:
-    """Return the mix without the surplus devices that add least to the bound for their price, as
-    many as together cost ``price``."""
+    """Return the mix without the surplus devices that add least to the bound for their price;
+    enough of them are removed to free ``price``."""
     left, spare = list(asked), list(surplus)
     fluid = FluidBound(pool.times)
     while price > 0 and any(spare):

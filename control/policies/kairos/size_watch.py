@@ -1,9 +1,9 @@
-"""Notice that the sizes of queries are no longer those that a mix was made for.
+"""Detect that the sizes of queries differ from the distribution that a mix was made for.
 
 Ingress counts the sizes of its queries in classes of a sixteenth of an octave. The newest
 ``NEWEST`` queries are compared with the distribution in use by the two-sample test of Kolmogorov
 and Smirnov, at p < 0.001 (K45 of Kairos' claims). A class has many sizes, so the share of queries
-up to a size is known to lie in an interval, and only its distance from the interval counts.
+up to a size is only known as an interval, and distances are measured from the interval.
 """
 
 import math
@@ -43,8 +43,8 @@ def _end(number: int) -> int:
 
 
 class SizeWatch:
-    """The newest sizes, at most ``most``. ``distribution`` is in use until ``changed`` says so;
-    one that is guessed until there are ``NEWEST`` queries."""
+    """The newest sizes, at most ``most``. ``distribution`` is in use until ``changed`` returns
+    True; a guessed one until there are ``NEWEST`` queries."""
 
     def __init__(self, distribution: SizeDistribution, most: int, *, guessed: bool = False) -> None:
         self.distribution = distribution
@@ -55,10 +55,10 @@ class SizeWatch:
         self._untested = 0  # queries since the last test
 
     def take(self, node: str, incarnation: float, counts: Mapping[str, float]) -> None:
-        """Take the counts of an ingress, which only grow.
+        """Record the cumulative counts of an ingress.
 
-        The first counts of an incarnation are of its whole life: they fill the window, and say
-        nothing of a change, but where nothing was known before.
+        The first counts of an incarnation cover its whole life. They fill the window but do not
+        count as a change, unless nothing was known before.
         """
         first = (node, incarnation) not in self._counts and bool(self._window)
         before = self._counts.setdefault((node, incarnation), {})
@@ -73,8 +73,8 @@ class SizeWatch:
         self._untested += 0 if first else len(sizes)
 
     def changed(self) -> bool:
-        """Return whether there is a new distribution in use: that of the newest sizes after a
-        change, and once more when as many have come as the window holds."""
+        """Return whether the distribution in use has been replaced: by the newest sizes after a
+        change, and once more when the window has filled."""
         if len(self._window) < NEWEST or self._untested < NEWEST // 10:
             return False
         self._untested = 0
@@ -91,7 +91,7 @@ class SizeWatch:
 
 
 def sampled(counts: Mapping[int, int], most: int) -> list[int]:
-    """Return counted sizes, ``most`` of them at most, such that any stretch of them has about the
+    """Return at most ``most`` of the counted sizes, ordered so that any stretch has about the
     shares of the whole: multiples of the golden ratio mod 1 order the sorted sizes."""
     total = sum(counts.values())
     kept = min(total, most)

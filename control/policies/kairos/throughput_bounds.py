@@ -34,10 +34,10 @@ from control.problem.problem import PlanError
 SAMPLED_PRICES = 96
 MOST_SUPPORTS = 12  # types up to which the sampled prices cover every subset of idle types
 MOST_BITS = 63  # types up to which the types of a mix fit an integer
-LEAST_SAMPLED = 16  # prices for a thousand types, whose table would not fit the memory otherwise
+LEAST_SAMPLED = 16  # prices; a thousand types with more would exceed the memory
 CHUNK = 4096  # mixes per matrix product
 FIRST_PATTERNS = 8  # of the sampled prices that bound a mix best
-GAP = 1e-7  # between the throughput found and the bound that its prices prove
+GAP = 1e-7  # between the throughput found and the bound proved by its prices
 # Roberts' sequence: multiples modulo 1 of the powers of 1 / _GOLDEN fill a cube evenly, without
 # random numbers.
 _GOLDEN = 1.32471795724474602596
@@ -163,7 +163,7 @@ class FluidBound:
     def above(self, counts: Counts, first: int = 0) -> Floats:
         """Return a value at or above the exact bound of each mix, in queries/s.
 
-        Only prices from number ``first`` on are tried; infinite where none of them bounds a mix.
+        Only prices from number ``first`` on are used; infinite if none of them bounds a mix.
         """
         found = np.zeros(len(counts))
         present = counts > 0
@@ -212,8 +212,8 @@ class FluidBound:
         return found
 
     def shares(self, mix: Floats) -> Floats:
-        """Return which share of all queries is of each class and served by each type, [types,
-        classes], where the mix carries its bound; all 0 if that is 0. Raises as ``exact`` does."""
+        """Return the share of all queries of each class that each type serves, [types, classes],
+        when the mix carries its bound; all 0 if that is 0. Raises as ``exact`` does."""
         mix = np.asarray(mix, dtype=float)
         found = np.zeros(self.times.latency_s.shape)
         if self.exact(mix) > 0:

@@ -3,12 +3,12 @@
 Three steps (Loki, section 4.1), each a MILP (``milp.py``):
 
     hardware      only the most accurate variant of each task; the fewest devices
-    accuracy      where that is infeasible: the highest accuracy with the available devices
-    best-effort   where that is infeasible too: the largest served share, then accuracy
+    accuracy      if that is infeasible: the highest accuracy with the available devices
+    best-effort   if that is infeasible too: the largest served share, then accuracy
 
-Where no path of the most accurate variants meets the SLO, the first step of ``loki`` takes the
-fewest devices that reach the highest accuracy within the SLO; the paper goes on to the second step
-at every demand, which uses all devices.
+If no path of the most accurate variants meets the SLO, the first step of ``loki`` takes the fewest
+devices that reach the highest accuracy within the SLO. The paper continues with the second step at
+every demand, which uses all devices.
 
 A plan is always returned. A best-effort plan is infeasible: it names the binding constraint and the
 nearest feasible demand, SLO and number of devices (``relaxations.py``). With ``accuracy_least``
@@ -56,12 +56,12 @@ First = Callable[[Choices, Problem, SolveOptions], SolvedModel]
 
 
 def allocate(problem: Problem) -> Allocation:
-    """Return the paper's plan; raise ``PlanError`` where no profiled variant can serve."""
+    """Return the paper's plan; raise ``PlanError`` if no profiled variant can serve."""
     return _allocated(problem, hardware)
 
 
 def allocate_within_slo(problem: Problem) -> Allocation:
-    """Return the plan of ``loki``: as ``allocate``, with the fewest devices at every demand."""
+    """Return the plan of ``loki``: like ``allocate``, with the fewest devices at every demand."""
     return _allocated(problem, hardware_within_slo)
 
 
@@ -162,7 +162,7 @@ def best_effort(
 
 
 def _check_time(problem: Problem, search: SolveOptions) -> None:
-    """Raise ``PlanError`` where the time was over before any plan was found."""
+    """Raise ``PlanError`` if the time limit passed before any plan was found."""
     if search.over:
         raise PlanError(
             f"policy {problem.policy.name!r} found no plan within its time; raise its "
@@ -171,7 +171,7 @@ def _check_time(problem: Problem, search: SolveOptions) -> None:
 
 
 def _check_accuracy(every: Choices, problem: Problem, search: SolveOptions) -> None:
-    """Raise ``PlanError`` where ``accuracy_least`` alone makes every served share infeasible."""
+    """Raise ``PlanError`` if ``accuracy_least`` alone makes every served share infeasible."""
     free = replace(search, accuracy_least=0.0)
     best = find(every, 0.0, accurate, free, served=1.0, bounded=True)
     if search.accuracy_least and best.solved:
@@ -184,7 +184,7 @@ def _check_accuracy(every: Choices, problem: Problem, search: SolveOptions) -> N
 
 
 def _stand_in(every: Choices, problem: Problem) -> Allocation:
-    """Return the plan where no query is served in time: the fastest variants, on all devices."""
+    """Return the plan if no query can be served in time: the fastest variants, on all devices."""
     free = dict(every.devices)
     runs: dict[str, Unit] = {}
     for task in every.tasks:

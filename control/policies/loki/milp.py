@@ -15,12 +15,12 @@ query that reach its last unit, x(u) the replicas of a unit, y(u, b) whether it 
     slots        sum of x over the units of a task                         <= its slots
     share        sum of f over the nodes of a task                         in its bounds
 
-Only nodes that leave every leaf below them reachable within its compute budget exist, so that no
-indicator and no big M is needed (Loki, section 4.1, writes indicators; its code a big M of 1e5).
-Tied branches share f(n) of their common prefix: every query visits all of them.
+The model has only nodes from which every leaf below is reachable within its compute budget, so that
+it needs no indicators and no big M (Loki, section 4.1, writes indicators; its code a big M of 1e5).
+Tied branches share f(n) of their common prefix, because every query visits all of them.
 
-Configured nodes grow with (variants x batches)^depth. Where they are too many, nodes are paths of
-units alone, and instead of "batch" there are, with g(u, b) items/s at batch b,
+The number of configured nodes grows with (variants x batches)^depth. If there are too many, nodes
+are paths of units alone, and with g(u, b) items/s at batch b, "batch" is replaced by
 
     load         sum of D m(n) f(n) over the nodes that end in u           == sum of g(u, b)
     used         sum of f over the nodes that end in u                     <= sum of y(u, b)
@@ -30,7 +30,7 @@ units alone, and instead of "batch" there are, with g(u, b) items/s at batch b,
                  <= sum over u in K of the y(u, b) that are faster than b_u
 
 for every set K of units on one path whose batches b_u, with the fastest of the other tasks, take
-longer than the budget. Covers are added when a solution breaks them (``milp_search.py``).
+longer than the budget. Covers are added when a solution violates them (``milp_search.py``).
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Solve the MILP for one aim, adding covers until the solution breaks none.
+"""Solve the MILP for one aim, adding covers until the solution violates none.
 
 Aims are functions from a model to its objective:
 
@@ -28,13 +28,13 @@ from control.problem.candidates import FITS_S, Choices, Config, Unit, needed
 from control.problem.mip import INFEASIBLE, OPTIMAL, Bounds, Outcome, solve_model
 from control.problem.problem import Meter, PlanError, SolverRun
 
-# Above MOST_CONFIGURED nodes with batches the form without batches is quicker; above MOST_NODES
-# nodes without batches no model is made.
+# Above MOST_CONFIGURED nodes with batches, the form without batches is faster. Above MOST_NODES
+# nodes without batches, no model is made.
 MOST_CONFIGURED = 4_000
 MOST_NODES = 40_000
 ROUNDS = 20
 PATIENCE = 3  # rounds that may run out of nodes; after that more covers gain little
-MOST_FASTER = 3  # batches to try beside the one that a solution chose
+MOST_FASTER = 3  # batches to try beside the one chosen by a solution
 USED = 1e-7  # a smaller share is a solver's tolerance
 
 
@@ -53,7 +53,7 @@ class SolveOptions:
 
     @property
     def over(self) -> bool:
-        """Whether the time of the solve is over."""
+        """Whether the time limit of the solve has passed."""
         return self.meter()[1] >= self.bounds.stop_s
 
 
@@ -135,10 +135,10 @@ def _find_configured(
 
 
 def _find_by_covers(choices: Choices, wanted: _Wanted, search: SolveOptions) -> SolvedModel:
-    """Add covers until the solution breaks none, or a plan as good as its bound is known.
+    """Add covers until the solution violates none, or a plan as good as its bound is known.
 
-    After each round the batches that the solution chose give a plan of their own, over the paths
-    that fit with them; the solution, which ignores covers not yet added, bounds every plan.
+    After each round, the batches chosen by the solution give a feasible plan, over the paths that
+    fit with them. The solution, which ignores covers not yet added, bounds every plan.
     """
     model = wanted.model(choices, _ways(choices), configured=False)
     run, best, bound = SolverRun(search.solver, None), None, float("nan")
@@ -182,17 +182,17 @@ def _ways(choices: Choices) -> list[PathNode]:
 
 
 def _per_round(bounds: Bounds, columns: int) -> Bounds:
-    """Return the bounds of one round: a part of the nodes, fewer where each takes longer."""
+    """Return the bounds of one round: a part of the nodes, fewer if each takes longer."""
     return replace(bounds, nodes=max(1, int(bounds.nodes / ROUNDS * min(1.0, 500 / columns))))
 
 
 def _repaired(
     choices: Choices, model: FlowModel, wanted: _Wanted, search: SolveOptions
 ) -> SolvedModel:
-    """Return the best plan near a solution that breaks covers: its batches or slightly faster ones.
+    """Return the best plan near a solution that violates covers: its batches or slightly faster.
 
-    As many of the faster ones as the usual model size permits. Units without a chosen batch run
-    their fastest.
+    The number of faster batches is limited by the usual model size. Units without a chosen batch
+    run their fastest.
     """
     configs = chosen(model)
     for faster in reversed(range(MOST_FASTER + 1)):
@@ -252,7 +252,7 @@ def _gap(best: SolvedModel | None, bound: float) -> float | None:
 def _settled(
     model: FlowModel, outcome: Outcome, run: SolverRun, search: SolveOptions
 ) -> SolvedModel:
-    """Return the solution with replicas made whole, and shares solved for them again."""
+    """Return the solution with integer replicas, and shares solved again for them."""
     infeasible = outcome.status == INFEASIBLE
     if not outcome.solved or _is_exact(model):
         return SolvedModel(model, outcome.solved, infeasible, run)
@@ -265,7 +265,7 @@ def _settled(
 
 
 def _is_exact(model: FlowModel) -> bool:
-    """Return whether all integer variables are whole, beyond the solver's tolerance."""
+    """Return whether all integer variables are exactly integers."""
     whole = (*model.replicas.values(), *model.on.values())
     return all(abs(v.varValue - round(v.varValue)) < 1e-9 for v in whole)
 
@@ -289,7 +289,7 @@ def chosen(model: FlowModel) -> dict[Key, Config]:
 
 
 def _broken(model: FlowModel) -> Iterator[tuple[str, list[tuple[Unit, float]]]]:
-    """Yield covers that the solution breaks: a leaf task, units of a path to it, their seconds."""
+    """Yield violated covers: a leaf task, units of a path to it, and their seconds."""
     configs = chosen(model)
     seen: set[tuple[str, tuple[Key, ...]]] = set()
     for node, share in zip(model.nodes, model.share, strict=True):

@@ -1,12 +1,14 @@
 """The quick plan of ``loki``: a good plan within milliseconds, to serve until the MILP is solved.
 
-Each task gets a part of its paths' compute budget, so that every choice of variants is in time;
-each variant then has one batch, and a task's variants form a chain from accurate to fast. All tasks
-begin at the accurate end. While the plan needs more devices than there are, a tenth of a task's
-items moves to the next variant of its chain, where that saves most devices for each point of
-accuracy lost; what rounding leaves free is moved back, also in exchange for up to half of another
-task's items. Where the fast ends do not suffice, the plan
-serves the largest share of the demand that fits.
+Each task gets a part of its paths' compute budget, so that every choice of variants is in time.
+Each variant then has one batch, and a task's variants form a chain from accurate to fast:
+
+1. All tasks start at the accurate end.
+2. While the plan needs too many devices, a tenth of a task's items moves to the next variant of its
+   chain, for the task that saves most devices per point of accuracy lost.
+3. Items move back to devices that rounding leaves free, also in exchange for up to half of another
+   task's items.
+4. If even the fast ends need too many devices, the plan serves the largest share of the demand.
 
 A plan of the MILP is at least as accurate: it may mix any variants on any paths, with any batches.
 """
@@ -39,11 +41,11 @@ Position = Mapping[str, int]  # task -> parts moved along its chain
 
 
 def quick_plan(problem: Problem) -> Allocation | None:
-    """Return a plan for the problem, or None where this method has none.
+    """Return a plan for the problem, or None if this method has none.
 
-    It has none for untied branches, several kinds of devices, fewer devices than tasks, and where
-    the budgets of tasks or ``accuracy_least`` cannot be kept. Raises ``PlanError`` for a task that
-    no variant can serve.
+    It has none for untied branches, for several kinds of devices, for fewer devices than tasks, and
+    if the budgets of tasks or ``accuracy_least`` cannot be kept. Raises ``PlanError`` for a task
+    that no variant can serve.
     """
     every = choices(problem)
     if not every.tied or len(every.devices) != 1:
@@ -61,8 +63,8 @@ def _worth(plan: Allocation) -> tuple[float, float, int]:
 
 
 def _limits(every: Choices) -> Iterator[dict[str, float]]:
-    """Yield limits of a batch's seconds by task, whose sums keep the budget of every path: in
-    proportion to the fastest batch of each task, and to that of its most accurate variant."""
+    """Yield limits of a batch's seconds by task, whose sums keep the budget of every path: first in
+    proportion to each task's fastest batch, then to that of its most accurate variant."""
     if not all(every.units.values()):
         return
     for units in (
@@ -84,8 +86,8 @@ def _fastest_s(unit: Unit) -> float:
 
 
 def _chains(every: Choices, limit_s: Mapping[str, float]) -> dict[str, tuple[Link, ...]]:
-    """Return each task's variants with their largest batch within the limit, most accurate first;
-    without those that are neither more accurate nor faster than another."""
+    """Return each task's variants with their largest batch within the limit, most accurate first,
+    without variants that another dominates in accuracy and speed."""
     found: dict[str, tuple[Link, ...]] = {}
     for name, units in every.units.items():
         kept: list[Link] = []
@@ -120,7 +122,7 @@ class _Search:
         return self._plan(max((at, *others), key=self._accuracy), 1.0)
 
     def _back(self, at: Position, kept: str = "") -> Position:
-        """Return the position with every task but one moved back as far as it fits."""
+        """Return the position with every task but ``kept`` moved back as far as it fits."""
         for name in self.chains:
             while name != kept and at[name]:
                 back = {**at, name: at[name] - 1}
@@ -130,7 +132,7 @@ class _Search:
         return at
 
     def _moved(self, at: Position, name: str) -> Iterator[Position]:
-        """Yield the positions with up to half of a task's items moved on, where they fit."""
+        """Yield the positions with up to half of a task's items moved on that fit."""
         last = PARTS * (len(self.chains[name]) - 1)
         for further in range(at[name] + 1, min(at[name] + PARTS // 2, last) + 1):
             if self._fits(other := {**at, name: further}, 1.0):
@@ -198,7 +200,7 @@ class _Search:
         return paths(self.every.tasks)
 
     def _accuracy(self, at: Position) -> float:
-        """Return the accuracy if that of a path is the product of its variants'."""
+        """Return the accuracy, taking that of a path as the product of its variants'."""
         mean = {n: sum(u.accuracy * s for (u, _), s in self._mix(at, n)) for n in self.chains}
         found = 0.0
         for leaf, way in self._ways.items():

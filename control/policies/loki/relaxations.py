@@ -20,12 +20,12 @@ from control.problem.candidates import MOST_SUMS, Choices, budgets_s, most_accur
 from control.problem.problem import Nearest, Problem
 
 MANY = 100_000  # devices; no plan needs more
-TOLERANCE = 1e-6  # by which a solver may overstep a row, and so a share that it calls served
-STEP_S = 1e-4  # rounding of sums of latencies where they are too many
+TOLERANCE = 1e-6  # by which a solver may violate a row, and so exceed a served share
+STEP_S = 1e-4  # rounding of sums of latencies if there are too many
 
 
 def nearest(every: Choices, problem: Problem, served: float, search: SolveOptions) -> Nearest:
-    """Return the nearest feasible values where only the share ``served`` can be served."""
+    """Return the nearest feasible values if only the share ``served`` can be served."""
     largest = max([served, *_served_freely(every, problem, search)])
     enough = [_devices(some, bounded, problem, search) for some, bounded in _modes(every)]
     return Nearest(
@@ -38,7 +38,7 @@ def nearest(every: Choices, problem: Problem, served: float, search: SolveOption
 def _modes(every: Choices) -> list[tuple[Choices, bool]]:
     """Return the candidates, and whether the tasks' bounds on shares hold for them.
 
-    Bounds hold where accuracy is scaled, and not for the most accurate variants alone
+    Bounds hold if accuracy is scaled, but not for the most accurate variants alone
     (``allocate.py``).
     """
     free = any(task.share != (0.0, 1.0) for task in every.tasks)
@@ -46,7 +46,7 @@ def _modes(every: Choices) -> list[tuple[Choices, bool]]:
 
 
 def _served_freely(every: Choices, problem: Problem, search: SolveOptions) -> list[float]:
-    """Return the shares that can be served where no bounds hold."""
+    """Return the shares that can be served without bounds."""
     found = [
         find(some, problem.demand_qps, most, search, served=None, bounded=False)
         for some, bounded in _modes(every)

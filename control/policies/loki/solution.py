@@ -59,7 +59,7 @@ def _shares(model: FlowModel) -> dict[int, float]:
 def _used(model: FlowModel) -> dict[int, float]:
     """Return nodes with a share and a replica, each continued by others down to the leaves.
 
-    A solver may leave a share within its tolerance where there is no replica.
+    A solver may leave a share within its tolerance at a unit without replicas.
     """
     children = {task.name: len(task.children) for task in model.choices.tasks}
     continued: dict[int, set[str]] = defaultdict(set)

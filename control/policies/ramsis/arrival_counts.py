@@ -9,7 +9,7 @@ Burstier: the negative binomial process, in which the count of every interval ha
 
     P(k in t) = Γ(k + r) / (k! Γ(r)) (1 - 1/d)^k (1/d)^r        r = m / (d - 1)
 
-There queries come in bursts, at the times of a Poisson process, each of a logarithmic size:
+In this process queries come in bursts of logarithmic size, at the times of a Poisson process:
 
     P(size = k) = (1 - 1/d)^k / (k ln d)
 

@@ -1,27 +1,27 @@
 """Lengths of the runs in which queries go to workers by round robin.
 
-By round robin a query that arrives just after its worker's batch began waits for the whole batch,
-and then for its own. Where b consecutive queries go to a worker before the next one's turn, the
-worker has a whole batch at once, every K b / q seconds, with a spread that falls as K b grows:
-workers take turns as under a central queue. The price is that the first query of a run waits for
-the last, (b - 1) / q.
+With round robin, a query that arrives just after its worker's batch began waits for the whole batch
+and then for its own. If b consecutive queries go to a worker before the next worker's turn, the
+worker gets a whole batch at once, every K b / q seconds, with a spread that falls as K b grows:
+workers take turns as under a central queue. The cost is that the first query of a run waits
+(b - 1) / q for the last.
 
-A worker that gets whole runs is that of the paper (``transitions``) with runs for queries: one of K
-b arrivals ends its next run, n runs are a batch of n b, and the SLO is reduced by the wait of the
-first query.
+A worker that gets whole runs is the worker of the paper (``transitions``) with runs in place of
+queries: one of K b arrivals ends its next run, n runs are a batch of n b, and the SLO is reduced by
+the wait of the first query.
 
-No table for runs of b is more accurate than the best mixture of batches for which the workers' time
-suffices (``Way.at_most``): a run length that cannot beat an existing table is not solved for.
+No table for runs of b is more accurate than the best mixture of batches for which the workers have
+time (``Way.at_most``). Run lengths that cannot beat an existing table are not solved for.
 
-Where no table keeps up, what counts is how much is served in time. Ingress then lets as many
-queries wait as the workers can still serve in time (control/per_query/run_admission.py): with C the
-capacity in whole batches of b and w what a batch and the gathering of its run leave of the budget,
-B = C w. Arrivals near C leave a queue that holds B empty for a part 1 / (2 B) of the time (M/D/1
+If no table keeps up, the objective is the throughput in time. Ingress then lets as many queries
+wait as the workers can serve in time (control/per_query/run_admission.py): B = C w, with C the
+capacity in whole batches of b, and w the budget less the times of a batch and of gathering its run.
+At arrivals near C, a queue with room for B is empty for a fraction 1 / (2 B) of the time (M/D/1
 with room for B at its critical load), so that
 
     C (1 - 1 / (2 B))
 
-queries per second are served: long batches serve more per second and leave less room to wait.
+queries per second are served. Long batches serve more per second but leave less room to wait.
 """
 
 from collections.abc import Iterable, Sequence
@@ -64,7 +64,7 @@ class ArrivalStream:
 def together(qps: float, slo_s: float) -> int:
     """Return the mean number of arrivals in the time that workers wait for a run, at least 1.
 
-    A table may be in force at a load lighter than its own.
+    A table may be in force at a load below its own.
     """
     return 1 + int(min(qps * WAIT * slo_s, MANY))
 
@@ -100,8 +100,8 @@ def ways(models: Sequence[CandidateModel], stream: ArrivalStream, runs: Iterable
 
 
 def _mixed(batches: Sequence[Batch], stream: ArrivalStream) -> float:
-    """Return the accuracy over all queries of the best mixture of batches that need not wait for
-    each other: a worker has K / q seconds for each of its queries."""
+    """Return the accuracy over all queries of the best mixture of batches if none waits for
+    another: a worker has K / q seconds for each of its queries."""
     timed = [(seconds / size, accuracy) for size, seconds, accuracy in batches]
     share_s = stream.workers / stream.qps if stream.qps > 0 else inf
     within = [(s, a) for s, a in timed if s <= share_s]
@@ -115,12 +115,12 @@ def _mixed(batches: Sequence[Batch], stream: ArrivalStream) -> float:
 
 
 def overrun(models: Sequence[CandidateModel], stream: ArrivalStream, among: Iterable[Way]) -> Way:
-    """Return the runs that serve most per second where no table keeps up, the shortest in a tie."""
+    """Return the runs with the most throughput if no table keeps up, the shortest in a tie."""
     return max(among, key=lambda way: (_sustained(models, stream, way.run), -way.run))
 
 
 def sustained_qps(stream: ArrivalStream, batch: int, batch_s: float) -> float:
-    """Return how many queries per second are served in time of more, in runs of a whole batch."""
+    """Return the queries per second served in time in an overload, in runs of a whole batch."""
     capacity_qps = stream.workers * batch / batch_s
     if capacity_qps <= 0:
         return 0.0
@@ -129,7 +129,7 @@ def sustained_qps(stream: ArrivalStream, batch: int, batch_s: float) -> float:
 
 
 def in_runs(model: CandidateModel, run: int) -> CandidateModel | None:
-    """Return the model with runs for queries; None where its largest batch is shorter."""
+    """Return the model with runs in place of queries; None if its largest batch is shorter."""
     latency_s, occupied_s = (each[run - 1 :: run] for each in (model.latency_s, model.occupied_s))
     return replace(model, latency_s=latency_s, occupied_s=occupied_s) if latency_s else None
 
@@ -151,7 +151,7 @@ def by_queries(rows: Sequence[Sequence[int]], run: int) -> tuple[tuple[int, ...]
 def batches_of(rows: Sequence[Sequence[int]], run: int) -> tuple[tuple[int, ...], ...]:
     """Return batches in runs, by runs queued, as batches in queries, by queries queued.
 
-    A batch has at most the queued queries; a batch of the whole full queue stays one.
+    A batch is at most the queued queries; a batch of the whole full queue stays that.
     """
     whole = len(rows)
     *queued, last = by_queries(rows, run)
@@ -171,7 +171,7 @@ def _batches(models: Sequence[CandidateModel], stream: ArrivalStream, run: int) 
 
 
 def _sustained(models: Sequence[CandidateModel], stream: ArrivalStream, run: int) -> float:
-    """Return the most that one of the models serves in time in runs of that length."""
+    """Return the highest throughput in time of any model in runs of that length."""
     return max(
         (
             sustained_qps(stream, run, model.latency_s[run - 1])

@@ -1,8 +1,8 @@
 """A trial of a table with one central queue: K workers with all models, Poisson arrivals, no hops.
 
-The pooled model by which such tables are made has no workers (``central_queue.py``); the trial has
-them. As under the nodes a batch that would be late gives way to the rescue batch, and what would
-be late even so is dropped.
+The pooled model that makes such tables ignores single workers (``central_queue.py``); the trial
+models them. As in the nodes, the rescue batch replaces a batch that would be late, and queries that
+would be late even so are dropped.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class TrialQuality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workers:
-    """Alike workers that hold all models; ``rescue`` is (index of a model, largest batch)."""
+    """Identical workers that hold all models; ``rescue`` is (index of a model, largest batch)."""
 
     models: tuple[CandidateModel, ...]
     slo_s: float
@@ -43,12 +43,12 @@ class Workers:
 
 
 def trial_of(table: Table, workers: Workers) -> TrialQuality:
-    """Return what becomes of ``QUERIES`` queries at the table's load, drawn by a fixed seed."""
+    """Return the outcome of ``QUERIES`` queries at the table's load, drawn with a fixed seed."""
     return played(table, workers, _times_s(table.qps))
 
 
 def played(table: Table, workers: Workers, times_s: Sequence[float]) -> TrialQuality:
-    """Return what becomes of queries that arrive at these times; ``table`` has the models of
+    """Return the outcome of queries that arrive at these times; ``table`` has the models of
     ``workers`` in their order."""
     seconds = [model.latency_s for model in workers.models]
     fastest_s = min(latency_s[0] for latency_s in seconds)
@@ -78,8 +78,8 @@ def played(table: Table, workers: Workers, times_s: Sequence[float]) -> TrialQua
 def _taken(
     times_s: Sequence[float], head: int, arrived: int, size: int, earliest_s: float
 ) -> tuple[int, int]:
-    """Return the queue's head after a batch, and how many it serves: only what arrived at
-    ``earliest_s`` or later is in time."""
+    """Return the queue's head after a batch, and how many queries the batch serves: only those that
+    arrived at ``earliest_s`` or later are in time."""
     served = 0
     while head < arrived and served < size:
         served += times_s[head] >= earliest_s

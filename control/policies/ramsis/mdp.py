@@ -210,7 +210,7 @@ def whole_queue(setting: Setting) -> WholeQueue:
     latency = setting.latencies_s()
     levels = np.array(setting.levels_s)
     on_time = latency[:, :, None] <= levels
-    # A queue that no model serves in time goes to the fastest; in a tie to the more accurate.
+    # The fastest model serves a queue that none serves in time; in a tie, the most accurate one.
     accuracy = np.array([model.accuracy for model in setting.models])
     late = np.zeros_like(on_time)
     fastest = [int(np.lexsort((-accuracy, row))[0]) for row in latency]

@@ -35,7 +35,7 @@ STEPS = 5000
 RESTART = 40
 TRIES = 10
 SETTLED = 1e-13
-TIE = 1e-10  # of two choices within it the faster one is taken
+TIE = 1e-10  # the faster of two choices within this difference is taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class QueueValue:
     """The long-run value of a queue, weighted by queries served.
 
     ``accuracy`` is over queries in states that meet the earliest deadline; ``violation`` is the
-    share of queries in the others. Where no state meets it, accuracy is that of all queries.
+    share of queries in the others. If no state meets it, accuracy is that of all queries.
     """
 
     accuracy: float
@@ -147,8 +147,8 @@ def falls_short(
 ) -> bool:
     """Return whether certainly no choices reach a mean of ``ratio`` per query.
 
-    That is certain where some values V have V' - V < 0 everywhere, V' being the best of w (r -
-    ratio) + P V: that bounds the mean gain of all choices.
+    It is certain if some values V have V' - V < 0 everywhere, where V' is the best of w (r - ratio)
+    + P V: this bounds the mean gain of all choices.
     """
     reward = replace(objective, per="query").weight(process) * (objective.reward(process) - ratio)
     masked, values = _masked(process, reward), np.zeros(reward.shape[::2])

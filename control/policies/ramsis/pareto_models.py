@@ -1,11 +1,11 @@
 """Candidate models and their planning latencies.
 
-Planning needs two times per model and batch: the latency, by which a batch is late or not, and the
-time that its worker is busy, by which queues grow. They are two quantiles of one measurement, and
-the same one where a policy plans both by it, as the paper does. Neither may fall as the batch
-grows, so from the largest batch down each value is lowered to the next one's where that is smaller.
-Unmeasured batches are not used, except for the full queue, one query longer than the longest batch:
-its times lie on straight lines through the measured ones.
+Planning needs two times per model and batch: the latency, which decides whether a batch is late,
+and the time that its worker is busy, which decides how queues grow. They are two quantiles of one
+measurement, or the same quantile if the policy plans both by one, as the paper does. Neither may
+fall as the batch grows: from the largest batch down, each value is lowered to the next one's if
+that is smaller. Unmeasured batches are not used, except for the full queue, one query longer than
+the longest batch: its times are extrapolated linearly from the measured ones.
 """
 
 import math
@@ -21,7 +21,7 @@ class CandidateModel:
     """A model that every worker holds.
 
     ``latency_s[b - 1]`` is the planning latency of batch b, ``occupied_s[b - 1]`` how long it keeps
-    its worker busy; where that is empty, for its latency.
+    its worker busy; if that is empty, the latency applies.
     """
 
     name: str

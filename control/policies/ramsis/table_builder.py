@@ -23,8 +23,8 @@ from schemas.records import SelectionTable
 class TableProblem:
     """The input for one table.
 
-    ``violation`` is the share of late queries to keep to (None: ``options`` has their price).
-    ``start`` is only the start of the search.
+    ``violation`` is the limit on the share of late queries (None: ``options`` has their price).
+    ``start`` only initialises the search.
     """
 
     kind: str  # of the policy whose maker it is for

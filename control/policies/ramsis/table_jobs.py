@@ -1,11 +1,13 @@
 """Jobs that make the tables of the plan in force, one at a time.
 
-A task's tables are made for a number of workers, a latency budget and the models. The first table
-is that of the highest load, which is safe for all; then come halves of it, down to a load so light
-that the best model serves nearly all, and queries go one by one; then loads between neighbours
-whose expected accuracy differs by 1 % or more. Workers follow the tables made so far. Tables are
-made one at a time: between two of them the planner's process is free for other solves, and each
-starts from the values of a load close by.
+A task's tables are made for a number of workers, a latency budget and the models, in this order:
+
+1. the highest load, whose table is safe for all loads
+2. halves of it, down to a load at which the best model serves nearly all queries, one by one
+3. loads between neighbours whose expected accuracy differs by 1 % or more
+
+Workers follow the tables made so far. Tables are made one at a time, so that the planner's process
+can run other solves in between. Each solve starts from the values of a similar load.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,7 +71,7 @@ class _Need:
         """Return whether tables made for this need also serve the other."""
         if not isclose(self.ask.slo_s, other.ask.slo_s, rel_tol=SAME_BUDGET):
             return False
-        # Where halving finds the loads, the highest follows from the other fields.
+        # If halving finds the loads, the highest follows from the other fields.
         loads = other.loads if self.apart < inf else self.loads
         ask = replace(self.ask, slo_s=other.ask.slo_s)
         return replace(self, ask=ask, loads=loads) == other
@@ -77,9 +79,9 @@ class _Need:
 
 @dataclass(slots=True)
 class _Grid:
-    """A task's tables under construction. ``before`` are those that its workers follow meanwhile.
+    """A task's tables under construction. Its workers follow the tables ``before`` meanwhile.
 
-    ``missing`` is the load to solve for next; None: all are made, or none can be.
+    ``missing`` is the next load to solve for; None: all are made, or none can be.
     """
 
     need: _Need
@@ -131,7 +133,7 @@ class TableJobs:
         self._memory = memory
         self._grids: dict[str, _Grid] = {}  # by task
         self._job = 0
-        self._asked: _Grid | None = None  # for which a table is in flight
+        self._asked: _Grid | None = None  # whose table is in flight
         self._errors: dict[
             tuple[str, str], str
         ] = {}  # why a task has no tables, by policy and task
@@ -139,8 +141,8 @@ class TableJobs:
     def follow(
         self, plan: Plan, devices: Mapping[str, str], profile: ProfileTable | None, now: float
     ) -> list[Effect]:
-        """Apply a plan in force: determine the tables it needs; ``devices`` are its workers', the
-        accuracies those of ``profile``."""
+        """Determine the tables that a plan in force needs. ``devices`` are those of its workers;
+        ``profile`` has the accuracies."""
         self._profile = profile
         policy = policy_named(self._pipeline, plan.settings.policy)
         wanted = selections(self._pipeline, policy) if policy else {}
@@ -207,7 +209,7 @@ class TableJobs:
         return self._without(grid.need.policy, grid.need.task, event.error, now)
 
     def _ended(self, job: int | str) -> _Grid | None:
-        """End a job; return its grid, or None if it is another's or the plan has changed since."""
+        """End a job; return its grid, or None if it is not ours or the plan has changed since."""
         if job != self._job or self._asked is None:
             return None
         grid, self._asked = self._asked, None
@@ -224,7 +226,7 @@ class TableJobs:
         return [_sent(none)]
 
     def expecting(self, plan: Plan, demand_qps: float) -> Plan:
-        """Return the plan with its tables' expected accuracy, where tables alone decide it."""
+        """Return the plan with its tables' expected accuracy, if only tables determine it."""
         grid = self._grids.get(self._pipeline.root.name)
         alone = len(self._pipeline.tasks) == 1
         if grid is None or not alone or grid.need.policy != plan.settings.policy:
@@ -295,7 +297,7 @@ class TableJobs:
     def _budget_s(self, plan: Plan, policy: Policy, task: str, devices: Mapping[str, str]) -> float:
         """Return a task's part of the SLO under the plan, queueing included, in seconds.
 
-        By the task's share of the slowest path of leases through it.
+        It is the task's share of the slowest path of leases through it.
         """
         pipeline, profile = self._pipeline, self._profile
         if len(pipeline.tasks) == 1:

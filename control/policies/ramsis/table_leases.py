@@ -1,11 +1,13 @@
 """Leases of the policies that choose a model per batch.
 
-Every worker holds all variants of the one task and reads one slot, so that queries go round robin,
-one by one or in runs. Its lease names the variant with the highest throughput at its best batch:
-that one is loaded first, runs until there are tables, and determines the load that ingress may
-admit. One by one, a queue waits for a batch about as long as its own, so that a batch takes half of
-the SLO at most. In runs ingress keeps queues as short as the rest of the SLO permits
-(control/per_query/run_admission.py), and the batch is the one that serves most of an overload.
+Every worker holds all variants of the only task and reads one slot, so that queries go round robin,
+one by one or in runs. Its lease names the variant with the highest throughput at its best batch.
+That variant is loaded first, runs until there are tables, and determines the load that ingress may
+admit.
+
+If queries go one by one, a queue waits for a batch about as long as its own, so a batch may take at
+most half of the SLO. In runs, ingress keeps queues as short as the rest of the SLO permits
+(control/per_query/run_admission.py), and the batch is the one that serves most in an overload.
 """
 
 from collections.abc import Iterable, Mapping
@@ -105,7 +107,7 @@ def alike(
 ) -> tuple[CandidateModel, ...]:
     """Return a task's models on devices of one kind, by the policy's quantiles.
 
-    Raises ``SelectionError`` where the devices differ, ``ProfileError`` for an unmeasured variant.
+    Raises ``SelectionError`` if the devices differ, ``ProfileError`` for an unmeasured variant.
     """
     kinds = sorted(set(devices))
     found = {models_of(profile, task, each, policy.latency, policy.rate) for each in kinds}
@@ -120,8 +122,8 @@ def alike(
 def runs(pipeline: Pipeline, policy: Policy) -> tuple[int, ...]:
     """Return the run lengths in which ingress may send to the workers of the root task.
 
-    Several only where these workers alone decide what runs, and one ingress sends to them: runs of
-    several ingresses would collide.
+    There are several only if these workers alone decide what runs and one ingress sends to them:
+    runs of several ingresses would collide.
     """
     if len(pipeline.tasks) > 1 or pipeline.ingress > 1:
         return ONE_BY_ONE
@@ -133,7 +135,7 @@ def lease_batch(
 ) -> tuple[CandidateModel, int]:
     """Return the lease's model and batch for these permitted run lengths.
 
-    ``admitted``: ingress refuses what a worker is planned to have no time for.
+    ``admitted``: ingress refuses queries that a worker is planned to have no time for.
     """
     if lengths == ONE_BY_ONE or setting.workers == 1:
         return most_throughput(setting)
@@ -152,12 +154,12 @@ def lease_batch(
 
 
 def central_lease(setting: Setting) -> tuple[CandidateModel, int]:
-    """Return the lease's model and batch for a central queue: they serve most of an overload."""
+    """Return the lease's model and batch for a central queue: those that serve most in overload."""
     return lease_batch(setting, CENTRAL_LENGTHS, admitted=True)
 
 
 def queue_workers(pipeline: Pipeline, policy: Policy, workers: int) -> int:
-    """Return the workers that a table is for: every ingress has a central queue of its own."""
+    """Return the workers per table: every ingress has its own central queue."""
     if not spec_of(policy.kind).central_queue:
         return workers
     return max(workers // pipeline.ingress, 1)
@@ -166,7 +168,7 @@ def queue_workers(pipeline: Pipeline, policy: Policy, workers: int) -> int:
 def most_throughput(setting: Setting, part: float = 0.5) -> tuple[CandidateModel, int]:
     """Return the model and batch of highest throughput within a part of the SLO.
 
-    The rest of the SLO is for the queue; if none fits the part, the whole SLO counts.
+    The rest of the SLO is for the queue; if no batch fits the part, the whole SLO applies.
     """
     for most in (part, 1.0):
         fitting = [
@@ -188,7 +190,7 @@ def check_memory(
     memory: Mapping[str, int],
     setting: Setting,
 ) -> None:
-    """Raise ``SelectionError`` where ``memory`` (bytes, by device) cannot hold all models."""
+    """Raise ``SelectionError`` if ``memory`` (bytes, by device) cannot hold all models."""
     for device in sorted(set(devices)):
         room = memory.get(device)
         needed = sum(profile.entry(task, m.name, device).memory_bytes for m in setting.models)

@@ -6,8 +6,8 @@
 
 Policies by name: ``ramsis-paper`` does what the paper's code does (specified in the module
 docstrings of ``mdp``, ``transitions`` and ``mdp_solver``), ``ramsis`` counts queries instead of
-decisions, and ``ramsis-variable`` may also serve a part of the queue: slower to solve, and better
-near capacity. Names that end in ``_s`` are in seconds.
+decisions, and ``ramsis-variable`` may also serve a part of the queue, which is slower to solve and
+better near capacity. Names that end in ``_s`` are in seconds.
 """
 
 from bisect import bisect_right
@@ -174,7 +174,7 @@ class Ask:
 class SelectionPlan:
     """A table and its expected figures: fractions of 1, by its own model of the queue.
 
-    ``feasible`` is whether the workers can carry the load in time at all.
+    ``feasible``: the workers can carry the load in time.
     """
 
     table: Table
@@ -186,13 +186,13 @@ class SelectionPlan:
     actions: int
     sweeps: int
     solver: str
-    values: Floats  # where a solve for a load close by may start
+    values: Floats  # a start for the solve of a similar load
 
 
 def solved(options: Options, ask: Ask, start: SelectionPlan | None = None) -> SelectionPlan:
-    """Return the best table, starting from the neighbour's values where ``start`` is one.
+    """Return the best table; ``start`` is the plan of a similar load, to start from its values.
 
-    Raises ``SelectionError`` for invalid input, or where no query could be served in time.
+    Raises ``SelectionError`` for invalid input, or if no query could be served in time.
     """
     if len(ask.runs) == 1:
         return _solved(options, ask, ask.runs[0], start)
@@ -249,10 +249,9 @@ def _solved(options: Options, ask: Ask, run: int, start: SelectionPlan | None) -
 def solved_within(options: Options, ask: Ask, violation: float) -> SelectionPlan:
     """Return the highest accuracy with an expected violation of at most ``violation``.
 
-    The price of a late query is the budget's multiplier: halving finds the lowest price that keeps
-    the budget. Of all deterministic tables that gives those on the hull of accuracy against
-    violation. Where no price keeps the budget, returns the plan of the highest one, not
-    ``feasible``.
+    The price of a late query is the budget's multiplier; bisection finds the lowest price that
+    keeps the budget. Of all deterministic tables, this finds those on the hull of accuracy against
+    violation. If no price keeps the budget, return the plan of the highest one, not ``feasible``.
     """
     if not 0 <= violation <= 1:
         raise SelectionError(f"a violation budget of {violation:g} is no fraction; give 0..1")
@@ -295,8 +294,9 @@ def next_load(
 ) -> float | None:
     """Return the next load to solve for in a grid; None where the grid is complete.
 
-    First the missing ones of ``wanted``, in their order, then one between neighbours that are not
-    close. Close is a difference in expected accuracy below ``apart``, or in load of at most 1/128.
+    The missing loads of ``wanted`` come first, in their order, then one between neighbours that are
+    not close. Neighbours are close if their expected accuracy differs by less than ``apart``, or
+    their load by at most 1/128.
     """
     known = {plan.table.qps for plan in plans}
     missing = next((qps for qps in wanted if qps not in known), None)
@@ -331,8 +331,8 @@ def models_of(
 ) -> tuple[CandidateModel, ...]:
     """Return a task's variants as models, each up to its largest batch; raise ``ProfileError``.
 
-    ``latency`` is the quantile by which a batch is late, ``rate`` that by which it keeps its worker
-    busy ("": the same).
+    ``latency`` is the quantile that decides whether a batch is late, ``rate`` that for how long it
+    keeps its worker busy ("": the same).
     """
     quantiles = (latency,) if rate in ("", latency) else (latency, rate)
     found = []
@@ -353,7 +353,7 @@ def models_of(
 def setting_for(options: Options, ask: Ask, run: int = 1) -> Setting:
     """Return the setting of a table for runs of that length, with the Pareto-optimal models.
 
-    Raises ``SelectionError`` where no query could be served in time.
+    Raises ``SelectionError`` if no query could be served in time.
     """
     models = FRONTS[options.front](
         [whole for model in ask.models if (whole := in_runs(planned(model), run)) is not None]

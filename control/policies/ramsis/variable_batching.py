@@ -2,8 +2,8 @@
 
 The paper's section 4.3.2: from (n, j) a worker may serve any b <= n. With b = n the transitions are
 those of ``transitions``. With b < n the query with the next deadline is already queued: it arrived
-b K central arrivals after the first, and of the k that arrived in A = SLO - T_j, given k, those by
-time v are binomial, so
+b K central arrivals after the first. Given the k arrivals in A = SLO - T_j, the number of those up
+to time v is binomial, so
 
     v = T_j' - T_j + l(m, b)
     P(slack at the end >= T_j' | n, j, b) = P(Binomial(k, v / A) < b K)

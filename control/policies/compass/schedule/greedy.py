@@ -2,8 +2,8 @@
 
 The paper's order is decreasing ``weight / resource`` (Compass, Section 4.3). It leaves *resource*
 open; here it is the sum over tiers of GPUs demanded / GPUs available, or $ an hour if a tier has no
-limit and for the objective cost. Packing is exact; pairs that do not fit are skipped. Items that do
-not fit once never fit later, as the GPUs only fill, so equal items are not tried again.
+limit and for the objective cost. Packing is exact; pairs that do not fit are skipped. GPUs only
+fill, so items equal to some that did not fit are not tried again.
 """
 
 from collections.abc import Iterable, Iterator

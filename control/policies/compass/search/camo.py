@@ -36,7 +36,7 @@ RULE = StopRule()
 PRIOR_ACCURACY, PRIOR_SPREAD = 0.7, 0.15
 SAMPLE_SPREAD = 0.3  # standard deviation of scores before the first profile
 LOOK_UP = 0.02  # of a stage's seconds, if its output is cached
-FORCED_AFTER = 10  # profiles in a row without a compliant plan, then the own model decides
+FORCED_AFTER = 10  # profiles in a row without a compliant plan, after which the own model decides
 LIKELY = 0.005  # probability of accuracy below which configurations are not priced
 PRICED = 60  # configurations priced per proposal, at most
 OPTIMISM = 0.2  # weight of the case that stages are faster than predicted by one deviation
@@ -96,7 +96,7 @@ class Profiled:
 
 def may_comply(deployment: Deployment, slo: Slo, found: Profiled) -> bool:
     """Return whether a plan of a configuration is fast and cheap enough, by a profile with sizes;
-    if none is, its accuracy need not be known any better."""
+    if none is, its accuracy needs no further samples."""
     c, seconds, sent = found.configuration, np.array(found.seconds), np.array(found.sent)
     if not fits(deployment, c, seconds, sent, slo.latency_s).any():
         return False
@@ -110,7 +110,7 @@ def may_comply(deployment: Deployment, slo: Slo, found: Profiled) -> bool:
 class SearchOptions:
     """Options of a search. ``committee``: "better" or "top-k" (Circinus v1); ``surrogate``: how
     latency is predicted, "composed" of stages or for whole "plans" (``plan_search.py``);
-    ``history``: the most past searches that it has."""
+    ``history``: the maximum number of past searches that it uses."""
 
     committee: str = "better"
     surrogate: str = "composed"
@@ -120,9 +120,9 @@ class SearchOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NearestConfiguration:
-    """The profiled configuration that is closest to the SLO: its accuracy, its least seconds, and
-    the least $ an hour of its plans that are fast enough (None: it has none), and the cheapest of
-    them, if it is cheap enough."""
+    """The profiled configuration closest to the SLO: its accuracy, its least seconds, the least $
+    an hour of its plans that are fast enough (None: there is none), and the cheapest of these plans
+    if it is cheap enough."""
 
     configuration: int
     violation: float
@@ -132,7 +132,7 @@ class NearestConfiguration:
     plan: Priced | None = None
 
     def accuracy_text(self, wanted: float) -> str:
-        """Return its accuracy; with what its samples ensure of it where it reaches ``wanted``."""
+        """Return its accuracy; if that reaches ``wanted``, with the bound from its samples."""
         found = f"accuracy {self.accuracy:.3f}"
         if self.plan is None or self.accuracy < wanted:
             return found
@@ -180,7 +180,7 @@ class SessionSearch:
         return min(self.plans, key=lambda plan: (plan.usd_per_h, -plan.accuracy))
 
     def ask(self) -> Proposal | None:
-        """Return the next plan to profile; None if no other may comply at a lower cost."""
+        """Return the next plan to profile; None if no other plan may comply at a lower cost."""
         if self._profiled.all():
             return None
         likely, origin = self._likely()
@@ -219,7 +219,7 @@ class SessionSearch:
         return added
 
     def exclude(self, configuration: int) -> None:
-        """Never propose a configuration, whose operators fail, again."""
+        """Exclude a configuration whose operators fail from all further proposals."""
         self._profiled[configuration] = True
         self._fruitless += 1
 
@@ -236,8 +236,8 @@ class SessionSearch:
         return self._committee.vote(above), "committee"
 
     def _ranked(self, likely: Floats) -> tuple[Floats, Floats]:
-        """Return the probability of every plan to be fast enough, and its utility, by
-        configuration and placement."""
+        """Return the probability that every plan is fast enough, and its utility, by configuration
+        and placement."""
         seconds = self._times.seconds()
         latency = self.deployment.latency(seconds, self._hops.bytes)
         variance = self.deployment.variance(seconds, self._times.deviation())

@@ -3,9 +3,9 @@
     latency(c, p) = max over leaves of  sum_s seconds[c, s] * slowdown[s, p]
                                       + sum_hops bytes * seconds_per_byte[hop, p] + delay[hop, p]
 
-A link carries the records of a session one after another. Where the session's queries a second are
-known, each transfer waits as long as in an M/D/1 queue: ``rho s / (2 (1 - rho))`` for ``s`` seconds
-of sending and the share ``rho`` of the time for which the link is busy, without end from 1 on.
+A link carries the records of a session one after another. If the session's queries per second are
+known, each transfer waits as in an M/D/1 queue: ``rho s / (2 (1 - rho))`` for ``s`` seconds of
+sending, where ``rho`` is the utilisation of the link; from ``rho`` = 1 on the wait is infinite.
 
 Profiling one configuration gives the seconds of its stages on the reference device; for every
 plan with the same options up to a stage, the seconds of that stage are then known on every tier. A
@@ -68,7 +68,7 @@ class Deployment:
         return longest
 
     def _sending(self, sent: Floats, hops: Sequence[int]) -> Floats:
-        """Return the seconds that links send, and that records wait for them, of every plan."""
+        """Return the seconds of sending over links and of waiting for them, of every plan."""
         if not self.qps:
             sending: Floats = sent[:, hops] @ self.per_byte[hops]
             return sending
@@ -144,8 +144,8 @@ def hop_bytes(space: Space, given: float, output: Sequence[float]) -> tuple[floa
 class HopBytes:
     """Bytes of every hop by configuration, learned from profiles.
 
-    Configurations with equal options up to the sending stage send the same. A hop that no profile
-    covers counts with the mean of the known ones, 0 without any.
+    Configurations with equal options up to the sending stage send the same bytes. A hop without a
+    profile gets the mean of the known ones, or 0.
     """
 
     def __init__(self, space: Space, known: Floats | None = None) -> None:
@@ -163,7 +163,7 @@ class HopBytes:
         self._seen = np.full(self.bytes.shape, self._known)
 
     def tell(self, configuration: int, sent: Sequence[float]) -> None:
-        """Record the bytes that each hop of a configuration was seen to send."""
+        """Record the observed bytes of each hop of a configuration."""
         for hop, value in enumerate(sent):
             sender = self._senders[hop]
             same = (

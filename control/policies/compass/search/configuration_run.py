@@ -15,8 +15,8 @@ ASK_AGAIN_S = 15.0  # a profiler answers a block that it has run from its memory
 
 @dataclass(frozen=True, slots=True)
 class ProfileGoal:
-    """What a profile is to find out: whether the accuracy reaches ``floor``, unless by the seconds
-    and bytes of the samples so far no plan ``may_comply``."""
+    """The question of a profile: whether the accuracy reaches ``floor``. It is void if no plan
+    ``may_comply`` by the seconds and bytes of the samples so far."""
 
     space: Space
     floor: float
@@ -25,10 +25,10 @@ class ProfileGoal:
 
 
 class ConfigurationRun:
-    """The blocks of a configuration that were asked for, and those that were taken.
+    """The requested blocks of a configuration, and those that were taken.
 
     ``ahead`` blocks beyond those needed keep as many profilers busy. ``failed`` is the block in
-    which the configuration crashed or hung its operator, if it did.
+    which the configuration crashed or hung its operator, if any.
     """
 
     def __init__(self, configuration: int, goal: ProfileGoal, ahead: int) -> None:
@@ -38,7 +38,7 @@ class ConfigurationRun:
         self._ahead = ahead
         self._goal = goal
         self._test = ProfileRun(goal.floor, goal.rule)
-        self._asked: dict[int, float] = {}  # first sample of a block to when it was asked for
+        self._asked: dict[int, float] = {}  # first sample of a block -> time of its request
 
     @property
     def tested(self) -> Tested:
@@ -51,7 +51,7 @@ class ConfigurationRun:
         return self.failed is not None or not self._test.wanted(self._ahead)
 
     def take(self, blocks: Mapping[Block, ProfileResult]) -> list[tuple[ProfileResult, bool]]:
-        """Take the wanted blocks that are known; return each with whether this run asked for it.
+        """Take the wanted blocks that are known; return each with whether this run requested it.
 
         Raises ``PlanError`` if there are too few samples.
         """
@@ -71,12 +71,12 @@ class ConfigurationRun:
 
     @property
     def profile(self) -> Profiled:
-        """The profile by the blocks that were taken."""
+        """The profile from the blocks taken so far."""
         return profiled(self._goal.space, self.configuration, self.tested, self.taken)
 
     def due(self, now: float) -> tuple[Block, ...]:
-        """Return the blocks to ask for now, as (first, upto): new ones, and those without an
-        answer for ``ASK_AGAIN_S``."""
+        """Return the blocks to request now, as (first, upto): new ones, and those without an answer
+        for ``ASK_AGAIN_S``."""
         before = now - ASK_AGAIN_S
         wanted = self._test.wanted(self._ahead)
         due = tuple(each for each in wanted if self._asked.get(each[0], float("-inf")) <= before)

@@ -1,12 +1,13 @@
 """The paper's search: a Gaussian process predicts the latency of whole plans.
 
-Where ``SessionSearch`` composes latencies of the seconds of stages, this one learns the logarithm
-of the latency of configuration and placement together, and proposes the plan with the largest
+``SessionSearch`` composes latencies from the seconds of stages. This search learns the logarithm of
+the latency of configuration and placement together, and proposes the plan with the largest
 
     U = Pr[accuracy >= floor] * Pr[latency <= SLO] / (predicted latency)
 
-(Compass, Section 4.1), also once a compliant plan is known. Past searches predict the accuracy
-only: they say nothing of whole plans. Its other parts are those of ``SessionSearch``.
+(Compass, Section 4.1), also once a compliant plan is known. Past searches predict only the
+accuracy, because they have no latencies of whole plans. The other parts are those of
+``SessionSearch``.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Cache outputs of upstream stages for configurations that share their options, within bytes.
+"""Cache outputs of upstream stages for configurations that share their options.
 
 A key names sample set, sample, stage and the options of all stages up to it. The eviction policy is
 GreedyDual-Size: evict the entry with the least seconds saved per byte, aged by its last use.
@@ -28,7 +28,7 @@ class PrefixCache:
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
         self._entries: dict[Hashable, _Entry] = {}
-        # A heap with each entry once. Ranks only grow, so one that is outdated is too low.
+        # A heap with each entry once. Ranks only grow, so an outdated rank is too low.
         self._order: list[tuple[Rank, Hashable]] = []
         self._floor = 0.0
         self._uses = 0

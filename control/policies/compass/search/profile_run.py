@@ -1,8 +1,8 @@
 """Decide which samples of a configuration to run next, and when its test is decided.
 
-Samples come in blocks of ``rule.look``, in any order and from several profilers. The test looks at
-the samples without a gap from the first one on, at the counts of its stopping rule: the verdict
-does not depend on which block came first.
+Samples come in blocks of ``rule.look``, in any order and from several profilers. The test uses the
+contiguous samples from the first one on, at the counts of its stopping rule, so that the verdict
+does not depend on the order of the blocks.
 """
 
 from collections.abc import Sequence
@@ -35,13 +35,13 @@ class ProfileRun:
     def wanted(self, ahead: int = 0) -> tuple[tuple[int, int], ...]:
         """Return the blocks (first, upto) without scores that the next look needs.
 
-        ``ahead`` more blocks behind them keep profilers busy while the scores travel. Empty once
-        the test is decided.
+        ``ahead`` further blocks keep profilers busy while the scores are in flight. Empty once the
+        test is decided.
         """
         if self.tested.verdict is not Verdict.OPEN:
             return ()
         next_look = next(n for n in self._counts() if n > self.tested.samples)
-        # All samples up to the least at once: an early look that rejects voids the rest.
+        # Request all samples up to the least at once; an early rejection voids the rest.
         upto = max(next_look, self._rule.least) + ahead * self._rule.look
         upto = min(upto, self._rule.most)
         return tuple(each for each in blocks(self._rule, upto) if each[0] not in self._blocks)
@@ -49,7 +49,7 @@ class ProfileRun:
     def add(self, first: int, scores: Sequence[float] | Floats) -> Tested:
         """Record a block's scores; return the state of the test.
 
-        A block with fewer scores than asked for is the end of the samples, where the test is
+        A block with fewer scores than requested marks the end of the samples, where the test is
         decided. Raises ``PlanError`` if there are fewer than two samples.
         """
         self._blocks.setdefault(first, np.asarray(scores, dtype=np.float64))
@@ -60,24 +60,24 @@ class ProfileRun:
         for samples in self._counts():
             if self.tested.verdict is not Verdict.OPEN or samples > len(known):
                 break
-            # The samples may end where a look has left the test open: that look becomes the last.
+            # The samples may end at a look that left the test open: that look becomes the last.
             if samples > self.tested.samples or samples == self._rule.most:
                 self.tested = look(plain(known[:samples]), samples, self._floor, self._rule)
         return self.tested
 
     @property
     def settled(self) -> bool:
-        """Whether it has the least number of samples, by which seconds are known well enough."""
+        """Whether it has the least number of samples, enough for accurate seconds."""
         return self.tested.samples >= self._rule.least
 
     def end_unfit(self) -> None:
-        """End an open test: whatever its accuracy, the configuration is too slow or too dear."""
+        """End an open test of a configuration that is too slow or too expensive in any case."""
         if self.tested.verdict is Verdict.OPEN:
             self.tested = replace(self.tested, verdict=Verdict.UNFIT)
 
     @property
     def scores(self) -> Floats:
-        """The scores without a gap from the first sample on."""
+        """The contiguous scores from the first sample on."""
         found: list[Floats] = []
         at = 0
         while len(block := self._blocks.get(at, ())):

@@ -1,10 +1,10 @@
-"""The results of profilers by sample set: what is known of a session's samples, and the history.
+"""The results of profilers by sample set: those on a session's samples, and the history.
 
-Results stay on a compacted topic, so a block of samples that was finished is never asked for again,
-whoever asked first; the profiles of other sample sets are the history of a search. So are those of
-another search space (a knob was removed, or an option of one added or removed), matched by the
-names of their options: each choice of options of the removed knobs is a set of its own. Results
-that lack a knob of this space, or have an option that it lacks, are left out.
+Results stay on a compacted topic, so that no search requests a finished block of samples again. The
+profiles of other sample sets are the history of a search. So are those of another search space (a
+knob was removed, or an option of one added or removed), matched by the names of their options. Each
+choice of options of the removed knobs is then a separate set. Results that lack a knob of this
+space, or have an option that it lacks, are left out.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -26,7 +26,7 @@ Block = tuple[int, int]  # configuration, first sample
 
 @dataclass(slots=True)
 class SampleSet:
-    """The results of one sample set: of each block the newest."""
+    """The newest result of each block of one sample set."""
 
     inputs: bool = False  # those of a session
     blocks: dict[Block, ProfileResult] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class ProfileStore:
         self._sets: dict[str, SampleSet] = {}
 
     def keep(self, result: ProfileResult) -> None:
-        """Add a result; one by another truth, or of a request for no sample, is ignored."""
+        """Add a result; ignore one judged by another truth, or of a request without samples."""
         if result.first == PING or not same_truth(result.space, self._space.digest):
             return
         configuration = self._space.index_of(result.options)
@@ -77,12 +77,12 @@ class ProfileStore:
         kept.blocks[configuration, result.first] = result
 
     def _removed(self, result: ProfileResult) -> str:
-        """Return the options of a result that are of knobs which this space lacks."""
+        """Return the options of a result whose knobs this space lacks."""
         known = {f"{knob.stage}.{knob.name}" for knob in self._space.knobs}
         return " ".join(f"{n}={o}" for n, o in sorted(result.options.items()) if n not in known)
 
     def forget_errors(self) -> None:
-        """Forget failed blocks: their cause may be mended."""
+        """Discard failed blocks, whose cause may be fixed."""
         for each in self._sets.values():
             each.blocks = {at: result for at, result in each.blocks.items() if not result.error}
 
@@ -98,8 +98,8 @@ class ProfileStore:
         return tuple(self._sets[name].past(self._space) for name in newest)
 
     def forget(self, used: Collection[str], most: int) -> None:
-        """Forget the sets of sessions' inputs that are not ``used``, but for the newest ``most``:
-        searches learn from these."""
+        """Discard the sets of sessions' inputs that are not ``used``, except the newest ``most``,
+        from which searches learn."""
         left = [name for name in self._by_age() if self._sets[name].inputs and name not in used]
         for name in left[: max(0, len(left) - most)]:
             del self._sets[name]

@@ -1,11 +1,10 @@
-"""A search under way, as a state machine: proposals in, requests for profiles out.
+"""A running search, as a state machine: proposals in, requests for profiles out.
 
-It holds what has been learnt, tests the proposed configuration block by block, and stops at its
-deadline, when its money is spent, or when no other configuration could be better. The deadline
-begins with the first block that a profiler has run for it: blocks that were known before do not
-say that one serves. A search that began
-in an earlier life of its process keeps its deadline and what it has spent: both follow from the
-times at which its blocks were finished.
+It holds the learnt profiles, tests the proposed configuration block by block, and stops at its
+deadline, when its budget is spent, or when no other configuration could be better. The time to the
+deadline starts with the first block that a profiler has run for the search, because known blocks do
+not show that a profiler is available. A search that began before a restart keeps its deadline and
+its spending: both follow from the times at which its blocks were finished.
 """
 
 from collections.abc import Mapping
@@ -35,7 +34,7 @@ class SearchPhase(StrEnum):
 class SearchLimits:
     """The limits of a search: seconds from its first block, $ of profiling (0: any) at ``price`` $
     an hour. ``ahead`` blocks beyond those needed keep as many profilers busy. ``priced``: the
-    search only prices known profiles anew, so it ends as soon as a plan complies."""
+    search only reprices known profiles, so it ends as soon as a plan complies."""
 
     deadline_s: float
     spend_usd: float
@@ -46,8 +45,8 @@ class SearchLimits:
 
 class SearchRun:
     """The state of one search, which began at ``began_s``. ``problem`` is that of the next step;
-    ``stopped`` says why it ended (space, deadline, spend, priced), ``profile_s`` are the device
-    seconds that it has used. ``resumed``: it began in an earlier life."""
+    ``stopped`` is why it ended (space, deadline, spend, priced); ``profile_s`` are the device
+    seconds used. ``resumed``: it began before a restart."""
 
     def __init__(
         self, problem: SearchProblem, limits: SearchLimits, began_s: float, *, resumed: bool = False
@@ -79,11 +78,11 @@ class SearchRun:
 
     @property
     def configuration(self) -> int:
-        """The configuration that is profiled."""
+        """The configuration being profiled."""
         return self._run.configuration
 
     def proposed(self, step: SearchStep, now: float) -> None:
-        """Take the result of a step: profile its proposal, unless the search is over."""
+        """Process the result of a step: profile its proposal, unless the search is over."""
         self.plans, self.nearest = step.plans, step.nearest
         if self._limits.priced and step.plans:
             self._end("priced")
@@ -98,18 +97,18 @@ class SearchRun:
             self._run = self._new_run(step.proposal.configuration)
 
     def pause(self, now: float) -> None:
-        """Stop the clock of the deadline: others have the profilers."""
+        """Stop the clock of the deadline while others have the profilers."""
         if self._paused_s is None:
             self._paused_s = now
 
     def resume(self, now: float) -> None:
-        """Let the clock of the deadline run on."""
+        """Restart the clock of the deadline."""
         if self._paused_s is not None and self.first_s is not None:
             self.first_s += now - self._paused_s
         self._paused_s = None
 
     def profile(self, blocks: Mapping[Block, ProfileResult], now: float) -> tuple[Block, ...]:
-        """Take the blocks that are known; return those to ask for now, as (first, upto).
+        """Take the known blocks; return those to request now, as (first, upto).
 
         Once the test is decided, the search proposes again. Raises ``PlanError`` if there are too
         few samples.
@@ -131,7 +130,7 @@ class SearchRun:
         return ()
 
     def _count(self, block: ProfileResult, now: float, *, ours: bool) -> None:
-        """Count a block that has been run for this search: asked for now, or in an earlier life."""
+        """Count a block that was run for this search, requested now or before a restart."""
         if not (ours or (self._resumed and block.finished_s >= self.began_s)):
             return
         if self.first_s is None:

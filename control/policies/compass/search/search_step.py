@@ -1,8 +1,8 @@
-"""One step of a search as a function: what has been learnt in, the next proposal out.
+"""One step of a search as a function: learnt profiles in, the next proposal out.
 
-The controller holds what a search has learnt; the planners' process runs the step. That process
-keeps the Gaussian processes of the last searches, so that a step learns only what is new; without
-them it learns all of it again, with the same result.
+The controller holds the profiles that a search has learnt; the planners' process runs the step.
+That process keeps the Gaussian processes of the last searches, so that a step learns only new
+profiles. Without them it learns all profiles again, with the same result.
 """
 
 from collections import OrderedDict
@@ -48,7 +48,7 @@ class SearchProblem:
     qps: float = 0.0
 
     def begins(self, other: "SearchProblem") -> bool:
-        """Return whether the other problem is this one, with at least as much learnt."""
+        """Return whether the other problem is this one with at least the same profiles."""
         return (
             (self.search, self.slo, self.options) == (other.search, other.slo, other.options)
             and self.sessions == other.sessions
@@ -71,7 +71,7 @@ _kept: OrderedDict[str, tuple[SearchProblem, SessionSearch]] = OrderedDict()
 
 
 def next_step(problem: SearchProblem) -> SearchStep:
-    """Learn what is new and propose. Raises ``PlanError`` if no placement can be reached."""
+    """Learn new profiles and propose. Raises ``PlanError`` if no placement can be reached."""
     found = _kept.pop(problem.search, None)
     if found is None or not found[0].begins(problem):
         found = replace(problem, learnt=()), _fresh(problem)
@@ -97,7 +97,7 @@ def cheapest_first(plans: Sequence[Priced]) -> tuple[Priced, ...]:
 
 
 def deployed(problem: SearchProblem) -> Deployment:
-    """Return the tiers and links of a search's session; models' memory is not known live."""
+    """Return the tiers and links of a search's session; the memory of models is unknown live."""
     space = problem.sessions.space
     memory = np.zeros((space.configuration_count, len(space.stages)))
     return session_deployment(problem.sessions, memory, problem.qps)
@@ -117,13 +117,13 @@ def _digest(history: Sequence[Past]) -> tuple[bytes, ...]:
 
 
 def search_id(session: str, began_s: float) -> str:
-    """Return the id of a search: unlike those of earlier searches for the session, whose later
+    """Return the id of a search, unique among searches for the session: within a search, later
     steps void earlier ones."""
     return f"{session}@{began_s:.3f}"
 
 
 def search_options(options: Mapping[str, Any], population: int | None = None) -> SearchOptions:
-    """Return a search's options by those of its policy; raise ``PlanError`` for invalid ones.
+    """Return a search's options from those of its policy; raise ``PlanError`` for invalid ones.
 
     ``population`` is the size of a finite set of samples.
     """

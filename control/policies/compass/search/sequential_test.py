@@ -37,7 +37,7 @@ class Verdict(StrEnum):
     OPEN = "open"
     ACCEPTED = "accepted"
     REJECTED = "rejected"
-    UNFIT = "unfit"  # whatever its mean, it is too slow or too dear
+    UNFIT = "unfit"  # too slow or too expensive, whatever its mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,5 +207,5 @@ def run_test(scores: Floats, floor: float, rule: StopRule, strata: Sequence[int]
 
 def _estimate(scores: Floats, rule: StopRule, strata: Sequence[int]) -> Estimate:
     if len(scores) < rule.least or rule.test != "stratified":
-        return plain(scores)  # Chernoff's bound, before the least number, is one for plain means
+        return plain(scores)  # before the least number, Chernoff's bound needs plain means
     return stratified(scores, strata)
