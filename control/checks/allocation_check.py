@@ -1,13 +1,13 @@
 """Check an allocation against its problem, independently of its planner.
 
-No code is shared with planners: rates, latencies, multiplicities and budgets are computed anew from
-the problem's profile (``pyproject.toml`` forbids imports either way). The constraints depend on the
-allocation's guarantee:
+The check shares no code with planners: it computes rates, latencies, multiplicities and budgets
+from the problem's profile (``pyproject.toml`` forbids imports either way). The constraints depend
+on the allocation's guarantee:
 
     always            devices of each kind, slots of each task, bounds of its replicas, memory
                       of each device for all variants that it holds, replicas listed once and at
                       least one of each
-    mode "" without   nothing more: replicas that a person wrote (``static``) or that follow
+    mode "" without   no further ones: hand-written replicas (``static``) and those that follow
     shares, or none   tables (``ramsis``) guarantee no demand, and a plan that serves no part of
     of it served      the demand guarantees no latency
     with shares       paths from the root to a leaf over listed, profiled replicas; shares that sum
@@ -17,8 +17,8 @@ allocation's guarantee:
     mode without      capacity for the items that the demand makes at each task, by the variants
     shares            observed there (``proteus``, which plans tasks separately, without paths)
 
-A best-effort allocation guarantees only the part of the demand that it serves. One that states an
-accuracy must state the paths that give it.
+A best-effort allocation guarantees only the part of the demand that it serves. An allocation that
+states an accuracy must state the paths that give it.
 """
 
 from collections import Counter, defaultdict
@@ -55,8 +55,8 @@ def check_allocation(plan: Allocation, problem: Problem) -> tuple[Violation, ...
 
 
 def check_resources(plan: Allocation, problem: Problem) -> tuple[Violation, ...]:
-    """Return the devices, slots and memory that an allocation uses beyond a problem's, whatever
-    demand it was made for."""
+    """Return the devices, slots and memory that an allocation uses beyond a problem's, for any
+    demand."""
     return tuple(_resources(_Judge(plan, problem)))
 
 
@@ -124,8 +124,8 @@ class _Judge:
     def prefixes(self) -> dict[tuple[Host, ...], float]:
         """Return the share of every path from the root to any task.
 
-        Where branches are tied the shares of each leaf task sum to that of a common prefix; the
-        first leaf's are used.
+        With tied branches the shares of each leaf task sum to that of a common prefix; the first
+        leaf's are used.
         """
         tied = self.problem.pipeline.branches == "tied"
         shares: dict[tuple[Host, ...], dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -327,7 +327,7 @@ def _budget_s(problem: Problem, tasks: int) -> float:
 
 
 def _path_latency(judge: _Judge) -> Iterator[Violation]:
-    """Yield paths of replicas, of a plan by tasks, that break their compute budget."""
+    """Yield paths of replicas, of a plan by tasks, that exceed their compute budget."""
     by_task: dict[str, list[Replicas]] = defaultdict(list)
     for replicas in judge.plan.replicas:
         by_task[replicas.task].append(replicas)

@@ -1,18 +1,18 @@
 """Check a plan before it is in force: leases, slots, routes, memory, latency.
 
 Every plan must keep its structure: one lease per worker, known tasks and variants, slots read and
-open once, routes that lead to open slots and sum to 1, and an open slot of each task where the plan
-calls itself feasible. With ``PlanConditions`` beyond the pipeline it must also keep
+open once, routes that lead to open slots and sum to 1, and an open slot of each task if the plan is
+marked feasible. With ``PlanConditions`` beyond the pipeline it must also keep
 
-    memory       a worker that is to load a variant has the memory for it, for the variants that it
-                 holds beside it to choose among, and for all that may be on its device until then
+    memory       a worker that is to load a variant has the memory for it, for the further variants
+                 that it chooses among, and for all variants that may be on its device until then
                  (make before break); leases that change no variant pass, so that the slots of a
-                 lost worker are reassigned whatever their size
+                 lost worker can always be reassigned
     latency      the ``LatencyBound``s of the policy
     admitted     the workers of every task serve the load that ingress may admit
 
-The last two are not checked where a variant or its fan-out was not profiled: such a plan is
-possible. Best-effort plans and hand-written plans keep the same constraints, as none of them
+The last two are not checked if a variant or its fan-out was not profiled, because such plans are
+permitted. Best-effort plans and hand-written plans keep the same constraints, because none of them
 concerns the demand; ``allocation_check.py`` has those that do.
 """
 
@@ -36,11 +36,11 @@ ROUNDING = 1e-4  # relative
 
 
 class LatencyBound(Enum):
-    """A guarantee of plans about latency, which holds on the way to an allocation too.
+    """A guarantee of plans about latency, which also holds on the way to an allocation.
 
-    ``ROUTED``    by the policy's routing: no used path breaks the compute budget where another leaf
+    ``ROUTED``    by the policy's routing: no used path exceeds the compute budget if another leaf
                   variant keeps it on every way to the leaf
-    ``ASSIGNED``  by planners that guarantee a demand: a worker is given a variant only if a path
+    ``ASSIGNED``  by planners that guarantee a demand: a worker gets a variant only if a path
                   through it keeps the compute budget, or if it is the task's fastest one there
     ``BATCH``     by policies whose workers choose a variant for every batch: the lease's variant,
                   which they run without tables, takes no longer than the SLO less hops
@@ -103,7 +103,7 @@ class _Judge:
         return {(x.task, x.open_slot): x for x in self.plan.leases if x.open_slot >= 0}
 
     def profiled(self) -> ProfileTable:
-        """Return the profile; raise ``ProfileError`` where there is none."""
+        """Return the profile; raise ``ProfileError`` if there is none."""
         if self.conditions.profile is None:
             raise ProfileError("nothing was profiled")
         return self.conditions.profile
@@ -131,7 +131,7 @@ class _Judge:
 
     def fastest_s(self, task: str, worker: str = "") -> float:
         """Return the least latency of a task's profiled variants on a worker's device, or on any
-        device of the plan; 0 where none was profiled."""
+        device of the plan; 0 if none was profiled."""
         devices = self.conditions.devices
         on = {devices.get(worker, "")} if worker else set(devices.values())
         found_s = []
@@ -146,7 +146,7 @@ class _Judge:
         return min(found_s, default=0.0)
 
     def sent(self, task: str, sender: str) -> dict[str, float]:
-        """Return how the items that a sender makes for a task are shared among its variants."""
+        """Return the shares of a task's variants in the items that a sender makes for it."""
         own = [r for r in self.plan.routes if r.task == task and r.source == sender]
         shares: dict[str, float] = {}
         for route in own or [r for r in self.plan.routes if r.task == task and not r.source]:
@@ -167,7 +167,7 @@ def _memory(judge: _Judge) -> Iterator[Violation]:
         device, before = conditions.devices.get(lease.worker, ""), conditions.held.get(lease.worker)
         room = conditions.memory.get(device)
         loaded = conditions.loaded.get(lease.worker, "")
-        # The variant of the lease in force may be loading, whichever serves meanwhile.
+        # The variant of the lease in force may still be loading.
         old = {loaded, before.key if before else "", *conditions.beside.get(lease.worker, ())}
         new = {lease.key, *conditions.sets.get(lease.task, ())}
         if room is None or new <= old:
@@ -183,7 +183,7 @@ def _memory(judge: _Judge) -> Iterator[Violation]:
 
 
 def _bytes(judge: _Judge, key: str, device: str) -> int:
-    """Return a variant's memory in bytes; 0 where it was not profiled."""
+    """Return a variant's memory in bytes; 0 if it was not profiled."""
     task, variant = variant_id(key)
     try:
         return judge.profiled().entry(task, variant, device).memory_bytes
@@ -207,7 +207,7 @@ def _batches(judge: _Judge) -> Iterator[Violation]:
 
 
 def _assigned(judge: _Judge) -> Iterator[Violation]:
-    """Yield variants newly assigned that every path within the budget excludes."""
+    """Yield newly assigned variants that are on no path within the budget."""
     pipeline = judge.conditions.pipeline
     for lease in judge.open_leases.values():
         before = judge.conditions.held.get(lease.worker)
@@ -236,7 +236,7 @@ def _ways(pipeline: Pipeline, task: str) -> Iterator[tuple[str, ...]]:
 
 
 def _routed(judge: _Judge) -> Iterator[Violation]:
-    """Yield used paths that break the budget where another leaf variant keeps it."""
+    """Yield used paths that exceed the budget although another leaf variant keeps it."""
     spans = {task.name: judge.spans(task.name) for task in judge.conditions.pipeline.tasks}
     for path in _used_paths(judge):
         *way, leaf = (variant_id(key).task for key in path)
@@ -267,7 +267,7 @@ def _used_paths(judge: _Judge) -> Iterator[tuple[str, ...]]:
             for key in judge.sent(task.name, way[-1] if way else "")
         ]
         for path, child in product(own, task.children):
-            judge.factor(path[-1], child)  # without it routes go by throughput, not by budget
+            judge.factor(path[-1], child)  # raises without one: routes go by throughput then
         ways.update({child: own for child in task.children})
         if not task.children:
             yield from own

@@ -1,4 +1,4 @@
-"""Check the query plans of sessions in a plan, independently of what placed them."""
+"""Check the query plans of sessions in a plan, independently of their placement code."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ def check_sessions(
 ) -> tuple[Violation, ...]:
     """Return the violations of a plan's sessions; ``devices`` is by worker.
 
-    Plans that drain may name workers that are gone; they take no new work.
+    Draining plans take no new work, and may name workers that are gone.
     """
     leases = {lease.worker: lease for lease in plan.leases}
     used: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Check a plan's structure: leases, slots and routes, whatever the policy and the devices."""
+"""Check a plan's structure: leases, slots and routes, for any policy and devices."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,8 +1,8 @@
 """Violated constraints as values, and the sentence for each.
 
 A ``Violation`` names the constraint, its ``subject`` (names, slots), the value ``found`` and the
-``limit``. Units: seconds, items/s, queries/s, bytes, shares 0..1, counts. ``sentence`` is for text
-that people read: command results, logs, ``plan``.
+``limit``. Units: seconds, items/s, queries/s, bytes, shares 0..1, counts. ``sentence`` gives the
+text for command results, logs and ``plan``.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -82,7 +82,7 @@ class PlanGate:
         self, sets: Mapping[str, tuple[str, ...]], held: Mapping[str, Lease],
         loaded: Mapping[str, str],
     ) -> None:  # fmt: skip
-        """Update the variants that workers may hold; a set stays until another task's lease loads."""
+        """Update the variants that workers may hold, until a lease without tables has loaded."""
         for worker, lease in held.items():
             before = self._beside.get(worker, ())
             if lease.task in sets:

@@ -10,7 +10,7 @@ and the compute budget of a path to leaf task z is
     L(z) = compute share x (SLO - (tasks on the path + 1) x comm)
 
 (Loki, section 4.1: half of the SLO is left for queues; comm is the latency of one hop.)
-Configurations that no optimum needs are left out, so that models stay small.
+Configurations that no optimum needs are left out to keep models small.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,7 +57,7 @@ class Unit:
 
     @property
     def key_on_device(self) -> tuple[str, str, str]:
-        """Task, variant and kind of device: what makes it this unit."""
+        """Task, variant and kind of device, which identify the unit."""
         return self.task, self.variant, self.device
 
 
@@ -141,8 +141,8 @@ def budgets_s(problem: Problem) -> dict[str, float]:
 def most_accurate(every: Choices) -> Choices:
     """Keep only the variants of highest accuracy of each task (Loki, equations 8 to 10).
 
-    A variant is kept on every kind of device that it was measured on, even where one kind's
-    accuracy is rounded differently.
+    A variant is kept on every kind of device that it was measured on, even if its accuracy is
+    rounded differently there.
     """
     best = {name: max(u.accuracy for u in units) for name, units in every.units.items()}
     top = {unit.key for unit in every.all_units if unit.accuracy == best[unit.task]}
@@ -158,8 +158,8 @@ def most_accurate(every: Choices) -> Choices:
 def needed(every: Choices) -> Choices:
     """Leave out configurations that fit no path, or that a faster one can always replace.
 
-    With latencies growing, b is redundant if the next larger batch fits wherever b fits. Exact: any
-    solution with b may use the larger batch instead.
+    With growing latencies, b is redundant if the next larger batch fits wherever b fits. This is
+    exact: any solution with b may use the larger batch instead.
     """
     while True:
         left = {task.name: tuple(_contexts(every, task.name)) for task in every.tasks}
@@ -228,9 +228,9 @@ def _units(problem: Problem, task: Task, kinds: Mapping[str, tuple[str, ...]]) -
 
 
 def lacks_memory(problem: Problem, key: str, device: str) -> tuple[int, int] | None:
-    """Return a variant's bytes and the bytes that a device's worker may use, where they are fewer.
+    """Return a variant's bytes and the fewer bytes that a device's worker may use.
 
-    Returns None where the variant fits or was not profiled there.
+    Return None if the variant fits or was not profiled there.
     """
     task, variant = variant_id(key)
     try:
@@ -304,7 +304,7 @@ class _Left:
         return bool(config.latency_s <= self.seconds[-1] + FITS_S)
 
     def fits_alone(self, config: Config, slower: Config | None) -> bool:
-        """Return whether others leave room for a configuration and not for the next slower one."""
+        """Return whether others leave room for a configuration but not for the next slower one."""
         at = int(np.searchsorted(self.seconds, config.latency_s - FITS_S))
         if not self.complete or at == len(self.seconds):
             return not self.complete

@@ -8,9 +8,8 @@ child c that one item of v makes, and u(w) the throughput of worker w at its bat
     capacity     min over tasks t of  (sum of u over the open slots of t) / n(t)
     accuracy     mean over leaves of  sum over the paths to it of  share(path) A(path)
 
-where share(path) is the product of the shares along it, those of each sender where senders have
-routes of their own (``routes.py``), and A(path) the accuracy measured for it, else the
-product of its variants'.
+where share(path) is the product of the shares along it, by sender if senders have their own routes
+(``routes.py``), and A(path) the accuracy measured for it, else the product of its variants'.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,7 +44,7 @@ def throughputs(
     profile: ProfileTable | None,
     quantile: str = "mean",
 ) -> dict[str, float] | None:
-    """Return items per second of each worker at its batch; None where one was not measured.
+    """Return items per second of each worker at its batch; None if one was not measured.
 
     ``devices`` names each worker's device; ``quantile`` is that of the profile's latencies.
     """
@@ -69,10 +68,10 @@ def routes(
     rates: Mapping[str, float] | None,
     traffic: Mapping[str, float] = NOTHING_SPLIT,
 ) -> tuple[Route, ...]:
-    """Return a share for every open slot, by throughput, or equal ones where ``rates`` is None.
+    """Return a share for every open slot, by throughput, or equal ones if ``rates`` is None.
 
     ``traffic`` fixes the share of variants ("task/variant"); the others of the task share the rest.
-    Where the rest has no open slot, the fixed shares are scaled to 1.
+    If the rest has no open slot, the fixed shares are scaled to 1.
     """
     found: list[Route] = []
     for task in pipeline.task_names:
@@ -158,7 +157,7 @@ def capacity_qps(
 ) -> float | None:
     """Return the capacity of the open slots in queries per second; None without ``rates``.
 
-    Where ``traffic`` fixes shares, the receiver that is full first limits its task.
+    If ``traffic`` fixes shares, the receiver that fills first limits its task.
     """
     if rates is None:
         return None
@@ -195,9 +194,9 @@ def accuracy_by_path(
     leases: Sequence[Lease],
     routes: Sequence[Route],
 ) -> float | None:
-    """Return an answer's accuracy, 0..1, where senders have routes of their own.
+    """Return an answer's accuracy, 0..1, if senders have their own routes.
 
-    None where a task has no open slot. Raises ``ProfileError`` for a variant without a profile.
+    Return None if a task has no open slot. Raises ``ProfileError`` for a variant without a profile.
     """
     variants = {(each.task, each.open_slot): each.variant for each in leases}
     return _accuracy(pipeline, profile, lambda task, way: _sent(routes, task, way, variants))

@@ -1,7 +1,7 @@
 """References of the form "package.module:name", loaded on first use.
 
-Solvers and SciPy take most of a second to import: a role that only carries queries never loads the
-planner of its policy.
+Solvers and SciPy take most of a second to import. Roles that only carry queries never load the
+planner of their policy.
 """
 
 from collections.abc import Mapping
@@ -34,8 +34,8 @@ def load(reference: str) -> Any:
 def chosen(table: Mapping[str, _Value], name: str) -> _Value:
     """Return the entry of a table of rules, or the object that ``name`` refers to.
 
-    A policy of another package brings rules of its own by reference; raises ``KeyError`` for a
-    name that is neither.
+    Policies of other packages name their own rules by reference. Raises ``KeyError`` for a name
+    that is neither.
     """
     if ":" in name:
         found: _Value = load(name)

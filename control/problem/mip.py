@@ -1,9 +1,9 @@
 """Solve a PuLP model with CBC or HiGHS.
 
-One thread and fixed seeds, so that the same model has the same solution. Work is bounded by gap and
-nodes (docs/decisions/0003), and by seconds only live, where ``Bounds.stop_s`` is set. A ``Meter``
-measures CPU seconds, child processes included, and wall seconds; the caller provides it, since no
-decision reads a clock.
+Solvers use one thread and fixed seeds, so that the same model has the same solution. Work is
+bounded by gap and nodes (docs/decisions/0003), and by seconds only in live runs, which set
+``Bounds.stop_s``. A ``Meter`` measures CPU seconds, including child processes, and wall seconds.
+The caller provides it, because no decision reads a clock.
 """
 
 import re
@@ -25,8 +25,8 @@ OPTIMAL, STOPPED, INFEASIBLE, UNKNOWN = "optimal", "stopped", "infeasible", "unk
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds of a solver's work: the relative gap it may leave, the nodes it may explore, the wall
-    seconds of the meter at which it stops."""
+    """Bounds of a solver's work: the relative gap that it may leave, the nodes that it may explore,
+    and the wall seconds of the meter at which it stops."""
 
     gap: float
     nodes: int
@@ -35,7 +35,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a solve. ``gap`` is the proven one; None where there is no solution."""
+    """The result of a solve. ``gap`` is the proven one; None without a solution."""
 
     status: str
     run: SolverRun
@@ -60,7 +60,7 @@ def solve_model(model: Any, solver: str, bounds: Bounds, meter: Meter) -> Outcom
     return Outcome(status, SolverRun(solver, gap, after_cpu_s - cpu_s, after_wall_s - wall_s))
 
 
-# The runs take ``stop_s`` as the seconds that are left.
+# The runs take ``stop_s`` as the remaining seconds.
 
 
 def _highs(model: Any, bounds: Bounds) -> tuple[str, float | None]:
@@ -89,8 +89,8 @@ def _highs(model: Any, bounds: Bounds) -> tuple[str, float | None]:
 HIGHS: Mapping[str, Any] = {
     "output_flag": False,
     "threads": 1,
-    # The models are already reduced: on Loki's problems presolve doubles the time, and so do the
-    # heuristics that begin other searches (python -m benchmarks.allocation).
+    # The models are already reduced: on Loki's problems presolve doubles the time, and so do
+    # heuristics that start further searches (python -m benchmarks.allocation).
     "presolve": "off",
     "mip_heuristic_run_feasibility_jump": False,
     "mip_heuristic_run_rins": False,
@@ -100,7 +100,7 @@ HIGHS: Mapping[str, Any] = {
 
 
 def _handed_over(model: Any, columns: list[Any]) -> Any:
-    """Return a PuLP model in HiGHS' form, for one call; row by row takes as long as the solve."""
+    """Return a PuLP model as input of one HiGHS call; row by row takes as long as the solve."""
     at = {id(variable): index for index, variable in enumerate(columns)}
     rows = model.constraints()
     entries = [(at[id(v)], value) for row in rows for v, value in row.items()]
@@ -137,7 +137,7 @@ def _cbc(model: Any, bounds: Bounds) -> tuple[str, float | None]:
             maxNodes=bounds.nodes,
             timeLimit=None if bounds.stop_s == inf else bounds.stop_s,
             logPath=str(log),
-            # The default demands an improvement of 1e-5 of the next solution, which hides optima.
+            # The default requires the next solution to improve by 1e-5, which hides optima.
             options=["increment 1e-9"],
         )
         solver.tmpDir = folder

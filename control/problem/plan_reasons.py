@@ -1,8 +1,8 @@
-"""Reasons for plans: a cause for programs, with the sentence that people read.
+"""Reasons for plans: a cause for programs, with a sentence for readers.
 
-A solve answers to causes such as a new worker or a jump of demand. ``STEPS`` are the others: the
-next step towards the allocation of an earlier solve, a quick plan on the way to that of a solve
-that has begun, or routes that follow demand.
+A solve has causes such as a new worker or a jump of demand. ``STEPS`` are the causes of plans
+without a solve: the next step towards the allocation of an earlier solve, a quick plan while a
+solve is in flight, or routes that follow demand.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,13 +54,13 @@ _WORKER = {
 
 
 def about_worker(name: str, cause: PlanCause, task: str = "") -> PlanReason:
-    """Return the reason for an event of one worker, at ``task`` where the cause concerns one."""
+    """Return the reason for an event of one worker, at ``task`` if the cause concerns one."""
     return PlanReason(cause, " ".join(filter(None, ("worker", name, _WORKER[cause], task))))
 
 
 def measured_anew(path: str, accuracy: float | None) -> PlanReason:
-    """Return the reason for a path whose measured accuracy (0 to 1) is not what was planned with;
-    None: it is the profile's again."""
+    """Return the reason for a path whose measured accuracy (0 to 1) differs from the planned one;
+    None: the profile's accuracy applies again."""
     text = "is as profiled" if accuracy is None else f"measures {100 * accuracy:.1f} %"
     return PlanReason(PlanCause.ACCURACY, f"the accuracy of {path} {text}")
 
@@ -82,7 +82,7 @@ def plan_lost(epoch: int) -> PlanReason:
 
 
 def plan_missed(node: str, epoch: int) -> PlanReason:
-    """Return the reason of a plan in place of one that a node has not received."""
+    """Return the reason for a plan that supersedes one that a node has not received."""
     return PlanReason(PlanCause.PLAN_LOST, f"plan {epoch} has not reached {node}")
 
 
@@ -92,7 +92,7 @@ def older_release(node: str, release: int) -> PlanReason:
 
 
 def by_command(action: str, command_id: str) -> PlanReason:
-    """Return the reason for a solve that a command asked for."""
+    """Return the reason for a solve that a command requested."""
     return PlanReason(PlanCause.COMMAND, f"command {action} ({command_id})")
 
 
@@ -112,5 +112,5 @@ def causes(reasons: Iterable[PlanReason]) -> tuple[PlanCause, ...]:
 
 
 def solved_for(plan: Plan) -> bool:
-    """Return whether a solve led to the plan; else it is a step on the way, or routes."""
+    """Return whether a solve led to the plan; otherwise it is a step or new routes."""
     return STEPS.isdisjoint(plan.causes)

@@ -16,7 +16,7 @@ Meter = Callable[[], tuple[float, float]]  # -> CPU seconds, wall seconds so far
 
 
 def unmetered() -> tuple[float, float]:
-    """Return zero seconds, where the cost of a solve is not measured."""
+    """Return zero seconds, for solves whose cost is not measured."""
     return 0.0, 0.0
 
 
@@ -42,17 +42,17 @@ class Problem:
     devices: tuple[str, ...]
     profile: ProfileTable | None = None
     memory: Mapping[str, int] = field(default_factory=dict)  # device -> bytes one worker may use
-    # ("task/variant", child) -> items per item, where workers' reports differ from the profile
+    # ("task/variant", child) -> items per item, if workers' reports differ from the profile
     multiplicity: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    # "task/variant" from the root to a leaf -> accuracy, where whole paths were measured
+    # "task/variant" from the root to a leaf -> accuracy, if whole paths were measured
     path_accuracy: Mapping[tuple[str, ...], float] = field(default_factory=dict)
     # "task/variant" -> items per second that arrive there, for planners that split a task's traffic
     # as observed
     arriving: Mapping[str, float] = field(default_factory=dict)
     # task -> items that wait there; the root's include those on the input topic
     queued: Mapping[str, float] = field(default_factory=dict)
-    # how many times the demand is planned for, because some workers are slower than others of their
-    # kind: the workers over what they are worth in usual ones
+    # factor on the demand for workers that are slower than others of their kind: the number of
+    # workers over their equivalent in usual ones
     reserve: float = 1.0
     # "task/variant" -> workers that take new work under the plan in force
     running: Mapping[str, int] = field(default_factory=dict)
@@ -72,9 +72,9 @@ class Problem:
 class Replicas:
     """The number of workers that run a variant, in batches of at most ``batch``.
 
-    Where the cluster has several kinds of devices, ``device`` is the kind's name and ``on`` its
+    If the cluster has several kinds of devices, ``device`` is the kind's name and ``on`` its
     devices; both are empty for any device. ``beside`` are further variants of the task that each
-    worker holds, to choose among them for every batch.
+    worker holds and chooses among for every batch.
     """
 
     task: str
@@ -99,9 +99,9 @@ class Replicas:
 class PathShare:
     """The share of all queries that follow a path of variants, from the root to a leaf task.
 
-    ``path`` holds "task/variant"; ``devices`` the kind of device of each where the cluster has
-    several, else nothing. Where branches are tied the shares to each leaf task sum to the served
-    share, else those to all leaf tasks together do.
+    ``path`` holds "task/variant"; ``devices`` the kind of device of each if the cluster has several
+    kinds, else nothing. With tied branches the shares to each leaf task sum to the served share;
+    with untied ones, those to all leaf tasks together.
     """
 
     path: tuple[str, ...]
@@ -111,7 +111,7 @@ class PathShare:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The nearest feasible value of each quantity, the others unchanged; None: there is none."""
+    """The nearest feasible value of each quantity, with the others unchanged; None: none."""
 
     demand_qps: float | None
     slo_s: float | None
@@ -120,7 +120,7 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class SolverRun:
-    """A solver's run. ``gap`` is the proven relative gap; None where none is proven.
+    """A solver's run. ``gap`` is the proven relative gap, or None.
 
     Seconds include the handover of the models to the solver, but not building them.
     """
@@ -135,16 +135,16 @@ class SolverRun:
 class Allocation:
     """A planner's result, in the order of the pipeline; placement on workers is a later step.
 
-    Where it is not ``feasible``, ``binding`` names the binding constraint. The fields from ``mode``
-    on are for planners that scale accuracy: ``mode`` is "hardware", "accuracy" or "best-effort".
-    ``slo_s`` is the SLO of an SLO class that it was made for; 0: the pipeline's.
+    If it is not ``feasible``, ``binding`` names the binding constraint. The fields from ``mode`` on
+    are for planners that scale accuracy: ``mode`` is "hardware", "accuracy" or "best-effort".
+    ``slo_s`` is the SLO of the SLO class that it was made for; 0: the pipeline's.
     """
 
     replicas: tuple[Replicas, ...]
     feasible: bool = True
     binding: str = ""
     mode: str = ""
-    accuracy: float | None = None  # of the served queries, 0..1; None where none is served
+    accuracy: float | None = None  # of the served queries, 0..1; None if none is served
     served_share: float = 1.0
     shares: tuple[PathShare, ...] = ()
     nearest: Nearest | None = None

@@ -1,7 +1,7 @@
 """Routing tables: fill the workers of each task in falling accuracy.
 
-MostAccurateFirst (Loki, section 5.1, algorithm 1) over the tasks from the root on: the items that a
-sending variant makes for a child fill the child's workers in falling accuracy, each up to its
+MostAccurateFirst (Loki, section 5.1, algorithm 1) visits the tasks from the root on. The items that
+a sending variant makes for a child fill the child's workers in falling accuracy, each up to its
 capacity,
 
     made(v, c)  =  load(v) x factor(v, c)          c a child of v's task, v in falling accuracy
@@ -11,12 +11,13 @@ and the excess over all capacities is spread in proportion to capacity. A worker
 at its batch in the plan (the authors' code takes the largest batch that fits the SLO). The
 remaining capacity is the backup table: ``Route.spare_qps``, with the worker's latency beside it.
 
-``PAPER`` fills one worker after the other completely. ``BALANCED`` departs from that in three ways.
-Workers of equal accuracy share evenly: one of them at its limit while the next idles makes needless
-queues. They are filled to ``up_to`` of their capacity before less accurate ones get anything,
-because a queue in front of a pool grows without bound as its load nears 1; beyond that all take the
-rest in proportion. And a variant sends nothing over a path that breaks the compute budget while
-there is another, because the plan's shares do not either.
+``PAPER`` fills the workers completely, one after the other. ``BALANCED`` differs in three ways:
+
+- Workers of equal accuracy share evenly, because a full worker beside an idle one causes queues.
+- They are filled to ``up_to`` of their capacity before less accurate ones get items, because the
+  queue of a pool grows without bound as its load nears 1. All workers share the rest in proportion.
+- A variant sends nothing over a path that exceeds the compute budget if there is another path, like
+  the plan's shares.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from schemas.pipeline import Pipeline
 from schemas.records import Route
 
-# The load of a sender without load, small enough to count as none: its shares route the next item.
+# The nominal load of a sender without load: its shares route the next item.
 NEXT = 1e-9
 FITS_S = 1e-9  # latencies are sums of floats
 
@@ -58,7 +59,7 @@ class FillOrder:
 PAPER = FillOrder(1.0, together=False, within_budget=False)
 BALANCED = FillOrder()
 
-# By the name in a policy; None: by throughput, whatever the accuracy (``forecast.routes``).
+# By name in a policy; None: by throughput, regardless of accuracy (``forecast.routes``).
 ROUTINGS: Mapping[str, FillOrder | None] = {
     "throughput": None,
     "most-accurate-first": PAPER,
@@ -80,8 +81,8 @@ def most_accurate_first(
 ) -> tuple[Route, ...]:
     """Return routes to every receiver; one with a share of 0 may have spare capacity.
 
-    Every task with a receiver has routes for source "", and where several variants of its parent
-    send to it, for each of them. Routes of one task and source are in falling accuracy.
+    Every task with a receiver has routes for source "", and for each variant of its parent if
+    several send to it. Routes of one task and source are in falling accuracy.
     """
     pools = {task: _Pool(found, filling) for task, found in receivers.items() if found}
     loads: dict[str, dict[str, float]] = {}  # task -> variant -> items per second
@@ -107,10 +108,10 @@ def most_accurate_first(
 def too_slow(
     pipeline: Pipeline, receivers: Receivers, budget_s: Mapping[str, float]
 ) -> frozenset[tuple[str, str]]:
-    """Return pairs of variants (sender, receiver) whose paths break a leaf's compute budget.
+    """Return pairs of variants (sender, receiver) whose paths exceed a leaf's compute budget.
 
-    ``budget_s`` is by leaf task. A path counts with the slowest way to the sender and the fastest
-    from the receiver. A sender all of whose receivers are too slow bars none.
+    ``budget_s`` is by leaf task. A path's latency is that of the slowest way to the sender and the
+    fastest from the receiver. If all receivers of a sender are too slow, none is barred.
     """
     latency = {task: {r.variant: r.latency_s for r in found} for task, found in receivers.items()}
     may_end_s = {task.name: _may_end_s(pipeline, task.name, latency, budget_s)

@@ -1,10 +1,11 @@
 """Names of the sample sets that configurations are profiled on.
 
-``workload@SEED`` is what the pipeline file's workload draws with a seed. ``recent@SESSION@MS`` are
-a session's own inputs with a label, in the order of their labels, from a time on (milliseconds
-since the epoch); without a session, those of all. ``inputs@SESSION@MS-MS`` are a session's inputs
-between two times, with labels or without. Each has one order, so that a prefix of a set means the
-same to every profiler.
+    workload@SEED          inputs that the pipeline file's workload draws with a seed
+    recent@SESSION@MS      a session's own labelled inputs from a time on (milliseconds since the
+                           epoch), in the order of their labels; without a session, those of all
+    inputs@SESSION@MS-MS   a session's inputs between two times, with or without labels
+
+The order of a set is fixed, so that a prefix is the same for every profiler.
 """
 
 from enum import StrEnum
@@ -12,12 +13,12 @@ from math import inf
 from typing import NamedTuple
 
 WORKLOAD, RECENT, INPUTS = "workload@", "recent@", "inputs@"
-LABELLED_S = 3600.0  # the labelled inputs of all sessions begin with an hour, one or two ago
+LABELLED_S = 3600.0  # the labelled inputs of all sessions start at a full hour, 1 to 2 hours ago
 
 
 class Truth(StrEnum):
-    """What the answers of a configuration are compared with: the workload's truths, the answers of
-    a reference configuration, or the labels of users."""
+    """The reference for the answers of a configuration: the workload's truths, the answers of a
+    reference configuration, or the labels of users."""
 
     WORKLOAD = "workload"
     REFERENCE = "reference"
@@ -25,8 +26,8 @@ class Truth(StrEnum):
 
 
 class InputSet(NamedTuple):
-    """The inputs of a session ("": of all) from a time on: the labelled ones, or with a last time
-    all of them."""
+    """The inputs of a session ("": of all) from a time on: the labelled ones, or all up to a last
+    time."""
 
     session: str
     since_s: float
@@ -47,11 +48,11 @@ class InputSet(NamedTuple):
 
 
 def first_set(truth: Truth, now: float, seed: int = 0) -> str:
-    """Return the name of the set of a session without inputs of its own that names none; ``seed``
+    """Return the default set's name for a session that names none and has no inputs yet; ``seed``
     is the workload's."""
     if truth is not Truth.FEEDBACK:
         return f"{WORKLOAD}{seed}"
-    # The same for all sessions of an hour, so that they share what is profiled.
+    # The same for all sessions of an hour, so that they share profiles.
     return InputSet("", max(0.0, now // LABELLED_S - 1) * LABELLED_S).name
 
 
@@ -62,7 +63,7 @@ def own_set(truth: Truth, session: str, since_s: float, now: float) -> str:
 
 
 def input_set(name: str) -> InputSet | None:
-    """Return the set of inputs of that name; None: it names no inputs."""
+    """Return the set of inputs of that name; None for a set of another kind."""
     kind = next((each for each in (RECENT, INPUTS) if name.startswith(each)), "")
     session, _, times = name.removeprefix(kind).rpartition("@")
     since_ms, _, until_ms = times.partition("-")

@@ -1,7 +1,7 @@
 """Seats: the workers of a tier's devices, one for every task that the tier may run.
 
-A device of a tier is a process with a worker for each of these tasks. The name of the device that
-such a worker reports, ``task@tier``, binds it to its task, so that every device serves them all.
+A device of a tier is a process with a worker for each of these tasks. Each worker reports the
+device name ``task@tier``, which binds it to its task, so that every device serves all tasks.
 """
 
 import re
@@ -24,7 +24,7 @@ def seat_worker(device: str, task: str) -> str:
 
 
 def bound_device(tier: str, session: str) -> str:
-    """Return the name of a session's own device, beside which its ingress stands."""
+    """Return the name of a session's own device, next to its ingress."""
     return f"{tier}:{session}"
 
 
@@ -34,7 +34,7 @@ def is_bound(device: str, tier: str) -> bool:
 
 
 def may_serve(device: str, tier: str, session: str) -> bool:
-    """Return whether a device of a tier may serve a session: one that is bound serves no other."""
+    """Return whether a device of a tier may serve a session; a bound one serves no other."""
     return not is_bound(device, tier) or device == bound_device(tier, session)
 
 

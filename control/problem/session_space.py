@@ -15,17 +15,17 @@ from schemas.pipeline import Pipeline, Variant
 from schemas.variant_id import variant_id, variant_key
 
 VARIANT = "variant"  # the knob of a task's variants
-AGEING_S = 60.0  # of waiting, in which the weight of a session doubles
+AGEING_S = 60.0  # of waiting, after which the weight of a session has doubled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSpace:
     """The space of query plans, and a session's defaults. ``origin`` is the tier of its inputs;
     ``values`` maps "task.knob" to the value of each option, ``counts`` tiers to their devices.
-    A hop takes ``comm_s`` beside what its link takes.
-    ``truth`` says what profiles are judged by (``reference``: the configuration whose answers
-    count as true), ``cache_bytes`` limits a profiler's cache, and ``profilers`` is the number of
-    profilers that run (0: the file has no samples for them)."""
+    A hop takes ``comm_s`` in addition to the time of its link. ``truth`` is the reference of
+    profiles (``reference``: the configuration whose answers count as true), ``cache_bytes`` limits
+    a profiler's cache, and ``profilers`` is the number of running profilers (0: the file has no
+    samples for them)."""
 
     space: Space
     tiers: Mapping[str, SessionTier]
@@ -45,7 +45,7 @@ class SessionSpace:
     comm_s: float = 0.0
 
     def with_links(self, links: Mapping[tuple[str, str], Link]) -> "SessionSpace":
-        """Return the space with some links as a session has them."""
+        """Return the space with some links replaced by those of a session."""
         return replace(self, links={**self.links, **links})
 
     def setting(self, task: str, configuration: int) -> str:
@@ -63,7 +63,7 @@ class SessionSpace:
         return f"{variant_key(task, variant)}@{knobs}" if knobs else variant_key(task, variant)
 
     def variant(self, pipeline: Pipeline, setting: str) -> Variant:
-        """Return the variant of a setting, its options in place of ``$knob`` arguments.
+        """Return the variant of a setting, with its options in place of ``$knob`` arguments.
 
         The variant's name is that of the setting, so that hops and profiles tell settings apart.
         Raises ``KeyError`` for a variant or an option that the file lacks.
@@ -88,7 +88,7 @@ class SessionSpace:
 
 
 def option_name(value: Any) -> str:
-    """Return the name of a knob's option: numbers as briefly as they can be written."""
+    """Return the name of a knob's option, with numbers in their shortest form."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if isinstance(value, str) else f"{value:g}"

@@ -46,8 +46,8 @@ class Stage:
 
 @dataclass(frozen=True)
 class Space:
-    """Stages in topological order, their knobs in the same order, and all tiers; ``truth`` is what
-    scores were compared with, "" for the workload's truths."""
+    """Stages in topological order, their knobs in the same order, and all tiers; ``truth`` is the
+    reference of the scores, "" for the workload's truths."""
 
     stages: tuple[Stage, ...]
     knobs: tuple[Knob, ...]
@@ -73,7 +73,7 @@ class Space:
             )
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the fields: what is derived from them is not sent to another process."""
+        """Return the fields, without derived values, which are not sent to other processes."""
         kept = ("stages", "knobs", "tiers", "truth")
         return {name: getattr(self, name) for name in kept}
 
@@ -130,8 +130,8 @@ class Space:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of stages, knobs and options, and with another truth than the workload's one of
-        the truth; equal for equal spaces. Tiers are not part of it."""
+        """A hash of stages, knobs and options, plus one of the truth if it is not the workload's;
+        equal for equal spaces. Tiers are not part of it."""
         described: list[Any] = [
             [[s.name, s.parent] for s in self.stages],
             [[k.stage, k.name, k.options] for k in self.knobs],
@@ -170,7 +170,7 @@ class Space:
 
 
 def same_truth(digest: str, other: str) -> bool:
-    """Return whether the scores of two spaces, given by their digests, were judged alike."""
+    """Return whether the scores of two spaces, given by their digests, have the same truth."""
     return digest.partition("-")[2] == other.partition("-")[2]
 
 

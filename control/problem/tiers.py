@@ -1,4 +1,4 @@
-"""Tiers and links from the view of one session."""
+"""Tiers and links from the point of view of one session."""
 
 from dataclasses import dataclass
 

@@ -1,9 +1,9 @@
 """Free quarters of the tiers' devices, and the devices for a query plan.
 
-A stage occupies quarters of one device of its tier. On a tier of the sessions' own, a device serves
-one session: all stages of the plan on that tier run there. A session has the device that is bound
-to it, if there is one. Stages take the fullest device on which they fit, the largest first, so that
-whole devices stay free for whole stages.
+A stage occupies quarters of one device of its tier. On a tier of sessions' own devices, a device
+serves one session and runs all stages of its plan on that tier. A session gets the device bound to
+it, if there is one. Stages take the fullest device on which they fit, the largest stage first, so
+that whole devices stay free for stages that need them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,8 +33,8 @@ class Devices:
         )
 
     def take(self, plan: SessionPlan, *, drains: bool = False) -> None:
-        """Occupy what a plan's stages occupy; where it ``drains``, the next plan of its session may
-        have the same: queries of the one take the place of the other's."""
+        """Occupy the quarters of a plan's stages. If it ``drains``, the session's next plan may use
+        the same ones, because its queries replace those of the draining plan."""
         for stage in plan.stages:
             if stage.tier in self._own:
                 self._owner[stage.device] = plan.session
@@ -52,7 +52,7 @@ class Devices:
     def free(self, tier: str) -> tuple[int, ...]:
         """Return the free quarters of a tier's devices, by name; an own device is free or not.
 
-        Those that are bound to a session are left out: no other can have them.
+        Devices that are bound to a session are left out.
         """
         return tuple(
             0 if device in self._owner else self._free[device]
@@ -85,8 +85,8 @@ class Devices:
         return found
 
     def _own_device(self, session: str, tier: str, tasks: Sequence[str]) -> str | None:
-        """Return the device of an own tier that is bound to the session, else the one that it has,
-        else a free one."""
+        """Return the device of an own tier that is bound to the session, else the one it uses, else
+        a free one."""
         devices = [
             device
             for device in sorted(self._seats)

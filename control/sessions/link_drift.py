@@ -1,9 +1,9 @@
 """Detect that a link of a session is slower or faster than planned, by the transfers over it.
 
-The receiver of a stage counts what arrives from another tier: records, bytes, and the seconds that
-the link was busy with them. A link takes ``bytes / rate + delay`` for a record; the delay is taken
-as known, and the rate is estimated: by the newest transfers that are all off the plan in the same
-way, so that those before the change do not dilute it.
+The receiver of a stage counts records and bytes from other tiers, and the seconds that the link was
+busy with them. A link takes ``bytes / rate + delay`` for a record. The delay is assumed to be
+known. The rate is estimated from the newest transfers that all deviate from the plan in the same
+direction, so that those before the change do not dilute the estimate.
 """
 
 from collections import deque
@@ -13,11 +13,11 @@ from itertools import takewhile
 
 from control.problem.tiers import Link
 
-LEAST = 3  # records; the newest ones are looked at
-WINDOW_S = 1.0  # older ones are forgotten, but for the newest ``LEAST``: a slow link carries few
-FACTOR = 1.5  # between the seconds seen and those planned
-FINER = 1.2  # the same once a link was estimated: its change may have fallen between two records
-LEAST_S = 0.01  # a record: less is the broker's own time
+LEAST = 3  # records; the newest ones are used
+WINDOW_S = 1.0  # older ones are discarded, except the newest ``LEAST``: a slow link carries few
+FACTOR = 1.5  # between observed and planned seconds
+FINER = 1.2  # the same for an estimated link, whose change may fall between two records
+LEAST_S = 0.01  # per record; shorter times are the broker's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class LinkDrift:
         self._newest: deque[LinkSums] = deque()
 
     def add(self, transfers: LinkSums) -> None:
-        """Add the newest transfers; older ones are forgotten."""
+        """Add the newest transfers; discard old ones."""
         self._newest.append(transfers)
         count = sum(each.count for each in self._newest)
         while (oldest := self._newest[0]).at_s < transfers.at_s - WINDOW_S:
@@ -47,12 +47,12 @@ class LinkDrift:
             self._newest.popleft()
 
     def forget(self) -> None:
-        """Forget everything: another link is used, or it is believed to be another one."""
+        """Discard all transfers: the link, or its assumed rate, has changed."""
         self._newest.clear()
 
     def seen(self, planned: Link, factor: float = FACTOR) -> tuple[Link, float] | None:
-        """Return the link as it is and the time of the first transfer that says so; None: as
-        planned but for ``factor``, or too little is known."""
+        """Return the observed link and the time of the first transfer that shows it; None if it is
+        within ``factor`` of the planned one, or if there are too few transfers."""
         newest = self._least()
         way = _way(newest, planned, factor)
         same = list(takewhile(lambda each: _way([each], planned, factor) == way, newest))

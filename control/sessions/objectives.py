@@ -1,8 +1,8 @@
-"""Objectives of a session that change while it is open: which plans meet them, what to search.
+"""Changes of an open session's objectives: which plans meet them, and when to search.
 
-A search is needed if the plan by which a session serves does not meet its objectives any more, if a
-higher accuracy is asked (plans were tested against the lower one), or if looser objectives allow a
-cheaper plan than the present one. A lower cost that the present plan keeps needs none.
+A search is needed if the plan in use no longer meets the objectives, if a higher accuracy is
+required (plans were tested against the lower one), or if looser objectives allow a cheaper plan. A
+lower cost limit that the present plan keeps needs no search.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from schemas.records import Session, SessionChoice
 
 
 def complies(plan: SessionChoice, session: Session) -> bool:
-    """Return whether a plan meets a session's objectives, as far as is known of it."""
+    """Return whether a plan meets a session's objectives by its known figures."""
     dear = session.usd_per_h is not None and plan.usd_per_h > session.usd_per_h
     wrong = plan.accuracy is not None and plan.accuracy < (session.accuracy or 0.0)
     return plan.latency_s <= session.slo_s and not dear and not wrong
@@ -19,17 +19,16 @@ def complies(plan: SessionChoice, session: Session) -> bool:
 
 def kept(session: Session, present: Sequence[SessionChoice]) -> tuple[SessionChoice, ...]:
     """Return the plans that a session keeps: those that meet its objectives, and the ``present``
-    one by which it serves. One made by hand is kept in any case."""
+    one in use. A hand-made plan is always kept."""
     if not session.samples:
         return session.plans
     return tuple(plan for plan in session.plans if complies(plan, session) or plan in present)
 
 
 def search_reason(before: Session, after: Session, present: Sequence[SessionChoice]) -> str:
-    """Return why a session is searched anew after its objectives changed, "": it need not be.
+    """Return why changed objectives of a session require a search, or "".
 
-    ``present`` is the plan by which it serves, or empty. There is no search for a session whose
-    plan was made by hand.
+    ``present`` is the plan in use, or empty. Sessions with a hand-made plan are not searched.
     """
     if not after.samples:
         return ""

@@ -1,15 +1,19 @@
 """Detect that a session's answers are less accurate than its objective, by their labels.
 
-Tests look at the newest labels, in windows that double. By Student's t either the mean score is
-below the floor with the confidence 0.999; or it has fallen below that of the labels before the
-window with the confidence 0.999, and is below the floor with the confidence 0.975: a fall from far
-above the floor is certain long before the distance to the floor is. The shortest window says since
-when. Windows end with the newest label, so scores from before a change of the data do not hide it.
+Tests use the newest labels, in windows of doubling length. By Student's t, an alarm is raised if
 
-Looks repeat. In 40,000 labels of a constant mean that equals the floor of 0.8, scores of two kinds
-raised 1 and 2 alarms, and 1 and 2 at a mean of 0.83. A fall from 0.97 to 0.6 is noticed after 36
-labels in the median (70 without the second rule), to 0.7 after 60 (186); one to 0.83, still above
-the floor, raises an alarm within 400 labels in 7 of 100 cases.
+- the mean score is below the floor with the confidence 0.999, or
+- it has fallen below the mean of the labels before the window with the confidence 0.999, and is
+  below the floor with the confidence 0.975: a fall from far above the floor is certain long before
+  the distance to the floor is.
+
+The shortest such window gives the start of the drift. Windows end with the newest label, so that
+scores from before a change of the data do not hide it.
+
+Tests are repeated. In 40,000 labels of a constant mean that equals the floor of 0.8, scores of two
+kinds raised 1 and 2 alarms, and 1 and 2 at a mean of 0.83. A fall from 0.97 to 0.6 is detected
+after 36 labels in the median (70 without the second rule), to 0.7 after 60 (186). A fall to 0.83,
+still above the floor, raises an alarm within 400 labels in 7 of 100 cases.
 """
 
 from collections import deque
@@ -23,7 +27,7 @@ KEPT = WINDOWS[-1] + 80
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Scores from 0 to 1, in sums, of labels that were counted at ``at_s``."""
+    """Sums of scores from 0 to 1, of labels that were counted at ``at_s``."""
 
     at_s: float
     count: int
@@ -31,7 +35,7 @@ class Scores:
     squares: float
 
     def plus(self, other: "Scores") -> "Scores":
-        """Return the sums of both, of the earlier time."""
+        """Return the sums of both, with the earlier time."""
         return Scores(
             min(self.at_s, other.at_s), self.count + other.count, self.total + other.total,
             self.squares + other.squares,
@@ -44,7 +48,7 @@ class Scores:
 
     @property
     def error(self) -> float:
-        """The variance of the mean; equal scores have the spread of one that differs."""
+        """The variance of the mean; equal scores count as if one differed."""
         n = self.count
         return max((self.squares - n * self.mean**2) / (n - 1), (1 - 1 / n) / n) / n
 
@@ -71,14 +75,14 @@ class ScoreDrift:
         return self._all.count
 
     def add(self, scores: Scores) -> None:
-        """Add the newest scores; those that no window reaches are forgotten."""
+        """Add the newest scores; discard those that no window reaches."""
         self._newest.append(scores)
         self._all = self._all.plus(scores)
         while self._all.count - self._newest[0].count >= KEPT:
             self._all = self._all.less(self._newest.popleft())
 
     def below(self, floor: float) -> Scores | None:
-        """Return the shortest window whose mean is below the floor; None: there is no evidence."""
+        """Return the shortest window whose mean is below the floor; None without evidence."""
         window: Scores | None = None
         looks = iter(WINDOWS)
         least = next(looks)
@@ -92,8 +96,8 @@ class ScoreDrift:
         return None
 
     def _fell(self, window: Scores, floor: float) -> bool:
-        """Whether the window's mean is surely below that of the labels before, and likely below
-        the floor."""
+        """Return whether the window's mean is below that of the labels before with confidence
+        0.999, and below the floor with confidence 0.975."""
         before = self._all.less(window)
         if before.count < WINDOWS[0] or window.most(LIKELY) >= floor:
             return False

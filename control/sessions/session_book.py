@@ -1,16 +1,16 @@
 """The sessions of a pipeline: their states, and the query plans that nodes follow.
 
-A plan that gets devices is published first without ``admits``, so that workers load its settings;
-once all of them report these as held it admits, and the plan before it drains. A session whose
-devices are lost takes others at once, by any of its plans that fits. Waiting sessions are placed in
+A plan that gets devices is first published without ``admits``, so that workers load its settings.
+Once all of them report these as held, it admits, and the previous plan drains. A session that loses
+its devices takes others at once, by any of its plans that fits. Waiting sessions are placed in
 falling order of
 
     weight * (1 + seconds of waiting / ageing_s)
 
-so that none starves (Compass, Section 4.3: weights grow with waiting time). One that waits alone
-takes its cheapest plan that fits; several are ``contending``: they wait until a schedule has
-assigned them their plans (control/controller/session_schedules.py). A session serves by the first
-plan that its search finds while the search goes on, and moves to the cheapest one at its end.
+so that none starves (Compass, Section 4.3: weights grow with waiting time). A session that waits
+alone takes its cheapest plan that fits. Several are ``contending``: they wait until a schedule has
+assigned their plans (control/controller/session_schedules.py). While its search continues, a
+session serves by the first plan found; at the end of the search it moves to the cheapest one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +49,7 @@ Held = Mapping[str, frozenset[str]]  # worker -> settings that it has loaded
 class SessionBook:
     """All sessions of one pipeline. Invariant: a session has at most one plan that admits.
 
-    ``ageing_s`` of waiting double the weight of a session; the policy says how many."""
+    After ``ageing_s`` of waiting, set by the policy, the weight of a session has doubled."""
 
     def __init__(self, pipeline: Pipeline, space: SessionSpace) -> None:
         self._pipeline = pipeline.name
@@ -60,7 +60,7 @@ class SessionBook:
         self.ageing_s = AGEING_S
         self._gone: list[str] = []  # sessions whose records are to be deleted
         self.contending: tuple[Session, ...] = ()  # as of the last review
-        # As of then: the quarters of each tier's devices, and the devices bound to one session.
+        # As of the last review: free quarters by tier, and the devices bound to one session.
         self.free: Mapping[str, tuple[int, ...]] = {}
         self.bound: frozenset[str] = frozenset()
 
@@ -81,7 +81,7 @@ class SessionBook:
 
     @property
     def serving(self) -> dict[str, SessionPlan]:
-        """The plans of the sessions that serve, and are not being planned, by session."""
+        """The plans, by session, of the sessions that serve and are not being replanned."""
         return {
             name: entry.serving
             for name, entry in self._entries.items()
@@ -101,24 +101,24 @@ class SessionBook:
         ]
         return tuple(sorted(found, key=lambda plan: (plan.session, plan.number)))
 
-    # ------------------------------------------------------------------ an earlier life
+    # ------------------------------------------------------------------ restart
 
     def restore(self, session: Session) -> None:
-        """Take a session's record from an earlier life."""
+        """Add a session's record from before a restart."""
         self._entries[session.id] = restored(session)
 
     def resume(self, plans: Iterable[SessionPlan], now: float) -> None:
-        """Take the query plans of the plan in force, once all records are restored."""
+        """Resume the query plans of the plan in force, once all records are restored."""
         by_session: dict[str, list[SessionPlan]] = {}
         for each in plans:
             by_session.setdefault(each.session, []).append(each)
         for name, entry in self._entries.items():
             reconcile(entry, by_session.get(name, ()), self._grace_s, now)
 
-    # ------------------------------------------------------------------ what is asked
+    # ------------------------------------------------------------------ requests
 
     def open(self, session: Session, now: float) -> None:
-        """Add a session: one with plans waits for devices, another one for its search."""
+        """Add a session, which waits for devices if it has plans, else for its search."""
         opened = replace(
             session, state=SessionState.OPENING, opened_s=now, changed_s=now, reason=TO_SEARCH
         )
@@ -128,24 +128,24 @@ class SessionBook:
             self.planned(session.id, session.plans, now)
 
     def unplanned(self) -> tuple[Session, ...]:
-        """Return the sessions whose plans are to be searched, in the order of opening."""
+        """Return the sessions that need a search, in the order of opening."""
         return tuple(e.session for e in self._entries.values() if e.planless or e.improves)
 
     def planless(self, name: str) -> bool:
-        """Return whether the search of a session's plans has found none yet."""
+        """Return whether a session's search has found no plan yet."""
         return self._entries[name].planless
 
     def searched(self, name: str, reason: str, now: float) -> None:
-        """Note that a session's plans are searched."""
+        """Record the state of a session's search."""
         self._entries[name].go(SessionChange.SEARCH, now, reason)
 
     def spent(self, name: str, figures: Mapping[str, float | int | str]) -> None:
-        """Note what a session's search has taken so far, as fields of its record."""
+        """Record the steps and times of a session's search so far, as fields of its record."""
         entry = self._entries[name]
         entry.session = replace(entry.session, **figures)
 
     def first_planned(self, name: str, plans: Sequence[SessionChoice], now: float) -> None:
-        """Give a session the first plans of its search, which goes on."""
+        """Give a session the first plans of its search, which continues."""
         self.planned(name, plans, now)
         self._entries[name].improves = True
 
@@ -157,7 +157,7 @@ class SessionBook:
         entry = self._entries[name]
         improved, entry.improves = entry.improves, False
         entry.replans = False
-        if improved and not plans:  # the search went on beyond a plan that is kept
+        if improved and not plans:  # the search continued beyond a plan that is kept
             entry.session = replace(entry.session, reason=reason)
             return
         entry.known_s = now if plans else None
@@ -181,9 +181,9 @@ class SessionBook:
             entry.go(SessionChange.PLANS, now, reason)
 
     def replan(self, name: str, now: float, **changes: Any) -> None:
-        """Let a session await other plans; it goes on by its present one.
+        """Make a session wait for new plans while it serves by its present one.
 
-        ``changes`` are fields of its record: why it is planned anew, or other samples.
+        ``changes`` are fields of its record: why it is replanned, or other samples.
         """
         entry = self._entries[name]
         entry.go(SessionChange.REPLAN, now, TO_SEARCH)
@@ -193,8 +193,8 @@ class SessionBook:
         entry.coming = None
 
     def change_objectives(self, changed: Session, now: float) -> str:
-        """Give a session the objectives of ``changed``; return why it is searched anew, "": it is
-        not. Deadlines follow at once; a search under way begins anew."""
+        """Give a session the objectives of ``changed``; return why it needs a new search, or "".
+        Deadlines change at once; a running search starts over."""
         entry = self._entries[changed.id]
         before, present = entry.session, entry.in_force
         plans = kept(changed, present)
@@ -208,7 +208,7 @@ class SessionBook:
             coming = replace(entry.coming, slo_s=changed.slo_s)
             entry.coming = coming if index_of(plans, coming) >= 0 else None
         if entry.planless:
-            entry.session = replace(entry.session, changed_s=now)  # its search has its whole time
+            entry.session = replace(entry.session, changed_s=now)  # its search gets its full time
             return "its search begins anew"
         why = search_reason(before, entry.session, present)
         if why:
@@ -216,8 +216,8 @@ class SessionBook:
         return why
 
     def assign(self, plans: Mapping[str, SessionChoice], schedule_s: float) -> None:
-        """Take what a schedule assigns to contending sessions; one that does not have the plan any
-        more contends on."""
+        """Assign a schedule's plans to contending sessions; a session that no longer has the plan
+        keeps contending."""
         for name, plan in plans.items():
             entry = self._entries.get(name)
             if entry is not None and entry.contends and plan in entry.session.plans:
@@ -225,7 +225,7 @@ class SessionBook:
                 entry.session = replace(entry.session, schedule_s=schedule_s)
 
     def close(self, name: str, now: float) -> None:
-        """Admit no more queries of a session, and forget it once those in flight are finished."""
+        """Stop admitting queries of a session, and remove it once those in flight have ended."""
         entry = self._entries[name]
         entry.go(SessionChange.CLOSE, now)
         entry.drain(self._grace_s, now)
@@ -236,9 +236,9 @@ class SessionBook:
     def review(
         self, seats: Sequence[Seat], held: Held, failures: Mapping[str, LoadFailures], now: float
     ) -> None:
-        """Follow what has happened to devices and loads, and place the sessions that wait.
+        """Update sessions after changes of devices and loads, and place the waiting ones.
 
-        ``failures`` has the settings that workers cannot load: other plans are tried then.
+        ``failures`` has the settings that workers cannot load; other plans are tried instead.
         """
         devices = Devices(seats, self._own)
         for name in list(self._entries):
@@ -263,7 +263,7 @@ class SessionBook:
         direct = [entry for entry in waiting if not entry.contends] + alone
         for entry in sorted(direct, key=lambda each: self._urgency(each, now)):
             self._place(entry, entry.session.plans, devices, now)
-        # The largest shares first: so the schedule's exact packing is reached.
+        # The largest shares come first, to reach the schedule's exact packing.
         for entry in sorted(contending, key=_largest_first):
             if entry.assigned is not None:
                 choice, entry.assigned = entry.assigned, None
@@ -274,7 +274,7 @@ class SessionBook:
         self.bound = devices.bound
 
     def aged_weight(self, session: Session, now: float) -> float:
-        """Return the weight of a session that waits."""
+        """Return the aged weight of a waiting session."""
         return session.weight * (1 + max(now - session.changed_s, 0.0) / self.ageing_s)
 
     def _urgency(self, entry: SessionEntry, now: float) -> tuple[float, float, str]:
@@ -309,8 +309,8 @@ class SessionBook:
     def _reject(
         self, entry: SessionEntry, failures: Mapping[str, LoadFailures], now: float
     ) -> None:
-        """Discard the plans with a setting that cannot be loaded: the one that loads, and the one
-        that serves where there are others; its workers go on trying where there is none."""
+        """Discard plans with a setting that cannot be loaded: the loading plan, and the serving one
+        if there are others. If there is none, its workers keep trying."""
         why = _unloadable(entry.coming, failures)
         if why is not None:
             others = _without(entry.session.plans, entry.coming)
@@ -364,7 +364,7 @@ def _without(plans: Sequence[SessionChoice], plan: SessionPlan | None) -> tuple[
 
 
 def settings_of(plans: Iterable[SessionPlan], task: str, slots: Iterable[int]) -> tuple[str, ...]:
-    """Return the settings that the worker of a task's slots is to hold."""
+    """Return the settings that the worker of a task's slots must hold."""
     read = frozenset(slots)
     return tuple(
         dict.fromkeys(

@@ -1,4 +1,4 @@
-"""What the control app knows of one session beyond its record."""
+"""The state of one session in the control app, beyond its record."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from schemas.records import Session, SessionChoice, SessionPlan
 
 @dataclass(slots=True)
 class SessionEntry:
-    """One session: the plan that admits, the one that loads, and those that drain, until when."""
+    """One session: the plan that admits, the one that loads, and those that drain with an end."""
 
     session: Session
     states: StateMachine[SessionState, SessionChange]
@@ -21,11 +21,11 @@ class SessionEntry:
     coming: SessionPlan | None = None
     going: list[tuple[SessionPlan, float]] = field(default_factory=list)
     written: Session | None = None
-    replans: bool = False  # its new plans are not known yet
-    improves: bool = False  # it has the first plans of its search, which goes on
-    known_s: float | None = None  # since then its newest plans are known
+    replans: bool = False  # its new plans are unknown yet
+    improves: bool = False  # it has the first plans of its search, which continues
+    known_s: float | None = None  # time since when its newest plans are known
     assigned: SessionChoice | None = None  # by the schedule
-    owed_until_s: float = 0.0  # queries that were admitted under an earlier SLO
+    owed_until_s: float = 0.0  # end of queries that were admitted under an earlier SLO
 
     @property
     def state(self) -> SessionState:
@@ -39,7 +39,7 @@ class SessionEntry:
 
     @property
     def contends(self) -> bool:
-        """Whether it waits for its first devices; one that lost devices takes others at once."""
+        """Whether it waits for its first devices. A session that lost devices does not contend."""
         return self.waits and self.state is SessionState.WAITING and not self.session.number
 
     @property
@@ -49,7 +49,7 @@ class SessionEntry:
 
     @property
     def in_force(self) -> tuple[SessionChoice, ...]:
-        """The plan by which it serves, if it is one of its search's: it may stay with it."""
+        """The serving plan if it is one of its search's, so that the session may keep it."""
         chosen = self.session.chosen
         return self.session.plans[chosen : chosen + 1] if chosen >= 0 else ()
 
@@ -73,34 +73,34 @@ class SessionEntry:
     def lose(self, reason: str, now: float) -> None:
         """Wait for other devices: those of its plan are lost."""
         self.go(SessionChange.LOSE, now, reason)
-        self.replans = False  # its known plans serve at once; a drift that lasts is seen again
+        self.replans = False  # its known plans serve at once; lasting drift is detected again
         self.session = replace(self.session, chosen=-1)
 
     def drain(self, grace_s: float, now: float) -> None:
-        """Admit no more queries by the plan that serves."""
+        """Stop admitting queries by the serving plan."""
         if self.serving is not None:
             self.let_drain(self.serving, grace_s, now)
             self.serving = None
 
     def let_drain(self, plan: SessionPlan, grace_s: float, now: float) -> None:
-        """Keep a plan until its queries have ended, but for those with a later deadline of their
-        own: workers load a setting that work in flight asks for."""
+        """Keep a plan until its queries have ended. Queries with a later deadline of their own do
+        not count, because workers load a setting that work in flight needs."""
         until_s = max(now + plan.slo_s + grace_s, self.owed_until_s)
         self.going.append((replace(plan, admits=False), until_s))
 
     def owe(self, grace_s: float, now: float) -> None:
-        """Note until when queries may end that were admitted under the present SLO."""
+        """Record until when queries that were admitted under the present SLO may end."""
         if self.serving is not None:
             self.owed_until_s = max(self.owed_until_s, now + self.serving.slo_s + grace_s)
 
 
 def since_opening(session: Session, known_s: float | None, now: float) -> float:
-    """Return the seconds from a session's opening until now, or until what is known already."""
+    """Return ``known_s``, or without it the seconds from a session's opening until now."""
     return now - session.opened_s if known_s is None else known_s
 
 
 def alike(choice: SessionChoice, plan: SessionPlan) -> bool:
-    """Return whether ``plan`` goes by a choice."""
+    """Return whether ``plan`` is of this choice."""
     return all(
         (choice.settings[stage.task], choice.tiers[stage.task], choice.quarters.get(stage.task, 0))
         == (stage.setting, stage.tier, stage.quarters)
@@ -109,7 +109,7 @@ def alike(choice: SessionChoice, plan: SessionPlan) -> bool:
 
 
 def index_of(plans: Sequence[SessionChoice], plan: SessionPlan | None) -> int:
-    """Return the index of the choice that ``plan`` goes by; -1: none, or there is no plan."""
+    """Return the index of the choice of ``plan``; -1 if there is none, or no plan."""
     if plan is None:
         return -1
     return next((at for at, choice in enumerate(plans) if alike(choice, plan)), -1)

@@ -1,14 +1,14 @@
-"""The health of sessions that serve, and the alarm when one needs another plan.
+"""The health of serving sessions, and the alarm when one needs another plan.
 
 Three deviations raise an alarm: answers that are less accurate than the session's objective
-(labels), queries that do not end in time (outcomes), and links of another speed (transfers). All of
-them come as counts in the reports of scorer, egress and workers; counts are sums since a node's
-start, so differences are taken by node and incarnation. Their time is that of their arrival, since
-the clocks of other hosts may be off.
+(labels), queries that do not end in time (outcomes), and links with a changed speed (transfers).
+All are detected from counts in the reports of scorer, egress and workers. Counts are sums since a
+node's start, so differences are taken by node and incarnation. Their time is that of their arrival,
+because the clocks of other hosts may be off.
 
-A slower link is answered by prices for the plans that are known (nothing is profiled), the other
-two by a search on the session's newest inputs. A search that does not help is not repeated at once:
-the pause after it doubles.
+For a changed link, known plans are repriced without profiling; the other two deviations start a
+search on the session's newest inputs. A search that does not help is repeated only after a pause,
+which doubles each time.
 """
 
 from collections import deque
@@ -29,8 +29,8 @@ LEAST_QUERIES = 10
 LEAST_ATTAINMENT = 0.9
 SURE = 3.45  # -ln(0.001) / 2: Hoeffding's bound of a share at that confidence
 PAUSE_S, MOST_PAUSE_S = 10.0, 600.0
-HEARD_S = 2.0  # an egress that reports at all does so more often
-GONE_S = 3600.0  # as long as topics keep what a silent egress has yet to read
+HEARD_S = 2.0  # an active egress reports more often
+GONE_S = 3600.0  # as long as topics keep records that a silent egress has yet to read
 COUNTED = ("session", "hop")  # in reports, by session
 ENDS = (ANSWERED, "late", DROPPED, FAILED)
 
@@ -61,8 +61,8 @@ class _Seen:
     """The observations of one session under the plan ``number``."""
 
     number: int
-    from_s: float  # since then all answers are by this plan
-    asked_s: float  # the last time that queries of it ended
+    from_s: float  # time since when all answers are by this plan
+    asked_s: float  # last time that queries of the session ended
     scores: ScoreDrift = field(default_factory=ScoreDrift)
     outcomes: deque[tuple[float, float, float]] = field(default_factory=deque)  # in time, of
     hops: dict[Hop, LinkDrift] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class _Seen:
 class SessionHealth:
     """The health of a pipeline's sessions; ``links`` are those that differ from the file's.
 
-    For ``drain_s`` after a change of plan, answers may be by the plan before it.
+    For ``drain_s`` after a change of plan, answers may be by the previous plan.
     """
 
     def __init__(self, space: SessionSpace, drain_s: float) -> None:
@@ -80,18 +80,18 @@ class SessionHealth:
         self._counts: dict[str, tuple[float, Mapping[str, float]]] = {}  # by node and incarnation
         self._heard: dict[str, tuple[float, float]] = {}  # by egress: without a gap from, until
         self._seen: dict[str, _Seen] = {}
-        self._pauses: dict[str, tuple[float, float]] = {}  # no search before, the next pause
+        self._pauses: dict[str, tuple[float, float]] = {}  # earliest next search, next pause
         self.links: dict[str, dict[Hop, Link]] = {}  # by session
-        # Of the sessions that were planned anew, as of then: queries a second, and the accuracy of
-        # the plan that was not accurate enough.
+        # Of replanned sessions, at that time: queries per second, and the accuracy of the plan that
+        # was not accurate enough.
         self.qps: dict[str, float] = {}
         self._accuracies: dict[str, float] = {}
 
-    # ------------------------------------------------------------------ what is seen
+    # ------------------------------------------------------------------ observations
 
     def take(self, report: Report, now: float) -> None:
-        """Take the counts of a report; the first ones of an incarnation are of its whole life, and
-        only those behind them are news."""
+        """Record the counts of a report. The first ones of an incarnation cover its whole life;
+        only later increases count."""
         if report.role == "egress":
             since_s, until_s = self._heard.get(report.node, (now, now))
             self._heard[report.node] = since_s if now - until_s <= HEARD_S else now, now
@@ -130,7 +130,7 @@ class SessionHealth:
                 seen.outcomes.popleft()
 
     def serves(self, plans: Mapping[str, SessionPlan], now: float) -> None:
-        """Take the plans that serve; what was seen under other plans is forgotten."""
+        """Set the serving plans; discard observations under other plans."""
         for gone in set(self._seen) - set(plans):
             del self._seen[gone]
         for name, plan in plans.items():
@@ -141,8 +141,8 @@ class SessionHealth:
                 self._seen[name] = _Seen(plan.number, from_s, now if seen is None else seen.asked_s)
 
     def idle(self, within_s: float, now: float) -> tuple[str, ...]:
-        """Return the sessions that serve and have had no queries for ``within_s`` seconds, in which
-        every egress was heard, but those that are gone: egress alone knows of queries."""
+        """Return the serving sessions without queries for ``within_s`` seconds. Every egress that
+        is not gone must have reported in that time, because only egress sees queries."""
         self._heard = {n: each for n, each in self._heard.items() if now - each[1] <= GONE_S}
         if any(now - until_s > HEARD_S for _, until_s in self._heard.values()):
             return ()
@@ -154,27 +154,27 @@ class SessionHealth:
         )
 
     def forget(self, session: str) -> None:
-        """Forget what was seen of a session and its pauses: it has closed, or a person plans it
-        anew."""
+        """Discard the observations and pauses of a session that was closed or replanned by a
+        command."""
         self.links.pop(session, None)
         self.qps.pop(session, None)
         self._accuracies.pop(session, None)
         self._pauses.pop(session, None)
 
     def objectives_changed(self, session: str) -> None:
-        """Forget the accuracy for which a session was planned anew: it serves by another plan."""
+        """Discard the accuracy for which a session was replanned: it serves by another plan."""
         self._accuracies.pop(session, None)
 
     def helps(self, session: str, accuracy: float) -> bool:
-        """Return whether a plan of that accuracy is better than the one for whose accuracy a
-        session is planned anew; false if it is planned anew for another reason."""
+        """Return whether a plan's accuracy exceeds the measured one for which a session is
+        replanned; False if it is replanned for another reason."""
         before = self._accuracies.get(session)
         return before is not None and accuracy > before
 
     # ------------------------------------------------------------------ alarms
 
     def alarm(self, session: Session, now: float) -> Alarm | None:
-        """Return why a session that serves needs another plan; None: it does not."""
+        """Return why a serving session needs another plan, or None."""
         seen = self._seen.get(session.id)
         if seen is None or not session.samples:
             return None
@@ -218,7 +218,7 @@ class SessionHealth:
         return None
 
     def link(self, session: str, between: Hop) -> Link | None:
-        """Return a link as a session has it."""
+        """Return a session's link."""
         return self.links.get(session, {}).get(between) or self._space.links.get(between)
 
     def _accuracy(self, session: Session, seen: _Seen) -> Alarm | None:
@@ -234,7 +234,7 @@ class SessionHealth:
     def _attainment(self, session: Session, seen: _Seen) -> Alarm | None:
         ended = sum(each[2] for each in seen.outcomes)
         judged = self._space.truth is Truth.REFERENCE or len(seen.scores) > 0
-        if ended < LEAST_QUERIES or not judged:  # nothing to profile without a truth
+        if ended < LEAST_QUERIES or not judged:  # no profiling without a truth
             return None
         share = sum(each[1] for each in seen.outcomes) / ended
         if share + (SURE / ended) ** 0.5 >= LEAST_ATTAINMENT:

@@ -1,8 +1,8 @@
-"""Sessions after a restart: their records and the plan in force need not be of one instant.
+"""Sessions after a restart, when their records and the plan in force may be inconsistent.
 
-A plan is written before the records of its sessions, so a control app that ends in between leaves
-records that are one step behind; and the topic of plans may be lost. What the plan says is in
-force, and a record follows it: nodes have acted on the plan.
+A plan is written before the records of its sessions. A control app that ends in between leaves
+records that are one step behind; the plans topic may also be lost. The plan takes precedence and
+records are updated to it, because nodes have acted on the plan.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ SEARCHED = (SessionState.OPENING, SessionState.SEARCHING)
 
 
 def restored(session: Session) -> SessionEntry:
-    """Return a session by its record alone; ``reconcile`` gives it its query plans."""
+    """Return a session from its record alone; ``reconcile`` adds its query plans."""
     replans = session.state is SessionState.REPLANNING and bool(session.samples)
     goes_on = bool(session.samples and session.plans) and not session.stopped
     improves = goes_on and session.state in (SessionState.WAITING, SessionState.SERVING)
@@ -34,10 +34,10 @@ def restored(session: Session) -> SessionEntry:
 def reconcile(
     entry: SessionEntry, plans: Iterable[SessionPlan], grace_s: float, now: float
 ) -> None:
-    """Give a restored session its query plans of the plan in force, and the state that they mean.
+    """Give a restored session its query plans of the plan in force, and the matching state.
 
-    One that admits serves. One that loads goes on loading if the session can wait for it. Any other
-    has admitted, or is of no use any more: it drains.
+    A plan that admits serves. A loading plan continues to load if the session can wait for it. Any
+    other plan has admitted before, or is no longer needed: it drains.
     """
     before = entry.session
     admitting: SessionPlan | None = None
@@ -56,7 +56,7 @@ def reconcile(
     elif entry.state in SERVES:
         entry.lose(NO_DEVICE, now)
     if entry.state is SessionState.SERVING:
-        entry.coming = None  # of a search that goes on, and finds it again
+        entry.coming = None  # from a search that continues and finds it again
 
 
 def _serve(entry: SessionEntry, plan: SessionPlan, now: float) -> None:
@@ -71,7 +71,7 @@ def _serve(entry: SessionEntry, plan: SessionPlan, now: float) -> None:
 
 
 def _may_come(plan: SessionPlan, record: Session) -> bool:
-    """Return whether a plan that does not admit loads, by the record: it has not served yet."""
+    """Return whether, by the record, a plan that does not admit is loading and never served."""
     at = index_of(record.plans, plan)
     if at < 0 or plan.number < record.number or record.state in SEARCHED:
         return False

@@ -1,7 +1,7 @@
 """State machine of a session: ``TRANSITIONS`` lists every transition.
 
-A session that serves has a query plan that ingress sends by. While another plan is searched or
-loaded it goes on with the old one.
+A serving session has a query plan that ingress follows. While another plan is searched or loaded,
+it keeps serving by the old one.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ TRANSITIONS: Mapping[tuple[SessionState, SessionChange], SessionState] = {
     (_S.WAITING, _C.LOSE): _S.WAITING,
     (_S.WAITING, _C.REPLAN): _S.OPENING,
     (_S.WAITING, _C.CLOSE): _S.CLOSING,
-    (_S.SERVING, _C.PLANS): _S.REPLANNING,  # of a search that went on beyond its first plan
+    (_S.SERVING, _C.PLANS): _S.REPLANNING,  # of a search that continued beyond its first plan
     (_S.SERVING, _C.LOSE): _S.WAITING,
     (_S.SERVING, _C.REPLAN): _S.REPLANNING,
     (_S.SERVING, _C.CLOSE): _S.CLOSING,
