@@ -43,7 +43,7 @@ Answered = tuple[Command, bool, str]
 
 
 class SessionDesk:
-    """The sessions of a pipeline; ``space`` is None for a pipeline without tiers or sessions.
+    """The sessions of a pipeline; ``space`` is None without tiers: then there are no sessions.
 
     ``changed``: the known state has changed since the last review.
     """

@@ -2,13 +2,13 @@
 
 Both allocations are evaluated for the present demand: the share of it that their workers serve when
 the most accurate variants are filled first, and the accuracy. The solvers' figures are not used,
-because those of the allocation in force are for an earlier demand. Another allocation replaces it
-if
+because those of the allocation in force are for an earlier demand. Another allocation is worth a
+change if
 
     served      it serves at least ``SERVED`` more of the demand
     accuracy    it serves as much, with at least ``ACCURACY`` more accuracy
-    devices     it is as good with fewer devices, even for ``MARGIN`` more demand, and the one in
-                force has been in force for an interval
+    devices     it is as good with fewer devices, even for ``MARGIN`` more demand, and the present
+                one has been in force for an interval
 
 If both leave a task without a worker, neither serves a query completely, and the other allocation
 replaces the one in force because it is made for the present demand. The same applies to

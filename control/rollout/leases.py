@@ -70,7 +70,7 @@ def arrange(
 
     ``held`` may name workers that are no longer members: other workers adopt their slots. A worker
     without a post, or with one in another task, drains first (open slot -1) and gives up its slots
-    once it is quiet. The last serving worker of a task stays open until a successor serves.
+    once it is quiet. A worker without a post stays open while its task awaits a successor.
     """
     ordered = sorted(members, key=lambda member: member.name)
     drafts = [
@@ -119,8 +119,8 @@ def _next(lease: Lease | None, member: Member, posts: Posts) -> _Draft | None:
 def _await_successors(
     drafts: Sequence[_Draft], held: Held, members: Sequence[Member], posts: Posts, slots: SlotsOf
 ) -> None:
-    """Keep workers that leave a task open until a successor serves it, if the task has slots left
-    beside those that the successors need."""
+    """Keep workers without a post open until a successor serves their task, if the task has slots
+    left beside those that the successors need."""
     serves = {member.name: member.serves for member in members}
     served = {draft.task for draft in drafts if draft.opens and serves[draft.worker] == draft.task}
     awaited = {post.task for post in posts.values()} - served
