@@ -195,21 +195,21 @@ misses it is **bold**.
 NOTES = """
 ## Rules
 
-- Ingress admits the plan's capacity, divided by the slowdown that workers report, and less where
-  queries keep ending late or dropped (`control/estimation/seen_capacity.py`).
-- `fcfs`, `threshold` and `earliest` (`late: drop`): a query that may be late on every device, by
-  the 95th percentile of what the devices take and with both hops, goes behind the others. The
-  papers drop nothing (`late: serve`); in overload a queue in order of age alone serves only queries
-  at the edge of their deadlines.
-- `loki-paper`, `inferline` and `proteus` plan by a profile that they take for true, as in Loki's
-  evaluation, and drop by budgets made from it. `paced: true` is the deviation that a wrong profile
-  needs: plans, and with them budgets, follow the slowdown that workers report.
-- So `loki-paper` misses 0.9 with the profile that is too fast: at 1.5 times the capacity it counts
-  on 1.3 times what there is, and its plans, with accurate variants among them, are full on paper
-  and overloaded in fact. Admission does not mend that, nor do routes by throughput (82 queries/s at
-  1.5 times the capacity and 98 at 3, two seeds). `paced: true`, which changes nothing else, brings
-  both to 98, and is the default of `loki`. The paper has no such rule, so `loki-paper` stays as it
-  is.
+- Ingress admits the plan's capacity divided by the slowdown that workers report. It admits less
+  while queries keep ending late or dropped (`control/estimation/seen_capacity.py`).
+- `fcfs`, `threshold` and `earliest` (`late: drop`) put a query behind the others if it may be late
+  on every device, by the 95th percentile of the devices' latencies and with both hops. The papers
+  drop nothing (`late: serve`). In overload a queue in order of age alone serves only queries at the
+  edge of their deadlines.
+- `loki-paper`, `inferline` and `proteus` trust the profile, as in Loki's evaluation: they plan by it
+  and drop by budgets made from it. `paced: true` deviates from the papers: plans, and with them
+  budgets, follow the slowdown that workers report.
+
+**Why `loki-paper` misses 0.9 with the profile that is too fast.** At 1.5 times the capacity it
+counts on 1.3 times the real capacity. Its plans include accurate variants, are full by the profile
+and overloaded in fact. Neither admission nor routes by throughput correct that (82 queries/s at 1.5
+times the capacity and 98 at 3, two seeds). `paced: true`, which changes nothing else, brings both to
+98 and is the default of `loki`. The paper has no such rule, so `loki-paper` stays as it is.
 """
 
 
