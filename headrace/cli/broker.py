@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @click.group()
 def broker() -> None:
-    """Run a local Apache Kafka: one node or three, on loopback.
+    """Run a local Apache Kafka of one or three nodes on loopback.
 
-    Its data lies in HEADRACE_HOME or the per-user data directory.
+    Data is stored in HEADRACE_HOME or the per-user data directory.
 
     \b
     Example:
@@ -30,13 +30,13 @@ def broker() -> None:
 @click.option(
     "--nodes",
     type=click.Choice(["1", "3"]),
-    help="Brokers of a new home: 3 keep three copies of every record, for tests with faults.",
+    help="Number of brokers in a new home; with 3, records have three replicas, for fault tests.",
 )
 @json_option
 def start(as_json: bool, nodes: str | None) -> None:
-    """Start the local broker, or find it.
+    """Start the local broker if it is not running.
 
-    Nodes that have died are started again.
+    Nodes that have died are restarted.
 
     \b
     Example:
@@ -50,7 +50,7 @@ def start(as_json: bool, nodes: str | None) -> None:
 @broker.command()
 @json_option
 def stop(as_json: bool) -> None:
-    """Stop the local broker; its data stays.
+    """Stop the local broker and keep its data.
 
     \b
     Example:
@@ -64,10 +64,10 @@ def stop(as_json: bool) -> None:
 
 
 @broker.command()
-@click.option("--address", is_flag=True, help="Print host:port alone, for scripts.")
+@click.option("--address", is_flag=True, help="Print only host:port, for scripts.")
 @json_option
 def status(as_json: bool, address: bool) -> int:
-    """Show whether the local broker runs (exit code 4 if not).
+    """Show whether the local broker is running (exit code 4 if not).
 
     \b
     Example:
@@ -115,13 +115,13 @@ def _row(running: "Running | None") -> dict[str, Any]:
     "--principal-prefix",
     "prefix",
     metavar="PREFIX",
-    help="Users are called PREFIX and the role; without it <pipeline>- and the role.",
+    help="User names are PREFIX and the role. Default: <pipeline>-.",
 )
 @json_option
 def acls(file: Path, prefix: str | None, as_json: bool) -> None:
-    """Print the least ACLs of each role, as lines for kafka-acls.
+    """Print the minimal ACLs of each role, as kafka-acls commands.
 
-    Roles: ingress, worker, egress and control are processes; producer and consumer are your
+    Ingress, worker, egress and control are processes of Headrace; producer and consumer are client
     programs; operator is the person who runs `up`, `status` and commands; purger may delete the
     pipeline's topics.
 

@@ -45,10 +45,10 @@ def command(
     bootstrap: str | None,
     as_json: bool,
 ) -> int:
-    """Give the control app any command and print its answer.
+    """Send any command to the control app and print the result.
 
     Actions: apply-policy policy=NAME, set-slo slo=250ms, set-demand qps=N, release-demand,
-    set-price price=TYPE=USD-PER-HOUR, set-budget budget=USD-PER-HOUR (where devices are rented),
+    set-price price=TYPE=USD-PER-HOUR, set-budget budget=USD-PER-HOUR (if devices are rented),
     drain target=WORKER-OR-DEVICE, restore target=..., pause, resume, replan, rollback epoch=N,
     reload variant=all|TASK|TASK/VARIANT.
 
@@ -64,7 +64,7 @@ def command(
 @bootstrap_option
 @json_option
 def pause(file: Path, bootstrap: str | None, as_json: bool) -> int:
-    """Admit no more queries; those in flight are finished.
+    """Stop admitting queries; those in flight are finished.
 
     \b
     Example:
@@ -92,7 +92,7 @@ def resume(file: Path, bootstrap: str | None, as_json: bool) -> int:
 @bootstrap_option
 @json_option
 def replan(file: Path, bootstrap: str | None, as_json: bool) -> int:
-    """Plan again now.
+    """Make a new plan now.
 
     \b
     Example:
@@ -107,7 +107,9 @@ def replan(file: Path, bootstrap: str | None, as_json: bool) -> int:
 @bootstrap_option
 @json_option
 def drain(file: Path, target: str, bootstrap: str | None, as_json: bool) -> int:
-    """Give a worker, or all workers of a device, no new work.
+    """Drain a worker, or all workers of a device.
+
+    A drained worker gets no new work and finishes what it has.
 
     \b
     Example:
@@ -122,7 +124,7 @@ def drain(file: Path, target: str, bootstrap: str | None, as_json: bool) -> int:
 @bootstrap_option
 @json_option
 def restore(file: Path, target: str, bootstrap: str | None, as_json: bool) -> int:
-    """Use a drained worker or device again.
+    """Return a drained worker or device to service.
 
     \b
     Example:
@@ -137,11 +139,11 @@ def restore(file: Path, target: str, bootstrap: str | None, as_json: bool) -> in
 @bootstrap_option
 @json_option
 def reload(file: Path, target: str, bootstrap: str | None, as_json: bool) -> int:
-    """Load edited operators anew, while the earlier code serves.
+    """Reload edited operators while the old code keeps serving.
 
-    Workers read the modules beside the pipeline file again and swap between two batches; code
-    that cannot be loaded is reported, and the earlier code serves on. Installed packages, combine
-    and the pipeline file itself need `down` and `up`.
+    Workers load the modules beside the pipeline file again and switch to them between two batches.
+    If the new code cannot be loaded, the command reports the error and the old code keeps serving.
+    Changes of installed packages, combine and the pipeline file need `down` and `up`.
 
     \b
     Example:
@@ -154,7 +156,7 @@ def reload(file: Path, target: str, bootstrap: str | None, as_json: bool) -> int
 
 @click.group()
 def policy() -> None:
-    """Show and change how a running pipeline is planned.
+    """Show and change the policy and plans of a running pipeline.
 
     \b
     Example:
@@ -167,7 +169,7 @@ def policy() -> None:
 @bootstrap_option
 @json_option
 def policy_list(file: Path, bootstrap: str | None, as_json: bool) -> None:
-    """List the policies of the file, and which one is in force.
+    """List the available policies and mark the one in force.
 
     \b
     Example:
@@ -195,11 +197,13 @@ def apply(file: Path, name: str, bootstrap: str | None, as_json: bool) -> int:
 
 @policy.command()
 @pipeline_argument
-@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="How many.")
+@click.option(
+    "--last", type=click.IntRange(1), default=20, show_default=True, help="Number of plans."
+)
 @bootstrap_option
 @json_option
 def history(file: Path, last: int, bootstrap: str | None, as_json: bool) -> None:
-    """List the plans so far, newest first.
+    """List past plans, newest first.
 
     \b
     Example:

@@ -18,16 +18,20 @@ from headrace.terminal import print_text
     type=click.IntRange(0, 65535),
     default=8080,
     show_default=True,
-    help="Port of the page; 0: any free one.",
+    help="Port of the page; 0: any free port.",
 )
 @click.option(
     "--token-file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="The token that lets in; without: a random one, printed.",
+    help="File with the access token. Default: a random token, which is printed.",
 )
 @click.option(
-    "--name", "names", multiple=True, metavar="HOST", help="Another name that browsers ask for."
+    "--name",
+    "names",
+    multiple=True,
+    metavar="HOST",
+    help="Further host name of the page; repeatable.",
 )
 def dashboard(
     files: tuple[Path, ...],
@@ -37,10 +41,10 @@ def dashboard(
     token_file: Path | None,
     names: tuple[str, ...],
 ) -> None:
-    """Show running pipelines on a page, live.
+    """Serve a live web page of running pipelines.
 
-    Rates, latencies, the plan and its changes, queues, devices, and where late queries spent
-    their time. The process only reads: it changes nothing and may end at any time.
+    The page shows rates, latencies, the plan and its changes, queues, devices, and where late
+    queries spent their time. The dashboard is read-only and can be stopped at any time.
 
     \b
     Example:

@@ -16,7 +16,7 @@ from headrace.terminal import print_json, print_text, say
 def dead_letters() -> None:
     """Show records that could not be decoded, and replay them.
 
-    A dead letter is a record that no codec could read, kept unchanged, with the reason.
+    A dead letter is a record that no codec can read, stored unchanged with the reason.
 
     \b
     Example:
@@ -26,13 +26,15 @@ def dead_letters() -> None:
 
 @dead_letters.command("list")
 @pipeline_argument
-@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="How many.")
+@click.option(
+    "--last", type=click.IntRange(1), default=20, show_default=True, help="Number of letters."
+)
 @bootstrap_option
 @json_option
 def list_letters(file: Path, last: int, bootstrap: str | None, as_json: bool) -> None:
-    """List the last letters, newest first.
+    """List the last dead letters, newest first.
 
-    Name, UTC time, origin, size, reason.
+    Columns: name, UTC time, origin, size, reason.
 
     \b
     Example:
@@ -57,7 +59,7 @@ def list_letters(file: Path, last: int, bootstrap: str | None, as_json: bool) ->
 def show(
     file: Path, letter: str, out: BinaryIO | None, bootstrap: str | None, as_json: bool
 ) -> None:
-    """Show one letter: reason, headers, the beginning of its value.
+    """Show one dead letter: reason, headers, start of its value.
 
     \b
     Example:
@@ -78,16 +80,16 @@ def show(
 @dead_letters.command()
 @pipeline_argument
 @click.argument("letters", nargs=-1, required=True, metavar="LETTER...")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @bootstrap_option
 @json_option
 def replay(
     file: Path, letters: tuple[str, ...], yes: bool, bootstrap: str | None, as_json: bool
 ) -> int:
-    """Write letters back to the input topic, unchanged.
+    """Write dead letters back to the input topic, unchanged.
 
     Only letters from the input topic can be replayed. The query's deadline counts from the
-    replay, unless a header names the deadline.
+    replay, unless a header sets it.
 
     \b
     Example:

@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @bootstrap_option
-@click.option("--seconds", type=click.FloatRange(1), default=80.0, show_default=True, help="Load.")
+@click.option("--seconds", type=click.FloatRange(1), default=80.0, show_default=True,
+              help="Length of the load.")  # fmt: skip
 @click.option(
-    "--rate", type=click.FloatRange(0, min_open=True), help="Highest, in queries/s; by the profile."
+    "--rate",
+    type=click.FloatRange(0, min_open=True),
+    help="Peak queries/s. Default: from the profile.",
 )
-@click.option("--seed", default=0, show_default=True, help="Of arrivals and inputs.")
-@click.option("--compare", is_flag=True, help="The same load under each fixed plan too: minutes.")
-@click.option("--sessions", is_flag=True, help="Six sessions through changes of data and links.")
+@click.option("--seed", default=0, show_default=True, help="Seed of arrivals and inputs.")
+@click.option("--compare", is_flag=True, help="Also run the load under each fixed plan: minutes.")
+@click.option("--sessions", is_flag=True, help="Run six sessions with changes of data and links.")
 @json_option
 def demo(
     file: Path | None,
@@ -35,17 +38,20 @@ def demo(
     sessions: bool,
     as_json: bool,
 ) -> int:
-    """Show a pipeline at work, then report and clean up.
+    """Run a pipeline under a scripted load, then report and clean up.
 
-    Runs up, load, policy apply, status, report and down, and prints each command first. FILE
-    defaults to the postcode pipeline of the repository. Without --bootstrap the demo starts a
-    temporary broker. The load rises past the capacity of the most accurate variants and falls
-    again, and a command changes from a fixed plan to the policy that scales; a pipeline without
-    such a policy gets a steady load, and a command changes the plan half-way. Exit code 0 only
-    if no query was lost and every started process has ended.
+    The demo runs up, load, policy apply, status, report and down, and prints each command first.
+    FILE defaults to the postcode pipeline of the repository. Without --bootstrap the demo starts a
+    temporary broker.
 
-    With --sessions six sessions are opened on the postcode pipeline with knobs and tiers, on a
-    temporary broker: their plans are searched, two change their data, one its link.
+    The load rises above the capacity of the most accurate variants and falls again. Meanwhile a
+    command switches from a fixed plan to a policy that scales. A pipeline without such a policy
+    gets a steady load, and a command changes the plan half-way. The exit code is 0 only if no
+    query was lost and every started process has ended.
+
+    With --sessions the demo opens six sessions on the postcode pipeline with knobs and tiers, on a
+    temporary broker. After the search of their plans two sessions change their data, and one
+    changes its link.
 
     \b
     Example:

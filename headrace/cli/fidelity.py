@@ -20,21 +20,23 @@ if TYPE_CHECKING:
 
 @click.command()
 @pipeline_argument
-@click.option("--arrivals", type=click.Path(path_type=Path), help="A file of arrival times.")
+@click.option("--arrivals", type=click.Path(path_type=Path), help="File of arrival times.")
 @click.option("--dilate", type=click.FloatRange(1), default=1.0, show_default=True,
-              help="Slow time by this factor live; for emulated devices.")  # fmt: skip
-@click.option("--policy", metavar="NAME", help="The policy; without it the file's.")
-@click.option("--devices", metavar="N", help="Workers, not the file's: 8, cpu=4,cuda:0=2.")
+              help="Slow down live runs by this factor; for emulated devices.")  # fmt: skip
+@click.option("--policy", metavar="NAME", help="Policy to run. Default: the file's.")
+@click.option(
+    "--devices", metavar="N", help="Workers, as in 8 or cpu=4,cuda:0=2. Default: the file's."
+)
 @click.option("--repeats", type=click.IntRange(3), default=3, show_default=True,
-              help="Live runs.")  # fmt: skip
+              help="Number of live runs.")  # fmt: skip
 @click.option("--simulations", type=click.IntRange(2), default=8, show_default=True,
-              help="Seeds of the prediction, from --seed on.")  # fmt: skip
+              help="Number of simulated runs; their seeds start at --seed.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N")
 @click.option("--warm-up", type=DurationType(), default="0s", show_default=True,
-              help="Arrivals that are not counted, live and predicted.")  # fmt: skip
-@click.option("--until", type=DurationType(), help="Cut the arrivals there, as in 60s.")
-@click.option("--world", metavar="PATH|none", help="A calibration, as in simulate.")
-@click.option("--history", is_flag=True, help="Show every certificate made so far.")
+              help="Initial time that is not counted, live and simulated.")  # fmt: skip
+@click.option("--until", type=DurationType(), help="Cut off the arrivals here, as in 60s.")
+@click.option("--world", metavar="PATH|none", help="Calibration, as in simulate.")
+@click.option("--history", is_flag=True, help="List all certificates made so far.")
 @json_option
 def fidelity(
     file: Path,
@@ -47,13 +49,13 @@ def fidelity(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Certify by live runs how well simulations predict them.
+    """Compare simulations with live runs and write a certificate.
 
-    Simulates the arrivals from a cold start with this machine's calibration (headrace calibrate),
-    writes and hashes the prediction, then runs the arrivals live, each time on a temporary local
-    broker with every role as a process. Exit code 1: the error of some metric is above its bound,
-    its floor and the spread of the live runs. Every certificate is kept, misses too, in
-    pipeline.certificates for pipeline.yaml.
+    The command simulates the arrivals from a cold start with this machine's calibration (headrace
+    calibrate), and writes and hashes the prediction. Then it runs the arrivals live, each time on
+    a temporary local broker with every role as a process. Exit code 1: the error of some metric
+    exceeds its bound, its floor and the spread of the live runs. All certificates, including
+    misses, are stored in pipeline.certificates for pipeline.yaml.
 
     \b
     Example:
@@ -108,28 +110,30 @@ def _show_history(path: Path, as_json: bool) -> int:
 @click.command()
 @pipeline_argument
 @click.option("--rate", type=click.FloatRange(0, min_open=True), multiple=True, metavar="QPS",
-              help="Measure at this many queries/s; one: also at half of it; without it, at "
-              "a quarter and a half of the planned capacity.")  # fmt: skip
+              help="Queries/s to measure at; a single rate also at half of it. Default: a "
+              "quarter and a half of the planned capacity.")  # fmt: skip
 @click.option("--seconds", type=DurationType(), default="20s", show_default=True,
-              help="At each rate, in each pass.")  # fmt: skip
+              help="Time at each rate in each pass.")  # fmt: skip
 @click.option("--passes", type=click.IntRange(1), default=2, show_default=True,
-              help="Measure every rate this often.")  # fmt: skip
+              help="Number of measurements of each rate.")  # fmt: skip
 @click.option("--dilate", type=click.FloatRange(1), default=1.0, show_default=True,
-              help="Slow time by this factor; for emulated devices.")  # fmt: skip
-@click.option("--policy", metavar="NAME", help="The policy; without it the file's.")
+              help="Slow down time by this factor; for emulated devices.")  # fmt: skip
+@click.option("--policy", metavar="NAME", help="Policy to run. Default: the file's.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N")
-@click.option("--out", type=click.Path(path_type=Path), help="Where to store the calibration.")
+@click.option("--out", type=click.Path(path_type=Path), help="File to store the calibration in.")
 @json_option
 def calibrate(
     file: Path, rate: tuple[float, ...], seconds: float, passes: int, dilate: float,
     policy: str | None, seed: int, out: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Measure this machine and its broker, for simulations.
+    """Measure this machine and its broker for simulations.
 
-    Runs the pipeline on a temporary local broker, every role as a process, under Poisson arrivals
-    of a few rates. Records hops, ways in and out, starts and durations of batches by rate and by
-    the number of busy devices. Stored beside the file, as pipeline.world.json for pipeline.yaml;
-    simulate, compare, plan and fidelity use it while it fits.
+    The command runs the pipeline on a temporary local broker, every role as a process, under
+    Poisson arrivals of a few rates. It measures hops, the times into and out of the pipeline, and
+    the starts and durations of batches, by rate and by the number of busy devices.
+
+    The calibration is stored beside the file, as pipeline.world.json for pipeline.yaml. simulate,
+    compare, plan and fidelity use it as long as it fits.
 
     \b
     Example:

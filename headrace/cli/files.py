@@ -12,10 +12,10 @@ from headrace.terminal import print_json, print_text
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--name", default="", help="The pipeline's name. Without it the folder's.")
+@click.option("--name", default="", help="Name of the pipeline. Default: the folder's.")
 @json_option
 def init(folder: Path, name: str, as_json: bool) -> None:
-    """Write a starter pipeline that runs unchanged; overwrites nothing.
+    """Write a starter pipeline that runs as is; overwrite nothing.
 
     \b
     Example:
@@ -35,14 +35,15 @@ def init(folder: Path, name: str, as_json: bool) -> None:
 
 @click.command()
 @pipeline_argument
-@click.option("--check", is_flag=True, help="Write nothing; exit 1 if a version has moved.")
+@click.option("--check", is_flag=True, help="Write nothing; exit code 1 if a version has changed.")
 @json_option
 def resolve(file: Path, check: bool, as_json: bool) -> int:
-    """Pin the models that a pipeline file names by references.
+    """Pin the models that a pipeline file references in registries.
 
-    `models:/reader@champion` (MLflow, at MLFLOW_TRACKING_URI) and `hf://org/name@revision` (the
-    Hugging Face hub) are looked up once: versions and SHA-256 go to pipeline.lock, the files to
-    pipeline.models, and nothing else asks a registry.
+    References are `models:/reader@champion` (MLflow, at MLFLOW_TRACKING_URI) and
+    `hf://org/name@revision` (the Hugging Face hub). The command writes versions and SHA-256 to
+    pipeline.lock, and the files to pipeline.models. No other command contacts a model
+    registry.
 
     \b
     Example:
@@ -105,7 +106,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script that completes commands and options in a shell.
+    """Print the script for shell completion of commands and options.
 
     \b
     Example:

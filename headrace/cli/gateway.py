@@ -59,26 +59,28 @@ def _duration(name: str, default: str, help_text: str) -> Callable[[F], F]:
     type=click.IntRange(0, 65535),
     default=8000,
     show_default=True,
-    help="Port of HTTP; 0: any free one.",
+    help="HTTP port; 0: any free port.",
 )
 @click.option(
     "--grpc-port",
     type=_PortOrNone(),
     default="8001",
     show_default=True,
-    help="Port of gRPC; 0: any free one.",
+    help="gRPC port; 0: any free port.",
 )
 @click.option("--share-ports", is_flag=True, help="Let other gateways listen on the same ports.")
-@_file("--tokens", "Bearer tokens that are let in, one a line; without: everybody.")
-@_file("--tls-certificate", "Certificate chain in PEM; with --tls-key.")
-@_file("--tls-key", "Its key in PEM.")
-@_file("--tls-clients", "Authority in PEM whose clients' certificates are accepted.")
-@_count("--most-bytes", 8 * 1024 * 1024, "Largest body of a request, decompressed.")
-@_count("--most-bytes-held", 1024**3, "Bytes of bodies in flight at once; one more gets 429.")
-@_count("--most-connections", 1000, "HTTP connections at once; one more gets 503 (TLS: closed).")
-@_count("--most-requests", 10_000, "Requests in flight for a pipeline; one more gets 429.")
+@_file("--tokens", "Accepted bearer tokens, one per line. Default: no authentication.")
+@_file("--tls-certificate", "PEM certificate chain; needs --tls-key.")
+@_file("--tls-key", "PEM key of --tls-certificate.")
+@_file("--tls-clients", "PEM authority that must have signed the clients' certificates.")
+@_count("--most-bytes", 8 * 1024 * 1024, "Largest request body after decompression, in bytes.")
+@_count("--most-bytes-held", 1024**3, "Most bytes of bodies in flight; further requests get 429.")
+@_count(
+    "--most-connections", 1000, "Most HTTP connections; further ones get 503 (TLS: are closed)."
+)
+@_count("--most-requests", 10_000, "Most requests in flight per pipeline; further ones get 429.")
 @_duration("--idle", "30s", "Close a connection after this time without a complete request.")
-@_duration("--body", "30s", "Longest time for a body to arrive (then 408), or a client to read.")
+@_duration("--body", "30s", "Longest time for a body to arrive (then 408) or for a client to read.")
 @_duration("--drain", "8s", "Longest wait for requests in flight after SIGTERM.")
 @role_options
 def gateway(
@@ -97,8 +99,8 @@ def gateway(
 ) -> None:
     """Serve pipelines over HTTP and gRPC (Open Inference Protocol v2).
 
-    tritonclient, KServe's client and curl reach each pipeline as a model. Any number of gateways
-    serve the same pipelines; they need no coordination.
+    tritonclient, KServe's client and curl see each pipeline as a model. Any number of gateways can
+    serve the same pipelines, without coordination.
 
     \b
     Example:

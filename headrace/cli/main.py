@@ -98,8 +98,8 @@ def headrace() -> None:
 
     \b
     Begin with:
-      headrace demo                           the shipped pipeline, with a broker of its own
-      headrace up pipeline.yaml               your own, until Ctrl-C
+      headrace demo                           the example pipeline, with its own broker
+      headrace up pipeline.yaml               your own pipeline, until Ctrl-C
       headrace send pipeline.yaml input.png   one query, one answer
 
     \b

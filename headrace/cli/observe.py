@@ -24,15 +24,15 @@ from headrace.terminal import print_json, print_rich, print_text, rich_console, 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @bootstrap_option
-@click.option("--once", is_flag=True, help="Print one table and end.")
+@click.option("--once", is_flag=True, help="Print one table and exit.")
 @json_option
 def status(file: Path | None, bootstrap: str | None, once: bool, as_json: bool) -> None:
-    """Show the state of running pipelines, every second until Ctrl-C.
+    """Show the state of running pipelines every second until Ctrl-C.
 
-    Without FILE: every pipeline on the broker in a row, and the variants on each device. With
-    FILE: one pipeline, per task and variant: workers, open slots, records waiting on the broker
-    (lag), items in the workers' queues, items per second in, done, dropped and failed, batch
-    size, time busy.
+    Without FILE the table has a row for every pipeline on the broker, and the variants on each
+    device. With FILE it has a row for each task and variant of one pipeline: workers, open slots,
+    records waiting on the broker (lag), items in the workers' queues, items per second in, done,
+    dropped and failed, batch size, busy time.
 
     \b
     Example:
@@ -67,15 +67,17 @@ class _Pattern(click.ParamType):
 
 @click.command()
 @pipeline_argument
-@click.option("--role", "roles", multiple=True, metavar="NAME", help="Of this role only, as cpu-0.")
-@click.option("--level", type=click.Choice(LEVELS), default="debug", help="From this level on.")
-@click.option("--grep", "pattern", type=_Pattern(), default="", help="Lines that match it only.")
+@click.option(
+    "--role", "roles", multiple=True, metavar="NAME", help="Logs of this role only, as cpu-0."
+)
+@click.option("--level", type=click.Choice(LEVELS), default="debug", help="Lowest level to show.")
+@click.option("--grep", "pattern", type=_Pattern(), default="", help="Only lines that match.")
 @click.option(
     "--last", type=click.IntRange(0), default=100, show_default=True, help="Number of lines."
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines until Ctrl-C.")
 def logs(file: Path, follow: bool, last: int, **asked: Any) -> None:
-    """Show the logs of all roles merged by time, the last run's included.
+    """Show the logs of all roles, merged by time, with the last run's.
 
     \b
     Example:
@@ -118,8 +120,10 @@ ENDS = ("answered", "late", "dropped", "failed", "refused")
 @pipeline_argument
 @click.argument("name", metavar="[ID]", required=False)
 @bootstrap_option
-@click.option("--last", type=click.Choice(ENDS), help="Without an ID: the newest of this outcome.")
-@click.option("--all", "every", is_flag=True, help="Show every batch; fold none.")
+@click.option(
+    "--last", type=click.Choice(ENDS), help="Without ID: the newest query with this outcome."
+)
+@click.option("--all", "every", is_flag=True, help="Show every batch, without summaries.")
 @json_option
 def explain(
     file: Path,
@@ -131,8 +135,8 @@ def explain(
 ) -> None:
     """Show where one query's time went, step by step, and what ended it.
 
-    ID is the query's id, or PARTITION-OFFSET of its record on the input topic; the default is
-    the query with the newest answer. Times are in ms since the query was made; slack is the time
+    ID is the query's id, or PARTITION-OFFSET of its record on the input topic. The default is the
+    query with the newest answer. Times are in ms since the query's creation; slack is the time
     left to the deadline at the end of each step.
 
     \b
@@ -160,18 +164,16 @@ def explain(
 @click.command()
 @pipeline_argument
 @click.option("--last", type=DurationType(), default="600s", show_default=True,
-              help="Queries made within this time from now back.")  # fmt: skip
-@click.option(
-    "--html", type=click.Path(path_type=Path), help="Write a page with charts, for any browser."
-)
+              help="Report on queries created within this time up to now.")  # fmt: skip
+@click.option("--html", type=click.Path(path_type=Path), help="Write an HTML page with charts.")
 @bootstrap_option
 @json_option
 def report(file: Path, last: float, html: Path | None, bootstrap: str | None, as_json: bool) -> int:
     """Report the outcomes of a live pipeline's queries.
 
-    Outcomes, latencies, accuracy, devices, and drops by task and reason, read from the answers
-    and plans on the broker, so that it also works after the pipeline has ended. The newest
-    certificate of the simulation beside the file (headrace fidelity) is shown.
+    The report has outcomes, latencies, accuracy, devices, and drops by task and reason. It is made
+    from the answers and plans on the broker, so it also works after the pipeline has ended. It
+    shows the newest certificate of the simulation beside the file (headrace fidelity).
 
     \b
     Example:
@@ -202,29 +204,31 @@ def report(file: Path, last: float, html: Path | None, bootstrap: str | None, as
     default="http://localhost:4318",
     show_default=True,
     metavar="URL",
-    help="Collector that takes OTLP over HTTP.",
+    help="Collector of OTLP over HTTP.",
 )
 @click.option(
     "--share",
     type=click.FloatRange(0, 1),
     default=0.01,
     show_default=True,
-    help="Of the answers in good time.",
+    help="Share of the answers in good time to export.",
 )
-@click.option("--since", type=DurationType(), help="Begin this long ago; by default now.")
-@click.option("--for", "length", type=DurationType(), help="End after this time; without: Ctrl-C.")
+@click.option("--since", type=DurationType(), help="Start this long ago. Default: now.")
+@click.option(
+    "--for", "length", type=DurationType(), help="End after this time. Default: on Ctrl-C."
+)
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help="Serve Prometheus metrics of the export on this port; 0: any free one.",
+    help="Serve Prometheus metrics of the export on this port; 0: any free port.",
 )
 @click.option(
     "--metrics-host",
     default=LOOPBACK,
     show_default=True,
     metavar="ADDRESS",
-    help="Address to serve them on.",
+    help="Address to serve the metrics on.",
 )
 def traces(
     file: Path,
@@ -236,11 +240,11 @@ def traces(
     metrics_port: int | None,
     metrics_host: str,
 ) -> None:
-    """Export queries' traces to OpenTelemetry, from their answers.
+    """Export traces of queries, made from their answers, to OpenTelemetry.
 
-    Kept are every query that was not answered in time, those that used 90 % of their time, those
-    whose caller keeps the trace (header traceparent), and a share of the rest. Nodes do nothing
-    for it.
+    The command exports every query that was not answered in time, that used more than 90 % of its
+    time, or whose caller keeps the trace (header traceparent), and a share of the rest. It puts no
+    load on the nodes.
 
     \b
     Example:

@@ -44,13 +44,15 @@ class _Demands(click.ParamType):
     "--budget",
     type=click.FloatRange(0, min_open=True),
     metavar="USD",
-    help="Rank the mixes of device types that $ per hour afford, and pick one.",
+    help="Rank the mixes of device types within this budget ($ per hour), and pick one.",
 )
-@click.option("--cheapest", is_flag=True, help="With --demand: the cheapest mix that carries it.")
-@click.option("--sizes", type=click.Path(path_type=Path), help="CSV of size,probability.")
-@click.option("--bound", type=click.Choice(["eq15", "fluid"]), help="By which mixes are ranked.")
+@click.option("--cheapest", is_flag=True, help="With --demand: find the cheapest mix for it.")
 @click.option(
-    "--pick", type=click.Choice(["paper", "first", "simulate"]), help="How one mix is picked."
+    "--sizes", type=click.Path(path_type=Path), help="Query sizes: CSV of size,probability."
+)
+@click.option("--bound", type=click.Choice(["eq15", "fluid"]), help="Bound that ranks the mixes.")
+@click.option(
+    "--pick", type=click.Choice(["paper", "first", "simulate"]), help="How a mix is picked."
 )
 @click.option(
     "--top",
@@ -58,24 +60,29 @@ class _Demands(click.ParamType):
     default=10,
     show_default=True,
     metavar="N",
-    help="Mixes to show.",
+    help="Number of mixes to show.",
 )
-@click.option("--devices", type=click.IntRange(min=1), metavar="N", help="Instead of the file's.")
-@click.option("--slo", type=DurationType(), help="Instead of the file's, as in 250ms.")
-@click.option("--comm", type=DurationType(), help="Latency of one hop, instead of the file's.")
-@click.option("--policy", metavar="NAME", help="Instead of the file's: loki, ramsis, ...")
-@click.option("--solver", type=click.Choice(["highs", "cbc"]), help="Instead of the policy's.")
+@click.option(
+    "--devices",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of devices. Default: the file's.",
+)
+@click.option("--slo", type=DurationType(), help="SLO, as in 250ms. Default: the file's.")
+@click.option("--comm", type=DurationType(), help="Latency of one hop. Default: the file's.")
+@click.option("--policy", metavar="NAME", help="Policy: loki, ramsis, ... Default: the file's.")
+@click.option("--solver", type=click.Choice(["highs", "cbc"]), help="Default: the policy's.")
 @click.option(
     "--world",
     metavar="PATH|none",
-    help="A calibration, by which real devices are slower; as in simulate.",
+    help="Calibration that slows down real devices, as in simulate.",
 )
-@click.option("--table", is_flag=True, help="ramsis: every decision, by queue and slack.")
+@click.option("--table", is_flag=True, help="ramsis: show all decisions by queue and slack.")
 @click.option(
     "--violation",
     type=click.FloatRange(0, 1),
     metavar="SHARE",
-    help="ramsis: the highest accuracy with at most this share of late queries.",
+    help="ramsis: maximise accuracy with at most this share of late queries.",
 )
 def plan(
     file: Path, as_json: bool, demand: tuple[float, ...] | None, budget: float | None,
@@ -86,8 +93,8 @@ def plan(
 ) -> int:  # fmt: skip
     """Show the plan for a demand: variants, batches, devices.
 
-    Nothing is started. With --json one line for each demand, in order. Exit code 3: some demand
-    cannot be met; its plan names the binding constraint and the demand that can be met.
+    Nothing is started. --json prints one line per demand, in order. Exit code 3: a demand cannot
+    be met; its plan names the binding constraint and the demand that can be met.
 
     \b
     Example:
@@ -227,28 +234,38 @@ class MixType(click.ParamType):
 @click.command(cls=RepeatedOptions)
 @pipeline_argument
 @json_option
-@click.option("--policy", multiple=True, metavar="NAME", help="Policies; without it the file's.")
-@click.option("--mix", type=MixType(), help="Devices by type, in place of the file's.")
+@click.option("--policy", multiple=True, metavar="NAME", help="Policies. Default: the file's.")
+@click.option("--mix", type=MixType(), help="Devices by type. Default: the file's.")
 @click.option(
     "--attainment",
     type=click.FloatRange(0, 1, min_open=True),
     default=0.99,
     show_default=True,
-    help="Share of all queries to be answered in time.",
+    help="Share of all queries that must be answered in time.",
 )
 @click.option(
-    "--seed", multiple=True, type=click.IntRange(0), metavar="N", help="Seeds; without it 0."
+    "--seed", multiple=True, type=click.IntRange(0), metavar="N", help="Seeds. Default: 0."
 )
 @click.option(
-    "--queries", type=click.IntRange(100), default=10_000, show_default=True, help="Per trial."
+    "--queries",
+    type=click.IntRange(100),
+    default=10_000,
+    show_default=True,
+    help="Number per trial.",
 )
-@click.option("--sizes", type=click.Path(path_type=Path), help="CSV of size,probability.")
-@click.option("--warm-up", type=DurationType(), help="Not counted, per trial; 0s to 10s by policy.")
+@click.option(
+    "--sizes", type=click.Path(path_type=Path), help="Query sizes: CSV of size,probability."
+)
+@click.option(
+    "--warm-up", type=DurationType(),
+    help="Initial time of a trial that is not counted. Default: 0s to 10s, by policy.",
+)  # fmt: skip
 def capacity(file: Path, as_json: bool, **asked: Any) -> int:
     """Find the highest rate that keeps the SLO, in virtual time.
 
-    The rate of a Poisson process is bisected to 1 %; late, dropped, refused and lost queries count
-    against the attainment. Every policy and seed is one search; searches share all cores.
+    The command bisects the rate of a Poisson process to 1 %. Late, dropped, refused and lost
+    queries count against the attainment. Every policy and seed is one search; searches run in
+    parallel on all cores.
 
     \b
     Example:

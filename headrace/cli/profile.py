@@ -27,13 +27,13 @@ class _Batches(click.ParamType):
 
 @click.command()
 @pipeline_argument
-@click.option("--device", "devices", multiple=True, help="cpu, cuda:0 ...; may be repeated.")
-@click.option("--out", type=click.Path(path_type=Path), help="Where to; beside FILE otherwise.")
-@click.option("--batches", type=_Batches(), help="Batch sizes; up to the file's largest otherwise.")
-@click.option("--busy", type=click.IntRange(0), help="Further processes that keep devices busy.")
+@click.option("--device", "devices", multiple=True, help="Device: cpu, cuda:0 ...; repeatable.")
+@click.option("--out", type=click.Path(path_type=Path), help="File to write. Default: beside FILE.")
+@click.option("--batches", type=_Batches(), help="Batch sizes. Default: up to the file's largest.")
+@click.option("--busy", type=click.IntRange(0), help="Number of processes that keep devices busy.")
 @click.option("--samples", default=1000, show_default=True, help="Inputs for accuracy and fan-out.")
-@click.option("--seed", default=0, show_default=True, help="Of the inputs.")
-@click.option("--paths", is_flag=True, help="Add the accuracy of whole paths of variants, no more.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the inputs.")
+@click.option("--paths", is_flag=True, help="Only add the accuracy of whole paths of variants.")
 @json_option
 def profile(
     file: Path,
@@ -43,13 +43,13 @@ def profile(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Measure every variant: latency, load, memory, accuracy, fan-out.
+    """Measure variants: latency, load time, memory, accuracy, fan-out.
 
-    A variant that does not run on a device, such as LightGBM on a GPU, is left out there, and no
-    plan uses it on that device.
+    A variant that does not run on a device, such as LightGBM on a GPU, has no profile for that
+    device, and no plan uses it there.
 
-    With --paths it measures instead the end-to-end accuracy of every path of variants and adds it
-    to the existing profile; plans then use it in place of the product of accuracies.
+    With --paths the command instead measures the end-to-end accuracy of every path of variants and
+    adds it to the existing profile. Plans then use it instead of the product of accuracies.
 
     \b
     Example:

@@ -38,7 +38,7 @@ share_option = click.option(
     type=_ShareType(),
     default="0/1",
     show_default=True,
-    help="This process is number INDEX (from 0) of OF that divide the partitions.",
+    help="This process is number INDEX (from 0) of OF processes that share the partitions.",
 )
 
 
@@ -53,10 +53,10 @@ def _kafka(bootstrap: str | None) -> "KafkaConfig":
 @pipeline_argument
 @bootstrap_option
 @share_option
-@click.option("--tier", help="Stand at the edge, as a device of this tier of sessions' own.")
-@click.option("--session", help="The session whose device it is.")
-@click.option("--input", "source", metavar="HOST:PORT", help="The broker of its input topic.")
-@click.option("--site", default=0, help="Its number among the brokers of inputs, from 1.")
+@click.option("--tier", help="Run at the edge, as a device of this per-session tier.")
+@click.option("--session", help="Session that owns the device; with --tier.")
+@click.option("--input", "source", metavar="HOST:PORT", help="Broker of its input topic.")
+@click.option("--site", default=0, help="Number of that broker among those of inputs, from 1.")
 @role_options
 def ingress(
     file: Path,
@@ -70,8 +70,9 @@ def ingress(
 ) -> None:
     """Run ingress: admit or refuse queries.
 
-    With --tier it stands at the edge: it runs the tasks that the session's plan begins with on that
-    tier, and only their outputs go over the link. With --input the inputs come from a broker there.
+    With --tier ingress runs at the edge. It runs the first tasks of the session's plan, those on
+    that tier, and only their outputs cross the link. With --input the inputs come from a broker at
+    the edge.
 
     \b
     Example:
@@ -101,7 +102,7 @@ def ingress(
 @click.command()
 @pipeline_argument
 @bootstrap_option
-@click.option("--task", required=True, help="The task whose items it dispatches.")
+@click.option("--task", required=True, help="Task whose items it dispatches.")
 @share_option
 @role_options
 def dispatcher(
@@ -138,16 +139,16 @@ def egress(file: Path, bootstrap: str | None, share: "Share", logs: LogOptions) 
 @click.command()
 @pipeline_argument
 @bootstrap_option
-@click.option("--name", required=True, help="Its name in plans and reports; unique.")
-@click.option("--device", required=True, help="cpu, cuda:0 ..., or emulated.")
+@click.option("--name", required=True, help="Unique name in plans and reports.")
+@click.option("--device", required=True, help="Device: cpu, cuda:0 ... or emulated.")
 @click.option(
     "--count",
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Workers in this process: emulated ones, or tasks_per_device.",
+    help="Number of workers in this process: emulated ones, or tasks_per_device.",
 )
-@click.option("--seed", default=0, show_default=True, help="Of what emulated workers draw.")
+@click.option("--seed", default=0, show_default=True, help="Seed of emulated workers.")
 @role_options
 def worker(
     file: Path,
@@ -198,8 +199,8 @@ def control(file: Path, bootstrap: str | None, logs: LogOptions) -> None:
 def scorer(file: Path, bootstrap: str | None, logs: LogOptions) -> None:
     """Run the scorer: measure the accuracy of answers by labels.
 
-    One is enough for a pipeline. Labels are JSON such as {"id": "letter-17", "truth": "75001"} or
-    {"id": "letter-17", "right": 4, "of": 5}.
+    One scorer per pipeline is enough. Labels are JSON such as
+    {"id": "letter-17", "truth": "75001"} or {"id": "letter-17", "right": 4, "of": 5}.
 
     \b
     Example:
@@ -213,16 +214,14 @@ def scorer(file: Path, bootstrap: str | None, logs: LogOptions) -> None:
 @click.command()
 @pipeline_argument
 @bootstrap_option
-@click.option(
-    "--name", default="profiler-0", show_default=True, help="Its name in results; unique."
-)
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda:0 ...")
+@click.option("--name", default="profiler-0", show_default=True, help="Unique name in results.")
+@click.option("--device", default="cpu", show_default=True, help="Device: cpu, cuda:0 ...")
 @role_options
 def profiler(file: Path, bootstrap: str | None, name: str, device: str, logs: LogOptions) -> None:
     """Run a profiler: run configurations on samples, for searches.
 
-    `headrace search` starts profilers of its own; run more with this command, on other machines
-    or devices, and all of them share the samples of each configuration.
+    `headrace search` starts its own profilers. Run more with this command on other machines or
+    devices; all profilers share the samples of each configuration.
 
     \b
     Example:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 @pipeline_argument
 @json_option
 def validate(file: Path, as_json: bool) -> int:
-    """Check a pipeline file, and that all it names can be loaded here.
+    """Check a pipeline file and load everything that it names.
 
-    Exit code 2: an error in the file; 3: a policy needs more workers than the cluster has.
+    Exit codes: 2, the file has an error; 3, a policy needs more workers than the cluster has.
 
     \b
     Example:
@@ -46,7 +46,7 @@ def validate(file: Path, as_json: bool) -> int:
 @json_option
 @click.option("--detach", is_flag=True, help="Return once it is up; `headrace down FILE` ends it.")
 @log_options
-@metrics_option("First of the ports that serve the roles' metrics; 0: any free ones.")
+@metrics_option("First port for metrics; every role has its own. 0: any free ports.")
 def up(
     file: Path,
     bootstrap: str | None,
@@ -56,8 +56,8 @@ def up(
 ) -> int:
     """Run a whole pipeline on this machine.
 
-    Control app, ingress, workers and egress, each a process with its own log. Ends with Ctrl-C or
-    `headrace down`; a role that dies is restarted.
+    The control app, ingress, workers and egress are processes, each with its own log. A role that
+    dies is restarted. Ctrl-C or `headrace down` ends the pipeline.
 
     \b
     Example:
@@ -72,14 +72,14 @@ def up(
 @click.command()
 @pipeline_argument
 @bootstrap_option
-@click.option("--purge", is_flag=True, help="Also delete all that the broker holds of it.")
+@click.option("--purge", is_flag=True, help="Also delete its data on the broker.")
 @json_option
 def down(file: Path, bootstrap: str | None, purge: bool, as_json: bool) -> None:
     """End the pipeline that `headrace up` runs on this machine.
 
-    Queries in flight are finished first. The broker keeps running, unless `up` started it. With
-    --purge the pipeline's topics, offsets and plans are deleted; the local broker is started for
-    that if necessary.
+    Queries in flight are finished first. The broker keeps running unless `up` started it. --purge
+    deletes the pipeline's topics, offsets and plans, and starts the local broker for that if
+    necessary.
 
     \b
     Example:
@@ -100,11 +100,11 @@ STYLES = {"ok": "green", "warn": "yellow", "wrong": "bold red"}
 @bootstrap_option
 @json_option
 def doctor(file: Path | None, bootstrap: str | None, as_json: bool) -> int:
-    """Check this machine, the broker and a pipeline; name the remedies.
+    """Check this machine, the broker and a pipeline; suggest remedies.
 
-    Python, extras, Java, disk, the broker's release and clock; with FILE also the pipeline file,
-    its topics and this user's rights on them. Starts nothing. Exit code 0 if nothing is wrong,
-    4 without a broker, 2 for an invalid file, else 1.
+    The command checks Python, extras, Java, disk, and the broker's release and clock. With FILE it
+    also checks the pipeline file, its topics and this user's rights on them. It starts nothing.
+    Exit code 0 if nothing is wrong, 4 without a broker, 2 for an invalid file, else 1.
 
     \b
     Example:
@@ -140,16 +140,16 @@ def _row(finding: "Finding") -> Any:
 
 @click.command()
 @pipeline_argument
-@click.option("--image", default="headrace:local", show_default=True, help="Of all roles.")
-@click.option("--worker-image", help="Of workers, if theirs is another: with torch, say.")
-@click.option("--bootstrap", default="kafka:9092", show_default=True, help="Brokers, for pods.")
-@click.option("--namespace", default="default", show_default=True, help="Of all objects.")
+@click.option("--image", default="headrace:local", show_default=True, help="Image of all roles.")
+@click.option("--worker-image", help="Image of workers, if it differs, as with torch.")
+@click.option("--bootstrap", default="kafka:9092", show_default=True, help="Brokers for pods.")
+@click.option("--namespace", default="default", show_default=True, help="For all objects.")
 @click.option("--claim", default="", help="PersistentVolumeClaim with the pipeline's folder.")
-@click.option("--strimzi", default="", help="Make topics and users for this cluster of Strimzi.")
+@click.option("--strimzi", default="", help="Add topics and users for this Strimzi cluster.")
 @click.option("--keda", default="", help="Prometheus' address: add KEDA's ScaledObjects.")
 @click.option("--gateway-tokens", default="", help="Secret with the gateway's bearer tokens.")
 @click.option("--gateway-tls", default="", help="Secret with its certificate (tls.crt, tls.key).")
-@click.option("--pod-monitor", is_flag=True, help="Add a PodMonitor, for Prometheus' operator.")
+@click.option("--pod-monitor", is_flag=True, help="Add a PodMonitor for the Prometheus operator.")
 def kubernetes(
     file: Path,
     image: str,
@@ -163,13 +163,13 @@ def kubernetes(
     gateway_tls: str,
     pod_monitor: bool,
 ) -> None:
-    """Print the manifests of a pipeline for Kubernetes.
+    """Print the Kubernetes manifests of a pipeline.
 
-    One Deployment for each process of control, ingress and egress, a StatefulSet for the workers of
-    each device, the gateway with its Service, the dashboard, budgets for evictions. Without --claim
-    the folder is a ConfigMap of 1 MB at most. A secret of --gateway-tokens has the key `tokens`,
-    one token a line. With --keda the workers of each device type are as many as the control app
-    wants (cluster.scale).
+    The manifests have a Deployment for each process of control, ingress and egress, a StatefulSet
+    for the workers of each device, the gateway with its Service, the dashboard, and
+    PodDisruptionBudgets. Without --claim the pipeline's folder is a ConfigMap of 1 MB at most. The
+    secret of --gateway-tokens has the key `tokens`, one token per line. With --keda the number of
+    workers of each device type follows the control app (cluster.scale).
 
     \b
     Example:

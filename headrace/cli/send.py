@@ -17,7 +17,7 @@ from headrace.errors import UNSUCCESSFUL
 from headrace.terminal import print_json, print_text
 
 deadline_option = click.option(
-    "--deadline", type=DurationType(), help="From now, as in 250ms. Without it the SLO counts."
+    "--deadline", type=DurationType(), help="Time from now, as in 250ms. Default: the SLO."
 )
 slo_class_option = click.option("--slo-class", default="", help="One of the file's slo_classes.")
 
@@ -28,16 +28,14 @@ slo_class_option = click.option("--slo-class", default="", help="One of the file
 @bootstrap_option
 @deadline_option
 @slo_class_option
-@click.option("--session", default="", help="The session it belongs to.")
-@click.option("--id", "name", default="", help="The query's id. Without it one is made.")
-@click.option(
-    "--size", type=click.IntRange(1), default=1, help="The query's size, of a file with size."
-)
+@click.option("--session", default="", help="Session of the query.")
+@click.option("--id", "name", default="", help="Id of the query. Default: generated.")
+@click.option("--size", type=click.IntRange(1), default=1, help="Query size, if the file has size.")
 @json_option
 def send(as_json: bool, **asked: Any) -> int:
-    """Send one query, a file or - for stdin, and print its answer.
+    """Send a file, or - for stdin, as a query and print its answer.
 
-    Exit code 0 if it was answered, 1 if not.
+    Exit code 0 if the query was answered, 1 if not.
 
     \b
     Example:
@@ -54,31 +52,33 @@ def send(as_json: bool, **asked: Any) -> int:
 @click.command()
 @pipeline_argument
 @bootstrap_option
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Queries/s on average.")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="How long.")
-@click.option("--arrivals", type=click.Path(path_type=Path), help="Arrival times instead: a file.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Mean queries/s.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Length of the load.")
+@click.option("--arrivals", type=click.Path(path_type=Path), help="File of arrival times.")
 @phases_option
 @click.option("--warm-up", type=DurationType(), default="0s", show_default=True,
-              help="At 15 queries/s before it, not counted.")  # fmt: skip
+              help="First send 15 queries/s for this time, not counted.")  # fmt: skip
 @click.option("--watch", is_flag=True, help="Show the pipeline's status meanwhile.")
-@click.option("--input", "payload", type=click.File("rb"), help="Send this instead of the workload")
-@click.option("--seed", default=0, show_default=True, help="Of arrivals and inputs.")
+@click.option("--input", "payload", type=click.File("rb"), help="Send this file, not the workload.")
+@click.option("--seed", default=0, show_default=True, help="Seed of arrivals and inputs.")
 @click.option(
-    "--sizes", type=click.Path(path_type=Path), help="CSV of size,probability; else the file's."
+    "--sizes", type=click.Path(path_type=Path), help="CSV of size,probability. Default: the file's."
 )
 @deadline_option
 @slo_class_option
-@click.option("--session", default="", help="The session that the queries belong to.")
-@click.option("--workload", metavar="MODULE:CLASS", help="Inputs of another workload.")
-@click.option("--labels", is_flag=True, help="Send the truths, too, as labels.")
+@click.option("--session", default="", help="Session of the queries.")
+@click.option("--workload", metavar="MODULE:CLASS", help="Another workload for the inputs.")
+@click.option("--labels", is_flag=True, help="Also send the truths as labels.")
 @json_option
 def load(as_json: bool, **asked: Any) -> int:
     """Send queries at random or given times and report their outcomes.
 
-    Random times are a Poisson process. Inputs come from the pipeline file's workload, which also
-    scores the results. An arrivals file has one time in ms per line, ms,size below such a header,
-    or second,qps for every second. With --phases the rate is constant or changes linearly in each
-    phase, and the outcomes are reported by phase and policy, with the devices and variants in use.
+    Random times follow a Poisson process. Inputs come from the pipeline file's workload, which also
+    scores the results. An arrivals file has one time in ms per line, or rows of ms,size below that
+    header, or second,qps for every second.
+
+    With --phases the rate is constant or changes linearly in each phase. Outcomes are then reported
+    by phase and policy, with the devices and variants in use.
 
     \b
     Example:

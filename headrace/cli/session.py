@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @click.group()
 def session() -> None:
-    """Open, list, change, close sessions: streams with own objectives.
+    """Manage sessions: streams of queries with their own objectives.
 
-    The queries of a session bear its id in the header headrace-session. Every session has a query
+    Queries of a session carry its id in the header headrace-session. Every session has a query
     plan: a setting, a tier and a share of a device for each task.
 
     \b
@@ -36,17 +36,17 @@ def session() -> None:
 @session.command("open")
 @pipeline_argument
 @click.argument("name", metavar="SESSION")
-@click.option("--slo", help="Latency, as in 60ms; instead of the file's.")
-@click.option("--accuracy", type=click.FloatRange(0, 1), help="At least; instead of the file's.")
-@click.option("--cost", type=click.FloatRange(0), help="$ an hour at most; instead of the file's.")
-@click.option("--weight", type=click.FloatRange(0, min_open=True), help="Its part in the goodput.")
-@click.option("--samples", help="What it is profiled on: workload@SEED; without it, workload@0.")
+@click.option("--slo", help="Latency objective, as in 60ms. Default: the file's.")
+@click.option("--accuracy", type=click.FloatRange(0, 1), help="Minimum. Default: the file's.")
+@click.option("--cost", type=click.FloatRange(0), help="Most $ per hour. Default: the file's.")
+@click.option("--weight", type=click.FloatRange(0, min_open=True), help="Weight in the goodput.")
+@click.option("--samples", help="Samples to profile on: workload@SEED. Default: workload@0.")
 @click.option(
     "--plan",
     type=click.Path(path_type=Path),
-    help="A plan made by hand: JSON with stages [[TASK, TIER], ...], config and shares.",
+    help="Hand-made plan: JSON with stages [[TASK, TIER], ...], config and shares.",
 )
-@click.option("--wait", type=DurationType(), help="Return once it serves, as in 10s.")
+@click.option("--wait", type=DurationType(), help="Wait this long until it serves, as in 10s.")
 @bootstrap_option
 @json_option
 def open_(
@@ -54,9 +54,9 @@ def open_(
 ) -> int:
     """Open a session.
 
-    Without --plan its plan is searched: configurations run on the profilers until the policy's
-    deadline. With --wait the exit code is 1 if it does not serve in time, 3 if no plan meets its
-    objectives; the nearest is named.
+    Without --plan the control app searches a plan: profilers run configurations until the policy's
+    deadline. With --wait the exit code is 1 if the session does not serve in time, and 3 if no
+    plan meets its objectives; the nearest plan is named.
 
     \b
     Example:
@@ -101,7 +101,7 @@ def list_(file: Path, bootstrap: str | None, as_json: bool) -> None:
 @bootstrap_option
 @json_option
 def show(file: Path, name: str, bootstrap: str | None, as_json: bool) -> None:
-    """Show one session, with the plans that it may choose from.
+    """Show one session and its candidate plans.
 
     \b
     Example:
@@ -130,7 +130,7 @@ def show(file: Path, name: str, bootstrap: str | None, as_json: bool) -> None:
 def close(file: Path, name: str, bootstrap: str | None, as_json: bool) -> int:
     """Close a session.
 
-    No more of its queries are admitted; those in flight are finished.
+    Ingress stops admitting its queries; those in flight are finished.
 
     \b
     Example:
@@ -149,9 +149,9 @@ def close(file: Path, name: str, bootstrap: str | None, as_json: bool) -> int:
 @bootstrap_option
 @json_option
 def replan(file: Path, name: str, bootstrap: str | None, as_json: bool) -> int:
-    """Search the plan of a session again.
+    """Search a new plan for a session.
 
-    It serves by its present plan until another one is found.
+    The session keeps its current plan until the search finds another one.
 
     \b
     Example:
@@ -167,16 +167,17 @@ def replan(file: Path, name: str, bootstrap: str | None, as_json: bool) -> int:
 @session.command()
 @pipeline_argument
 @click.argument("name", metavar="SESSION")
-@click.option("--slo", help="Latency, as in 60ms.")
-@click.option("--accuracy", type=click.FloatRange(0, 1), help="At least.")
-@click.option("--cost", type=click.FloatRange(0), help="$ an hour at most.")
+@click.option("--slo", help="Latency objective, as in 60ms.")
+@click.option("--accuracy", type=click.FloatRange(0, 1), help="Minimum accuracy.")
+@click.option("--cost", type=click.FloatRange(0), help="Most $ per hour.")
 @bootstrap_option
 @json_option
 def slo(file: Path, name: str, bootstrap: str | None, as_json: bool, **asked: Any) -> int:
     """Change the objectives of an open session.
 
-    Deadlines follow at once. Its plan is searched again if it does not meet the new objectives,
-    if a higher accuracy is asked, or if they allow a cheaper plan; it serves meanwhile.
+    New deadlines apply at once. A new plan is searched if the current one does not meet the new
+    objectives, if a higher accuracy is requested, or if the objectives allow a cheaper plan. The
+    session serves meanwhile.
 
     \b
     Example:
@@ -193,12 +194,13 @@ def slo(file: Path, name: str, bootstrap: str | None, as_json: bool, **asked: An
 @pipeline_argument
 @click.argument("name", metavar="SESSION")
 @click.argument("hop", metavar="TIER>TIER")
-@click.option("--rate", help="As in 0.2Mbps; without it the link is the file's again.")
-@click.option("--delay", help="As in 40ms; without it the file's.")
+@click.option("--rate", help="Rate, as in 0.2Mbps. Default: the file's.")
+@click.option("--delay", help="Delay, as in 40ms. Default: the file's.")
 def link(file: Path, name: str, hop: str, rate: str | None, delay: str | None) -> None:
-    """Change an emulated link of one session, to see what it does.
+    """Change an emulated link of one session, for experiments.
 
-    Links are emulated where a tier of the file is. The workers on this machine follow at once.
+    Links are emulated if the file has an emulated tier. The workers on this machine apply the
+    change at once. Without --rate and --delay the link is the file's again.
 
     \b
     Example:

@@ -33,33 +33,33 @@ READY_WITHIN_S = 180.0  # a profiler imports torch, on a busy laptop
 @click.option(
     "--recorded",
     type=click.Path(path_type=Path),
-    help="Profiles of every configuration, to search over without running any.",
+    help="Profiles of every configuration; the search runs none.",
 )
-@click.option("--accuracy", type=click.FloatRange(0, 1), help="At least; instead of the file's.")
-@click.option("--slo", type=DurationType(), help="Latency, as in 60ms; instead of the file's.")
-@click.option("--cost", type=click.FloatRange(0), help="$ an hour at most.")
+@click.option("--accuracy", type=click.FloatRange(0, 1), help="Minimum. Default: the file's.")
+@click.option("--slo", type=DurationType(), help="Latency, as in 60ms. Default: the file's.")
+@click.option("--cost", type=click.FloatRange(0), help="Most $ per hour.")
 @click.option(
-    "--deadline", type=DurationType(), help="End after this time, instead of the policy's deadline."
+    "--deadline", type=DurationType(), help="End after this time. Default: the policy's deadline."
 )
-@click.option("--spend", type=click.FloatRange(0), help="$ of profiling at most; 0: any.")
-@click.option("--steps", type=click.IntRange(1), help="Profiled configurations at most.")
-@click.option("--session", help="Name of the session; without it: cli.")
+@click.option("--spend", type=click.FloatRange(0), help="Most $ of profiling; 0: no limit.")
+@click.option("--steps", type=click.IntRange(1), help="Most profiled configurations.")
+@click.option("--session", help="Name of the session. Default: cli.")
 @click.option(
     "--from-topic", type=DurationType(), metavar="DURATION",
-    help="Profile on the inputs that --session has sent for so long, as in 600s, in place of the "
+    help="Profile on the inputs that --session has sent in this time, as in 600s, instead of the "
     "workload's samples.",
 )  # fmt: skip
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True,
-    help="Of the workload's samples; another seed is another session's data.",
+    help="Seed of the workload's samples; another seed is another session's data.",
 )  # fmt: skip
 @click.option(
     "--profilers", type=click.IntRange(0),
-    help="Profilers to start for this search; instead of cluster.profilers. 0: use running ones.",
+    help="Profilers to start for this search; 0: use running ones. Default: cluster.profilers.",
 )  # fmt: skip
 @click.option(
     "--html", type=click.Path(path_type=Path),
-    help="Write a page with the plans found, for any browser; every second while it searches.",
+    help="Write an HTML page with the plans found; it is updated every second.",
 )  # fmt: skip
 @bootstrap_option
 @json_option
@@ -71,8 +71,8 @@ def search(
 ) -> int:  # fmt: skip
     """Search a query plan for one session: knobs, tiers and shares.
 
-    Configurations run on profilers, which take the workload's samples; the deadline begins once a
-    profiler is ready. Exit code 3: no plan within the SLO was found; the nearest is shown.
+    Profilers run configurations on the workload's samples. The deadline starts once a profiler is
+    ready. Exit code 3: the search found no plan within the SLO; the nearest plan is shown.
 
     \b
     Example:
@@ -114,31 +114,31 @@ def search(
 @click.option(
     "--sessions",
     type=click.Path(path_type=Path),
-    help="Sessions with their objectives, as YAML; with FILE and --recorded.",
+    help="YAML of sessions with their objectives; needs FILE and --recorded.",
 )
 @click.option(
     "--recorded",
     type=click.Path(path_type=Path),
-    help="Profiles of every configuration of FILE, over which plans are searched.",
+    help="Profiles of every configuration of FILE, for the search of plans.",
 )
 @click.option(
     "--instance",
     type=click.Path(path_type=Path),
-    help="Tiers, and queries with their plans, as JSON; instead of FILE.",
+    help="JSON of tiers, and of queries with their plans; instead of FILE.",
 )
 @click.option(
     "--objective",
     type=click.Choice(["goodput", "cost"]),
     default="goodput",
     show_default=True,
-    help="Serve the most weight that fits, or everything for the least $ an hour.",
+    help="Serve the most weight that fits, or everything at the least $ per hour.",
 )
 @click.option(
     "--gpus",
     type=click.Choice(["given", "any"]),
     default="given",
     show_default=True,
-    help="The given numbers of GPUs, or as many as needed.",
+    help="Use the given numbers of GPUs, or as many as needed.",
 )
 @click.option(
     "--policy",

@@ -75,7 +75,7 @@ def pipelines_argument(function: F) -> F:
 
 def host_option(function: F) -> F:
     """Add --host, the address that a server listens on."""
-    text = "Listen on this address."
+    text = "Address to listen on."
     return click.option("--host", default="127.0.0.1", show_default=True, help=text)(function)
 
 
@@ -86,7 +86,7 @@ def bootstrap_option(function: F) -> F:
         envvar="HEADRACE_BOOTSTRAP",
         show_envvar=True,
         metavar="HOST:PORT",
-        help="Kafka brokers. Without it: the local broker.",
+        help="Kafka brokers. Default: the local broker.",
     )
     properties = click.option(
         "--kafka-config",
@@ -95,7 +95,7 @@ def bootstrap_option(function: F) -> F:
         type=click.Path(path_type=Path),
         callback=_remember,
         expose_value=False,
-        help="Client properties (librdkafka's names): TLS, passwords; docs/how-to/security.md.",
+        help="File of librdkafka client properties (TLS, passwords); docs/how-to/security.md.",
     )
     return bootstrap(properties(function))
 
@@ -112,7 +112,7 @@ def phases_option(function: F) -> F:
     return click.option(
         "--phases",
         type=PhasesType(),
-        help="Rates by phase in queries/s, as in calm=10s@5,rise=10s@5-60,burst=4s@60.",
+        help="Load in phases, in queries/s, as in calm=10s@5,rise=10s@5-60,burst=4s@60.",
     )(function)
 
 

@@ -28,56 +28,59 @@ if TYPE_CHECKING:
 
 WORLD_OPTION = click.option(
     "--world", metavar="PATH|none",
-    help="A calibration, or none: built-in figures. Without it the one beside the file, if it "
-    "fits this machine.",
+    help="Calibration, or none: built-in figures. Default: the one beside the file, if it fits "
+    "this machine.",
 )  # fmt: skip
 
 # The options of every command that simulates.
 RUN_OPTIONS = (
-    click.option("--arrivals", type=click.Path(path_type=Path), help="A file of arrival times."),
+    click.option("--arrivals", type=click.Path(path_type=Path), help="File of arrival times."),
     phases_option,
-    click.option("--from-topic", metavar="TOPIC", help="Arrivals as recorded in an input topic."),
+    click.option("--from-topic", metavar="TOPIC", help="Arrivals recorded in an input topic."),
     click.option(
         "--rate", multiple=True, type=click.FloatRange(0, min_open=True), metavar="N",
-        help="Queries/s on average.",
+        help="Mean queries/s.",
     ),
-    click.option("--seconds", type=click.FloatRange(0, min_open=True), help="How long."),
+    click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Length of the load."),
     click.option(
         "--cv", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
-        help="With --rate: coefficient of variation of the gaps; 1 is a Poisson process.",
+        help="With --rate: coefficient of variation of the gaps; 1: a Poisson process.",
     ),
     click.option(
         "--burst", type=click.FloatRange(1),
         help="With --rate: factor on the rate in bursts of 2 s, 20 s apart on average.",
     ),
     click.option(
-        "--policy", multiple=True, metavar="NAME", help="Policies; without it the file's."
+        "--policy", multiple=True, metavar="NAME", help="Policies. Default: the file's."
     ),
     click.option(
-        "--seed", multiple=True, type=click.IntRange(0), metavar="N", help="Seeds; without it 0."
+        "--seed", multiple=True, type=click.IntRange(0), metavar="N", help="Seeds. Default: 0."
     ),
     click.option(
-        "--faults", type=click.Path(path_type=Path), help="YAML: what goes wrong, and when."
+        "--faults", type=click.Path(path_type=Path), help="YAML of faults and their times."
     ),
-    click.option("--random-faults", type=click.IntRange(0), default=0, help="Drawn at random."),
-    click.option("--warm-up", type=DurationType(), help="Count from then on only, as in 10s."),
+    click.option(
+        "--random-faults", type=click.IntRange(0), default=0, help="Number of random faults."
+    ),
+    click.option("--warm-up", type=DurationType(), help="Initial time, not counted, as in 10s."),
     click.option(
         "--latency", type=click.Choice(["mean", "p50", "p90", "p95", "p99"]), default=None,
-        help="Every batch takes this quantile of the profile; without it, draws.",
+        help="Every batch takes this quantile of the profile. Default: random draws.",
     ),
-    click.option("--solve-time", type=DurationType(), help="Of a solve, in virtual time."),
+    click.option("--solve-time", type=DurationType(), help="Virtual time that a solve takes."),
     click.option(
-        "--devices", multiple=True, metavar="N", help="Workers, not the file's: 8, cpu=4,cuda:0=2."
+        "--devices", multiple=True, metavar="N",
+        help="Workers, as in 8 or cpu=4,cuda:0=2. Default: the file's.",
     ),
     click.option(
-        "--slo", multiple=True, type=DurationType(), help="Instead of the file's, as in 250ms."
+        "--slo", multiple=True, type=DurationType(), help="SLO, as in 250ms. Default: the file's."
     ),
     click.option(
         "--share", type=click.FloatRange(0, 1, min_open=True),
-        help="Of the devices' time, instead of cluster.share.",
+        help="Share of the devices' time. Default: cluster.share.",
     ),
     click.option(
-        "--classes", metavar="CLASS=PART,...", help="Part of the queries in each SLO class."
+        "--classes", metavar="CLASS=PART,...", help="Share of queries in each SLO class."
     ),
     WORLD_OPTION,
 )  # fmt: skip
@@ -136,20 +139,24 @@ def _say_world(world: str, request: "SimulationRequest", sweep: "Sweep") -> None
 @run_options
 @click.option("--trace-out", type=click.Path(path_type=Path), help="Write a Chrome trace.")
 @click.option(
-    "--queries-out", type=click.Path(path_type=Path), help="Every query: .csv, .jsonl or .parquet."
+    "--queries-out",
+    type=click.Path(path_type=Path),
+    help="Write a row per query: .csv, .jsonl or .parquet.",
 )
 @click.option(
-    "--seconds-out", type=click.Path(path_type=Path), help="Every second: .csv, .jsonl or .parquet."
+    "--seconds-out",
+    type=click.Path(path_type=Path),
+    help="Write a row per second: .csv, .jsonl or .parquet.",
 )
 @click.option(
     "--sessions",
     type=click.Path(path_type=Path),
-    help="Sessions that come and go, as YAML, instead of arrivals; with --recorded, --seconds.",
+    help="YAML of sessions over time, instead of arrivals; needs --recorded and --seconds.",
 )
 @click.option(
     "--recorded",
     type=click.Path(path_type=Path),
-    help="With --sessions: profiles of every configuration, which profilers answer from.",
+    help="With --sessions: profiles of every configuration, for the simulated profilers.",
 )
 @bootstrap_option
 @json_option
@@ -157,13 +164,14 @@ def simulate(
     file: Path, as_json: bool, trace_out: Path | None, sessions: Path | None,
     recorded: Path | None, **asked: Any,
 ) -> int:  # fmt: skip
-    """Play arrivals through the pipeline in virtual time.
+    """Simulate a pipeline under given arrivals, in virtual time.
 
-    The nodes, policies and controller are those that run live; devices, hops and solves take
-    their measured times, those of this machine if it was calibrated (headrace calibrate). An
-    arrivals file has one time in ms per line, or second,qps for every second. Policies share the
-    arrivals; every policy runs with every seed, on all cores, and at every --rate, --devices and
-    --slo where several are given.
+    The simulation runs the nodes, policies and controller of the live system. Devices, hops and
+    solves take their measured times, those of this machine if it was calibrated (headrace
+    calibrate). An arrivals file has one time in ms per line, or second,qps for every second.
+
+    All policies get the same arrivals. Every policy runs with every seed, on all cores, and with
+    every combination of several --rate, --devices and --slo.
 
     \b
     Example:
@@ -217,18 +225,16 @@ def _simulate_sessions(
 @click.command(cls=RepeatedOptions)
 @pipeline_argument
 @run_options
-@click.option(
-    "--html", type=click.Path(path_type=Path), help="Write a page with charts, for any browser."
-)
+@click.option("--html", type=click.Path(path_type=Path), help="Write an HTML page with charts.")
 @bootstrap_option
 @json_option
 def compare(file: Path, as_json: bool, html: Path | None, **asked: Any) -> int:
     """Compare policies on the same arrivals, seed by seed.
 
-    Every policy plays every seed, on all cores. The table has means with 95 % intervals and
-    differences from the first policy. A policy may have options (loki:headroom=1.1);
-    static-best is the best fixed choice, found by search. Several values of --rate, --devices or
-    --slo make a comparison for each combination.
+    Every policy runs with every seed, on all cores. The table has means with 95 % intervals and
+    differences from the first policy. A policy may have options (loki:headroom=1.1). static-best
+    is the best fixed choice, found by search. Several values of --rate, --devices or --slo give a
+    comparison for each combination.
 
     \b
     Example:

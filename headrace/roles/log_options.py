@@ -54,7 +54,7 @@ def role_options(function: F) -> F:
         with _end_help_text(logs):
             return function(*args, logs=logs, **more)
 
-    port = metrics_option("Serve Prometheus metrics on this port; 0: any free one.")
+    port = metrics_option("Serve Prometheus metrics on this port; 0: any free port.")
     return log_options(port(configured))  # type: ignore[return-value]
 
 
@@ -69,7 +69,7 @@ def log_options(function: F) -> F:
         envvar=FORMAT_VARIABLE,
         callback=_inherited(FORMAT_VARIABLE),
         expose_value=False,
-        help="How log lines look on stderr.",
+        help="Format of log lines on stderr.",
     )
     level = click.option(
         "--log-level",
@@ -79,7 +79,7 @@ def log_options(function: F) -> F:
         envvar=LEVEL_VARIABLE,
         callback=_inherited(LEVEL_VARIABLE),
         expose_value=False,
-        help="The least level logged; debug has lines of every query.",
+        help="Lowest level to log; debug logs every query.",
     )
     return form(level(function))
 
@@ -105,7 +105,7 @@ def metrics_option(help_text: str) -> Callable[[F], F]:
         callback=_inherited(METRICS_HOST_VARIABLE),
         expose_value=False,
         metavar="ADDRESS",
-        help="Serve them on this address of the machine; 0.0.0.0: on all, for every client.",
+        help="Address to serve the metrics on; 0.0.0.0: all addresses, open to every client.",
     )
     return lambda function: port(host(function))
 
