@@ -40,7 +40,7 @@ POLICIES: Mapping[str, PolicySpec] = {
     for each in (
         PolicySpec(
             name="static",
-            summary="replicas as the pipeline file says, or in proportion to load",
+            summary="replicas from the pipeline file, or in proportion to load",
             plan="control.policies.static:allocate",
             quick="control.policies.static:allocate",
             options=(TRAFFIC,),
@@ -102,7 +102,7 @@ POLICIES: Mapping[str, PolicySpec] = {
         # The paper drops nothing, but a query that is late with every model only delays others.
         PolicySpec(
             name="ramsis",
-            summary="a model and a batch size for every batch, from tables; bursts to one worker",
+            summary="model and size of every batch from tables; bursts go to one worker",
             plan="control.policies.ramsis.table_leases:allocate",
             choose="control.policies.ramsis.table_builder:make",
             common={"rate": "p95", "capped": True, "paced": True},
@@ -113,7 +113,7 @@ POLICIES: Mapping[str, PolicySpec] = {
         ),
         PolicySpec(
             name="ramsis-paper",
-            summary="a model and a batch size for every batch, as the RAMSIS paper makes tables",
+            summary="model and size of every batch from tables, as in the RAMSIS paper",
             plan="control.policies.ramsis.table_leases:allocate",
             choose="control.policies.ramsis.table_builder:make",
             drop="none",
@@ -133,7 +133,7 @@ POLICIES: Mapping[str, PolicySpec] = {
         ),
         PolicySpec(
             name="ramsis-variable",
-            summary="as ramsis, and a batch may leave a part of the queue",
+            summary="as ramsis, but a batch may take only part of the queue",
             plan="control.policies.ramsis.table_leases:allocate",
             choose="control.policies.ramsis.table_builder:make",
             common={"rate": "p95", "capped": True, "paced": True},
@@ -142,7 +142,7 @@ POLICIES: Mapping[str, PolicySpec] = {
         ),
         PolicySpec(
             name="ramsis-central",
-            summary="a model and a batch size for every batch, from tables of one central queue",
+            summary="model and size of every batch from tables for one central queue",
             plan="control.policies.ramsis.table_leases:allocate",
             choose="control.policies.ramsis.central_queue:make",
             central_queue=True,
@@ -154,7 +154,7 @@ POLICIES: Mapping[str, PolicySpec] = {
         # The baselines of Loki's evaluation, both with per-task dropping.
         PolicySpec(
             name="inferline",
-            summary="the most accurate variants that fit the SLO, as many as demand asks for",
+            summary="the most accurate variants that fit the SLO, scaled to demand",
             plan="control.policies.inferline:allocate",
             estimate="ewma",
             route="balanced",
@@ -167,7 +167,7 @@ POLICIES: Mapping[str, PolicySpec] = {
         ),
         PolicySpec(
             name="proteus",
-            summary="accuracy scaling of each task alone, by what arrives there",
+            summary="accuracy scaling of each task separately, by its own arrivals",
             plan="control.policies.proteus:allocate",
             estimate="ewma",
             drop="per-task",
@@ -179,7 +179,7 @@ POLICIES: Mapping[str, PolicySpec] = {
         # Kairos, which dispatches queries one by one to heterogeneous devices, and its baselines.
         PolicySpec(
             name="kairos",
-            summary="queries matched to unlike devices at least cost",
+            summary="queries matched to heterogeneous devices at least cost",
             plan="control.policies.static:allocate",
             quick="control.policies.static:allocate",
             dispatch="control.policies.kairos.dispatch_rules:match",
@@ -189,7 +189,7 @@ POLICIES: Mapping[str, PolicySpec] = {
         # The paper has no urgency. It serves late queries; here `late: serve` does.
         PolicySpec(
             name="kairos-paper",
-            summary="queries matched to unlike devices at least cost, as the Kairos paper does",
+            summary="queries matched to heterogeneous devices at least cost, as the paper does",
             plan="control.policies.static:allocate",
             quick="control.policies.static:allocate",
             dispatch="control.policies.kairos.dispatch_rules:match",
@@ -206,7 +206,7 @@ POLICIES: Mapping[str, PolicySpec] = {
         ),
         PolicySpec(
             name="fcfs",
-            summary="the oldest query to a free device, base types preferred (Ribbon)",
+            summary="the oldest query to a free device, base types first (Ribbon)",
             plan="control.policies.static:allocate",
             quick="control.policies.static:allocate",
             dispatch="control.policies.kairos.dispatch_rules:first_come",
@@ -234,7 +234,7 @@ POLICIES: Mapping[str, PolicySpec] = {
         # A query plan for every session, by a search that profiles configurations of knobs.
         PolicySpec(
             name="compass",
-            summary="a query plan for each session, by a profiled search over knobs and tiers",
+            summary="a query plan for each session, from a profiling search over knobs and tiers",
             plan="control.policies.compass.session_options:allocate",
             options=SESSIONS,
             sessions=True,

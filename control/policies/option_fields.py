@@ -83,33 +83,33 @@ COMMON: tuple[Option, ...] = (
         name="replicas",
         field="replicas",
         type=OptionType.COUNT_BY_VARIANT,
-        meaning="workers by task/variant, in place of the variants' own",
+        meaning="workers by task/variant, instead of the variants' own",
     ),
     Option(
         name="batch",
         field="batch",
         type=OptionType.WHOLE_BY_VARIANT,
-        meaning="largest batch by task/variant, in place of the variants' own",
+        meaning="largest batch by task/variant, instead of the variants' own",
     ),
     Option(
         name="latency",
         field="latency",
         type=OptionType.CHOICE,
         choices=_QUANTILES,
-        meaning="quantile of the profile that a batch is taken to need",
+        meaning="profile quantile that counts as the latency of a batch",
     ),
     Option(
         name="rate",
         field="rate",
         type=OptionType.CHOICE,
         choices=_QUANTILES,
-        meaning="quantile of the profile that gives a device's rate",
+        meaning="profile quantile that gives the rate of a device",
     ),
     Option(
         name="interval",
         field="interval_s",
         type=OptionType.SECONDS,
-        meaning="time between two plans, if nothing asks for one sooner",
+        meaning="time between two plans, unless an event requires one sooner",
     ),
     Option(
         name="estimator",
@@ -122,7 +122,7 @@ COMMON: tuple[Option, ...] = (
         name="headroom",
         field="headroom",
         type=OptionType.POSITIVE,
-        meaning="multiple of the estimate that is planned for",
+        meaning="factor on the estimated demand",
     ),
     Option(
         name="routing",
@@ -135,7 +135,7 @@ COMMON: tuple[Option, ...] = (
         name="utilisation",
         field="utilisation",
         type=OptionType.SHARE,
-        meaning="part of a worker's capacity that is used before less accurate workers get work",
+        meaning="share of a worker's capacity that is used before less accurate workers get work",
     ),
     Option(
         name="dropping",
@@ -168,13 +168,13 @@ COMMON: tuple[Option, ...] = (
         name="capped",
         field="capped",
         type=OptionType.SWITCH,
-        meaning="batches of late items stay within the plan's batch",
+        meaning="limit batches of late items to the plan's batch size",
     ),
     Option(
         name="paced",
         field="paced",
         type=OptionType.SWITCH,
-        meaning="plans follow the slowdown of devices that workers observe",
+        meaning="plan with the slowdown of devices that workers observe",
     ),
 )
 
@@ -183,7 +183,7 @@ TRAFFIC = Option(
     name="traffic",
     type=OptionType.SHARE_BY_VARIANT,
     default={},
-    meaning="share of a task's items by task/variant; its other variants share the rest",
+    meaning="share of a task's items by task/variant; the task's other variants share the rest",
 )
 SOLVER = Option(
     name="solver",
@@ -202,7 +202,7 @@ NODES = Option(
     name="nodes",
     type=OptionType.WHOLE,
     default=20_000,
-    meaning="nodes of branch and bound after which the solver stops",
+    meaning="branch-and-bound nodes after which the solver stops",
 )
 SOLVE_WITHIN = Option(
     name="solve_within",
@@ -216,7 +216,7 @@ QUICK = Option(
     name="quick",
     type=OptionType.SWITCH,
     default=True,
-    meaning="a jump of demand, a lost worker and a command get a quick plan before the exact one",
+    meaning="after a demand jump, worker loss or command, make a quick plan before the exact one",
 )
 
 # Of policies that scale accuracy over whole pipelines (control/policies/loki).
@@ -224,7 +224,7 @@ ACCURACY_LEAST = Option(
     name="accuracy_least",
     type=OptionType.FRACTION,
     default=0.0,
-    meaning="least accuracy of what is served: below it queries are given up instead",
+    meaning="minimum accuracy of served queries; the plan serves fewer queries to keep it",
 )
 
 # Of policies whose workers may follow tables (control/policies/ramsis).
@@ -232,7 +232,7 @@ LOADS = Option(
     name="loads",
     type=OptionType.RATES,
     default=(),
-    meaning="queries/s that tables are made for; without it a grid is found by refinement",
+    meaning="queries/s that tables are made for; by default a grid found by refinement",
 )
 PRICE = Option(
     name="price",
@@ -249,7 +249,7 @@ LONGEST_RUN = Option(
 VIOLATION = Option(
     name="violation",
     type=OptionType.FRACTION,
-    meaning="share of late queries up to which tables are made for accuracy, in place of a price",
+    meaning="maximum share of late queries; tables then maximise accuracy, without a price",
 )
 DISPERSION = Option(
     name="dispersion",
@@ -262,13 +262,13 @@ DISCRETISATION = Option(
     type=OptionType.CHOICE,
     choices=("fixed-length", "model-based"),
     default="fixed-length",
-    meaning="levels of slack: at equal distances, or the latencies of the models",
+    meaning="levels of slack: equidistant, or at the latencies of the models",
 )
 STEPS = Option(
     name="steps",
     type=OptionType.WHOLE,
     default=100,
-    meaning="levels of slack at equal distances",
+    meaning="number of equidistant levels of slack",
 )
 TABLES: tuple[Option, ...] = (
     LOADS, PRICE, LONGEST_RUN, VIOLATION, DISPERSION, DISCRETISATION, STEPS,

@@ -18,7 +18,7 @@ SPEND = Option(
     name="spend",
     type=OptionType.AMOUNT,
     default=0.5,
-    meaning="$ that the profiling of a search may cost; 0: no limit",
+    meaning="maximum cost in $ of the profiling of a search; 0: no limit",
 )
 CONFIDENCE = Option(
     name="confidence",
@@ -30,52 +30,52 @@ SAMPLES = Option(
     name="samples",
     type=OptionType.WHOLE_BY_NAME,
     default={"least": 50, "most": 350},
-    meaning="samples of a profile: least before the first look, most at all",
+    meaning="samples of a profile: least before the first test, most in total",
 )
 HISTORY = Option(
     name="history",
     type=OptionType.COUNT,
     default=12,
-    meaning="past searches that form the committee",
+    meaning="number of past searches in the committee",
 )
 MEMBERS = Option(
     name="members",
     type=OptionType.CHOICE,
     choices=("better", "top-k"),
     default="better",
-    meaning="who votes: those that predict better than the search itself, or the best ones",
+    meaning="searches that vote: those that predict better than the search itself, or the best",
 )
 TEST = Option(
     name="test",
     type=OptionType.CHOICE,
     choices=("one-sided", "two-sided"),
     default="one-sided",
-    meaning="the sequential test of a profile",
+    meaning="sequential test of a profile",
 )
 SURROGATE = Option(
     name="surrogate",
     type=OptionType.CHOICE,
     choices=("composed", "plans"),
     default="composed",
-    meaning="how a search predicts latency: composed of its stages, or for whole plans (Compass)",
+    meaning="latency prediction of a search: composed of stages, or for whole plans (Compass)",
 )
 OBJECTIVE = Option(
     name="objective",
     type=OptionType.CHOICE,
     choices=("goodput", "cost"),
     default="goodput",
-    meaning="what the schedule of many sessions maximises or minimises",
+    meaning="objective of the schedule: maximise goodput, or minimise cost",
 )
 AGEING = Option(
     name="ageing",
     type=OptionType.SECONDS,
     default=AGEING_S,
-    meaning="time of waiting in which the weight of a session doubles",
+    meaning="waiting time in which the weight of a session doubles",
 )
 IDLE = Option(
     name="idle",
     type=OptionType.SECONDS_OR_AUTO,
-    meaning="time without queries after which a session that serves is closed; auto: none is",
+    meaning="time without queries after which a serving session is closed; auto: never",
 )
 SESSIONS: tuple[Option, ...] = (
     DEADLINE, SPEND, CONFIDENCE, SAMPLES, HISTORY, MEMBERS, TEST, SURROGATE, OBJECTIVE, AGEING,

@@ -10,64 +10,64 @@ URGENCY = Option(
     name="urgency",
     type=OptionType.AMOUNT,
     default=1.0,
-    meaning="weight of the time waited against the time to run",
+    meaning="weight of the waiting time relative to the run time",
 )
 GUARD = Option(
     name="guard",
     type=OptionType.PART,
     default=0.0,
-    meaning="part of the SLO kept free, beside the measured hops, when a device is judged in time",
+    meaning="share of the SLO kept in reserve, besides the measured hops, in checks of deadlines",
 )
 CONSIDERED = Option(
     name="considered",
     type=OptionType.WHOLE,
     default=1,
-    meaning="oldest queries per device that one matching considers",
+    meaning="number of oldest queries per device in one matching",
 )
 PRICES = Option(
     name="prices",
     type=OptionType.CHOICE,
     choices=(MARGINAL, "speed"),
     default=MARGINAL,
-    meaning="cost of a device's second: its marginal throughput in the mix, or its speed (C_j)",
+    meaning="cost of a device second: marginal throughput in the mix, or speed of the device (C_j)",
 )
 LEAD = Option(
     name="lead",
     type=OptionType.SECONDS_OR_AUTO,
-    meaning="send ahead to a device that is free so soon; auto (None): as measured",
+    meaning="send ahead to a device that is free within this time; auto (None): the measured time",
 )
 LEARN = Option(
     name="learn",
     type=OptionType.SWITCH,
     default=True,
-    meaning="latencies come from completions, not from the profile alone",
+    meaning="learn latencies from completions, not from the profile alone",
 )
 BOUND = Option(
     name="bound",
     type=OptionType.CHOICE,
     choices=("eq15", "fluid"),
     default="fluid",
-    meaning="upper bound of the throughput of a mix of devices",
+    meaning="upper bound on the throughput of a device mix",
 )
 PICK = Option(
     name="pick",
     type=OptionType.CHOICE,
     choices=("paper", "first", SIMULATE),
     default=SIMULATE,
-    meaning="how one of the mixes with the highest bounds is chosen",
+    meaning="choice among the device mixes with the highest bounds",
 )
 LATE = Option(
     name="late",
     type=OptionType.CHOICE,
     choices=("drop", SERVE),
     default="drop",
-    meaning="what happens to queries that no device can finish in time",
+    meaning="treatment of queries that no device can finish in time",
 )
 THRESHOLD = Option(
     name="threshold",
     type=OptionType.COUNT,
     default=0,
-    meaning="size from which queries go to base devices only",
+    meaning="query size from which only base devices are used",
 )
 DISPATCH: tuple[Option, ...] = (
     URGENCY, GUARD, CONSIDERED, PRICES, LEAD, LEARN, BOUND, PICK, LATE, THRESHOLD,
