@@ -105,25 +105,25 @@ def dropped(task: str, reason: Reason) -> End:
 LATE = "late"  # answered after its deadline
 # Labels by which metrics count misses: the codes, and late answers.
 CLASSES: dict[str, str] = {
-    LATE: "answered, behind its deadline",
-    ReasonCode.PAST_SAVING: "dropped by a worker: its batch would have ended behind the deadline",
+    LATE: "answered after its deadline",
+    ReasonCode.PAST_SAVING: "dropped by a worker: its batch would have ended after the deadline",
     ReasonCode.OVER_BUDGET: (
-        "dropped by a worker: with its time in the queue over its task's budget"
+        "dropped by a worker: queue time and batch would have exceeded its task's budget"
     ),
     ReasonCode.NO_WAY_ON: (
-        "dropped by a worker: no way through the tasks behind it would be in time"
+        "dropped by a worker: no path through the remaining tasks would be in time"
     ),
-    ReasonCode.READ_LATE: "dropped by ingress: read from the input topic behind its deadline",
+    ReasonCode.READ_LATE: "dropped by ingress: read from the input topic after its deadline",
     ReasonCode.UNFINISHED: (
-        "dropped by egress: a part was missing when the deadline and grace were over"
+        "dropped by egress: a branch was missing at the end of deadline and grace"
     ),
-    ReasonCode.OVER_CAPACITY: "refused: more than the plan can serve",
+    ReasonCode.OVER_CAPACITY: "refused: beyond the capacity of the plan",
     ReasonCode.NO_WORKER: "refused or dropped: the plan has no worker for the task",
     ReasonCode.PAUSED: "refused: the pipeline is paused",
     ReasonCode.BAD_INPUT: "refused: unreadable, too large, or of an unknown SLO class",
-    ReasonCode.OPERATOR: "failed: an operator raised, or returned what cannot be passed on",
-    ReasonCode.COMBINE: "failed: the combine function raised, or returned what cannot be sent",
-    ReasonCode.OTHER: "anything else, such as a part that a later release dropped",
+    ReasonCode.OPERATOR: "failed: an operator raised, or returned an unsupported value",
+    ReasonCode.COMBINE: "failed: the combine function raised, or returned an unsupported value",
+    ReasonCode.OTHER: "anything else, such as a reason of a later release",
 }
 
 # Codes whose sentences differ only in measured times and names.

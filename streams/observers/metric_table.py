@@ -39,44 +39,50 @@ def _summary(name: str, help_text: str, *labels: str) -> Metric:
 # "every": the metrics of all roles.
 METRICS: dict[str, tuple[Metric, ...]] = {
     "every": (
-        _gauge("plan_epoch", "Epoch of the plan that is followed, the oldest of several nodes'."),
+        _gauge("plan_epoch", "Epoch of the plan in use; the oldest if nodes differ."),
         _counter("dead_letters_total", "Records that no codec could decode."),
         _gauge(
-            "build_info", "1; the labels have the release and the newest schema release read.",
+            "build_info",
+            "Always 1; labels: the release, and the newest schema release that it reads.",
             "version", "schemas",
         ),
     ),
     "ingress, worker, egress": (
         _gauge("broker_up", "1 while a broker answers, 0 while none does."),
-        _gauge("lag_records", "Records behind the committed offsets of what it reads.", "topic"),
-        _counter("commit_failures_total", "Commits of offsets that failed; each is made again."),
+        _gauge("lag_records", "Consumer lag: records after the committed offsets.", "topic"),
+        _counter("commit_failures_total", "Failed offset commits; each is retried."),
         _gauge("nodes", "Nodes: idle, loading, ready, draining, leaving, failed, stuck.", "state"),
     ),
     "ingress": (
         _counter("queries_read_total", "Queries read from the input topic."),
-        _counter("queries_admitted_total", "Queries let in."),
-        _counter("queries_refused_total", "Queries refused; misses_total of egress tells why."),
-        _counter("input_regressed_total", "Times that a partition's offsets went back."),
-        _counter("input_missing_total", "Offsets passed over: lost, expired or without a record."),
+        _counter("queries_admitted_total", "Queries admitted."),
+        _counter(
+            "queries_refused_total", "Queries refused; misses_total of egress has the reasons.",
+        ),
+        _counter("input_regressed_total", "Times that the offsets of a partition went back."),
+        _counter("input_missing_total", "Offsets skipped: lost, expired or without a record."),
     ),
     "worker": (
-        _counter("items_received_total", "Items taken in.", "task", "variant"),
+        _counter("items_received_total", "Items received.", "task", "variant"),
         _counter("items_finished_total", "Items that ran in a batch.", "task", "variant"),
-        _counter("items_dropped_total", "Items that would have been late.", "task", "variant"),
+        _counter(
+            "items_dropped_total", "Items dropped because they would have been late.",
+            "task", "variant",
+        ),
         _counter("items_failed_total", "Items that failed.", "task", "variant"),
-        _gauge("items_queued", "Items held and not finished.", "task"),
+        _gauge("items_queued", "Items received and not finished.", "task"),
         _counter("children_total", "Items made for a child task.", "task", "variant", "child"),
         _counter(
-            "batches_total", "Batches run, by why each began: full, idle, due.",
+            "batches_total", "Batches run, by the reason to start them: full, idle, due.",
             "task", "variant", "released",
         ),
         _histogram(
-            "queue_seconds", "From an item's arrival at the worker to its batch's start.",
+            "queue_seconds", "Time from an item's arrival at the worker to its batch's start.",
             "task", "variant",
         ),
         _histogram("compute_seconds", "Run time of a batch.", "task", "variant"),
         _counter("device_busy_seconds_total", "Time spent running batches.", "task", "variant"),
-        _summary("load_seconds", "Time that loading a variant took.", "task", "variant"),
+        _summary("load_seconds", "Time to load a variant.", "task", "variant"),
     ),
     "egress": (
         _counter(
@@ -87,72 +93,87 @@ METRICS: dict[str, tuple[Metric, ...]] = {
         ),
         _counter(
             "misses_total",
-            "Queries not answered in time, by the task where that came about and why.",
+            "Queries not answered in time, by the task and reason of the miss.",
             "outcome", "task", "reason",
         ),
         _counter(
-            "class_queries_total", "Queries by SLO class, where there are some.", "class", "outcome"
+            "class_queries_total", "Queries by SLO class, if the pipeline has any.",
+            "class", "outcome",
         ),
-        _histogram("query_seconds", "From a query's time stamp to its answer, also a late one."),
-        _summary("served_accuracy_ratio", "Expected accuracy of what was answered in time."),
-        _counter("duplicates_total", "Pieces of work that came again and were not counted."),
+        _histogram(
+            "query_seconds", "Time from a query's time stamp to its answer, late answers included.",
+        ),
+        _summary("served_accuracy_ratio", "Expected accuracy of queries answered in time."),
+        _counter("duplicates_total", "Duplicate work records, which are ignored."),
     ),
     "scorer": (
         _counter(
             "labels_total",
-            "Labels by what became of them: scored, repeated, unreadable, failed, unmatched.",
+            "Labels by outcome: scored, repeated, unreadable, failed, unmatched.",
             "outcome",
         ),
-        _gauge("measured_accuracy_ratio", "Accuracy by labels.", "path", "class"),
+        _gauge("measured_accuracy_ratio", "Accuracy measured with labels.", "path", "class"),
         _gauge(
-            "measured_accuracy_low_ratio", "Lower end of its 95 % interval.", "path", "class"
+            "measured_accuracy_low_ratio", "Lower end of the 95 % interval of measured accuracy.",
+            "path", "class",
         ),
         _gauge(
-            "measured_accuracy_high_ratio", "Upper end of its 95 % interval.", "path", "class"
+            "measured_accuracy_high_ratio", "Upper end of the 95 % interval of measured accuracy.",
+            "path", "class",
         ),
-        _gauge("measured_accuracy_labels", "Labels that it is measured by.", "path", "class"),
+        _gauge("measured_accuracy_labels", "Labels behind the measured accuracy.", "path", "class"),
         _gauge(
-            "recent_accuracy_ratio", "Accuracy by the newest labels, or shadows.", "path",
+            "recent_accuracy_ratio", "Accuracy by the newest labels or shadows.", "path",
             "reference",
         ),
         _gauge(
-            "accuracy_drifted", "1 where it has left the interval of the profile, else 0.", "path",
-            "reference",
+            "accuracy_drifted",
+            "1 if recent accuracy has left the interval of the profile, else 0.",
+            "path", "reference",
         ),
         _counter(
-            "shadows_total", "Shadows by what became of them: compared, same_path, failed.",
+            "shadows_total", "Shadows by outcome: compared, same_path, failed.",
             "outcome",
         ),
         _gauge(
-            "shadow_agreement_ratio", "Answers that equal their shadows.", "path", "reference"
+            "shadow_agreement_ratio", "Share of answers that equal their shadows.",
+            "path", "reference",
         ),
         _gauge(
-            "shadow_agreement_low_ratio", "Lower end of its 95 % interval.", "path", "reference"
+            "shadow_agreement_low_ratio", "Lower end of the 95 % interval of shadow agreement.",
+            "path", "reference",
         ),
         _gauge(
-            "shadow_agreement_high_ratio", "Upper end of its 95 % interval.", "path", "reference"
+            "shadow_agreement_high_ratio", "Upper end of the 95 % interval of shadow agreement.",
+            "path", "reference",
         ),
     ),
     "control": (
-        _gauge("control_in_charge", "1 while this control app is in charge, 0 while it stands by."),
-        _counter("reports_stale_total", "Reports that came too late to go by."),
-        _gauge("clock_skew_seconds", "By how much a node's clock differs from control's, at most."),
+        _gauge("control_in_charge", "1 while this control app is in charge, 0 on standby."),
+        _counter("reports_stale_total", "Reports ignored because they came too late."),
+        _gauge("clock_skew_seconds", "Largest difference between a node's clock and control's."),
         _gauge("nodes_with_other_file", "Nodes whose pipeline file differs from control's."),
         _counter("plans_total", "Plans made."),
         _gauge("plan_feasible", "1 if the plan in force is feasible, else 0."),
-        _gauge("plan_demand_queries_per_second", "Root queries that the plan is made for."),
+        _gauge(
+            "plan_demand_queries_per_second", "Demand at the root task that the plan is made for.",
+        ),
         _gauge(
             "plan_capacity_queries_per_second",
-            "Root queries that the plan lets in; absent where it sets no limit.",
+            "Queries that the plan admits; absent if it sets no limit.",
         ),
-        _gauge("plan_accuracy_ratio", "Accuracy that the plan expects."),
-        _gauge("plan_workers", "Workers that take new work in the plan.", "task", "variant"),
+        _gauge("plan_accuracy_ratio", "Expected accuracy of the plan."),
+        _gauge("plan_workers", "Workers that get new work under the plan.", "task", "variant"),
         _gauge(
-            "cost_dollars_per_hour", "Price of the workers in the plan; types with a price.", "type"
+            "cost_dollars_per_hour", "Price of the plan's workers, by device type with a price.",
+            "type",
         ),
-        _gauge("workers_wanted", "Rented devices that should run, with `cluster.scale`.", "type"),
-        _summary("solve_seconds", "From asking a planner to its answer."),
-        _counter("commands_total", "Commands answered: done, refused.", "result"),
+        _gauge(
+            "workers_wanted", "Rented devices that the control app wants, with `cluster.scale`.",
+            "type",
+        ),
+        _summary("solve_seconds", "Time from the request to a planner to its answer."),
+        _counter("commands_total", "Commands by result: done, refused.", "result"),
     ),
     "gateway": (
         _counter(
@@ -162,26 +183,26 @@ METRICS: dict[str, tuple[Metric, ...]] = {
             "pipeline", "protocol", "status",
         ),
         _histogram(
-            "gateway_request_seconds", "From a request's arrival to its response.",
+            "gateway_request_seconds", "Time from a request's arrival to its response.",
             "pipeline", "protocol",
         ),
         _gauge("gateway_queries_open", "Queries in flight from this gateway.", "pipeline"),
         _gauge(
             "gateway_queries_limit",
-            "Queries in flight that this gateway admits, as many as are answered in time; +Inf: "
-            "any number.",
+            "Most queries in flight that this gateway admits, so that they are answered in time; "
+            "+Inf: no limit.",
             "pipeline",
         ),
         _counter(
             "gateway_requests_joined_total",
-            "Requests that were in flight already, by id and content, and joined that query.",
+            "Requests that joined a query in flight with the same id and content.",
             "pipeline",
         ),
-        _gauge("gateway_ready", "1 while the pipeline takes queries, else 0.", "pipeline"),
+        _gauge("gateway_ready", "1 while the pipeline accepts queries, else 0.", "pipeline"),
     ),
     "traces": (
         _counter(
-            "exported_spans_total", "Spans by what became of them: taken, dropped.", "outcome"
+            "exported_spans_total", "Spans by outcome: taken, dropped.", "outcome"
         ),
         _histogram(
             "exported_query_seconds",
