@@ -1,6 +1,6 @@
-"""Records of the wire contract: one frozen class each, a module for each family of topics.
+"""Records of the wire contract: one frozen class per record, one module per family of topics.
 
-Times are seconds since the epoch and durations seconds, both as ``float``, on one clock.
+Times (seconds since the epoch) and durations (seconds) are ``float``, on one clock.
 ``docs/reference/records.md`` shows each record as Avro and as JSON. Import records from here.
 """
 

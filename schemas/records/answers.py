@@ -1,5 +1,4 @@
-"""What egress awaits and answers, and how right the answers were: notices, ``RESULTS``,
-``DEAD_LETTERS``, labels and ``ACCURACY``."""
+"""Records about answers: notices, ``RESULTS``, ``DEAD_LETTERS``, labels and ``ACCURACY``."""
 
 from collections.abc import Mapping
 
@@ -10,10 +9,10 @@ from schemas.records.queries import End, Hop, Origin, Trace, Value
 
 
 class Notice(Struct, frozen=True, gc=False, kw_only=True):
-    """The queries that ingress has consumed since its last notice, for egress to await.
+    """The queries that ingress has read since its last notice; egress waits for them.
 
-    ``queries`` come from one partition of the input topic, in the order of their offsets; ``upto``
-    is the offset behind the last one: all before it have been noticed.
+    ``queries`` come from one partition of the input topic, in the order of their offsets. ``upto``
+    is the offset after the last one: notices cover all queries before it.
     """
 
     partition: int
@@ -36,16 +35,20 @@ class Noticed(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class TreeHop(Struct, frozen=True, gc=False):
-    """A hop that all branches below it share; ``before`` is the index of the hop before it, -1 for
-    the first hop of a path."""
+    """A hop that all branches below it share.
+
+    ``before`` is the index of the previous hop, -1 for the first hop of a path.
+    """
 
     before: int
     hop: Hop
 
 
 class TreeBranches(Struct, frozen=True, gc=False):
-    """``count`` neighbouring branches with the same last hop (-1: none) and the same end, both as
-    indices."""
+    """``count`` neighbouring branches with the same last hop (-1: none) and the same end.
+
+    ``hop`` and ``end`` are indices.
+    """
 
     hop: int
     end: int
@@ -64,20 +67,20 @@ class PathTree(Struct, frozen=True, gc=False):
 
 
 class Answer(Struct, frozen=True, gc=False, kw_only=True):
-    """The outcome of a query; ``operators.outcomes.outcome_of`` gives the one it counts under.
+    """The outcome of a query; ``operators.outcomes.outcome_of`` gives the outcome that is counted.
 
-    ``outcome`` is answered, dropped, failed or refused; ``late`` marks an answer behind its
-    deadline, ``incomplete`` one with a branch missing. ``paths`` has the hops of every branch that
-    reached egress, in branch order, and ``ends`` their ends; on the results topic a ``tree`` may
-    stand in place of both. Where there is no answer, or no
-    complete one, ``reason_code`` gives the reason for programs, ``reason`` for people.
+    ``outcome`` is answered, dropped, failed or refused. ``late`` marks an answer after the
+    deadline, ``incomplete`` an answer with a branch missing. ``paths`` has the hops of every branch
+    that reached egress, in branch order, and ``ends`` their ends; on the results topic a ``tree``
+    may replace both. If the answer is missing or incomplete, ``reason_code`` gives the reason for
+    programs and ``reason`` for people.
     """
 
     id: str
     origin: Origin
     outcome: str
     reason: str = ""
-    task: str = ""  # where it was dropped or failed
+    task: str = ""  # where the query was dropped or failed
     late: bool = False
     incomplete: bool = False
     result: Value = None
@@ -110,7 +113,7 @@ class DeadLetter(Struct, frozen=True, gc=False, kw_only=True):
 class Label(Struct, frozen=True, gc=False, kw_only=True):
     """The label of query ``id``: the true result, or how much of the answer is right.
 
-    With ``truth`` a scorer compares it with the answer's result; ``right`` of ``of`` parts is the
+    The scorer compares ``truth`` with the answer's result. ``right`` of ``of`` parts is the
     sender's own judgement.
     """
 
@@ -123,13 +126,15 @@ class Label(Struct, frozen=True, gc=False, kw_only=True):
 class AccuracyRow(Struct, frozen=True, gc=False, kw_only=True):
     """The labelled answers of one path and class in the hour from ``hour_s`` on.
 
-    ``path`` names the distinct variant paths of the query's branches, sorted, with " + " between
-    them; so every query is in one row. ``right`` and ``of`` are sums over the queries,
-    ``right_right``, ``right_of`` and ``of_of`` sums of products. ``low`` and ``high`` bound
-    ``accuracy`` with 95 % confidence (control/estimation/accuracy_sums.py). Where answers are
-    compared with their shadows, ``reference`` is the shadows' path, ``reference_accuracy`` the
-    profile's for it, and "right" means: equal to the shadow. ``expected`` is the profile's
-    accuracy of ``path``, with its 95 % interval; None: unknown.
+    ``path`` names the distinct variant paths of the query's branches, sorted and joined by " + ",
+    so every query is in one row. ``right`` and ``of`` are sums over the queries; ``right_right``,
+    ``right_of`` and ``of_of`` are sums of products. ``low`` and ``high`` bound ``accuracy`` with
+    95 % confidence (control/estimation/accuracy_sums.py). ``expected`` is the profile's accuracy
+    of ``path``, with its 95 % interval; None: unknown.
+
+    If answers are compared with their shadows, ``reference`` is the shadows' path,
+    ``reference_accuracy`` the profile's accuracy of that path, and "right" means equal to the
+    shadow.
     """
 
     path: str
@@ -152,13 +157,13 @@ class AccuracyRow(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class MeasuredAccuracy(Struct, frozen=True, gc=False, kw_only=True):
-    """The accuracy of a pipeline's answers by their labels, so far.
+    """The accuracy of a pipeline's answers so far, by their labels.
 
-    ``counts`` are labels by what became of them (operators/scoring/scorer.py), ``shadow_counts``
-    likewise shadows. ``shadows`` are the rows of answers compared with their shadows. ``recent``
-    has a row for the newest labels of each path, and one for its newest shadows; their ``hour_s``
-    is the time of the oldest answer in them. The maps hold, by partition, the offset below which
-    answers, labels and shadows are counted here; ``trouble`` is the newest error of the scorer.
+    ``counts`` are the numbers of labels by outcome (operators/scoring/scorer.py), ``shadow_counts``
+    those of shadows. ``shadows`` are the rows of answers compared with their shadows. ``recent``
+    has a row for the newest labels of each path, and one for its newest shadows; ``hour_s`` is
+    there the time of the oldest answer. The ``_upto`` maps hold, by partition, the offset below
+    which answers, labels and shadows are counted. ``trouble`` is the newest error of the scorer.
     """
 
     pipeline: str

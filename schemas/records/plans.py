@@ -12,8 +12,8 @@ from schemas.variant_id import variant_key
 class Lease(Struct, frozen=True, gc=False, kw_only=True):
     """One worker's assignment under a plan.
 
-    It loads ``variant``, runs batches of at most ``batch`` and reads ``slots``; senders write only
-    to ``open_slot`` (-1: to none, the worker drains the rest).
+    The worker loads ``variant``, runs batches of at most ``batch`` and reads ``slots``. Senders
+    write only to ``open_slot`` (-1: none, the worker drains the rest).
     """
 
     worker: str
@@ -22,7 +22,7 @@ class Lease(Struct, frozen=True, gc=False, kw_only=True):
     batch: int
     slots: tuple[int, ...]
     open_slot: int = -1
-    type: str = ""  # of the worker's device, where ingress dispatches by it
+    type: str = ""  # of the worker's device, if ingress dispatches by it
 
     @property
     def key(self) -> str:
@@ -33,10 +33,10 @@ class Lease(Struct, frozen=True, gc=False, kw_only=True):
 class Route(Struct, frozen=True, gc=False):
     """A share of a task's traffic that goes to a slot. Shares of one task and source sum to 1.
 
-    ``source`` is the variant ("task/variant") that sends, or "" for every sender without routes of
-    its own. Where the policy scales accuracy, routes of one task and source are in falling
-    accuracy, ``spare_qps`` is the capacity of the slot's worker, in items per second, beyond its
-    routed load, and ``latency_s`` is its latency for a batch of the plan's size.
+    ``source`` is the sending variant ("task/variant"), or "" for every sender without routes of
+    its own. If the policy scales accuracy, routes of one task and source are in order of falling
+    accuracy. ``spare_qps`` is the capacity of the slot's worker beyond its routed load, in items
+    per second, and ``latency_s`` its latency for a batch of the plan's size.
     """
 
     task: str
@@ -48,7 +48,7 @@ class Route(Struct, frozen=True, gc=False):
 
 
 class Factor(Struct, frozen=True, gc=False):
-    """Observed items for ``child`` that one item of ``variant`` ("task/variant") makes.
+    """Observed mean number of items for ``child`` per item of ``variant`` ("task/variant").
 
     ``items`` is the weight of the observation: the number of recent items behind the mean.
     """
@@ -63,9 +63,9 @@ class Settings(Struct, frozen=True, gc=False, kw_only=True):
     """The settings that commands have changed; plans carry them to the next control app.
 
     ``filed_policy`` and ``filed_slo_s`` are the pipeline file's values at that time ("", 0:
-    unknown): the file takes precedence where it has changed since. ``reloads`` has, by
-    "task/variant", the build of its operator that workers must have (0 where it is missing).
-    ``prices`` and ``budget`` are $ per hour, by device type and for all (missing, None: as filed).
+    unknown): if the file has changed since, it takes precedence. ``reloads`` has, by
+    "task/variant", the build of the operator that workers must have (missing: 0). ``prices`` and
+    ``budget`` are $ per hour, by device type and in total (missing, None: those of the file).
     """
 
     policy: str
@@ -84,14 +84,15 @@ class Plan(Struct, frozen=True, gc=False, kw_only=True):
     """A full snapshot of all assignments. Readers keep the one with the highest epoch.
 
     ``capacity_qps`` is the most that ingress admits per second (None: no limit). ``mode`` is how a
-    planner that scales accuracy met the demand: "hardware", "accuracy" or "best-effort".
+    planner that scales accuracy meets the demand: "hardware", "accuracy" or "best-effort".
     ``factors`` are the observed fan-outs, from which the next control app resumes. ``causes`` give
     the reason for programs, ``reason`` for people. Every node writes in the schema ``release``
-    (0: that of ``schemas.release.UNDECLARED``). ``mix`` has the rented devices that should run, by
-    type; it is empty where none are rented while the pipeline runs. ``planned_slo_s`` is the SLO
-    that every used path keeps where SLO classes count (0: that of the settings).
-    ``to_egress_s`` has the seconds that most items were seen to take from the begin of a task's
-    batch to egress, by task (missing: not seen yet).
+    (0: that of ``schemas.release.UNDECLARED``).
+
+    ``mix`` is the wanted number of rented devices by type; it is empty if no devices are rented
+    at run time. With SLO classes, ``planned_slo_s`` is the SLO that every used path keeps (0: that
+    of the settings). ``to_egress_s`` has, by task, the observed seconds within which most items
+    get from the start of the task's batch to egress (missing: not observed yet).
     """
 
     pipeline: str
@@ -124,10 +125,11 @@ class Plan(Struct, frozen=True, gc=False, kw_only=True):
 class SelectionTable(Struct, frozen=True, gc=False, kw_only=True):
     """The decisions of workers at one load, by queue length and slack.
 
-    ``rows[n - 1]`` is for n items queued, the last row for any more. A row repeats (level, variant,
-    batch), by growing level from 0: from that level of slack on, a batch of that size with that
-    variant; level and variant are indices into ``Selection``. A batch equal to the number of rows
-    means the whole queue. The table is made for queries that ingress sends in runs of ``run``.
+    ``rows[n - 1]`` is for n queued items, the last row also for longer queues. A row repeats
+    (level, variant, batch), by ascending level from 0: from that level of slack on, run a batch of
+    that size with that variant. Level and variant are indices into ``Selection``. A batch equal to
+    the number of rows means the whole queue. The table is made for queries that ingress sends in
+    runs of ``run``.
     """
 
     qps: float
@@ -140,9 +142,9 @@ class SelectionTable(Struct, frozen=True, gc=False, kw_only=True):
 class Selection(Struct, frozen=True, gc=False, kw_only=True):
     """A task's tables of variant and batch by queue and slack, solved in advance, by load.
 
-    A worker of the task follows the newest selection of its policy while that policy is in force:
-    it holds all ``variants`` and chooses anew for each batch. Loads are those of all ``workers``
-    together; one worker's load is its part of that.
+    A worker of the task follows the newest selection of its policy while that policy is in force.
+    It holds all ``variants`` and chooses one for each batch. Loads are those of all ``workers``
+    together; one worker's load is its share.
     """
 
     pipeline: str
@@ -155,4 +157,4 @@ class Selection(Struct, frozen=True, gc=False, kw_only=True):
     levels_s: tuple[float, ...]
     tables: tuple[SelectionTable, ...] = ()
     complete: bool = True
-    reason: str = ""  # why no tables can be made, where there are none
+    reason: str = ""  # why no tables can be made, if there are none

@@ -1,4 +1,4 @@
-"""A query's way from its producer to egress: ``QUERIES``, work topics, ``OUTPUTS``, and the
+"""Records of a query from its producer to egress: ``QUERIES``, work topics, ``OUTPUTS``, and the
 completions that dispatchers read."""
 
 from typing import Any
@@ -26,7 +26,7 @@ REFUSED = "refused"
 
 
 class Origin(Struct, frozen=True, gc=False):
-    """A query's partition and offset: its identity, whatever id its producer chose."""
+    """A query's partition and offset, which identify it regardless of the id its producer chose."""
 
     partition: int
     offset: int
@@ -35,7 +35,7 @@ class Origin(Struct, frozen=True, gc=False):
 class Trace(Struct, frozen=True, gc=False):
     """The trace context of a query's producer (W3C), valid and in the form of version 00.
 
-    ``tracestate`` is "" where there is none.
+    ``tracestate`` is "" if there is none.
     """
 
     traceparent: str
@@ -69,7 +69,7 @@ class Query(Struct, frozen=True, gc=False, kw_only=True):
     deadline_s: float | None = None
     slo_class: str = ""
     size: int = 1  # samples to rank, tokens, pixels: the key of latencies in the profile
-    session: str = ""  # the session it belongs to; "": none
+    session: str = ""  # the query's session; "": none
 
 
 class Garbled(Struct, frozen=True, gc=False):
@@ -91,8 +91,8 @@ class Hop(Struct, frozen=True, gc=False, kw_only=True):
     received_s: float
     started_s: float
     finished_s: float
-    batch: int  # items in the batch it ran in
-    released: str = ""  # why that batch began: full, idle, due; empty: not recorded
+    batch: int  # number of items in its batch
+    released: str = ""  # why the batch started: full, idle, due; empty: not recorded
     rerouted: str = ""  # why the item then left its turn for another slot; empty: it did not
 
     @property
@@ -116,9 +116,10 @@ class End(Struct, frozen=True, gc=False):
 class Item(Struct, frozen=True, gc=False, kw_only=True):
     """One piece of a query's work.
 
-    ``branch`` identifies the piece: (child index, ordinal) for every fan-out since the root, so
-    that branches sort in the order in which operators produced them. ``credit`` is its share of
-    ``FULL_CREDIT``. ``path`` holds the hops so far. ``end`` is set on the way to egress only.
+    ``branch`` identifies the piece: (child index, ordinal) for every fan-out since the root.
+    Branches therefore sort in the order in which operators produced them. ``credit`` is the item's
+    share of ``FULL_CREDIT``. ``path`` holds the hops so far. ``end`` is set only on the way to
+    egress.
     """
 
     branch: tuple[int, ...] = ()
@@ -131,8 +132,8 @@ class Item(Struct, frozen=True, gc=False, kw_only=True):
 class Work(Struct, frozen=True, gc=False, kw_only=True):
     """Items of one query that travel together to one slot of a task, or to egress (task "").
 
-    ``follow`` is the number of queries of the same run that come behind it on the slot; a worker
-    may wait for them.
+    ``follow`` is the number of queries of the same run that follow it on the slot; a worker may
+    wait for them.
     """
 
     query_id: str
@@ -146,16 +147,16 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
     follow: int = 0
     size: int = 1  # the query's
     slo_class: str = ""  # the query's
-    session: SessionPlan | None = None  # the query plan by which it goes; None: the plan's routes
+    session: SessionPlan | None = None  # the query plan that it follows; None: the plan's routes
     variant: str = ""  # that a dispatcher chose for the run; "": the worker chooses
     trace: Trace | None = None  # the query's
 
 
 class Completion(Struct, frozen=True, gc=False, kw_only=True):
-    """A worker has finished a query that a dispatcher sent to it. Durations only: clocks differ.
+    """A worker has finished a query from a dispatcher. It has durations only, since clocks differ.
 
-    ``slot`` is the slot it was sent to, ``outcome`` is "answered" where the batch ran, whatever the
-    query's outcome is later.
+    ``slot`` is the slot that the query was sent to. ``outcome`` is "answered" if the batch ran,
+    regardless of the query's later outcome.
     """
 
     query_id: str
@@ -165,6 +166,6 @@ class Completion(Struct, frozen=True, gc=False, kw_only=True):
     type: str  # of the worker's device
     setting: str  # "task/variant"
     size: int
-    queued_s: float  # at the worker, before it began
+    queued_s: float  # at the worker, before the batch started
     run_s: float
     outcome: str

@@ -1,4 +1,4 @@
-"""What nodes and people tell the control app: reports and commands, and the commands' results."""
+"""Input of the control app, reports and commands, and the results of commands."""
 
 from collections.abc import Mapping
 
@@ -13,32 +13,35 @@ class SlotState(Struct, frozen=True, gc=False):
     task: str
     slot: int
     done: int
-    queued: int  # items it holds and has not finished
+    queued: int  # items received and not finished
 
 
 class Report(Struct, frozen=True, gc=False, kw_only=True):
     """A node's heartbeat, every 200 ms.
 
     ``counts`` only grow during one ``incarnation`` (the node's start time), so a lost report loses
-    no information. Workers count per variant: ``arrived/T/V``, ``finished/T/V``, ``dropped/T/V``,
-    ``failed/T/V``, ``batches/T/V``, ``busy_s/T/V`` and ``children/T/V/CHILD``; ingress ``arrived``,
-    ``admitted``, ``refused``; egress one count per outcome (operators/outcomes.py), ``incomplete``
-    answers, ``class/CLASS/OUTCOME`` where there are SLO classes ("" for queries without one),
-    ``latency_s/BOUND`` by the latency of answers, and ``OUTCOME/CODE`` by the reason code
-    where a query was dropped, failed or refused; ``session/ID/OUTCOME`` for the queries of an open
-    session. ``error`` is the reason for the state ``failed`` or ``stuck``, or why a ready worker
-    cannot load a setting; ``held`` are the settings of sessions that a worker has loaded. ``file``
-    is the fingerprint of the node's pipeline file (``schemas/pipeline_fingerprint.py``).
-    ``unloadable/SETTING`` among the counts is 1 while a worker cannot load the setting,
-    ``reads_release`` among the counts is the newest schema release that the node reads
-    (``schemas/release.py``). ``measured`` are the scorer's accuracies by path, while one has left
-    the interval of its profile.
+    no information:
+
+    * workers, per variant: ``arrived/T/V``, ``finished/T/V``, ``dropped/T/V``, ``failed/T/V``,
+      ``batches/T/V``, ``busy_s/T/V`` and ``children/T/V/CHILD``; ``unloadable/SETTING`` is 1 while
+      a worker cannot load the setting
+    * ingress: ``arrived``, ``admitted``, ``refused``
+    * egress: one count per outcome (operators/outcomes.py), ``incomplete`` answers,
+      ``class/CLASS/OUTCOME`` with SLO classes ("" for queries without one), ``latency_s/BOUND`` by
+      the latency of answers, ``OUTCOME/CODE`` by the reason code of a dropped, failed or refused
+      query, and ``session/ID/OUTCOME`` for the queries of an open session
+    * every node: ``reads_release``, the newest schema release that it reads (schemas/release.py)
+
+    ``error`` is the reason for the state ``failed`` or ``stuck``, or why a ready worker cannot load
+    a setting. ``held`` are the settings of sessions that a worker has loaded. ``file`` is the
+    fingerprint of the node's pipeline file (``schemas/pipeline_fingerprint.py``). ``measured`` are
+    the scorer's accuracies by path, while one is outside the interval of its profile.
     """
 
     node: str
     role: str  # "ingress", "worker" or "egress"
     pipeline: str
-    epoch: int  # of the plan it follows
+    epoch: int  # of the plan that the node follows
     incarnation: float
     sent_s: float
     state: NodeState
@@ -67,7 +70,7 @@ class Command(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class CommandResult(Struct, frozen=True, gc=False, kw_only=True):
-    """The one result of a command: the change or the error, and the plan epoch that shows it."""
+    """The result of a command: the change or the error, and the plan epoch that shows it."""
 
     id: str
     pipeline: str

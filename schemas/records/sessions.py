@@ -1,4 +1,4 @@
-"""Sessions with their query plans, and the profiles that the search for a plan asks for."""
+"""Sessions with their query plans, and the profiles that a search for a plan requests."""
 
 from collections.abc import Mapping
 
@@ -10,8 +10,8 @@ from schemas.enumerations import SessionState
 class SessionStage(Struct, frozen=True, gc=False, kw_only=True):
     """One task of a query plan: its setting ("task/variant@knob=option,..."), and where it runs.
 
-    ``device`` is a device of ``tier``, ``slot`` the slot of its worker, ``quarters`` what the stage
-    occupies of the device (0: a device of the session's own).
+    ``device`` is a device of ``tier``, ``slot`` the slot of its worker, and ``quarters`` the
+    quarters of the device that the stage occupies (0: the session's own device).
     """
 
     task: str
@@ -23,10 +23,10 @@ class SessionStage(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class SessionPlan(Struct, frozen=True, gc=False, kw_only=True):
-    """The query plan of a session, as work bears it: every sender writes to the slot named here.
+    """The query plan of a session, as work carries it: senders write to the slots named here.
 
-    ``number`` counts the session's plans from 1. Ingress sends by the plan that ``admits``; workers
-    hold the settings of all plans.
+    ``number`` counts the session's plans from 1. Ingress sends queries by the plan that ``admits``;
+    workers hold the settings of all plans.
     """
 
     session: str
@@ -46,8 +46,8 @@ class SessionPlan(Struct, frozen=True, gc=False, kw_only=True):
 class SessionChoice(Struct, frozen=True, gc=False, kw_only=True):
     """A query plan that meets a session's objectives, before it has devices.
 
-    ``settings`` ("task/variant@..."), ``tiers`` and ``quarters`` of a device are by task; quarters
-    of 0 need no part of a shared device. ``latency_s`` 0: not known.
+    ``settings`` ("task/variant@..."), ``tiers`` and ``quarters`` of a device are by task. Stages
+    with 0 quarters need no share of a shared device. ``latency_s`` 0: unknown.
     """
 
     settings: Mapping[str, str]
@@ -61,15 +61,17 @@ class SessionChoice(Struct, frozen=True, gc=False, kw_only=True):
 class Session(Struct, frozen=True, gc=False, kw_only=True):
     """A stream of queries with objectives of its own, and the plans that meet them.
 
-    ``accuracy`` is the least, ``usd_per_h`` the most that its plan may cost; None: any. ``samples``
-    names the sample set of its search; "": its plan was made by hand. ``chosen`` is the index of
-    the plan in force (-1: none), ``number`` that of the newest ``SessionPlan``; ``reason`` says
-    what it waits for. Its search took ``search_s`` seconds, ``first_s`` of them until the first of
-    its plans, ``steps`` configurations and ``profile_s`` device seconds; the schedule that chose
-    its plan ``schedule_s``; loading it and switching over ``switch_s``. From its opening it took
+    ``accuracy`` is the minimum accuracy, ``usd_per_h`` the maximum cost of its plan; None: any.
+    ``samples`` names the sample set of its search; "": its plan was made by hand. ``chosen`` is the
+    index of the plan in force (-1: none), ``number`` the number of the newest ``SessionPlan``.
+    ``reason`` is what the session waits for.
+
+    The search took ``search_s`` seconds (``first_s`` of them to its first plan), ``steps``
+    configurations and ``profile_s`` device seconds. The schedule that chose the plan took
+    ``schedule_s`` seconds, loading and switching ``switch_s``. From its opening the session took
     ``planned_s`` seconds until it first had plans, and ``serving_s`` until it first served; None:
-    not yet. It was planned anew ``replans`` times, the last time for
-    ``cause``, which was noticed ``detect_s`` seconds after it began.
+    not yet. It was replanned ``replans`` times, most recently for ``cause``, which was detected
+    ``detect_s`` seconds after its start.
     """
 
     id: str
@@ -104,8 +106,8 @@ class ProfileRequest(Struct, frozen=True, gc=False, kw_only=True):
     """A search asks a profiler to run one configuration on samples ``first`` to ``upto - 1``.
 
     ``options`` maps "task.knob" to the option's name. A request of a later ``step`` of the same
-    ``search`` voids it, and so does the time ``expires_s``. ``space`` is the hash of the search
-    space (``Space.digest``): a profiler with another one refuses.
+    ``search`` voids this one; it also expires at ``expires_s``. ``space`` is the hash of the search
+    space (``Space.digest``); a profiler with another one refuses.
     """
 
     search: str
@@ -123,9 +125,9 @@ class ProfileResult(Struct, frozen=True, gc=False, kw_only=True):
     """The scores and costs of one configuration on the samples from ``first`` on.
 
     ``scores`` are from 0 to 1, one per sample. ``seconds`` and ``bytes`` are sums over the samples,
-    by task: seconds on the device, as if nothing had been cached, and bytes of outputs. ``cached``
-    counts the samples whose output of a task was cached; ``spent_s`` is what the profiler really
-    computed. ``error`` says why there are no scores.
+    by task: device seconds, as if nothing had been cached, and bytes of outputs. ``cached`` counts,
+    by task, the samples whose output was cached; ``spent_s`` are the device seconds that the
+    profiler used. ``error`` is the reason for missing scores.
     """
 
     pipeline: str
