@@ -71,7 +71,9 @@ class _Demands(click.ParamType):
 @click.option("--slo", type=DurationType(), help="SLO, as in 250ms. Default: the file's.")
 @click.option("--comm", type=DurationType(), help="Latency of one hop. Default: the file's.")
 @click.option("--policy", metavar="NAME", help="Policy: loki, ramsis, ... Default: the file's.")
-@click.option("--solver", type=click.Choice(["highs", "cbc"]), help="Default: the policy's.")
+@click.option(
+    "--solver", type=click.Choice(["highs", "cbc"]), help="MILP solver. Default: the policy's."
+)
 @click.option(
     "--world",
     metavar="PATH|none",
