@@ -77,7 +77,7 @@ class _Pattern(click.ParamType):
 )
 @click.option("-f", "--follow", is_flag=True, help="Print new lines until Ctrl-C.")
 def logs(file: Path, follow: bool, last: int, **asked: Any) -> None:
-    """Show the logs of all roles, merged by time, with the last run's.
+    """Show the logs of all roles in this and the last run, by time.
 
     \b
     Example:
