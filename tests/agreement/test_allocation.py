@@ -1,4 +1,4 @@
-"""Two roads to one plan: the MILP and trying everything, CBC and HiGHS, both forms of the model."""
+"""Planning agrees: MILP and enumeration, CBC and HiGHS, both forms of the model."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 @pytest.mark.thorough
 @settings(max_examples=100, **SLOW)
 @given(problems())
-def test_the_milp_finds_the_best_plan_that_trying_everything_finds(problem: Problem) -> None:
+def test_the_milp_finds_the_same_optimum_as_enumeration(problem: Problem) -> None:
     plan, best = allocate(problem), by_trying(problem)
     assert check_allocation(plan, problem) == ()
     assert plan.mode == best.mode
@@ -43,7 +43,7 @@ def test_both_solvers_find_equally_good_plans(problem: Problem) -> None:
     assert cbc.mode == highs.mode
     if highs.mode == "hardware":
         assert cbc.devices_used == highs.devices_used
-    # CBC 2.10 has been seen to call a served share of 0.977 optimal where 0.998 is (below).
+    # CBC 2.10 can report a served share of 0.977 as optimal where 0.998 is feasible (see below).
     assert cbc.served_share <= highs.served_share + 2e-6
     if highs.mode == "accuracy":
         assert cbc.accuracy == pytest.approx(highs.accuracy, abs=3e-6)
@@ -64,7 +64,7 @@ def test_a_load_within_the_solvers_tolerance_of_a_whole_device_is_one_device() -
 
 
 @pytest.mark.thorough
-def test_the_default_solver_finds_the_share_that_cbc_was_seen_to_miss() -> None:
+def test_the_default_solver_finds_the_served_share_that_cbc_misses() -> None:
     entries = [
         an_entry("a", "v0", {1: 8.0}, 0.5, {"b": 1.0}),
         an_entry("a", "v1", {1: 31.0}, 0.75, {"b": 0.5}),
@@ -78,7 +78,7 @@ def test_the_default_solver_finds_the_share_that_cbc_was_seen_to_miss() -> None:
 @pytest.mark.thorough
 @settings(max_examples=40, **SLOW)
 @given(problems())
-def test_paths_without_batches_and_covers_lead_to_the_same_accuracy(problem: Problem) -> None:
+def test_model_forms_with_and_without_batch_variables_agree_on_accuracy(problem: Problem) -> None:
     found = {}
     for most_configured in (10**6, 0):
         search = SolveOptions("highs", Bounds(1e-7, 10**5), unmetered, most_configured)
@@ -106,7 +106,9 @@ def test_one_device_more_never_hurts(problem: Problem) -> None:
 
 @settings(max_examples=30, **SLOW)
 @given(problems())
-def test_what_is_called_nearest_can_be_met_and_a_little_less_cannot(problem: Problem) -> None:
+def test_the_nearest_objective_is_feasible_and_a_slightly_tighter_one_is_not(
+    problem: Problem,
+) -> None:
     plan = allocate(problem)
     assert plan.feasible == (plan.nearest is None) == (plan.binding == "")
     if plan.nearest is None:
@@ -130,8 +132,8 @@ def test_the_same_problem_has_the_same_plan(problem: Problem) -> None:
     assert allocate(problem) == allocate(problem)
 
 
-def test_the_nearest_demand_allows_for_what_a_solver_may_overstep() -> None:
-    # Two workers of 46.08295/s were called enough for 46.083.
+def test_the_nearest_demand_allows_for_the_solvers_tolerance() -> None:
+    # The solver reported two workers of 46.08295/s as sufficient for 46.083.
     entries = [
         an_entry("a", "v0", {1: 14.0}, 0.5, {"b": 2.0, "c": 2.0}),
         an_entry("a", "v1", {1: 31.0, 2: 43.4}, 0.75, {"b": 1.0, "c": 2.0}),
@@ -149,7 +151,7 @@ def test_the_nearest_demand_allows_for_what_a_solver_may_overstep() -> None:
 
 @settings(max_examples=25, **SLOW)
 @given(problems(), st.sampled_from((0.5, 0.75, 0.9)))
-def test_a_least_accuracy_holds_in_every_mode(problem: Problem, least: float) -> None:
+def test_the_minimum_accuracy_holds_in_every_mode(problem: Problem, least: float) -> None:
     asked = replace(problem, policy=with_options(problem.policy, accuracy_least=least))
     try:
         kept = allocate(asked)
@@ -168,7 +170,7 @@ def test_the_fewest_devices_within_the_slo_reach_the_accuracy_of_all(problem: Pr
     ours, paper = allocate_within_slo(asked), allocate(problem)
     assert check_allocation(ours, asked) == ()
     bounded = any(task.share != (0.0, 1.0) for task in problem.pipeline.tasks)
-    if paper.mode == HARDWARE and bounded:  # the paper's first step bounds no branch's share
+    if paper.mode == HARDWARE and bounded:  # the paper's first step bounds no branch shares
         assert ours.served_share <= paper.served_share + 2e-6
     else:
         assert ours.served_share == pytest.approx(paper.served_share, abs=2e-6)

@@ -1,4 +1,4 @@
-"""Compiled nodes and those of pure Python (docs/decisions/0007): two roads to the same effects."""
+"""Compiled and pure-Python nodes (docs/decisions/0007) produce the same effects."""
 
 import shutil
 import sysconfig
@@ -10,8 +10,8 @@ from benchmarks.twins import compiled_copy, printed, pure_copy
 
 HEADERS = Path(sysconfig.get_paths()["include"], "Python.h")
 
-# Every policy, with and without fan-out, with whatever goes wrong by chance: what each node was
-# told and asked for, in a hash of its own per run.
+# Run every policy, with and without fan-out, with random faults. Print one hash per run over all
+# events and effects of each node.
 STORIES = """
 import re, tempfile
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""The control app's driver and the simulator: two roads to the same effects of the controller.
+"""The control app's driver and the simulator produce the same effects of the controller.
 
 The control app is away for a while; ``tests/control_roads.py`` has both roads.
 """
@@ -42,16 +42,16 @@ from tests.typed_files import RENTING, a_typed_file
 
 POSTCODE = Path(__file__).parents[2] / "examples" / "postcode" / "pipeline.yaml"
 AWAY_S, FOR_S = 3.05, 1.5
-LENGTH_S = 7.0  # behind the first arrival
+LENGTH_S = 7.0  # after the first arrival
 
 
 def the_file(policy: str, folder: Path) -> PipelineFile:
-    """The postcodes, or one task for the policies that plan for one."""
+    """Return the postcode file, or a one-task file for policies that plan a single task."""
     if policy in ("ramsis", "kairos"):
         alone: Mapping[str, Sequence[str]] = {"read": ()}
         policies = {
             "ramsis": {"kind": "ramsis", "loads": [30, 60], "steps": 20, "longest_run": 1}
-        }  # soon made
+        }  # fast to create
         return read_pipeline_file(
             a_cluster(folder, children=alone, fan_out=0, policy=policy, policies=policies)
         )

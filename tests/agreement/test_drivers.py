@@ -1,4 +1,4 @@
-"""The live driver and the simulator: two roads to the same effects."""
+"""The live driver and the simulator produce the same effects."""
 
 import os
 import subprocess
@@ -16,7 +16,8 @@ SEED = 7
 
 
 def early(tape: Tape) -> list[Taped]:
-    """What was seen before the end, where one driver may stop a moment before the other."""
+    """Return the entries before the end, where one driver may stop slightly earlier than the
+    other."""
     return [entry for entry in tape.entries if entry.now < UNTIL_S]
 
 
@@ -31,7 +32,7 @@ def test_live_driver_and_simulator_ask_for_the_same_effects_one_by_one(seed: int
 
 
 @pytest.mark.parametrize("seed", [SEED, 8])
-def test_workers_that_follow_tables_ask_for_the_same_under_both_drivers(seed: int) -> None:
+def test_workers_that_follow_tables_produce_the_same_effects_under_both_drivers(seed: int) -> None:
     pipeline = small_pipeline()
     simulated, live = Tape(), Tape()
     simulate(pipeline, small_nodes(pipeline), seed, simulated, FOLLOWED)
@@ -80,7 +81,7 @@ print(len(tape.entries), sha256(repr(tape.entries).encode()).hexdigest())
 
 
 @pytest.mark.thorough
-def test_another_process_with_another_hash_seed_runs_the_same_simulation() -> None:
+def test_a_simulation_does_not_depend_on_process_or_hash_seed() -> None:
     def digest(hash_seed: str) -> str:
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.getcwd()}
         command = [sys.executable, "-c", DIGEST]

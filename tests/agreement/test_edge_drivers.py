@@ -1,4 +1,4 @@
-"""An edge's process under the live driver and the simulator: two roads to the same effects."""
+"""The live driver and the simulator produce the same effects of an edge's process."""
 
 from typing import Any
 
@@ -126,7 +126,7 @@ def early(tape: Tape) -> list[Taped]:
 
 
 @pytest.mark.parametrize("seed", [7, 8, 9])
-def test_both_drivers_ask_for_the_same_at_the_edge(seed: int) -> None:
+def test_both_drivers_produce_the_same_effects_at_the_edge(seed: int) -> None:
     pipeline = a_session_pipeline()
     here, there = Tape(), Tape()
     system = simulated(pipeline, seed, here)

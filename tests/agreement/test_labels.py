@@ -1,4 +1,4 @@
-"""The scorer under the live driver and in a simulation counts the same labels alike."""
+"""The scorer counts the same labels identically under the live driver and in a simulation."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ def nodes() -> dict[str, Node]:
 
 
 def labels() -> tuple[Input, ...]:
-    """Labels of every second query, of which one in four is right; some come before the answer."""
+    """Return labels of every second query, one in four correct; some arrive before the answer."""
     return tuple(
         (0.4 + 0.01 * number, LABELS, 0,
          Label(id=f"q{number}", right=float(number % 8 == 0), of=1.0))

@@ -1,4 +1,4 @@
-"""`headrace plan` finds every optimum that was measured for the paper's code, where its data is."""
+"""`headrace plan` finds every optimum measured with the paper's code, on the paper's data."""
 
 import json
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_every_measured_optimum_is_found(
     ("name", "devices", "largest"),
     [("traffic", 18, 2000), ("traffic", 20, 2300), ("social", 18, 2050), ("social", 20, 2300)],
 )
-def test_what_can_be_served_ends_where_it_was_measured_to(
+def test_the_largest_feasible_demand_is_the_measured_one(
     files: Path, capsys: pytest.CaptureFixture[str], name: str, devices: int, largest: int
 ) -> None:
     rows = planned(
@@ -75,7 +75,7 @@ def test_what_can_be_served_ends_where_it_was_measured_to(
     assert largest <= rows[1]["nearest"]["demand"] < largest + 50
 
 
-def test_the_full_trees_serve_what_was_measured(
+def test_the_full_trees_have_the_measured_modes(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     traffic = planned(

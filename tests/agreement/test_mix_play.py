@@ -1,4 +1,4 @@
-"""What a mix carries: by a play of the dispatch rule alone, and by the nodes that run live."""
+"""Replaying the dispatch rule alone gives the same capacity of a mix as the live nodes."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from tests.typed_files import RANK, a_typed_file
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["kairos", "threshold"])
 @pytest.mark.parametrize("mix", [pytest.param((2, 0), marks=pytest.mark.slow), (1, 3)])
-def test_a_play_carries_what_the_nodes_carry(
+def test_a_replay_of_the_dispatch_rule_carries_the_same_load_as_the_nodes(
     kind: str, mix: tuple[int, int], tmp_path: Path
 ) -> None:
     file = read_pipeline_file(a_typed_file(tmp_path, RANK.replace("slo: 100ms", "slo: 300ms")))

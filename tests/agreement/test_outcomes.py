@@ -1,4 +1,4 @@
-"""One tape through all that counts queries: where two of them show a figure, it is the same."""
+"""All components that count queries report the same figures for one tape."""
 
 import json
 import logging
@@ -54,20 +54,20 @@ from tests.small_world import HOP_S, UNTIL_S, small_inputs, small_model, small_n
 SEED = 3
 LOST_QUERIES = 3  # sent, and never answered
 SLO_S, GRACE_S = 0.06, 0.02
-CAPACITY_QPS = 90.0  # so that ingress refuses some
+CAPACITY_QPS = 90.0  # low enough that ingress refuses some queries
 Counts = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Taped:
-    """A run in which queries end in every way, and all that its nodes saw and asked for."""
+    """Hold a run with every outcome, and all events and effects of its nodes."""
 
     file: PipelineFile
     plan: Plan
     tape: Tape
 
     def sent(self, kind: type[Any]) -> list[Any]:
-        """Every record of a kind, in the order of the tape."""
+        """Return every record of a kind, in the order of the tape."""
         return [
             effect.record
             for entry in self.tape.entries
@@ -77,11 +77,11 @@ class Taped:
 
     @property
     def answers(self) -> list[Answer]:
-        """Every answer."""
+        """Return every answer."""
         return self.sent(Answer)
 
     def seen_by(self, observer: Any) -> Any:
-        """The observer, after the whole tape."""
+        """Return the observer after it has observed the whole tape."""
         for entry in self.tape.entries:
             observer.saw(entry.node, entry.event, entry.effects, entry.now)
         return observer
@@ -119,7 +119,7 @@ def the_account(taped: Taped) -> RunMetrics:
 
 
 def the_simulation(taped: Taped) -> dict[str, Any]:
-    """The row of `headrace simulate`."""
+    """Return the row of `headrace simulate`."""
     run = Run(file=taped.file, policy="static", seed=0, arrivals=Renewal(1.0, 1.0))
     queries, account = len(taped.answers), the_account(taped)
     account.close(queries)
@@ -131,14 +131,14 @@ def the_report(taped: Taped) -> LiveReport:
 
 
 def the_load(taped: Taped) -> Tally:
-    """What `headrace load` prints, with queries that were lost."""
+    """Return the output of `headrace load`, with lost queries."""
     sent = [Sent(answer.id, answer.created_s) for answer in taped.answers]
     lost = [Sent(f"lost-{n}", 1.0) for n in range(LOST_QUERIES)]
     return tally([*sent, *lost], {answer.id: answer for answer in taped.answers})
 
 
 def the_status(taped: Taped) -> Snapshot:
-    """The last snapshot, as if all had happened within its last second."""
+    """Return the last snapshot, as if everything had happened within its last second."""
     (*_, last) = (r for r in taped.sent(Report) if r.role == "egress")
     first = structs.replace(last, sent_s=last.sent_s - 1, counts={})
     board = board_of(taped.file.pipeline)
@@ -147,13 +147,13 @@ def the_status(taped: Taped) -> Snapshot:
 
 
 def the_metrics(taped: Taped) -> dict[tuple[str, ...], Any]:
-    """Samples by name and labels."""
+    """Return the samples by name and labels."""
     metrics = taped.seen_by(Metrics(taped.file.pipeline))
     return {(name, *labels): value for name, labels, value in metrics.samples()}
 
 
 def the_log(taped: Taped, caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    """The fields of the lines about ended queries, at debug level, with their event."""
+    """Return the fields of the debug log lines about ended queries, with their event."""
     caplog.set_level(logging.DEBUG, "headrace.node")
     taped.seen_by(Journal(taped.file.pipeline.name))
     told = [vars(record) for record in caplog.records]
@@ -161,7 +161,7 @@ def the_log(taped: Taped, caplog: pytest.LogCaptureFixture) -> list[dict[str, An
 
 
 def the_picture(taped: Taped, folder: Path) -> Counts:
-    """The last value of the counters of `headrace simulate --trace-out`."""
+    """Return the last counter values of `headrace simulate --trace-out`."""
     with ChromeTrace(folder / "trace.json") as trace:
         taped.seen_by(trace)
     events = json.loads((folder / "trace.json").read_text())["traceEvents"]
@@ -170,13 +170,13 @@ def the_picture(taped: Taped, folder: Path) -> Counts:
 
 
 def the_explanations(taped: Taped) -> Counts:
-    """The first word of what `headrace explain` says of each query."""
+    """Return the first word of what `headrace explain` prints about each query."""
     heads = (view(explained(answer), "p", 100)[0].plain for answer in taped.answers)
     return Counter(re.findall(r": (\w+)", head)[0] for head in heads)
 
 
 def found_by_outcome(taped: Taped) -> Counts:
-    """The queries that `headrace explain --last OUTCOME` may find."""
+    """Return the queries that `headrace explain --last OUTCOME` may find."""
     read = reader_of(taped.file.pipeline)
     records: list[Any] = [Record(encode(answer)) for answer in taped.answers]
     return Counter(
@@ -196,13 +196,13 @@ class Record:
 
 
 def the_chaos(taped: Taped) -> Counts:
-    """The sentence of `benchmarks.chaos`."""
+    """Return the sentence of `benchmarks.chaos`."""
     pairs = (part.split() for part in received_answers.ends(taped.answers).split(", "))
     return {name: int(count) for count, name in pairs}
 
 
 def the_demo(taped: Taped) -> dict[str, Any]:
-    """The JSON of `headrace demo`, of two phases."""
+    """Return the JSON of a two-phase `headrace demo`."""
     middle_s = 1.0
     spans = (Span("first", "a", 0.0, middle_s), Span("second", "b", middle_s, UNTIL_S))
     sent = [Sent(answer.id, answer.created_s) for answer in taped.answers]
@@ -216,13 +216,14 @@ def the_demo(taped: Taped) -> dict[str, Any]:
 
 
 def the_comparison(taped: Taped) -> tuple[Comparison, dict[str, Any]]:
-    """`headrace compare --policy static static-best --json`: every run of it ends as the tape."""
+    """Run `headrace compare --policy static static-best --json` with the tape as the result of
+    every run."""
     row = the_simulation(taped)
     run = Run(file=taped.file, policy="static", seed=0, arrivals=Renewal(40.0, 3.0))
     found = search(run, lambda runs: [row for _ in runs])
     account = RunMetrics(taped.file.pipeline, accuracies(load_profile(taped.file)))
     recorder = Recorder(account, 0.5)
-    for entry in taped.tape.entries:  # the order of a simulation: the account, then its watcher
+    for entry in taped.tape.entries:  # the simulation's order: the account, then its observer
         account.saw(entry.node, entry.event, entry.effects, entry.now)
         recorder.saw(entry.node, entry.event, entry.effects, entry.now)
     account.close(len(taped.answers))
@@ -236,7 +237,7 @@ def the_comparison(taped: Taped) -> tuple[Comparison, dict[str, Any]]:
 
 
 def some(counts: Mapping[str, Any]) -> dict[str, int]:
-    """The counts of outcomes among them that are not 0; of what a load has lost nothing."""
+    """Return the non-zero counts of outcomes; a load has no count of its lost queries."""
     return {name: round(counts[name]) for name in OUTCOMES if name != LOST and counts.get(name)}
 
 
@@ -244,7 +245,7 @@ def test_every_count_of_outcomes_is_the_same(
     taped: Taped, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     marks = Counter((answer.late, answer.incomplete) for answer in taped.answers)
-    assert marks[True, True] > 1  # what two rules would tell apart
+    assert marks[True, True] > 1  # cases that two different rules would count differently
     wanted = some(the_account(taped).counts)
     assert set(wanted) == {*OUTCOMES} - {LOST}
     assert some(the_simulation(taped)) == wanted
@@ -269,7 +270,7 @@ def test_every_count_of_outcomes_is_the_same(
     assert phases == wanted
 
 
-def test_send_says_the_outcome_of_its_query(taped: Taped) -> None:
+def test_send_prints_the_outcome_of_its_query(taped: Taped) -> None:
     last_lines = (answer_text(answer).splitlines()[-1] for answer in taped.answers)
     said = Counter(re.split(r"\W", line)[0] for line in last_lines)
     assert said == some(the_account(taped).counts)
@@ -289,13 +290,13 @@ def test_why_queries_were_not_answered_is_the_same(
     assert summed((key.partition("/")[2], n) for key, n in status.items()) == {
         why: n for why, n in wanted.items() if why != LATE
     }
-    # By outcome and task, too, where both are shown.
+    # Also compare by outcome and task where both are available.
     account = the_account(taped)
     assert dict(misses) == account.misses
 
 
 def summed(pairs: Iterable[tuple[Any, float]]) -> dict[Any, int]:
-    """The sum of each key's values."""
+    """Return the sum of values per key."""
     found: dict[Any, int] = {}
     for key, value in pairs:
         found[key] = found.get(key, 0) + round(value)
@@ -314,7 +315,7 @@ def test_the_figures_of_a_run_are_the_same(taped: Taped) -> None:
     for name in ("p50_ms", "p95_ms", "p99_ms"):
         assert row[name] == found[name], name
         assert load[name] == demo[name] == row[name], name
-        # Read off the buckets of a report, each a fifth longer than the one before.
+        # The status takes quantiles from report buckets, each a fifth longer than the previous one.
         assert getattr(status, name) == pytest.approx(row[name], rel=0.2), name
     seconds = metrics["query_seconds",]
     assert isinstance(seconds, Observed)
@@ -337,13 +338,13 @@ def test_compare_and_static_best_show_what_a_run_shows(taped: Taped) -> None:
     assert document["runs"] == [row, row]
     (difference,) = document["differences"]
     assert {difference[name]["mean"] for name in FIGURES if difference[name]} == {0.0}
-    # What static-best was chosen by.
+    # Compare the figures by which static-best was chosen.
     assert len(document["static_best"]["tried"]) > 3
     for tried in document["static_best"]["tried"]:
         assert tried["yield"] == document["policies"][0]["yield"]["mean"]
         for name in ("violation", "branch_violation", "accuracy"):
             assert tried[name] == row[name]
-    # And over time: the curves beside the figures, here and in the report of a live run.
+    # Compare the curves over time, here and in the report of a live run.
     curve, live = made.runs["static"][0].recording, the_report(taped).recording
     assert curve.bad == live.bad
     assert sum(curve.demand_qps) * curve.width_s == queries
@@ -355,7 +356,7 @@ def test_compare_and_static_best_show_what_a_run_shows(taped: Taped) -> None:
         share for _, share in curve.latency)] == [pytest.approx(live.latency[-1][0])]  # fmt: skip
 
 
-def test_what_was_given_up_over_time_is_what_violates(taped: Taped) -> None:
+def test_violations_over_time_add_up_to_the_violating_items(taped: Taped) -> None:
     recording, account = the_report(taped).recording, the_account(taped)
     account.close(len(taped.answers))
     assert sum(recording.bad.values()) == account.bad_items > 0

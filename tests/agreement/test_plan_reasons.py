@@ -1,4 +1,4 @@
-"""Two roads to whether a solve led to a plan: its causes, and what the control app had heard."""
+"""A plan's causes and the control app's events agree on whether a solve led to the plan."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from schemas.records import Plan
 
 
 class Roads:
-    """An observer that keeps the causes of every plan with whether a solve had come back."""
+    """Observe the causes of every plan and whether a solve had just returned."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[tuple[PlanCause, ...], bool, bool]] = []
@@ -40,7 +40,7 @@ def test_causes_tell_whether_a_solve_led_to_the_plan(tmp_path: Path, policy: str
     run = Run(file=file, policy=policy, seed=3, arrivals=Rates(rates), faults=(lost,))
     simulated(run, lambda sent: None, (roads,))
     assert [causes for causes, told, known in roads.taken if told and not known] == []
-    # A solve that changes nothing may be the moment of the next step.
+    # The next step may start at a solve that changes nothing.
     assert {causes for causes, told, known in roads.taken if known and not told} <= {
         (STAGED.cause,), (PlanCause.WORKER_SERVES,), (ADMISSION.cause,),
     }  # fmt: skip
@@ -48,7 +48,7 @@ def test_causes_tell_whether_a_solve_led_to_the_plan(tmp_path: Path, policy: str
 
 
 def test_a_plan_that_repeats_the_one_in_force_is_not_published(tmp_path: Path) -> None:
-    # Beyond capacity a change of variants waits, and every event asks for the next step.
+    # Beyond capacity, changes of variants wait, and every event requests the next step.
     roads = Roads()
     file = read_pipeline_file(a_cluster(tmp_path, devices=6))
     run = Run(file=file, policy="loki", seed=3, arrivals=Rates((20.0,) * 4 + (320.0,) * 8))

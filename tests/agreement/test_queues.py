@@ -1,13 +1,13 @@
-"""The simulator against queueing theory: times in M/M/1, M/D/1, E_c/M/1 and a tandem of M/M/1.
+"""Compare the simulator with queueing theory: times in M/M/1, M/D/1, E_c/M/1 and a tandem of M/M/1.
 
-The very nodes serve: an ingress, a worker for each server, an egress, under one fixed plan. Each
-figure is the mean of independent runs with its confidence interval (Student's t), and the closed
-form must lie within it. At 99.9 % a correct simulator fails one seed in a thousand; the seeds
-are fixed.
+The production nodes serve: an ingress, a worker for each server and an egress, under one fixed
+plan. Each figure is the mean of independent runs with its confidence interval (Student's t). The
+closed form must lie within that interval. At 99.9 % a correct simulator fails one seed in a
+thousand; the seeds are fixed.
 
-Workers share no queue: a slot has one reader, and senders visit the slots in turn. So c workers
-are c queues with Erlang gaps, E_c/M/1. For M/M/c a node of this file, a queue with c servers,
-stands in the worker's place.
+Workers share no queue: each slot has one reader, and senders visit the slots in turn. So c workers
+are c queues with Erlang gaps, E_c/M/1. For M/M/c, a node of this file (one queue with c servers)
+replaces the worker.
 """
 
 import math
@@ -46,7 +46,7 @@ from tests.builders import a_lease, a_pipeline, a_plan
 SERVICE_S = 0.01
 RUNS = 10
 QUERIES_EACH = 3000
-WARM = 500  # queries that are not counted: a queue begins empty
+WARM = 500  # warm-up queries, not counted: a queue starts empty
 CONFIDENCE = 0.999
 LONG_S = 1e6  # no deadline matters
 
@@ -62,7 +62,7 @@ def fixed(rng: np.random.Generator) -> float:
 
 
 class Server:
-    """A model whose batches of one take what the service draws."""
+    """A model that runs batches of one; ``service`` draws the latency."""
 
     load_s = 0.0
 
@@ -108,7 +108,8 @@ class Bank:
 
 
 class Sojourns:
-    """Seconds of every query in the system, less the notice: from its arrival to its answer."""
+    """Record the seconds of every query in the system, from its arrival to its answer, without the
+    notice."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -123,7 +124,7 @@ class Sojourns:
 
 
 def sojourn_s(seed: int, rate_qps: float, servers: Sequence[int], service: Service) -> float:
-    """Mean time in the system of one run, its beginning left out."""
+    """Return the mean time in the system of one run, without the warm-up."""
     _, seconds = sojourns(seed, rate_qps, servers, service)
     return float(np.mean(seconds[WARM:]))
 
@@ -131,8 +132,8 @@ def sojourn_s(seed: int, rate_qps: float, servers: Sequence[int], service: Servi
 def sojourns(
     seed: int, rate_qps: float, servers: Sequence[int], service: Service, bank: int = 0
 ) -> tuple[list[float], list[float]]:
-    """Arrivals of one run and the time in the system of each: ``servers`` workers at each stage
-    in turn, or one node with ``bank`` servers."""
+    """Return the arrivals of one run and the time of each in the system, with ``servers`` workers
+    at each stage in turn, or one node with ``bank`` servers."""
     stages = "abc"[: len(servers)]
     below = {stage: list(stages[at + 1 : at + 2]) for at, stage in enumerate(stages)}
     pipeline = a_pipeline(below, slo_s=LONG_S, admission=False)
@@ -164,11 +165,11 @@ def sojourns(
 
 
 def within(means: Sequence[float], expected: float) -> bool:
-    """Whether the expected value lies in the confidence interval of the mean of the runs."""
+    """Return whether the expected value lies in the confidence interval of the mean of the runs."""
     low, high = stats.t.interval(
         CONFIDENCE, len(means) - 1, loc=np.mean(means), scale=stats.sem(means)
     )
-    # Wide intervals contain anything: a tenth of the value is the most that proves something.
+    # A wide interval contains anything, so its width must stay below a fifth of the value.
     assert high - low < 0.2 * expected
     return bool(low <= expected <= high)
 
@@ -182,12 +183,13 @@ def m_m_1(load: float) -> float:
 
 
 def m_d_1(load: float) -> float:
-    """Pollaczek and Khinchine, without variance of the service."""
+    """Apply the Pollaczek-Khinchine formula without variance of the service time."""
     return SERVICE_S * (1 + load / (2 * (1 - load)))
 
 
 def e_c_m_1(load: float, servers: int) -> float:
-    """One of several servers that Poisson arrivals visit in turn (Erlang gaps; G/M/1)."""
+    """Return the time at one of several servers that Poisson arrivals visit in turn (Erlang gaps;
+    G/M/1)."""
     rate = load * servers / SERVICE_S
 
     def root(x: float) -> float:
@@ -214,7 +216,7 @@ def test_three_servers_visited_in_turn_are_e_3_m_1() -> None:
 
 
 def m_m_c(load: float, servers: int) -> float:
-    """Erlang's C."""
+    """Apply Erlang's C formula."""
     offered = load * servers
     waits = offered**servers / math.factorial(servers) / (1 - load)
     empty = sum(offered**k / math.factorial(k) for k in range(servers))
@@ -232,12 +234,12 @@ def test_one_queue_with_three_servers_is_m_m_3() -> None:
 
 @pytest.mark.thorough
 def test_a_tandem_of_two_stages_is_two_m_m_1() -> None:
-    # Burke: what leaves an M/M/1 is a Poisson process again.
+    # Burke's theorem: the departures of an M/M/1 are a Poisson process.
     assert within(runs(0.5 / SERVICE_S, (1, 1), exponential), 2 * m_m_1(0.5))
 
 
 @pytest.mark.parametrize("load", [0.5, 0.9, 1.1])
-def test_every_query_is_served_as_lindleys_recursion_says(load: float) -> None:
+def test_every_query_follows_lindleys_recursion(load: float) -> None:
     arrivals, found = sojourns(3, load / SERVICE_S, (1,), exponential)
     (rng,) = np.random.default_rng([3, 1]).spawn(1)
     free_s, expected = 0.0, []

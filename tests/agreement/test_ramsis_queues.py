@@ -1,4 +1,4 @@
-"""Bare queues against the nodes: two ways to play round robin."""
+"""Plain queues and the nodes give the same results for round robin."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -65,12 +65,14 @@ def by_nodes(
     ("choice", "qps"),
     [(Fixed("quick", 4), 460.0), (Fixed("quick", 1), 280.0), (Fixed("right", 3), 100.0)],
 )
-def test_a_fixed_choice_is_served_alike(file: PipelineFile, choice: Fixed, qps: float) -> None:
+def test_a_fixed_choice_gives_the_same_figures_in_queues_and_nodes(
+    file: PipelineFile, choice: Fixed, qps: float
+) -> None:
     times = poisson(qps, 10.0, np.random.default_rng(4))
     decide = decided([held(choice, SMALL.models, SLO_S, qps)], SMALL.models, always)
     nodes = by_nodes(file, fixed(choice, SMALL.workers), times)
     bare = round_robin(times.tolist(), SMALL.workers, decide, SLO_S)
-    # Deadlines are counted from a record's time stamp, which is cut to milliseconds.
+    # The nodes count deadlines from the record's time stamp, which has millisecond resolution.
     assert nodes.served == bare.served
     assert nodes.late == pytest.approx(bare.late, abs=0.01 * bare.served)
     assert 0 < bare.late < bare.served
@@ -78,7 +80,7 @@ def test_a_fixed_choice_is_served_alike(file: PipelineFile, choice: Fixed, qps: 
 
 
 @pytest.mark.parametrize("qps", [420.0, 460.0])
-def test_runs_are_served_alike(file: PipelineFile, qps: float) -> None:
+def test_runs_give_the_same_figures_in_queues_and_nodes(file: PipelineFile, qps: float) -> None:
     times = poisson(qps, 10.0, np.random.default_rng(4))
     ask = Ask(models=SMALL.models, slo_s=SLO_S, workers=3, qps=qps, runs=tuple(range(1, 33)))
     table = solved(OPTIONS["ramsis"], ask).table
@@ -92,7 +94,9 @@ def test_runs_are_served_alike(file: PipelineFile, qps: float) -> None:
     assert nodes.accuracy == pytest.approx(bare.accuracy, abs=0.002)
 
 
-def test_ingress_refuses_alike_in_overload(file: PipelineFile) -> None:
+def test_refusals_under_overload_give_the_same_figures_in_queues_and_nodes(
+    file: PipelineFile,
+) -> None:
     qps = 600.0
     times = poisson(qps, 10.0, np.random.default_rng(4))
     ask = Ask(models=SMALL.models, slo_s=SLO_S, workers=3, qps=qps, runs=tuple(range(1, 33)))
@@ -109,7 +113,9 @@ def test_ingress_refuses_alike_in_overload(file: PipelineFile) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("qps", [150.0, 300.0, 420.0])
-def test_a_central_queue_is_served_alike(file: PipelineFile, qps: float) -> None:
+def test_a_central_queue_gives_the_same_figures_in_queues_and_nodes(
+    file: PipelineFile, qps: float
+) -> None:
     times = poisson(qps, 10.0, np.random.default_rng(4))
     ask = Ask(models=SMALL.models, slo_s=SLO_S, workers=3, qps=qps)
     policy = POLICIES["ramsis-central"].usual

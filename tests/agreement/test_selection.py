@@ -1,5 +1,5 @@
-"""Best tables by value iteration, by policy iteration, and by trying every table there is; and what
-a table promises against one worker followed query by query."""
+"""Value iteration, policy iteration and enumeration find the same best table, and its predicted
+figures match one worker simulated query by query."""
 
 from itertools import product
 
@@ -23,7 +23,7 @@ LATE = (0.0, 2.0)  # prices of a late query
 
 
 def tiny_settings() -> list[Setting]:
-    """A handful of states with a choice each, so that all tables can be tried."""
+    """Return settings with few states and choices, so that all tables can be enumerated."""
     two = tuple(type(m)(m.name, m.accuracy, m.latency_s[:2]) for m in (FAST, GOOD, BEST))
     return [
         a_setting(qps * workers, workers, two, levels)
@@ -34,7 +34,7 @@ def tiny_settings() -> list[Setting]:
 
 
 def mean_reward(plain: Dense, choice: np.ndarray, objective: Objective) -> float:
-    """What the objective is worth under a table, per decision or per query."""
+    """Return the mean objective of a table, per decision or per query."""
     at = np.arange(len(choice))
     reward = np.where(plain.on_time[at, choice], plain.accuracy[choice], -objective.price)
     weight = shares(plain, choice) * (plain.served if objective.per == "query" else 1.0)
@@ -47,7 +47,7 @@ def every_table(plain: Dense) -> list[np.ndarray]:
 
 
 def flat(setting: Setting, solution: Solution) -> np.ndarray:
-    """A solution's choices as the plain process numbers its states."""
+    """Return a solution's choices in the state order of the plain process."""
     return np.append(solution.choice[: setting.longest].ravel(), solution.choice[-1, 0])
 
 
@@ -65,7 +65,7 @@ def test_no_other_table_is_worth_more(solver: str, per: str, price: float) -> No
 
 @pytest.mark.parametrize("per", ["decision", "query"])
 @pytest.mark.parametrize("qps", [10.0, 100.0, 240.0, 600.0])
-def test_value_and_policy_iteration_come_to_the_same_table(per: str, qps: float) -> None:
+def test_value_and_policy_iteration_find_the_same_table(per: str, qps: float) -> None:
     process = whole_queue(a_setting(qps, 6, levels=fixed_levels(0.1, 40)))
     objective = Objective(per=per)
     by_values = SOLVERS["value-iteration"](process, objective, None)
@@ -77,7 +77,7 @@ def test_value_and_policy_iteration_come_to_the_same_table(per: str, qps: float)
 
 
 @pytest.mark.parametrize("qps", [10.0, 100.0, 240.0, 600.0])
-def test_per_decision_is_the_table_of_a_hundred_plain_sweeps(qps: float) -> None:
+def test_the_per_decision_table_matches_a_hundred_plain_sweeps(qps: float) -> None:
     setting = a_setting(qps, 6, levels=fixed_levels(0.1, 20))
     found = SOLVERS["value-iteration"](whole_queue(setting), Objective(per="decision"), None)
     assert flat(setting, found).tolist() == iterate(dense(setting)).tolist()
@@ -97,8 +97,8 @@ def test_shares_of_the_states_are_those_of_the_plain_process(qps: float) -> None
 @pytest.mark.parametrize(
     ("qps", "dispersion"), [(6.0, 1.0), (14.0, 1.0), (20.0, 1.0), (6.0, 4.0), (14.0, 4.0)]
 )
-def test_one_worker_alone_does_what_its_table_promises(qps: float, dispersion: float) -> None:
-    # With one worker, and levels at the latencies, the process is exact: no offset to guess at.
+def test_a_single_worker_meets_the_prediction_of_its_table(qps: float, dispersion: float) -> None:
+    # With one worker and levels at the latencies, the process is exact; no offset is estimated.
     models = (FAST, GOOD, BEST)
     setting = a_setting(qps, 1, models, model_levels(0.1, models), dispersion)
     process = whole_queue(setting)
@@ -109,7 +109,7 @@ def test_one_worker_alone_does_what_its_table_promises(qps: float, dispersion: f
 
 
 @pytest.mark.parametrize("qps", [14.0, 60.0])
-def test_a_worker_that_is_busy_for_less_than_the_latency_does_what_its_table_promises(
+def test_a_worker_with_latencies_below_the_quantile_meets_the_prediction_of_its_table(
     qps: float,
 ) -> None:
     models = (FAST, USUALLY_QUICK, BEST)
@@ -122,8 +122,10 @@ def test_a_worker_that_is_busy_for_less_than_the_latency_does_what_its_table_pro
 
 
 @pytest.mark.parametrize("qps", [6.0, 20.0, 45.0])
-def test_one_worker_that_may_leave_queries_does_better_than_its_table_promises(qps: float) -> None:
-    # Exact but for the levels: slack is rounded down again for what is left of a queue.
+def test_a_worker_with_partial_batches_does_better_than_the_prediction_of_its_table(
+    qps: float,
+) -> None:
+    # Exact except for the levels: slack is rounded down again for the rest of a queue.
     setting = a_setting(qps, 1, levels=fixed_levels(0.1, 200))
     process = part_of_queue(setting)
     found = SOLVERS["policy-iteration"](process, Objective(per="query"), None)
@@ -134,12 +136,14 @@ def test_one_worker_that_may_leave_queries_does_better_than_its_table_promises(q
 
 
 @pytest.mark.parametrize("qps", [30.0, 70.0, 90.0])
-def test_a_worker_among_many_does_what_its_table_promises_but_for_the_levels(qps: float) -> None:
+def test_a_worker_among_several_meets_the_prediction_of_its_table_up_to_level_rounding(
+    qps: float,
+) -> None:
     setting = a_setting(qps, 5, levels=fixed_levels(0.1, 200))
     process = whole_queue(setting)
     found = SOLVERS["value-iteration"](process, Objective(per="query"), None)
     accuracy, violation = ten_runs(setting, process, found)
-    # Slack is rounded down by up to 1/200 of the SLO, so the promise is a little too modest.
+    # Slack is rounded down by up to 1/200 of the SLO, so the prediction is slightly pessimistic.
     assert within(found.worth.accuracy, accuracy, slack=2e-3)
     assert within(found.worth.violation, violation, slack=2e-3)
 
@@ -147,7 +151,7 @@ def test_a_worker_among_many_does_what_its_table_promises_but_for_the_levels(qps
 def ten_runs(
     setting: Setting, process: DecisionProcess, found: Solution
 ) -> tuple[list[float], list[float]]:
-    """Accuracy and violation, each run with its own arrivals."""
+    """Return the accuracy and violation of each run, with different arrivals per run."""
     table = decisions(process, found.choice)
     chances = [np.random.default_rng((5, run)) for run in range(10)]
     seen = [follow(setting, *table, with_increments(setting, 15_000, rng)) for rng in chances]
@@ -155,7 +159,7 @@ def ten_runs(
 
 
 def within(promised: float, seen: list[float], slack: float = 0.0) -> bool:
-    """Whether the promise lies in a 99.9 % interval about the mean of the runs."""
+    """Return whether the prediction lies in a 99.9 % interval around the mean of the runs."""
     half = 4.8 * float(np.std(seen, ddof=1)) / len(seen) ** 0.5  # Student's t, 9 degrees
     return abs(float(np.mean(seen)) - promised) <= half + slack
 

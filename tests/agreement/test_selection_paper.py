@@ -1,4 +1,4 @@
-"""``ramsis-paper`` against what the authors' own code gave, on their own data."""
+"""``ramsis-paper`` reproduces the results of the authors' own code on their own data."""
 
 import csv
 from dataclasses import replace
@@ -32,7 +32,7 @@ IMAGE = {
     4000: (57.972, 100),
 }
 TEXT = {400: 79.420, 1200: 75.769, 2000: 74.092, 2800: 74.189, 3600: 72.371}
-# The last digit of each that was printed.
+# The tolerance is the last printed digit.
 DIGIT = {0: 5e-4, 0.011: 5e-4, 0.189: 5e-4, 0.002: 5e-4, 0.80: 5e-3, 66.8: 5e-2, 100: 5e-4}
 
 

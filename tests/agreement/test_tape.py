@@ -1,4 +1,4 @@
-"""A recorded tape, saved and loaded, replays to the same effects."""
+"""A recorded tape replays to the same effects after it was saved and loaded."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ SEED = 11
 
 
 class Silent:
-    """A node that asks for nothing."""
+    """A node without effects."""
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]:
         return []
@@ -22,7 +22,7 @@ class Silent:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tape of a run of the live driver's loop."""
+    """Save the tape of a run of the live driver's loop."""
     pipeline, tape = small_pipeline(), Tape()
     run_live(pipeline, small_nodes(pipeline), SEED, tape)
     path = tmp_path_factory.mktemp("tape") / "run.tape"
@@ -46,7 +46,7 @@ def test_a_tape_of_workers_that_follow_tables_replays(tmp_path: Path) -> None:
 def test_a_changed_node_fails_with_the_story_up_to_the_first_difference(saved: Path) -> None:
     pipeline = small_pipeline()
     nodes = small_nodes(pipeline)
-    # This one believes that a batch takes nearly all the time there is, and drops what it gets.
+    # This worker predicts almost the whole deadline for a batch and drops its queries.
     nodes["w1"] = Worker("w1", pipeline, "emulated", incarnation=0.0, latency=lambda v, n: 0.055)
     with pytest.raises(Mismatch) as caught:
         replay(Tape.load(saved), nodes)
@@ -59,7 +59,7 @@ def test_a_changed_node_fails_with_the_story_up_to_the_first_difference(saved: P
     assert "Loaded(variant='read/v'" in story
 
 
-def test_a_node_that_falls_silent_is_told_from_one_that_asks_for_more(saved: Path) -> None:
+def test_a_missing_effect_is_reported_as_none(saved: Path) -> None:
     nodes = {**small_nodes(small_pipeline()), "ingress": Silent()}
     with pytest.raises(Mismatch, match="effect 1 of this node: None"):
         replay(Tape.load(saved), nodes)

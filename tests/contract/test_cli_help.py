@@ -1,4 +1,4 @@
-"""Every command has help with an example, and the help is the recorded one.
+"""Every command has help with an example, and the help matches the recorded text.
 
 After a change of the help: HEADRACE_RECORD=1 pytest tests/contract/test_cli_help.py, and review
 the difference.
@@ -37,7 +37,7 @@ def test_every_command_has_help_with_an_example(path: str, command: click.Comman
     example = "Begin with:" if command is headrace else "Example:"
     assert example in text
     assert f"    {path}" in text.partition(example)[2]
-    assert command is headrace or len(command.get_short_help_str(300)) <= 68  # fits the overview
+    assert command is headrace or len(command.get_short_help_str(300)) <= 68  # fits in the overview
 
 
 def test_the_help_is_the_recorded_one() -> None:

@@ -1,4 +1,4 @@
-"""Every command is in the README or on a page of docs/, where somebody who looks will find it."""
+"""The README or a page of docs/ documents every command."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ TERMINAL = (ROOT / "docs" / "reference" / "terminal.md").read_text(encoding="utf
 PAGES = "\n".join(
     path.read_text(encoding="utf-8")
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-    if path.name != "commands.md"  # has their help, generated
+    if path.name != "commands.md"  # contains the generated help
 )
 
 
@@ -35,7 +35,7 @@ def test_every_command_is_in_the_readme_or_on_a_page(path: str) -> None:
     assert re.search(rf"{re.escape(path)}\b", PAGES), f"write an example of `{path}` into docs/"
 
 
-def test_the_page_of_the_terminal_names_no_command_that_is_not_there() -> None:
+def test_the_terminal_page_names_only_existing_commands() -> None:
     named = re.findall(r"^(headrace [a-z-]+(?: [a-z-]+)?)", TERMINAL, flags=re.MULTILINE)
     groups = {path.rsplit(" ", 1)[0] for path in ALL if path.count(" ") == 2}
     wrong = [
@@ -47,7 +47,7 @@ def test_the_page_of_the_terminal_names_no_command_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("path", ALL)
-def test_the_options_of_its_examples_are_there(path: str) -> None:
+def test_the_examples_use_existing_options(path: str) -> None:
     known = {option for parameter in ALL[path].params for option in parameter.opts} | {"--help"}
     lines = re.findall(rf"^{re.escape(path)}\b.*$", TERMINAL, flags=re.MULTILINE)
     used = {option for line in lines for option in re.findall(r"(?<=\s)--[a-z-]+", line)}

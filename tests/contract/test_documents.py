@@ -7,11 +7,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-# The changelog names files of its time.
+# The changelog names files that existed at the time.
 NAMED = sorted(page for page in PAGES if page.name != "CHANGELOG.md")
 TOPS = "schemas|profiles|control|operators|streams|headrace|tests|benchmarks|examples|docs"
 FILE = re.compile(rf"(?<![\w/.-])((?:{TOPS})/[\w/.-]+\.(?:py|md|yaml|yml|toml|avsc|json))\b")
-# A test by its path below tests/, or, behind one of its folder, by its name alone.
+# A test is named by its path below tests/, or by its file name alone.
 TEST = re.compile(r"(?<![\w/.-])((?:\w+/)*test_\w+\.py)\b")
 MADE_OR_MEANT = re.compile(r"[A-Z]{2,}|\bmypipeline\b")  # placeholders such as NAME.avsc
 

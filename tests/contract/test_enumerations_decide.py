@@ -1,4 +1,4 @@
-"""Decisions compare enumerations: no code of the product reads the sentences that people read.
+"""Product code decides by enumerations and never by the sentences that people read.
 
 Sentences may change with any release. What records of earlier releases say in sentences alone is
 inferred once, in ``schemas/codec/older_releases.py``.
@@ -16,7 +16,7 @@ SOURCES = [path for package in PACKAGES for path in sorted((ROOT / package).rglo
 
 # Fields and variables that hold sentences.
 PROSE = frozenset(("reason", "refused", "binding", "message", "sentence", "rerouted"))
-# Calls that look into a text.
+# Methods that inspect a text.
 READS = frozenset(
     (
         "startswith", "endswith", "find", "index", "count", "split", "rsplit", "partition",
@@ -25,7 +25,7 @@ READS = frozenset(
     )
 )  # fmt: skip
 INFERRED = ("schemas/codec/older_releases.py",)
-# The module for it, and texts other than task/variant: names of counts, keys of records, shares.
+# The module itself, and texts other than task/variant: names of counts, keys of records, shares.
 SLASHES = (
     "schemas/variant_id.py",
     "schemas/count_names.py",
@@ -39,7 +39,7 @@ def place(path: Path) -> str:
 
 
 def last_name(node: ast.expr) -> str:
-    """``reason`` of ``plan.reason``, of ``reason`` and of ``plan.reason.lower()``."""
+    """Return ``reason`` for ``plan.reason``, ``reason`` and ``plan.reason.lower()``."""
     if isinstance(node, ast.Call):
         node = node.func.value if isinstance(node.func, ast.Attribute) else node.func
     if isinstance(node, ast.Attribute):
@@ -56,10 +56,10 @@ def is_text(node: ast.expr) -> bool:
 
 
 def reads_prose(node: ast.AST) -> bool:
-    """Whether a call or a comparison looks into a sentence, or compares it with one."""
+    """Return whether a call or a comparison inspects a sentence or compares it with a literal."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         looked_at = [node.func.value, *node.args]
-        # A message of Kafka's has a method partition, without arguments.
+        # A Kafka message has a method partition, without arguments.
         reads = node.func.attr in READS and bool(node.args)
         return reads and any(map(is_prose, looked_at))
     if isinstance(node, ast.Compare):
@@ -82,7 +82,7 @@ def splits_a_slash(node: ast.AST) -> bool:
 
 
 def joins_task_and_variant(node: ast.AST) -> bool:
-    """An f-string with ``{...task}/{...}`` in it."""
+    """Return whether the node is an f-string that contains ``{...task}/{...}``."""
     if not isinstance(node, ast.JoinedStr):
         return False
     return any(
@@ -96,7 +96,7 @@ def joins_task_and_variant(node: ast.AST) -> bool:
 
 
 def found(source: str, *rules: object) -> Iterator[int]:
-    """The lines of a source at which one of the rules holds."""
+    """Yield the lines of a source that match one of the rules."""
     for node in ast.walk(ast.parse(source)):
         if any(rule(node) for rule in rules):  # type: ignore[operator]
             yield node.lineno  # type: ignore[attr-defined]
@@ -143,7 +143,7 @@ def test_a_decision_by_a_sentence_is_found(bad: str) -> None:
         "message.partition()",
     ],
 )
-def test_what_reads_no_sentence_is_let_pass(good: str) -> None:
+def test_the_check_accepts_code_that_reads_no_sentence(good: str) -> None:
     assert list(found(good, reads_prose)) == []
 
 

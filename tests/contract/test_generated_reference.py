@@ -1,4 +1,4 @@
-"""The generated parts of docs/reference are what docs/generate_reference.py writes."""
+"""The generated parts of docs/reference match the output of docs/generate_reference.py."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A part of `make interop` that the machine cannot run is told, and no part is left out unasked."""
+"""A part of `make interop` that the machine cannot run fails; it is skipped only on request."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def test_a_part_without_its_program_fails_with_the_need(
         promtool()
 
 
-def test_a_part_without_its_program_is_skipped_where_that_is_asked_for(
+def test_a_part_without_its_program_is_skipped_on_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(LEFT_OUT, "1")
@@ -28,7 +28,7 @@ def test_a_part_without_its_program_is_skipped_where_that_is_asked_for(
         missing("needs chromium")
 
 
-def test_no_part_is_skipped_in_another_way() -> None:
+def test_parts_are_skipped_only_by_missing_programs() -> None:
     words = ("pytest.skip(", "mark.skip", "importorskip", "xfail")
     skipping = {
         path.name

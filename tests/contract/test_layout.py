@@ -1,4 +1,4 @@
-"""The packages have common names; these are the guards of docs/decisions/0001."""
+"""The packages have common names; these tests are the guards of docs/decisions/0001."""
 
 import ast
 import importlib
@@ -17,7 +17,8 @@ HEAVY = ("torch", "torchvision", "transformers", "safetensors", "onnxruntime", "
 
 
 def modules() -> list[Path]:
-    """Every module of the six packages, relative to the root, without the packages themselves."""
+    """Return every module of the six packages, relative to the root, without the packages
+    themselves."""
     found = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
     return sorted(path.relative_to(ROOT) for path in found if path.name != "__init__.py")
 
@@ -63,7 +64,7 @@ def test_the_control_plane_imports_no_extra() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("role", ["dispatcher", "egress", "ingress", "scorer", "worker", "control"])
 def test_no_role_starts_with_a_solver(role: str) -> None:
-    # Each is up to a second of every start, and of every restart; solves have a process apart.
+    # Importing a solver takes up to a second at every start. Solves run in a separate process.
     slow = {"pulp", "highspy", "scipy.special", "scipy.sparse", "scipy.fft"}
     beside = ", streams.control_app.app" if role == "control" else ""
     folder = "headrace.roles.workers" if role == "worker" else "headrace.roles"
@@ -99,7 +100,7 @@ def test_no_two_classes_share_a_name() -> None:
     assert {name: paths for name, paths in by_name.items() if len(paths) > 1} == {}
 
 
-def test_every_module_says_what_it_is() -> None:
+def test_every_module_has_a_docstring() -> None:
     assert [str(path) for path in modules() if sentence_of(path) is None] == []
 
 

@@ -1,4 +1,4 @@
-"""What every model adapter keeps, whatever library is behind it."""
+"""Every model adapter meets the same contract, whatever its library."""
 
 import subprocess
 import sys
@@ -142,7 +142,7 @@ def hooks_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=list(ADAPTERS))
 def operator(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """Each adapter in turn, loaded on the CPU."""
+    """Yield each adapter in turn, loaded on the CPU."""
     made = ADAPTERS[request.param](tmp_path)
     made.load("cpu")
     return made
@@ -194,7 +194,7 @@ def test_a_gpu_gives_the_outputs_of_the_cpu(adapter: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("adapter", list(WITH_WEIGHTS))
-def test_a_device_that_is_not_here_is_refused(adapter: str, tmp_path: Path) -> None:
+def test_a_missing_device_is_refused(adapter: str, tmp_path: Path) -> None:
     operator = ADAPTERS[adapter](tmp_path)
     with pytest.raises(BadDevice, match="cuda:99"):
         operator.load("cuda:99")
@@ -252,8 +252,8 @@ def test_arguments_that_an_architecture_does_not_take_are_named() -> None:
         torchvision_module("mobilenet_v2", {"colour": "red"})
 
 
-def test_a_model_is_reported_to_nobody(tmp_path: Path) -> None:
-    """onnxruntime keeps the identity that it reports by in the temporary folder."""
+def test_loading_a_model_sends_no_telemetry(tmp_path: Path) -> None:
+    """onnxruntime stores its telemetry identity in the temporary folder."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     onnx_model(tmp_path)

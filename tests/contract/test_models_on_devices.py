@@ -1,9 +1,8 @@
-"""Torch models on a device that is not the CPU.
+"""Torch models run on a device other than the CPU.
 
-PyTorch's ``meta`` device stands in for a GPU where there is none: its tensors are not the CPU's,
-operations refuse to mix the two, and none of them can be read back. So a batch that fails at that
-last step and not before was run on the device from end to end: weights, inputs, and whatever the
-forward pass makes on its way.
+PyTorch's ``meta`` device replaces a missing GPU. Its tensors are not on the CPU, operations refuse
+to mix the two, and its tensors cannot be copied back. A batch that fails only at that last copy has
+therefore run on the device from end to end: weights, inputs and intermediate tensors.
 """
 
 from itertools import islice
@@ -35,7 +34,7 @@ ON_TORCH = [
 
 @pytest.fixture
 def any_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch on whatever device is named, there or not."""
+    """Make torch accept any device name, present or not."""
     for module in (torch_module, torchvision_model, transformers_model):
         monkeypatch.setattr(module, "torch_on", lambda _device: library("torch"))
 
@@ -60,7 +59,7 @@ def test_a_batch_runs_wholly_on_the_named_device(key: str) -> None:
         operator.predict(inputs(key.partition("/")[0]))
 
 
-def test_every_variant_on_torch_is_among_them() -> None:
+def test_the_list_has_every_torch_variant() -> None:
     tasks = read_pipeline_file(POSTCODE).pipeline.tasks
     known = [v for task in tasks for v in task.variants]
     assert [v.key for v in known if "torch" in getattr(load_operator(v), "libraries", ())] == (

@@ -1,5 +1,5 @@
-"""The alert rules and the dashboard of deploy/ are what docs/generate_monitoring.py writes, and ask
-for metrics and labels that there are."""
+"""The alert rules and the dashboard of deploy/ match the output of docs/generate_monitoring.py and
+use existing metrics and labels."""
 
 import json
 import re
@@ -20,12 +20,12 @@ EXPRESSIONS = {rule["alert"]: rule["expr"] for rule in RULES} | {
     for target in panel["targets"]
 }
 PARTS = {HISTOGRAM: ("_bucket", "_sum", "_count"), SUMMARY: ("_sum", "_count")}
-OF_THE_SCRAPE = {"pipeline", "instance", "le"}  # every metric's, or Prometheus' own
+OF_THE_SCRAPE = {"pipeline", "instance", "le"}  # labels of every metric, or added by Prometheus
 SELECTED = re.compile(PREFIX + r"([a-z_]+)(?:\{([^}]*)\})?")
 
 
 def metric(name: str) -> str:
-    """The name in the table of what an expression names."""
+    """Return the name in the table of metrics for a name in an expression."""
     for found in BY_NAME.values():
         if name in (found.name, *(found.name + part for part in PARTS.get(found.kind, ()))):
             return found.name
@@ -48,13 +48,13 @@ def test_a_line_of_the_dashboard_is_the_threshold_of_its_alert() -> None:
     assert lines == {each.title: thresholds[each.alert] for each in PANELS if each.alert}
 
 
-def test_a_metric_that_there_is_not_cannot_be_written() -> None:
+def test_an_expression_with_an_unknown_metric_is_refused() -> None:
     with pytest.raises(KeyError, match="no_such_total"):
         series("no_such_total")
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS.values(), ids=EXPRESSIONS)
-def test_an_expression_names_metrics_and_labels_that_there_are(expression: str) -> None:
+def test_an_expression_uses_existing_metrics_and_labels(expression: str) -> None:
     selected = SELECTED.findall(expression)
     assert selected
     known = set(OF_THE_SCRAPE)

@@ -1,4 +1,4 @@
-"""docs/reference/records.md has examples that the code produces."""
+"""The examples in docs/reference/records.md match the output of the code."""
 
 import json
 import re
@@ -171,7 +171,7 @@ EXAMPLE_OF = {type(record).__name__: record for record in EXAMPLES}
 
 
 def section(name: str) -> str:
-    """The part of the page under a record's heading."""
+    """Return the part of the page under a record's heading."""
     found = re.search(rf"^##+ {name}\n(.*?)(?=^##|\Z)", PAGE, re.DOTALL | re.MULTILINE)
     assert found, f"docs/reference/records.md lacks the heading '## {name}'"
     return found[1]
@@ -198,7 +198,7 @@ def test_every_record_on_the_wire_has_an_example() -> None:
     assert names == files
 
 
-def test_the_command_that_a_person_types_is_understood_as_the_page_says() -> None:
+def test_a_typed_command_is_parsed_as_documented() -> None:
     block = re.search(r"```json\n(.*?)```", section("Typing a command"), re.DOTALL)
     assert block
     assert command_from_json(block[1].encode()) == Command(

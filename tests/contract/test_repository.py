@@ -1,4 +1,4 @@
-"""What the repository promises about itself: locks, licences, weights, rules of import."""
+"""The repository keeps its own rules: locks, licences, weights and imports."""
 
 import re
 import subprocess
@@ -30,7 +30,8 @@ def pyproject() -> dict:
 
 
 def dependencies() -> set[str]:
-    """The names of all that is asked for, and of the builder, as it is built without isolation."""
+    """Return the names of all dependencies, including the build backend, which runs without
+    isolation."""
     project = pyproject()["project"]
     extras = project["optional-dependencies"].values()
     wanted = [*project["dependencies"], *(each for extra in extras for each in extra)]
@@ -46,7 +47,7 @@ def tracked() -> list[Path]:
 
 
 def entries(lock: str) -> dict[str, list[str]]:
-    """Each pinned requirement of a lock file, with its hashes."""
+    """Return each pinned requirement of a lock file with its hashes."""
     found: dict[str, list[str]] = {}
     for line in (ROOT / lock).read_text().splitlines():
         if line and not line.startswith((" ", "#")):
@@ -82,12 +83,12 @@ def test_the_lock_holds_every_dependency_and_the_builder() -> None:
 
 
 def test_a_dependency_has_one_release_on_every_python() -> None:
-    # Another one was seen by no test: plans failed on Python 3.12 with a pulp that 3.11 had not.
+    # Tests cover one version only: plans failed on Python 3.12 with a pulp that 3.11 did not have.
     locked = [re.split(r"[\[=]", name)[0] for name in entries(LOCKS[0])]
     assert {name for name in dependencies() if locked.count(name) > 1} == set()
 
 
-def test_nobody_uploads_it_by_mistake() -> None:
+def test_the_package_cannot_be_uploaded_by_mistake() -> None:
     assert "Private :: Do Not Upload" in pyproject()["project"]["classifiers"]
 
 
@@ -162,7 +163,7 @@ def test_the_broker_of_compose_keeps_its_data_in_a_volume() -> None:
 
 
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
-PIPELINE_UNIT = "headrace.service"  # of `headrace up`, which ends its roles itself
+PIPELINE_UNIT = "headrace.service"  # of `headrace up`, which stops its roles itself
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=str)
@@ -173,8 +174,8 @@ def test_a_unit_runs_a_command_that_exists(unit: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=str)
-def test_a_unit_is_started_anew_once_it_hangs(unit: Path) -> None:
-    # Ready at its first sign of life: until the broker answers a role gives none.
+def test_a_unit_is_restarted_after_it_hangs(unit: Path) -> None:
+    # A role notifies systemd with its first heartbeat, and sends none until the broker answers.
     lines = unit.read_text().splitlines()
     told = {"Type=notify", f"WatchdogSec={HUNG_S:g}", "TimeoutStartSec=infinity", "Restart=always"}
     assert told <= set(lines)
@@ -182,7 +183,7 @@ def test_a_unit_is_started_anew_once_it_hangs(unit: Path) -> None:
 
 @pytest.mark.parametrize("unit", UNITS, ids=str)
 def test_a_unit_has_time_to_end_and_a_place_to_write(unit: Path) -> None:
-    # A worker notes there what it runs, so that it knows after a crash; its user may have no home.
+    # A worker records there what it runs, to know after a crash; its user may have no home.
     lines = unit.read_text().splitlines()
     whole = unit.name == PIPELINE_UNIT
     assert f"TimeoutStopSec={DOWN_WITHIN_S if whole else GRACE_S:g}" in lines
@@ -204,7 +205,7 @@ def test_compose_runs_each_role_as_a_service_against_the_same_kafka() -> None:
         assert role["volumes"] == ["${PIPELINE_DIR:-./examples/postcode}:/opt/pipeline:ro"]
         assert role["image"] == ("headrace:local" if name == "worker" else "headrace:light")
         assert {"healthcheck", "mem_limit", "logging"} <= role.keys()
-        assert role["init"]  # process 1 does not die of its own signals
+        assert role["init"]  # process 1 ignores its own default signals
         assert role["stop_grace_period"] == f"{GRACE_S}s"
         assert role["environment"]["HEADRACE_BOOTSTRAP"] == "broker:9092"
         assert role["depends_on"] == {"broker": {"condition": "service_healthy"}}
@@ -214,7 +215,7 @@ def test_compose_runs_each_role_as_a_service_against_the_same_kafka() -> None:
 @pytest.mark.parametrize(
     "role", [control, egress, gateway, ingress, worker], ids=lambda role: role.name
 )
-def test_the_command_line_takes_what_compose_gives_it(role: click.Command) -> None:
+def test_the_command_line_accepts_the_arguments_in_compose(role: click.Command) -> None:
     service = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"][role.name]
     named = ["--name", "a1b2c3"] if "--name" in str(service.get("entrypoint")) else []
     example = str(ROOT / "examples" / "postcode" / "pipeline.yaml")
@@ -244,7 +245,7 @@ def test_the_image_installs_by_lock_and_finds_our_packages_first() -> None:
     assert re.search(r"^USER (?!root)", text, re.MULTILINE)
 
 
-def test_make_test_looks_for_brokers_and_models_where_they_are_used() -> None:
+def test_make_test_covers_the_folders_that_use_brokers_and_models() -> None:
     places = re.search(r"^MARKED := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert places is not None
     found = {

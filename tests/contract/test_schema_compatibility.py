@@ -1,4 +1,4 @@
-"""Every schema ever released can still be read, and a change of one is released on purpose.
+"""Current code reads every released schema, and every schema change is released deliberately.
 
 To change a record: edit ``schemas/avro/NAME.avsc`` (a new field needs a default), its class in
 ``schemas/records/``, its row in ``schemas/codec/rows.py`` (``codec/hot.py`` too for Work and
@@ -42,10 +42,11 @@ def named(path: Path) -> str:
 
 
 def problems(reader: str, writer: str) -> list[str]:
-    """Why the reader cannot read what the writer writes, in Apache Avro's judgement and ours."""
+    """Return why the reader cannot read the writer's records, according to Apache Avro and our own
+    rules."""
     checker = ReaderWriterCompatibilityChecker()
     result = checker.get_compatibility(avro.schema.parse(reader), avro.schema.parse(writer))
-    # To Avro a union without bytes can read bytes: as a string. To us that is another value.
+    # Avro lets a union without bytes read bytes as a string. For Headrace, that changes the value.
     kept, had = branches(json.loads(reader)), branches(json.loads(writer))
     lost = [
         f"{place} has lost {', '.join(sorted(had[place] - kept[place]))}"
@@ -58,7 +59,7 @@ def problems(reader: str, writer: str) -> list[str]:
 
 
 def branches(schema: Any, place: str = "") -> dict[str, set[str]]:
-    """The names of the branches of every union, by the path to it."""
+    """Return the names of the branches of every union, by the path to it."""
     if isinstance(schema, list):
         names = {one["name"] if isinstance(one, dict) else one for one in schema}
         inner = [(one, f"{place}/{one['name']}") for one in schema if isinstance(one, dict)]
@@ -75,7 +76,7 @@ def merged(inner: list[tuple[Any, str]]) -> dict[str, set[str]]:
 
 
 def releases(name: str) -> list[Path]:
-    """The released copies of a schema, oldest first."""
+    """Return the released copies of a schema, oldest first."""
     copies = [path for path in OLD if path.name == name]
     assert copies, f"{name} was never released: copy it to a folder under released/, then {RELEASE}"
     return sorted(copies, key=lambda path: int(path.parent.name))
@@ -105,7 +106,7 @@ def test_what_a_released_schema_wrote_can_be_read(path: Path) -> None:
 
 @pytest.mark.parametrize("path", NOW, ids=named)
 def test_each_release_can_read_what_the_next_one_writes(path: Path) -> None:
-    # Consumers of somebody else upgrade when they like. What cannot be helped stands in ONE_WAY.
+    # External consumers upgrade independently. ONE_WAY lists the unavoidable exceptions.
     *earlier, last = [*releases(path.name), path]
     later = [*earlier[1:], last]
     for older, newer in zip(earlier, later, strict=True):
@@ -140,7 +141,7 @@ def test_bytes_of_a_released_schema_are_decoded(path: Path) -> None:
     assert type(decode(body.getvalue())).__name__ == schema.record
 
 
-def test_a_hop_of_the_first_release_does_not_tell_why_its_batch_began() -> None:
+def test_a_hop_of_the_first_release_has_no_batch_release_reason() -> None:
     schema = parse((RELEASED / "1" / "work.avsc").read_text())
     hop = {
         "task": "locate", "variant": "v", "worker": "w", "epoch": 3, "received_s": 1.0,
@@ -159,7 +160,7 @@ def test_a_hop_of_the_first_release_does_not_tell_why_its_batch_began() -> None:
 
 
 def sample(kind: Any) -> Any:
-    """The least value of a type."""
+    """Return the minimal value of a type."""
     if isinstance(kind, list):
         return sample(kind[0])
     if isinstance(kind, dict) and kind["type"] == "record":
@@ -173,7 +174,7 @@ def sample(kind: Any) -> Any:
     ]
 
 
-# --- the checks catch what they are for -----------------------------------------------------------
+# --- the checks detect what they should -----------------------------------------------------------
 
 
 def field_of(schema: Schema, name: str) -> Schema:
@@ -221,12 +222,12 @@ WHERE = (
     "bring schemas/avro, codec/rows.py, codec/hot.py and docs/reference/records.md in line "
     "with schemas/records"
 )
-# What only Avro needs: branches of a value, and a pair.
+# Names that exist in Avro only: branches of a value, and a pair.
 AVRO_ONLY = {"Tensor", "Json", "List", "Map", "Header"}
 
 
 def definitions(schema: Any) -> list[Schema]:
-    """The records and enums that a schema defines, outer before inner."""
+    """Return the records and enums that a schema defines, outer before inner."""
     if isinstance(schema, list):
         return [found for one in schema for found in definitions(one)]
     if not isinstance(schema, dict):
@@ -272,7 +273,7 @@ def test_a_type_that_stands_in_several_schemas_is_the_same_in_each() -> None:
 
 @pytest.mark.parametrize("schema", ENUMS, ids=lambda schema: str(schema["name"]))
 def test_an_enum_has_the_symbols_of_its_class(schema: Schema) -> None:
-    # In the same order: the binary encoding is the index.
+    # The order must match, because the binary encoding is the index.
     kind = getattr(enumerations, schema["name"])
     assert schema["symbols"] == [member.value for member in kind]
     assert schema["default"] == kind.OTHER, "what readers take an unknown symbol for"

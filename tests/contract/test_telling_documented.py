@@ -1,4 +1,5 @@
-"""docs/reference/logs-and-metrics.md has every event; its expressions name metrics that exist."""
+"""docs/reference/logs-and-metrics.md lists every event, and its expressions use existing
+metrics."""
 
 import logging
 import re
@@ -40,7 +41,7 @@ EVENTS = {
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the first table under a heading, as they are written."""
+    """Return the cells of the first table under a heading, as written."""
     section = PAGE.split(f"\n{heading}\n")[1]
     table = re.search(r"^\|.*?(?:\n(?!\|)|\Z)", section, re.DOTALL | re.MULTILINE)
     assert table
@@ -50,12 +51,12 @@ def rows(heading: str) -> list[list[str]]:
     ]
 
 
-def test_every_event_stands_there_with_its_level() -> None:
+def test_every_event_is_listed_with_its_level() -> None:
     found = {row[0].strip("`"): row[1] for row in rows("## Events")}
     assert found == {event: logging.getLevelName(level).lower() for event, level in EVENTS.items()}
 
 
-def test_the_expressions_name_metrics_that_are_there() -> None:
+def test_the_expressions_use_existing_metrics() -> None:
     every = [m for metrics in METRICS.values() for m in metrics]
     known = {PREFIX + m.name for m in every}
     for metric in every:
@@ -67,7 +68,7 @@ def test_the_expressions_name_metrics_that_are_there() -> None:
     assert len(named) > 5
 
 
-def test_options_variables_and_limits_stand_there() -> None:
+def test_options_variables_and_limits_are_listed() -> None:
     for variable in (FORMAT_VARIABLE, LEVEL_VARIABLE, METRICS_VARIABLE, METRICS_HOST_VARIABLE):
         assert f"`{variable}`" in PAGE
     for choice in (*FORMATS, *CHOICES):

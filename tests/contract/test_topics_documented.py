@@ -1,4 +1,4 @@
-"""Topics are made as the table says that docs/reference/topics.md shows."""
+"""Topics are created from the table that docs/reference/topics.md shows."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def test_every_topic_is_made_as_its_rule_says() -> None:
     }
 
 
-def test_no_deadline_outlives_the_work_that_it_is_of() -> None:
+def test_no_deadline_exceeds_the_retention_of_its_work() -> None:
     (work,) = [rule for rule in TABLE if rule.logical == EVERY_TASK]
     assert work.kept_ms is not None
     assert work.kept_ms > MOST_DEADLINE_S * 1000
