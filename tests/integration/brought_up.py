@@ -1,4 +1,4 @@
-"""A pipeline that ``headrace up`` holds up while a test uses it."""
+"""Run a pipeline under ``headrace up`` while a test uses it."""
 
 import os
 import subprocess
@@ -13,14 +13,14 @@ ROOT = Path(__file__).parents[2]
 
 
 def at_home(folder: Path, broker: str) -> dict[str, str]:
-    """The variables of commands whose home is a folder, and which use a broker."""
+    """Return the environment of commands that use this home folder and this broker."""
     own = {"HEADRACE_HOME": str(folder), "HEADRACE_BOOTSTRAP": broker}
     return environment(os.environ, None) | own
 
 
 @contextmanager
 def brought_up(file: Path, env: Mapping[str, str]) -> Iterator["subprocess.Popen[str]"]:
-    """``headrace up FILE`` from when it says that the pipeline is ready; ended afterwards."""
+    """Run ``headrace up FILE``; yield once the pipeline is ready, and end it after the block."""
     up = subprocess.Popen(
         [sys.executable, "-m", "headrace", "up", str(file)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=ROOT,

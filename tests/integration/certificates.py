@@ -1,4 +1,4 @@
-"""Certificates for one test: an authority and what it signs, as PEM files."""
+"""Certificates for one test: an authority and the certificates that it signs, as PEM files."""
 
 import datetime
 import ipaddress
@@ -15,20 +15,20 @@ HOUR = datetime.timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Authority:
-    """Signs certificates. ``file`` is what clients are told to trust."""
+    """Sign certificates. Clients trust the certificate in ``file``."""
 
     file: Path
     _certificate: x509.Certificate
     _key: ec.EllipticCurvePrivateKey
 
     def server(self, file: Path) -> Path:
-        """A key and a certificate for 127.0.0.1 in one file, as Kafka's PEM key stores are."""
+        """Write a key and a certificate for 127.0.0.1 to one file, like Kafka's PEM key stores."""
         key = ec.generate_private_key(ec.SECP256R1())
         address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
         certificate = (
             _draft("127.0.0.1", self._certificate.subject, key)
             .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-            .add_extension(_issued_by(self._key), critical=False)  # Python 3.13 asks for it
+            .add_extension(_issued_by(self._key), critical=False)  # Python 3.13 requires it
             .sign(self._key, hashes.SHA256())
         )
         private = key.private_bytes(
@@ -41,7 +41,7 @@ class Authority:
 
 
 def make_authority(file: Path) -> Authority:
-    """A new one, whom nobody trusts yet."""
+    """Create an authority that no client trusts yet."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, file.stem)])
     may = dict.fromkeys(

@@ -1,4 +1,4 @@
-"""A demo for one test, and what it leaves."""
+"""Run a demo for one test and find the processes that it leaves behind."""
 
 import os
 import signal
@@ -14,9 +14,9 @@ WORDS = Path(__file__).parents[1] / "pipelines" / "lines" / "pipeline.yaml"
 
 
 def started(folder: Path, seconds: str) -> "subprocess.Popen[str]":
-    """A demo whose temporary files, and so its broker's command line, lie in ``folder``.
+    """Start a demo with its temporary files, including its broker's, in ``folder``.
 
-    It hears SIGINT also where these tests were started behind a shell's ``&``, which ignores it.
+    The demo receives SIGINT even if a shell's ``&``, which ignores SIGINT, started these tests.
     """
     command = [sys.executable, "-m", "headrace", "demo", str(WORDS), "--seconds", seconds, "--json"]
     env = environment(os.environ, None) | {"TMPDIR": str(folder)}
@@ -28,7 +28,7 @@ def started(folder: Path, seconds: str) -> "subprocess.Popen[str]":
 
 
 def left_of(folder: Path) -> dict[int, str]:
-    """Command lines, by process number, of what was started with the folder for its files."""
+    """Return the command lines, by process id, of processes with ``folder`` for temporary files."""
     return {
         process.pid: " ".join(process.info["cmdline"] or [])
         for process in psutil.process_iter(["cmdline", "environ"])

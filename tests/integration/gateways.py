@@ -1,4 +1,4 @@
-"""Gateway processes for tests: one that `up` starts, and others beside it."""
+"""Gateway processes for tests: the one that `up` starts, and additional ones."""
 
 import json
 import os
@@ -22,7 +22,7 @@ _METRICS = re.compile(r"; metrics at (http://[^;]+)/metrics")
 
 @dataclass(frozen=True)
 class Running:
-    """A gateway that listens. ``metrics`` is the address of its metrics, ``""`` without."""
+    """A gateway that listens. ``metrics`` is the address of its metrics, or ``""``."""
 
     http: str
     grpc: str
@@ -31,14 +31,15 @@ class Running:
 
 
 def places_in(line: str) -> Running | None:
-    """The addresses in a line of a gateway's log that says where it listens."""
+    """Return the addresses from the gateway's log line that states where it listens."""
     found, metrics = _PLACES.search(line), _METRICS.search(line)
     return found and Running(found[1], found[2], metrics[1] if metrics else "")
 
 
 @contextmanager
 def a_gateway(file: Path, env: Mapping[str, str], *options: str) -> Iterator[Running]:
-    """``headrace gateway FILE`` on free ports, from when it listens; ended afterwards."""
+    """Run ``headrace gateway FILE`` on free ports; yield once it listens, and end it after the
+    block."""
     ports = ("--http-port", "0", "--grpc-port", "0")
     process = subprocess.Popen(
         [sys.executable, "-m", "headrace", "gateway", str(file), *ports, *options],
@@ -47,7 +48,7 @@ def a_gateway(file: Path, env: Mapping[str, str], *options: str) -> Iterator[Run
     )  # fmt: skip
     assert process.stderr is not None
     lines = iter(process.stderr.readline, "")
-    # Nobody else reads the pipe, and a gateway that cannot write its log stands still.
+    # Nothing else reads the pipe, and a gateway blocks if it cannot write its log.
     reading = threading.Thread(target=deque, args=(lines, 0), daemon=True)
     try:
         places = next(filter(None, map(places_in, lines)), None)
@@ -72,13 +73,13 @@ class Said:
 
     @property
     def row(self) -> Any:
-        """The body as JSON."""
+        """Return the body as JSON."""
         return json.loads(self.body)
 
 
 def ask(url: str, body: bytes | Any = None, *, method: str = "", **more: Any) -> Said:
-    """The response to a request; a body that is no bytes is sent as JSON. ``headers`` and
-    ``context`` are urllib's."""
+    """Return the response to a request; a body other than bytes is sent as JSON. ``headers`` and
+    ``context`` are passed to urllib."""
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     request = urllib.request.Request(
         url, data, more.pop("headers", {}), method=method or ("GET" if data is None else "POST")
@@ -91,12 +92,12 @@ def ask(url: str, body: bytes | Any = None, *, method: str = "", **more: Any) ->
 
 
 def words(text: str, **more: Any) -> dict[str, Any]:
-    """An inference request with one text."""
+    """Return an inference request with one text."""
     tensor = {"name": "input", "datatype": "BYTES", "shape": [1], "data": [text]}
     return {"inputs": [tensor], **more}
 
 
 def result_of(said: Said) -> Any:
-    """The result in the only output of a response."""
+    """Return the result in the only output of a response."""
     assert said.status == 200, said
     return json.loads(said.row["outputs"][0]["data"][0])

@@ -1,4 +1,4 @@
-"""The source of operators with one knob, for pipelines of sessions."""
+"""Generate the source of operators with one knob, for pipelines of sessions."""
 
 
 def an_operator(name: str, knob: str, each: str) -> str:

@@ -1,7 +1,7 @@
-"""Headrace as of an earlier schema release: it writes nothing newer and can read nothing newer.
+"""Run Headrace as of an earlier schema release: it neither writes nor reads newer records.
 
-Run as ``python -m tests.integration.old_release`` it takes what ``headrace`` takes; the release is
-that of ``HEADRACE_WRITE_RELEASE``.
+``python -m tests.integration.old_release`` takes the arguments of ``headrace``;
+``HEADRACE_WRITE_RELEASE`` sets the release.
 """
 
 import os

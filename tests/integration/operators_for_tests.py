@@ -1,4 +1,4 @@
-"""An operator that gets into trouble, of pipelines that tests run for real."""
+"""Operators that fail or hang on request, for pipelines that tests run for real."""
 
 import ctypes
 import itertools
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Brittle:
-    """Its inputs back, unless one says to hang, to hoard memory, or to end the process."""
+    """Return the inputs, unless one of them asks to hang, hoard memory or end the process."""
 
     def load(self, device: str) -> None:
         if device != "cpu":
@@ -26,10 +26,10 @@ class Brittle:
         if b"die" in batch:
             os._exit(7)
         if b"fault" in batch:
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no core file for a test
-            # A signal from os.kill goes to the main thread, and this one would go on meanwhile.
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a test needs no core file
+            # os.kill would signal the main thread while this thread continues.
             ctypes.string_at(0)
-        if b"killed" in batch:  # as by the kernel when memory runs out
+        if b"killed" in batch:  # like the kernel when memory runs out
             os.kill(os.getpid(), signal.SIGKILL)
         if b"raise" in batch:
             raise KeyError("told to")
@@ -39,44 +39,45 @@ class Brittle:
 
 
 def halting(results: list[Any]) -> Any:
-    """Combine to the first result; one of them stops its caller for good."""
+    """Combine to the first result; one input makes the caller hang."""
     if b"halt" in results:
         threading.Event().wait()
     return results[0]
 
 
 def halting_alone(results: list[Any]) -> Any:
-    """Combine two results; one alone stops its caller for good."""
+    """Combine two results; a single result makes the caller hang."""
     if len(results) == 1:
         threading.Event().wait()
     return results[0]
 
 
 class Halves:
-    """Two parts of each input for the child `echo`: another one, and the input itself."""
+    """Return two items per input for the child `echo`: a fixed one and the input itself."""
 
     def load(self, device: str) -> None:
-        """Nothing to load."""
+        """Load nothing."""
 
     def predict(self, batch: list[Any]) -> list[Any]:
         return [{"echo": [b"first", value]} for value in batch]
 
 
 class ToThree:
-    """Every input once for each of the children `one`, `two` and `three`."""
+    """Return each input once for each of the children `one`, `two` and `three`."""
 
     def load(self, device: str) -> None:
-        """Nothing to load."""
+        """Load nothing."""
 
     def predict(self, batch: list[Any]) -> list[Any]:
         return [{child: [value] for child in ("one", "two", "three")} for value in batch]
 
 
 class Burning:
-    """Computes for 20 ms of CPU time a batch; returns its thread's CPU time and the time, s."""
+    """Use 20 ms of CPU time per batch; return the thread's CPU time and the monotonic time, in
+    seconds."""
 
     def load(self, device: str) -> None:
-        """Nothing to load."""
+        """Load nothing."""
 
     def predict(self, batch: list[Any]) -> list[Any]:
         until = time.thread_time() + 0.02

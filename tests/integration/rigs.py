@@ -1,4 +1,4 @@
-"""A rig that is whole and under load while a test uses it."""
+"""A rig that serves under load while a test uses it."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from benchmarks.rig import Rig
 
 
 def under_load(running: Rig, rate_qps: float) -> Iterator[Rig]:
-    """Yield the pipeline, whole and under load for a second; make it whole again after the test."""
+    """Yield the pipeline, complete and under load for a second; restore it after the test."""
     running.until(running.serves, "every role to serve")
     running.offer(rate_qps)
     running.pass_time(1)

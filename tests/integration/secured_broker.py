@@ -1,4 +1,4 @@
-"""A real broker that lets nobody in without a password, and nobody do what no ACL allows."""
+"""A real broker that requires a password and enforces ACLs."""
 
 import base64
 import contextlib
@@ -28,7 +28,7 @@ ADMIN = "admin"
 MECHANISM = "SCRAM-SHA-512"
 PATIENCE_S = 60.0
 
-# The controller's listener is for the broker itself; it comes in unnamed and may do anything.
+# Only the broker itself uses the controller's listener; it connects anonymously with all rights.
 _SECURITY = """
 listener.name.sasl_ssl.ssl.keystore.type=PEM
 listener.name.sasl_ssl.ssl.keystore.location={server}
@@ -47,14 +47,14 @@ super.users=User:{admin};User:ANONYMOUS
 
 @dataclass(frozen=True)
 class Secured:
-    """The broker, and the properties with which its users come in."""
+    """The broker, and the client properties of its users."""
 
     bootstrap: str
     authority: Path
     passwords: dict[str, str]
 
     def properties(self, user: str, **more: str) -> dict[str, str]:
-        """A client's properties; ``more`` in the words of Python (ssl_ca_location)."""
+        """Return a client's properties; ``more`` uses Python names (ssl_ca_location)."""
         return {
             "bootstrap.servers": self.bootstrap,
             "security.protocol": "SASL_SSL",
@@ -66,13 +66,13 @@ class Secured:
         }
 
     def admin(self) -> AdminClient:
-        """A client that may do anything."""
+        """Return a client with all rights."""
         return AdminClient({**self.properties(ADMIN), "log_level": 0})
 
 
 @contextlib.contextmanager
 def secured_broker(folder: Path, users: list[str]) -> Iterator[Secured]:
-    """Runs while the block lasts. Its users have passwords and no rights."""
+    """Run a broker for the duration of the block. Its users have passwords and no rights."""
     port, controller_port = _free_ports()
     cluster = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
     identity = Identity(cluster=cluster, port=port, controller_port=controller_port)

@@ -1,4 +1,4 @@
-"""A pipeline that ``headrace up`` runs and supervises, under a load that a rig keeps account of."""
+"""A pipeline under ``headrace up``, with a load whose answers a rig counts."""
 
 import os
 import signal
@@ -20,14 +20,14 @@ WITHIN_S = 90.0
 
 
 class Supervised:
-    """A pipeline that commands start and end; its rig sends and reads, and starts no role."""
+    """A pipeline that commands start and end; its rig sends and reads, and starts no roles."""
 
     def __init__(self, broker: str, folder: Path, description: dict[str, Any]) -> None:
         self.rig = Rig(broker, folder, description)
         self.env = at_home(folder, broker)
 
     def types(self, command: str, *options: str) -> None:
-        """Run a command on the pipeline to its end while queries keep coming."""
+        """Run a command on the pipeline to completion while queries arrive."""
         words = [sys.executable, "-m", "headrace", command, str(self.rig.file.path), *options]
         with self.rig.log(command).open("ab") as log:
             process = subprocess.Popen(words, stdout=log, stderr=log, env=self.env, cwd=ROOT)
@@ -48,7 +48,7 @@ class Supervised:
         path.write_text(yaml.safe_dump({**description, "egress_partitions": egress_partitions}))
 
     def signal(self, role: str, number: int) -> float:
-        """Send a signal to a role; return the time."""
+        """Send a signal to a role; return the time of the signal."""
         state = read_state(self.folder)
         assert state is not None
         (process,) = [each for each in state.roles if each.name == role]
@@ -56,13 +56,13 @@ class Supervised:
         return time.time()
 
     def back(self, role: str, since_s: float) -> None:
-        """Wait until a role that began after ``since_s`` reports."""
+        """Wait for a report of a process of the role that started after ``since_s``."""
         self.rig.until(
             lambda: self.rig.reports[role].incarnation > since_s, f"{role} to report", WITHIN_S
         )
 
     def restart(self, role: str) -> None:
-        """Kill a role, and wait until its supervisor has replaced it and it reports."""
+        """Kill a role; wait until its supervisor has replaced it and the replacement reports."""
         self.back(role, self.signal(role, signal.SIGKILL))
 
 
@@ -70,7 +70,7 @@ class Supervised:
 def supervised(
     broker: str, folder: Path, description: dict[str, Any], rate_qps: float
 ) -> Iterator[Supervised]:
-    """Bring a pipeline up and keep it under load; end it after the block."""
+    """Start a pipeline and keep it under load; end it after the block."""
     run = Supervised(broker, folder, description)
     try:
         run.types("up", "--detach")

@@ -1,6 +1,6 @@
-"""The example that answers questions, up on a real broker: retrieve, rerank, generate.
+"""The question-answering example runs on a real broker: retrieve, rerank, generate.
 
-Its reranker comes from a registry, of which the roles know the lock alone.
+Its reranker comes from a registry; the roles know only the lock.
 """
 
 import os
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.models]
 
 @pytest.fixture(scope="module")
 def answers(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The example with a worker a task and time for a busy machine; its name."""
+    """Run the example with one worker per task and a deadline for busy machines; yield its name."""
     folder = tmp_path_factory.mktemp("answers")
     shutil.copytree(EXAMPLE, folder / "answers", ignore=shutil.ignore_patterns("__pycache__"))
     path = folder / "answers" / "pipeline.yaml"
@@ -51,7 +51,7 @@ def answers(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 
 
 def registered(path: Path, registry: Path, env: dict[str, str]) -> None:
-    """Put the reranker into a registry, resolve the reference, and take the registry away."""
+    """Put the reranker into a registry, resolve the reference, and delete the registry."""
     weights = path.parent / "weights"
     (weights / "rerank.txt").rename(registry.parent / "rerank.txt")
     store = file_store(registry, str(registry.parent))

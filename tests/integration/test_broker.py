@@ -37,7 +37,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @dataclass(frozen=True)
 class Kept:
-    """A home whose broker was started once, and may run or not when a test begins."""
+    """A home whose broker was started once; at the start of a test it may run or not."""
 
     home: Path
     first: Running
@@ -53,7 +53,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
 def processes_of(home: Path) -> list[int]:
     name = str(home / "server.properties")
     there = psutil.process_iter(["cmdline"])
-    # None: it ended while it was asked.
+    # None if the process ended during the query.
     return [each.pid for each in there if name in (each.info["cmdline"] or ())]
 
 
@@ -84,7 +84,7 @@ def test_a_broker_loads_its_classes_from_the_archive(shared: Running) -> None:
     assert str(archive) in {each.path for each in psutil.Process(shared.pid).memory_maps()}
 
 
-def test_who_borrows_a_running_broker_leaves_it_running(shared: Running) -> None:
+def test_borrowing_a_running_broker_leaves_it_running(shared: Running) -> None:
     with local.borrow(shared.home) as running:
         assert running.pid == shared.pid
     assert local.status(shared.home) is not None
@@ -99,7 +99,7 @@ def test_only_loopback_listens(shared: Running) -> None:
     assert listening == {"127.0.0.1"}
 
 
-def test_a_topic_that_nobody_made_is_unknown_and_stays_so(shared: Running) -> None:
+def test_an_unknown_topic_is_not_created(shared: Running) -> None:
     producer = Producer({"bootstrap.servers": shared.bootstrap, "log_level": 0})
     error = producer.list_topics("misspelt", timeout=10).topics["misspelt"].error
     assert error is not None
@@ -136,7 +136,9 @@ def test_a_killed_broker_is_seen_as_gone_and_starts_again(kept: Kept) -> None:
     assert (second.bootstrap, second.started_here) == (first.bootstrap, True)
 
 
-def test_a_broker_that_does_not_answer_is_said(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_does_not_answer_is_reported(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
     running = local.start(kept.home)
     monkeypatch.setattr(local, "START_PATIENCE", 1.0)
     os.kill(running.pid, signal.SIGSTOP)
@@ -157,7 +159,7 @@ def test_a_process_number_used_by_something_else_is_not_taken_for_the_broker(kep
     assert not (home / "running.json").exists()
 
 
-def test_a_kept_port_taken_by_somebody_else_is_said(kept: Kept) -> None:
+def test_a_kept_port_in_use_by_another_process_is_reported(kept: Kept) -> None:
     port = kept.first.port
     local.stop(kept.home)
     expected = pytest.raises(BrokerError, match=f"keeps port {port} .* another process listens")
@@ -166,7 +168,7 @@ def test_a_kept_port_taken_by_somebody_else_is_said(kept: Kept) -> None:
     assert processes_of(kept.home) == []
 
 
-def test_a_broker_that_ends_while_starting_says_its_last_word(kept: Kept) -> None:
+def test_a_broker_that_ends_during_start_up_is_reported_with_its_last_log_line(kept: Kept) -> None:
     home = kept.home
     local.stop(home)
     meta = home / "data" / "meta.properties"
@@ -194,7 +196,7 @@ def test_starts_at_the_same_time_make_one_broker(home: Path) -> None:
     assert len(pids) == 1
 
 
-def test_a_home_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_home_without_write_permission_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BrokerError, match=r"cannot be written .*set HEADRACE_HOME"):
         local.start(tmp_path / "file" / "home")

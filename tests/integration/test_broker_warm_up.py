@@ -1,4 +1,4 @@
-"""Warming a broker up: records through a topic of its own, each read before the next."""
+"""The broker warm-up sends records through a topic of its own and reads each before the next."""
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -23,7 +23,7 @@ def test_every_turn_is_a_record_that_was_written_and_read(broker: str) -> None:
         reader.close()
 
 
-def test_it_reads_its_own_records_and_none_of_an_earlier_warm_up(broker: str) -> None:
+def test_a_warm_up_reads_its_own_records_only(broker: str) -> None:
     kafka = KafkaConfig(broker)
     warm_up(kafka, 0.2)
     warm_up(kafka, 0.05)
@@ -31,7 +31,7 @@ def test_it_reads_its_own_records_and_none_of_an_earlier_warm_up(broker: str) ->
     try:
         done = reader.committed(places(), timeout=10.0)
         ends = [watermarks(reader, place)[1] for place in places()]
-        # A slot that the last run did not reach keeps the offset of the run before, or has none.
+        # A slot without records of the last run keeps the offset of the run before, or has none.
         assert [max(0, place.offset) for place in done] == ends
     finally:
         reader.close()

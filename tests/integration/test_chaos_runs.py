@@ -1,4 +1,4 @@
-"""benchmarks/chaos: a few seconds of it, and node after node of three."""
+"""benchmarks/chaos runs for a few seconds, and injects faults into each of three nodes in turn."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from benchmarks.chaos import ALL, as_json, measure, report
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
-def test_a_few_faults_and_the_account_of_every_query(tmp_path: Path) -> None:
+def test_a_few_faults_leave_every_query_accounted_for(tmp_path: Path) -> None:
     account = measure(tmp_path, seed=1, minutes=0.1, rate=30.0, bounded=False)
     print(report(account))
     assert account.broken == []

@@ -24,14 +24,14 @@ from tests.integration.brought_up import brought_up
 ROOT = Path(__file__).parents[2]
 WORDS = ROOT / "examples" / "words" / "pipeline.yaml"
 EXAMPLES = ROOT / "examples" / "clients"
-AMPLE_S = 20.0  # a deadline that a busy machine keeps
+AMPLE_S = 20.0  # a deadline that a busy machine can meet
 
 pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture(scope="module")
 def words(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The words pipeline, up; the broker's address."""
+    """Run the words pipeline; yield the broker's address."""
     home = str(tmp_path_factory.mktemp("words"))
     env = {**os.environ, "HEADRACE_HOME": home, "HEADRACE_BOOTSTRAP": broker}
     with brought_up(WORDS, env):
@@ -95,7 +95,7 @@ def test_a_refusal_is_an_answer_too(client: Client) -> None:
 
 @pytest.fixture
 def silent(broker: str) -> str:
-    """A pipeline whose topics are there and which nobody runs."""
+    """Create the topics of a pipeline that has no processes."""
     name = new_id("silent")
     topics = (Topic(f"{name}.{each}", 2) for each in ("queries", "results"))
     ensure_topics(KafkaConfig(broker), topics)
@@ -107,7 +107,7 @@ def test_a_timeout_says_what_to_check(broker: str, silent: str) -> None:
         client.ask(b"hello", id="q", timeout=0.2)
 
 
-def test_closing_ends_what_is_open_and_refuses_what_is_new(broker: str, silent: str) -> None:
+def test_closing_ends_pending_queries_and_refuses_new_ones(broker: str, silent: str) -> None:
     client = Client(broker, silent)
     futures: list[Future[Answer]] = [client.submit(b"hello") for _ in range(10)]
     client.close()
@@ -130,12 +130,12 @@ def test_an_id_that_ingress_refuses_is_refused_at_once(client: Client) -> None:
         client.ask(b"text", id="\x01")
 
 
-def test_a_pipeline_that_is_not_there_is_said_when_the_client_is_opened(broker: str) -> None:
+def test_opening_a_client_of_an_unknown_pipeline_fails(broker: str) -> None:
     with pytest.raises(BrokerError, match=r"'nobody\.results' is not on the broker; run `headrace"):
         Client(broker, "nobody")
 
 
-def test_a_broker_that_is_not_there_is_said_when_the_client_is_opened() -> None:
+def test_opening_a_client_without_a_broker_fails() -> None:
     with pytest.raises(BrokerError, match="no Kafka broker answers"):
         Client("127.0.0.1:1", "words")
 

@@ -43,7 +43,7 @@ HUGE = Policy(name="huge", replicas={"locate/net": 65})
 
 @dataclass
 class Cluster:
-    """Fake workers that report over the broker, and what the control app wrote."""
+    """Fake workers that report over the broker, and the records of the control app."""
 
     pipeline: Pipeline
     kafka: KafkaConfig
@@ -76,7 +76,7 @@ class Cluster:
         return app
 
     def until(self, holds: Callable[[], object], what: str) -> float:
-        """Keep the workers reporting until something holds; how long it took."""
+        """Send reports of the workers until a condition holds; return the seconds waited."""
         began = time.monotonic()
         while not holds():
             assert time.monotonic() - began < WAIT_S, f"waited {WAIT_S:g} s for {what}"
@@ -107,7 +107,7 @@ class Cluster:
         self._producer.poll(0)
 
     def command(self, action: str, **arguments: str) -> CommandResult:
-        """Send a command and wait for its answer."""
+        """Send a command and wait for its result."""
         command = Command(
             id=uuid.uuid4().hex,
             pipeline=self.pipeline.name,
@@ -182,7 +182,9 @@ def test_plans_commands_and_a_lost_worker(cluster: Cluster) -> None:
     assert [(x.worker, x.slots) for x in cluster.plans[-1].leases] == [("w0", (0,)), ("w1", (0, 1))]
 
 
-def test_a_killed_app_is_replaced_by_one_that_knows_what_was_said(cluster: Cluster) -> None:
+def test_a_replacement_app_restores_settings_and_executes_waiting_commands(
+    cluster: Cluster,
+) -> None:
     first = cluster.start_app()
     cluster.until(lambda: cluster.plans, "the first plan")
     assert cluster.command("apply-policy", policy="accurate").ok
@@ -193,7 +195,7 @@ def test_a_killed_app_is_replaced_by_one_that_knows_what_was_said(cluster: Clust
     psutil.wait_procs(solver, timeout=10)
     assert not [process for process in solver if process.is_running()]
 
-    # Written while nobody is in charge: carried out by the next one, once.
+    # Written while no app is in charge: the next one executes it, once.
     waiting = Command(id=uuid.uuid4().hex, pipeline=cluster.pipeline.name, action="pause")
     cluster.write(COMMANDS, encode(waiting))
     cluster.start_app()
@@ -214,7 +216,7 @@ def test_a_killed_app_is_replaced_by_one_that_knows_what_was_said(cluster: Clust
     assert [plan.epoch for plan in kept] == [1, 2, 3, 4, 5]
 
 
-def test_of_too_many_plans_the_oldest_go_from_the_topic(cluster: Cluster) -> None:
+def test_the_oldest_plans_are_deleted_beyond_the_limit(cluster: Cluster) -> None:
     name, before = cluster.pipeline.name, REMEMBERED_PLANS + 2
     for epoch in range(1, before + 1):
         settings = Settings(policy="accurate", slo_s=1 + epoch / 100)
@@ -225,7 +227,7 @@ def test_of_too_many_plans_the_oldest_go_from_the_topic(cluster: Cluster) -> Non
     cluster.until(lambda: plans(cluster.kafka, name)[0].epoch == 4, "the first three to go")
     assert len(plans(cluster.kafka, name)) == REMEMBERED_PLANS
     assert cluster.command("rollback", epoch="4").ok
-    # Its plan is one more, and so 4 is gone by now.
+    # The rollback's own plan is one more, so plan 4 has been deleted.
     assert "nearest one known is 5" in cluster.command("rollback", epoch="3").message
 
 
@@ -253,19 +255,19 @@ def test_demand_is_read_off_the_input_topic_and_planned_for(cluster: Cluster) ->
     queries = physical(pipeline.name, QUERIES)
 
     def plan_for_the_load() -> bool:
-        # 100 queries a second, which no ingress takes in.
+        # 100 queries a second that no ingress reads.
         for _ in range(2):
             cluster._producer.produce(queries, b"x")
         cluster._producer.poll(0)
         time.sleep(0.02)
-        # For a jump, mostly; an app that stood still with the machine begins anew with what it is.
+        # Usually the jump triggers the plan; an app that stalled estimates the demand from scratch.
         return any(plan.demand_qps > 20.0 for plan in cluster.plans)
 
     cluster.until(plan_for_the_load, "a plan for more")
 
 
 def test_an_app_that_finds_the_broker_gone_while_it_starts_waits_for_it(broker: str) -> None:
-    # In a process of its own: Faust leaves the event loops of an app that did not start open.
+    # Use a separate process: Faust leaves the event loop of an app that failed to start open.
     starting = multiprocessing.get_context("spawn").Process(target=start_twice, args=(broker,))
     starting.start()
     starting.join(WAIT_S)
@@ -273,7 +275,8 @@ def test_an_app_that_finds_the_broker_gone_while_it_starts_waits_for_it(broker: 
 
 
 def start_twice(broker: str) -> None:
-    """Start apps until one does: the first one's broker is away, and back when looked for twice."""
+    """Start apps until one runs: the first app's broker is away, and the second look finds it
+    back."""
     pipeline, there = a_pipeline(policies=(ACCURATE,)), KafkaConfig(broker)
     ensure_topics(there, topics(pipeline))
     driver = ControlDriver(pipeline, lambda: Controller(pipeline, None, 3), there)

@@ -1,4 +1,4 @@
-"""The dashboard's process before a running pipeline: who is let in, and what its stream brings."""
+"""The dashboard's process of a running pipeline controls access and streams events."""
 
 import http.client
 import json
@@ -22,7 +22,7 @@ from tests.integration.brought_up import brought_up
 
 ROOT = Path(__file__).parents[2]
 WORDS = ROOT / "examples" / "words"
-EVENTS = 20  # one a second: what was sent is on the page by then
+EVENTS = 20  # one a second: the page then shows what was sent
 
 pytestmark = pytest.mark.kafka
 
@@ -39,7 +39,7 @@ class Page:
     def get(
         self, path: str, cookie: str = "", host: str = ""
     ) -> Iterator[http.client.HTTPResponse]:
-        """The response to a request, its body not read yet."""
+        """Return the response to a request, with its body unread."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
         headers = {**({"Cookie": cookie} if cookie else {}), **({"Host": host} if host else {})}
         try:
@@ -57,7 +57,7 @@ class Page:
 
 @pytest.fixture(scope="module")
 def pipeline(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The words example under a name of its own, up with a dashboard beside it."""
+    """Run the words example under a unique name, with a dashboard."""
     folder = tmp_path_factory.mktemp("dashboard")
     file = folder / "pipeline.yaml"
     words = yaml.safe_load((WORDS / "pipeline.yaml").read_text())
@@ -73,7 +73,7 @@ def environment(folder: Path, broker: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def page(pipeline: Path, broker: str) -> Iterator[Page]:
-    """``headrace dashboard``, from when it prints its address."""
+    """Run ``headrace dashboard``; yield its address once it is printed."""
     process = subprocess.Popen(
         [sys.executable, "-m", "headrace", "dashboard", str(pipeline), "--port", "0"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
@@ -93,7 +93,7 @@ def page(pipeline: Path, broker: str) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def cookie(page: Page) -> str:
-    """What the browser has once it has opened the printed address."""
+    """Return the cookie that a browser gets from the printed address."""
     with page.get(f"/?token={page.token}") as response:
         assert (response.status, response.headers["Location"]) == (303, "/")
         return response.headers["Set-Cookie"].partition(";")[0]
@@ -113,14 +113,14 @@ def test_nothing_is_shown_without_the_token_or_under_another_name(page: Page, co
     }  # fmt: skip
 
 
-def test_the_page_and_all_that_it_names_come_with_the_cookie(page: Page, cookie: str) -> None:
+def test_the_cookie_gives_access_to_the_page_and_its_files(page: Page, cookie: str) -> None:
     for path in ("/", "/main.js", "/page.css", "/palette.css", "/vendor/echarts.min.js"):
         with page.get(path, cookie) as response:
             assert (response.status, len(response.read()) > 100) == (200, True), path
 
 
 def events(response: http.client.HTTPResponse) -> Iterator[tuple[str, Any]]:
-    """The kind and value of each event of a stream."""
+    """Yield the kind and value of each event of a stream."""
     kind = ""
     for line in response:
         name, _, text = line.decode().rstrip("\n").partition(": ")
@@ -131,7 +131,7 @@ def events(response: http.client.HTTPResponse) -> Iterator[tuple[str, Any]]:
 
 
 def highest(view: Any, figure: str) -> float:
-    """The highest rate among all seconds that the view has, 0.0 where none has one."""
+    """Return the highest rate among all seconds of the view, or 0.0."""
     at = 1 + view["shown"]["figures"].index(figure)
     return max((row[at] or 0.0 for row in view["shown"]["rates"]), default=0.0)
 
@@ -152,7 +152,7 @@ def test_deltas_bring_the_queries_that_are_answered_meanwhile(
             assert kind == "delta"
             view = applied(view, change)
             if highest(view, "answered_qps") and highest(view, "arrived_qps"):
-                break  # arrivals come with reports, answers from their topic
+                break  # arrivals come from reports, answers from their topic
         assert highest(view, "arrived_qps") > 0
         assert highest(view, "answered_qps") > 0
     with page.get("/view.json", cookie) as response:

@@ -1,4 +1,4 @@
-"""`headrace demo` on a broker of its own: it reports, and nothing of it stays."""
+"""`headrace demo` runs on a broker of its own, reports, and cleans up."""
 
 import json
 from pathlib import Path

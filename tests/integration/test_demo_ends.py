@@ -1,4 +1,4 @@
-"""A demo that does not come to its end: nothing of it stays either."""
+"""A demo that is interrupted or killed also cleans up."""
 
 import signal
 from pathlib import Path

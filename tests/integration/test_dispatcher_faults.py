@@ -1,7 +1,7 @@
-"""The dispatcher inside ingress and its devices are killed, frozen and doubled: every query still
-gets exactly one answer, and the queue is there again as soon as the process is.
+"""The dispatcher in ingress and its devices are killed, frozen and duplicated. Every query still
+gets exactly one answer, and the queue is back as soon as the process is.
 
-Each test prints what it measured.
+Each test prints its measurements.
 """
 
 import time
@@ -20,8 +20,8 @@ from tests.typed_files import a_typed_file
 
 pytestmark = [pytest.mark.kafka, pytest.mark.alone, pytest.mark.slow, pytest.mark.timeout(300)]
 
-# From the start of a dispatcher's process to its first decision: 0.8 s of CPU time were measured,
-# mostly of imports, and on two cores that seven processes shared 5 s of wall time.
+# From process start to the first decision a dispatcher used 0.8 s of CPU time, mostly for imports.
+# That took 5 s of wall time with seven processes on two cores.
 AGAIN_CPU_S, AGAIN_S = 1.5, 10.0
 RATE = 50.0  # a base device serves 100/s of size 1, an auxiliary one 50/s
 
@@ -51,9 +51,9 @@ def each_ended_once(rig: Rig, what: str, at_s: float) -> None:
 
 
 def killed_and_back(rig: Rig, name: str) -> float:
-    """Kill a dispatcher and start it anew; return when it was killed.
+    """Kill a dispatcher and restart it; return the time of the kill.
 
-    Its first decision is known by the first answer to a query that came after the kill.
+    The first answer to a query sent after the kill marks its first decision.
     """
     at_s = rig.kill(name)
     began_s = time.time()
@@ -90,7 +90,7 @@ def test_a_second_dispatcher_is_refused_and_the_first_serves_on(rig: Rig) -> Non
 
 
 @pytest.mark.parametrize("device", ["gpu", "slow"])
-def test_what_a_killed_device_had_is_served_by_another_or_ends(rig: Rig, device: str) -> None:
+def test_queries_of_a_killed_device_are_served_by_another_or_end(rig: Rig, device: str) -> None:
     epoch = rig.plan.epoch
     at_s = rig.kill(device)
     rig.until(lambda: rig.plan.epoch > epoch, "a plan without it")

@@ -1,4 +1,4 @@
-"""Queries of unlike size on unlike devices, over a real Kafka."""
+"""Queries of different sizes are dispatched to different devices, on a real Kafka."""
 
 import json
 import os
@@ -76,9 +76,9 @@ def loaded_while_killed(
     path: Path, payload: Path, env: dict[str, str], pipeline: str, role: str, rate: int = 15,
     seconds: int = 8,
 ) -> tuple[dict[str, float], str]:  # fmt: skip
-    """Return what ``headrace load`` says of a time in whose beginning a role is killed.
+    """Return the result of ``headrace load``; a role is killed right after its start.
 
-    A slow machine takes 6 s to start the role again, in which no query is answered in time.
+    A slow machine takes 6 s to restart the role. In that time no query is answered in time.
     """
     load = subprocess.Popen(
         [
@@ -88,7 +88,7 @@ def loaded_while_killed(
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
     )  # fmt: skip
     assert load.stderr is not None
-    load.stderr.readline()  # the first word of what was sent
+    load.stderr.readline()  # the first line on stderr follows the first query
     state = read_state(Path(env["HEADRACE_HOME"]) / "run" / pipeline)
     assert state is not None
     os.kill(next(each for each in state.roles if each.name == role).pid, signal.SIGKILL)
@@ -97,7 +97,7 @@ def loaded_while_killed(
 
 
 def waiting(broker: str, path: Path) -> int:
-    """Return the records of the waiting topic that no dispatcher has committed."""
+    """Return the number of records on the waiting topic that no dispatcher has committed."""
     pipeline = read_pipeline_file(path).pipeline
     topic, group = physical(pipeline.name, waiting_topic("read")), f"{pipeline.name}.dispatchers"
     reader = consumer(KafkaConfig(broker), group)

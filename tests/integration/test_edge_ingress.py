@@ -1,4 +1,4 @@
-"""An ingress at the edge on two real brokers: the inputs on its own, the pipeline on the other."""
+"""An ingress at the edge uses two real brokers: one for its inputs, one for the pipeline."""
 
 import json
 import signal
@@ -61,7 +61,7 @@ cluster:
 
 
 class Edge:
-    """The process of an ingress at the edge, which is started again whenever it has ended."""
+    """Run the process of an ingress at the edge, and restart it whenever it ends."""
 
     def __init__(self, file: PipelineFile, central: str, site: str) -> None:
         self.file, self.central, self.site = file, KafkaConfig(central), KafkaConfig(site)
@@ -91,7 +91,7 @@ class Edge:
         self._process.kill()
 
     def answers(self, payloads: list[bytes], *, killed: bool = False) -> list[Answer]:
-        """Write inputs to the edge's broker; return their answers, from the central one."""
+        """Write inputs to the edge's broker; return their answers from the central broker."""
         pipeline, found = self.file.pipeline, []
         names = {uuid.uuid4().hex for _ in payloads}
         with (
@@ -117,7 +117,7 @@ class Edge:
 
 
 def served_again(edge: Edge) -> None:
-    """Ask until the session is served at its edge."""
+    """Send queries until the session is served at its edge."""
     until = time.monotonic() + WITHIN_S
     while True:
         (answer,) = edge.answers([b"abc"])
@@ -151,7 +151,7 @@ def edge(broker: str, tmp_path: Path) -> Iterator[Edge]:
 
 
 def opened(edge: Edge, folder: Path) -> None:
-    """Open the session once its device is there; another one has the only other device."""
+    """Open the session once its device reports; another session has the only other device."""
     plan, path = folder / "plan.json", str(edge.file.path)
     stages, config = [["scan", "handheld"], ["read", "cloud"]], {"scan.scale": 1, "read.votes": 1}
     plan.write_text(json.dumps({"stages": stages, "config": config, "shares": {"read": 0.5}}))
@@ -178,11 +178,11 @@ def test_inputs_stay_at_the_edge_through_a_kill_and_a_crash(edge: Edge, tmp_path
     assert {each.origin.partition // first_partition(1) for each in found} == {1}
     assert edge.records(QUERIES) == edge.records(work_topic("scan")) == 0
 
-    found = edge.answers([b"abc"] * 50, killed=True)  # each has one outcome
+    found = edge.answers([b"abc"] * 50, killed=True)  # each has exactly one outcome
     assert edge.starts == 2
 
     served_again(edge)
 
-    edge.answers([b"die", b"abc"])  # each has one outcome; the process ended at least once
+    edge.answers([b"die", b"abc"])  # each has exactly one outcome; the process ended at least once
     assert edge.starts >= 3
     served_again(edge)

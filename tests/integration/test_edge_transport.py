@@ -1,4 +1,4 @@
-"""The transport of an edge on a real broker: one topic under other numbers and another group."""
+"""The transport of an edge reads its input under other partition numbers and another group."""
 
 import time
 import uuid
@@ -17,7 +17,7 @@ FIRST = 4096
 WITHIN_S = 60.0
 
 
-def test_the_input_has_numbers_and_commits_of_its_own(broker: str) -> None:
+def test_the_edge_input_has_its_own_partition_numbers_and_commits(broker: str) -> None:
     kafka, name = KafkaConfig(broker), uuid.uuid4().hex
     inputs, work = f"{name}.queries", f"{name}.work"
     client = admin(kafka)

@@ -1,4 +1,4 @@
-"""Leases of egress on a real broker: it takes no answer of a holder that was replaced."""
+"""Egress leases on a real broker: records of a replaced holder are refused."""
 
 import signal
 import subprocess
@@ -42,7 +42,7 @@ def acquired(kafka: KafkaConfig, pipeline: str, *partitions: int) -> EgressLease
 
 
 def write(kafka: KafkaConfig, topic: str, stamp_ms: int) -> KafkaError | None:
-    """Return the broker's error to a record with this stamp."""
+    """Write a record with this stamp; return the broker's error."""
     errors: list[KafkaError | None] = []
 
     def told(error: KafkaError | None, _: Message) -> None:
@@ -55,11 +55,11 @@ def write(kafka: KafkaConfig, topic: str, stamp_ms: int) -> KafkaError | None:
 
 
 def frozen(lease: EgressLease) -> None:
-    """Stop the lease's thread as SIGSTOP or a partition would: nothing is released."""
+    """Stop the lease's thread without a release, like SIGSTOP or a network partition."""
     lease.end(confirmed=False)
 
 
-def test_what_a_replaced_holder_still_sends_is_refused(broker: str, name: str) -> None:
+def test_records_of_a_replaced_holder_are_refused(broker: str, name: str) -> None:
     kafka, results = KafkaConfig(broker), physical(name, RESULTS)
     first = acquired(kafka, name, 0, 1)
     frozen(first)
@@ -78,7 +78,7 @@ def test_a_living_holder_is_heard_and_one_that_loses_a_partition_ends(
     first = acquired(kafka, name, 0)
     second = EgressLease(kafka, name, (0, 1), "egress-0")
     assert second.living_holder() == first.holder
-    second.acquire()  # as of two that started at one time
+    second.acquire()  # as if two had started at the same time
     first._thread.join(30)
     with pytest.raises(LeaseLost, match="has taken over partitions of the outputs topic"):
         first.check()
@@ -103,10 +103,10 @@ except LeaseLost as lost:
 """
 
 
-def test_a_holder_that_stood_still_until_its_successors_claim_was_deleted_ends(
+def test_a_frozen_holder_ends_even_if_its_successors_claim_was_deleted(
     broker: str, name: str
 ) -> None:
-    """As one on a host that was suspended for longer than the topic keeps records."""
+    """This happens on a host that is suspended for longer than the topic's retention."""
     kafka, topic = KafkaConfig(broker), physical(name, LEASES)
     first = subprocess.Popen(
         [sys.executable, "-c", HOLDS, broker, name], stdout=subprocess.PIPE, text=True
@@ -125,7 +125,7 @@ def test_a_holder_that_stood_still_until_its_successors_claim_was_deleted_ends(
 
 
 class HandLease:
-    """A lease that a test renews; ``first`` stamps are used once each before the others."""
+    """A lease that a test renews; each stamp of ``first`` is used once before the others."""
 
     def __init__(self, stamped: str, stamp_ms: int, first: Iterable[int] = ()) -> None:
         self.stamped, self.renewed_ms, self.fresh = stamped, stamp_ms, True
@@ -142,7 +142,7 @@ class HandLease:
 
 
 def held(transport: KafkaTransport, lease: HandLease, count: int) -> None:
-    """Take turns until so many records wait for the lease, which is not renewed meanwhile."""
+    """Take turns until ``count`` records wait for the lease, which is not renewed meanwhile."""
     transport.end_turn(time.time())
     lease.fresh, until_s = False, time.monotonic() + 30
     while len(transport._sender._window) < count:
@@ -166,7 +166,7 @@ def test_an_answer_that_came_too_late_is_sent_again_with_the_renewed_lease(
     now_ms = int(time.time() * 1e3)
     lease = HandLease(results, now_ms, first=[now_ms - 60_000] * 3)
     transport = KafkaTransport(kafka, "lease", lease)
-    for number in range(6):  # one batch: the producer connects first
+    for number in range(6):  # all in one batch, because the producer must connect first
         transport.send(results, b"answer", 0, f"q{number}")
     held(transport, lease, 3)
     assert transport.unsettled
@@ -181,7 +181,7 @@ def test_an_answer_that_came_too_late_is_sent_again_with_the_renewed_lease(
 def test_an_answer_that_was_written_before_its_repetition_was_refused_is_not_sent_again(
     broker: str, name: str
 ) -> None:
-    """A producer repeats a request whose confirmation a dying leader did not send."""
+    """A producer repeats a request if the leader dies before it confirms the request."""
     kafka, results = KafkaConfig(broker), physical(name, RESULTS)
     lease = HandLease(results, int(time.time() * 1e3))
     transport = KafkaTransport(kafka, "lease", lease)
@@ -199,7 +199,7 @@ def test_an_answer_that_was_written_before_its_repetition_was_refused_is_not_sen
 
 
 def test_an_answer_waits_while_the_lease_is_not_fresh(broker: str, name: str) -> None:
-    """It would bear a stamp that the broker may refuse by the time it arrives."""
+    """Without a fresh lease the broker may refuse its stamp by the time it arrives."""
     kafka, results = KafkaConfig(broker), physical(name, RESULTS)
     lease = HandLease(results, int((time.time() - 60) * 1e3))
     lease.fresh = False
@@ -214,12 +214,12 @@ def test_an_answer_waits_while_the_lease_is_not_fresh(broker: str, name: str) ->
     assert [m.timestamp()[1] for m in read_to_end(kafka, results)] == [lease.renewed_ms]
 
 
-def test_a_results_topic_from_before_there_were_leases_is_limited(broker: str) -> None:
+def test_a_results_topic_created_before_leases_existed_gets_the_limit(broker: str) -> None:
     kafka, topic = KafkaConfig(broker), f"old-{uuid.uuid4().hex[:8]}"
     client = admin(kafka)
     client.create_topics([NewTopic(topic, 1)])[topic].result(20)
     assert set_stamps(kafka, topic, Stamps.LEASE)
-    until_s = time.monotonic() + 20  # the broker says that it is set before it acts on it
+    until_s = time.monotonic() + 20  # the broker confirms the setting before it applies it
     while (error := write(kafka, topic, int((time.time() - 60) * 1e3))) is None:
         assert time.monotonic() < until_s
     assert error.code() == KafkaError.INVALID_TIMESTAMP

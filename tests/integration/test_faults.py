@@ -1,7 +1,7 @@
-"""What breaks under load: every query still gets exactly one answer.
+"""Faults under load: every query still gets exactly one answer.
 
-Each test prints what it measured. Roles come back as under ``headrace up``, half a second after
-they died.
+Each test prints its measurements. Roles restart as under ``headrace up``, half a second after they
+died.
 """
 
 import time
@@ -48,14 +48,14 @@ def workers_of(rig: Rig, task: str) -> list[str]:
 
 
 def bring_back(rig: Rig, name: str) -> float:
-    """Start a role again as `up` does; how long until everybody serves, from its death on."""
+    """Restart a role as `up` does; return the seconds from its death until all roles serve."""
     rig.pass_time(UP_PAUSE_S)
     rig.start(name)
     return UP_PAUSE_S + rig.until(rig.serves, f"{name} to be back")
 
 
 def each_ended_once(rig: Rig) -> None:
-    """The account of all queries of the test so far."""
+    """Check that every query of the test so far has exactly one answer."""
     check_one_answer_each(rig)
     assert [
         a.id for a in rig.answers if in_time(a) and a.result != right(int(rig.asked[a.id].payload))
@@ -63,7 +63,7 @@ def each_ended_once(rig: Rig) -> None:
 
 
 def tell(what: str, rig: Rig, since_s: float, *more: str) -> list[Answer]:
-    """Print what became of the queries made since then."""
+    """Print the outcomes of the queries sent since then."""
     found = rig.answers.since(since_s)
     last_s = recovered_s(found, since_s)
     parts = [ends(found), f"the last not in time was made {last_s:.2f} s after", *more]
@@ -72,12 +72,12 @@ def tell(what: str, rig: Rig, since_s: float, *more: str) -> list[Answer]:
 
 
 def back_after_s(rig: Rig, since_s: float) -> float:
-    """From then on, how long until the first good answer to a query made later."""
+    """Return the seconds from then until the first good answer to a query sent later."""
     rig.until(lambda: any(in_time(a) for a in rig.answers.since(since_s)), "a good answer")
     return min(a.answered_s for a in rig.answers.since(since_s) if in_time(a)) - since_s
 
 
-def test_a_killed_worker_whose_variant_another_has(rig: Rig) -> None:
+def test_a_killed_worker_with_a_second_worker_of_its_variant(rig: Rig) -> None:
     """Every query has items for both workers."""
     victim, _ = workers_of(rig, "square")
     epoch = rig.plan.epoch
@@ -169,7 +169,7 @@ def test_every_role_killed_one_after_the_other(rig: Rig) -> None:
     tell("six kills in a row", rig, at_s)
 
 
-def test_a_control_app_that_was_stopped_does_not_take_the_others_back(rig: Rig) -> None:
+def test_a_control_app_that_was_frozen_does_not_revert_to_its_old_plan(rig: Rig) -> None:
     rig.roles["control-2"] = Role("control-2", "control")
     rig.start("control-2")
     assert rig.command("replan").ok
@@ -178,7 +178,7 @@ def test_a_control_app_that_was_stopped_does_not_take_the_others_back(rig: Rig) 
     assert rig.command("set-slo", slo="2s").ok
     taken_s = time.time() - at_s
     rig.thaw("control")
-    rig.pass_time(3)  # its next heartbeat tells it
+    rig.pass_time(3)  # its next heartbeat reveals the replacement
     assert rig.command("set-slo", slo="1s").ok
     assert rig.stop("control-2") == 0
     del rig.roles["control-2"]

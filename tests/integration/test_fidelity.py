@@ -1,4 +1,4 @@
-"""A calibration, a prediction and its live runs, on brokers of their own."""
+"""A calibration, its prediction and the live runs, on brokers of their own."""
 
 import json
 from dataclasses import replace
@@ -20,7 +20,7 @@ FAST = {"fast": {"replicas": {"detect/small": 1, "read/small": 1}}}
 
 
 @pytest.mark.slow
-def test_what_a_calibration_predicts_is_kept_before_it_is_judged_by_live_runs(
+def test_a_prediction_is_stored_before_live_runs_judge_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fidelity_live, "WARM_UP_S", 0.5)

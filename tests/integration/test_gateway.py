@@ -1,4 +1,4 @@
-"""The gateway on real Kafka: one that `up` starts, one beside it with TLS, tokens and limits."""
+"""Gateways on real Kafka: one that `up` starts, and one with TLS, tokens and limits."""
 
 import asyncio
 import contextlib
@@ -63,7 +63,7 @@ def env(broker: str, folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def file(env: dict[str, str], folder: Path) -> Iterator[Path]:
-    """A pipeline, up with a gateway on free ports."""
+    """Run a pipeline with a gateway on free ports."""
     words_file = yaml.safe_load((ROOT / "examples/words/pipeline.yaml").read_text())
     operators = (ROOT / "examples/words/words.py").read_text()
     (folder / "words.py").write_text(operators + HOLDS.format(go=str(folder / "go")))
@@ -79,7 +79,7 @@ def file(env: dict[str, str], folder: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def first(file: Path, folder: Path) -> Running:
-    """The gateway that `up` started."""
+    """Return the gateway that `up` started."""
     log = folder / "run" / "worded" / "gateway-0.log"
     until = time.monotonic() + 30.0
     while (places := places_of(log)) is None:  # `up` does not wait for gateways
@@ -93,7 +93,7 @@ def places_of(log: Path) -> Running | None:
 
 @pytest.fixture(scope="module")
 def guarded(file: Path, env: dict[str, str], folder: Path) -> Iterator[Running]:
-    """A second gateway, with TLS, tokens and narrow limits."""
+    """Run a second gateway, with TLS, tokens and narrow limits."""
     pem = make_authority(folder / "authority.pem").server(folder / "server.pem")
     (folder / "tokens").write_text(f"# of the tests\n{TOKEN}\n")
     with a_gateway(
@@ -106,7 +106,7 @@ def guarded(file: Path, env: dict[str, str], folder: Path) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def asked(guarded: Running, folder: Path) -> Callable[..., Said]:
-    """Ask the guarded gateway with its token."""
+    """Return a function that sends requests to the guarded gateway with its token."""
     context = ssl.create_default_context(cafile=folder / "authority.pem")
     bearer = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -165,7 +165,7 @@ def test_models_and_server_describe_themselves(first: Running) -> None:
         ("models/worded/answers/nobody?wait=long", None, 400, "number of seconds"),
     ],
 )
-def test_what_cannot_be_served_is_told(
+def test_requests_that_cannot_be_served_are_refused_with_the_reason(
     first: Running, path: str, body: Any, status: int, told: str
 ) -> None:
     said = ask(f"{first.http}/v2/{path}", body)
@@ -185,7 +185,7 @@ def test_a_paused_pipeline_is_unavailable_and_says_when_to_come_again(
     assert give(read, kafka, "pause", {}).ok
     try:
         said = infer(first, "x")
-        while said.status == 200:  # the plan is on its way
+        while said.status == 200:  # the new plan has not arrived yet
             said = infer(first, "x")
         assert (said.status, said.headers["retry-after"]) == (503, "5")
         while ask(f"{first.http}/v2/health/ready").status == 200:
@@ -250,7 +250,7 @@ def test_a_client_that_leaves_loses_no_query(first: Running) -> None:
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         connection.sendall(head.encode() + body)
     while (said := ask(f"{first.http}/v2/models/worded/answers/{name}?wait=20")).status == 404:
-        pass  # the request itself may still be on its way
+        pass  # the request itself may still be in flight
     assert result_of(said) == ["STILL", "ANSWERED"]
 
 
@@ -300,7 +300,7 @@ def test_the_protocol_over_grpc(first: Running) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_grpc_cannot_be_served(
+def test_grpc_requests_that_cannot_be_served_are_refused(
     first: Running, message: Any, timeout: float | None, code: grpc.StatusCode
 ) -> None:
     with grpc.insecure_channel(first.grpc) as channel, pytest.raises(grpc.RpcError) as raised:
@@ -336,7 +336,7 @@ def test_a_body_over_the_limit_is_refused(asked: Callable[..., Said]) -> None:
 @pytest.mark.parametrize(
     ("sent", "told"),
     [
-        (b"POST /v2/models/worded/infer HTTP/1.1\r\nHost:", b""),  # closed without a word
+        (b"POST /v2/models/worded/infer HTTP/1.1\r\nHost:", b""),  # closed without a response
         (
             f"POST /v2/models/worded/infer HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
             "Content-Length: 99\r\n\r\n{".encode(),
@@ -371,20 +371,20 @@ def test_connections_beyond_the_limit_are_closed_and_the_others_served(
     for _ in range(20):
         try:
             held.append(connected(guarded, folder))
-        except OSError:  # before its handshake
+        except OSError:  # before the TLS handshake
             refused += 1
     assert refused >= 12
     for connection in held:
         connection.close()
     said = None
     while said is None:
-        with contextlib.suppress(OSError):  # it has not seen yet that the others have left
+        with contextlib.suppress(OSError):  # the gateway has not yet noticed the closed connections
             said = asked("/v2/models/worded/infer", words("after all"))
     assert result_of(said) == ["AFTER", "ALL"]
 
 
 class Held(asyncio.Protocol):
-    """A connection with half of a request's head; ``ended`` is resolved once it is closed."""
+    """A connection with half of a request's head; ``ended`` resolves when it is closed."""
 
     def __init__(self) -> None:
         self.ended = asyncio.get_running_loop().create_future()
@@ -396,7 +396,9 @@ class Held(asyncio.Protocol):
         self.ended.set_result(error)
 
 
-def test_ten_thousand_half_requests_hold_up_no_whole_one(file: Path, env: dict[str, str]) -> None:
+def test_ten_thousand_half_requests_do_not_block_complete_requests(
+    file: Path, env: dict[str, str]
+) -> None:
     limits = ("--most-connections", "10001", "--idle", "2s")
 
     async def story(running: Running) -> None:
@@ -456,7 +458,7 @@ def test_a_gateway_that_goes_down_answers_what_it_has_taken(
             running.process.terminate()
             while listens(running):
                 pass
-            told = poll.result()  # although the others are held
+            told = poll.result()  # even though the others are held
             assert (told.status, told.headers["retry-after"]) == (503, "5")
             assert not any(each.done() for each in held)
             assert not any(each.done() for each in over_grpc)

@@ -1,4 +1,4 @@
-"""The input topic is deleted and made anew under running roles, on a real broker."""
+"""The input topic is deleted and recreated under running roles, on a real broker."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ def config(broker: str) -> KafkaConfig:
 
 
 def forget(config: KafkaConfig, names: Sequence[str]) -> None:
-    """Delete topics, and wait until the broker has."""
+    """Delete topics and wait until the broker has deleted them."""
     client = admin(config)
     for future in client.delete_topics(list(names)).values():
         if future.exception(WITHIN_S) is None:
@@ -81,7 +81,8 @@ def answers(config: KafkaConfig, count: int) -> list[Answer]:
 
 @contextmanager
 def ingress(config: KafkaConfig) -> Iterator["Future[None]"]:
-    """A life of an ingress that begins as the role does, without the watch; its end."""
+    """Run an ingress that starts as the role does, without the watch; yield the future of its
+    end."""
     group, mine = "moving.ingress", (0, 1, 2)
     seen = TopicLook(topic_id_on(config, INPUT), 3)
     start = input_start(config, PIPELINE, group, mine, seen.id)
@@ -104,7 +105,7 @@ def ingress(config: KafkaConfig) -> Iterator["Future[None]"]:
 
 
 def serving(config: KafkaConfig) -> dict[str, Node]:
-    """Publish a plan; return the nodes that serve it, without an ingress."""
+    """Publish a plan; return the nodes that serve it, except ingress."""
     leases = [a_lease("w0", "locate"), a_lease("w1", slots=(0, 1, 2))]
     plan = a_plan(leases, 1, pipeline="moving", settings=Settings(policy="static", slo_s=SLO_S))
     writer = producer(config)
@@ -136,7 +137,9 @@ def test_queries_of_a_topic_that_was_made_anew_are_answered_each_once(config: Ka
     assert {a.origin.offset // GENERATION for a in found if a.id not in old} == {1}
 
 
-def test_a_new_ingress_knows_by_egress_that_its_topic_was_made_anew(config: KafkaConfig) -> None:
+def test_a_new_ingress_detects_by_the_commits_of_egress_that_its_topic_was_made_anew(
+    config: KafkaConfig,
+) -> None:
     client = consumer(config, "moving.egress")
     client.commit(
         offsets=[TopicPartition("moving.outputs", 0, 7, metadata="0:1000,1:3")], asynchronous=False
@@ -148,7 +151,7 @@ def test_a_new_ingress_knows_by_egress_that_its_topic_was_made_anew(config: Kafk
     assert (again.upto, again.regressed) == ({0: GENERATION, 1: GENERATION, 2: 0}, 0)
 
 
-def test_a_topic_that_was_made_anew_has_another_id_and_the_running_role_is_told(
+def test_a_topic_that_was_made_anew_has_another_id_and_ends_the_running_role(
     config: KafkaConfig,
 ) -> None:
     before = topic_id_on(config, INPUT)

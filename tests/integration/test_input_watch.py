@@ -1,4 +1,4 @@
-"""Partitions that are added to the input topic are noticed, on a real broker."""
+"""Roles detect partitions that are added to the input topic, on a real broker."""
 
 import sys
 import uuid
@@ -36,7 +36,7 @@ def test_added_partitions_end_the_role_with_a_sentence(broker: str) -> None:
 
 
 def test_the_client_keeps_a_reference_to_the_id_of_a_topic(broker: str) -> None:
-    """Once it does not, ``release_id`` is to go."""
+    """``release_id`` can be removed once the client no longer does."""
     client = admin(KafkaConfig(broker))
     topic = f"watched-{uuid.uuid4().hex[:8]}"
     client.create_topics([NewTopic(topic, 1)])[topic].result(20)

@@ -1,4 +1,4 @@
-"""Labels on a real broker: a scorer measures the accuracy, through restarts and hostile labels."""
+"""Labels on a real broker: a scorer measures the accuracy despite restarts and hostile labels."""
 
 import json
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def label(rig: Rig, *values: bytes) -> None:
 
 
 def measured(rig: Rig, **counts: int) -> MeasuredAccuracy:
-    """What the scorer has written once it has counted so many."""
+    """Return the scorer's record once it has these counts."""
     found: list[MeasuredAccuracy] = []
 
     def counted() -> bool:

@@ -1,4 +1,4 @@
-"""Operators that hang, hoard memory or die, held within limits in a process of their own."""
+"""Operators that hang, hoard memory or die are contained within limits, in a separate process."""
 
 import gc
 import signal
@@ -30,7 +30,7 @@ TROUBLE = {
     b"nonsense": "echo/brittle raised outputs that cannot be handed over",
 }
 HOARDED = r"echo/brittle used \d+ MB, its limit is 400 MB; its process was started again"
-# What ends the process of a worker, and its exit code.
+# Inputs that end a worker's process, and its exit code.
 DEATHS = {b"die": 7, b"fault": -signal.SIGSEGV, b"killed": -signal.SIGKILL}
 
 
@@ -46,7 +46,7 @@ def operator() -> Isolated:
 
 
 @pytest.mark.parametrize("trouble", TROUBLE)
-def test_trouble_fails_its_batch_with_a_sentence_and_the_next_is_served(
+def test_a_failure_fails_its_batch_with_a_reason_and_the_next_batch_is_served(
     operator: Isolated, trouble: bytes
 ) -> None:
     with pytest.raises(OperatorFailed, match=TROUBLE[trouble]):
@@ -96,7 +96,7 @@ def test_the_process_ends_with_its_operator() -> None:
 def echoing(
     broker: str, folder: Path, slo: str, variant: Mapping[str, Any], **more: Any
 ) -> Iterator[Rig]:
-    """A pipeline of one task, up, whose operator gets into trouble as its inputs say."""
+    """Run a pipeline of one task whose operator fails as its inputs ask."""
     brittle = {"operator": OPERATOR, "replicas": 1, **variant}
     description = {
         "slo": slo, "input": "raw", "egress_partitions": 1,
@@ -134,7 +134,7 @@ def test_a_worker_goes_on_behind_an_operator_that_hangs_hoards_or_dies(
 
 @pytest.fixture(scope="module")
 def unlimited(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """A pipeline whose operator runs in its worker's own process, and ends both."""
+    """Run a pipeline whose operator shares its worker's process and can end it."""
     with echoing(broker, tmp_path_factory.mktemp("unlimited"), "60s", {"batch": 4}) as rig:
         yield rig
 
@@ -162,7 +162,7 @@ def test_a_query_that_crashes_its_worker_twice_fails_and_the_worker_serves_on(
     assert answer.reason == "echo/brittle crashed the process of cpu-0 2 times with it"
     others = [a for a in rig.answers.since(asked_s) if a.id != killer]
     print(f"beside it: {ends(others)}")
-    # While no worker is there the plan lets nobody in.
+    # Without a worker, the plan admits no queries.
     assert {a.outcome for a in others} <= {ANSWERED, REFUSED}
     assert in_time(others[-1])
     rig.answers.check_single()
@@ -170,7 +170,7 @@ def test_a_query_that_crashes_its_worker_twice_fails_and_the_worker_serves_on(
 
 
 def kill_the_hung(rig: Rig) -> None:
-    """Kill egress as its supervisor does that hears nothing of it, and start it again."""
+    """Kill a hung egress as its supervisor does, and restart it."""
     rig.until(lambda: rig.reports["egress-0"].sent_s < time.time() - 1.0, "a hung egress")
     rig.kill("egress-0")
     rig.start("egress-0")
@@ -183,7 +183,7 @@ def failed_by_combine(answer: Answer) -> bool:
 
 @pytest.mark.kafka
 @pytest.mark.slow
-def test_a_query_at_which_egress_hangs_fails_after_two_kills(broker: str, tmp_path: Path) -> None:
+def test_a_query_that_makes_egress_hang_fails_after_two_kills(broker: str, tmp_path: Path) -> None:
     with echoing(broker, tmp_path, "20s", {"batch": 4}, combine=f"{FOR_TESTS}:halting") as rig:
         rig.offer(20)
         halting = rig.ask(b"halt")
@@ -198,7 +198,7 @@ def test_a_query_at_which_egress_hangs_fails_after_two_kills(broker: str, tmp_pa
 
 @pytest.mark.kafka
 @pytest.mark.slow
-def test_an_overdue_query_at_which_egress_hangs_fails_after_two_kills(
+def test_an_overdue_query_that_makes_egress_hang_fails_after_two_kills(
     broker: str, tmp_path: Path
 ) -> None:
     tasks = {
@@ -211,7 +211,7 @@ def test_an_overdue_query_at_which_egress_hangs_fails_after_two_kills(
     with echoing(broker, tmp_path, "3s", {}, combine=alone, **more) as rig:
         halting = rig.ask(b"hang")
         rig.pass_time(1.0)
-        rig.kill("cpu-1")  # with one of its halves, which the query awaits until it is overdue
+        rig.kill("cpu-1")  # with one of its halves, for which the query waits until it is overdue
         for _ in range(MOST_CRASHES):
             kill_the_hung(rig)
         rig.until(lambda: halting not in rig.waiting, "its answer")

@@ -1,4 +1,4 @@
-"""Sessions that are planned anew on a real broker: a slower link, and other data."""
+"""Sessions are replanned on a real broker after a link slows down or the data changes."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ from tests.integration.knob_operators import an_operator
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
-# One vote reads "a" rightly, three votes read "b" as well.
+# One vote reads only "a" correctly; three votes also read "b".
 MODULE = (
     an_operator("Scan", "scale", "[value]")
     + an_operator("Read", "votes", 'chr(value[0]) if value[0] == 97 or self._votes == 3 else "?"')
@@ -74,11 +74,11 @@ cluster:
     handheld>depot: {{rate: 4Mbps, delay: 5ms}}
 """
 RATE = 10.0  # queries/s of a session
-WITHIN_S = 45.0  # of the change; a busy machine takes longer than the second and the ten promised
+WITHIN_S = 45.0  # of the change; a busy machine needs longer than the promised one and ten seconds
 
 
 class Stream:
-    """Sessions with labelled queries; what their records say, and how many blocks have run."""
+    """Sessions with labelled queries, their records, and the blocks that have run."""
 
     def __init__(self, file: PipelineFile, broker: str) -> None:
         self.file, self.kafka = file, KafkaConfig(broker)
@@ -93,7 +93,7 @@ class Stream:
         self.blocks: set[tuple[str, int]] = set()
 
     def open(self, slo: str) -> None:
-        """Open two sessions, which serve by one vote in the cloud, and send queries for a while."""
+        """Open two sessions that serve by one vote in the cloud, and send queries for a while."""
         for name in BOTH:
             assert open_session(self.file, self.kafka, name, {"slo": slo}).ok
             serving(self.file, self.kafka, name, 120.0)
@@ -103,7 +103,7 @@ class Stream:
         assert chosen(self.newest("one")) == ("read/read@votes=1", "cloud")
 
     def step(self, inputs: dict[str, bytes], *, labelled: bool = True) -> None:
-        """Send a query of each session when it is due, and read what has happened."""
+        """Send a query of each session when it is due, and read the new records."""
         if time.monotonic() >= self._next_s:
             self._next_s = max(self._next_s + 1 / RATE, time.monotonic() - 1.0)
             for session, letter in inputs.items():
@@ -124,7 +124,7 @@ class Stream:
         return [each for each in self.records if each.id == name][-1]
 
     def served_anew(self, name: str, inputs: dict[str, bytes], *, labelled: bool) -> Session:
-        """Go on until a session serves by another plan; return its record then."""
+        """Continue until a session serves by another plan; return its record."""
         before, until = self.newest(name), time.monotonic() + WITHIN_S
         while True:
             self.step(inputs, labelled=labelled)
@@ -141,7 +141,7 @@ class Stream:
 
 @pytest.fixture
 def stream(broker: str, tmp_path: Path) -> Iterator[Stream]:
-    """A pipeline that is up."""
+    """Run a pipeline."""
     (tmp_path / "adapting_words.py").write_text(MODULE)
     path = tmp_path / "adapting.yaml"
     path.write_text(YAML.format(number=uuid.uuid4().hex[:8]))
@@ -164,7 +164,7 @@ def chosen(session: Session) -> tuple[str, str]:
 
 
 def seen(what: str, session: Session, changed_s: float) -> None:
-    """Print the seconds of each part."""
+    """Print the duration of each part."""
     print(
         f"{what}: served anew after {session.changed_s - changed_s:.2f} s: detection "
         f"{session.detect_s:.2f} s, search {session.search_s:.2f} s, switch-over "
@@ -173,7 +173,7 @@ def seen(what: str, session: Session, changed_s: float) -> None:
     )
 
 
-def test_a_slower_link_is_left_without_profiling_and_the_other_session_stays(
+def test_a_session_leaves_a_slower_link_without_profiling_and_the_other_session_is_unchanged(
     stream: Stream,
 ) -> None:
     stream.open("300ms")
@@ -191,8 +191,10 @@ def test_a_slower_link_is_left_without_profiling_and_the_other_session_stays(
     assert stream.newest("two").replans == 0
 
 
-def test_other_data_are_profiled_as_they_come_and_the_other_session_stays(stream: Stream) -> None:
-    stream.open("3s")  # so that a busy machine's delays are no reason to plan anew
+def test_a_session_on_changed_data_is_profiled_again_and_the_other_session_is_unchanged(
+    stream: Stream,
+) -> None:
+    stream.open("3s")  # so that delays of a busy machine cause no replanning
     other, changed_s = stream.newest("two"), time.time()
 
     session = stream.served_anew("one", {"one": b"b", "two": b"a"}, labelled=True)

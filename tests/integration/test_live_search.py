@@ -1,4 +1,5 @@
-"""A search over real profilers: several share a configuration, a kill loses no finished block."""
+"""A search uses real profilers: several share a configuration, and a kill loses no finished
+block."""
 
 import json
 import os
@@ -25,7 +26,7 @@ from tests.integration.knob_operators import an_operator
 
 pytestmark = pytest.mark.kafka
 
-# A word takes longer at the full scale, so that one plan is the cheapest whatever the machine does.
+# A word takes longer at the full scale, so that one plan is the cheapest on every machine.
 MODULE = (
     "import time\n"
     + an_operator(
@@ -134,5 +135,5 @@ def test_killed_profilers_lose_no_finished_block(broker: str, tmp_path: Path) ->
         by_block.setdefault((str(sorted(each.options.items())), each.first), set()).add(
             each.finished_s
         )
-    # A block that was finished is written again at most, never run again.
+    # A finished block may be written again, but never runs again.
     assert all(len(times) == 1 for times in by_block.values()), run_directory(file.pipeline.name)

@@ -1,4 +1,4 @@
-"""Sessions on a real broker: two with plans of their own, a device killed, one closed."""
+"""Sessions on a real broker: two have their own plans, a device is killed, one session closes."""
 
 import json
 import os
@@ -75,7 +75,7 @@ cluster:
 
 
 def a_plan(folder: Path, name: str, scale: float, votes: int) -> str:
-    """Return the path of a query plan that takes all of a device of the cloud."""
+    """Return the path of a query plan that uses a whole cloud device."""
     path = folder / f"{name}.json"
     stages = [["scan", "handheld"], ["read", "cloud"]]
     config = {"scan.scale": scale, "read.votes": votes}
@@ -84,7 +84,7 @@ def a_plan(folder: Path, name: str, scale: float, votes: int) -> str:
 
 
 class Sessions:
-    """A pipeline that is up, and what its sessions answer."""
+    """A running pipeline, and the answers of its sessions."""
 
     def __init__(self, file: PipelineFile, broker: str, capsys: pytest.CaptureFixture[str]) -> None:
         self.file, self.broker, self._capsys = file, broker, capsys
@@ -97,7 +97,7 @@ class Sessions:
         return code, json.loads(out) if out else None
 
     def ask(self, seconds: float, *sessions: str) -> list[Answer]:
-        """Send twenty queries a second to each session; return their answers, all of them."""
+        """Send twenty queries a second to each session; return all of their answers."""
         kafka, pipeline = KafkaConfig(self.broker), self.file.pipeline
         found: dict[str, Answer] = {}
         with (
@@ -120,15 +120,15 @@ class Sessions:
         return list(found.values())
 
     def served(self, *sessions: str) -> list[Answer]:
-        """As ``answered``, each by its plan."""
+        """Return ``answered``, and check that each session follows its plan."""
         answers = self.answered(*sessions)
         by_their_plans(answers)
         return answers
 
     def answered(self, *sessions: str) -> list[Answer]:
-        """Ask until a whole second of queries is answered; return their answers.
+        """Send queries until a whole second of them is answered; return their answers.
 
-        On a machine that is short of time a worker may count as lost for a moment.
+        On a busy machine a worker may briefly count as lost.
         """
         until = time.monotonic() + 60.0
         while True:
@@ -187,13 +187,13 @@ def by_their_plans(answers: list[Answer]) -> None:
 
 
 def killed_cloud_device(sessions: Sessions, answers: list[Answer]) -> None:
-    """Kill the process of a device that has served."""
+    """Kill the process of a device that has served queries."""
     used = {hop.worker for each in answers for path in each.paths for hop in path}
     victim = min(worker for worker in used if worker.startswith("cloud"))
     kill(sessions, victim.removesuffix("-read"))
 
 
-def test_two_sessions_go_by_their_own_plans_through_a_kill_and_a_close(
+def test_two_sessions_follow_their_own_plans_through_a_kill_and_a_close(
     sessions: Sessions, tmp_path: Path
 ) -> None:
     opened(sessions, tmp_path)
@@ -211,7 +211,7 @@ def test_two_sessions_go_by_their_own_plans_through_a_kill_and_a_close(
 
 
 def kill(sessions: Sessions, role: str) -> None:
-    """Kill the process of a role, which `up` starts again."""
+    """Kill the process of a role, which `up` restarts."""
     state = read_state(run_directory(sessions.file.pipeline.name))
     assert state is not None
     (process,) = [each for each in state.roles if each.name == role]
@@ -246,7 +246,7 @@ def test_a_session_is_planned_through_a_kill(sessions: Sessions, role: str) -> N
     path = str(sessions.file.path)
     assert sessions.headrace("open", path, "one")[0] == 0
     sessions.until(lambda: bool(results(sessions)), "a block is profiled")
-    kill(sessions, role)  # on a quiet machine all blocks may be done: the plan is not in force
+    kill(sessions, role)  # on a quiet machine all blocks may be done, but no plan is in force
     sessions.until(lambda: sessions.state("one") == "serving", "it serves")
 
     _, shown = sessions.headrace("show", path, "one")
@@ -254,7 +254,7 @@ def test_a_session_is_planned_through_a_kill(sessions: Sessions, role: str) -> N
     assert shown["plan"]["accuracy"] == 1.0
     assert shown["search"]["steps"] >= 1
     assert shown["search"]["stopped"] == "space"
-    # A block that was finished is written again at most, never run again.
+    # A finished block may be written again, but never runs again.
     assert all(len(times) == 1 for times in blocks(sessions).values())
 
     found = sessions.answered("one")
@@ -277,11 +277,11 @@ def test_sessions_serve_through_kills_of_control_and_profiler(sessions: Sessions
     sessions.until(sign.exists, "the profiler gives a sign of life")
     for role in ("control", "profiler-0"):
         kill(sessions, role)
-        found = sessions.ask(4.0, "one")  # each has one outcome
+        found = sessions.ask(4.0, "one")  # each has exactly one outcome
         answers = [each for each in found if each.outcome == "answered"]
         assert {str(x.result) for x in answers} == {f"['a@{float(shown_scale(shown)):g}x3']"}
 
-    # A second session of the same objectives is planned by what the killed ones had profiled.
+    # The profiles of the killed roles suffice to plan a second session with the same objectives.
     assert sessions.headrace("open", path, "two", "--wait", "120s")[0] == 0
     sessions.answered("one", "two")
     _, again = sessions.headrace("show", path, "one")

@@ -1,4 +1,4 @@
-"""A log loses its end while its reader is down, as after a power failure of their host."""
+"""A log loses its end while its reader is down, as after a power failure of the brokers' hosts."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ from tests.builders import a_pipeline
 pytestmark = pytest.mark.kafka
 
 WITHIN_S = 60.0
-OLD, KEPT = 30, 20  # records before the failure, and those of them behind it
+OLD, KEPT = 30, 20  # records before the failure, and those that survive it
 
 
 @pytest.fixture(scope="module")
@@ -32,18 +32,18 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     home = tmp_path_factory.mktemp("truncated")
     with local.borrow(home):
         yield home
-        local.start(home)  # the one that is stopped
+        local.start(home)  # a test may have left the broker stopped
 
 
 def write(broker: str, topic: str, names: list[str]) -> None:
     writer = producer(KafkaConfig(broker))
     for name in names:
         writer.produce(topic, name.encode(), partition=0)
-        assert writer.flush(WITHIN_S) == 0  # a batch for each: the file is cut between two
+        assert writer.flush(WITHIN_S) == 0  # one batch per record, to cut between two
 
 
 def read(broker: str, topic: str, count: int, group: str = "reader") -> list[str]:
-    """Read records on from the commit, and commit behind them."""
+    """Read records from the commit onwards, and commit after them."""
     transport = KafkaTransport(KafkaConfig(broker), group, validates=True)
     transport.assign([(topic, 0)], [], commits=True)
     found: list[str] = []
@@ -67,7 +67,8 @@ def cut(log: Path, offset: int) -> None:
 
 
 def lose_the_end(home: Path, topic: str) -> str:
-    """Kill the broker, cut its log behind ``KEPT`` records, and return the address of the next."""
+    """Kill the broker, cut its log after ``KEPT`` records, and return the address of the next
+    broker."""
     broker = local.status(home)
     assert broker is not None
     os.kill(broker.pid, signal.SIGKILL)
@@ -78,7 +79,7 @@ def lose_the_end(home: Path, topic: str) -> str:
     return local.start(home).bootstrap
 
 
-# Fewer new records than were lost: the commit is beyond the log's end. More: it is within it.
+# With fewer new records than lost ones the commit is beyond the log's end; with more, within it.
 @pytest.mark.parametrize("fresh", [5, 15])
 def test_a_reader_goes_on_with_the_first_record_behind_the_cut(home: Path, fresh: int) -> None:
     topic, old = f"cut-{uuid.uuid4().hex[:8]}", [f"old-{n}" for n in range(OLD)]

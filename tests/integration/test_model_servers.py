@@ -1,6 +1,6 @@
-"""Pipelines whose operator is a model server, on real Kafka.
+"""Pipelines on real Kafka use a model server as their operator.
 
-The server is real: a gateway of ours before another pipeline.
+The server is real: a Headrace gateway of another pipeline.
 """
 
 import json
@@ -42,7 +42,7 @@ def env(broker: str, folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def server(env: dict[str, str], folder: Path) -> Iterator[tuple[Path, Running]]:
-    """A pipeline of two stages behind a gateway: the model server."""
+    """Run a pipeline of two stages behind a gateway, which is the model server."""
     words = yaml.safe_load((ROOT / "examples/words/pipeline.yaml").read_text())
     (folder / "words.py").write_text((ROOT / "examples/words/words.py").read_text())
     (folder / "hooks.py").write_text(HOOKS)
@@ -56,7 +56,7 @@ def server(env: dict[str, str], folder: Path) -> Iterator[tuple[Path, Running]]:
 def asking(
     server: tuple[Path, Running], env: dict[str, str], folder: Path, broker: str
 ) -> Iterator[Client]:
-    """A client of a pipeline whose only operator asks that server."""
+    """Yield a client of a pipeline whose only operator queries that server."""
     operator = {
         "operator": "headrace.model_servers.open_inference:OpenInference",
         "arguments": {"server": server[1].grpc, "model": "behind", "after": "hooks:words"},
@@ -73,7 +73,7 @@ def asking(
         yield client
 
 
-def test_queries_are_answered_by_the_server_behind_several_at_once(asking: Client) -> None:
+def test_queries_are_answered_by_the_server_with_several_in_flight(asking: Client) -> None:
     pending = [asking.submit(f"hello {n}".encode()) for n in range(40)]
     answers = [each.result() for each in pending]
     assert [answer.result for answer in answers] == [[["HELLO", str(n)]] for n in range(40)]

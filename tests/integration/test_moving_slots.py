@@ -35,7 +35,7 @@ LEASES = (
 
 @contextmanager
 def running(config: KafkaConfig, nodes: dict[str, Node]) -> Iterator[None]:
-    """The nodes, each kind in a driver of its own, the workers sharing one."""
+    """Run the nodes in one driver per kind; the workers share a driver."""
     drivers = []
     for kind in ("i", "w", "e"):
         mine = {name: node for name, node in nodes.items() if name.startswith(kind)}

@@ -1,4 +1,4 @@
-"""Two nodes of one name: the second one does not begin."""
+"""Of two nodes with one name, the second does not start."""
 
 import time
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def reports(config: KafkaConfig) -> Callable[[], Tail]:
 
 
 class Other:
-    """A node that has reported, and goes on every 0.2 s until it is ended."""
+    """A node that has reported, and reports every 0.2 s until it is ended."""
 
     def __init__(self, config: KafkaConfig, name: str) -> None:
         self._ended = Event()
@@ -62,7 +62,7 @@ class Other:
 
 
 class Told:
-    """The errors that a node was told."""
+    """The errors that a node received."""
 
     def __init__(self) -> None:
         self.errors: list[BaseException] = []
@@ -73,7 +73,7 @@ class Told:
         self.heard.set()
 
 
-def test_a_name_that_a_living_node_has_is_refused_until_that_one_has_ended(
+def test_the_name_of_a_live_node_is_refused_until_that_node_ends(
     config: KafkaConfig, reports: Callable[[], Tail]
 ) -> None:
     other = Other(config, "ingress-0")
@@ -96,13 +96,13 @@ def test_of_two_that_begin_at_once_the_younger_one_ends(
     other = Other(config, "ingress-0")  # its incarnation is 1.0
     younger.watch(2.0, told)
     assert told.heard.wait(5)
-    older.watch(0.5, told)  # it has heard the other by now, most likely
+    older.watch(0.5, told)  # it has most likely heard the other by now
     other.end()
     assert [type(error) for error in told.errors] == [NameTaken]
 
 
 def assert_ends_for_a_younger(config: KafkaConfig, reports: Callable[[], Tail]) -> None:
-    """Assert that a node that was silent ends once it hears a younger one of its name."""
+    """Assert that a node that was silent ends once it hears a younger node of its name."""
     told = Told()
     mine = Namesakes(reports, "postcode", ["ingress-0"])
     mine.check()

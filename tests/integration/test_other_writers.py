@@ -1,4 +1,4 @@
-"""What another control app wrote on the shared topics, seen on a real broker."""
+"""The control app detects records of another control app on the shared topics, on a real broker."""
 
 import time
 import uuid
@@ -40,7 +40,7 @@ def pipeline(broker: str) -> Pipeline:
     return named
 
 
-def test_records_of_this_app_and_of_other_pipelines_are_no_other_apps(
+def test_own_records_and_records_of_other_pipelines_are_not_another_apps(
     broker: str, pipeline: Pipeline
 ) -> None:
     kafka = KafkaConfig(broker)
@@ -57,7 +57,7 @@ def test_records_of_this_app_and_of_other_pipelines_are_no_other_apps(
 
 
 @pytest.mark.parametrize("topic", [PLANS, COMMAND_RESULTS])
-def test_a_record_of_this_pipeline_that_is_not_ones_own_is_another_apps(
+def test_a_foreign_record_of_this_pipeline_is_another_apps(
     broker: str, pipeline: Pipeline, topic: str
 ) -> None:
     kafka = KafkaConfig(broker)
@@ -70,12 +70,10 @@ def test_a_record_of_this_pipeline_that_is_not_ones_own_is_another_apps(
     assert reader.written_by_others(since, ()) == (since, False)
 
 
-def test_of_two_apps_the_one_that_the_group_left_out_is_replaced(
-    broker: str, pipeline: Pipeline
-) -> None:
+def test_of_two_apps_the_one_outside_the_group_is_replaced(broker: str, pipeline: Pipeline) -> None:
     kafka, name = KafkaConfig(broker), pipeline.name
     first, second = Election(kafka, name, "first"), Election(kafka, name, "second")
-    assert not first.replaced()  # nobody is in charge
+    assert not first.replaced()  # no app is in charge
     reader = consumer(kafka, first.group, **{"client.id": "first"})
     assigned: list[list[TopicPartition]] = []
     try:

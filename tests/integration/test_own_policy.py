@@ -1,4 +1,4 @@
-"""docs/how-to/write-a-policy.md: its package, built, installed and run, live and simulated."""
+"""The package of docs/how-to/write-a-policy.md is built, installed and run, live and simulated."""
 
 import json
 import os
@@ -38,7 +38,7 @@ ALONE = {"read": ()}  # a pipeline of one task
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder into which the page's package is installed, by pip and without a network."""
+    """Return the folder into which pip has installed the page's package, without a network."""
     source, target = tmp_path_factory.mktemp("queue-length"), tmp_path_factory.mktemp("installed")
     for name, text in FILES.items():
         (source / name).write_text(text)
@@ -53,14 +53,15 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def here(installed: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The package can be imported in this process."""
+    """Make the package importable in this process."""
     monkeypatch.syspath_prepend(str(installed))
     yield
     sys.modules.pop("queue_length", None)
 
 
 def a_file(folder: Path, **changes: Any) -> Path:
-    """Five devices, or ``devices``, each good for some 35 items/s in its best batch."""
+    """Write a file of five devices, or ``devices``, that serve about 35 items/s each in the best
+    batch."""
     settings = {"slo": "1s", "admission": False, "policy": "calm", "policies": {"calm": CALM}}
     usual = {"batch_s": 0.05, "load_s": 0.0, "devices": 5}
     return a_cluster(folder, **(usual | settings | changes))
@@ -102,7 +103,7 @@ def test_the_pages_policy_is_short() -> None:
         ({"detect/small": 2, "read/small": 3}, {}, (1, 2)),
     ],
 )
-def test_it_adds_a_device_above_a_queue_and_takes_one_below_another(
+def test_the_policy_adds_a_device_above_one_queue_length_and_removes_one_below_another(
     tmp_path: Path, running: dict[str, int], queued: dict[str, float], wanted: tuple[int, int]
 ) -> None:
     from control.policies import policy_named
@@ -134,7 +135,7 @@ WRONG = [
 @pytest.mark.thorough
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("changes", "sentence"), WRONG)
-def test_its_options_are_checked_as_those_of_other_policies(
+def test_the_policys_options_are_checked_like_those_of_other_policies(
     tmp_path: Path, changes: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(PipelineError, match=r"pipeline\.yaml:\d+: " + re.escape(sentence)):
@@ -142,19 +143,19 @@ def test_its_options_are_checked_as_those_of_other_policies(
 
 
 @pytest.mark.usefixtures("here")
-def test_what_its_planner_refuses_is_told_by_validate(tmp_path: Path) -> None:
+def test_validate_reports_what_the_planner_refuses(tmp_path: Path) -> None:
     file = read_pipeline_file(a_file(tmp_path, policies={"calm": CALM | {"low": 12.0}}))
     with pytest.raises(Unfeasible, match="policy 'calm': low is 12 and high is 12; low must be"):
         check_plannable(file)
 
 
-def test_without_the_package_its_kind_is_none(tmp_path: Path) -> None:
+def test_the_kind_is_unknown_without_the_package(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="kind is 'queue-length', which is no planner"):
         read_pipeline_file(a_file(tmp_path))
 
 
 @pytest.mark.thorough
-def test_it_is_planned_simulated_and_compared(tmp_path: Path, installed: Path) -> None:
+def test_the_policy_can_be_planned_simulated_and_compared(tmp_path: Path, installed: Path) -> None:
     file = str(a_file(tmp_path, children=ALONE))
     plan = rows(typed(installed, "plan", file, "--demand", "10", "--json"))
     assert (plan["policy"], plan["feasible"], plan["devices_used"]) == ("calm", True, 1)
@@ -174,7 +175,7 @@ LENGTH_S = 16.05  # between two ticks
 
 
 class _Plans:
-    """An observer that keeps the plans that are sent."""
+    """Observe the plans that are sent."""
 
     def __init__(self) -> None:
         self.plans: list[Plan] = []
@@ -185,8 +186,8 @@ class _Plans:
 
 
 def stations(plans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Where a run begins, how far it goes and where it ends, in devices, and the figures of each
-    plan on the way. When it steps, and whether twice, depends on when a report comes."""
+    """Return the first, largest and last number of devices of a run, and the figures of the plan at
+    each number. The times of the steps, and repeated steps, depend on when reports arrive."""
     figures = ("capacity_qps", "expected_accuracy", "feasible", "mode")
     devices = [plan["variants"]["read/small"] for plan in plans]
     return {
@@ -199,8 +200,8 @@ def stations(plans: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("here")
-def test_both_drivers_of_the_controller_make_the_same_plans_of_it(tmp_path: Path) -> None:
-    """The live driver and the simulation, of one tape: the plans are equal in every field."""
+def test_both_drivers_of_the_controller_make_the_same_plans_with_the_policy(tmp_path: Path) -> None:
+    """The live driver and the simulation take one tape; their plans are equal in every field."""
     file = read_pipeline_file(a_file(tmp_path, children=ALONE, devices=3, batch_s=0.1))
     arrivals = Recorded(np.array(ARRIVALS_S))
     script = recorded(Run(file=file, policy="calm", seed=0, arrivals=arrivals), LENGTH_S)
@@ -230,7 +231,7 @@ def simulated_stations(file: Path) -> dict[str, Any]:
 @pytest.mark.kafka
 @pytest.mark.alone
 @pytest.mark.usefixtures("here")
-def test_live_and_simulated_it_comes_to_the_same_plans(
+def test_a_live_and_a_simulated_run_with_the_policy_reach_the_same_plans(
     tmp_path: Path, installed: Path, broker: str
 ) -> None:
     arrivals, sample = tmp_path / "arrivals.txt", tmp_path / "sample"
@@ -254,7 +255,7 @@ def test_live_and_simulated_it_comes_to_the_same_plans(
         listed = {each["name"]: each for each in types("policy", "list", str(file))}
         assert (listed["calm"]["in_force"], listed["calm"]["high"]) == (True, 12.0)
         assert (listed["queue-length"]["in_force"], listed["queue-length"]["high"]) == (False, 8.0)
-        # Its exit code says whether all were answered, which a busy machine decides.
+        # Ignore the exit code: it states whether all were answered, which depends on the machine.
         load = ("load", str(file), "--arrivals", str(arrivals), "--input", str(sample), "--json")
         loaded = json.loads(typed(installed, *load, env=env).stdout)
         assert loaded["queries"] == len(ARRIVALS_S)

@@ -1,4 +1,4 @@
-"""Partitions of a pipeline that ``headrace up`` runs are changed while queries keep coming."""
+"""Partitions of a pipeline under ``headrace up`` change while queries arrive."""
 
 import signal
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ def test_egress_partitions_change_role_by_role_under_traffic(run: Supervised) ->
 
 
 def test_egress_partitions_change_while_egress_is_behind(run: Supervised) -> None:
-    """Ingress sends nothing to other partitions before egress has closed what it had sent."""
+    """Ingress uses the other partitions only after egress has closed all work sent before."""
     rig = run.rig
     rig.add_partitions(OUTPUTS, AFTER)
     for count in (AFTER, BEFORE):
