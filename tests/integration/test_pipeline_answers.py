@@ -1,4 +1,4 @@
-"""Queries in, answers out: a two-stage pipeline with fan-out, every role a process of its own."""
+"""A two-stage pipeline with fan-out answers queries; every role is a separate process."""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.kafka
 
 OPERATORS = "benchmarks.squares"
 PIPELINE = {
-    "slo": "4s",  # long: this is about answers, and the machine may be busy
+    "slo": "4s",  # long, because the machine may be busy and these tests do not measure latency
     "input": "raw",
     "results": "json",
     "combine": f"{OPERATORS}:total",
@@ -31,7 +31,7 @@ PIPELINE = {
         "split": {
             "slots": 4,
             "children": ["square"],
-            # One at a time: an input that makes its batch fail fails nobody else.
+            # Batches of one, so that an input that makes its batch fail fails no other input.
             "variants": {"plain": {"operator": f"{OPERATORS}:Split", "batch": 1, "replicas": 1}},
         },
         "square": {
@@ -69,7 +69,7 @@ def running(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 
 @pytest.fixture
 def rig(running: Rig) -> Rig:
-    """The pipeline with nothing under way."""
+    """Yield the pipeline with no queries in flight."""
     running.offer(0)
     running.until(running.serves, "every role to serve")
     return running
@@ -100,7 +100,7 @@ def test_every_query_is_answered_once_with_its_own_result(rig: Rig) -> None:
     assert {a.origin for a in answers} == {rig.asked[a.id].origin for a in answers}
 
 
-def test_the_answer_tells_its_path_and_the_plan_it_went_by(rig: Rig) -> None:
+def test_the_answer_contains_its_path_and_the_epoch_of_its_plan(rig: Rig) -> None:
     answer = rig.answer_to(rig.ask(b"5"))
     assert answer.result == 25 + 36 + 49
     assert answer.epoch == rig.plan.epoch
@@ -138,7 +138,7 @@ def test_a_far_deadline_is_capped_at_ten_slos(rig: Rig) -> None:
     assert asked.deadline_s - asked.created_s == pytest.approx(10 * 4.0, abs=1e-3)
 
 
-def test_input_that_says_nothing_is_refused_once_and_kept_as_a_dead_letter(rig: Rig) -> None:
+def test_unreadable_input_is_refused_once_and_kept_as_a_dead_letter(rig: Rig) -> None:
     known = len(rig.letters)
     bad = [
         (rig.put(payload, headers), reason)
@@ -190,10 +190,10 @@ def test_the_result_of_a_query_has_its_trace_context_however_it_ends(rig: Rig) -
     assert [headers for _, headers in results] == [context] * 4 + [None]
 
 
-def test_what_fits_no_record_ends_its_own_query_only(rig: Rig) -> None:
+def test_a_value_too_large_for_a_record_ends_only_its_own_query(rig: Rig) -> None:
     began_s = time.time()
     rig.offer(40)
-    # Ingress adds to what the producer sent, so an input that just fits the topic fits no more.
+    # Ingress adds fields to the input, so an input that just fits the topic no longer fits.
     bad = {
         rig.ask(bytes(MAX_RECORD_BYTES - 500)): (REFUSED, "ingress"),
         rig.ask(b"oversized item"): (FAILED, "split"),

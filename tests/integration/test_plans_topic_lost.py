@@ -1,4 +1,4 @@
-"""The topic of plans is deleted under a running pipeline, and made anew without its plans."""
+"""The plans topic is deleted under a running pipeline and recreated without its plans."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 def test_nodes_follow_a_newer_plan_and_every_query_has_its_answer(tmp_path: Path) -> None:
-    """On a broker of its own, since all its pipelines share the topic."""
+    """This test has a broker of its own, since all pipelines of a broker share the topic."""
     description = {**PIPELINE, "slo": "30s"}
     with (
         local.borrow(tmp_path / "broker") as broker,

@@ -1,4 +1,4 @@
-"""What a role finds out about its topics before it starts."""
+"""A role checks its topics before it starts."""
 
 import uuid
 
@@ -16,7 +16,9 @@ from tests.builders import a_pipeline
 pytestmark = pytest.mark.kafka
 
 
-def test_a_role_does_not_start_where_a_topic_takes_less_than_it_may_write(broker: str) -> None:
+def test_a_role_does_not_start_if_a_topic_accepts_smaller_records_than_it_may_write(
+    broker: str,
+) -> None:
     kafka, pipeline = KafkaConfig(broker), a_pipeline(name=f"small-{uuid.uuid4().hex[:8]}")
     outputs = physical(pipeline.name, OUTPUTS)
     made = NewTopic(outputs, pipeline.egress_partitions, config={MOST_BYTES: "1048588"})
@@ -30,4 +32,4 @@ def test_a_role_does_not_start_where_a_topic_takes_less_than_it_may_write(broker
             f"of 8388608; run `kafka-configs --alter --topic {outputs} --add-config "
             "max.message.bytes=8388608`"
         )
-    prepare(kafka, pipeline, "egress", "control")  # which only read it
+    prepare(kafka, pipeline, "egress", "control")  # roles that only read the topic

@@ -1,4 +1,4 @@
-"""`headrace down --purge` on a real broker: nothing of the pipeline stays, all of others does."""
+"""`headrace down --purge` on a real broker deletes all data of one pipeline and none of others."""
 
 import json
 import time
@@ -37,7 +37,7 @@ PIPELINE = {
 
 @pytest.fixture
 def two(broker: str, tmp_path: Path) -> Iterator[tuple[Rig, Rig]]:
-    """Two pipelines that have answered a query and a command."""
+    """Run two pipelines that have answered a query and executed a command."""
     rigs = Rig(broker, tmp_path, PIPELINE), Rig(broker, tmp_path, PIPELINE)
     try:
         for rig in rigs:
@@ -52,7 +52,7 @@ def two(broker: str, tmp_path: Path) -> Iterator[tuple[Rig, Rig]]:
 
 
 def remembered(kafka: KafkaConfig, pipeline: Pipeline, topic: str) -> int:
-    """Keys of a shared topic that still have a record of the pipeline."""
+    """Return the number of keys of a shared topic that still have a record of the pipeline."""
     name = physical(pipeline.name, topic)
     newest = {message.key(): message.value() for message in read_to_end(kafka, name)}
     mine = f"{pipeline.name}/".encode()
@@ -71,7 +71,7 @@ def await_deletion(kafka: KafkaConfig, topics: set[str]) -> None:
 
 
 def assert_forgotten(kafka: KafkaConfig, pipeline: Pipeline) -> None:
-    """Readers know nothing of it any more, although the broker has not compacted yet."""
+    """Assert that readers find nothing of the pipeline, even before the broker compacts."""
     plans = [e.record for e in history(kafka, pipeline) if isinstance(e.record, Plan)]
     assert pipeline.name not in [plan.pipeline for plan in plans]
     with closing(Watch(kafka, pipeline)) as watch:
@@ -79,7 +79,7 @@ def assert_forgotten(kafka: KafkaConfig, pipeline: Pipeline) -> None:
         assert watch.snapshot(with_lag=False).epoch is None
 
 
-def test_what_one_pipeline_had_is_deleted_and_no_more(two: tuple[Rig, Rig]) -> None:
+def test_a_purge_deletes_the_data_of_its_pipeline_only(two: tuple[Rig, Rig]) -> None:
     gone, stays = two
     kafka, pipeline = gone.kafka, gone.file.pipeline
     with pytest.raises(Unsuccessful, match=r"still runs somewhere \(cpu-0, egress-0, ingress-0"):

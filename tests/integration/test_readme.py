@@ -1,4 +1,4 @@
-"""The README's own words, run: its pipeline, and its consumer in plain Python."""
+"""Run the code of the README: its pipeline, and its consumer in plain Python."""
 
 import os
 import re
@@ -15,7 +15,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def blocks(mark: str) -> dict[str, str]:
-    """Code blocks behind a comment ``<!-- mark: name -->``, by name."""
+    """Return the code blocks after a comment ``<!-- mark: name -->``, by name."""
     found = re.findall(rf"<!-- {mark}: (\S+) -->\n```\w+\n(.*?)```", README, re.DOTALL)
     return dict(found)
 

@@ -1,4 +1,4 @@
-"""A profiler reads a session's labelled inputs back from the topics, while queries arrive."""
+"""A profiler reads a session's labelled inputs from the topics while queries arrive."""
 
 import threading
 import time
@@ -47,7 +47,7 @@ def file(broker: str, tmp_path: Path) -> PipelineFile:
 
 
 class Sender:
-    """A user of two sessions, who labels what each sends."""
+    """A user of two sessions who labels the queries."""
 
     def __init__(self, kafka: KafkaConfig, file: PipelineFile) -> None:
         self._asker, self._labeller = Asker(kafka, file.pipeline), Labeller(kafka, file.pipeline)
@@ -86,7 +86,7 @@ def others(kafka: KafkaConfig, file: PipelineFile) -> Iterator[None]:
 
 
 def until_there(recent: RecentInputs | InputsBetween, first: int, upto: int) -> list[Sample]:
-    """Ask for samples as a profiler does, until they are there or the set ends before them."""
+    """Request samples as a profiler does, until they are available or the set ends before them."""
     while (found := recent.of(first, upto)) is None:
         pass
     return found
@@ -108,7 +108,7 @@ def test_inputs_are_read_in_the_order_of_their_labels_while_others_arrive(
                 b"early", *(f"cam-{n}".encode() for n in range(9))
             ]  # fmt: skip
             assert found[1].truth == "truth 0"
-            sender.send("cam-12", "cam", truth="truth 12")  # comes while it is waited for
+            sender.send("cam-12", "cam", truth="truth 12")  # arrives during the wait
             assert [each.payload for each in until_there(recent, 10, 14)] == [
                 f"cam-{n}".encode() for n in range(9, 13)
             ]
@@ -126,11 +126,11 @@ def test_inputs_for_a_reference_need_no_labels_and_end_at_their_last_time(
         inputs = InputSet("cam", since_s, until_s)
         names = [f"cam-{number}".encode() for number in range(6)]
         with closing(InputsBetween(kafka, file.pipeline, inputs)) as between:
-            assert between.of(0, 3) is None  # some may still reach the broker
+            assert between.of(0, 3) is None  # more inputs may still reach the broker
             first = [each.payload for each in until_there(between, 0, 3)]
             sender.send("cam-6", "cam")
             rest = [each.payload for each in until_there(between, 3, 9)]
             assert sorted(map(bytes, first + rest)) == names
         with closing(InputsBetween(kafka, file.pipeline, inputs)) as another:
-            # Those of one millisecond are in the order of their partitions, for every profiler.
+            # Inputs of the same millisecond are ordered by partition, for every profiler.
             assert [each.payload for each in until_there(another, 0, 6)] == first + rest

@@ -1,4 +1,4 @@
-"""What egress reads back from a real broker when it starts."""
+"""Egress reads its state back from a real broker at start-up."""
 
 import itertools
 import time
@@ -38,7 +38,7 @@ def origins(value: bytes) -> list[tuple[int, int]]:
 @pytest.fixture
 def name(broker: str) -> str:
     pipeline = a_pipeline({"read": []}, name=f"recovery-{next(numbers)}", egress_partitions=2)
-    # Without their settings, so that the tests may choose the time stamps.
+    # Without the topics' settings, so that the tests can choose time stamps.
     ensure_topics(KafkaConfig(broker), [Topic(t.name, t.partitions) for t in topics(pipeline)])
     return pipeline.name
 
@@ -78,7 +78,7 @@ def test_an_answer_that_bears_an_earlier_time_than_its_record_is_found(
     broker: str, name: str
 ) -> None:
     outputs, results = physical(name, OUTPUTS), physical(name, RESULTS)
-    ahead_s = CLOCK_SKEW_S - 1  # the clock of ingress before that of egress
+    ahead_s = CLOCK_SKEW_S - 1  # how far the clock of ingress is ahead of that of egress
     write(broker, outputs, 0, b"x", BASE_S + ahead_s)
     for offset, at_s in ((1, BASE_S - CLOCK_SKEW_S), (2, BASE_S), (3, BASE_S + 9)):
         write(broker, results, 0, encode(an_answer(offset)), at_s)
@@ -90,7 +90,7 @@ def test_an_answer_that_bears_an_earlier_time_than_its_record_is_found(
 
 def test_an_answer_from_before_its_notice_is_found(broker: str, name: str) -> None:
     outputs, results = physical(name, OUTPUTS), physical(name, RESULTS)
-    made_s, noticed_s = BASE_S - 30, BASE_S  # ingress was away for so long
+    made_s, noticed_s = BASE_S - 30, BASE_S  # ingress was away during this time
     noticed = Noticed(query_id="q1", offset=1, created_s=made_s, deadline_s=made_s + 1)
     notice = Notice(partition=0, upto=2, queries=(noticed,))
     write(broker, outputs, 0, encode(notice), noticed_s)
@@ -101,7 +101,7 @@ def test_an_answer_from_before_its_notice_is_found(broker: str, name: str) -> No
     assert answered_since(kafka, results, answers_from_s(places), origins) == {(0, 1)}
 
 
-def test_nothing_to_read_again_needs_no_answers(broker: str, name: str) -> None:
+def test_without_records_to_read_again_no_answers_are_read(broker: str, name: str) -> None:
     kafka = KafkaConfig(broker)
     places = committed_notes(kafka, GROUP, physical(name, OUTPUTS), (0, 1))
     assert answers_from_s(places) is None

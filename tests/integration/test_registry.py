@@ -1,4 +1,4 @@
-"""A pipeline on a site that runs a schema registry: Confluent's framing in and out."""
+"""A pipeline on a site with a schema registry reads and writes Confluent's framing."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from headrace import Client
 from tests.integration.brought_up import brought_up
 
 ROOT = Path(__file__).parents[2]
-AMPLE_S = 20.0  # a deadline that a busy machine keeps
+AMPLE_S = 20.0  # a deadline that a busy machine can meet
 PIPELINE = """\
 name: registered
 slo: 20s
@@ -46,7 +46,7 @@ def registry() -> Iterator[str]:
 def registered(
     broker: str, registry: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Path]:
-    """The pipeline, up; its file."""
+    """Run the registered pipeline; yield its file."""
     folder = tmp_path_factory.mktemp("registered")
     path = folder / "pipeline.yaml"
     path.write_text(PIPELINE.format(registry=registry))

@@ -1,4 +1,4 @@
-"""An edited operator is loaded anew by command, under a real broker, without a restart."""
+"""A command reloads an edited operator on a real broker, without a restart."""
 
 import json
 import os

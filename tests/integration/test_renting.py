@@ -1,4 +1,4 @@
-"""Devices are rented and released by `headrace up`, as the control app's plans say."""
+"""`headrace up` rents and releases devices according to the control app's plans."""
 
 import json
 import subprocess

@@ -1,4 +1,5 @@
-"""A rolling upgrade under load: processes of two schema releases side by side, nothing lost."""
+"""A rolling upgrade under load: processes of two schema releases run side by side, and no query is
+lost."""
 
 from pathlib import Path
 
@@ -15,7 +16,7 @@ pytestmark = [pytest.mark.kafka]
 
 
 def roll(rig: Rig) -> None:
-    """Every role restarted in turn, in the way that is set now."""
+    """Restart every role in turn, with the current module and variables."""
     for name in rig.roles:
         assert rig.stop(name) == 0
         rig.start(name)
@@ -32,7 +33,7 @@ def upgrade_from(rig: Rig, release: int) -> None:
 
 
 def check_answers(rig: Rig) -> None:
-    """Every query has one answer, and the right one."""
+    """Check that every query has exactly one answer, and the right one."""
     rig.until(lambda: in_time(rig.answers[-1]), "a good answer")
     rig.settle()
     print(f"{len(rig.roles)} roles rolled: {ends(rig.answers)}")
@@ -44,14 +45,14 @@ def check_answers(rig: Rig) -> None:
 
 
 def newest_released(rig: Rig) -> set[str]:
-    """Why the batches of the newest answer were released, as it tells."""
+    """Return the reasons why the batches of the newest answer were released."""
     return {hop.released for path in rig.answers[-1].paths for hop in path}
 
 
 def test_a_rolling_upgrade_needs_no_setting_and_loses_and_doubles_nothing(
     broker: str, tmp_path: Path
 ) -> None:
-    # New roles write what the old ones read, as long as one of them reports.
+    # New roles write what the old roles can read, as long as an old role reports.
     rig = Rig(broker, tmp_path, PIPELINE)
     try:
         upgrade_from(rig, UNDECLARED)
@@ -63,7 +64,7 @@ def test_a_rolling_upgrade_needs_no_setting_and_loses_and_doubles_nothing(
 
 
 @pytest.mark.slow
-def test_a_limit_of_what_is_written_serves_releases_that_declare_nothing(
+def test_a_write_release_limit_serves_releases_that_declare_nothing(
     broker: str, tmp_path: Path
 ) -> None:
     release = 1

@@ -1,4 +1,4 @@
-"""Every role with its own user and no right too many, on a broker that checks both."""
+"""Every role has its own user with minimal rights, on a broker that enforces both."""
 
 import argparse
 import contextlib
@@ -51,7 +51,7 @@ from tests.integration.secured_broker import Secured, secured_broker
 pytestmark = pytest.mark.kafka
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 5.0  # within which a person is told
+SECONDS = 5.0  # within which a user gets the error
 UP_WITHIN_S = 60.0
 WAIT_S = 30.0  # for the broker, on a busy machine
 NAME = "guarded"
@@ -91,12 +91,12 @@ class Guarded:
     folder: Path
 
     def kafka(self, role: str) -> KafkaConfig:
-        """What that role's properties file says."""
+        """Return the settings of that role's properties file."""
         properties = read_kafka_properties(self.properties(role), self.env(role))
         return KafkaConfig(properties.pop(BOOTSTRAP), properties)
 
     def properties(self, role: str, **more: str) -> Path:
-        """The role's properties file; the password is the environment's to say."""
+        """Write the role's properties file; the environment provides the password."""
         user = f"{NAME}-{role}"
         lines = {**self.broker.properties(user, **more), "sasl.password": "${KAFKA_PASSWORD}"}
         path = self.folder / f"{role}{len(more)}.properties"
@@ -104,7 +104,7 @@ class Guarded:
         return path
 
     def env(self, role: str) -> dict[str, str]:
-        """The environment with the role's password."""
+        """Return the environment with the role's password."""
         return {**os.environ, "KAFKA_PASSWORD": self.broker.passwords[f"{NAME}-{role}"]}
 
 
@@ -126,7 +126,7 @@ OPERATIONS = {"".join(each.name.title().split("_")): each for each in AclOperati
 
 
 def give_rights(broker: Secured, lines: list[str]) -> None:
-    """Do what ``kafka-acls`` would with the printed lines."""
+    """Apply the printed lines as ``kafka-acls`` would."""
     bindings = [
         AclBinding(
             resource, name, pattern, words.allow_principal, "*", operation, AclPermissionType.ALLOW
@@ -147,7 +147,7 @@ def give_rights(broker: Secured, lines: list[str]) -> None:
 
 
 def give(broker: Secured, bindings: list[AclBinding]) -> None:
-    """Give rights and wait until the broker goes by them: a moment after it has taken them."""
+    """Grant rights and wait until the broker enforces them, a moment after it has accepted them."""
     admin = broker.admin()
     for given in admin.create_acls(bindings).values():
         given.result(WAIT_S)
@@ -157,7 +157,7 @@ def give(broker: Secured, bindings: list[AclBinding]) -> None:
 
 
 def kafka_acls() -> argparse.ArgumentParser:
-    """What ``kafka-acls`` takes, as far as we print it."""
+    """Return a parser of the ``kafka-acls`` options that Headrace prints."""
     parser = argparse.ArgumentParser("kafka-acls", exit_on_error=False, allow_abbrev=False)
     for name in ("--bootstrap-server", "--command-config", "--allow-principal"):
         parser.add_argument(name, required=True)
@@ -179,7 +179,7 @@ EVERY_ACL = AclBindingFilter(
 
 @contextlib.contextmanager
 def running(guarded: Guarded) -> Iterator[dict[str, "subprocess.Popen[bytes]"]]:
-    """Each role as a process of its own, with its own user."""
+    """Run each role as a separate process, with its own user."""
     found: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name, arguments in PROCESSES.items():
@@ -208,7 +208,7 @@ def test_every_role_serves_with_its_own_user_and_the_printed_rights(guarded: Gua
     ):
         answers: dict[str, Any] = {}
         number = 0
-        # Queries that come before the first plan are refused.
+        # Ingress refuses queries that arrive before the first plan.
         while not any(a.outcome == "answered" for a in answers.values()):
             assert time.monotonic() - began < UP_WITHIN_S, story(guarded, answers)
             ended = {name: p.returncode for name, p in processes.items() if p.poll() is not None}
@@ -231,14 +231,14 @@ def story(guarded: Guarded, answers: dict[str, Any]) -> str:
     return f"no answer; processes' last words {words}, refusals {reasons}"
 
 
-# ---------------------------------------------------------------------- not let in
+# ---------------------------------------------------------------------- authentication
 
 
 @pytest.fixture
 def command(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Any:
-    """Runs a command line on the pipeline: its exit code and its last line."""
+    """Run a command line on the pipeline; return its exit code and its last line."""
     monkeypatch.setenv(KAFKA_CONFIG, "")
 
     def given(*words: str, properties: Path, password: str) -> tuple[int, str]:
@@ -267,7 +267,9 @@ ENTRANCES = {
 
 
 @pytest.mark.parametrize("name", ENTRANCES)
-def test_a_wrong_password_is_said_within_seconds(guarded: Guarded, command: Any, name: str) -> None:
+def test_a_wrong_password_is_reported_within_seconds(
+    guarded: Guarded, command: Any, name: str
+) -> None:
     role = name if name in ROLES else "operator"
     password = "let-me-in-please"
     code, said = command(
@@ -287,7 +289,7 @@ def test_an_untrusted_certificate_is_said_within_seconds(guarded: Guarded, comma
     assert "name the authority's certificate in ssl.ca.location" in said
 
 
-def test_a_broker_that_is_not_there_is_said_within_seconds(guarded: Guarded, command: Any) -> None:
+def test_a_broker_that_is_away_is_reported_within_seconds(guarded: Guarded, command: Any) -> None:
     nobody = f"127.0.0.1:{_free_ports()[0]}"
     properties = guarded.properties("egress", bootstrap_servers=nobody)
     for name in ("egress", "status"):
@@ -303,17 +305,17 @@ def test_a_client_without_tls_is_told_what_it_tried(guarded: Guarded, command: A
     assert "with security.protocol=PLAINTEXT" in said
 
 
-def test_a_property_that_nobody_knows_is_bad_input(guarded: Guarded, command: Any) -> None:
+def test_an_unknown_property_is_bad_input(guarded: Guarded, command: Any) -> None:
     properties = guarded.properties("operator", no_such="thing")
     code, said = command("status", properties=properties, password="any-password")
     assert (code, "No such configuration property" in said) == (BAD_INPUT, True)
 
 
-# ---------------------------------------------------------------------- not allowed
+# ---------------------------------------------------------------------- authorization
 
 
-def test_a_role_without_a_right_is_told_which(guarded: Guarded, command: Any) -> None:
-    # The consumer's user where ingress would need to write.
+def test_a_role_without_a_right_gets_the_name_of_the_right(guarded: Guarded, command: Any) -> None:
+    # Use the consumer's user, which lacks the rights to write of ingress.
     code, said = command(
         "ingress",
         properties=guarded.properties("consumer"),
@@ -326,7 +328,7 @@ def test_a_role_without_a_right_is_told_which(guarded: Guarded, command: Any) ->
     )
 
 
-def test_egress_sees_how_its_results_are_set_and_who_may_not_is_told(
+def test_egress_reads_the_settings_of_its_results_and_a_user_without_the_right_gets_a_warning(
     guarded: Guarded, caplog: pytest.LogCaptureFixture
 ) -> None:
     results = physical(NAME, RESULTS)
@@ -369,7 +371,7 @@ def as_filter(binding: AclBinding) -> Any:
     )  # fmt: skip
 
 
-def test_who_may_only_produce_can_neither_read_plans_nor_send_commands(
+def test_a_user_who_may_only_produce_can_neither_read_plans_nor_send_commands(
     guarded: Guarded, command: Any
 ) -> None:
     mine = {
@@ -388,7 +390,7 @@ def test_who_may_only_produce_can_neither_read_plans_nor_send_commands(
         plans(kafka, NAME)
     with pytest.raises(BrokerError, match=r"no right to Read on topic 'headrace\.plans'"):
         Tail(kafka, "headrace.plans")
-    # And by the broker's own word, whatever our client checks.
+    # The broker refuses too, independently of the client's checks.
     assert sent_to(kafka, "headrace.commands") == KafkaError.TOPIC_AUTHORIZATION_FAILED
     assert sent_to(kafka, physical(NAME, QUERIES)) is None
 
@@ -403,7 +405,7 @@ def sent_to(kafka: KafkaConfig, topic: str) -> int | None:
     return error
 
 
-def test_a_user_who_is_turned_away_later_ends_the_process_with_a_sentence(
+def test_a_user_who_loses_access_later_ends_the_process_with_an_explanation(
     guarded: Guarded,
 ) -> None:
     kafka = guarded.kafka("ingress")

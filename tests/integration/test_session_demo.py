@@ -1,4 +1,4 @@
-"""The demo of sessions, as a user runs it: minutes."""
+"""The demo of sessions runs as a user runs it, which takes minutes."""
 
 import json
 import os
@@ -24,5 +24,5 @@ def test_six_sessions_go_through_three_changes_and_no_query_is_lost(tmp_path: Pa
     assert row["lost"] == 0
     assert [each["session"] for each in row["changes"]] == ["north", "south", "far"]
     assert len(row["sessions"]) == 6
-    assert row["served"] >= 1, done.stderr[-4000:]  # on a busy machine not all
-    assert list(tmp_path.iterdir()) == []  # nothing is left
+    assert row["served"] >= 1, done.stderr[-4000:]  # on a busy machine not all of them
+    assert list(tmp_path.iterdir()) == []  # the demo leaves nothing behind

@@ -1,4 +1,5 @@
-"""Shadows on a real broker: agreement with the most accurate path, and one answer a query."""
+"""Shadows on a real broker measure agreement with the most accurate path; each query has one
+answer."""
 
 import json
 from collections.abc import Iterator
@@ -57,7 +58,7 @@ def test_shadows_measure_the_agreement_and_answer_nothing(
     found: list[MeasuredAccuracy] = []
     for number in range(QUERIES):
         rig.ask(str(number).encode())
-        rig.pass_time(0.02)  # a worker holds 64 shadows
+        rig.pass_time(0.02)  # a worker holds up to 64 shadows
 
     def counted() -> bool:
         newest = newest_accuracy(rig.kafka, rig.name)

@@ -1,4 +1,4 @@
-"""A tree of four tasks on one worker process, over a real broker."""
+"""One worker process serves a tree of four tasks, over a real broker."""
 
 from pathlib import Path
 
@@ -43,8 +43,8 @@ def test_a_tree_of_four_tasks_is_served_by_one_worker_process(broker: str, tmp_p
 
 
 def test_a_worker_keeps_to_its_share_of_a_core(broker: str, tmp_path: Path) -> None:
-    """Work that takes a second of CPU time takes four of the clock at a quarter, but for what the
-    worker had saved, and for 4 % of its thread's time that belongs to no batch."""
+    """At a quarter of a core, a second of CPU time takes four seconds. The worker may first use
+    what it had saved, and 4 % of its thread's time belongs to no batch."""
     task = {"slots": 1, "variants": {"v": {"operator": f"{OPERATORS}:Burning", "batch": 1}}}
     pipeline = {
         "slo": "60s", "egress_partitions": 1, "tasks": {"one": task},

@@ -1,4 +1,4 @@
-"""``headrace simulate --from-topic``: the arrivals of a real topic under another policy."""
+"""``headrace simulate --from-topic`` replays the arrivals of a real topic under another policy."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_recorded_arrivals_are_replayed_under_any_policy(
     broker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topic, file = new_id("queries"), a_cluster(tmp_path)
-    # The stamps lie in the past: without this the broker's retention deletes them.
+    # The stamps lie in the past; without this setting the broker's retention deletes the records.
     ensure_topics(KafkaConfig(broker), [Topic(topic, 4, {"retention.ms": "-1"})])
     producer = Producer({"bootstrap.servers": broker})
     for number in range(200):
@@ -43,7 +43,7 @@ def test_recorded_arrivals_are_replayed_under_any_policy(
     assert recorded[0]["queries"] == 200
 
 
-def test_a_topic_that_is_not_there_is_told(
+def test_a_missing_topic_is_reported(
     broker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = a_cluster(tmp_path)

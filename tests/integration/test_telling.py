@@ -1,4 +1,4 @@
-"""Logs and metrics of roles as they run: scraped over HTTP, followed by a query's id."""
+"""Running roles provide logs and metrics: scraped over HTTP, and searchable by a query's id."""
 
 import json
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def rig(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """A pipeline on a broker of its own, after twenty queries."""
+    """Run a pipeline on a broker of its own; yield it after twenty queries."""
     with local.borrow(home) as broker:
         rig = Rig(broker.bootstrap, tmp_path_factory.mktemp("telling"), PIPELINE)
         rig.variables = {"HEADRACE_LOG_FORMAT": "json", "HEADRACE_LOG_LEVEL": "debug"}
@@ -56,7 +56,7 @@ def rig(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
             rig.up()
             for number in range(20):
                 rig.ask(b"%d" % number, name=f"told-{number}")
-            rig.put(b"", [])  # empty: a dead letter and a refusal
+            rig.put(b"", [])  # an empty value: a dead letter and a refusal
             rig.settle()
             yield rig
         finally:
@@ -64,17 +64,17 @@ def rig(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 def lines(rig: Rig, role: str) -> list[dict[str, Any]]:
-    """Every line of a role's log, each of which must be JSON."""
+    """Return every line of a role's log; each must be JSON."""
     return [json.loads(line) for line in rig.log(role).read_text().splitlines()]
 
 
 def told(rig: Rig, role: str, query: str) -> list[str]:
-    """The events of a query in a role's log."""
+    """Return the events of a query in a role's log."""
     return [line["event"] for line in lines(rig, role) if line.get("query") == query]
 
 
 def scraped(rig: Rig, role: str) -> dict[tuple[str, ...], float]:
-    """Samples of a role's port by name and label values, without the label of the pipeline."""
+    """Return the samples of a role by name and label values, without the pipeline label."""
     (started,) = [line for line in lines(rig, role) if line["event"] == "role.started"]
     with urlopen(started["metrics"], timeout=10) as answer:
         text = answer.read().decode()
@@ -107,7 +107,7 @@ def test_every_role_answers_with_the_metrics_of_its_kind_and_no_others(rig: Rig)
         assert "plan_epoch" in found, role
 
 
-def test_the_account_of_egress_is_that_of_its_answers(rig: Rig) -> None:
+def test_the_metrics_of_egress_match_its_answers(rig: Rig) -> None:
     assert len([a for a in rig.answers if a.outcome == ANSWERED and not a.late]) == 20
     found = scraped(rig, "egress-0")
     assert found["queries_total", "answered"] == 20
@@ -154,7 +154,7 @@ def test_a_query_is_followed_through_the_logs_by_its_id(rig: Rig) -> None:
     assert told(rig, "egress-0", "told-7") == ["query.answered"]
 
 
-def test_what_nobody_could_read_is_a_warning_with_its_place(rig: Rig) -> None:
+def test_a_dead_letter_is_logged_as_a_warning_with_its_topic(rig: Rig) -> None:
     (letter,) = [line for line in lines(rig, "ingress-0") if line["event"] == "dead-letter"]
     assert (letter["level"], letter["topic"]) == ("warning", "queries")
     assert "empty" in letter["reason"]

@@ -1,4 +1,4 @@
-"""``init``, ``doctor``, ``explain`` and ``dead-letters`` on a real broker, as a person would."""
+"""A user runs ``init``, ``doctor``, ``explain`` and ``dead-letters`` on a real broker."""
 
 import json
 import os
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.kafka
 
 
 class Terminal:
-    """Runs commands on one pipeline file."""
+    """Run commands on one pipeline file."""
 
     def __init__(self, file: Path, broker: str, home: Path) -> None:
         self.file, self.broker = file, broker
@@ -48,7 +48,7 @@ class Terminal:
 
 @pytest.fixture(scope="module")
 def starter(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    """What ``init`` wrote, up."""
+    """Run the pipeline that ``init`` wrote."""
     folder = tmp_path_factory.mktemp("init") / new_id("reviews")
     terminal = Terminal(folder / "pipeline.yaml", broker, tmp_path_factory.mktemp("home"))
     assert terminal.run("init", str(folder))[0] == 0
@@ -66,9 +66,7 @@ def test_the_starter_answers_a_query_and_a_load(starter: Terminal) -> None:
     assert load["accuracy"] == 1.0  # type: ignore[index]
 
 
-def test_what_became_of_the_queries_is_reported_afterwards(
-    starter: Terminal, tmp_path: Path
-) -> None:
+def test_report_covers_queries_that_have_ended(starter: Terminal, tmp_path: Path) -> None:
     file, page = str(starter.file), tmp_path / "report.html"
     sent = starter.json("load", file, "--rate", "20", "--seconds", "1", "--deadline", "20s")
     told = starter.json("report", file, "--last", "300s", "--html", str(page))
@@ -110,7 +108,7 @@ def test_without_an_id_the_newest_answer_of_an_outcome_is_explained(starter: Ter
         assert told["answer"]["id"] == name  # type: ignore[index]
 
 
-def test_an_id_that_nobody_has_is_one_sentence(starter: Terminal) -> None:
+def test_an_unknown_id_is_reported_in_one_sentence(starter: Terminal) -> None:
     code, out, err = starter.run("explain", str(starter.file), "nobody")
     assert (code, out) == (1, "")
     assert "headrace: no answer to 'nobody' is among the" in err
@@ -145,7 +143,7 @@ def test_a_dead_letter_is_listed_shown_and_replayed(starter: Terminal, tmp_path:
     with Client(starter.broker, starter.name) as client:
         producer.produce(f"{starter.name}.queries", b"\xffabc", headers=headers)
         producer.flush()
-        # Behind it on the input, and answered: so the letter is written.
+        # An answer to a later query shows that the letter has been written.
         while not (letters := starter.json("dead-letters", "list", file, "--last", "1")):
             client.ask(REVIEW, deadline=20.0)
     (letter,) = letters  # type: ignore[misc]
@@ -165,7 +163,7 @@ def test_a_dead_letter_is_listed_shown_and_replayed(starter: Terminal, tmp_path:
     assert replayed == {
         "letter": letter["letter"], "topic": f"{starter.name}.queries", "query": name,
     }  # fmt: skip
-    assert len(_letters_of(starter, name, at_least=2)) == 2  # it is as wrong as it was
+    assert len(_letters_of(starter, name, at_least=2)) == 2  # it is still invalid
 
 
 def _letters_of(terminal: Terminal, name: str, at_least: int) -> list[object]:
@@ -179,7 +177,7 @@ def _letters_of(terminal: Terminal, name: str, at_least: int) -> list[object]:
     raise AssertionError(f"{at_least} letters of {name} were wanted")
 
 
-def test_a_letter_that_is_not_there_is_one_sentence(starter: Terminal) -> None:
+def test_a_missing_letter_is_reported_in_one_sentence(starter: Terminal) -> None:
     code, out, err = starter.run("dead-letters", "show", str(starter.file), "0-999")
     assert (code, out) == (1, "")
     assert err.startswith("headrace: no letter 0-999 is on ")

@@ -1,4 +1,4 @@
-"""The transport where what it sends stays unconfirmed, while a real broker delivers or not."""
+"""The transport, with sends that stay unconfirmed while a real broker may or may not deliver."""
 
 import time
 import uuid
@@ -27,7 +27,7 @@ NOBODY = KafkaConfig("127.0.0.1:1")
 
 @pytest.fixture
 def transport(broker: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaTransport]:
-    """It reads from the broker, and writes to nobody."""
+    """Yield a transport that reads from the broker and whose sends reach no broker."""
     monkeypatch.setattr(sender, "producer", lambda _, **settings: producer(NOBODY, log_level=0))
     transport = KafkaTransport(KafkaConfig(broker), "transport")
     transport.send("anywhere", b"x", 0, "")
@@ -45,7 +45,7 @@ def a_topic(broker: str) -> str:
     return name
 
 
-def test_a_role_whose_sends_stay_unconfirmed_while_it_is_served_ends_with_a_sentence(
+def test_a_role_that_is_served_but_gets_no_confirmations_ends_with_an_explanation(
     broker: str, transport: KafkaTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "STALLED_S", 1.0)
@@ -90,7 +90,7 @@ def test_after_an_outage_the_time_to_confirm_counts_from_the_brokers_return(
         transport._answered = True
         transport.end_turn(1035.0)
         assert not transport.away
-    delivered(1035.0)  # away for longer than a broker may leave sends unconfirmed
+    delivered(1035.0)  # away for longer than sends may stay unconfirmed
     for second in range(1, 21):
         delivered(1035.0 + second)
     with pytest.raises(BrokerError, match="has confirmed nothing"):
@@ -108,7 +108,7 @@ def test_a_broker_that_is_merely_silent_is_waited_for(
     assert transport.unsettled
 
 
-def test_a_reports_topic_that_takes_nothing_keeps_no_work_from_being_committed(
+def test_an_unavailable_reports_topic_does_not_block_commits(
     broker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -136,7 +136,7 @@ def test_a_reports_topic_that_takes_nothing_keeps_no_work_from_being_committed(
     transport.close()
 
 
-def test_a_slot_that_is_given_up_before_its_offset_was_looked_up_is_not_read(broker: str) -> None:
+def test_a_slot_given_up_before_its_offset_lookup_is_not_read(broker: str) -> None:
     config, topic = KafkaConfig(broker), a_topic(broker)
     transport = KafkaTransport(config, topic)
     transport.assign([(topic, 0)], [], commits=True)
@@ -183,7 +183,7 @@ def test_a_slot_is_read_at_once_after_a_pause_even_if_nothing_else_was_read(brok
         source.flush(5)
         assert read(0.1) == []
         transport.pause([], [(topic, 0)])
-        # The client alone reads on at the full second after its last request.
+        # The client by itself resumes a full second after its last request.
         assert read(0.7) == [b"%d" % number]
     transport.close()
 
@@ -206,7 +206,7 @@ def test_a_slot_that_the_client_has_stopped_reading_is_read_anew(
     source.produce(topic, b"1", partition=0)
     source.flush(5)
     assert read(lambda values: len(values) > 0) == [b"1"]
-    transport._reader._consumer.pause([TopicPartition(topic, 0)])  # behind the reader's back
+    transport._reader._consumer.pause([TopicPartition(topic, 0)])  # without the reader's knowledge
     for value in (b"2", b"3"):
         source.produce(topic, value, partition=0)
     source.flush(5)
@@ -231,7 +231,7 @@ def test_a_transport_warms_up_before_the_first_record_and_does_without_a_broker(
     absent.close()
 
 
-def test_a_role_whose_reports_were_away_for_a_while_is_told_when_one_arrives(broker: str) -> None:
+def test_a_role_is_notified_of_the_first_report_after_a_silence(broker: str) -> None:
     ensure_topics(KafkaConfig(broker), [Topic("headrace.reports", 1)])
     transport, returned = KafkaTransport(KafkaConfig(broker), "silent"), list[float]()
     transport.notice_silence(0.7, lambda: returned.append(transport._reported_s))
@@ -249,7 +249,7 @@ def test_a_role_whose_reports_were_away_for_a_while_is_told_when_one_arrives(bro
     transport.close()
 
 
-def test_nothing_of_a_partition_is_written_after_a_record_that_was_refused(broker: str) -> None:
+def test_records_after_a_refused_record_of_their_partition_are_not_written(broker: str) -> None:
     config, name = KafkaConfig(broker), f"refusing-{uuid.uuid4().hex[:8]}"
     topic = NewTopic(name, 2, config={"max.message.bytes": "1000"})
     client = admin(config)

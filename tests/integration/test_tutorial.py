@@ -1,4 +1,4 @@
-"""The tutorial's own files and commands, run; what needs a broker is tested as the README is."""
+"""Run the tutorial's own files and commands; the test of the README covers what needs a broker."""
 
 import os
 import re
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tutorial" / "first-pipeline.md").read_text(encoding="utf-8")
 NEEDS_A_BROKER = ("up", "down", "send", "explain", "load", "policy", "status", "report")
-# The page measures every batch size with 1,000 samples, and simulates longer, which takes a minute.
+# The page measures every batch size with 1,000 samples and simulates longer, which takes a minute.
 QUICK = {
     "profile": ["--batches", "1,8", "--samples", "20"],
     "simulate": ["--seconds", "5"],
@@ -26,7 +26,7 @@ def block(mark: str) -> str:
 
 
 def commands() -> list[list[str]]:
-    """The page's `headrace` commands that need no broker, in order, without comments."""
+    """Return the page's `headrace` commands that need no broker, in order, without comments."""
     lines = "\n".join(re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)).splitlines()
     found = [line.partition(" #")[0].split() for line in lines if line.startswith("headrace ")]
     return [words[1:] for words in found if words[1] not in NEEDS_A_BROKER]
@@ -40,7 +40,7 @@ def run(folder: Path, *command: str) -> None:
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.models  # beside the tests that take seconds
+@pytest.mark.models  # runs with the tests that take seconds
 def test_the_tutorials_files_and_commands_work_in_their_order(tmp_path: Path) -> None:
     first, *others = commands()
     assert first == ["init", "reviews"]

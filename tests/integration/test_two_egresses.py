@@ -1,4 +1,4 @@
-"""Two egresses of one name on a real broker: the older one answers nothing more."""
+"""Of two egresses with one name on a real broker, the older one sends no more answers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +28,7 @@ def rig(broker: str, tmp_path: Path) -> Iterator[Rig]:
 
 @pytest.fixture
 def shared(broker: str, tmp_path: Path) -> Iterator[Rig]:
-    """A pipeline of two ingresses and two egresses."""
+    """Run a pipeline of two ingresses and two egresses."""
     cluster = {**PIPELINE["cluster"], "ingress": 2, "egress": 2}
     rig = Rig(broker, tmp_path, {**PIPELINE, "cluster": cluster})
     try:
@@ -40,7 +40,7 @@ def shared(broker: str, tmp_path: Path) -> Iterator[Rig]:
 
 
 def second(rig: Rig) -> "Popen[bytes]":
-    """Start another egress of the share; return the process of the first one."""
+    """Start a second egress of the same name; return the process of the first."""
     first = rig._processes.pop("egress-0")
     rig.start("egress-0")
     return first
@@ -76,7 +76,7 @@ def test_an_egress_that_was_frozen_and_replaced_answers_nothing_more(rig: Rig) -
     each_answered_once(rig)
 
 
-def test_of_two_egresses_that_start_at_once_one_serves(rig: Rig) -> None:
+def test_only_one_of_two_egresses_that_start_at_once_serves(rig: Rig) -> None:
     rig.kill("egress-0")
     rig.start("egress-0")
     first = second(rig)
@@ -84,7 +84,7 @@ def test_of_two_egresses_that_start_at_once_one_serves(rig: Rig) -> None:
     rig._processes.pop("egress-0")
     rig.until(lambda: first.poll() is not None or other.poll() is not None, "one to end")
     loser, winner = (first, other) if first.poll() is not None else (other, first)
-    assert loser.returncode in (1, 2)  # lost its lease, or found the name taken
+    assert loser.returncode in (1, 2)  # lost its lease, or found the name in use
     rig._processes["egress-0"] = winner
     rig.until(rig.serves, "the other to serve")
     rig.pass_time(1)

@@ -1,7 +1,7 @@
-"""Two pipelines on one broker: each has its own queries, plans, commands and faults.
+"""Two pipelines on one broker have separate queries, plans, commands and faults.
 
-They are made of the same file but for the name, so that tasks, workers and even queries are called
-the same in both.
+They come from the same file and differ only in name, so tasks, workers and even queries have the
+same names in both.
 """
 
 import json
@@ -77,7 +77,7 @@ class Pair:
         for rig in self.rigs:
             rig.offer(0)
         self.until(lambda: not any(rig.waiting for rig in self.rigs), "an answer to every query")
-        self.pass_time(0.5)  # for second ones
+        self.pass_time(0.5)  # for possible second answers
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,8 @@ def running(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 @pytest.fixture
 def pair(running: Pair) -> Iterator[Pair]:
-    """Both whole and under load; afterwards each query has one answer, its own and right."""
+    """Yield both pipelines complete and under load; afterwards check that each query has one right
+    answer."""
     running.until(running.serve, "both to serve")
     for rig in running.rigs:
         rig.offer(RATE)
@@ -113,7 +114,7 @@ def pair(running: Pair) -> Iterator[Pair]:
 
 
 def lives(rig: Rig) -> dict[str, float]:
-    """The start of each node's process: another one after a restart."""
+    """Return the start of each node's process, which changes with a restart."""
     return {name: report.incarnation for name, report in rig.reports.items()}
 
 
@@ -125,7 +126,7 @@ def test_queries_of_one_name_are_answered_by_the_pipeline_that_was_asked(pair: P
     pair.until(lambda: not any("same-19" in rig.waiting for rig in pair.rigs), "the answers")
 
 
-def test_a_command_to_one_leaves_the_other_as_it_is(pair: Pair) -> None:
+def test_a_command_to_one_pipeline_does_not_affect_the_other(pair: Pair) -> None:
     one, other = pair.rigs
     epoch, since_s = other.plan.epoch, time.time()
     assert one.command("pause").ok
@@ -162,7 +163,7 @@ def test_a_worker_that_dies_is_missed_by_its_own_pipeline_only(pair: Pair) -> No
     assert {a.outcome for a in other.answers.since(since_s)} == {ANSWERED}
 
 
-def test_control_apps_that_come_back_find_their_own_past(pair: Pair) -> None:
+def test_restarted_control_apps_restore_their_own_state(pair: Pair) -> None:
     name = f"both-{time.time()}"
     for rig in pair.rigs:
         give(rig, Command(id=name, pipeline=rig.name, action="set-slo", arguments={"slo": "3s"}))
@@ -180,8 +181,8 @@ def test_control_apps_that_come_back_find_their_own_past(pair: Pair) -> None:
     assert [len(of(rig, name)) for rig in pair.rigs] == [1, 1]
 
 
-def test_status_shows_both(pair: Pair) -> None:
-    # Apart from this process, so that the load goes on.
+def test_status_shows_both_pipelines(pair: Pair) -> None:
+    # Run it in a process of its own, so that the load continues.
     words = ("status", "--once", "--json", "--bootstrap", pair.rigs[0].bootstrap)
     asked = subprocess.Popen([sys.executable, "-m", "headrace", *words], cwd=ROOT,
                              stdout=subprocess.PIPE, text=True)  # fmt: skip
@@ -213,7 +214,7 @@ def of(rig: Rig, command: str) -> list[Any]:
 
 
 class Terminal:
-    """A terminal whose local broker is its own."""
+    """A terminal with a local broker of its own."""
 
     def __init__(self, home: Path) -> None:
         self.runs = home / "run"
@@ -251,7 +252,7 @@ def test_one_goes_down_and_the_other_goes_on_with_its_broker(terminal: Terminal)
     assert first.returncode == 0, first.stderr
     second = terminal.types("up", WORDS, "--detach")
     assert second.returncode == 0, second.stderr
-    # Two workers each, and each counts on a whole core.
+    # Two workers each, and each expects a whole core.
     warned = "the pipelines on this machine count on more than its" in second.stderr
     assert warned == (cores() < 4)
     table = terminal.types("status", "--once").stdout
@@ -268,14 +269,14 @@ def test_one_goes_down_and_the_other_goes_on_with_its_broker(terminal: Terminal)
 
     assert terminal.types("down", WORDS).stdout == "words is down\n"
     assert json.loads(terminal.types("broker", "status", "--json").stdout)["running"] is False
-    # What stood on the topics is read back from a broker that has just come up.
+    # The restarted broker still has the records of the topics.
     again = terminal.types("up", LINES, "--detach")
     assert again.returncode == 0, again.stderr
     purge_asks_the_broker_that_up_had_started(terminal)
 
 
 def purge_asks_the_broker_that_up_had_started(terminal: Terminal) -> None:
-    """Purging leaves no broker behind."""
+    """Check that purging leaves no broker behind."""
     purged = terminal.types("down", LINES, "--purge", "--json")
     assert purged.returncode == 0, purged.stderr
     said = json.loads(purged.stdout)

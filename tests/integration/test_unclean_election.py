@@ -1,4 +1,5 @@
-"""A broker elects a replica that lacks records, of three nodes under a running pipeline."""
+"""A broker elects a replica that lacks records, in a cluster of three nodes under a running
+pipeline."""
 
 import os
 import signal
@@ -30,7 +31,7 @@ WITHIN_S = 60.0
 FULL, STALE, OTHER = 1, 2, 3  # nodes: the first two have the input topic
 PARTITIONS = 4
 KEPT, LOST = 20, 20
-# What lets a stale replica lead, and one replica take records.
+# These settings let a stale replica lead, and let a single replica accept records.
 UNSAFE = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 
 
@@ -42,7 +43,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 class Scene:
-    """A pipeline whose input topic lies on two of three nodes."""
+    """A pipeline whose input topic has replicas on two of three nodes."""
 
     def __init__(self, home: Path, folder: Path) -> None:
         self.home = home
@@ -58,7 +59,7 @@ class Scene:
 
     def _made(self, topic: NewTopic) -> bool:
         future = self.admin.create_topics([topic])[self.topic]
-        return future.exception(WITHIN_S) is None  # the old one goes in its time
+        return future.exception(WITHIN_S) is None  # the old topic is deleted in the background
 
     def pid(self, node: int) -> int:
         found = local.status(self.home)
@@ -76,17 +77,17 @@ class Scene:
         return self._all(lambda each: each.isrs == [node])
 
     def _all(self, holds: Callable[[Any], bool]) -> bool:
-        # A client that knows of the frozen node may wait for it.
+        # A client that knows the frozen node may wait for it, so the node is left out.
         others = KafkaConfig(self.rig.bootstrap.partition(",")[2])
         try:
             found = admin(others).list_topics(self.topic, timeout=2.0)
         except KafkaException:
-            return False  # of a node that starts
+            return False  # from a node that is starting
         return all(map(holds, found.topics[self.topic].partitions.values()))
 
     @contextmanager
     def stale_leader(self) -> Iterator[None]:
-        """Freeze the node that has all records, and start the other; thaw it afterwards."""
+        """Freeze the node that has all records and start the other; thaw the first afterwards."""
         full = self.pid(FULL)
         with ThreadPoolExecutor(1) as beside:
             os.kill(full, signal.SIGSTOP)
@@ -100,13 +101,13 @@ class Scene:
             back.result(WITHIN_S)
 
     def ask(self, name: str, count: int) -> list[str]:
-        """Ask queries and wait until each has an answer."""
+        """Send queries and wait until each has an answer."""
         names = [self.rig.ask(b"%d" % n, name=f"{name}-{n}") for n in range(count)]
         self.rig.until(lambda: not self.rig.waiting, "every answer", WITHIN_S)
         return names
 
     def commits(self) -> int:
-        """The sum of the offsets that ingress has committed."""
+        """Return the sum of the offsets that ingress has committed."""
         client = consumer(self.rig.kafka, f"{self.rig.name}.ingress")
         places = [TopicPartition(self.topic, number) for number in range(PARTITIONS)]
         found = client.committed(places, WITHIN_S)
@@ -114,7 +115,7 @@ class Scene:
         return sum(max(0, each.offset) for each in found)
 
     def place_of(self, name: str) -> tuple[int, int]:
-        """The partition and the offset on the topic of a query."""
+        """Return the partition and offset of a query on the topic."""
         origin = self.rig.answer_to(name).origin
         return origin.partition, origin.offset % 2**40
 
@@ -157,4 +158,4 @@ def test_no_query_is_lost_or_doubled_by_a_leader_that_lacks_records(
         rig.pass_time(2.0)
         assert sorted(answer.id for answer in rig.answers) == sorted(rig.asked)
         places = {scene.place_of(name) for name in lost}
-        assert places & {scene.place_of(name) for name in new}  # where the lost ones lay
+        assert places & {scene.place_of(name) for name in new}  # at the offsets of the lost ones

@@ -1,4 +1,4 @@
-"""`headrace up`, what it survives, and `headrace down`, each as a person types it."""
+"""`headrace up`, the faults it survives, and `headrace down`, run as a user types them."""
 
 import json
 import os
@@ -25,7 +25,7 @@ PATIENCE_S = 60.0
 
 
 class Terminal:
-    """A terminal with a home, a broker and a service manager of its own choice."""
+    """A terminal with its own home, broker and service manager."""
 
     def __init__(self, home: Path, bootstrap: str, service_manager: socket.socket) -> None:
         self.service_manager = service_manager
@@ -54,7 +54,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal(tmp_path: Path, broker: str) -> Iterator[Terminal]:
-    # Not in ``tmp_path``, which may be too long for the address of a socket.
+    # Not in ``tmp_path``, whose path may be too long for a socket address.
     with (
         tempfile.TemporaryDirectory() as folder,
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bound,
@@ -120,11 +120,11 @@ def test_nothing_outlives_a_supervisor_that_was_killed(terminal: Terminal) -> No
     assert up.returncode == 0, up.stderr
     state = terminal.state
     everyone = [psutil.Process(p.pid) for p in state.left]
-    # A service manager that hears nothing more from it would kill it.
+    # Without further messages, a service manager would kill the supervisor.
     assert terminal.service_manager.recv(100) == WORKS
     os.kill(state.supervisor.pid, signal.SIGKILL)
     assert gone(everyone)
-    # The state that it left is stale, and no obstacle.
+    # The stale state that the supervisor left does not block a new start.
     assert terminal.types("up", str(WORDS), "--detach").returncode == 0
 
 

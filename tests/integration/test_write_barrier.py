@@ -1,4 +1,4 @@
-"""A barrier: behind it every written record can be read, and nothing is left on the topic."""
+"""A write barrier makes every earlier record readable and leaves no record on the topic."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def ends(kafka: KafkaConfig, topic: str) -> list[int]:
         reader.close()
 
 
-def test_a_barrier_is_no_record_and_readers_reach_the_end_behind_it(broker: str) -> None:
+def test_a_barrier_adds_no_record_and_readers_reach_the_end_after_it(broker: str) -> None:
     kafka = KafkaConfig(broker)
     topic = results_topic(kafka)
     write(kafka, topic, b"first")
@@ -66,7 +66,7 @@ def test_a_topic_with_one_copy_needs_no_barrier(broker: str) -> None:
 
 
 @pytest.mark.slow
-def test_behind_a_barrier_can_be_read_what_a_frozen_replica_hid(tmp_path: Path) -> None:
+def test_records_hidden_by_a_frozen_replica_can_be_read_after_a_barrier(tmp_path: Path) -> None:
     running = local.start(tmp_path / "broker", nodes=3)
     frozen = None
     try:
