@@ -1,4 +1,4 @@
-"""What a real browser shows of a dashboard; run in the environment of the browser's driver.
+"""Drive a real browser that shows a dashboard; run in the environment of the browser's driver.
 
 python browser_calls.py BROWSER FOLDER       reads lines of JSON, answers each with one
 
@@ -24,7 +24,7 @@ DRAWN = """() => [...document.querySelectorAll('.chart canvas')].map((canvas) =>
 
 
 class Browser:
-    """One page at a time, and the errors of all."""
+    """Drive one page at a time and collect the errors of all pages."""
 
     def __init__(self, browser: Any, folder: Path) -> None:
         self._browser = browser
@@ -80,7 +80,7 @@ class Browser:
 def main() -> None:
     path, folder = sys.argv[1:]
     with sync_playwright() as driver:
-        # Root's browser has no sandbox in a container; the page is our own.
+        # Root's browser has no sandbox in a container; the page is Headrace's own.
         browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
         here = Browser(browser, Path(folder))
         for line in sys.stdin:

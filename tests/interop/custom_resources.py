@@ -30,9 +30,9 @@ GO_MODULES = {
 
 @cache
 def schema_of(kind: str) -> Mapping[str, Any]:
-    """The schema of a kind's served version, strict: keys that it lacks are refused.
+    """Return the strict schema of a kind's served version: unknown keys are refused.
 
-    The API server drops such keys without a word.
+    The API server drops such keys silently.
     """
     path = _strimzi(kind) if kind in STRIMZI_KINDS else _of_go_module(*GO_MODULES[kind])
     versions = yaml.safe_load(path.read_text())["spec"]["versions"]
@@ -54,7 +54,7 @@ def _strict(node: Any) -> Any:
 
 
 def _strimzi(kind: str) -> Path:
-    """Strimzi's definition, written by its generator from its API's classes."""
+    """Return Strimzi's definition; Strimzi's generator writes it from the classes of its API."""
     path = FOLDER / f"{kind}.yaml"
     FOLDER.mkdir(parents=True, exist_ok=True)
     subprocess.run(
@@ -68,7 +68,7 @@ def _strimzi(kind: str) -> Path:
 
 
 def _of_go_module(module: str, path: str) -> Path:
-    """A definition in a project's Go module."""
+    """Return a definition in a project's Go module."""
     go = shutil.which("go")
     if go is None:
         missing("needs go, which downloads the modules of Prometheus' operator and KEDA")

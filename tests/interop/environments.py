@@ -1,5 +1,5 @@
-"""Environments for other projects' clients and servers, whose requirements differ from ours and
-each other's.
+"""Create environments for other projects' clients and servers, whose requirements differ from
+Headrace's and from each other's.
 
 python -m tests.interop.environments          makes those that are missing or out of date
 """
@@ -10,7 +10,7 @@ import sysconfig
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "build" / "interop"
-# Newest releases with which the tests were run. reflection: the public client of grpcio's own.
+# The newest releases with which the tests were run. reflection: grpcio's own public client.
 REQUIREMENTS = {
     "triton": ("tritonclient[http,grpc]==2.73.0", "grpcio-reflection"),
     "kserve": ("kserve==0.21.0",),
@@ -19,7 +19,8 @@ REQUIREMENTS = {
     "mlflow": ("mlflow==3.17.2", "onnx==1.23.2", "onnxruntime==1.32.0"),
     "browser": ("playwright==1.65.2",),  # it drives the system's chromium
     "pytriton": ("nvidia-pytriton==0.7.0", "numpy<2", "setuptools<81"),
-    # What transformers[serving] asks for and our own environment, whose torch it uses, lacks.
+    # Packages that transformers[serving] needs and Headrace's environment, whose torch it uses,
+    # lacks.
     "transformers": (
         "accelerate", "annotated-doc", "distro", "fastapi", "jiter", "openai>=1.98",
         "opentelemetry-api", "sniffio", "starlette", "uvicorn",
@@ -34,7 +35,7 @@ def python_of(name: str) -> Path:
 
 
 def main() -> None:
-    """Make every environment that is missing or was made of other requirements."""
+    """Create every environment that is missing or has other requirements."""
     for name, requirements in REQUIREMENTS.items():
         stamp, wanted = FOLDER / name / "requirements", "\n".join(requirements)
         if stamp.is_file() and stamp.read_text() == wanted:

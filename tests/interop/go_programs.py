@@ -1,4 +1,4 @@
-"""Programs in Go for interop tests, built from the Go module proxy, which takes minutes once.
+"""Build Go programs for interop tests from the Go module proxy, which takes minutes the first time.
 
 python -m tests.interop.go_programs          builds those that are missing, if there is a go
 
@@ -15,7 +15,7 @@ from tests.interop.missing_programs import missing
 # The newest releases of which a public proxy had every module when the tests were written.
 PROMTOOL, PROMETHEUS = "github.com/prometheus/prometheus/cmd/promtool", "v0.315.0"
 BUILDER = "go.opentelemetry.io/collector/cmd/builder@v0.120.0"
-# A collector that takes OTLP over HTTP and writes what it took into a file.
+# A collector that receives OTLP over HTTP and writes the received data into a file.
 COLLECTOR = """\
 dist: {{name: collector, output_path: {folder}}}
 receivers: [{{gomod: go.opentelemetry.io/collector/receiver/otlpreceiver v0.120.0}}]
@@ -25,20 +25,20 @@ exporters:
 
 
 def promtool() -> Path:
-    """Return Prometheus' own checker of rules."""
+    """Return promtool, Prometheus' own checker of rules."""
     folder = FOLDER / "promtool"
     program = folder / "promtool"
     if not program.exists():
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "go.mod").write_text("module promtool\n")
-        # `go install` refuses a module with replace directives, as this one has.
+        # `go install` refuses modules with replace directives, and this module has one.
         _go(folder, "get", f"{PROMTOOL}@{PROMETHEUS}")
         _go(folder, "build", "-o", str(program), PROMTOOL)
     return program
 
 
 def collector() -> Path:
-    """Return a collector of OpenTelemetry."""
+    """Return an OpenTelemetry collector."""
     folder = FOLDER / "collector"
     program = folder / "collector"
     if not program.exists():
@@ -50,7 +50,7 @@ def collector() -> Path:
 
 
 def main() -> None:
-    """Build every program that is missing; without go nothing, as their tests tell."""
+    """Build every missing program. Without go, build nothing; the tests report the need."""
     if shutil.which("go") is not None:
         promtool()
         collector()

@@ -1,4 +1,4 @@
-"""What KServe's clients get from a gateway; run in their environment.
+"""Call a gateway with KServe's clients; run in their environment.
 
 python kserve_calls.py HTTP_ADDRESS GRPC_ADDRESS     prints JSON
 """

@@ -1,4 +1,4 @@
-"""What Kubernetes' own schemas say to manifests; run in the environment that has them.
+"""Validate manifests with Kubernetes' own schemas; run in the environment that has the schemas.
 
 python kubernetes_calls.py MANIFEST_FILE      prints the number of objects checked
 """

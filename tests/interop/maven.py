@@ -1,4 +1,4 @@
-"""Programs in Java for interop tests, from Maven Central, in the user's Maven repository."""
+"""Java programs for interop tests, from Maven Central, in the user's Maven repository."""
 
 import os
 import tarfile
@@ -8,7 +8,7 @@ from typing import Any
 from tests.interop.environments import FOLDER
 
 REGISTRY = ("io.apicurio:apicurio-registry-app:3.3.3", "all", "tar.gz")
-# Kafka's console consumer, with the deserializer that Apicurio's project writes for Java.
+# Kafka's console consumer, with Apicurio's Java deserializer.
 CONSUMER = (
     "org.apache.kafka:kafka-tools:4.3.1",
     "io.apicurio:apicurio-registry-avro-serde-kafka:3.1.7",
@@ -40,7 +40,7 @@ def classpath(coordinates: tuple[str, ...]) -> str:
         if made_of == wanted and all(map(os.path.exists, found.split(os.pathsep))):
             return found
     jars: dict[tuple[str, str], Path] = {}
-    for coordinate in coordinates:  # each apart: the first one's versions of shared jars win
+    for coordinate in coordinates:  # the first one's versions of shared jars win
         jars = {**_closure(coordinate), **jars}
     found = os.pathsep.join(map(str, jars.values()))
     FOLDER.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a machine lacks for a part of `make interop`: the part fails, unless it may be left out."""
+"""Fail a part of `make interop` whose program the machine lacks, or skip it on request."""
 
 import os
 from typing import NoReturn
@@ -9,9 +9,9 @@ LEFT_OUT = "HEADRACE_INTEROP_SKIP"
 
 
 def missing(need: str) -> NoReturn:
-    """Fail the test that needs a program; skip it where ``HEADRACE_INTEROP_SKIP`` is set.
+    """Fail the test that needs a program; skip it if ``HEADRACE_INTEROP_SKIP`` is set.
 
-    Either way pytest's summary names the test with the need.
+    In both cases pytest's summary names the test and the need.
     """
     if os.environ.get(LEFT_OUT):
         pytest.skip(need)

@@ -1,4 +1,4 @@
-"""Registers an ONNX model as a team does with MLflow; run in its environment.
+"""Register an ONNX model as a team does with MLflow; run in its environment.
 
 python mlflow_calls.py TRACKING_URI      prints the version that is the champion now
 """
@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 
 def doubling() -> onnx.ModelProto:
-    """A graph that doubles four numbers."""
+    """Return a graph that doubles four numbers."""
     shape = ["batch", 4]
     graph = helper.make_graph(
         [helper.make_node("Mul", ["numbers", "two"], ["doubled"])],

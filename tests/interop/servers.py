@@ -1,4 +1,4 @@
-"""Servers of other projects, started by tests."""
+"""Start servers of other projects for tests."""
 
 import itertools
 import os
@@ -21,7 +21,8 @@ STARTS_WITHIN_S = 180.0
 
 
 def wait_until_up(url: str, running: subprocess.Popen[bytes], log: Path, within_s: float) -> None:
-    """Wait until a URL answers; fail with the end of the log if the server ends or is too late."""
+    """Wait until a URL answers; fail with the end of the log if the server ends or starts too
+    late."""
     until = time.monotonic() + within_s
     for attempt in itertools.count():
         try:
@@ -34,7 +35,7 @@ def wait_until_up(url: str, running: subprocess.Popen[bytes], log: Path, within_
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free now; held together, so that none comes twice."""
+    """Return ports that are free now; they are reserved together, so that they differ."""
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in held]
     for each in held:
@@ -46,7 +47,7 @@ def free_ports(count: int) -> list[int]:
 def running(
     name: str, arguments: Sequence[object], log: Path, **env: str
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """A server in the environment of that name, with all its processes ended afterwards."""
+    """Run a server in the environment of that name, and end all of its processes afterwards."""
     python = python_of(name)
     assert python.exists(), f"{python} is not there; `make interop` makes it"
     with log.open("wb") as out:
@@ -75,7 +76,7 @@ def end(process: "subprocess.Popen[bytes]", by: signal.Signals) -> None:
 
 @contextmanager
 def a_triton(folder: Path, ports: Sequence[int]) -> Iterator["subprocess.Popen[bytes]"]:
-    """A Triton whose models are made in an empty folder; ports of HTTP, gRPC and metrics."""
+    """Run a Triton with its models in an empty folder, on ports for HTTP, gRPC and metrics."""
     with running(
         "pytriton", (HERE / "triton_server.py", folder, *ports), folder / "log"
     ) as process:
@@ -84,7 +85,8 @@ def a_triton(folder: Path, ports: Sequence[int]) -> Iterator["subprocess.Popen[b
 
 @contextmanager
 def a_transformers(folder: Path, port: int) -> Iterator["tuple[subprocess.Popen[bytes], str]"]:
-    """A ``transformers serve`` and the name of its model, which is made in a folder."""
+    """Run ``transformers serve`` with a model that is made in a folder; yield the process and the
+    name."""
     make_tiny_model(folder / "tiny")
     code = "from transformers.cli.transformers import main; main()"
     serve = ("serve", folder / "tiny", "--host", "127.0.0.1", "--port", port, "--device", "cpu")

@@ -1,4 +1,4 @@
-"""The alert rules before promtool, Prometheus' own checker."""
+"""promtool, Prometheus' own checker, accepts the alert rules."""
 
 import subprocess
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.interop.go_programs import promtool
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "monitoring" / "alerts.yaml"
-# A series, promtool's way: a counter that misses one query in five, and one that misses none.
+# Series in promtool's notation: a counter that misses one query in five, and one without misses.
 MISSES = {
     "rule_files": [str(RULES)],
     "evaluation_interval": "1m",
@@ -61,7 +61,7 @@ def test_promtool_takes_the_rules_and_refuses_a_broken_one(tmp_path: Path) -> No
     assert checked("check", "rules", broken).returncode != 0
 
 
-def test_alerts_fire_where_they_should(tmp_path: Path) -> None:
+def test_alerts_fire_for_the_expected_series(tmp_path: Path) -> None:
     tests = tmp_path / "tests.yaml"
     tests.write_text(yaml.safe_dump(MISSES))
     done = checked("test", "rules", tests)

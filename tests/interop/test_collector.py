@@ -1,4 +1,4 @@
-"""Traces before a collector of OpenTelemetry."""
+"""An OpenTelemetry collector receives the traces."""
 
 import itertools
 import json
@@ -30,13 +30,13 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 @dataclass(frozen=True)
 class Collecting:
-    """A collector that listens, and the file of what it has taken."""
+    """A collector that listens, and the file of the received data."""
 
     endpoint: str
     file: Path
 
     def spans(self) -> list[dict[str, Any]]:
-        """Every span taken, once there is one."""
+        """Return every received span, once there is one."""
         until = time.monotonic() + WITHIN_S
         for attempt in itertools.count():
             lines = self.file.read_text().splitlines() if self.file.exists() else []
@@ -103,7 +103,7 @@ def test_a_collector_takes_spans_and_has_every_one(collecting: Collecting) -> No
         assert {key: taken.get(key) for key in ("traceId", "parentSpanId", "name")} == {
             key: span.get(key) for key in ("traceId", "parentSpanId", "name")
         }
-        for time_of in ("startTimeUnixNano", "endTimeUnixNano"):  # a collector leaves out a 0
+        for time_of in ("startTimeUnixNano", "endTimeUnixNano"):  # a collector omits zeros
             assert taken.get(time_of, "0") == span[time_of]
         assert len(taken.get("attributes", ())) == len(span["attributes"])
     assert found[sent[0]["spanId"]]["status"] == {"code": 2, "message": "too late"}

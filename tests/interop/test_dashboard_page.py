@@ -1,4 +1,5 @@
-"""The dashboard in a real headless Chromium: a pipeline under load, a kill, another policy."""
+"""The dashboard in a real headless Chromium, under load, with a killed worker and a changed
+policy."""
 
 import json
 import os
@@ -31,13 +32,13 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 @pytest.fixture(scope="session", autouse=True)
 def chromium() -> None:
-    """Before a broker is started."""
+    """Find Chromium before a broker is started."""
     if not CHROMIUM:
         missing("needs chromium: apt install chromium")
 
 
 class Page:
-    """The browser, driven from its own environment."""
+    """Drive the browser from its own environment."""
 
     def __init__(self, folder: Path) -> None:
         python = python_of("browser")
@@ -68,7 +69,7 @@ def headrace(*arguments: str, env: dict[str, str]) -> str:
 
 
 def emulated(folder: Path) -> Path:
-    """Two fixed plans of the words example on two devices, each in a process of its own."""
+    """Write the words example with two fixed plans and three CPU devices."""
     example = ROOT / "examples" / "words"
     shutil.copy(example / "words.py", folder)
     file = yaml.safe_load((example / "pipeline.yaml").read_text())
@@ -90,7 +91,7 @@ def env(broker: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
 
 @pytest.fixture(scope="module")
 def running(env: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The pipeline's file and its page's address, while queries arrive."""
+    """Yield the pipeline's file and the address of its page while queries arrive."""
     file = emulated(tmp_path_factory.mktemp("dashboard"))
     told = json.loads(headrace("up", str(file), "--detach", "--json", env=env))
     load = subprocess.Popen(
@@ -112,7 +113,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     made.close()
 
 
-def test_without_the_token_the_browser_is_told_what_to_do(running: Any, page: Page) -> None:
+def test_the_browser_gets_401_without_the_token(running: Any, page: Page) -> None:
     assert page("open", url=running[1].split("?")[0], width=1280, theme="light") == 401
 
 
@@ -126,7 +127,7 @@ def test_every_panel_is_drawn_and_fits(running: Any, page: Page, width: int, the
     assert (seen["wide"], seen["errors"]) == (width, [])
     assert (seen["cookies"], "token" in seen["url"]) == ("", False)
     assert len(seen["hues"]) == 6
-    assert min(seen["hues"]) > 8  # colours of a chart; of an empty canvas: one
+    assert min(seen["hues"]) > 8  # number of colours in a chart; an empty canvas has one
     dark = sum(map(int, seen["ground"].removeprefix("rgb(").removesuffix(")").split(","))) < 384
     assert dark == (theme == "dark")
 
@@ -152,7 +153,7 @@ def test_a_killed_worker_and_a_change_of_policy_are_seen(
     state = read_state(run_directory("words", env))
     assert state is not None
     worker = next(role for role in state.roles if role.name == "cpu-1")
-    os.kill(worker.pid, signal.SIGSTOP)  # the supervisor would have another one up at once
+    os.kill(worker.pid, signal.SIGSTOP)  # after SIGKILL the supervisor would restart it at once
     try:
         page("wait", **{"in": "#troubles", "for": "cpu-1 is silent"})
         page("wait", **{"in": "#events", "for": "cpu-1 is silent"})

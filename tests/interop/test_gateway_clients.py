@@ -1,4 +1,4 @@
-"""The gateway against other projects' clients; `make interop` makes their environments."""
+"""Other projects' clients use the gateway; `make interop` creates their environments."""
 
 import json
 import os
@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def gateway(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One gateway before two pipelines: texts without a signature, arrays with one."""
+    """Run one gateway for two pipelines: texts without a signature, and arrays with one."""
     folder = tmp_path_factory.mktemp("interop")
     words = yaml.safe_load((ROOT / "examples/words/pipeline.yaml").read_text())
     (folder / "words.py").write_text((ROOT / "examples/words/words.py").read_text())
@@ -64,7 +64,7 @@ def gateway(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 
 
 def seen(name: str, gateway: Running) -> Any:
-    """What the calls of an environment have printed."""
+    """Return the output of an environment's calls."""
     python = python_of(name)
     assert python.exists(), f"{python} is not there; `make interop` makes it"
     addresses = (gateway.http.removeprefix("http://"), gateway.grpc)
@@ -96,7 +96,7 @@ def test_tritonclient_is_served(triton: Any, protocol: str) -> None:
         ("grpc", "StatusCode.NOT_FOUND", "StatusCode.DEADLINE_EXCEEDED"),
     ],
 )
-def test_tritonclient_is_told_what_went_wrong(
+def test_tritonclient_gets_the_errors_of_the_gateway(
     triton: Any, protocol: str, unknown: str, late: str
 ) -> None:
     found = triton[protocol]
@@ -105,7 +105,7 @@ def test_tritonclient_is_told_what_went_wrong(
     assert "deadline" in found["late"][1]
 
 
-def test_tritonclient_reads_what_models_say_of_themselves(triton: Any) -> None:
+def test_tritonclient_reads_the_metadata_of_the_models(triton: Any) -> None:
     row = {"name": "numbers", "datatype": "FP32", "shape": [-1, 3]}
     assert triton["http"]["metadata"]["inputs"] == [row]
     assert triton["grpc"]["metadata"]["inputs"] == [{**row, "shape": ["-1", "3"]}]

@@ -1,7 +1,7 @@
-"""Manifests against the schemas of Kubernetes, Strimzi, Prometheus' operator and KEDA; `make
-interop` makes the environment that has the first.
+"""Manifests match the schemas of Kubernetes, Strimzi, Prometheus' operator and KEDA; `make interop`
+creates the environment for the first.
 
-CEL rules, admission and defaults are not checked: there is no API server here.
+CEL rules, admission and defaults are not checked, because there is no API server.
 """
 
 import copy
@@ -27,7 +27,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All that `headrace kubernetes` prints of a pipeline with a gateway, a page, two devices."""
+    """Return the output of `headrace kubernetes` for a pipeline with a gateway, a dashboard, two
+    devices."""
     folder = tmp_path_factory.mktemp("kubernetes")
     words = yaml.safe_load((ROOT / "examples/words/pipeline.yaml").read_text())
     words["cluster"] |= {"gateway": {"processes": 2}, "devices": {"cpu": 2, "cuda:0": 1}}
@@ -59,7 +60,7 @@ def custom_objects(manifest: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def faults(made: dict[str, Any]) -> list[str]:
-    """What the schema of its kind says against an object."""
+    """Return the violations of the schema of the object's kind."""
     schema = schema_of(made["kind"])
     version = made["apiVersion"].partition("/")[2]
     wrong = [] if schema["title"].endswith(f" {version}") else [f"{version} is not served"]
@@ -96,7 +97,7 @@ def _old(made: dict[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def scaled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `headrace kubernetes` prints of a pipeline that rents devices."""
+    """Return the output of `headrace kubernetes` for a pipeline that rents devices."""
     folder = tmp_path_factory.mktemp("keda")
     text = RANK.replace("budget: 1.2", "budget: 1.2\n  scale: supervisor\n  start: {slow: 1}")
     command = [

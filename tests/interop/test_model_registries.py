@@ -1,4 +1,4 @@
-"""References to models in a registry that MLflow itself wrote: a file store, and its server."""
+"""Resolve references to models in registries that MLflow wrote: a file store and its server."""
 
 import os
 import socket
@@ -35,7 +35,7 @@ def environment(uri: str) -> dict[str, str]:
 
 @contextmanager
 def a_server(folder: Path) -> Iterator[str]:
-    """`mlflow server` with artifacts that it passes on; its address."""
+    """Run `mlflow server`, which also serves artifacts; yield its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -87,7 +87,7 @@ def a_file(folder: Path, size: int = 4) -> Path:
 
 
 def doubled(file: PipelineFile) -> list[float]:
-    """What the file's only operator makes of a query."""
+    """Return the output of the file's only operator for a query."""
     operator = load_operator(file.pipeline.tasks[0].variants[0])
     operator.load("cpu")  # type: ignore[attr-defined]
     query = {"numbers": np.arange(4, dtype=np.float32)}
@@ -96,7 +96,8 @@ def doubled(file: PipelineFile) -> list[float]:
 
 
 def exercised(uri: str, folder: Path) -> None:
-    """Lock the champion, run it without a registry, and see that another version became it."""
+    """Lock the champion, use it without a registry, and detect that another version became
+    champion."""
     path = a_file(folder)
     assert registered(uri, folder) == "1"
     done = resolve(path, uri)
@@ -112,10 +113,10 @@ def exercised(uri: str, folder: Path) -> None:
         read_pipeline_file(a_file(folder, size=5))
 
 
-def test_a_file_store_that_mlflow_wrote(tmp_path: Path) -> None:
+def test_models_in_a_file_store_of_mlflow_can_be_locked(tmp_path: Path) -> None:
     exercised((tmp_path / "mlruns").as_uri(), tmp_path)
 
 
-def test_mlflows_server(tmp_path: Path) -> None:
+def test_models_on_an_mlflow_server_can_be_locked(tmp_path: Path) -> None:
     with a_server(tmp_path) as uri:
         exercised(uri, tmp_path)

@@ -1,4 +1,5 @@
-"""The operators that ask a model server, before real ones: Triton, and ``transformers serve``."""
+"""The operators that query a model server work with real ones: Triton and ``transformers
+serve``."""
 
 from collections.abc import Iterator
 
@@ -19,7 +20,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a Triton's gRPC, once it has its models."""
+    """Yield the address of a Triton's gRPC, once its models are loaded."""
     ports = free_ports(3)
     with a_triton(tmp_path_factory.mktemp("triton"), ports):
         for model in ("doubling", "shouting"):
@@ -48,7 +49,7 @@ def test_what_triton_refuses_fails_its_item_only(triton: str) -> None:
     assert "INVALID_ARGUMENT" in str(shape)
 
 
-def test_triton_is_left_at_an_items_deadline(triton: str) -> None:
+def test_a_triton_request_is_abandoned_at_its_items_deadline(triton: str) -> None:
     operator = asking(triton, "shouting")
     (late,) = operator.predict(TimedBatch(["sleep"], [0.2]))
     assert isinstance(late, OutOfTime)
@@ -60,7 +61,7 @@ def test_triton_is_left_at_an_items_deadline(triton: str) -> None:
 
 @pytest.fixture(scope="module")
 def transformers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """The url of a ``transformers serve``, and the name of its model."""
+    """Yield the URL of a ``transformers serve`` and the name of its model."""
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}/v1"
     with a_transformers(tmp_path_factory.mktemp("transformers"), port) as (_, model):
@@ -74,14 +75,16 @@ def writing(server: tuple[str, str], max_tokens: int) -> OpenAi:
     return operator
 
 
-def test_transformers_writes_as_much_as_a_variant_lets_it(transformers: tuple[str, str]) -> None:
+def test_transformers_writes_up_to_the_token_limit_of_the_variant(
+    transformers: tuple[str, str],
+) -> None:
     brief = writing(transformers, 3).predict(["hello", "world"])
     long = writing(transformers, 40).predict(["hello", "world"])
     assert all(isinstance(text, str) for text in (*brief, *long)), (brief, long)
     assert [len(a) < len(b) for a, b in zip(brief, long, strict=True)] == [True, True]
 
 
-def test_transformers_is_left_in_the_middle_of_its_stream(transformers: tuple[str, str]) -> None:
+def test_a_transformers_stream_is_abandoned_at_the_deadline(transformers: tuple[str, str]) -> None:
     operator = writing(transformers, 400)
     (late,) = operator.predict(TimedBatch(["a story without end"], [0.2]))
     assert isinstance(late, OutOfTime)

@@ -27,7 +27,7 @@ class Length:
     def predict(self, batch):
         return [{"word": word.decode(), "length": len(word)} for word in batch]
 """
-AT_ONCE = 8  # requests of a worker
+AT_ONCE = 8  # concurrent requests of a worker
 WAIT_S = 120.0
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 @contextmanager
 def a_pipeline(name: str, tasks: dict[str, Any], folder: Path, broker: str) -> Iterator[Client]:
-    """A client of a pipeline with those tasks, once it is up."""
+    """Run a pipeline with those tasks; yield a client of it."""
     (folder / "hooks.py").write_text(HOOKS)
     file = folder / f"{name}.yaml"
     row = {
@@ -49,18 +49,18 @@ def a_pipeline(name: str, tasks: dict[str, Any], folder: Path, broker: str) -> I
 
 
 def asking(operator: str, **arguments: Any) -> dict[str, Any]:
-    """The variants of a task whose operator asks a server."""
+    """Return the variants of a task whose operator queries a server."""
     arguments["ready_within_s"] = STARTS_WITHIN_S
     named = f"headrace.model_servers.{operator}"
     return {"server": {"operator": named, "arguments": arguments, "batch": AT_ONCE}}
 
 
 def lengths(answer: Answer) -> dict[str, int]:
-    """The words of an answer with their lengths."""
+    """Return the words of an answer with their lengths."""
     return {leaf["word"]: leaf["length"] for leaf in answer.result}
 
 
-# ---------------------------------------------------------------------- Triton, then a task of ours
+# -------------------------------------------------------- Triton, then a task of Headrace
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def ports() -> list[int]:
 
 @pytest.fixture(scope="module")
 def servers(ports: list[int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
-    """The processes of Triton: one that is killed is followed by another on the same ports."""
+    """Run Triton; if a test kills it, the test starts another one on the same ports."""
     with ExitStack() as stack:
         yield [stack.enter_context(a_triton(tmp_path_factory.mktemp("triton"), ports)), stack]
 
@@ -79,7 +79,8 @@ def servers(ports: list[int], tmp_path_factory: pytest.TempPathFactory) -> Itera
 def shouting(
     servers: list[Any], ports: list[int], tmp_path_factory: pytest.TempPathFactory, broker: str
 ) -> Iterator[Client]:
-    """A client of a pipeline: Triton makes texts loud, and a task of ours gets their words."""
+    """Yield a client of a pipeline in which Triton upper-cases texts and a Headrace task measures
+    the words."""
     shout = asking(
         "open_inference:OpenInference", server=f"127.0.0.1:{ports[1]}", model="shouting",
         batch_axis=True, after="hooks:words",
@@ -107,12 +108,12 @@ def test_a_query_is_dropped_where_triton_takes_longer_than_its_deadline(shouting
     assert lengths(shouting.ask(b"in time")) == {"IN": 2, "TIME": 4}
 
 
-def test_every_query_ends_where_triton_is_killed_and_it_is_asked_again_once_it_is_back(
+def test_every_query_ends_after_triton_is_killed_and_a_restarted_triton_is_used_again(
     shouting: Client, servers: list[Any], ports: list[int], tmp_path: Path
 ) -> None:
     killed, stack = servers
     pending = [shouting.submit(b"sleep", timeout=WAIT_S) for _ in range(4 * AT_ONCE)]
-    first = pending[0].result()  # of the first requests; the next are under way
+    first = pending[0].result()  # of the first requests; the next are in flight
     end(killed, signal.SIGKILL)
     answers = [first, *(each.result() for each in pending[1:])]
     assert {answer.outcome for answer in answers} == {"answered", "failed"}, answers
@@ -127,7 +128,7 @@ def test_every_query_ends_where_triton_is_killed_and_it_is_asked_again_once_it_i
 # ---------------------------------------------------------------------- transformers serve
 
 
-def test_transformers_writes_in_a_pipeline_and_its_end_fails_the_queries_under_way(
+def test_transformers_answers_in_a_pipeline_and_its_death_fails_the_queries_in_flight(
     tmp_path: Path, broker: str
 ) -> None:
     (port,) = free_ports(1)

@@ -1,5 +1,5 @@
-"""Confluent's framing before a real schema registry (Apicurio): what others wrote, and what they
-read of ours."""
+"""Confluent's framing with a real schema registry (Apicurio), between Headrace and other readers
+and writers."""
 
 import json
 import socket
@@ -31,7 +31,7 @@ RELEASED = Path(__file__).parents[2] / "schemas/avro/released"
 UP_WITHIN_S = 60.0
 ANSWERED_WITHIN_S = 30.0
 RESULTS = "registered.results"
-# What a team of its own would write: another namespace, no id, a field that Headrace lacks.
+# The schema of another team: another namespace, no id, a field that Headrace lacks.
 THEIRS = {
     "type": "record", "name": "Query", "namespace": "shop.orders",
     "fields": [{"name": "basket", "type": "int"}, {"name": "payload", "type": "bytes"}],
@@ -39,7 +39,7 @@ THEIRS = {
 THEIRS_LATER = {**THEIRS, "fields": [
     *THEIRS["fields"], {"name": "note", "type": ["null", "string"], "default": None},
 ]}  # fmt: skip
-# What a consumer cares for, and a field that a later release may bring.
+# The fields that a consumer needs, and a field of a later release.
 EXCERPT = {
     "type": "record", "name": "Answer", "namespace": "headrace",
     "fields": [
@@ -53,7 +53,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 @contextmanager
 def an_apicurio(log: Path) -> Iterator[str]:
-    """Apicurio Registry, its data in memory; the address of its Confluent-compatible interface."""
+    """Run Apicurio Registry with its data in memory; yield its Confluent-compatible address."""
     with socket.socket() as http, socket.socket() as management:
         for each in (http, management):
             each.bind(("127.0.0.1", 0))
@@ -97,7 +97,7 @@ def pipeline(
 
 
 def released(name: str) -> list[str]:
-    """Every released schema of a record, the oldest first."""
+    """Return every released schema of a record, the oldest first."""
     found = sorted(RELEASED.glob(f"*/{name}"), key=lambda path: int(path.parent.name))
     return [path.read_text() for path in found]
 
@@ -115,7 +115,7 @@ def sent(client: Any, broker: str, schema: str, query: dict[str, Any]) -> None:
 
 
 def answers(client: Any, broker: str, wanted: int, schema: str | None = None) -> list[Any]:
-    """The first records of the results, read by Confluent's own deserializer."""
+    """Return the first records of the results, read by Confluent's own deserializer."""
     deserialize = AvroDeserializer(client, schema)
     place = SerializationContext(RESULTS, MessageField.VALUE)
     consumer = Consumer({
@@ -137,7 +137,7 @@ def answers(client: Any, broker: str, wanted: int, schema: str | None = None) ->
 
 @pytest.fixture(scope="module")
 def answered(pipeline: None, client: Any, broker: str) -> list[str]:
-    """The ids of queries that other writers sent, by schemas of their own, old and new."""
+    """Return the ids of queries that other writers sent, by their own schemas, old and new."""
     writers = {f"r{n}": text for n, text in enumerate(released("query.avsc"))}
     for name, text in writers.items():
         sent(client, broker, text, {"payload": b"so it is", "id": name})

@@ -1,4 +1,5 @@
-"""A chat model of 0.2 MB with random weights: it writes words without sense, in the right form."""
+"""Create a chat model of 0.2 MB with random weights: its output has the right form and no
+meaning."""
 
 from pathlib import Path
 
@@ -10,7 +11,7 @@ TEMPLATE = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfo
 
 
 def make_tiny_model(folder: Path) -> None:
-    """Write the model and its tokenizer, one token a byte, into a folder."""
+    """Write the model and its tokenizer, with one token per byte, into a folder."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     words = {token: number for number, token in enumerate(["<s>", "</s>", *alphabet])}
     tokenizer = Tokenizer(models.BPE(vocab=words, merges=[]))

@@ -1,4 +1,4 @@
-"""What tritonclient and grpcio's reflection client get from a gateway; run in their environment.
+"""Call a gateway with tritonclient and grpcio's reflection client; run in their environment.
 
 python triton_calls.py HTTP_ADDRESS GRPC_ADDRESS     prints JSON
 """
@@ -34,7 +34,7 @@ def numbers_of(kind: Any) -> Any:
 
 
 def told(call: Any) -> list[str]:
-    """The status and message of a call that fails."""
+    """Return the status and message of a call that fails."""
     try:
         call()
     except InferenceServerException as error:
@@ -96,7 +96,8 @@ def over_grpc(address: str) -> dict[str, Any]:
 
 
 def reflected(address: str) -> dict[str, Any]:
-    """The services that reflection shows, and how its messages differ from tritonclient's."""
+    """Return the services that reflection shows, and the differences of its messages from
+    tritonclient's."""
     with grpc.insecure_channel(address) as channel:
         database = ProtoReflectionDescriptorDatabase(channel)
         pool = DescriptorPool(database)

@@ -1,9 +1,9 @@
-"""A real Triton with two models in Python; run in the environment of its wheel.
+"""Run a real Triton with two models in Python, in the environment of its wheel.
 
 python triton_server.py FOLDER HTTP_PORT GRPC_PORT METRICS_PORT
 
-The wheel's own way to start it (pytriton) does not run on every 3.11; Triton and its Python backend
-are in it all the same.
+The wheel's own way to start Triton (pytriton) fails on some Python 3.11, but the wheel contains
+Triton and its Python backend.
 """
 
 import os
