@@ -1,4 +1,4 @@
-"""A system in virtual time whose first partitions are read by an ingress at the edge."""
+"""A system in virtual time with an ingress at the edge that reads its first partitions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +29,7 @@ class EdgeWorld(World):
         self.start_edge()
 
     def edge(self) -> dict[str, Node]:
-        """Return the nodes of the edge's process, as its role makes them at a start."""
+        """Return the nodes of the edge's process, as its role creates them at start-up."""
         now, committed = self.system.now, self.system.committed(QUERIES)
         places = InputPlaces({p: place_of(*committed.get(p, (0, ""))) for p in EDGE_PARTITIONS})
         ingress = Ingress(
@@ -49,7 +49,7 @@ class EdgeWorld(World):
             self.system.start(name, node)
 
     def kill_edge(self) -> None:
-        """End the edge's process as a power cut would."""
+        """End the edge's process like a power failure."""
         for name in self.edge():
             self.system.kill(name)
 

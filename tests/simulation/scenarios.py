@@ -1,6 +1,6 @@
 """A whole system in virtual time, drawn from a seed, with deaths and moved leases.
 
-``Scenario`` is all there is to a run: its repr repeats it.
+The repr of a ``Scenario`` suffices to repeat the run.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,14 +22,14 @@ from tests.builders import a_lease, a_pipeline, a_plan
 from tests.toys import Toy, Unreadable
 
 PARTITIONS = 4
-SLOTS = 3  # of each task, that are leased
+SLOTS = 3  # leased slots of each task
 COMMIT_S = 0.03
 UNTIL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A node dies and another of its name takes its place."""
+    """The death of a node; another node with its name replaces it."""
 
     at_s: float
     node: int
@@ -38,7 +38,7 @@ class Death:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A run: the children each item of a stage may have, who is there, and what goes wrong.
+    """A run: the maximum fan-out of each stage, the nodes, and the faults.
 
     ``moves`` are the times of new plans, whose leases are drawn from the seed.
     """
@@ -65,7 +65,7 @@ class Scenario:
         return np.random.default_rng([self.seed, *use])
 
     def model(self, node: str, variant: str) -> Toy:
-        """Latencies by chance; outputs by the input alone, so that a repeated batch repeats."""
+        """Return a model with random latencies; its outputs depend on the input only."""
         stage = self.stages.index(variant.partition("/")[0])
         rng = self.rng(2, crc32(f"{node} {variant}".encode()))
         if stage == len(self.fan_outs):
@@ -85,7 +85,7 @@ def _fanning(most: int) -> Callable[[Any, np.random.Generator], Any]:
 
 
 class World:
-    """A scenario under way."""
+    """A scenario during its run."""
 
     def __init__(self, scenario: Scenario, observer: Observer) -> None:
         self.scenario = scenario
@@ -109,7 +109,7 @@ class World:
             self._die(self.names[death.node % len(self.names)], death)
 
     def run(self) -> Iterator[None]:
-        """One step at a time."""
+        """Run one step at a time."""
         while self.simulated.step(UNTIL_S):
             yield
 
@@ -123,7 +123,7 @@ class World:
         simulated.at(death.at_s + death.for_s, lambda: simulated.start(name, self._node(name)))
 
     def _plan(self, number: int) -> Plan:
-        """Every stage has a worker at least; all slots of a stage are leased to its workers."""
+        """Return a plan with at least one worker per stage; all slots of a stage are leased."""
         stages, rng = self.scenario.stages, self.scenario.rng(3, number)
         order = [self.workers[i] for i in rng.permutation(len(self.workers))]
         extra = rng.integers(len(stages), size=len(order))
@@ -146,7 +146,7 @@ class World:
         return Worker(name, self.pipeline, "d", incarnation=0.0, latency=lambda v, n: 0.004 * n)
 
     def _egress(self) -> Egress:
-        """With what streams/kafka/egress_recovery.py would read back from the broker."""
+        """Return an egress with the state that streams/kafka/egress_recovery.py would read back."""
         committed = self.simulated.committed(OUTPUTS)
         written = self.simulated.written(OUTPUTS)
         again = [

@@ -1,4 +1,4 @@
-"""Sessions in virtual time: controller, ingress, workers and egress as they run live."""
+"""Sessions in virtual time, with the production controller, ingress, workers and egress."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -37,7 +37,7 @@ def scanning(value: Any, rng: np.random.Generator) -> dict[str, list[Any]]:
 
 
 class World:
-    """A system with sessions; commands and queries are given by time."""
+    """A system with sessions; tests give commands and queries by time."""
 
     def __init__(
         self,

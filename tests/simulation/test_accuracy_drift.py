@@ -1,7 +1,8 @@
-"""Accuracy that drifts in a simulated system: how soon it is noticed, and what the new plan gains.
+"""Drifting accuracy in a simulated system: the delay of the detection, and the gain of the new
+plan.
 
-The pipeline's two variants are emulated and both serve; from ``HALF_S`` on the large one, the more
-accurate by its profile, is right half as often. Labels come a second after the answers.
+The pipeline's two variants are emulated and both serve. From ``HALF_S`` on the large one, the more
+accurate by its profile, is right half as often. Labels arrive a second after the answers.
 """
 
 from collections.abc import Sequence
@@ -29,11 +30,11 @@ from schemas.records import ANSWERED, Answer, Label, MeasuredAccuracy, Plan
 pytestmark = pytest.mark.thorough
 
 SECONDS, HALF_S, LABEL_S = 36.0, 12.0, 1.0
-RATE_QPS = 150.0  # one large variant serves 177 in batches of eight, a small one twice that
+RATE_QPS = 150.0  # one large variant serves 177 in batches of eight, a small one twice as many
 
 
 class Worse:
-    """An emulated variant that is right half as often from a moment on."""
+    """An emulated variant that is right half as often after a given moment."""
 
     def __init__(self, model: Emulated, is_worse: Any) -> None:
         self._model, self._is_worse = model, is_worse
@@ -47,7 +48,8 @@ class Worse:
 
 
 class Watcher:
-    """Labels every answer by what the emulated leaves say; keeps what scorer and control say."""
+    """Label every answer by the outputs of the emulated leaves; record the results of scorer and
+    control."""
 
     def __init__(self) -> None:
         self.system: Any = None
@@ -84,7 +86,7 @@ def played(
     kind: str = "loki",
     rate_qps: float = RATE_QPS,
 ) -> tuple[Watcher, float]:
-    """Return what was seen, and when the drift began."""
+    """Return the watcher of the run, and the time at which the drift began."""
     path = a_cluster(
         folder, children={"read": ()}, fan_out=0, batch_s=0.01, load_s=0.1, devices=2,
         slo="400ms", policies={"best": {"kind": kind, "interval": "5s"}},
@@ -132,7 +134,7 @@ def large_serves(plan: Plan) -> bool:
     return any(lease.variant == "large" and lease.open_slot >= 0 for lease in plan.leases)
 
 
-def test_a_drift_is_reported_and_the_next_plan_goes_by_what_is_measured(
+def test_a_drift_is_reported_and_the_next_plan_uses_the_measured_accuracy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seen, began_s = played(monkeypatch, tmp_path, "measured")
@@ -141,7 +143,7 @@ def test_a_drift_is_reported_and_the_next_plan_goes_by_what_is_measured(
     anew = next((at_s, plan) for at_s, plan in seen.plans if PlanCause.ACCURACY in plan.causes)
     assert anew[0] - began_s < 8.0
     assert "the accuracy of read/" in anew[1].reason
-    assert not large_serves(seen.plans[-1][1])  # also while the load ends
+    assert not large_serves(seen.plans[-1][1])  # also when the load ends
     before = accuracy(seen, began_s + 0.5, seen.drifted_s)
     after = accuracy(seen, anew[0] + 2.0, float("inf"))
     assert after > before + 0.05
@@ -151,7 +153,7 @@ def test_a_drift_is_reported_and_the_next_plan_goes_by_what_is_measured(
 @pytest.mark.parametrize(
     ("kind", "rate_qps"), [("loki-paper", 240.0), ("proteus", 240.0), ("ramsis", 150.0)]
 )
-def test_every_policy_that_mixes_variants_goes_by_what_is_measured(
+def test_every_policy_that_mixes_variants_uses_the_measured_accuracy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, rate_qps: float
 ) -> None:
     """At these rates both variants serve before the drift."""

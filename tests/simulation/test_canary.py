@@ -1,4 +1,4 @@
-"""Traffic split between variants by share, and its outcomes by variant."""
+"""Traffic is split between variants by share, and its outcomes are reported by variant."""
 
 from collections import Counter
 from pathlib import Path
@@ -34,8 +34,6 @@ def test_a_canary_gets_its_share_of_the_items(tmp_path: Path) -> None:
         ({"traffic": {"read/large": 1.5}}, r"traffic.* is 1\.5; it must be"),
     ],
 )
-def test_shares_that_cannot_be_are_refused(
-    tmp_path: Path, changes: dict[str, object], says: str
-) -> None:
+def test_invalid_shares_are_refused(tmp_path: Path, changes: dict[str, object], says: str) -> None:
     with pytest.raises(PipelineError, match=says):
         read_pipeline_file(a_cluster(tmp_path, policies={"canary": {**CANARY, **changes}}))

@@ -1,4 +1,5 @@
-"""SLO classes in a simulated system: earliest deadline first, shares by weight under overload."""
+"""SLO classes in a simulated system: earliest deadline first, and shares by weight under
+overload."""
 
 import json
 from pathlib import Path
@@ -30,7 +31,7 @@ def a_file(folder: Path, classes: dict[str, Any], **changes: Any) -> Path:
 
 
 def in_time(path: Path, rate: float, classes: tuple[tuple[str, float], ...]) -> dict[str, float]:
-    """Queries per second answered in time, by class."""
+    """Return the queries per second answered in time, by class."""
     run = Run(
         file=read_pipeline_file(path), policy="one", seed=0, arrivals=Renewal(rate, 20.0),
         warm_up_s=4.0, classes=classes,
@@ -55,7 +56,8 @@ def test_a_floor_holds_against_a_heavier_class(tmp_path: Path) -> None:
 
 
 def test_the_earliest_deadline_goes_first(tmp_path: Path) -> None:
-    """A tight class among slack queries is in time as long as there is capacity for all."""
+    """A tight class among slack queries is answered in time as long as capacity suffices for
+    all."""
     found = in_time(
         a_file(tmp_path, {"gold": "100ms", "bulk": "900ms"}, admission=False), 1.02 * SERVED,
         (("gold", 0.2), ("bulk", 0.8)),
@@ -86,7 +88,7 @@ THIRDS = (("gold", 1 / 3), ("silver", 1 / 3), ("bulk", 1 / 3))
 
 
 def a_planned_file(folder: Path, policy: str = "loki", **changes: Any) -> Path:
-    """Return a file of two devices and two variants whose slow one breaks the SLO of gold."""
+    """Return a file of two devices and two variants; the slow variant breaks the SLO of gold."""
     path = a_cluster(
         folder, children={"read": ()}, fan_out=0, batch_s=0.02, devices=2, slo="500ms",
         policy=policy, **changes,
@@ -97,7 +99,7 @@ def a_planned_file(folder: Path, policy: str = "loki", **changes: Any) -> Path:
 
 
 def outcomes(path: Path, policy: str, rate: float) -> dict[str, dict[str, int]]:
-    """Return the outcomes by class of 24 s after a warm-up."""
+    """Return the outcomes by class over 24 s after a warm-up."""
     run = Run(
         file=read_pipeline_file(path), policy=policy, seed=0, arrivals=Renewal(rate, 30.0),
         warm_up_s=6.0, classes=THIRDS,
@@ -112,8 +114,8 @@ def test_a_plan_keeps_the_slo_of_its_tightest_class(tmp_path: Path, policy: str)
     assert gold[ANSWERED] / sum(gold.values()) > 0.9
 
 
-# Policies that match single queries to devices plan no batch, so no part of the SLO for queues: of
-# the queries that they admit some of the tight class are dropped.
+# Policies that match single queries to devices plan no batches, so they reserve no part of the SLO
+# for queues. Some admitted queries of the tight class are dropped.
 KEPT = {
     "kairos": 0.85, "kairos-paper": 0.8, "fcfs": 0.8, "threshold": 0.8, "earliest": 0.85,
 }  # fmt: skip

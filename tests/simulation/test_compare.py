@@ -1,4 +1,4 @@
-"""``headrace compare``: what it prints, the search for a fixed choice, what is refused."""
+"""``headrace compare``: its output, the search for a fixed choice, and refused arguments."""
 
 import json
 import subprocess
@@ -64,7 +64,7 @@ def test_one_seed_has_means_without_intervals_and_says_so(
     assert "one seed (0): nothing is known of chance" in capsys.readouterr().out
 
 
-def test_a_page_is_written_and_lies_there_only_whole(
+def test_the_page_is_written_completely_or_not_at_all(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, page = a_cluster(tmp_path), tmp_path / "page.html"
@@ -94,7 +94,7 @@ def test_the_best_fixed_choice_is_the_best_of_those_that_were_tried(tmp_path: Pa
     assert found.best == replace(best.policy, name="static-best")
     demands = [each.demand_qps for each in found.tried if each.demand_qps is not None]
     assert demands == sorted(demands)
-    # No fixed choice of the file, and no variant alone, may be better than the best.
+    # No fixed choice of the file, and no single variant, is better than the best.
     named = {each.policy.name: each.yielded for each in found.tried}
     assert named["static"] == yielded(rows([asked])[0]) <= max(yields)
     assert named["fast"] == yielded(rows([replace(asked, policy="fast")])[0]) <= max(yields)
@@ -118,7 +118,7 @@ def test_a_fixed_choice_is_named_in_what_is_printed(
     assert made["against"] == "static-best"
 
 
-def test_what_is_wrong_is_one_sentence_before_anything_runs(
+def test_invalid_arguments_are_reported_in_one_sentence_before_any_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, arrivals = a_cluster(tmp_path), some_arrivals(tmp_path)
@@ -138,7 +138,7 @@ def test_what_is_wrong_is_one_sentence_before_anything_runs(
 
 
 @pytest.mark.thorough
-def test_its_processes_end_with_it_however_that_ends(tmp_path: Path) -> None:
+def test_its_processes_end_even_if_the_command_is_killed(tmp_path: Path) -> None:
     file, arrivals = a_cluster(tmp_path), some_arrivals(tmp_path, 200.0, 600.0)
     command = ["compare", str(file), "--arrivals", str(arrivals), "--policy", "static", "loki"]
     with subprocess.Popen(

@@ -35,11 +35,11 @@ from tests.toys import Toy, fanning, reading
 WORKERS = ("w0", "w1", "w2", "w3")
 SLO_S = 1.0
 SOLVE_S = 0.05
-QUERIES_S = 10.0  # so long queries come
+QUERIES_S = 10.0  # duration of the arrivals
 LAST_S = 14.0
 RATE = 30
 
-Fault = tuple[float, str, str]  # when, what, to which worker or which argument
+Fault = tuple[float, str, str]  # time, action, worker or argument
 
 
 def the_pipeline() -> Pipeline:
@@ -54,12 +54,12 @@ def the_pipeline() -> Pipeline:
 
 
 def simulated(pipeline: Pipeline, seed: int, faults: list[Fault]) -> Simulated:
-    """Workers at the start, 30 queries a second for 10 s, and what goes wrong meanwhile."""
+    """Simulate initial workers, 30 queries a second for 10 s, and faults."""
     rng = np.random.default_rng([seed, 1])
 
     def make(node: str, variant: str) -> Toy:
         output = fanning(("read",), 4) if variant.startswith("locate") else reading
-        # Whoever comes later loads from a cold disk.
+        # A worker that starts later loads from a cold disk.
         return Toy(rng, output, base_s=0.004, load_s=0.1 if system.now < 1.0 else 2.0)
 
     system = Simulated(
@@ -120,7 +120,7 @@ def test_a_dead_workers_queries_are_finished_by_the_others() -> None:
     assert lost.issued_s == pytest.approx(5.75, abs=0.2)
     answers = the_answers(system)
     assert len(answers) == QUERIES_S * RATE
-    # Nothing is late but what lay in the dead worker's slot for the time it took to notice.
+    # Late are only queries that were in the dead worker's slot until its death was detected.
     late = [answer for answer in answers if answer.late or answer.outcome == "dropped"]
     assert all(4.8 < answer.created_s < 6.2 for answer in late)
 

@@ -1,4 +1,4 @@
-"""Whatever happens to workers and commands, the controller keeps its promises."""
+"""The controller keeps its invariants under any sequence of worker faults and commands."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -38,7 +38,7 @@ COMMANDS = st.one_of(
 
 
 class ControllerMachine(RuleBasedStateMachine):
-    """Workers come, go, restart and fill up; commands and other controllers interfere."""
+    """Workers start, die, restart and fill up; commands and other controllers interfere."""
 
     @initialize(profiled=st.booleans(), slots=st.integers(3, 6), present=st.sets(
         st.sampled_from(WORKERS)))  # fmt: skip
@@ -94,7 +94,7 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule()
     def controller_restarts(self) -> None:
-        # A command that was not answered yet is lost with it: the control app reads it again.
+        # An unanswered command is lost with the controller; the control app reads it again.
         self.asked &= {result.id for result in self.world.results}
         self.world.restart_controller()
 
@@ -126,7 +126,8 @@ class ControllerMachine(RuleBasedStateMachine):
         assert len(answered) == len(set(answered))
 
     def teardown(self) -> None:
-        """In the end all is answered, and every living worker is in the plan or drained."""
+        """Check that finally every command is answered and every live worker is in the plan or
+        drained."""
         world = self.world
         world.workers.setdefault("w0", FakeWorker("w0", incarnation=world.now))
         world.solving = True

@@ -1,4 +1,5 @@
-"""Queries that wait in ingress for unlike devices, in virtual time: none is lost or doubled."""
+"""Queries wait in ingress for devices of different types, in virtual time: none is lost or
+duplicated."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An ingress at the edge in virtual time: its leading tasks run in its process."""
+"""An ingress at the edge, in virtual time, runs its leading tasks in its own process."""
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +11,7 @@ from tests.simulation.edge_system import EDGE, EDGE_PARTITIONS, INGRESS, EdgeWor
 
 
 class Draining:
-    """A node that tells the ingress to drain, as SIGTERM does."""
+    """A node that makes the ingress drain, like SIGTERM."""
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         drain = Command(id="", pipeline="p", action="drain", arguments={})
@@ -52,7 +52,7 @@ def test_offsets_are_committed_once_all_work_has_left() -> None:
     assert {p: committed[p][0] for p in EDGE_PARTITIONS} == {p: ends[p] for p in EDGE_PARTITIONS}
 
 
-def test_a_session_that_asks_elsewhere_is_served_at_its_edge() -> None:
+def test_a_query_in_another_ingresss_partition_is_served_at_its_sessions_edge() -> None:
     world = opened()
     name = world.ask_at(2, "cam", 3.0)  # a partition of the other ingress
     world.system.run(5.0)
@@ -89,7 +89,7 @@ def test_an_ingress_says_so_if_the_plan_of_its_session_begins_elsewhere() -> Non
     assert said.startswith("the plan of session 'cam' begins on depot-0, so its inputs leave here")
 
 
-def test_an_ingress_at_its_session_has_nothing_to_say() -> None:
+def test_an_ingress_whose_session_begins_on_its_device_reports_no_warning() -> None:
     world = opened()
     world.system.run(3.0)
     assert warnings(world) == {""}

@@ -1,4 +1,4 @@
-"""Simulations as functions that return records, and their export."""
+"""Simulations as functions that return records, and the export of the records."""
 
 import csv
 import json
@@ -99,7 +99,7 @@ def test_the_capacity_from_python_is_what_the_command_prints(
         headrace.capacity(file, devices=[2])
 
 
-def test_wrong_arrivals_and_arguments_are_told(tmp_path: Path) -> None:
+def test_invalid_arrivals_and_arguments_are_refused(tmp_path: Path) -> None:
     file = a_cluster(tmp_path)
     with pytest.raises(ArrivalsError, match="must ascend"):
         headrace.simulate(file, arrivals=[2.0, 1.0])
@@ -126,7 +126,7 @@ def test_the_command_writes_queries_and_seconds(
 
 
 @pytest.mark.thorough
-def test_lists_are_swept_and_every_record_says_for_what_it_stands(tmp_path: Path) -> None:
+def test_lists_are_swept_and_every_record_contains_its_parameters(tmp_path: Path) -> None:
     file = a_cluster(tmp_path)
     found = headrace.simulate(
         file, policies=["fast"], rate_qps=[30, 60], seconds=1, devices=[4, 6], slo_s=[0.001, 0.3]

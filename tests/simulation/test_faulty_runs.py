@@ -1,4 +1,4 @@
-"""Runs of ``headrace simulate`` with faults: the invariants after every event, whatever is drawn.
+"""Runs of ``headrace simulate`` with faults keep the invariants after every event.
 
 A failure names the seed and the command that repeats the run.
 """
@@ -34,15 +34,15 @@ RATE, SECONDS = 30.0, 6.0
 
 
 class Invariants:
-    """What must hold after every event."""
+    """Check what must hold after every event."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self.now = 0.0
         self.epoch = 0
-        self.busy: dict[str, tuple[int, float]] = {}  # job, since when
+        self.busy: dict[str, tuple[int, float]] = {}  # job, start time
         self.answered: set[Origin] = set()
-        self.credit: dict[Origin, dict[tuple[int, ...], int]] = {}  # at egress, of open queries
+        self.credit: dict[Origin, dict[tuple[int, ...], int]] = {}  # at egress, for open queries
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
         assert now >= self.now, f"time went back from {self.now} to {now}"
@@ -63,7 +63,7 @@ class Invariants:
                 self._sent(effect)
 
     def _reborn(self, node: str, effects: Sequence[Effect]) -> None:
-        # A node reads the plans as the first thing in its life: what ran before died with it.
+        # A node starts by reading the plans; batches of its previous life died with it.
         if any(type(e).__name__ == "Assign" and e.topic == PLANS for e in effects):  # type: ignore[union-attr]
             self.busy.pop(node, None)
 

@@ -1,4 +1,4 @@
-"""Simulations that start under a plan that a run before them had come to."""
+"""Simulations that start under the plan of an earlier run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from schemas.records import Plan
 
 
 class Plans:
-    """An observer that keeps every plan that is said, with the time."""
+    """Observe every plan that is sent, with the time."""
 
     def __init__(self) -> None:
         self.said: list[tuple[float, Plan]] = []
@@ -37,7 +37,7 @@ def test_a_plan_holds_until_planning_begins_and_its_epochs_go_on(tmp_path: Path)
     file = read_pipeline_file(a_cluster(tmp_path))
     cold = Run(file=file, policy="loki", seed=1, arrivals=Renewal(60.0, 12.0), warm_up_s=6.0)
     _, before = played(cold)
-    # Another's time stamps, as a live run has them.
+    # Time stamps of another run, as in a live run.
     plan = structs.replace(before[-1][1], epoch=40, issued_s=1e9)
     ended, said = played(replace(cold, start=Start(plan, 5.0)))
     (first_s, first), *others = said
@@ -47,20 +47,20 @@ def test_a_plan_holds_until_planning_begins_and_its_epochs_go_on(tmp_path: Path)
     assert ended.metrics.counts["answered"] > 0.9 * ended.queries
 
 
-def test_planning_goes_on_from_the_arrivals_that_were(tmp_path: Path) -> None:
+def test_planning_continues_from_the_arrivals_before_the_start(tmp_path: Path) -> None:
     file = read_pipeline_file(a_cluster(tmp_path))
     cold = Run(file=file, policy="loki", seed=1, arrivals=Renewal(60.0, 20.0), warm_up_s=10.0)
     _, before = played(cold)
     start = Start(structs.replace(before[0][1], epoch=40), 8.0)
     ended, said = played(replace(cold, start=start))
     demands = [plan.demand_qps for at_s, plan in said if 8.0 < at_s - ended.first_s < 20.0]
-    # Of 60 queries/s with headroom; one that has heard of none would plan for none at first.
+    # 60 queries/s plus headroom; without the earlier arrivals the first plan would be for none.
     assert demands
     assert all(60.0 < demand < 120.0 for demand in demands)
 
 
 @pytest.mark.thorough
-def test_a_policy_by_command_makes_no_other_run_than_a_filed_one(tmp_path: Path) -> None:
+def test_a_policy_set_by_command_runs_like_the_policy_of_the_file(tmp_path: Path) -> None:
     file = read_pipeline_file(a_cluster(tmp_path))
     assert file.pipeline.policy != "loki"
     cold = Run(file=file, policy="loki", seed=1, arrivals=Renewal(60.0, 20.0), warm_up_s=10.0)
@@ -74,7 +74,7 @@ def test_a_policy_by_command_makes_no_other_run_than_a_filed_one(tmp_path: Path)
     assert by_command == by_file
 
 
-def test_the_arrivals_begin_where_in_a_second_they_did(tmp_path: Path) -> None:
+def test_arrivals_keep_their_offset_within_the_second(tmp_path: Path) -> None:
     file = read_pipeline_file(a_cluster(tmp_path))
     cold = Run(file=file, policy="loki", seed=1, arrivals=Renewal(60.0, 3.0))
     _, before = played(cold)

@@ -1,4 +1,4 @@
-"""Items of an inner task that wait at its dispatcher, in virtual time: none is lost or doubled."""
+"""Items of an inner task wait at its dispatcher, in virtual time: none is lost or duplicated."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""Whole systems in virtual time: after every event the invariants, at the end the validations."""
+"""Whole systems in virtual time keep the invariants after every event and pass the checks at the
+end."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -26,12 +27,12 @@ Piece = tuple[Origin, tuple[int, ...]]  # a query's branch
 
 
 class Invariants:
-    """What must hold after every event, whatever dies. Sees what the nodes see."""
+    """Check what must hold after every event, with any deaths. Observes the nodes."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.busy: dict[str, int] = {}  # the job that a device runs
-        self.credits: dict[str, dict[Piece, int]] = {}  # of what has arrived, by node
+        self.credits: dict[str, dict[Piece, int]] = {}  # of arrived items, by node
         self.onward: set[Piece] = set()  # pieces whose outcome was sent on
         self.noticed: set[Origin] = set()
         self.answered: dict[Origin, Answer] = {}
@@ -59,14 +60,14 @@ class Invariants:
         self.busy.pop(node, None)
 
     def _conserved(self, node: str, sent: list[Work]) -> None:
-        """What comes of an item has its credit, no more and no less."""
+        """Check that the results of an item have exactly the item's credit."""
         shares: dict[Piece, int] = {}
         for work in sent:
             for item in work.items:
                 shares.setdefault(self._parent(node, work.origin, item), 0)
                 shares[self._parent(node, work.origin, item)] += item.credit
         for piece, credit in shares.items():
-            # A piece that was done twice upstream may come twice, even in one batch.
+            # A piece that was processed twice upstream may arrive twice, even in one batch.
             assert credit % self.credits[node][piece] == 0, f"{node} changed {piece}'s credit"
             self.onward.add(piece)
 
@@ -86,7 +87,7 @@ class Invariants:
             self.answered[record.origin] = record
 
     def committed(self, world: World) -> None:
-        """Nothing below a committed offset still needs somebody."""
+        """Check that every record below a committed offset is fully processed."""
         topics = [QUERIES, OUTPUTS, *map(work_topic, world.pipeline.task_names)]
         for topic in topics:
             for slot, (offset, _) in world.simulated.committed(topic).items():
@@ -113,7 +114,7 @@ class Invariants:
 
 
 def told_in_order(path: tuple[Hop, ...], created_s: float, now: float) -> None:
-    """Nothing finishes before it starts, and nothing starts before what it came from ended."""
+    """Check that hops start before they finish, and only after their predecessor finished."""
     times = [created_s]
     for hop in path:
         times += [hop.received_s, hop.started_s, hop.finished_s]
@@ -121,12 +122,12 @@ def told_in_order(path: tuple[Hop, ...], created_s: float, now: float) -> None:
 
 
 def play(scenario: Scenario) -> World:
-    """Run a scenario and check it; every failure says what to call to see it again."""
+    """Run a scenario and check it; every failure contains the call that repeats it."""
     invariants = Invariants()
     world = World(scenario, invariants)
     for death in scenario.deaths:
         name = world.names[death.node % len(world.names)]
-        # A second life ends a first one that is still going on: two deaths may overlap.
+        # The deaths of a worker may overlap: the second start ends the first life.
         for at_s in (death.at_s, death.at_s + death.for_s):
             world.simulated.at(at_s, lambda name=name: invariants.died(name))  # type: ignore[misc]
     try:

@@ -1,4 +1,4 @@
-"""An overload ends with what caused it: no worker stays behind for good."""
+"""After an overload ends, no worker stays behind permanently."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,11 +17,11 @@ from schemas.records import ANSWERED, Answer
 
 CALM, FLOOD = 220, 900  # queries/s; the worker serves 333 in batches of two
 RATES = (CALM, CALM, FLOOD, FLOOD, FLOOD, *(CALM,) * 8)
-AFTER_S = 7.0  # two seconds after the last of the flood
+AFTER_S = 7.0  # two seconds after the end of the flood
 
 
 class Outcomes:
-    """Of every query, with when it was made."""
+    """Record the outcome of every query with its creation time."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[float, bool]] = []
@@ -49,12 +49,12 @@ def test_after_a_flood_a_worker_of_small_batches_is_in_time_again(
     assert ended.queries == len(outcomes.seen)
     flooded = [good for made_s, good in outcomes.seen if 3.0 <= made_s - ended.first_s < 5.0]
     after = [good for made_s, good in outcomes.seen if made_s - ended.first_s >= AFTER_S]
-    assert sum(flooded) / len(flooded) > 0.2  # of 0.37 that one worker can serve
+    assert sum(flooded) / len(flooded) > 0.2  # of the 0.37 that one worker can serve
     assert after.count(False) == 0, f"{after.count(False)} of {len(after)} missed"
 
 
 def violation(tmp_path: Path, paced: bool) -> float:
-    """Under ``loki`` on devices that take two and a half times what they were profiled for."""
+    """Return the violation under ``loki`` on devices 2.5 times slower than their profile."""
     policies = {"planned": {"kind": "loki", "paced": paced}}
     file = read_pipeline_file(a_cluster(
         tmp_path, children={"read": ()}, fan_out=0, batch_s=0.01, devices=4, policies=policies,
@@ -68,9 +68,9 @@ def violation(tmp_path: Path, paced: bool) -> float:
 
 
 @pytest.mark.thorough
-def test_a_plan_that_goes_by_the_pace_of_its_devices_takes_enough_of_them(tmp_path: Path) -> None:
+def test_a_plan_based_on_observed_paces_uses_enough_devices(tmp_path: Path) -> None:
     assert violation(tmp_path, paced=True) < 0.2
-    # Ingress admits what is seen to be served, but the plan has too few devices.
+    # Ingress admits what the devices are observed to serve, but the plan has too few devices.
     assert violation(tmp_path, paced=False) > 0.4
 
 
@@ -94,5 +94,5 @@ def test_every_policy_keeps_its_goodput_beyond_its_capacity(
 
 @pytest.mark.thorough
 def test_a_simulated_policy_dispatches_though_the_file_does_not_name_it(tmp_path: Path) -> None:
-    """It went by turns, without admission: nothing was in time."""
+    """A regression: it used round robin without admission, and no answer was in time."""
     assert goodput(tmp_path, "kairos", 300.0, **ONE_TASK) > 80.0

@@ -1,4 +1,4 @@
-"""Devices are rented and released in virtual time, by the controller that runs live."""
+"""The production controller rents and releases devices in virtual time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ PRICES = {"gpu": 0.5, "slow": 0.2}
 
 @dataclass
 class Asked:
-    """An observer: what was asked for, when, and the mixes of the plans."""
+    """Observe the requested device counts with their times, and the mixes of the plans."""
 
     scaled: list[tuple[float, str, int]] = field(default_factory=list)
     mixes: list[dict[str, int]] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Asked:
 
     @property
     def by_effects(self) -> dict[str, int]:
-        """The mix that follows from the effects alone."""
+        """Return the mix that follows from the effects alone."""
         return {"gpu": 0, "slow": 1} | {type_: count for _, type_, count in self.scaled}
 
 
@@ -58,7 +58,7 @@ def test_the_mix_follows_the_demand_and_no_query_is_lost(tmp_path: Path) -> None
     assert counts["lost"] == 0
     assert asked.mixes[-1] == asked.by_effects == {"gpu": 0, "slow": 1}
     assert {"gpu": 1, "slow": 0} in asked.mixes
-    assert len(asked.scaled) <= 8  # up and down once, with noise
+    assert len(asked.scaled) <= 8  # up and down once, plus noise
     assert all(sum(PRICES[t] * n for t, n in mix.items()) <= 1.2 + 1e-9 for mix in asked.mixes)
     assert ended.usd_per_h is not None
     assert 0.2 < ended.usd_per_h < 0.55
@@ -84,10 +84,11 @@ def test_a_device_that_is_revoked_is_rented_anew(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_other_sizes_lead_to_another_mix_within_seconds(tmp_path: Path) -> None:
-    """The file says half of the queries are small; all are large, so one device is too few."""
+    """In the file half of the queries are small. In the run all are large, so one device is too
+    few."""
     ended, asked = played(tmp_path, [20.0] * 90, sizes=SizeDistribution((1000,), (1.0,)))
     assert ended.metrics.counts["lost"] == 0
     assert asked.mixes[-1] == {"gpu": 2, "slow": 0}
     at_s = next(at for at, type_, count in asked.scaled if (type_, count) == ("gpu", 2))
-    # A thousand queries at 20/s, and a few seconds for the test and the decision.
+    # A thousand queries at 20/s, plus a few seconds for the test and the decision.
     assert at_s - ended.first_s == pytest.approx(50.0, abs=8.0)

@@ -1,4 +1,4 @@
-"""Figures from answers and plans that are read afterwards are those counted while it ran."""
+"""Figures from the recorded answers and plans equal the figures counted during the run."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ SECONDS = 20.0
 
 
 class Topics:
-    """Keeps the answers and plans that are written."""
+    """Record the answers and plans that are written."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []

@@ -1,4 +1,4 @@
-"""The whole system under ``loki``, in virtual time: load rises and falls, a device dies."""
+"""The whole system under ``loki``, in virtual time: load rises and falls, and a device dies."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def solver(effect: Solve) -> tuple[Solved | Failed, float]:
 
 
 def simulated(policy: str, phases: Phases, dies_s: float | None = None) -> Simulated:
-    """Evenly spaced queries from second 5 on; variants take a second to load."""
+    """Simulate evenly spaced queries from second 5 on; variants take a second to load."""
     pipeline = the_pipeline(policy)
     variants = {v.key: v for task in pipeline.tasks for v in task.variants}
 
@@ -91,7 +91,7 @@ def the_plans(system: Simulated) -> list[Plan]:
 
 
 def outcomes(answers: list[Answer], from_s: float, to_s: float) -> dict[str, int]:
-    """How queries made in a stretch of time ended; "amiss" is late or incomplete."""
+    """Count the outcomes of queries created in an interval; "amiss" is late or incomplete."""
     return dict(
         Counter(
             "amiss" if a.late or a.incomplete else a.outcome
@@ -122,9 +122,9 @@ def test_hardware_is_scaled_first_then_accuracy_and_back(up_and_down: Simulated)
     assert modes[-1][1] == "hardware"
 
 
-def test_once_it_knows_the_load_nothing_is_late_or_turned_away(up_and_down: Simulated) -> None:
+def test_no_query_is_late_or_refused_once_the_load_is_known(up_and_down: Simulated) -> None:
     answers = the_answers(up_and_down)
-    # From the start, and from the jump at 17 s, until workers have loaded for it.
+    # After the start, and after the jump at 17 s, once workers have loaded their variants.
     for from_s, to_s in ((9.0, 17.0), (22.0, 31.0)):
         found = outcomes(answers, from_s, to_s)
         assert found["answered"] >= 0.995 * sum(found.values()), (from_s, found)
@@ -159,11 +159,14 @@ def test_the_papers_rules_run_as_well() -> None:
 def test_a_load_that_rises_while_variants_load_slowly_is_planned_for_in_time(
     tmp_path: Path,
 ) -> None:
-    """The estimate looks ahead as far as variants load: three seconds ahead, 21 % are missed."""
+    """The estimate looks ahead by the load time of variants; with three seconds, 21 % are
+    missed."""
     assert risen(tmp_path, load_s=10.0, seed=0).violation < 0.12
 
 
-def test_after_the_loss_of_all_workers_half_begin_with_what_loads_soonest(tmp_path: Path) -> None:
+def test_after_the_loss_of_all_workers_half_first_load_the_fastest_loading_variant(
+    tmp_path: Path,
+) -> None:
     """Accurate variants take 10 s to load; ``inferline`` has no others."""
     assert restarted(tmp_path, 10.0, policy="loki").violation < 0.1
     assert restarted(tmp_path, 10.0, policy="inferline").violation > 0.15

@@ -1,4 +1,4 @@
-"""Random schedules of faults: the invariants hold, and the checker can fail."""
+"""Random schedules of faults keep the invariants, and the checker detects violations."""
 
 from dataclasses import replace
 
@@ -134,7 +134,7 @@ def test_the_checker_sees_an_egress_that_writes_without_a_lease(how: str) -> Non
     assert play(schedule).queries == 100
 
 
-def test_the_checker_sees_an_egress_that_takes_a_refused_answer_for_one_never_written() -> None:
+def test_the_checker_sees_an_egress_that_mistakes_a_refused_answer_for_an_unwritten_one() -> None:
     """Its answers arrive, the confirmations do not, and the repetition comes after the lease."""
     slow = a_fault("slow", "egress-0", 2.0, for_s=3.0, amount=0.2)
     deaf = a_fault("deaf", "egress-0", 3.0, for_s=4.0)
@@ -156,7 +156,7 @@ FROZEN = {
 @pytest.mark.thorough
 @pytest.mark.parametrize("how", FROZEN)
 def test_the_checker_sees_an_egress_that_reads_back_what_a_frozen_replica_hides(how: str) -> None:
-    """Answers are written, but neither confirmed nor read until the replica is dropped."""
+    """The answers are written, but neither confirmed nor readable until the replica is dropped."""
     schedule = replace(QUIET, queries=100, fan_out=0, faults=FROZEN[how])
     with pytest.raises(Violated, match="has two answers"):
         play(schedule, hasty=True)
@@ -175,7 +175,7 @@ def test_a_failing_schedule_is_reduced_to_what_makes_it_fail() -> None:
     assert small.queries == 7
 
 
-def test_a_schedule_is_repeated_by_what_is_printed() -> None:
+def test_the_printed_command_repeats_a_schedule() -> None:
     schedule = drawn(7, 3)
     assert from_json(schedule.to_json()) == schedule
     assert schedule.to_json() in again(schedule)

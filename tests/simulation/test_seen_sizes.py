@@ -1,4 +1,4 @@
-"""Policies that plan with demand go by the sizes that queries have, in virtual time."""
+"""Policies that plan by demand use the observed sizes of queries, in virtual time."""
 
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import simulated
 from tests.typed_files import RANK, a_typed_file
 
-# Nothing says how large queries are. A gpu takes 80 ms for the largest, 10 ms for the smallest.
+# The file gives no sizes. A gpu takes 80 ms for the largest query, 10 ms for the smallest.
 UNKNOWN = RANK.replace("sizes: sizes.csv\n", "").replace("slo: 100ms", "slo: 400ms")
-RATE, SECONDS = 120.0, 40.0  # four of them carry 50/s of the largest
+RATE, SECONDS = 120.0, 40.0  # four of them serve 50/s of the largest queries
 
 
 @pytest.mark.parametrize("faults", [(), (Fault(at_s=28.0, kind=CONTROL_DOWN, for_s=1.0),)])

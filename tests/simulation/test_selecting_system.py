@@ -22,12 +22,12 @@ ALONE: dict[str, Sequence[str]] = {"read": []}
 
 @dataclass
 class Seen:
-    """How many batches each variant ran, which tables were told, and how the queries of the runs
-    went that ingress sent."""
+    """Count the batches of each variant; record the tables that were sent, and the queries that
+    ingress sent in runs."""
 
     batches: dict[str, int] = field(default_factory=dict)
     tables: list[Selection] = field(default_factory=list)
-    sent: list[tuple[float, int, int]] = field(default_factory=list)  # when, slot, how many follow
+    sent: list[tuple[float, int, int]] = field(default_factory=list)  # time, slot, followers
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
         for effect in effects:
@@ -94,7 +94,7 @@ def test_a_worker_that_dies_loses_nothing_and_tables_follow(tmp_path: Path) -> N
 
 
 @pytest.mark.thorough
-def test_runs_are_whole_but_where_a_plan_or_a_death_cuts_them_and_nothing_is_lost(
+def test_runs_are_complete_except_at_a_plan_or_a_death_and_nothing_is_lost(
     tmp_path: Path,
 ) -> None:
     died = (Fault(kind="death", at_s=4.0, for_s=2.0, device="emulated-1"),)
@@ -109,13 +109,13 @@ def test_runs_are_whole_but_where_a_plan_or_a_death_cuts_them_and_nothing_is_los
         for one, two in pairwise(seen.sent)
         if one[2] > 0 and two[1:] != (one[1], one[2] - 1)
     ]
-    # A few plans: who is gone, what loads, who is back.
+    # A few plans: after the death, while variants load, after the return.
     assert len(broken) <= 12
     assert counts["answered"] > 0.8 * ended.queries
 
 
 @pytest.mark.thorough
-def test_a_task_selects_beside_loki(tmp_path: Path) -> None:
+def test_a_task_can_select_variants_under_loki(tmp_path: Path) -> None:
     path = a_cluster(tmp_path)
     file = read_pipeline_file(path)
     detect, read = file.pipeline.tasks

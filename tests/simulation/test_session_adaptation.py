@@ -1,4 +1,4 @@
-"""Sessions that are planned anew by themselves: other links, other data, in virtual time."""
+"""Sessions are replanned automatically after changes of links or data, in virtual time."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ from tests.simulation.session_system import LOAD_S, World
 
 SLOW, FAST = Link(60_000.0, 0.005), Link(100_000.0, 0.005)  # bytes a second
 BROAD = Link(1e6, 0.01)
-PAYLOAD = "s" * 900  # bytes; the profilers say about as much
+PAYLOAD = "s" * 900  # bytes; the profilers report about the same size
 CHANGE_S = 12.0
 
 
@@ -36,7 +36,7 @@ def by_variant(v: float, w: float) -> Scores:
 
 
 class Labeller:
-    """A user who labels every answer: right with the probability that its path has now."""
+    """A user who labels every answer: right with the current probability of its path."""
 
     def __init__(self, space: SessionSpace, before: Scores, after: Scores) -> None:
         self._space, self._before, self._after = space, before, after
@@ -78,7 +78,7 @@ class Adapting(World):
         return session.plans[session.chosen].settings
 
     def served(self, name: str) -> list[Session]:
-        """Return the records of a session at which it came to serve."""
+        """Return the records of a session at which it started to serve."""
         rows = [each for each in self.records("sessions") if each.id == name]
         return [
             each
@@ -125,14 +125,14 @@ def test_a_link_ten_times_slower_is_left_within_a_second_and_nothing_is_profiled
     assert world.on_time("a", CHANGE_S + 1.0, 30.0) > 0.95
     back_s = world.served("a")[-1].changed_s - CHANGE_S - later_s
     assert back_s < 1.0
-    assert world.session("b") == others  # the other session's plan stays as it is
+    assert world.session("b") == others  # the other session's plan is unchanged
 
 
-def test_a_link_that_is_fast_enough_for_one_query_and_not_for_all_of_them_is_left() -> None:
+def test_a_link_that_is_too_slow_for_all_queries_together_is_left() -> None:
     world = opened(Adapting(STEADY, STEADY))
     world.system.run(CHANGE_S)
     assert world.links is not None
-    # 50 ms of 200 for a query; of 20 in a second they take the link for all of its time.
+    # A query takes 50 of its 200 ms; 20 queries a second occupy the link permanently.
     world.links.changed["a", ("handheld", "depot")] = Link(FAST.bytes_per_s / 5.5, FAST.delay_s)
     world.system.run(32.0)
     session = world.session("a")
@@ -140,9 +140,7 @@ def test_a_link_that_is_fast_enough_for_one_query_and_not_for_all_of_them_is_lef
     assert world.on_time("a", CHANGE_S + 2.0, 30.0) > 0.95
 
 
-def test_data_on_which_the_plan_is_inaccurate_are_noticed_and_planned_for_within_ten_seconds() -> (
-    None
-):
+def test_an_accuracy_drop_is_detected_and_replanned_within_ten_seconds() -> None:
     world = opened(Adapting(STEADY, by_variant(0.4, 0.96)))
     world.system.run(CHANGE_S)
     assert world.chosen("a")["read"].startswith("read/v")
@@ -171,7 +169,7 @@ def test_a_session_goes_by_the_most_accurate_plan_where_none_is_accurate_enough_
 
 
 def test_a_session_whose_tier_is_lost_serves_by_another_plan_within_a_second() -> None:
-    world = opened(Adapting(STEADY, STEADY, load_s=0.01))  # as the postcode example's models
+    world = opened(Adapting(STEADY, STEADY, load_s=0.01))  # like the postcode example's models
     world.system.run(CHANGE_S)
     (plan,) = [each for each in world.plan().sessions if each.session == "a" and each.admits]
     lost = next(stage.tier for stage in plan.stages if stage.task == "read")
@@ -184,7 +182,7 @@ def test_a_session_whose_tier_is_lost_serves_by_another_plan_within_a_second() -
     assert session.plans[session.chosen].tiers["read"] != lost
     assert world.served("a")[-1].changed_s - CHANGE_S < 1.0
     assert world.on_time("a", CHANGE_S + 1.0, 30.0) == 1.0
-    assert len(world.profilers.run) == run  # no search: it has plans to choose from
+    assert len(world.profilers.run) == run  # no search, because it has other plans to choose from
 
 
 def test_a_session_that_loses_its_tier_while_it_is_planned_anew_serves_by_a_known_plan() -> None:

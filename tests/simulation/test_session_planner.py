@@ -1,4 +1,4 @@
-"""Sessions opened without a plan: searched, scheduled and served in virtual time."""
+"""Sessions opened without a plan are searched, scheduled and served, in virtual time."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -121,12 +121,12 @@ def test_no_block_is_run_twice_for_sessions_on_the_same_samples(world: Planned) 
         world.command(1.0 + number, "open-session", session=f"s{number}", slo="500ms")
     world.system.run(20.0)
     assert len(world.profilers.run) == len(set(world.profilers.run))
-    # The samples are known from the first search on.
+    # The first search already knows the samples.
     assert world.session("s0").profile_s > 0
     assert world.session("s2").profile_s == 0
 
 
-def test_no_plan_within_the_cost_is_said_with_the_nearest(world: Planned) -> None:
+def test_without_a_plan_within_the_cost_the_nearest_is_reported(world: Planned) -> None:
     world.command(1.0, "open-session", session="a", slo="500ms", cost="0.001")
     world.system.run(12.0)
     session = world.session("a")
@@ -135,7 +135,7 @@ def test_no_plan_within_the_cost_is_said_with_the_nearest(world: Planned) -> Non
     assert "$/h (0.001 $/h wanted)" in session.reason
 
 
-def test_no_plan_within_the_latency_is_said_with_the_nearest(world: Planned) -> None:
+def test_without_a_plan_within_the_latency_the_nearest_is_reported(world: Planned) -> None:
     world.command(1.0, "open-session", session="a", slo="2ms")
     world.system.run(12.0)
     assert "ms (2 ms wanted)" in world.session("a").reason
@@ -242,14 +242,14 @@ def test_a_search_keeps_its_deadline_and_its_spending_over_a_restart_of_the_cont
     session = world.session("a")
     assert session.stopped == "deadline"
     assert 5.0 <= session.search_s < 6.5
-    assert 4.0 <= session.profile_s <= 5.0  # 0.8 a block, before the restart and after it
+    assert 4.0 <= session.profile_s <= 5.0  # 0.8 per block, before the restart and after it
 
 
 THOUSAND = 1000
 
 
 @pytest.mark.thorough
-def test_a_thousand_sessions_opened_at_once_lose_nothing_and_make_no_storm_of_plans() -> None:
+def test_a_thousand_sessions_opened_at_once_lose_no_command_and_cause_few_plans() -> None:
     world = Planned({"handheld": 4, "depot": 1, "cloud": 1})
     for number in range(THOUSAND):
         world.command(1.0 + number * 1e-4, "open-session", session=f"s{number}", slo="500ms")
@@ -299,7 +299,7 @@ def test_with_feedback_a_session_is_searched_on_the_labelled_inputs_of_all() -> 
     )
 
 
-def test_looser_and_tighter_objectives_of_a_session_that_serves(world: Planned) -> None:
+def test_a_serving_session_accepts_looser_and_tighter_objectives(world: Planned) -> None:
     world.command(1.0, "open-session", session="a", slo="500ms", accuracy="0.9")
     world.command(8.0, "set-session-slo", session="a", slo="400ms")
     world.command(10.0, "set-session-slo", session="a", accuracy="0.65")

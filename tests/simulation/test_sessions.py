@@ -1,4 +1,4 @@
-"""Sessions in virtual time: controller, ingress, workers and egress as they run live."""
+"""Sessions in virtual time, with the production controller, ingress, workers and egress."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def test_every_answer_of_a_session_goes_by_its_own_query_plan(world: World) -> N
     assert {worker.split("-")[0] for each in world.answers("b") for worker in tiers(each)} == {
         "handheld", "depot",
     }  # fmt: skip
-    # Each session has a device of its own on the tier of the sessions.
+    # Each session has its own device on the tier of the sessions.
     own = [{w for each in world.answers(n) for w in tiers(each) if "handheld" in w} for n in "ab"]
     assert len(own[0]) == len(own[1]) == 1
     assert own[0] != own[1]
@@ -102,8 +102,8 @@ def test_a_query_without_a_session_or_of_an_unknown_one_is_refused(world: World)
     assert "names no session" in world.answers("bare")[0].reason
 
 
-def test_sessions_that_come_and_go_while_devices_are_full_have_the_plans_that_they_tell() -> None:
-    """A plan in which a device holds more than fits is refused: those that drain count, too."""
+def test_sessions_reported_as_serving_are_in_the_plan_while_devices_are_full() -> None:
+    """A plan in which a device holds more than fits is refused; draining sessions count, too."""
     world = World({"handheld": 4, "depot": 0, "cloud": 1})
     for number in range(8):
         name, opens_s = f"s{number}", 1.0 + 2.0 * number

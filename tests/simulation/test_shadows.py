@@ -1,4 +1,4 @@
-"""Shadows in a simulated system: they use what is idle, and cost no answer its deadline."""
+"""Shadows in a simulated system use idle time only, and make no answer miss its deadline."""
 
 from pathlib import Path
 
@@ -12,8 +12,8 @@ pytestmark = pytest.mark.thorough
 
 @pytest.mark.parametrize("admission", [True, False])
 def test_at_full_load_shadows_cost_no_answer_its_deadline(tmp_path: Path, admission: bool) -> None:
-    """Nothing is drawn but the arrivals, so that both runs have the same queries. No worker idles,
-    so shadows run once the queries have ended."""
+    """Only the arrivals are random, so both runs have the same queries. No worker idles, so shadows
+    run after the queries have ended."""
     for load in (1.0, 1.1):
         without = played(tmp_path, at(load), 0.0, admission=admission)
         beside = played(tmp_path, at(load), 0.05, admission=admission)

@@ -1,4 +1,4 @@
-"""``headrace simulate``: what it prints, that a run is a function of its seed, what is refused."""
+"""``headrace simulate``: its output, its reproducibility by seed, and refused arguments."""
 
 import json
 import os
@@ -22,7 +22,7 @@ KEYS = [
     "p95_ms", "p99_ms", "stage_queries", "events", "cpu_seconds", "solve_cpu_seconds",
 ]  # fmt: skip
 OUTCOMES = KEYS[3:9]
-MEASURED = ("cpu_seconds", "solve_cpu_seconds")  # what differs from run to run
+MEASURED = ("cpu_seconds", "solve_cpu_seconds")  # values that differ between runs
 
 Row = dict[str, Any]
 
@@ -64,7 +64,7 @@ def test_with_little_to_do_all_is_answered_at_the_profiled_accuracy(
     (row,) = simulate(capsys, a_cluster(tmp_path), "--arrivals", some_arrivals(tmp_path, 10.0))
     assert (row["answered"], row["violation"], row["branch_violation"]) == (100, 0.0, 0.0)
     assert row["accuracy"] == row["accuracy_leaf_mean"] == pytest.approx(0.95 * 0.95)
-    # 100 at the first task; of the second two children each, more or less.
+    # 100 at the first task, and about two children each at the second.
     assert abs(row["stage_queries"] - 300) < 4 * (100 * 0.5) ** 0.5
 
 
@@ -101,7 +101,9 @@ def test_another_process_with_another_hash_seed_gives_the_same_figures(tmp_path:
     assert figures("1") == figures("2")
 
 
-def test_warm_up_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_warm_up_is_not_counted_and_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file, arrivals = a_cluster(tmp_path), some_arrivals(tmp_path)
     (row,) = simulate(capsys, file, "--arrivals", arrivals, "--warm-up", "2s")
     assert (row["queries"], row["warm_up_s"], list(row)[:-1]) == (480, 2.0, KEYS)
@@ -130,7 +132,7 @@ def test_a_dead_device_costs_what_was_on_it_and_no_query_is_lost(
     file, arrivals = a_cluster(tmp_path, devices=6), some_arrivals(tmp_path, 20.0)
     (row,) = simulate(capsys, file, "--arrivals", arrivals, "--faults", faults)
     assert (row["lost"], row["failed"]) == (0, 0)
-    assert 0 < row["queries"] - row["answered"] < 40  # a second of them, before it is noticed
+    assert 0 < row["queries"] - row["answered"] < 40  # a second of queries, until detection
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def test_a_dead_device_costs_what_was_on_it_and_no_query_is_lost(
     ["kind: control-down, for: 4s", "kind: broker-pause, for: 400ms",
      "kind: slow, device: emulated-1, for: 2s, factor: 20"],
 )  # fmt: skip
-def test_other_faults_pass_and_every_query_has_its_outcome(
+def test_the_system_recovers_from_other_faults_and_every_query_has_its_outcome(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: str
 ) -> None:
     faults = tmp_path / "faults.yaml"
@@ -149,7 +151,7 @@ def test_other_faults_pass_and_every_query_has_its_outcome(
     assert row["answered"] > 100
 
 
-def test_a_trace_shows_every_batch_and_lies_there_only_whole(
+def test_a_trace_shows_every_batch_and_is_written_completely_or_not_at_all(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, arrivals = a_cluster(tmp_path), some_arrivals(tmp_path, 20.0)
@@ -179,7 +181,7 @@ def test_memory_does_not_grow_with_the_queries(tmp_path: Path) -> None:
 
 
 class Most:
-    """The most records that the simulator held, looked at as it goes."""
+    """Record the largest number of records that the simulator held during the run."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -193,7 +195,7 @@ class Most:
         self.records = max(self.records, sum(len(log.records) for log in logs))
 
 
-def test_what_is_wrong_is_one_sentence_before_anything_runs(
+def test_invalid_arguments_are_reported_in_one_sentence_before_any_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, arrivals = a_cluster(tmp_path), some_arrivals(tmp_path)
@@ -239,7 +241,7 @@ def test_a_variant_without_profile_is_named(
     assert "read/large has no profile to simulate it by; run `headrace profile" in told
 
 
-def test_a_variant_that_runs_on_no_device_here_needs_no_profile(
+def test_a_variant_without_a_device_needs_no_profile(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left_out = {"read/large on cuda:0": "it runs on cpu only"}

@@ -1,4 +1,4 @@
-"""Sessions that come and go on the shipped recording, in virtual time."""
+"""Sessions open and close on the shipped recording, in virtual time."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def test_sessions_are_planned_served_and_forgotten(tmp_path: Path) -> None:
         assert found["served_s"] == pytest.approx(12.0 - found["serving_s"], abs=0.1)
         assert found["attainment"] > 0.98
         assert found["accuracy"] > 0.88  # of some forty samples
-    # What the first search has profiled is known to the others.
+    # The other sessions reuse the profiles of the first search.
     assert by_session["cam-3"]["serving_s"] < 1.0
     assert by_session["sharp"]["serving_s"] is None
     assert "no plan meets its objectives" in by_session["sharp"]["reason"]
@@ -48,7 +48,7 @@ def test_sessions_are_planned_served_and_forgotten(tmp_path: Path) -> None:
     usd_per_h = sum({"depot": 0.05, "cloud": 0.2}[t["tier"]] * t["used"] for t in row["tiers"])
     assert usd_per_h == pytest.approx(row["usd_per_h"])
     assert all(0 <= each["used"] <= each["of"] for each in row["tiers"])
-    assert 0.5 < row["goodput_sessions"] < 1.5  # 3 of 12 s in 25 s
+    assert 0.5 < row["goodput_sessions"] < 1.5  # 3 sessions of 12 s in 25 s
     assert "3 of 5 sessions served" in as_text(run)
 
 

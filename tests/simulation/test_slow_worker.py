@@ -1,4 +1,4 @@
-"""One slow worker among twenty is seen as such and gets less."""
+"""One slow worker among twenty is detected and receives less work."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ POLICIES = {"fixed": {"replicas": {"read/small": 20}}, "scaled": {"kind": "loki"
 
 
 class Plans:
-    """Every plan."""
+    """Observe every plan."""
 
     def __init__(self) -> None:
         self.plans: list[Plan] = []
@@ -49,7 +49,7 @@ def played(folder: Path, policy: str, rate_qps: float) -> tuple[Ended, Plan]:
 
 
 def share(plan: Plan, slow: str) -> float:
-    """The share of the slow worker against the mean of the others that run its variant."""
+    """Return the slow worker's share relative to the mean of the other workers of its variant."""
     leases = {lease.open_slot: lease for lease in plan.leases if lease.open_slot >= 0}
     shares = {leases[r.slot].worker: r.share for r in plan.routes if not r.source}
     variants = {lease.worker: lease.variant for lease in leases.values()}
