@@ -1,4 +1,4 @@
-"""A gateway's model whose broker is the test, and the ports before it."""
+"""A gateway model in which the test plays the broker, and the gateway's ports."""
 
 import asyncio
 import json
@@ -51,7 +51,8 @@ def an_answer(name: str, result: Any = b"result", **more: Any) -> Answer:
 
 @dataclass
 class BrokerInTest:
-    """An exchange whose broker does what the test says. ``kept``: what the results topic holds."""
+    """An exchange in which the test plays the broker. ``kept`` holds the records of the results
+    topic."""
 
     sent: list[Query] = field(default_factory=list)
     kept: dict[str, Answer] = field(default_factory=dict)
@@ -90,7 +91,7 @@ class BrokerInTest:
 
 
 def answering(broker: BrokerInTest) -> Callable[[Query], None]:
-    """Let a broker answer every query at once."""
+    """Let the broker answer every query immediately."""
     return lambda query: broker.tell(an_answer(query.id))
 
 
@@ -113,7 +114,7 @@ class Gateway:
 async def a_gateway(
     broker: BrokerInTest, signature: Signature | None = None, **options: Any
 ) -> AsyncIterator[Gateway]:
-    """Listen with one model over HTTP and gRPC; go down at the end. ``options`` are those of
+    """Listen with one model over HTTP and gRPC; shut down at the end. ``options`` are those of
     ``GatewayOptions``."""
     options = {"limits": LIMITS, "tokens": None, "tls": None, **options}
     read = GatewayOptions(host="127.0.0.1", http_port=0, grpc_port=0, **options)
@@ -131,7 +132,7 @@ async def a_gateway(
 
 
 async def said_to(port: int, request: bytes) -> bytes:
-    """Return all that a port says on a connection until it closes it."""
+    """Send bytes to a port; return all that it sends until it closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
     said = await reader.read()
@@ -165,7 +166,7 @@ def parts(said: bytes) -> tuple[int, str, bytes]:
 
 
 async def until(so: Callable[[], bool]) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     async with asyncio.timeout(20.0):
         while not so():
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""A collector that keeps what it is sent by OTLP over HTTP, in JSON."""
+"""A collector that stores what it receives by OTLP over HTTP, in JSON."""
 
 import json
 import ssl
@@ -10,8 +10,8 @@ from typing import Any
 
 
 class Collector(HTTPServer):
-    """``taken``: path, content type and body of each request; ``status``, ``more_headers`` and
-    ``body`` are what it answers."""
+    """``taken`` has the path, content type and body of each request; ``status``, ``more_headers``
+    and ``body`` define the response."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -25,12 +25,12 @@ class Collector(HTTPServer):
 
     @property
     def endpoint(self) -> str:
-        """Its address."""
+        """Return the collector's address."""
         return f"{self._scheme}://127.0.0.1:{self.server_port}"
 
     @property
     def spans(self) -> list[dict[str, Any]]:
-        """Every span taken."""
+        """Return every received span."""
         return [
             span
             for _, _, body in self.taken
@@ -58,7 +58,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def a_collector(context: ssl.SSLContext | None = None) -> Iterator[Collector]:
-    """A collector that listens during the block, over HTTPS with a ``context``."""
+    """Run a collector during the block, over HTTPS with a ``context``."""
     with Collector(context) as collector:
         serving = threading.Thread(target=collector.serve_forever, args=(0.01,))
         serving.start()

@@ -10,25 +10,25 @@ LETTERS = list("abcdefgh")
 
 class _Plain:
     def load(self, device: str) -> None:
-        """Nothing to load."""
+        """Load nothing."""
 
 
 class Split(_Plain):
-    """A line of bytes to its words."""
+    """Split a line of bytes into its words."""
 
     def predict(self, batch: list[Any]) -> list[Any]:
         return [value.decode().split() for value in batch]
 
 
 class Careful(_Plain):
-    """Each word in capitals."""
+    """Return each word in capitals."""
 
     def predict(self, batch: list[Any]) -> list[Any]:
         return [word.upper() for word in batch]
 
 
 class Hasty(_Plain):
-    """Only the first letter, which is wrong for longer words."""
+    """Return only the first letter, which is wrong for longer words."""
 
     def predict(self, batch: list[Any]) -> list[Any]:
         return [word.capitalize() for word in batch]
@@ -39,7 +39,7 @@ def join(outputs: Sequence[str | None]) -> str:
 
 
 class Words:
-    """Lines of three words, some of one letter."""
+    """Generate lines of three words, some of one letter."""
 
     def queries(self, rng: np.random.Generator) -> Iterator[tuple[bytes, str]]:
         while True:
