@@ -1,8 +1,8 @@
-"""A run's controller under both of its drivers: in the simulation, and under the control app's.
+"""Run a controller under both of its drivers: the simulation and the control app's driver.
 
-A run is simulated and what came to its controller on the control topics is then brought to the
-driver that runs under Faust, on a virtual clock; ticks, solves, counts of the input topic and what
-is read back after an absence are that driver's own.
+The simulation records what its controller receives on the control topics. The driver that runs
+under Faust then receives the same records, on a virtual clock. Ticks, solves, counts of the input
+topic and records read back after an absence are that driver's own.
 """
 
 import asyncio
@@ -51,10 +51,10 @@ class Script:
     run: Run
     entries: list[Taped]
     until_s: float
-    away_s: tuple[float, float] | None = None  # the control app is away from, to
+    away_s: tuple[float, float] | None = None  # start and end of the absence of the control app
 
     def counted(self, now: float) -> Counted:
-        """What a count of the input topic read at that time."""
+        """Return the count of the input topic at that time."""
         return next(
             entry.event
             for entry in self.entries
@@ -63,9 +63,9 @@ class Script:
 
 
 def recorded(run: Run, length_s: float) -> Script:
-    """Simulate a run; return what its controller did until ``length_s`` behind the first arrival.
+    """Simulate a run; return what its controller did until ``length_s`` after the first arrival.
 
-    Of the run's faults the script has one absence of the control app.
+    The script contains one of the run's faults: an absence of the control app.
     """
     tape = Tape()
     ended = simulated(run, lambda sent: None, observers=[tape])
@@ -98,12 +98,12 @@ class VirtualSolver:
         return Solved(effect.job, found) if error is None else Failed(effect.job, str(error))
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: there are no resources to release."""
 
 
 @dataclass
 class ScriptedBroker:
-    """The input topic as it was counted in the simulation, and what was written and is kept."""
+    """The input topic as counted in the simulation, and the records that were written and kept."""
 
     script: Script
     loop: VirtualLoop
@@ -142,7 +142,7 @@ class ScriptedBroker:
 
 @dataclass
 class Watching:
-    """A tape without what was read back."""
+    """A tape without the records that were read back."""
 
     broker: ScriptedBroker
     entries: list[tuple[float, Event, tuple[Effect, ...]]] = field(default_factory=list)
@@ -153,7 +153,7 @@ class Watching:
 
 
 def driven(script: Script) -> list[tuple[float, Event, tuple[Effect, ...]]]:
-    """The same run under the control app's driver."""
+    """Run the script under the control app's driver; return its entries."""
     loop = VirtualLoop()
     broker = ScriptedBroker(script, loop)
     watching = Watching(broker)
@@ -186,7 +186,7 @@ def driven(script: Script) -> list[tuple[float, Event, tuple[Effect, ...]]]:
 
 
 def deliver(driver: ControlDriver, event: Arrived) -> None:
-    """Bring a record as Faust does, or a report as the reader of reports does."""
+    """Deliver a record as Faust does, or a report as the reader of reports does."""
     value = encode(event.record)
     if event.topic == REPORTS:
         name = physical("", REPORTS)

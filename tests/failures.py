@@ -1,7 +1,7 @@
-"""Failures that must not be run again: `make test` repeats a test that failed beside others.
+"""Mark failures that `make test` must not retry; it retries a test that failed in a parallel run.
 
-A pytest plugin. A deadline of wall time may be missed for want of processor time, and is tried
-again; a query without its one answer ends the run with ``BROKEN``.
+A pytest plugin. A missed deadline of wall time may be due to a busy machine and is retried. A query
+without its one answer ends the run with ``BROKEN``.
 """
 
 from collections.abc import Iterator

@@ -104,7 +104,7 @@ Scores = Callable[[Mapping[str, str]], float]  # options to the share of right a
 
 
 class Profilers:
-    """A profiler in virtual time: ``scores`` by configuration's options, ``seconds`` a sample.
+    """A profiler in virtual time: ``scores`` by configuration's options, ``seconds`` per sample.
 
     Sessions' own inputs have the scores ``recent``. ``run`` lists the blocks that it has run, by
     sample set and configuration, and first sample.

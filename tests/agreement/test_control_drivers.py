@@ -1,6 +1,6 @@
 """The control app's driver and the simulator produce the same effects of the controller.
 
-The control app is away for a while; ``tests/control_roads.py`` has both roads.
+The control app is away for a while; ``tests/control_roads.py`` runs both drivers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -95,7 +95,7 @@ def test_both_drivers_rent_and_release_the_same_devices_at_the_same_times(tmp_pa
     assert [each for each in scaled if each.type == "gpu"][-1] == Scale("gpu", 0)
 
 
-# ---------------------------------------------------------------------- which effects there are
+# ---------------------------------------------------------------------- coverage of effects
 
 
 def kinds(union: UnionType) -> set[type]:

@@ -111,7 +111,7 @@ def taped(tmp_path_factory: pytest.TempPathFactory) -> Taped:
     return Taped(file, plan, tape)
 
 
-# ---------------------------------------------------------------------- who counts
+# ---------------------------------------------------------------------- components that count
 
 
 def the_account(taped: Taped) -> RunMetrics:
@@ -233,11 +233,11 @@ def the_comparison(taped: Taped) -> tuple[Comparison, dict[str, Any]]:
     return made, comparison_as_json(made)
 
 
-# ---------------------------------------------------------------------- what they say
+# ---------------------------------------------------------------------- comparisons
 
 
 def some(counts: Mapping[str, Any]) -> dict[str, int]:
-    """Return the non-zero counts of outcomes; a load has no count of its lost queries."""
+    """Return the non-zero counts of outcomes, without lost queries."""
     return {name: round(counts[name]) for name in OUTCOMES if name != LOST and counts.get(name)}
 
 

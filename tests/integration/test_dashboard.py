@@ -22,7 +22,7 @@ from tests.integration.brought_up import brought_up
 
 ROOT = Path(__file__).parents[2]
 WORDS = ROOT / "examples" / "words"
-EVENTS = 20  # one a second: the page then shows what was sent
+EVENTS = 20  # one a second: the last one shows what was sent
 
 pytestmark = pytest.mark.kafka
 

@@ -280,7 +280,9 @@ def test_a_wrong_password_is_reported_within_seconds(
     assert "check sasl.mechanism, sasl.username and sasl.password" in said
 
 
-def test_an_untrusted_certificate_is_said_within_seconds(guarded: Guarded, command: Any) -> None:
+def test_an_untrusted_certificate_is_reported_within_seconds(
+    guarded: Guarded, command: Any
+) -> None:
     stranger = make_authority(guarded.folder / "stranger.pem").file
     properties = guarded.properties("ingress", ssl_ca_location=str(stranger))
     code, said = command("ingress", properties=properties, password="any-password")
@@ -298,7 +300,9 @@ def test_a_broker_that_is_away_is_reported_within_seconds(guarded: Guarded, comm
         assert f"no Kafka broker answers at {nobody} with security.protocol=SASL_SSL" in said
 
 
-def test_a_client_without_tls_is_told_what_it_tried(guarded: Guarded, command: Any) -> None:
+def test_a_client_without_tls_gets_the_protocol_that_it_tried(
+    guarded: Guarded, command: Any
+) -> None:
     properties = guarded.properties("ingress", security_protocol="plaintext")
     code, said = command("ingress", properties=properties, password="any-password")
     assert code == NO_BROKER
@@ -348,7 +352,7 @@ def test_egress_reads_the_settings_of_its_results_and_a_user_without_the_right_g
     )
 
 
-def test_a_right_to_commit_that_is_missing_is_told(guarded: Guarded) -> None:
+def test_a_missing_right_to_commit_is_reported(guarded: Guarded) -> None:
     egress = guarded.kafka("egress")
     binding = AclBinding(
         ResourceType.GROUP, f"{NAME}.egress", ResourcePatternType.LITERAL, f"User:{NAME}-egress",

@@ -1,7 +1,7 @@
 """Create environments for other projects' clients and servers, whose requirements differ from
 Headrace's and from each other's.
 
-python -m tests.interop.environments          makes those that are missing or out of date
+python -m tests.interop.environments          makes missing or outdated ones
 """
 
 import subprocess

@@ -2,7 +2,7 @@
 
 python -m tests.interop.go_programs          builds those that are missing, if there is a go
 
-`make interop` does so before the tests, as a test may take five minutes only.
+`make interop` runs this before the tests, because a test may take five minutes only.
 """
 
 import shutil

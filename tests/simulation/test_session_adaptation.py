@@ -156,7 +156,7 @@ def test_an_accuracy_drop_is_detected_and_replanned_within_ten_seconds() -> None
     assert world.session("b") == others
 
 
-def test_a_session_goes_by_the_most_accurate_plan_where_none_is_accurate_enough_any_more() -> None:
+def test_a_session_uses_the_most_accurate_plan_if_no_plan_is_accurate_enough() -> None:
     world = opened(Adapting(STEADY, by_variant(0.3, 0.8)))
     world.system.run(CHANGE_S)
     assert world.chosen("a")["read"].startswith("read/v")

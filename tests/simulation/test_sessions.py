@@ -45,7 +45,7 @@ def two_sessions(world: World) -> None:
     )  # fmt: skip
 
 
-def test_every_answer_of_a_session_goes_by_its_own_query_plan(world: World) -> None:
+def test_every_answer_of_a_session_follows_its_own_query_plan(world: World) -> None:
     two_sessions(world)
     world.ask("a", 3.0, 6.0)
     world.ask("b", 3.0, 6.0)
