@@ -205,7 +205,7 @@ def test_compose_runs_each_role_as_a_service_against_the_same_kafka() -> None:
         assert role["volumes"] == ["${PIPELINE_DIR:-./examples/postcode}:/opt/pipeline:ro"]
         assert role["image"] == ("headrace:local" if name == "worker" else "headrace:light")
         assert {"healthcheck", "mem_limit", "logging"} <= role.keys()
-        assert role["init"]  # process 1 ignores its own default signals
+        assert role["init"]  # process 1 ignores signals without a handler
         assert role["stop_grace_period"] == f"{GRACE_S}s"
         assert role["environment"]["HEADRACE_BOOTSTRAP"] == "broker:9092"
         assert role["depends_on"] == {"broker": {"condition": "service_healthy"}}

@@ -76,7 +76,7 @@ def loaded_while_killed(
     path: Path, payload: Path, env: dict[str, str], pipeline: str, role: str, rate: int = 15,
     seconds: int = 8,
 ) -> tuple[dict[str, float], str]:  # fmt: skip
-    """Return the result of ``headrace load``; a role is killed right after its start.
+    """Return the result of ``headrace load``; a role is killed at the beginning of the load.
 
     A slow machine takes 6 s to restart the role. In that time no query is answered in time.
     """
@@ -88,7 +88,7 @@ def loaded_while_killed(
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
     )  # fmt: skip
     assert load.stderr is not None
-    load.stderr.readline()  # the first line on stderr follows the first query
+    load.stderr.readline()  # the first progress line
     state = read_state(Path(env["HEADRACE_HOME"]) / "run" / pipeline)
     assert state is not None
     os.kill(next(each for each in state.roles if each.name == role).pid, signal.SIGKILL)

@@ -169,7 +169,7 @@ def test_every_role_killed_one_after_the_other(rig: Rig) -> None:
     tell("six kills in a row", rig, at_s)
 
 
-def test_a_control_app_that_was_frozen_does_not_revert_to_its_old_plan(rig: Rig) -> None:
+def test_a_control_app_that_was_frozen_does_not_revert_the_others_to_an_old_plan(rig: Rig) -> None:
     rig.roles["control-2"] = Role("control-2", "control")
     rig.start("control-2")
     assert rig.command("replan").ok

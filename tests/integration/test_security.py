@@ -319,7 +319,7 @@ def test_an_unknown_property_is_bad_input(guarded: Guarded, command: Any) -> Non
 
 
 def test_a_role_without_a_right_gets_the_name_of_the_right(guarded: Guarded, command: Any) -> None:
-    # Use the consumer's user, which lacks the rights to write of ingress.
+    # The consumer's user lacks the right to write that ingress needs.
     code, said = command(
         "ingress",
         properties=guarded.properties("consumer"),

@@ -1,4 +1,4 @@
-"""Run the tutorial's own files and commands; the test of the README covers what needs a broker."""
+"""Run the tutorial's own files, and its commands that need no broker."""
 
 import os
 import re

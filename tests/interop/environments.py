@@ -19,8 +19,7 @@ REQUIREMENTS = {
     "mlflow": ("mlflow==3.17.2", "onnx==1.23.2", "onnxruntime==1.32.0"),
     "browser": ("playwright==1.65.2",),  # it drives the system's chromium
     "pytriton": ("nvidia-pytriton==0.7.0", "numpy<2", "setuptools<81"),
-    # Packages that transformers[serving] needs and Headrace's environment, whose torch it uses,
-    # lacks.
+    # Packages of transformers[serving] that Headrace's environment, whose torch it uses, lacks.
     "transformers": (
         "accelerate", "annotated-doc", "distro", "fastapi", "jiter", "openai>=1.98",
         "opentelemetry-api", "sniffio", "starlette", "uvicorn",

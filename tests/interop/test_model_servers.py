@@ -1,5 +1,4 @@
-"""The operators that query a model server work with real ones: Triton and ``transformers
-serve``."""
+"""Operators that query a model server work with Triton and ``transformers serve``."""
 
 from collections.abc import Iterator
 

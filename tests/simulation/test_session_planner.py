@@ -121,7 +121,7 @@ def test_no_block_is_run_twice_for_sessions_on_the_same_samples(world: Planned) 
         world.command(1.0 + number, "open-session", session=f"s{number}", slo="500ms")
     world.system.run(20.0)
     assert len(world.profilers.run) == len(set(world.profilers.run))
-    # The first search already knows the samples.
+    # After the first search the profiles of the samples are known.
     assert world.session("s0").profile_s > 0
     assert world.session("s2").profile_s == 0
 

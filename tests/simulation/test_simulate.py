@@ -101,7 +101,7 @@ def test_another_process_with_another_hash_seed_gives_the_same_figures(tmp_path:
     assert figures("1") == figures("2")
 
 
-def test_warm_up_is_not_counted_and_reported(
+def test_warm_up_is_reported_and_not_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, arrivals = a_cluster(tmp_path), some_arrivals(tmp_path)
