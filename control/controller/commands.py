@@ -111,7 +111,7 @@ def _restore(situation: Situation, target: str) -> Change:
     if target not in drained:
         raise CommandError(_unknown("drained worker or device", target, drained))
     left = tuple(name for name in drained if name != target)
-    return replace(situation.settings, drained=left), f"{target!r} is used again"
+    return replace(situation.settings, drained=left), f"{target!r} gets new work again"
 
 
 def _pause(situation: Situation, _: str) -> Change:
@@ -119,11 +119,11 @@ def _pause(situation: Situation, _: str) -> Change:
 
 
 def _resume(situation: Situation, _: str) -> Change:
-    return replace(situation.settings, paused=False), "ingress takes queries"
+    return replace(situation.settings, paused=False), "ingress admits queries"
 
 
 def _replan(situation: Situation, _: str) -> Change:
-    return situation.settings, "planned again"
+    return situation.settings, "replanned"
 
 
 def _reload(situation: Situation, target: str) -> Change:
@@ -136,7 +136,7 @@ def _reload(situation: Situation, target: str) -> Change:
     before = situation.settings.reloads
     number = max(before.values(), default=0) + 1
     settings = replace(situation.settings, reloads={**before, **dict.fromkeys(chosen, number)})
-    return settings, f"workers load {', '.join(chosen)} anew"
+    return settings, f"workers reload {', '.join(chosen)}"
 
 
 def _set_price(situation: Situation, text: str) -> Change:

@@ -245,7 +245,7 @@ class SessionDesk:
         if command.action == CLOSE:
             book.close(name, now)
             health.forget(name)
-            return f"session {name!r} closes"
+            return f"session {name!r} is closing"
         if command.action == SET_SLO:
             return self._change(command, book, health, now)
         return self._replan(book, health, name, now)
@@ -258,7 +258,7 @@ class SessionDesk:
             )
         health.forget(name)
         book.replan(name, now, cause="a command", detect_s=0.0)
-        return f"session {name!r} is planned again"
+        return f"session {name!r} is being replanned"
 
     def _change(
         self, command: Command, book: SessionBook, health: SessionHealth, now: float
@@ -269,8 +269,8 @@ class SessionDesk:
         if not book.planless(session.id):  # else it may still serve by the inaccurate plan
             health.objectives_changed(session.id)
         why = book.change_objectives(changed, now)
-        done = f"the objectives of session {session.id!r} are changed"
-        return f"{done}; its plan is searched: {why}" if why else f"{done}; it keeps its plan"
+        done = f"objectives of session {session.id!r} changed"
+        return f"{done}; searching for a plan: {why}" if why else f"{done}; it keeps its plan"
 
     def _open(
         self, name: str, command: Command, book: SessionBook, space: SessionSpace, now: float

@@ -254,13 +254,13 @@ class SessionSearches:
         found: dict[str, str] = {}
         for name, run in self._runs.items():
             found[name] = (
-                "its search waits for a profiler"
+                "its search is waiting for a profiler"
                 if run.first_s is None and run.phase is SearchPhase.PROFILES
-                else f"its plan is searched: {run.steps} configurations profiled, "
+                else f"searching for a plan: {run.steps} configurations profiled, "
                 f"{len(run.plans)} plans"
             )
         for name, other in self._sharing.items():
-            found[name] = f"its search is that of session {other!r}: their objectives are equal"
+            found[name] = f"it shares the search of session {other!r}, which has equal objectives"
         return found
 
     def ended(self) -> list[SearchEnd]:
@@ -315,7 +315,7 @@ def nothing_complies(
     if nearest is None and error:
         return f"no plan meets its objectives: no configuration could be profiled: {error}"
     ended = {"space": "every configuration that may comply was profiled"}.get(
-        stopped, f"the search ended by its {stopped} (`headrace session replan` goes on)"
+        stopped, f"the search stopped at its {stopped} (`headrace session replan` continues it)"
     )
     if nearest is None:
         return f"no plan meets its objectives: {ended}, and nothing was profiled"

@@ -98,7 +98,7 @@ def drift_text(found: Measured) -> str:
     by = f"shadows along {found.reference}" if found.reference else "labels"
     return (
         f"{found.path} measures {100 * found.accuracy:.1f} % ({100 * found.low:.1f} to "
-        f"{100 * found.high:.1f}) by its last {found.queries:,} {by}, its profile has "
+        f"{100 * found.high:.1f}) over its last {found.queries:,} {by}; its profile has "
         f"{100 * (found.expected or 0.0):.1f} % ({100 * low:.1f} to {100 * high:.1f})"
     )
 

@@ -259,17 +259,17 @@ class Estimates:
             return None
         planned_qps = last.problem.demand_qps / last.problem.reserve
         expected = self.demand_qps(last.problem.policy, settings, now)
-        planned = f"{planned_qps:.4g} queries/s that were planned for"
+        planned = f"(planned for {planned_qps:.4g})"
         if not last.feasible and expected >= planned_qps:
             return None  # the plan already serves as much as possible
         if jumped(self._demand, now, planned_qps) or rose(expected, planned_qps):
-            text = f"demand jumped to {expected:.4g} from the {planned}"
+            text = f"demand jumped to {expected:.4g} queries/s {planned}"
             return PlanReason(PlanCause.DEMAND_JUMPED, text)
         if fell(expected, planned_qps):
-            text = f"demand fell to {expected:.4g} from the {planned}"
+            text = f"demand fell to {expected:.4g} queries/s {planned}"
             return PlanReason(PlanCause.DEMAND_FELL, text)
         if outgrew(expected, planned_qps, last.capacity_qps):
-            text = f"demand rose to {expected:.4g}, more than the plan carries, from the {planned}"
+            text = f"demand rose above the plan's capacity, to {expected:.4g} queries/s {planned}"
             return PlanReason(PlanCause.INTERVAL, text)
         return None
 
@@ -292,7 +292,7 @@ class Estimates:
         found = drifted({}, grown)
         if found is None:
             return None
-        text = f"queries have other sizes: on {found[0]} they take {found[1]:.2g} times as long"
+        text = f"query sizes changed: on {found[0]} they take {found[1]:.2g} times as long"
         return PlanReason(PlanCause.SLOWDOWN, text)
 
     def _strayed(self, problem: Problem) -> PlanReason | None:
@@ -302,7 +302,7 @@ class Estimates:
             return None
         variant, child = strayed[0]
         seen = self.multiplicity[variant, child]
-        text = f"{variant} makes {seen:.3g} items for {child} each, other than planned for"
+        text = f"{variant} makes {seen:.3g} items for {child} each, unlike the plan"
         return PlanReason(PlanCause.FANOUT, text)
 
     def _planned(self, observed: Mapping[Edge, float]) -> dict[Edge, float]:
@@ -324,7 +324,7 @@ def _slower_workers(last: LastSolve) -> PlanReason | None:
     """Return the reason for workers that have become slow since the last solve."""
     if last.reserve <= SHORT * last.problem.reserve:
         return None
-    text = f"slow workers leave {100 / last.reserve:.0f} % of what the workers would serve"
+    text = f"slow workers reduce the capacity to {100 / last.reserve:.0f} %"
     return PlanReason(PlanCause.SLOWDOWN, text)
 
 

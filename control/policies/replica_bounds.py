@@ -53,8 +53,8 @@ def short_of(problem: Problem) -> str:
     if least <= max(there, len(problem.pipeline.tasks)):
         return ""
     return (
-        f"devices: the tasks are to have {least} replicas at least and {there} workers can be "
-        "used; start more workers or lower replicas.least"
+        f"devices: the tasks need at least {least} replicas and {there} workers can be used; start "
+        "more workers or lower replicas.least"
     )
 
 

@@ -32,16 +32,14 @@ class PlanReason(NamedTuple):
 
 
 FIRST = PlanReason(PlanCause.FIRST, "first plan")
-INTERVAL = PlanReason(PlanCause.INTERVAL, "planned anew")
-STAGED = PlanReason(PlanCause.STAGED, "more workers may change")
-ROUTES = PlanReason(PlanCause.ROUTES, "routes for what arrives now")
-ADMISSION = PlanReason(PlanCause.ROUTES, "admission by the capacity that is seen")
-PACE = PlanReason(
-    PlanCause.ROUTES, "a worker takes longer than others of its kind, or no longer does"
-)
-HANDOVER = PlanReason(PlanCause.HANDOVER, "slots handed on")
-AT_ONCE = PlanReason(PlanCause.STAGED, "a quick plan, until the exact one is solved")
-SESSIONS = PlanReason(PlanCause.SESSIONS, "query plans of sessions")
+INTERVAL = PlanReason(PlanCause.INTERVAL, "periodic replan")
+STAGED = PlanReason(PlanCause.STAGED, "next step of the rollout")
+ROUTES = PlanReason(PlanCause.ROUTES, "routes for the current demand")
+ADMISSION = PlanReason(PlanCause.ROUTES, "admission by the observed capacity")
+PACE = PlanReason(PlanCause.ROUTES, "a worker became slower than others of its kind, or recovered")
+HANDOVER = PlanReason(PlanCause.HANDOVER, "slots handed over")
+AT_ONCE = PlanReason(PlanCause.STAGED, "quick plan until the exact solve ends")
+SESSIONS = PlanReason(PlanCause.SESSIONS, "session plans changed")
 
 _WORKER = {
     PlanCause.WORKER_NEW: "is new",
@@ -61,7 +59,11 @@ def about_worker(name: str, cause: PlanCause, task: str = "") -> PlanReason:
 def measured_anew(path: str, accuracy: float | None) -> PlanReason:
     """Return the reason for a path whose measured accuracy (0 to 1) differs from the planned one;
     None: the profile's accuracy applies again."""
-    text = "is as profiled" if accuracy is None else f"measures {100 * accuracy:.1f} %"
+    text = (
+        "is back within its profile"
+        if accuracy is None
+        else f"was measured as {100 * accuracy:.1f} %"
+    )
     return PlanReason(PlanCause.ACCURACY, f"the accuracy of {path} {text}")
 
 
@@ -98,7 +100,7 @@ def by_command(action: str, command_id: str) -> PlanReason:
 
 def after_failure(trouble: str) -> PlanReason:
     """Return the reason that carries the failure of the previous solve."""
-    return PlanReason(PlanCause.EARLIER_FAILURE, f"earlier: {trouble}")
+    return PlanReason(PlanCause.EARLIER_FAILURE, f"the previous solve failed: {trouble}")
 
 
 def sentence(reasons: Iterable[PlanReason]) -> str:

@@ -34,9 +34,9 @@ def search_reason(before: Session, after: Session, present: Sequence[SessionChoi
         return ""
     plans = present or kept(after, ())
     if not plans or not complies(plans[0], after):
-        return "no plan that it has meets its new objectives"
+        return "none of its plans meets its new objectives"
     least, asked = before.accuracy or 0.0, after.accuracy or 0.0
     if asked > least:
-        return "a higher accuracy is asked of it"
+        return "its accuracy objective was raised"
     looser = after.slo_s > before.slo_s or asked < least
     return "its new objectives allow cheaper plans" if looser and plans[0].usd_per_h > 0 else ""

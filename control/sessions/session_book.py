@@ -31,9 +31,9 @@ from schemas.enumerations import SessionState
 from schemas.pipeline import Pipeline
 from schemas.records import Session, SessionChoice, SessionPlan
 
-NO_PLAN = "no plan for it was found"
-TO_SEARCH = "its search has not begun: others are before it"
-LOADING = "the settings of its plan are loaded"
+NO_PLAN = "no plan was found for it"
+TO_SEARCH = "its search is queued behind other searches"
+LOADING = "loading the settings of its plan"
 
 
 class LoadFailures(NamedTuple):
@@ -209,7 +209,7 @@ class SessionBook:
             entry.coming = coming if index_of(plans, coming) >= 0 else None
         if entry.planless:
             entry.session = replace(entry.session, changed_s=now)  # its search gets its full time
-            return "its search begins anew"
+            return "the search restarts"
         why = search_reason(before, entry.session, present)
         if why:
             self.replan(changed.id, now, cause=f"a command: {why}", detect_s=0.0)

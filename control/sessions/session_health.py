@@ -228,7 +228,7 @@ class SessionHealth:
         if window is None:
             return None
         self._accuracies[session.id] = window.mean
-        reason = f"its answers are less accurate than {session.accuracy:g} by their labels"
+        reason = f"its measured accuracy is below {session.accuracy:g}"
         return Alarm(session=session.id, drift=Drift.ACCURACY, since_s=window.at_s, reason=reason)
 
     def _attainment(self, session: Session, seen: _Seen) -> Alarm | None:
@@ -239,7 +239,9 @@ class SessionHealth:
         share = sum(each[1] for each in seen.outcomes) / ended
         if share + (SURE / ended) ** 0.5 >= LEAST_ATTAINMENT:
             return None
-        reason = f"{100 * share:.0f} % of its queries were answered in time in {WINDOW_S:g} s"
+        reason = (
+            f"{100 * share:.0f} % of its queries were answered in time in the last {WINDOW_S:g} s"
+        )
         since_s = seen.outcomes[0][0]
         return Alarm(session=session.id, drift=Drift.ATTAINMENT, since_s=since_s, reason=reason)
 

@@ -80,7 +80,11 @@ def status(as_json: bool, address: bool) -> int:
     if address and running:
         print_text(running.bootstrap)
         return 0
-    text = _line(running) if running else "no local broker runs; `headrace broker start` starts it"
+    text = (
+        _line(running)
+        if running
+        else "no local broker is running; start it with `headrace broker start`"
+    )
     print_json(_row(running)) if as_json else print_text(text)
     return 0 if running else NO_BROKER
 

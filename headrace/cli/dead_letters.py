@@ -123,6 +123,6 @@ def replay(
 def _agreed(count: int, pipeline: str) -> bool:
     letters = "a letter" if count == 1 else f"{count} letters"
     if not sys.stdin.isatty():
-        say(f"replaying {letters} to {pipeline} needs a word from a person; add --yes")
+        say(f"replaying {letters} to {pipeline} needs confirmation; add --yes")
         return False
     return click.confirm(f"Write {letters} to the input topic of {pipeline}?", err=True)

@@ -74,7 +74,7 @@ def list_policies(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -
     ]  # fmt: skip
     print_rich(table(("", "policy", "kind", "replicas", "what it does"), rows))
     if in_force is None:
-        say("no plan is on the broker yet; `headrace up FILE` makes the first")
+        say("no plan is on the broker yet; `headrace up FILE` creates the first")
 
 
 def _others(pipeline: Pipeline) -> Iterator[Policy]:

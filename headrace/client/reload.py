@@ -93,7 +93,7 @@ def _listen(watch: ReloadWatch, reports: Tail, seconds: float) -> None:
 
 def _lines(found: dict[str, str]) -> list[str]:
     if not found:
-        return ["no worker holds it; the next one that loads it has the new code"]
-    said = {"reloaded": "has the new code", "loading": f"is still loading after {WITHIN_S:g} s"}
-    return [f"{node} {said.get(how, f'serves on with the earlier code: {how}')}"
+        return ["no worker has loaded it; the next worker that does runs the new code"]
+    said = {"reloaded": "runs the new code", "loading": f"is still loading after {WITHIN_S:g} s"}
+    return [f"{node} {said.get(how, f'still runs the earlier code: {how}')}"
             for node, how in found.items()]  # fmt: skip

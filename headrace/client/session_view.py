@@ -217,8 +217,8 @@ def details(row: Mapping[str, Any]) -> list[str]:
     if row["replanned"] is not None:
         anew = row["replanned"]
         lines.append(
-            f"  planned anew {anew['times']} times, last because of this: {anew['cause']}; "
-            f"noticed after {anew['detect_seconds']:.2f} s"
+            f"  replanned {anew['times']} times; last cause: {anew['cause']}; "
+            f"detected after {anew['detect_seconds']:.2f} s"
         )
     if search is not None and search["steps"]:
         lines.append(
@@ -226,7 +226,7 @@ def details(row: Mapping[str, Any]) -> list[str]:
             f"plan after {search['first_seconds']:.1f} s, "
             f"{search['profile_seconds']:.1f} device seconds of profiling; schedule "
             f"{row['schedule_seconds']:.2f} s, switch-over {row['switch_seconds']:.2f} s; "
-            + (f"ended by its {search['stopped']}" if search["stopped"] else "goes on")
+            + (f"stopped: {search['stopped']}" if search["stopped"] else "running")
         )
     return lines
 

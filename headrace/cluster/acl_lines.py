@@ -10,8 +10,8 @@ from streams.kafka.admin.acl_rights import ROLES, Right, rights
 # Shell variables: the user who may grant rights is seldom the author of the pipeline file.
 _BOOTSTRAP, _ADMIN = '"$BOOTSTRAP"', '"$ADMIN_PROPERTIES"'
 _HEAD = (
-    "# Set BOOTSTRAP (host:port) and ADMIN_PROPERTIES (a properties file of a user who may alter",
-    "# ACLs, in the Java client's names), then run these; docs/how-to/security.md.",
+    "# Set BOOTSTRAP (host:port) and ADMIN_PROPERTIES (a Java client properties file of a user",
+    "# who may alter ACLs), then run these commands; see docs/how-to/security.md.",
 )
 
 

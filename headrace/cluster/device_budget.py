@@ -32,9 +32,8 @@ def outnumbered(mine: RunState, cores: int) -> list[str]:
     if wanted <= cores + _ROUNDING:
         return []
     return [
-        f"the workers on cpu count on {wanted:g} cores and this machine has {cores}; capacity "
-        "was profiled with a core each, so plans promise more than it can "
-        "serve: lower cluster.devices or cluster.share"
+        f"the cpu workers need {wanted:g} cores and this machine has {cores}; profiles assume "
+        "a core per worker, so plans overestimate capacity; lower cluster.devices or cluster.share"
     ]
 
 
@@ -53,6 +52,6 @@ def _sentence(device: str, users: Sequence[RunState], cores: int) -> str:
     each = " and ".join(f"{run.pipeline} on {_wanted(run, device):g}" for run in users)
     there = f"{cores} cores" if device == "cpu" else f"one {device}"
     return (
-        f"the pipelines on this machine count on more than its {there}: {each}, {total:g} {unit} "
-        f"together; lower cluster.share or cluster.devices, or plans promise what cannot be kept"
+        f"the pipelines on this machine need more than its {there}: {each}, {total:g} {unit} "
+        f"in total; plans overestimate capacity; lower cluster.share or cluster.devices"
     )

@@ -125,7 +125,7 @@ class CommandedDevices:
             self._failed(f"took longer than {COMMAND_WITHIN_S:g} s")
         elif code is not None:
             if code:
-                self._failed(f"ended with {code}")
+                self._failed(f"exited with code {code}")
             else:
                 self._done[self._for[0]] = self._for[1]
             self._running = None
@@ -175,6 +175,6 @@ class DeviceRental:
         for name, devices in plan.mix.items():
             before = self.wanted.get(name)
             if before is not None and before != devices:
-                self._said(f"{name}: {devices} should run, {before} before")
+                self._said(f"{name}: scaling from {before} to {devices}")
                 self.wanted[name] = devices
                 self._late.add(name)

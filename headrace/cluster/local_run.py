@@ -184,7 +184,7 @@ class LocalRun:
         readiness = Readiness(self._file.pipeline, self.nodes, since_s)
         with (
             contextlib.closing(_Watch(self._kafka, self._file.pipeline.name, since_s)) as watch,
-            counting(f"{self.name} comes up", len(self.nodes)) as advance,
+            counting(f"starting {self.name}", len(self.nodes)) as advance,
         ):
             began = settled = time.monotonic()
             while readiness.missing():
@@ -327,7 +327,7 @@ def take_down(directory: Path) -> RunState | None:
 def _await_end(directory: Path, state: RunState) -> None:
     everyone = len(state.left)
     until = time.monotonic() + DOWN_WITHIN_S
-    with counting(f"{state.pipeline} goes down", everyone) as advance:
+    with counting(f"stopping {state.pipeline}", everyone) as advance:
         while left := (read_state(directory) or state).left:
             if time.monotonic() > until:
                 raise Unsuccessful(

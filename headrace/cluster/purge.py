@@ -43,10 +43,10 @@ class Purged:
     def text(self, pipeline: str) -> str:
         """Return the deletions as a sentence."""
         if not (self.topics or self.groups or self.records):
-            return f"nothing of {pipeline} is on the broker"
+            return f"nothing to purge: the broker has no data of {pipeline}"
         return (
-            f"purged {pipeline}: {len(self.topics)} topics with what was on them, "
-            f"{len(self.groups)} groups, {self.records} plans and results of commands"
+            f"purged {pipeline}: {len(self.topics)} topics with their records, "
+            f"{len(self.groups)} consumer groups, {self.records} plans and command results"
         )
 
 

@@ -136,7 +136,7 @@ class Supervisor:
         elif process.poll() is not None:
             self._ended(child, process, now)
         elif hung := self._hangs(child, now):
-            self.said(f"{child.role.name} {hung}; it is killed")
+            self.said(f"{child.role.name} {hung}; killing it")
             end_session(process.pid)
 
     def _start_again(self, child: _Child, now: float) -> None:
@@ -147,7 +147,7 @@ class Supervisor:
             child.restarts += 1
             child.due_s = now + pause_s(child.restarts)
             self.said(
-                f"{child.role.name} cannot be started: {error}; it is tried again in "
+                f"{child.role.name} failed to start: {error}; retrying in "
                 f"{pause_s(child.restarts):g} s"
             )
 
@@ -172,9 +172,9 @@ class Supervisor:
         if sign != child.sign:
             child.sign, child.sign_s, child.hung = sign, now, False
         if child.sign < 0:
-            since_s, most_s, what = child.began_s, BEGINS_WITHIN_S, "has not begun to work within"
+            since_s, most_s, what = child.began_s, BEGINS_WITHIN_S, "did not start within"
         else:
-            since_s, most_s, what = child.sign_s, HUNG_S, "has done nothing for"
+            since_s, most_s, what = child.sign_s, HUNG_S, "has made no progress for"
         if child.hung or now - since_s <= most_s:
             return ""
         child.hung = True
@@ -190,8 +190,8 @@ class Supervisor:
         child.process, child.due_s = None, now + pause_s(child.restarts)
         child.ended = f"{'ended with' if code >= 0 else 'was'} {how_it_ended(code)}"
         self.said(
-            f"{child.role.name} ended ({how_it_ended(code)}{': ' + word if word else ''}); "
-            f"it is started again in {pause_s(child.restarts):g} s"
+            f"{child.role.name} exited ({how_it_ended(code)}{': ' + word if word else ''}); "
+            f"restarting in {pause_s(child.restarts):g} s"
         )
 
     def _refuses(self, child: _Child, code: int) -> bool:
@@ -265,7 +265,7 @@ class Supervisor:
             try:
                 child.process.wait(max(0.0, until - self.clock()))
             except subprocess.TimeoutExpired:
-                self.said(f"{child.role.name} did not end within {STOP_PATIENCE_S:g} s; killed")
+                self.said(f"{child.role.name} did not stop within {STOP_PATIENCE_S:g} s; killed")
             end_session(child.process.pid)
             child.process.wait()
             child.process = None

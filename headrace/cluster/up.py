@@ -88,7 +88,7 @@ def _serve(run: LocalRun, received: ReceivedSignal, *, as_json: bool) -> None:
     except Interrupted:
         pass  # a signal during start-up: shut down as usual
     finally:
-        say(f"{run.name}: ending ingress, workers, egress, control")
+        say(f"{run.name}: stopping ingress, workers, egress, control")
         run.stop()
 
 
@@ -123,7 +123,7 @@ def up_text(row: dict[str, Any]) -> str:
     if row["dashboard"]:
         lines.append(f"dashboard at {row['dashboard']}")
     if row["by_command"]:
-        lines.append(f"as commands of an earlier run have it: {', '.join(row['by_command'])}")
+        lines.append(f"overridden by earlier commands: {', '.join(row['by_command'])}")
     if not row["feasible"]:
         lines.append(f"the plan is not feasible: {row['binding']}")
     return "\n".join(lines)
@@ -134,18 +134,18 @@ def by_command(settings: Settings) -> list[str]:
     found = []
     if settings.policy != settings.filed_policy:
         back = f"headrace policy apply FILE {settings.filed_policy}"
-        found.append(f"policy {settings.policy} (`{back}` ends it)")
+        found.append(f"policy {settings.policy} (to reset: `{back}`)")
     if settings.slo_s != settings.filed_slo_s:
         back = f"headrace command FILE set-slo slo={settings.filed_slo_s * 1e3:g}ms"
-        found.append(f"an SLO of {settings.slo_s * 1e3:g} ms (`{back}` ends it)")
+        found.append(f"an SLO of {settings.slo_s * 1e3:g} ms (to reset: `{back}`)")
     if settings.demand_qps is not None:
         back = "headrace command FILE release-demand"
-        found.append(f"planned for {settings.demand_qps:g}/s (`{back}` ends it)")
+        found.append(f"planned for {settings.demand_qps:g}/s (to reset: `{back}`)")
     if settings.drained:
         back = f"headrace restore FILE {settings.drained[0]}"
-        found.append(f"{', '.join(settings.drained)} drained (`{back}` ends it)")
+        found.append(f"{', '.join(settings.drained)} drained (to reset: `{back}`)")
     if settings.paused:
-        found.append("paused (`headrace resume FILE` ends it)")
+        found.append("paused (to reset: `headrace resume FILE`)")
     return found
 
 
@@ -190,7 +190,7 @@ def _follow(child: "subprocess.Popen[bytes]", out: Path, log: Path) -> int:
         _relay(lines)
     print_text(out.read_text(encoding="utf-8").rstrip("\n")) if out.stat().st_size else None
     if child.poll() is None:
-        say("it goes on behind this terminal; `headrace down FILE` ends it")
+        say("still running in the background; `headrace down FILE` stops it")
         child.returncode = 0  # it outlives this process; suppresses Popen's warning
     return child.returncode
 
@@ -238,7 +238,7 @@ def stop_broker(directory: Path, bootstrap: str) -> None:
         broker.stop()
         return
     (directory.parent / users[0] / HANDED_OVER).write_text(str(running.pid))
-    say(f"the local broker stays: {', '.join(users)} uses it; it ends with {users[0]}")
+    say(f"the local broker keeps running for {', '.join(users)}; it stops with {users[0]}")
 
 
 def handed_over(directory: Path) -> bool:

@@ -43,7 +43,7 @@ from streams.kafka.kafka_config import KafkaConfig
 T = TypeVar("T")
 WARM_UP_S = 4.0
 LINE = 80  # characters; a longer command goes on in the next line
-ANOTHER_TERMINAL = "# to look at it from another terminal: export HEADRACE_BOOTSTRAP="
+ANOTHER_TERMINAL = "# to use it from another terminal: export HEADRACE_BOOTSTRAP="
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +249,7 @@ def _broker(options: DemoOptions, home: Path, started: list[Process]) -> Iterato
     if kafka_config(options.bootstrap).bootstrap:
         yield reached(options.bootstrap)
         return
-    what = "starting a broker for the demo; the first one downloads 44 MB"
+    what = "starting a broker for the demo (the first start downloads 44 MB)"
     with temporary_broker(home, what) as (running, processes):
         started.extend(processes)
         yield KafkaConfig(running.bootstrap)
@@ -287,5 +287,5 @@ def _up(
 def left_text(left: Sequence[str]) -> str:
     """Return what the demo left running, in a sentence."""
     if left:
-        return f"still there: {', '.join(left)}"
-    return "everything that the demo started has ended; its files are deleted"
+        return f"still running: {', '.join(left)}"
+    return "all demo processes have stopped and their files are deleted"

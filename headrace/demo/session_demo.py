@@ -103,7 +103,7 @@ class SessionDemo:
         state = read_state(directory)
         if state is not None and state.supervisor.alive:
             return ""
-        return last_word(directory / "up.log") or "it wrote nothing"
+        return last_word(directory / "up.log") or "it printed no output"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -169,9 +169,7 @@ class SessionDemo:
                     else:
                         left_s = self.seconds - elapsed_s
                         running.append((user.name, self._load(stack, user, left_s, user.becomes)))
-                        self._note(
-                            user.name, f"its inputs become {user.becomes.rpartition(':')[2]}"
-                        )
+                        self._note(user.name, f"inputs change to {user.becomes.rpartition(':')[2]}")
                 self.run("session list", least=True)  # a busy broker is no reason to end
                 time.sleep(LOOK_EVERY_S)
             for name, process in running:
@@ -201,7 +199,7 @@ class SessionDemo:
 
     def _slow_link(self) -> None:
         self.run("session link", MOVED, LINK, "--rate", SLOWER)
-        self._note(MOVED, f"its link {LINK} has a tenth of its rate")
+        self._note(MOVED, f"link {LINK} drops to a tenth of its rate")
 
     def _note(self, name: str, what: str) -> None:
         self.show(f"# {what}: session {name}")

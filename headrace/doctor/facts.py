@@ -78,8 +78,8 @@ def findings(path: Path | None, bootstrap: str | None) -> Iterator[Finding]:
     if not config.bootstrap:
         if running is None:
             yield Finding(
-                BROKER, WRONG, "none is named, and the local one does not run",
-                "start it with `headrace broker start`, or name yours with --bootstrap",
+                BROKER, WRONG, "no broker is configured, and the local broker is not running",
+                "start it with `headrace broker start`, or pass --bootstrap",
             )  # fmt: skip
             return
         config = KafkaConfig(running.bootstrap, config.properties)
@@ -140,7 +140,7 @@ def _file(path: Path | None) -> tuple[PipelineFile | None, Finding | None]:
     if found.infeasible:
         policy, binding = next(iter(found.infeasible.items()))
         return file, Finding(FILE, WARN, f"policy {policy!r} is infeasible: {binding}")
-    return file, Finding(FILE, OK, f"{path}: all it names can be loaded here")
+    return file, Finding(FILE, OK, f"{path}: everything it references can be loaded here")
 
 
 def _ports(file: PipelineFile) -> Finding:
@@ -204,7 +204,7 @@ def _clock(config: KafkaConfig, slo_s: float | None) -> Finding:
         ANSWERS_WITHIN_S,
     )[name]
     if isinstance(made, KafkaError):
-        return Finding("clock", WARN, f"not measured: no topic can be made for it ({made.str()})")
+        return Finding("clock", WARN, f"not measured: cannot create a topic for it ({made.str()})")
     try:
         return clock_found(*_skew(config, name), slo_s)
     except (BrokerError, KafkaException) as error:

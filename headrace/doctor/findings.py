@@ -54,7 +54,7 @@ def python_found(version: tuple[int, int, int], wanted: str) -> Finding:
     )
     if good:
         return Finding("python", OK, found)
-    return Finding("python", WRONG, f"{found}, but {wanted} is needed", "make a new environment")
+    return Finding("python", WRONG, f"{found}, but {wanted} is needed", "create a new environment")
 
 
 def extras_found(
@@ -89,7 +89,7 @@ def java_found(java: str, error: str, *, is_needed: bool) -> Finding:
     if java:
         return Finding("java", OK, java)
     if not is_needed:
-        return Finding("java", OK, "none of 17 or newer, and none is needed: a broker is named")
+        return Finding("java", OK, "no Java 17 or newer; not needed because a broker is configured")
     return Finding("java", WRONG, error, "install Java 17 or newer, or set JAVA_HOME")
 
 
@@ -102,7 +102,7 @@ def disk_found(home: str, free_bytes: int) -> Finding:
     if free_bytes >= ENOUGH_BYTES:
         return Finding("disk", OK, found)
     state = WARN if free_bytes >= LEAST_BYTES else WRONG
-    return Finding("disk", state, found, "make room, or set HEADRACE_HOME to a larger disk")
+    return Finding("disk", state, found, "free disk space, or set HEADRACE_HOME to a larger disk")
 
 
 def ports_found(ports: Mapping[str, int], taken: Sequence[str], *, is_up: bool) -> Finding:
@@ -114,8 +114,8 @@ def ports_found(ports: Mapping[str, int], taken: Sequence[str], *, is_up: bool) 
     if not taken:
         return Finding("metrics", OK, f"{found} are free")
     whose = ", ".join(f"{ports[role]} ({role})" for role in taken)
-    mend = "name another first port: cluster.metrics_port, or up --metrics-port"
-    return Finding("metrics", WRONG, f"another program has {whose} of {found}", mend)
+    mend = "choose another first port: cluster.metrics_port, or up --metrics-port"
+    return Finding("metrics", WRONG, f"{found}: in use by another program: {whose}", mend)
 
 
 # ---------------------------------------------------------------------- the broker
@@ -133,7 +133,7 @@ def broker_found(address: str, nodes: int, produce_version: int | None, local: s
         return Finding(BROKER, WARN, f"{where}, release unknown", "use Apache Kafka 3.7 or newer")
     known = [release for version, release in RELEASES.items() if version <= produce_version]
     if not known:
-        return Finding(BROKER, WARN, f"{where}, older than Apache Kafka 2.8", "bring it up to date")
+        return Finding(BROKER, WARN, f"{where}, older than Apache Kafka 2.8", "upgrade the broker")
     speaks = f"speaks the protocol of Apache Kafka {known[-1]}"
     return Finding(BROKER, OK, f"{where}, {speaks}" + (" or newer" if known[-1] == "4.1" else ""))
 
@@ -149,13 +149,13 @@ def clock_found(skew_s: float, error_s: float, slo_s: float | None) -> Finding:
     warn_s, wrong_s = (WARN_SKEW_S, WRONG_SKEW_S) if slo_s is None else (slo_s / 10, slo_s)
     ahead = "ahead of" if skew_s >= 0 else "behind"
     found = (
-        f"the broker's is {abs(skew_s) * 1e3:.1f} ms {ahead} this machine's, give or take "
-        f"{error_s * 1e3:.1f} ms"
+        f"the broker's clock is {abs(skew_s) * 1e3:.1f} ms {ahead} this machine's, "
+        f"± {error_s * 1e3:.1f} ms"
     )
     sure_s = abs(skew_s) - error_s
     if sure_s <= warn_s:
         return Finding("clock", OK, found)
-    mend = "deadlines are compared across machines: set both clocks by NTP (chrony, timesyncd)"
+    mend = "synchronize both clocks with NTP (chrony, timesyncd): deadlines need equal clocks"
     return Finding("clock", WRONG if sure_s > wrong_s else WARN, found, mend)
 
 
@@ -195,13 +195,15 @@ def topics_found(
     findings = []
     if missing:
         findings.append(
-            Finding("topics", WARN, f"missing: {few(missing)}", f"`headrace up {file}` makes them")
+            Finding(
+                "topics", WARN, f"missing: {few(missing)}", f"`headrace up {file}` creates them"
+            )
         )
     for topic in (t for t in wanted if t.name in visible):
         findings += _topic(topic, visible[topic.name])
     if not findings:
-        found = f"{len(visible)} of {len(wanted)} are there with enough partitions"
-        found += f"; this user may not see {few(hidden)}" if hidden else ""
+        found = f"{len(visible)} of {len(wanted)} exist with enough partitions"
+        found += f"; this user may not describe {few(hidden)}" if hidden else ""
         findings.append(Finding("topics", OK, found))
     return findings
 
@@ -214,16 +216,16 @@ def replication_found(
     states = {name: state for name, state in sorted(there.items()) if state.partitions}
     least = min((state.copies for state in states.values()), default=1)
     if brokers < 2:
-        found = f"{least} of each record, 1 broker"
+        found = f"replication factor {least}, 1 broker"
         if (settings or {}).get(ORDERLY_STOP) != "true":
             return Finding("replication", OK, found)
-        found += ": when it stops, clients may forget its address for good (librdkafka issue 5301)"
+        found += ": when it stops, clients may lose its address for good (librdkafka issue 5301)"
         return Finding("replication", WARN, found, f"set {ORDERLY_STOP}=false on the broker")
     for fault, found, mend in REPLICATION_FAULTS:
         faulty = [name for name, state in states.items() if fault(state)]
         if faulty:
             return Finding("replication", WARN, found.format(few(faulty), brokers), mend)
-    return Finding("replication", OK, f"{least} of each record, {brokers} brokers")
+    return Finding("replication", OK, f"replication factor {least}, {brokers} brokers")
 
 
 def commits_found(topic: str, state: TopicState, settings: Mapping[str, str]) -> list[Finding]:
@@ -233,8 +235,8 @@ def commits_found(topic: str, state: TopicState, settings: Mapping[str, str]) ->
     if kept_ms is None or minutes is None or 0 <= int(kept_ms) <= int(minutes) * 60_000:
         return []
     found = (
-        f"{topic} keeps records for longer than the brokers keep commits ({minutes} min): a "
-        "pipeline that was down for that long answers them again"
+        f"{topic} keeps records for longer than the brokers keep committed offsets ({minutes} "
+        "min): a pipeline that was down for longer answers old queries again"
     )
     mend = f"raise {COMMITS_KEPT} on the brokers, or lower retention.ms of {topic}"
     return [Finding("commits", WARN, found, mend)]
@@ -250,27 +252,27 @@ def _in_sync(state: TopicState) -> int | None:
 REPLICATION_FAULTS: tuple[tuple[Callable[[TopicState], bool], str, str], ...] = (
     (
         lambda state: state.copies < 2,
-        "1 copy of each record on {}, though there are {} brokers: the loss of one loses "
-        "acknowledged queries",
-        "make the topics anew with three copies, or add replicas (kafka-reassign-partitions) and "
-        "set min.insync.replicas=2",
+        "replication factor 1 on {} with {} brokers: losing one broker loses acknowledged queries",
+        "recreate the topics with replication factor 3, or add replicas "
+        "(kafka-reassign-partitions) and set min.insync.replicas=2",
     ),
     (
         lambda state: _in_sync(state) == 1,
-        "a record on {} is acknowledged once one of {} brokers has it: the loss of that one loses "
+        "records on {} are acknowledged by one of {} brokers: losing that broker loses "
         "acknowledged queries",
         "kafka-configs --alter --topic TOPIC --add-config min.insync.replicas=2",
     ),
     (
         lambda state: (_in_sync(state) or 0) >= state.copies,
-        "{} take no record while one of {} brokers is away: as many copies must be in sync as "
-        "there are",
-        "add replicas (kafka-reassign-partitions), or lower min.insync.replicas to one below the "
-        "copies",
+        "{} refuse records while one of {} brokers is down: min.insync.replicas is not below the "
+        "replication factor",
+        "add replicas (kafka-reassign-partitions), or lower min.insync.replicas below the "
+        "replication factor",
     ),
     (
         lambda state: state.settings.get(UNCLEAN) == "true",
-        "{} may elect a leader without the acknowledged records (unclean election), of {} brokers",
+        "{} may elect a leader without the acknowledged records (unclean leader election, {} "
+        "brokers)",
         "kafka-configs --alter --topic TOPIC --add-config unclean.leader.election.enable=false",
     ),
 )
@@ -322,7 +324,9 @@ def rights_found(
     rights by role."""
     known = {name: s.operations for name, s in there.items() if s.operations is not None}
     if not known:
-        return Finding("permissions", OK, "the broker does not say; no topic is there to ask about")
+        return Finding(
+            "permissions", OK, "unknown: the broker has no topic to query permissions on"
+        )
     lacking = {
         role: [
             r for r in rights if r.name in known and not _allowed(r, known[r.name] or frozenset())
@@ -331,15 +335,15 @@ def rights_found(
     }
     able = [role for role, lacks in lacking.items() if not lacks]
     if len(able) == len(needed):
-        return Finding("permissions", OK, "this user may play every role")
+        return Finding("permissions", OK, "this user may run every role")
     first = next(lacks[0] for lacks in lacking.values() if lacks)
     unable = [role for role, lacks in lacking.items() if lacks]
     found = (
-        f"this user may play {', '.join(able) or 'no role'}, but not {', '.join(unable)}, which "
-        f"want for example {first.operation} on {first.name}"
+        f"this user may run {', '.join(able) or 'no role'}, but not {', '.join(unable)}, which "
+        f"need for example {first.operation} on {first.name}"
     )
     return Finding(
-        "permissions", WARN, found, f"`headrace acls {file}` prints what each role needs"
+        "permissions", WARN, found, f"`headrace acls {file}` prints the ACLs that each role needs"
     )
 
 

@@ -10,7 +10,7 @@ from streams.simulated.delays import ANY_SIZE
 from streams.simulated.world import Levels, Phase
 
 SHARES = (0.5, 0.9, 0.99)
-_HEAD = ("queries/s of the wall", "delay", "devices busy", "samples", "p50", "p90", "p99")
+_HEAD = ("queries/s (wall)", "delay", "devices busy", "samples", "p50", "p90", "p99")
 BUSY_HOST = 0.7  # above it, other work on the machine distorts the measurement
 
 
@@ -22,14 +22,14 @@ def calibration_text(found: Calibration) -> str:
 
 def _rows(phase: Phase) -> Iterator[tuple[str, ...]]:
     stretch = {
-        f"batch of {task} on {device}, by its median": each
+        f"batch of {task} on {device} / median": each
         for (task, device, size), each in phase.stretch.items()
         if size == ANY_SIZE
     }
     kinds: dict[str, tuple[Levels, float, str]] = {
         "hop": (phase.hops, 1e3, " ms"),
-        "way in, each of two hops": (phase.ways_in, 1e3, " ms"),
-        "way out": (phase.ways_out, 1e3, " ms"),
+        "inbound, each of two hops": (phase.ways_in, 1e3, " ms"),
+        "outbound": (phase.ways_out, 1e3, " ms"),
         **{f"start of {task}": (each, 1e3, " ms") for task, each in phase.starts.items()},
         **{name: (each, 1.0, "") for name, each in stretch.items()},
     }
@@ -46,6 +46,6 @@ def _conditions(found: Calibration) -> Iterator[str]:
     slower = f", time {found.dilate:g} times slower" if found.dilate != 1 else ""
     devices = ", ".join(f"{count} {device}" for device, count in found.devices.items())
     yield f"{found.pipeline} with {found.policy}, {devices}{slower}; {found.date}"
-    yield f"{found.machine}; host {busy} busy; holds for {VALID_DAYS} days on this machine"
+    yield f"{found.machine}; host {busy} busy; valid for {VALID_DAYS} days on this machine"
     if share is not None and share > BUSY_HOST:
-        yield "the host was more than 70 % busy, and the calibration holds for such a load only"
+        yield "the host was more than 70 % busy, so the calibration is valid only under such a load"

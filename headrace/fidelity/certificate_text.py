@@ -65,8 +65,8 @@ def _conditions(certificate: Certificate) -> Iterator[str]:
     )
     yield (
         f"{it.queries} queries of {it.arrivals} over {it.seconds:g} s{slower}; {it.policy}, "
-        f"{devices}; {it.machine}; host {load} busy; a query left {it.behind_ms:.1f} ms late at "
-        "worst"
+        f"{devices}; {it.machine}; host {load} busy; queries were sent at most "
+        f"{it.behind_ms:.1f} ms late"
     )
     yield from it.notes
     if it.warm_up_s:
@@ -86,10 +86,10 @@ def history_text(kept: Sequence[Kept]) -> str:
 def _past(kept: Kept) -> tuple[str, ...]:
     found = kept.certificate
     if found is None:
-        return (kept.at, *[""] * 8, "not judged: its live runs were broken off")
+        return (kept.at, *[""] * 8, "not judged: live runs interrupted")
     it, errors = found.conditions, {metric.name: metric.error for metric in found.metrics}
     load = "-" if it.host_cpu_share is None else f"{it.host_cpu_share:.0%}"
-    verdict = VERDICTS[found.verdict] if kept.genuine else "its prediction was changed afterwards"
+    verdict = VERDICTS[found.verdict] if kept.genuine else "invalid: prediction modified afterwards"
     return (
         found.predicted_at,
         it.policy,

@@ -135,7 +135,7 @@ def certify(request: CertificateRequest) -> tuple[Certificate, Path]:
     queries = drawn(request)
     prediction = predict(request, queries)
     kept = keep_prediction(request.original.path, prediction.name, prediction.as_json())
-    say(f"predicted; kept as {kept}, SHA-256 {(digest := sha256(kept))}")
+    say(f"prediction stored as {kept}, SHA-256 {(digest := sha256(kept))}")
     started = datetime.now(UTC)
     live = [_live_run(request, queries, number) for number in range(request.repeats)]
     certificate = certified(prediction, digest, started, live)

@@ -324,4 +324,4 @@ def _nearest_text(pool: Pool) -> str:
     limits = [f"an SLO of {near.slo_s * 1e3:.1f} ms"] if near.slo_s else []
     limits += [f"size.most of {near.size}"] if near.size else []
     limits += [f"a budget of {near.budget:g} $/h"] if near.budget else []
-    return f"what comes nearest: {', '.join(limits)}"
+    return f"nearest feasible limits: {', '.join(limits)}"

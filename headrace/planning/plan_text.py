@@ -66,7 +66,7 @@ def _measured(planned: Planned) -> list[str]:
     if product is None or gap is None:
         return []
     return [
-        f"  by paths measured end to end; by products it would be {percent(product, 3)}",
+        f"  from accuracies measured per path; from products of variants: {percent(product, 3)}",
         f"  ({gap_text(gap)})",
     ]
 
@@ -74,7 +74,7 @@ def _measured(planned: Planned) -> list[str]:
 def _devices(plan: Allocation, problem: Problem) -> list[str]:
     """List the replicas by variant, each with its load: arriving items over capacity."""
     arriving = items_per_s(plan, problem)
-    rows = [("variant", "devices", "batch", "load", "items/s", "ms a batch")]
+    rows = [("variant", "devices", "batch", "load", "items/s", "ms/batch")]
     for each in plan.replicas:
         items = arriving.get((each.key, each.device), 0.0)
         able = each.count * rate(problem, each)
@@ -102,11 +102,13 @@ def _batch_s(problem: Problem, each: Replicas) -> float:
 def _paths(plan: Allocation, problem: Problem) -> list[str]:
     """List the paths by share, each with its compute time and latency budget."""
     if not plan.shares:
-        served = "the policy names no paths" if plan.feasible else "nothing can be answered in time"
-        return [f"{served}, so no path is shown with its traffic"]
+        served = (
+            "the policy defines no paths" if plan.feasible else "nothing can be answered in time"
+        )
+        return [f"{served}, so no paths are shown"]
     batch_s = {(r.key, r.device): _batch_s(problem, r) for r in plan.replicas}
     budgets = budgets_s(problem)
-    rows = [("path", "share", "compute", "of its budget")]
+    rows = [("path", "share", "compute", "budget")]
     ordered = sorted(plan.shares, key=lambda each: -each.share)
     for each in ordered[:SHOWN]:
         took = sum(batch_s[host] for host in _hosts(each))
@@ -138,13 +140,13 @@ def _binding(plan: Allocation, problem: Problem) -> list[str]:
     full = [key for key, load in loads.items() if load > 0.999]
     if plan.mode == "accuracy":
         busy = f" ({', '.join(full)} at full load)" if full else ""
-        return ["", f"what binds: the number of devices{busy}"]
+        return ["", f"binding constraint: number of devices{busy}"]
     if not loads:
         return []
     key = max(loads, key=lambda each: loads[each])
     if loads[key] > 1:
-        return ["", f"more arrives than {key} can serve: {100 * loads[key]:.1f} % of it"]
-    return ["", f"what binds: nothing; most loaded is {key} at {100 * loads[key]:.1f} %"]
+        return ["", f"demand exceeds the capacity of {key}: load {100 * loads[key]:.1f} %"]
+    return ["", f"binding constraint: none; highest load: {key} at {100 * loads[key]:.1f} %"]
 
 
 def _again(problem: Problem) -> Allocation:
@@ -158,8 +160,8 @@ def _changes(plan: Allocation, problem: Problem) -> list[str]:
     one_more = replace(problem, devices=(*problem.devices, kind))
     grown = replace(problem, demand_qps=problem.demand_qps * 1.1)
     return [
-        f"one device more: {_difference(plan, _again(one_more))}",
-        f"10 % more demand: {_difference(plan, _again(grown))}",
+        f"with one more device: {_difference(plan, _again(one_more))}",
+        f"with 10 % more demand: {_difference(plan, _again(grown))}",
     ]
 
 
@@ -184,5 +186,5 @@ def _solver(plan: Allocation) -> str:
     if plan.solved is None:
         return ""
     found = plan.solved.gap
-    gap = "not proven best" if found is None else f"at most {found:.1g} from the best"
+    gap = "not proven optimal" if found is None else f"gap at most {found:.1g}"
     return f"solved by {plan.solved.solver} in {plan.solved.cpu_s * 1e3:.0f} ms of CPU, {gap}"

@@ -126,7 +126,7 @@ def as_text(made: Made, decisions: bool) -> str:
         lines.append(f"  sent to each worker in runs of {plan.table.run} queries")
     if plan.price:
         lines.append(
-            f"  price of a late query {plan.price:.3g}, to keep to the violation asked for"
+            f"  price of a late query {plan.price:.3g}, chosen to meet the requested violation"
         )
     return "\n".join([*lines, "", *_rows(plan)] if decisions else lines)
 

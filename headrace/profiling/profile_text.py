@@ -71,13 +71,13 @@ def table_text(table: ProfileTable) -> str:
             f"{first.p50_s * 1e3:.3g} ms for {first.batch}, {last.p50_s * 1e3:.3g} ms for "
             f"{last.batch}, load {entry.load_s:.2f} s"
         )
-    lines += [f"{job}: left out, since {why}" for job, why in table.left_out.items()]
+    lines += [f"{job}: skipped: {why}" for job, why in table.left_out.items()]
     return "\n".join(lines)
 
 
 def written_text(file: PipelineFile, out: Path) -> str:
     """Return the profile's place and, if the file does not name it, the line to add."""
     if out.resolve() in (path.resolve() for path in file.profiles):
-        return f"written to {out}, which {file.path.name} names"
+        return f"written to {out} (referenced by {file.path.name})"
     name = os.path.relpath(out, file.path.parent)
-    return f"written to {out}; to plan with it add to {file.path.name}:  profiles: [{name}]"
+    return f"written to {out}; to use it for plans, add to {file.path.name}:  profiles: [{name}]"

@@ -44,7 +44,7 @@ def report_page(made: LiveReport) -> str:
 
 def _lead(made: LiveReport) -> Iterator[str]:
     yield (
-        f"{made.figures.queries:,} queries of {made.file.pipeline.name}, made from "
+        f"{made.figures.queries:,} queries of {made.file.pipeline.name}, created from "
         f"{clock(made.first_s)} to {clock(made.last_s)}; SLO {made.file.pipeline.slo_s * 1e3:g} ms"
     )
     policies = ", ".join(f"{each.policy} since {clock(each.since_s)}" for each in made.policies)
@@ -102,7 +102,7 @@ def _expected(made: LiveReport) -> list[str]:
         return []
     return [
         "",
-        f"expected accuracy of what was answered: {percent(expected.by_paths)} by measured paths, "
+        f"expected accuracy of answered queries: {percent(expected.by_paths)} by measured paths, "
         f"{percent(expected.by_products)} by products of variants",
         gap_text(expected.gap),
     ]
@@ -177,4 +177,4 @@ def _certificate_lines(made: LiveReport) -> list[str]:
 def _stale(made: LiveReport) -> str:
     if not made.stale:
         return ""
-    return f"It speaks for other files: {', '.join(made.stale)} changed since."
+    return f"The certificate is outdated: {', '.join(made.stale)} changed since."

@@ -49,6 +49,6 @@ def shadow_text(figure: ShadowFigure) -> str:
         return agreed
     return (
         f"{agreed}: accuracy about {percent(found.accuracy, 2)} "
-        f"({percent(found.accuracy_low, 2)} to {percent(found.accuracy_high, 2)}; whatever the "
-        f"errors have in common, {percent(found.least, 2)} to {percent(found.most, 2)})"
+        f"({percent(found.accuracy_low, 2)} to {percent(found.accuracy_high, 2)}; "
+        f"{percent(found.least, 2)} to {percent(found.most, 2)} for any correlation of errors)"
     )

@@ -203,8 +203,8 @@ def _notes(stages: Iterable[WaterfallStage]) -> Iterator[str]:
             if step.took_ms < -CLOCK_TICK_MS:
                 yield (
                     f"{variant_key(stage.task, stage.variant)} on {', '.join(stage.workers)}: "
-                    f"{step.name} took {step.took_ms:.1f} ms, so two machines' clocks differ; "
-                    "`headrace doctor` measures by how much"
+                    f"{step.name} took {step.took_ms:.1f} ms, so the clocks of two "
+                    "machines differ; `headrace doctor` measures the skew"
                 )
 
 
@@ -217,7 +217,7 @@ def _rerouted(answer: Answer) -> Iterator[str]:
                 found.setdefault(hop.key, []).append(hop.rerouted)
     for variant, reasons in found.items():
         items = "1 item" if len(reasons) == 1 else f"{len(reasons)} items"
-        yield f"{items} of {variant} went another way: {reasons[0]}"
+        yield f"{items} of {variant} rerouted: {reasons[0]}"
 
 
 def _stage_row(stage: WaterfallStage) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def _head(answer: Answer, pipeline: str, width: int) -> Iterator[Text]:
 def _verdict(answer: Answer) -> str:
     took = f"after {latency_ms(answer):.1f} ms"
     left_ms = (answer.deadline_s - answer.answered_s) * 1e3
-    when = f"{abs(left_ms):.1f} ms {'before' if left_ms >= 0 else 'behind'} its deadline"
+    when = f"{abs(left_ms):.1f} ms {'before' if left_ms >= 0 else 'after'} its deadline"
     if answer.outcome == ANSWERED:
         part = ", answered with a part missing" if answer.incomplete else ""
         return f"{outcome_of(answer)}{part} {took}, {when}"

@@ -100,8 +100,8 @@ def _warn_unfenced(pipeline: Pipeline) -> None:
     topic = physical(pipeline.name, RESULTS)
     tell(
         log, LEVELS["results.unfenced"], "results.unfenced",
-        f"topic {topic} takes answers of any age, and this user may not change that: an egress "
-        f"that was replaced may answer again; run `kafka-configs --alter --topic {topic} "
+        f"topic {topic} accepts answers of any age, and this user may not alter it: a "
+        f"replaced egress may write duplicate answers; run `kafka-configs --alter --topic {topic} "
         f"--add-config {TOO_OLD}={LEASE_MS}`",
         pipeline=pipeline.name, topic=topic,
     )  # fmt: skip
@@ -113,7 +113,8 @@ def _combine_journal(pipeline: Pipeline, name: str) -> CrashJournal | None:
         return crash_journal(pipeline, name)
     except OSError as error:
         text = (
-            f"crashes and hangs of `combine` are not counted, since the disk takes no file: {error}"
+            f"cannot write the crash journal: {error}; crashes and hangs of `combine` are not "
+            "counted"
         )
         tell(log, LEVELS["journal.off"], "journal.off", text, pipeline=pipeline.name)
         return None

@@ -33,7 +33,7 @@ def configure(form: str, level: str) -> None:
 
 
 class Human(logging.Formatter):
-    """``2026-11-21 14:13:09.123 INFO    cpu-0: read/forest is loaded after 0.312 s``"""
+    """``2026-11-21 14:13:09.123 INFO    cpu-0: loaded read/forest in 0.312 s``"""
 
     def format(self, record: logging.LogRecord) -> str:
         fields: Mapping[str, Any] = getattr(record, "fields", {})

@@ -120,7 +120,7 @@ def _broker(pipeline: Pipeline, reading: TransportReading) -> Iterator[MetricSam
 def started(role: str, pipeline: str, where: Mapping[str, str], env: Mapping[str, str]) -> None:
     """Log the start of a role; ``where`` has the addresses that it serves, by what they serve."""
     again = env.get(RESTARTED, "")
-    text = f"{role} of {pipeline} starts{f' again, after it {again}' if again else ''}"
+    text = f"{role} of {pipeline} {f'restarted after it {again}' if again else 'started'}"
     text += "".join(f"; {what} at {url}" for what, url in where.items())
     fields = {"pid": os.getpid(), "version": version("headrace"), **_who(role, pipeline), **where}
     if again:
@@ -131,7 +131,7 @@ def started(role: str, pipeline: str, where: Mapping[str, str], env: Mapping[str
 
 def ended(role: str, pipeline: str) -> None:
     """Log the end of a role."""
-    tell(log, logging.INFO, "role.ended", f"{role} of {pipeline} ends", **_who(role, pipeline))
+    tell(log, logging.INFO, "role.ended", f"{role} of {pipeline} stopped", **_who(role, pipeline))
 
 
 def _who(role: str, pipeline: str) -> dict[str, str]:

@@ -73,11 +73,11 @@ def notes(made: Comparison) -> list[str]:
     """Return the notes on the figures: seeds, interval, warm-up, the choice of static-best."""
     count = len(made.seeds)
     if count == 1:
-        notes = [f"one seed ({made.seeds[0]}): nothing is known of chance; name more with --seed"]
+        notes = [f"one seed ({made.seeds[0]}): no confidence interval; add seeds with --seed"]
     else:
         notes = [f"mean of {count} seeds, ± half of the 95 % interval (Student)"]
         if len(made.runs) > 1:
-            notes[0] += "; differences are taken seed by seed"
+            notes[0] += "; differences are paired by seed"
     row = next(iter(made.runs.values()))[0].row
     if "warm_up_s" in row:
         notes.append(f"the first {row['warm_up_s']:g} s are not counted")

@@ -102,11 +102,11 @@ def chosen(file: PipelineFile, option: str | None, now: datetime | None = None) 
     kinds of device or profiles. A named path may come from another machine or be old.
     """
     if option == NONE:
-        return ChosenWorld(calibration=None, sentence="built-in figures of hops and batches")
+        return ChosenWorld(calibration=None, sentence="built-in figures for hops and batches")
     path = place(file.path) if option is None else Path(option)
     remedy = f"`headrace calibrate {file.path.name}` measures this machine"
     if option is None and not path.exists():
-        sentence = f"built-in figures of hops and batches: there is no {path.name}; {remedy}"
+        sentence = f"built-in figures for hops and batches: {path.name} not found; {remedy}"
         return ChosenWorld(calibration=None, sentence=sentence)
     found = read(path)
     others, elsewhere = tuple(_others(found, file)), tuple(_elsewhere(found, now))
@@ -115,13 +115,13 @@ def chosen(file: PipelineFile, option: str | None, now: datetime | None = None) 
     if option is None and (others or elsewhere):
         why = "; ".join((*others, *elsewhere))
         sentence = (
-            f"built-in figures of hops and batches: {path.name} does not fit: {why}; {remedy}"
+            f"built-in figures for hops and batches: {path.name} does not apply: {why}; {remedy}"
         )
         return ChosenWorld(calibration=None, sentence=sentence)
     unused = "".join(f"; {each}" for each in elsewhere)
     return ChosenWorld(
         calibration=found, path=path, sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
-        sentence=f"hops and batches as {path.name} has them, calibrated {found.date}{unused}",
+        sentence=f"hops and batches from {path.name}, calibrated {found.date}{unused}",
     )  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def _elsewhere(found: Calibration, now: datetime | None) -> Iterator[str]:
         yield f"it was measured on {found.machine}, and this is {machine()}"
     age = (now or datetime.now(UTC)) - datetime.fromisoformat(found.date)
     if age > timedelta(days=VALID_DAYS):
-        yield f"it is {age.days} days old, and one holds for {VALID_DAYS}"
+        yield f"it is {age.days} days old, and a calibration is valid for {VALID_DAYS}"
 
 
 def beyond(world: World, rate_qps: float) -> str:
@@ -148,8 +148,8 @@ def beyond(world: World, rate_qps: float) -> str:
     if rates[0] * 0.5 <= rate_qps <= rates[-1] * 1.1:
         return ""
     return (
-        f"{rate_qps:.3g} queries/s were not calibrated ({rates[0]:.3g} to {rates[-1]:.3g} were); "
-        "the nearest rate stands for them"
+        f"{rate_qps:.3g} queries/s is outside the calibrated rates ({rates[0]:.3g} to "
+        f"{rates[-1]:.3g}); using the nearest rate"
     )
 
 

@@ -20,7 +20,7 @@ def view(snapshots: Sequence[Snapshot]) -> Any:
     down = [snapshot.pipeline for snapshot in snapshots if not snapshot.nodes]
     parts: list[Any] = []
     if up:
-        note = "queries per second; ms: p95 of the latency, of the SLO"
+        note = "rates in queries/s; ms: p95 latency of the SLO"
         parts += [_pipelines(up), Text(note, style="dim"), Text(), _devices(up)]
         parts += [
             Text(f"{snapshot.pipeline}: {line}", style="bold red")
@@ -91,4 +91,4 @@ def _table(left: Sequence[str], right: Sequence[str]) -> Table:
 
 
 def _of_the_past(names: Sequence[str]) -> str:
-    return f"not up, but here once: {few(names, SHOWN_DOWN)}"
+    return f"not running: {few(names, SHOWN_DOWN)}"

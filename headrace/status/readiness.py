@@ -78,9 +78,9 @@ class Readiness:
         """Return a phrase on the first missing condition, or "" once the pipeline is ready."""
         silent = [name for name in self.nodes if name not in self._reports]
         if silent:
-            return f"no word yet from {few(silent)}"
+            return f"waiting for {few(silent)}"
         if self._plan is None or not self.answered:
-            return "the control app has not planned yet"
+            return "waiting for the first plan"
         loading = [self._doing(name) for name in self.nodes if not self._is_settled(name)]
         if loading:
             return f"loading: {few(loading)}"
@@ -96,7 +96,7 @@ class Readiness:
         for task in selections(self.pipeline, policy) if policy else ():
             tables = self._tables.get((name, task))
             if tables is None or not tables.complete:
-                return f"the tables of {task} are being made"
+                return f"building the tables of {task}"
             for lease in plan.leases:
                 report = self._reports.get(lease.worker)
                 for variant in tables.variants if report and lease.task == task else ():

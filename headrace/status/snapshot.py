@@ -29,7 +29,7 @@ SILENT_AFTER_S = 1.0
 class VariantRow:
     """One variant of one task. Rates are items per second.
 
-    ``slots`` counts open slots; ``lag`` counts records on the broker that no worker has finished
+    ``slots`` counts open slots; ``lag`` counts records on the broker that workers have not finished
     (of the whole task; None: not queried); ``queued`` counts items held by workers; ``busy`` is
     the share of time that its workers compute.
     """

@@ -66,7 +66,7 @@ def _reasons(snapshot: Snapshot) -> list[str]:
         f"{rate:.1f} {name.replace('/', ' ').replace('_', ' ')}"
         for name, rate in snapshot.reasons.items()
     ]
-    return [f"without an answer/s: {', '.join(listed)}"] if listed else []
+    return [f"not answered/s: {', '.join(listed)}"] if listed else []
 
 
 def _classes(snapshot: Snapshot) -> list[str]:
@@ -105,9 +105,9 @@ def troubles(snapshot: Snapshot) -> list[str]:
     """Return the problems that need attention, a line each."""
     found = []
     if not snapshot.nodes:
-        found.append("no node reports; `headrace up FILE` starts them")
+        found.append("no node is reporting; start the pipeline with `headrace up FILE`")
     if snapshot.paused:
-        found.append("paused: queries are refused; `headrace resume FILE` lets them in")
+        found.append("paused: queries are refused; resume with `headrace resume FILE`")
     if snapshot.feasible is False:
         found.append(f"the plan is not feasible: {snapshot.binding}")
     if snapshot.label_trouble:

@@ -88,7 +88,7 @@ class Delivery:
         self._next_s = self._clock() + wait_s(attempt, error.after_s, self._chance())
         self._why = str(error)
         if attempt == 0:
-            self._tell(f"{error}; trying again for {GIVE_UP_S:g} s")
+            self._tell(f"{error}; retrying for {GIVE_UP_S:g} s")
 
     def _drop(self, spans: int, why: str) -> None:
         self.dropped += spans

@@ -144,7 +144,7 @@ async def _serve(pipeline: Pipeline, election: Election, driver: ControlDriver) 
     if app is None:
         driver.close()
         return
-    told_of = f"ready to control pipeline {pipeline.name}, as soon as no other app does"
+    told_of = f"standing by to control pipeline {pipeline.name}"
     tell(log, LEVELS["control.ready"], "control.ready", told_of, pipeline=pipeline.name)
     try:
         producer = await app.maybe_start_producer()
@@ -190,7 +190,7 @@ async def started(
         try:
             await app.start()
         except KafkaConnectionError as error:
-            log.warning("the broker went away while the control app started; waiting: %s", error)
+            log.warning("lost the broker during start-up; waiting for it: %s", error)
             await app.stop()
             while not stopping.is_set() and not await asyncio.to_thread(there):
                 with contextlib.suppress(TimeoutError):

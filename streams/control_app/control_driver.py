@@ -233,7 +233,9 @@ class ControlDriver:
         if replaced:
             await self._end()
         else:
-            self.say("control.stalled", "reads back what another control app may have done")
+            self.say(
+                "control.stalled", "reading back records that another control app may have written"
+            )
             await self._begin()
 
     async def _take_charge(self) -> None:
@@ -258,7 +260,7 @@ class ControlDriver:
             return
         for standing in self._standings():
             standing.began()
-        text = f"in charge of pipeline {self._pipeline.name} after {len(past)} records"
+        text = f"in charge of pipeline {self._pipeline.name} after reading {len(past)} records"
         self.say("control.began", text, records=len(past))
 
     async def _end(self) -> None:
@@ -296,7 +298,7 @@ class ControlDriver:
         except (KafkaError, TimeoutError) as error:
             self._unpublished(error)
         except Overtaken:
-            self.say("control.overtaken", "another control app has written")
+            self.say("control.overtaken", "another control app has written a record")
             self._stalled = True
         except BrokerError as error:
             self.say("control.unpublished", str(error))

@@ -143,7 +143,7 @@ class ControlEffects:
                 return
             shared = await loop.run_in_executor(None, counting.shared_ends)
         except BrokerError as error:
-            text = f"{error}; demand is what ingress tells until then"
+            text = f"{error}; using the demand that ingress reports until then"
             self._inbox.say("control.blind", text)
             counting.blind()
             self._inbox.post(host, Failed(QUERIES, str(error)), watched=False)

@@ -143,7 +143,7 @@ def unread_text(unread: Mapping[int, int]) -> str:
     """Return which partitions are unread, how many queries wait there, and the remedy."""
     return (
         f"no ingress reads partition {', '.join(map(str, sorted(unread)))} of the input topic, "
-        f"where {sum(unread.values())} queries wait; start the ingress that is missing "
+        f"where {sum(unread.values())} queries wait; start the missing ingress "
         "(`headrace up`, or its --share)"
     )
 

@@ -61,12 +61,12 @@ class Connectivity:
                 continue
             if none_left:
                 self.away, self.since_s, self._remind_s = True, now, now + REMIND_S
-                self._say("broker.away", "is away", now)
+                self._say("broker.away", "is unreachable", now)
             else:
-                self._say("broker.error", "had an error", now)
+                self._say("broker.error", "reported an error", now)
         if self.away and now >= self._remind_s:
             self._remind_s = now + REMIND_S
-            self._say("broker.away", f"is still away after {now - self.since_s:.0f} s", now)
+            self._say("broker.away", f"is still unreachable after {now - self.since_s:.0f} s", now)
 
     def answered(self, now: float) -> None:
         """Record the delivery of a record that was sent while the broker counted as away."""

@@ -79,8 +79,8 @@ def _ends(kafka: KafkaConfig, topic: str, slots: Sequence[int]) -> dict[int, int
 def _tell(pipeline: Pipeline, behind: Sequence[int]) -> None:
     topic = physical(pipeline.name, OUTPUTS)
     text = (
-        f"ingress waits until egress has closed what partitions {list(behind)} of {topic!r} hold "
-        f"from before egress_partitions became {pipeline.egress_partitions}"
+        f"ingress waits until egress finishes the records in partitions {list(behind)} of "
+        f"{topic!r} from before egress_partitions became {pipeline.egress_partitions}"
     )
     event = "ingress.waits"
     tell(log, LEVELS[event], event, text, pipeline=pipeline.name, topic=topic, slots=list(behind))

@@ -221,10 +221,10 @@ class OffsetLedger:
     def _tell_too_long(self, offsets: Offsets) -> None:
         (topic, slot), (_, note, _) = max(offsets.items(), key=lambda each: len(each[1].note))
         text = (
-            f"the broker refuses a commit of group {self._group!r}: its note has {len(note)} "
-            "bytes, more than the brokers' offset.metadata.max.bytes; raise that, or "
-            "egress_partitions in the pipeline's file, among which the input's partitions are "
-            "divided. Until then a restart reads again what came since the last commit"
+            f"the broker refuses a commit of group {self._group!r}: its offset metadata has "
+            f"{len(note)} bytes, more than the brokers' offset.metadata.max.bytes; raise that, or "
+            "egress_partitions in the pipeline's file, which divides the input's partitions. Until "
+            "then a restart rereads the records since the last commit"
         )
         event = "commit.note_too_long"
         tell(log, LEVELS[event], event, text, topic=topic, slot=slot, bytes=len(note))

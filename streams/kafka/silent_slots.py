@@ -78,4 +78,4 @@ class SilentSlots:
 def told(stopped: Iterable[tuple[Place, int]], ends: Mapping[Place, int]) -> str:
     """Return a sentence about slots that are read anew."""
     slots = [f"{topic}-{slot} at {at} of {ends[topic, slot]}" for (topic, slot), at in stopped]
-    return f"the client had stopped reading {', '.join(slots)}: read anew"
+    return f"the client stopped reading {', '.join(slots)}; reading again"

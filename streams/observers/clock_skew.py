@@ -52,7 +52,7 @@ class ClockSkews:
         way = "ahead of" if ahead_s > 0 else "behind"
         text = (
             f"the clock of {node} is {abs(ahead_s):.1f} s {way} the control app's, or its reports "
-            "come late; set both hosts by NTP"
+            "are delayed; synchronize both hosts with NTP"
         )
         fields = {"of": node, "ahead_s": round(ahead_s, 3)}
         tell(log, LEVELS["clock.skewed"], "clock.skewed", text, pipeline=self._pipeline, **fields)

@@ -49,12 +49,12 @@ class Health:
         now = self._clock()
         ages = {name: now - at_s for name, at_s in list(self._alive_s.items())}
         hung = sorted(name for name, age_s in ages.items() if age_s > LIVE_S)
-        return f"{hung[0]} has done nothing for {ages[hung[0]]:.0f} s" if hung else ""
+        return f"{hung[0]} has made no progress for {ages[hung[0]]:.0f} s" if hung else ""
 
     def ready(self) -> str:
         """Return why the role cannot accept work now; empty: it is ready."""
         if not self._alive_s:
-            return "it has not begun"
+            return "not started yet"
         for name, report in sorted(self._reports.items()):
             if report.state not in READY:
                 return f"{name} is {report.state}"

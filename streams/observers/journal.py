@@ -173,8 +173,8 @@ class Journal:
         if times > self._regressions.get(node, 0):
             self._regressions[node] = times
             text = (
-                "offsets of the input topic went back: it was made anew or has lost its end; "
-                "what it holds now is served"
+                "offsets of the input topic went back: the topic was recreated or has lost its "
+                "end; its present records are served"
             )
             self._write(node, "input.regressed", text, times=times)
 

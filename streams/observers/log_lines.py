@@ -114,7 +114,7 @@ def plan_rejected(effect: Reject) -> LogLine:
     """Return the line for a plan that violates a constraint; the previous one stays in force."""
     return LogLine(
         "plan.rejected",
-        f"a plan is not put in force: {effect.reason}",
+        f"plan rejected: {effect.reason}",
         {"constraints": list(effect.constraints), "reason": effect.reason},
     )
 
@@ -123,7 +123,7 @@ def scaled(effect: Scale) -> LogLine:
     """Return the line for a change of the number of devices of a type that should run."""
     return LogLine(
         "plan.scaled",
-        f"{effect.count} {effect.type} should run",
+        f"scaling {effect.type} to {effect.count}",
         {"type": effect.type, "count": effect.count},
     )
 
@@ -143,7 +143,7 @@ def accuracy_drifted(found: Measured) -> LogLine:
 def accuracy_returned(path: str, reference: str) -> LogLine:
     """Return the line for a measured accuracy that is as profiled again, or not measured."""
     by = f" by shadows along {reference}" if reference else ""
-    text = f"the accuracy of {path}{by} no longer differs from its profile"
+    text = f"the accuracy of {path}{by} is back within its profile"
     return LogLine("accuracy.returned", text, {"path": path, "reference": reference})
 
 
@@ -154,7 +154,7 @@ def selection_made(effect: Send) -> LogLine:
     fields = {"task": selection.task, "policy": selection.policy, "tables": len(selection.tables)}
     if not selection.tables:
         return LogLine("selection.none", f"{selection.task}: {selection.reason}", fields)
-    more = "" if selection.complete else "; finer ones are being made"
+    more = "" if selection.complete else "; refining"
     return LogLine(
         "selection.made",
         f"{len(selection.tables)} tables for {selection.task}, {selection.workers} workers, "
@@ -186,21 +186,21 @@ def _lease_fields(lease: Lease | None) -> dict[str, Any]:
 
 def _lease_words(lease: Lease | None) -> str:
     if lease is None:
-        return "nothing to do any more"
+        return "lease removed"
     slots = ", ".join(map(str, lease.slots)) or "none"
-    drains = "" if lease.open_slot >= 0 else ", to be drained"
+    drains = "" if lease.open_slot >= 0 else ", draining"
     return f"{lease.key}, batches of {lease.batch}, slots {slots}{drains}"
 
 
 def load_began(effect: Load) -> LogLine:
     """Return the line for a worker that begins to load a variant."""
-    return LogLine("load.began", f"{effect.variant} is being loaded", _variant(effect.variant))
+    return LogLine("load.began", f"loading {effect.variant}", _variant(effect.variant))
 
 
 def load_ended(event: Loaded) -> LogLine:
     """Return the line for a loaded variant."""
     fields = {**_variant(event.variant), "seconds": round(event.seconds, 6)}
-    return LogLine("load.ended", f"{event.variant} is loaded after {event.seconds:.3f} s", fields)
+    return LogLine("load.ended", f"loaded {event.variant} in {event.seconds:.3f} s", fields)
 
 
 def failed(event: Failed) -> LogLine:
@@ -249,7 +249,7 @@ def _end_words(answer: Answer, took_ms: float) -> str:
     said = "answered late" if outcome == LATE else outcome
     where = f" at {answer.task}" if answer.task else ""
     behind_ms = (answer.answered_s - answer.deadline_s) * 1e3
-    late = f"{behind_ms:.1f} ms behind its deadline" if answer.late else ""
+    late = f"{behind_ms:.1f} ms after its deadline" if answer.late else ""
     why = "; ".join(filter(None, (late, answer.reason)))
     text = f"query {answer.id} {said}{where}{part} after {took_ms:.1f} ms"
     return f"{text}: {why}" if why else text
@@ -370,12 +370,12 @@ def command_answered(effect: Send) -> LogLine:
 def solve_began(effect: Solve) -> LogLine:
     """Return the line for the start of a solve."""
     fields = {"job": effect.job, "solver": effect.solver}
-    return LogLine("solve.began", f"the planner {effect.solver} has begun", fields)
+    return LogLine("solve.began", f"planner {effect.solver} started", fields)
 
 
 def solve_ended(event: Solved) -> LogLine:
     """Return the line for a solve that ended with a plan."""
-    return LogLine("solve.ended", "the planner has a plan", {"job": event.job})
+    return LogLine("solve.ended", "planner finished", {"job": event.job})
 
 
 # The line of an event or effect, by its type; for records, by the record's type.

@@ -200,7 +200,7 @@ def test_a_session_on_changed_data_is_profiled_again_and_the_other_session_is_un
     session = stream.served_anew("one", {"one": b"b", "two": b"a"}, labelled=True)
 
     seen("data", session, changed_s)
-    assert session.cause == "its answers are less accurate than 0.9 by their labels"
+    assert session.cause == "its measured accuracy is below 0.9"
     assert session.samples.startswith("recent@one@")
     assert chosen(session)[0] == "read/read@votes=3"
     assert stream.newest("two").number == other.number

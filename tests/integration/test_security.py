@@ -344,7 +344,7 @@ def test_egress_reads_the_settings_of_its_results_and_a_user_without_the_right_g
     assert (
         caplog.messages
         == [
-            f"it cannot be checked how topics are set: user '{NAME}-consumer' has no right to "
+            f"cannot check topic settings: user '{NAME}-consumer' has no right to "
             f"DescribeConfigs on topic '{results}'; `headrace acls FILE` prints the ACLs that each "
             "role needs"
         ]

@@ -211,7 +211,7 @@ def test_a_slot_that_the_client_has_stopped_reading_is_read_anew(
         source.produce(topic, value, partition=0)
     source.flush(5)
     assert read(lambda values: len(values) > 1) == [b"2", b"3"]
-    assert f"the client had stopped reading {topic}-0 at 1 of 3: read anew" in caplog.text
+    assert f"the client stopped reading {topic}-0 at 1 of 3; reading again" in caplog.text
     transport.close()
 
 

@@ -253,7 +253,7 @@ def test_one_goes_down_and_the_other_goes_on_with_its_broker(terminal: Terminal)
     second = terminal.types("up", WORDS, "--detach")
     assert second.returncode == 0, second.stderr
     # Two workers each, and each expects a whole core.
-    warned = "the pipelines on this machine count on more than its" in second.stderr
+    warned = "the pipelines on this machine need more than its" in second.stderr
     assert warned == (cores() < 4)
     table = terminal.types("status", "--once").stdout
     assert [line.split()[0] for line in table.splitlines()[:3]] == ["pipeline", "lines", "words"]
@@ -261,11 +261,11 @@ def test_one_goes_down_and_the_other_goes_on_with_its_broker(terminal: Terminal)
     everyone = terminal.left("words")
     down = terminal.types("down", LINES)
     assert (down.returncode, down.stdout) == (0, "lines is down\n")
-    assert "the local broker stays: words uses it" in down.stderr
+    assert "the local broker keeps running for words" in down.stderr
     assert terminal.left("words") == everyone
     answer = terminal.types("send", WORDS, "-", stdin="one two")
     assert answer.returncode == 0, answer.stderr
-    assert "not up, but here once: lines" in terminal.types("status", "--once").stdout
+    assert "not running: lines" in terminal.types("status", "--once").stdout
 
     assert terminal.types("down", WORDS).stdout == "words is down\n"
     assert json.loads(terminal.types("broker", "status", "--json").stdout)["running"] is False

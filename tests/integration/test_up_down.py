@@ -78,8 +78,8 @@ def gone(processes: list[psutil.Process]) -> bool:
 
 
 def told_of_the_restart(terminal: Terminal) -> None:
-    assert "cpu-1 ended (killed by SIGKILL)" in (terminal.run / "up.log").read_text()
-    again = "cpu-1 of lines starts again, after it was killed by SIGKILL"
+    assert "cpu-1 exited (killed by SIGKILL)" in (terminal.run / "up.log").read_text()
+    again = "cpu-1 of lines restarted after it was killed by SIGKILL"
     eventually(lambda: again in (terminal.run / "cpu-1.log").read_text(), again)
 
 

@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 PANELS = (
     "Queries by outcome", "Latency", "Plans, commands, nodes", "Plan: tasks and variants",
-    "Queues by slot", "Devices and cost", "Queries that were not in time", "Variants", "Nodes",
+    "Queues by slot", "Devices and cost", "Queries that missed the deadline", "Variants", "Nodes",
 )  # fmt: skip
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
@@ -138,11 +138,11 @@ def test_keys_move_the_focus_and_change_theme_and_range(running: Any, page: Page
     assert page("look")["focus"] == "Latency"
     page("press", keys=["t", "r", "p"])
     seen = page("look")
-    assert (seen["theme"], "10 min" in seen["text"], "held still" in seen["text"]) == (
+    assert (seen["theme"], "10 min" in seen["text"], "updates paused" in seen["text"]) == (
         "dark", True, True,
     )  # fmt: skip
     page("press", keys=["p", "?"])
-    assert "hold the page still" in page("look")["text"]
+    assert "pause or resume updates" in page("look")["text"]
 
 
 def test_a_killed_worker_and_a_change_of_policy_are_seen(

@@ -61,7 +61,7 @@ def test_one_seed_has_means_without_intervals_and_says_so(
     (static,) = made["policies"]
     assert (static["accuracy"]["low"], static["accuracy"]["high"]) == (None, None)
     assert run(["compare", str(file), "--arrivals", str(arrivals)]) == 0
-    assert "one seed (0): nothing is known of chance" in capsys.readouterr().out
+    assert "one seed (0): no confidence interval" in capsys.readouterr().out
 
 
 def test_the_page_is_written_completely_or_not_at_all(

@@ -147,7 +147,7 @@ def test_an_accuracy_drop_is_detected_and_replanned_within_ten_seconds() -> None
     others = world.session("b")
     world.system.run(32.0)
     session = world.session("a")
-    assert session.cause == "its answers are less accurate than 0.9 by their labels"
+    assert session.cause == "its measured accuracy is below 0.9"
     assert session.samples.startswith("recent@a@")
     assert world.chosen("a")["read"].startswith("read/w")
     assert session.replans == 1

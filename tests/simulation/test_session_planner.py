@@ -154,7 +154,7 @@ def test_a_search_without_a_profiler_waits_for_one_and_says_so(world: Planned) -
     world.system.kill("profiler")
     world.command(1.0, "open-session", session="a", slo="500ms")
     world.system.run(10.0)
-    assert world.session("a").reason == "its search waits for a profiler"
+    assert world.session("a").reason == "its search is waiting for a profiler"
     world.system.start("profiler", Profilers(scores))
     world.system.run(40.0)
     assert world.session("a").state is SessionState.SERVING
@@ -318,7 +318,7 @@ def test_a_serving_session_accepts_looser_and_tighter_objectives(world: Planned)
     assert {each.outcome for each in answered} <= {"answered", "failed"}  # a toy may fail
     world.system.run(30.0)
     last = world.session("a")
-    assert last.cause == "a command: no plan that it has meets its new objectives"
+    assert last.cause == "a command: none of its plans meets its new objectives"
     assert last.state is SessionState.SERVING  # by the plan that it had
     assert "no plan meets its objectives" in last.reason
 

@@ -48,7 +48,7 @@ from control.problem.problem import (
 
 SOME = 1e-6
 WHOLE = 1 - 1e-7  # a larger served share counts as all
-NO_TIME = "the whole demand cannot be served, and there was no time to find out what is short"
+NO_TIME = "cannot serve the whole demand; no time was left to find the binding constraint"
 NEARLY = 1 - 1e-7  # fraction of the largest served share to serve in the next step
 
 
@@ -91,7 +91,7 @@ def check_demand(problem: Problem) -> None:
 
 def empty_allocation() -> Allocation:
     """Return the plan without any usable worker."""
-    binding = "devices: no worker can be used; start one"
+    binding = "devices: no usable worker; start one"
     return Allocation((), False, binding, mode=BEST_EFFORT, served_share=0.0)
 
 

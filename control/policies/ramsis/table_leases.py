@@ -37,7 +37,7 @@ def allocate(problem: Problem) -> Allocation:
     pipeline, policy = problem.pipeline, problem.policy
     profile = _checked_profile(problem)
     if not problem.devices:
-        return Allocation((), False, "there is no worker that can be used; start one")
+        return Allocation((), False, "no usable worker; start one")
     ask = _ask(problem, profile)
     setting = setting_for(options_for(policy.kind, policy), ask)
     task = pipeline.root.name

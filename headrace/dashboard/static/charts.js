@@ -126,7 +126,7 @@ const LANES = ["nodes", "commands", "plans"];
 const LANE_OF = {silent: 0, reports: 0, command: 1};
 
 function timelineOptions(view, shown) {
-  const options = common("Plans, commands and nodes on a time line; the list below has the same.");
+  const options = common("Plans, commands and nodes on a time line; the list below shows the same data.");
   const plans = stretches(view.plans.map((row) => row[1]), shown).map((each) => ({
     value: [1000 * each.from, 1000 * each.to], plan: each.plans.at(-1), stretch: each,
   }));
@@ -207,7 +207,7 @@ function planBox(api, stretch) {
 
 function flowOptions(flow) {
   const options = common("The plan: how tasks share their items among variants; the table below " +
-    "has the same.");
+    "shows the same data.");
   delete options.legend;
   const least = 1e-4; // a link of width 0 would hide the variant
   const depth = new Map();
@@ -255,7 +255,7 @@ function linkText(link) {
 }
 
 function queuesOptions(view, shown) {
-  const options = common("Queues by slot over time; the table below has the present.");
+  const options = common("Queues by slot over time; the table below shows the current values.");
   const leased = view.slots.map((each) => `${each.task}:${each.slot}`);
   const rows = view.queues.filter((row) => row[0] >= shown.from);
   const seen = rows.flatMap((row) => Object.keys(row[1]));

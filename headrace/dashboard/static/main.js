@@ -58,9 +58,9 @@ function choose(name) {
 }
 
 function tellState() {
-  const when = page.heard ? `as of ${clock(page.heard)}` : "nothing heard yet";
-  $("state").textContent = !page.connected ? `no connection, ${when}` :
-    page.held ? "held still" : when;
+  const when = page.heard ? `as of ${clock(page.heard)}` : "no data yet";
+  $("state").textContent = !page.connected ? `disconnected, ${when}` :
+    page.held ? "updates paused" : when;
   $("state").className = page.connected ? "" : "bad";
 }
 

@@ -75,7 +75,7 @@ function drawReasons(now) {
       `${percent(every ? (rates.answered ?? 0) / every : null)} in time`;
   });
   const lines = [];
-  if (rows.length) lines.push(element("p", `Without an answer: ${rows.join(", ")}`));
+  if (rows.length) lines.push(element("p", `Not answered: ${rows.join(", ")}`));
   if (classes.length) lines.push(element("p", `By class: ${classes.join("; ")}`));
   show("reasons", ...lines);
 }
@@ -114,7 +114,7 @@ function flowTable(links) {
     ["from", (row) => row.source, text], ["to", (row) => row.target, text],
     ["items per query", (row) => number(row.items, 3)], ["share", (row) => percent(row.share)],
   ];
-  return table(columns, links, "There is no plan yet.");
+  return table(columns, links, "No plan yet.");
 }
 
 function slotsTable(slots) {
@@ -134,10 +134,10 @@ function drawDevices(view) {
     ["busy", (row) => percent(row.busy, 0)],
     ["$/h", (row) => number(row.usd_per_h, 3)], ["serves", (row) => row.serves.join(", "), text],
   ];
-  show("devices-table", table(columns, view.devices, "No worker reports."));
+  show("devices-table", table(columns, view.devices, "No worker is reporting."));
   const each = view.now.usd_per_1000_answers;
   document.getElementById("cost").textContent = view.now.usd_per_h === null ?
-    "the cluster names no prices; busy: the part of its time that a worker computes" :
+    "no device prices configured; busy: share of time that a worker computes" :
     `$${number(view.now.usd_per_h, 3)} an hour, $${number(each, 5)} per 1,000 answers`;
 }
 
@@ -150,7 +150,7 @@ function variantsTable(rows) {
     ["failed/s", (row) => number(row.failed_qps), {bad: (row) => row.failed_qps > 0}],
     ["batch", (row) => number(row.batch)], ["busy", (row) => percent(row.busy, 0)],
   ];
-  return table(columns, rows, "Nothing is served.");
+  return table(columns, rows, "No variant is serving.");
 }
 
 function nodesTable(rows) {
@@ -161,7 +161,7 @@ function nodesTable(rows) {
     ["serves", (row) => row.serves, text], ["plan", (row) => String(row.epoch)],
     ["error", (row) => row.error, text],
   ];
-  return table(columns, rows, "No node reports.");
+  return table(columns, rows, "No node is reporting.");
 }
 
 function drawSessions(rows) {
@@ -188,7 +188,7 @@ function drawLate(rows) {
   show("late-list", ...buttons);
   buttons.find((each) => each.dataset.query === focused)?.focus();
   show("waterfall", ...(chosen ? waterfall(chosen) :
-    [element("p", "Every query that was looked at was in time, or was refused.", "empty")]));
+    [element("p", "No query has been late, dropped or failed.", "empty")]));
 }
 
 function shortened(id) { // the end tells ids of one client apart
@@ -197,7 +197,7 @@ function shortened(id) { // the end tells ids of one client apart
 
 function waterfall(query) {
   const late = query.latency_ms - query.deadline_ms;
-  const when = late > 0 ? `${number(late)} ms behind its deadline` :
+  const when = late > 0 ? `${number(late)} ms after its deadline` :
     `${number(-late)} ms before its deadline`;
   const verdict = `${query.outcome}${query.task ? ` at ${query.task}` : ""} after ` +
     `${number(query.latency_ms)} ms, ${when}${query.reason ? `: ${query.reason}` : ""}`;
@@ -215,7 +215,7 @@ function waterfall(query) {
   addStep(fall, query.last, query.deadline_ms, end);
   return [element("p", verdict, "verdict"), fall,
     ...query.notes.map((note) => element("p", note)),
-    element("p", "red line: the deadline; grey: on the way, yellow: in a queue, green: computed")];
+    element("p", "red line: deadline; grey: in transit; yellow: queued; green: computing")];
 }
 
 function addStep(fall, step, deadline, end) {

@@ -135,7 +135,7 @@ class ProfilerRole:
             why = f"{self._name} has another search space; restart it with the changed file"
             return self._result(request, Profile(), why)
         if self._journal.strikes.get(key, 0) >= STRIKES:
-            return self._result(request, Profile(), f"it ended the profiler {STRIKES} times")
+            return self._result(request, Profile(), f"it crashed the profiler {STRIKES} times")
         self._journal.began([key])
         try:
             samples = self._samples.of(request.sample_set, request.first, request.upto)
@@ -203,7 +203,7 @@ def run_profiler(
         health = next(each for each in observers if isinstance(each, Health))
         watched = role, writer, results, partial(health.beat, name)
         threading.Thread(target=_watch, args=watched, name="hangs", daemon=True).start()
-        log.info("%s takes requests", name)
+        log.info("%s is ready for requests", name)
         _serve(role, reader, writer, (requests, results), stopped)
 
 

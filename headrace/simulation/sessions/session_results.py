@@ -76,7 +76,7 @@ def as_text(run: SessionsRun) -> str:
     head = ["session", "waited s", "served s", "in time", "accuracy", "$", "replans", "waits for"]
     total = (
         f"{whole['served']} of {whole['sessions']} sessions served; "
-        f"{whole['goodput_sessions']:.2f} at a time met their objectives; "
+        f"{whole['goodput_sessions']:.2f} at once met their objectives on average; "
         f"{whole['usd_per_h']:.3f} $/h; {whole['plans']} plans, "
         f"{whole['profile_s']:.1f} device seconds of profiling; devices used: "
         + ", ".join(f"{t['used']:.2f} of {t['of']} {t['tier']}" for t in whole["tiers"])

@@ -45,7 +45,7 @@ def settings_of(
             unseen.append(resource.name)
     if unseen:
         lacks = forbidden(config, "DescribeConfigs", "topic", ", ".join(unseen))
-        text = f"it cannot be checked how topics are set: {lacks}"
+        text = f"cannot check topic settings: {lacks}"
         tell(log, LEVELS["settings.unseen"], "settings.unseen", text, topics=unseen)
     return seen
 

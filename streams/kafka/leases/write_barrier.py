@@ -72,7 +72,7 @@ def _copies(config: KafkaConfig, topic: str) -> list[int]:
 def _wait(config: KafkaConfig, name: str, topic: str) -> None:
     text = (
         f"{config.who} has no right to Write on transactional-id {name!r}, so it waits "
-        f"{DROPPED_S:g} s until it reads back which answers there are; `headrace acls FILE` prints "
+        f"{DROPPED_S:g} s before it reads back the existing answers; `headrace acls FILE` prints "
         "the ACLs that each role needs"
     )
     tell(log, LEVELS["results.unsettled"], "results.unsettled", text, topic=topic)

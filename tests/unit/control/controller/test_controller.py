@@ -81,7 +81,7 @@ def test_a_lost_workers_slot_is_adopted_before_any_solve() -> None:
         "w0": ("locate", "net", (0,), 0),
         "w1": ("read", "forest", (0, 1), 0),
     }
-    assert world.plan.reason == "lost w2; slots handed on"
+    assert world.plan.reason == "lost w2; slots handed over"
 
 
 def test_a_worker_that_loads_may_be_silent_for_longer() -> None:
@@ -142,7 +142,7 @@ def test_when_nobody_at_all_is_heard_it_is_the_broker_that_is_away() -> None:
     world.run(2.9)
     assert len(world.plans) == 1
     world.run(0.5)
-    assert [plan.reason for plan in world.plans[1:2]] == ["lost w2; slots handed on"]
+    assert [plan.reason for plan in world.plans[1:2]] == ["lost w2; slots handed over"]
 
 
 def test_workers_that_find_a_returned_broker_one_by_one_keep_their_leases() -> None:
@@ -164,7 +164,7 @@ def test_a_hiccup_of_the_broker_gives_no_more_than_the_usual_patience() -> None:
     world.run(0.6)
     world.workers, world.ingress = {name: workers[name] for name in ("w0", "w1")}, True
     world.run(1.2)
-    assert [plan.reason for plan in world.plans[1:2]] == ["lost w2; slots handed on"]
+    assert [plan.reason for plan in world.plans[1:2]] == ["lost w2; slots handed over"]
 
 
 def test_old_reports_say_nothing() -> None:
@@ -285,7 +285,7 @@ def test_a_plan_that_still_has_a_lost_worker_is_amended_without_traffic_for_it()
     lost = next(lease for lease in before.leases if lease.worker == "w2")
     del world.workers["w2"]
     world.run(0.9)
-    assert world.plan.reason == "lost w2; slots handed on"
+    assert world.plan.reason == "lost w2; slots handed over"
     amended = world.controller._state.amended(before, before.leases, (), world.now)
     assert amended.leases == before.leases
     assert (lost.task, lost.open_slot) not in {(x.task, x.slot) for x in amended.routes}
@@ -358,7 +358,7 @@ def test_the_next_plan_tells_what_went_wrong_before() -> None:
     assert world.plans == []
     world.solving = True
     world.run(11.0)
-    assert world.plan.reason == "first plan; earlier: the planner broke"
+    assert world.plan.reason == "first plan; the previous solve failed: the planner broke"
 
 
 def test_a_failed_command_does_not_swallow_other_reasons_to_plan() -> None:

@@ -77,7 +77,7 @@ def test_a_plan_makes_up_for_a_worker_that_is_seen_to_be_slow() -> None:
     slow = next(x.worker for x in world.plan.leases if x.variant == "vit")
     world.paces = dict.fromkeys(WORKERS, 1.0) | {slow: 3.0}
     world.flow(40.0, 75.0)
-    assert any("slow workers leave" in plan.reason for plan in world.plans)
+    assert any("slow workers reduce" in plan.reason for plan in world.plans)
     assert running(world.plan) == {"locate/net": 2, "read/vit": 4}
     shares = {route.slot: route.share for route in world.plan.routes if route.task == "read"}
     open_slots = {x.worker: x.open_slot for x in world.plan.leases}
@@ -250,7 +250,7 @@ def test_between_solves_routes_follow_demand_and_leases_stay() -> None:
         70 / 250, abs=0.03)}  # fmt: skip
     leases, before = world.plan.leases, len(world.plans)
     world.flow(4.0, 20.0)
-    assert {plan.reason for plan in world.plans[before:]} == {"routes for what arrives now"}
+    assert {plan.reason for plan in world.plans[before:]} == {"routes for the current demand"}
     assert {plan.leases for plan in world.plans[before:]} == {leases}
     assert reading(world.plan) == {0: pytest.approx(1.0), 1: pytest.approx(0.0)}
 

@@ -97,7 +97,7 @@ def test_other_sizes_are_a_reason_to_plan_anew_once() -> None:
     reason = estimates.unlike(LastSolve(problem), SETTINGS, 0.0)
     assert reason is not None
     assert reason.cause == PlanCause.SLOWDOWN
-    assert "other sizes: on cpu they take 1" in reason.text
+    assert "query sizes changed: on cpu they take 1" in reason.text
     assert estimates.unlike(LastSolve(problem_of(estimates)), SETTINGS, 0.0) is None
 
 

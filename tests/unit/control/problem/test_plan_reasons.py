@@ -53,7 +53,9 @@ def test_a_plan_of_this_release_that_is_written_as_release_5_is_understood(
 def test_sentences_and_causes_come_in_order_each_once() -> None:
     reasons = [workers_lost(("a",)), about_worker("b", PlanCause.WORKER_SERVES, "read"), INTERVAL]
     reasons += [about_worker("c", PlanCause.WORKER_SERVES, "read"), INTERVAL]
-    assert sentence(reasons) == ("lost a; worker b serves read; planned anew; worker c serves read")
+    assert sentence(reasons) == (
+        "lost a; worker b serves read; periodic replan; worker c serves read"
+    )
     assert causes(reasons) == (
         PlanCause.WORKER_LOST,
         PlanCause.WORKER_SERVES,

@@ -202,8 +202,8 @@ def test_progress_has_the_time_left_once_it_can_be_told() -> None:
 
 
 def test_steps_of_unknown_length_have_no_time_left() -> None:
-    assert counting_line("p comes up", 1, 4, 12.3, "loading: cpu-0") == (
-        "p comes up: 1 of 4, 12 s, loading: cpu-0"
+    assert counting_line("starting p", 1, 4, 12.3, "loading: cpu-0") == (
+        "starting p: 1 of 4, 12 s, loading: cpu-0"
     )
 
 

@@ -41,28 +41,28 @@ def test_more_workers_than_cores_of_one_run_alone_are_no_matter_of_sharing() -> 
 
 def test_one_run_alone_that_counts_on_more_cores_than_there_are_is_warned() -> None:
     (warning,) = outnumbered(a_run("a", {"cpu": 4}), cores=2)
-    assert warning.startswith("the workers on cpu count on 4 cores and this machine has 2;")
+    assert warning.startswith("the cpu workers need 4 cores and this machine has 2;")
     assert outnumbered(a_run("a", {"cpu": 4}, 0.5), cores=2) == []
     assert outnumbered(a_run("a", {"emulated": 20, "cuda:0": 2}), cores=2) == []
 
 
 def test_a_worker_counts_for_its_share_of_a_core() -> None:
     assert overbooked(a_run("a", {"cpu": 2}), [a_run("b", {"cpu": 2}, 0.5)], cores=2) == [
-        "the pipelines on this machine count on more than its 2 cores: a on 2 and b on 1, 3 cores "
-        "together; lower cluster.share or cluster.devices, or plans promise what cannot be kept"
+        "the pipelines on this machine need more than its 2 cores: a on 2 and b on 1, 3 cores "
+        "in total; plans overestimate capacity; lower cluster.share or cluster.devices"
     ]
 
 
 def test_workers_that_divide_a_gpu_count_for_all_of_it() -> None:
     parts = replace(a_run("a", {"cuda:0": 4}, 0.25), tasks_per_device=4)
     (warning,) = overbooked(parts, [a_run("b", {"cuda:0": 1}, 0.5)], cores=2)
-    assert "its one cuda:0: a on 1 and b on 0.5, 1.5 of cuda:0 together;" in warning
+    assert "its one cuda:0: a on 1 and b on 0.5, 1.5 of cuda:0 in total;" in warning
 
 
 def test_a_pipeline_counts_for_its_share_of_a_gpu() -> None:
     others = [a_run("b", {"cuda:0": 4}, 0.5), a_run("c", {"cpu": 1})]
     (told,) = overbooked(a_run("a", {"cuda:0": 1}, 0.75), others, cores=2)
-    assert "its one cuda:0: a on 0.75 and b on 0.5, 1.25 of cuda:0 together;" in told
+    assert "its one cuda:0: a on 0.75 and b on 0.5, 1.25 of cuda:0 in total;" in told
 
 
 def test_the_neighbours_are_the_other_runs_that_are_alive(tmp_path: Path) -> None:

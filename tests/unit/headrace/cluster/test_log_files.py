@@ -9,7 +9,7 @@ from headrace.cluster.log_files import Filter, Follower, entries, keep_last, rot
 from headrace.processes import run_directory
 
 CPU = """\
-2026-11-22 10:00:01.000 INFO    cpu-0: read/v is loaded after 0.1 s
+2026-11-22 10:00:01.000 INFO    cpu-0: loaded read/v in 0.1 s
 2026-11-22 10:00:03.000 WARNING cpu-0: read/v raised ValueError: no
   ops.py:3 in predict: return 1 / 0
 """

@@ -142,7 +142,7 @@ def test_a_role_that_has_worked_is_started_again_whatever_it_ended_with(
     for code in (WORKS + REFUSES, WORKS + REFUSES, REFUSES, REFUSES, WORKS + REFUSES):
         ends(code)
         now += 60.0
-    assert [line for line in said if "it is started again" not in line] == []
+    assert [line for line in said if "restarting in" not in line] == []
     ends(REFUSES)
     now += 60.0
     ends(REFUSES)
@@ -269,7 +269,7 @@ def test_a_role_that_had_begun_and_does_nothing_any_more_is_killed(tmp_path: Pat
         assert (said, process.poll()) == ([], None)
         now[0] += HUNG_S + 0.1
         supervisor.tend()
-        assert said == ["egress-0 has done nothing for 30 s; it is killed"]
+        assert said == ["egress-0 has made no progress for 30 s; killing it"]
         assert process.wait(10) == -signal.SIGKILL
 
 
@@ -284,7 +284,7 @@ def test_a_role_that_does_not_begin_to_work_is_killed(tmp_path: Path) -> None:
         assert (said, process.poll()) == ([], None)
         now[0] += 0.1
         supervisor.tend()
-        assert said == ["egress-0 has not begun to work within 900 s; it is killed"]
+        assert said == ["egress-0 did not start within 900 s; killing it"]
         assert process.wait(10) == -signal.SIGKILL
 
 
@@ -296,8 +296,8 @@ def test_a_role_that_cannot_be_started_is_tried_again(tmp_path: Path) -> None:
     supervisor.tend()
     supervisor.tend()
     assert len(said) == 1
-    assert said[0].startswith("slow-0 cannot be started: ")
-    assert said[0].endswith("; it is tried again in 0.5 s")
+    assert said[0].startswith("slow-0 failed to start: ")
+    assert said[0].endswith("; retrying in 0.5 s")
     supervisor.log("slow-0").rmdir()
     now[0] = 0.6
     supervisor.tend()

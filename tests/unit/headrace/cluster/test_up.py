@@ -16,9 +16,9 @@ def test_what_commands_left_is_named_with_the_way_back() -> None:
         filed_policy="loki", filed_slo_s=0.3,
     )  # fmt: skip
     assert by_command(settings) == [
-        "policy fast (`headrace policy apply FILE loki` ends it)",
-        "an SLO of 200 ms (`headrace command FILE set-slo slo=300ms` ends it)",
-        "planned for 50/s (`headrace command FILE release-demand` ends it)",
-        "cpu-1, cpu-2 drained (`headrace restore FILE cpu-1` ends it)",
-        "paused (`headrace resume FILE` ends it)",
+        "policy fast (to reset: `headrace policy apply FILE loki`)",
+        "an SLO of 200 ms (to reset: `headrace command FILE set-slo slo=300ms`)",
+        "planned for 50/s (to reset: `headrace command FILE release-demand`)",
+        "cpu-1, cpu-2 drained (to reset: `headrace restore FILE cpu-1`)",
+        "paused (to reset: `headrace resume FILE`)",
     ]

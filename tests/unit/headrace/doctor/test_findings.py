@@ -115,7 +115,7 @@ def test_skew_is_held_against_the_slo_once_it_is_sure(
 
 
 def test_a_skew_says_which_way_it_goes() -> None:
-    found = "the broker's is 200.0 ms behind this machine's, give or take 1.0 ms"
+    found = "the broker's clock is 200.0 ms behind this machine's, ± 1.0 ms"
     assert clock_found(-0.2, 0.001, None).found == found
 
 
@@ -134,8 +134,8 @@ def test_ports_for_metrics_are_free_or_named_with_the_role_that_wants_them() -> 
     where = "ports 9400 to 9403 of 127.0.0.1"
     assert ports_found(PORTS, [], is_up=False) == Finding("metrics", OK, f"{where} are free")
     assert ports_found(PORTS, ["egress-0", "cpu-0"], is_up=False) == Finding(
-        "metrics", WRONG, f"another program has 9401 (egress-0), 9402 (cpu-0) of {where}",
-        "name another first port: cluster.metrics_port, or up --metrics-port",
+        "metrics", WRONG, f"{where}: in use by another program: 9401 (egress-0), 9402 (cpu-0)",
+        "choose another first port: cluster.metrics_port, or up --metrics-port",
     )  # fmt: skip
     up = ports_found(PORTS, list(PORTS), is_up=True)
     assert up == Finding("metrics", OK, f"{where}; the pipeline is up")
@@ -143,14 +143,17 @@ def test_ports_for_metrics_are_free_or_named_with_the_role_that_wants_them() -> 
 
 def test_topics_as_they_should_be_are_one_line() -> None:
     assert topics_found((PLANS, QUERIES), RIGHT, "p.yaml") == [
-        Finding("topics", OK, "2 of 2 are there with enough partitions")
+        Finding("topics", OK, "2 of 2 exist with enough partitions")
     ]
 
 
 def test_missing_topics_are_no_fault_but_are_named() -> None:
     assert topics_found((PLANS, QUERIES), {}, "p.yaml") == [
         Finding(
-            "topics", WARN, "missing: headrace.plans, p.queries", "`headrace up p.yaml` makes them"
+            "topics",
+            WARN,
+            "missing: headrace.plans, p.queries",
+            "`headrace up p.yaml` creates them",
         )
     ]
 
@@ -190,7 +193,7 @@ def test_topics_that_this_user_may_not_see_are_not_called_missing() -> None:
     assert topics_found((PLANS, QUERIES), there, "p.yaml") == [
         Finding(
             "topics", OK,
-            "1 of 2 are there with enough partitions; this user may not see headrace.plans",
+            "1 of 2 exist with enough partitions; this user may not describe headrace.plans",
         )
     ]  # fmt: skip
 
@@ -209,9 +212,9 @@ def test_roles_are_told_by_what_the_broker_allows() -> None:
     }
     assert rights_found(NEEDED, there, "p.yaml") == Finding(
         "permissions", WARN,
-        "this user may play producer, operator, but not control, which want for example Write on "
+        "this user may run producer, operator, but not control, which need for example Write on "
         "headrace.plans",
-        "`headrace acls p.yaml` prints what each role needs",
+        "`headrace acls p.yaml` prints the ACLs that each role needs",
     )  # fmt: skip
 
 
@@ -244,8 +247,8 @@ def test_without_a_broker_the_rest_is_still_told_and_the_exit_code_is_4(
     assert told["findings"][-1] == {
         "what": BROKER,
         "state": WRONG,
-        "found": "none is named, and the local one does not run",
-        "mend": "start it with `headrace broker start`, or name yours with --bootstrap",
+        "found": "no broker is configured, and the local broker is not running",
+        "mend": "start it with `headrace broker start`, or pass --bootstrap",
     }
 
 
@@ -281,8 +284,8 @@ def test_one_copy_of_each_record_is_told_where_there_are_several_brokers(
     ("settings", "told"),
     [
         ({"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}, ""),
-        ({"min.insync.replicas": "1"}, "acknowledged once one of 3 brokers has it"),
-        ({"min.insync.replicas": "3"}, "take no record while one of 3 brokers is away"),
+        ({"min.insync.replicas": "1"}, "acknowledged by one of 3 brokers"),
+        ({"min.insync.replicas": "3"}, "refuse records while one of 3 brokers is down"),
         (
             {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"},
             "a leader without the acknowledged records",
@@ -302,7 +305,7 @@ def test_settings_under_which_copies_do_not_help_are_told(
 @pytest.mark.parametrize(("orderly", "state"), [("true", WARN), ("false", OK), ("", OK)])
 def test_a_lone_broker_that_makes_clients_forget_it_is_told(orderly: str, state: str) -> None:
     found = replication_found({}, 1, {"controlled.shutdown.enable": orderly})
-    assert (found.state, "forget its address" in found.found) == (state, state == WARN)
+    assert (found.state, "lose its address" in found.found) == (state, state == WARN)
     assert ("controlled.shutdown.enable=false" in found.mend) == (state == WARN)
 
 

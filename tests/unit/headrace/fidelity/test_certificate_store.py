@@ -42,7 +42,7 @@ def test_a_prediction_that_was_changed_afterwards_is_exposed(tmp_path: Path) -> 
     assert [each.genuine for each in history(file)] == [True]
     path.write_text(path.read_text().replace("100", "120"))
     assert [each.genuine for each in history(file)] == [False]
-    assert "changed afterwards" in history_text(history(file))
+    assert "modified afterwards" in history_text(history(file))
 
 
 def test_what_is_kept_lies_beside_the_file(tmp_path: Path) -> None:

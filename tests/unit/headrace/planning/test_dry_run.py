@@ -96,8 +96,9 @@ def test_the_text_tells_devices_paths_what_binds_and_what_a_change_brings(
     for words in (
         "plates at 130 queries/s, SLO 200 ms, policy loki-paper: accuracy",
         "4 of 4 devices, accuracy",
-        "variant", "load", "items/s", "path", "share", "of its budget",
-        "what binds: the number of devices", "one device more: ", "10 % more demand: ",
+        "variant", "load", "items/s", "path", "share", "budget",
+        "binding constraint: number of devices", "with one more device: ",
+        "with 10 % more demand: ",
         "solved by highs in",
     ):  # fmt: skip
         assert words in text
@@ -296,4 +297,4 @@ def test_more_than_fixed_replicas_can_serve_is_told(
 ) -> None:
     file = a_file(tmp_path, text=FIXED)
     assert run(["plan", file, "--policy", "fixed", "--demand", "5000"]) == 0
-    assert "more arrives than find/small can serve: " in capsys.readouterr().out
+    assert "demand exceeds the capacity of find/small: load " in capsys.readouterr().out

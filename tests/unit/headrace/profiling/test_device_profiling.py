@@ -162,7 +162,7 @@ def test_a_variant_that_does_not_run_on_the_device_is_left_out(tmp_path: Path) -
     assert table.left_out == {
         "shout/plain on cpu": "it runs on abacuses only, not on 'cpu'",
     }
-    assert "shout/plain on cpu: left out, since it runs on abacuses only" in table_text(table)
+    assert "shout/plain on cpu: skipped: it runs on abacuses only" in table_text(table)
     assert [step.done for step in steps][-1] == steps[-1].total == 6
 
 

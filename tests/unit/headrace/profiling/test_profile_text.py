@@ -11,8 +11,9 @@ ROOT = Path(__file__).parents[4]
 def test_a_profile_that_the_file_does_not_name_comes_with_the_line_to_add() -> None:
     file = read_pipeline_file(ROOT / "examples" / "postcode" / "pipeline.yaml")
     (named,) = file.profiles
-    assert written_text(file, named) == f"written to {named}, which pipeline.yaml names"
+    assert written_text(file, named) == f"written to {named} (referenced by pipeline.yaml)"
     other = file.path.parent / "profiles" / "gpu.json"
     assert written_text(file, other) == (
-        f"written to {other}; to plan with it add to pipeline.yaml:  profiles: [profiles/gpu.json]"
+        f"written to {other}; to use it for plans, add to pipeline.yaml:  "
+        "profiles: [profiles/gpu.json]"
     )

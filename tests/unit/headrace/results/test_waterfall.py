@@ -164,8 +164,8 @@ def test_a_refused_query_has_no_stages_and_says_who_refused_it() -> None:
 def test_clocks_that_differ_are_noted_where_a_step_ends_before_it_begins() -> None:
     answer = an_answer(60, [[LOCATE, a_hop("read", 25, 40, 55, worker="far-0")]])
     assert explained(answer).notes == (
-        "read/v on far-0: Kafka took -5.0 ms, so two machines' clocks differ; "
-        "`headrace doctor` measures by how much",
+        "read/v on far-0: Kafka took -5.0 ms, so the clocks of two machines differ; "
+        "`headrace doctor` measures the skew",
     )
 
 
@@ -195,7 +195,7 @@ def test_a_deadline_that_was_missed_is_marked() -> None:
     lines = [
         line.plain for line in view(explained(an_answer(1000, CHAIN.paths, late=True)), "p", 96)
     ]
-    assert lines[0] == "q of p: late after 1000.0 ms, 500.0 ms behind its deadline"
+    assert lines[0] == "q of p: late after 1000.0 ms, 500.0 ms after its deadline"
     assert lines[4].endswith("0 to 1000.0 ms, deadline at |")
     assert lines[7].endswith(" 490.0 ·" + " " * 24 + "|")
 
@@ -286,5 +286,5 @@ def test_what_was_rerouted_is_said_with_the_reason_of_the_first() -> None:
     read = a_hop("read", 33, 40, 55)
     story = explained(an_answer(60, [[LOCATE, read], [late, read], [late, read]]))
     assert story.notes == (
-        "2 items of locate/v went another way: slot 5 in place of 3: 4 ms over the budget",
+        "2 items of locate/v rerouted: slot 5 in place of 3: 4 ms over the budget",
     )

@@ -118,9 +118,9 @@ def test_probes_follow_the_work_that_is_done() -> None:
             with error:
                 return error.code, error.read().decode().strip()
 
-    assert asked("/readyz") == (503, "it has not begun")
+    assert asked("/readyz") == (503, "not started yet")
     health.beat("control")
     assert [asked(path) for path in ("/livez", "/healthz", "/readyz")] == [(200, "ok")] * 3
     clock.now = LIVE_S + 1
-    assert asked("/livez") == (503, "control has done nothing for 11 s")
+    assert asked("/livez") == (503, "control has made no progress for 11 s")
     assert asked("/nothing") == (404, "see /metrics")

@@ -72,18 +72,18 @@ def test_the_table_has_a_row_for_each_and_one_for_each_of_its_devices() -> None:
         "  21.4 of 250        1  10 %",
         "words     3     static    12.0      80.0      10.0   0.0      0.0     0.0      0.0"
         "  21.4 of 250        1  50 %",
-        "queries per second; ms: p95 of the latency, of the SLO",
+        "rates in queries/s; ms: p95 latency of the SLO",
         "",
         "device  pipeline  serves      workers  ready  busy",
         "cpu     lines     shout/loud        1      1  10 %",
         "        words     shout/loud        1      1  50 %",
         "lines: the plan is not feasible: add workers",
-        "not up, but here once: old-0, old-1, old-2, old-3, old-4 and 2 more",
+        "not running: old-0, old-1, old-2, old-3, old-4 and 2 more",
     ]
 
 
 def test_where_none_is_up_it_says_so() -> None:
     assert shown(PAST[0]) == [
         "no pipeline is up on this broker; `headrace up FILE` starts one",
-        "not up, but here once: old-0",
+        "not running: old-0",
     ]

@@ -52,13 +52,13 @@ def test_a_pipeline_is_ready_when_all_follow_the_newest_plan() -> None:
 def test_reports_of_an_earlier_life_do_not_count() -> None:
     told = fresh()
     told.see([plan(2, "cpu-0"), report("cpu-0", 2, incarnation=9.0), report("ingress-0", 2)])
-    assert told.missing() == "no word yet from cpu-0"
+    assert told.missing() == "waiting for cpu-0"
 
 
 def test_an_old_plan_without_a_control_app_is_not_ready() -> None:
     told = fresh(answered=False)
     told.see([plan(2, "cpu-0"), report("cpu-0", 2), report("ingress-0", 2)])
-    assert told.missing() == "the control app has not planned yet"
+    assert told.missing() == "waiting for the first plan"
 
 
 def test_what_a_worker_still_loads_is_told() -> None:
@@ -69,7 +69,7 @@ def test_what_a_worker_still_loads_is_told() -> None:
 
 def test_of_many_workers_a_few_are_named() -> None:
     told = Readiness(PIPELINE, tuple(f"cpu-{n}" for n in range(60)), since_s=10.0)
-    assert told.missing() == "no word yet from cpu-0, cpu-1, cpu-2, cpu-3 and 56 more"
+    assert told.missing() == "waiting for cpu-0, cpu-1, cpu-2, cpu-3 and 56 more"
 
 
 def test_a_plan_that_leaves_a_task_without_worker_is_told_as_such() -> None:
@@ -101,7 +101,7 @@ def tables(**changes: Any) -> Selection:
 
 
 def test_where_workers_follow_tables_these_and_all_their_variants_are_awaited() -> None:
-    being_made = "the tables of shout are being made"
+    being_made = "building the tables of shout"
     assert under_tables() == being_made
     assert under_tables(tables(complete=False)) == being_made
     assert under_tables(tables(policy="other")) == being_made

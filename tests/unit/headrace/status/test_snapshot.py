@@ -123,7 +123,7 @@ def test_why_queries_got_no_answer_is_told_the_most_frequent_first() -> None:
         ("dropped/past_saving", 2.0),
         ("failed/operator", 1.0),
     ]
-    assert head(snapshot)[2] == "without an answer/s: 2.0 dropped past saving, 1.0 failed operator"
+    assert head(snapshot)[2] == "not answered/s: 2.0 dropped past saving, 1.0 failed operator"
 
 
 def test_the_cost_is_that_of_the_workers_that_report() -> None:
@@ -169,7 +169,9 @@ def test_other_pipelines_and_older_plans_are_passed_over() -> None:
 def test_without_a_plan_the_board_says_so() -> None:
     snapshot = board_of(PIPELINE).snapshot(0.0)
     assert head(snapshot) == ["words: no plan yet"]
-    assert troubles(snapshot) == ["no node reports; `headrace up FILE` starts them"]
+    assert troubles(snapshot) == [
+        "no node is reporting; start the pipeline with `headrace up FILE`"
+    ]
 
 
 def test_the_table_reads_well_without_a_terminal() -> None:

@@ -57,7 +57,7 @@ def test_what_a_busy_collector_does_not_take_is_sent_again_after_waits_that_doub
     collector.delivery.deliver(a_request())
     assert collector.sent_s == [1000.0, 1000.5, 1001.5, 1003.5, 1003.5]
     assert (collector.delivery.taken, collector.delivery.dropped) == (6, 0)
-    assert collector.told == ["no; trying again for 60 s"]
+    assert collector.told == ["no; retrying for 60 s"]
 
 
 def test_retry_after_is_the_least_wait() -> None:

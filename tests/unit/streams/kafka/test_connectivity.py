@@ -38,18 +38,18 @@ def test_an_absence_is_one_line_however_often_the_clients_try(
         if attempt in (20, 21, 90):  # each client finds out for itself
             presence.failed_request(DOWN)
         presence.look(100.0 + attempt / 20)
-    assert lines(told) == [("warning", f"{AT} is away: {WHY}")]
+    assert lines(told) == [("warning", f"{AT} is unreachable: {WHY}")]
     assert presence.away
     presence.look(101.0 + REMIND_S)
     presence.look(102.0 + REMIND_S)
-    assert lines(told) == [("warning", f"{AT} is still away after 30 s: {WHY}")]
+    assert lines(told) == [("warning", f"{AT} is still unreachable after 30 s: {WHY}")]
     presence.answered(141.0)
     presence.answered(142.0)
     assert lines(told) == [("info", f"{AT} is back after 40.0 s")]
     assert not presence.away
     presence.failed_request(DOWN)
     presence.look(150.0)
-    assert lines(told) == [("warning", f"{AT} is away: {WHY}")]
+    assert lines(told) == [("warning", f"{AT} is unreachable: {WHY}")]
 
 
 def a_record(name: str, text: str, level: int = logging.ERROR) -> logging.LogRecord:
@@ -66,7 +66,7 @@ def test_what_aiokafka_says_of_an_absent_broker_becomes_its_absence(
     assert not passes(a_record("aiokafka", "Unable connect to node with id 1: [Errno 111] refused"))
     assert not passes(a_record("aiokafka", "Unable to update metadata from [1]"))
     presence.look(99.0)
-    assert lines(told) == [("warning", f"{AT} is away: [Errno 111] refused")]
+    assert lines(told) == [("warning", f"{AT} is unreachable: [Errno 111] refused")]
     assert not passes(a_record("mode.timers", "Timer commit is overlapping"))
     assert passes(a_record("headrace.control", "ours"))
     assert passes(a_record("aiokafka", "the end", logging.CRITICAL))
@@ -105,7 +105,7 @@ def test_one_broken_connection_is_no_absence(told: pytest.LogCaptureFixture) -> 
     told.set_level(logging.DEBUG, "headrace.broker")
     presence.failed_request(REFUSED)
     presence.look(2.0)
-    assert lines(told) == [("debug", f"{AT} had an error: {WHY}")]
+    assert lines(told) == [("debug", f"{AT} reported an error: {WHY}")]
 
 
 def test_no_secret_stands_in_a_line(told: pytest.LogCaptureFixture) -> None:

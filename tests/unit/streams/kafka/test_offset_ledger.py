@@ -95,7 +95,7 @@ def test_a_note_that_the_broker_refuses_is_told_once_and_the_commit_made_again(
     assert (line.levelname, line.event, line.fields) == (  # type: ignore[attr-defined]
         "ERROR", "commit.note_too_long", {"topic": "t", "slot": 0, "bytes": 5000},
     )  # fmt: skip
-    assert "group 'group': its note has 5000 bytes" in line.getMessage()
+    assert "group 'group': its offset metadata has 5000 bytes" in line.getMessage()
     assert "raise that, or egress_partitions" in line.getMessage()
     assert client.offsets == {PLACE: (5, "x" * 5000), ("t", 1): (3, "1:3")}
 

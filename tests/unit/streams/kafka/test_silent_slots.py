@@ -88,7 +88,7 @@ def test_a_slot_that_was_left_is_forgotten() -> None:
 
 
 def test_the_sentence_names_place_and_end() -> None:
-    assert told([(A, 5)], {A: 9}) == "the client had stopped reading work-0 at 5 of 9: read anew"
+    assert told([(A, 5)], {A: 9}) == "the client stopped reading work-0 at 5 of 9; reading again"
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=40))

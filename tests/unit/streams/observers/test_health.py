@@ -21,14 +21,14 @@ def seen(health: Health, node: str = "i", **changes: Any) -> None:
 def test_a_role_lives_as_long_as_each_of_its_nodes_reports() -> None:
     clock = VirtualClock()
     health = Health(clock)
-    assert (health.live(), health.ready()) == ("", "it has not begun")
+    assert (health.live(), health.ready()) == ("", "not started yet")
     seen(health, "a")
     seen(health, "b")
     clock.now = LIVE_S
     seen(health, "a")
     assert health.live() == ""
     clock.now = LIVE_S + 1.0
-    assert health.live() == health.ready() == "b has done nothing for 11 s"
+    assert health.live() == health.ready() == "b has made no progress for 11 s"
 
 
 @pytest.mark.parametrize(

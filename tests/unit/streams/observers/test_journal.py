@@ -126,7 +126,7 @@ def test_a_plan_is_told_once_by_each_node_and_with_the_lease_where_that_is_new(
     assert lines.told() == [
         ("info", "lease.changed", "plan 1: read/v, batches of 4, slots 0; test"),
         ("info", "plan.followed", "plan 1: test"),
-        ("info", "lease.changed", "plan 3: nothing to do any more; test"),
+        ("info", "lease.changed", "plan 3: lease removed; test"),
     ]
 
 
@@ -153,8 +153,8 @@ def test_loads_are_told_as_they_begin_end_and_fail(lines: Lines) -> None:
     saw(journal, loaded("read/v", 0.25))
     saw(journal, Failed("read/w", "read/w cannot be loaded: no such file"))
     assert lines.told() == [
-        ("info", "load.began", "read/v is being loaded"),
-        ("info", "load.ended", "read/v is loaded after 0.250 s"),
+        ("info", "load.began", "loading read/v"),
+        ("info", "load.ended", "loaded read/v in 0.250 s"),
         ("error", "load.failed", "read/w cannot be loaded: no such file"),
     ]
 
@@ -172,7 +172,7 @@ def test_queries_that_were_not_answered_in_time_are_told_and_the_others_are_not(
     assert lines.told() == [
         (
             "info", "query.late",
-            "query q1 answered late after 600.0 ms: 100.0 ms behind its deadline",
+            "query q1 answered late after 600.0 ms: 100.0 ms after its deadline",
         ),
         (
             "info", "query.dropped",
@@ -253,7 +253,7 @@ def test_tables_are_told_and_why_there_are_none(lines: Lines) -> None:
     saw(Journal("p"), Woke(), *(Send(PLANS, each, 0) for each in (made, none)))
     assert lines.told() == [
         ("info", "selection.made",
-         "1 tables for read, 4 workers, up to 120 items/s; finer ones are being made"),
+         "1 tables for read, 4 workers, up to 120 items/s; refining"),
         ("warning", "selection.none", "read: raise the SLO"),
     ]  # fmt: skip
 
@@ -279,8 +279,8 @@ def test_at_debug_level_a_query_can_be_followed_by_its_id(lines: Lines) -> None:
         ("debug", "batch.ended", "batch 1 ran for 100.0 ms"),
         ("debug", "work.sent", "query q0: 1 item to egress"),
         ("debug", "query.answered", "query q0 answered after 200.0 ms"),
-        ("debug", "solve.began", "the planner static has begun"),
-        ("debug", "solve.ended", "the planner has a plan"),
+        ("debug", "solve.began", "planner static started"),
+        ("debug", "solve.ended", "planner finished"),
     ]
 
 

@@ -159,7 +159,7 @@ def test_configurations_that_another_can_replace_are_left_out() -> None:
 def test_without_devices_or_with_a_demand_below_zero_it_says_so() -> None:
     nobody = allocate(a_problem(ENTRIES, CHAIN, devices=()))
     assert (nobody.feasible, nobody.replicas, nobody.binding) == (
-        False, (), "devices: no worker can be used; start one",
+        False, (), "devices: no usable worker; start one",
     )  # fmt: skip
     with pytest.raises(PlanError, match="demand is -1 queries/s; it must be 0 or more"):
         allocate(a_problem(ENTRIES, CHAIN, demand=-1.0))
@@ -328,7 +328,7 @@ def test_a_solve_that_is_out_of_time_has_the_best_plan_so_far_or_says_that_there
             ends.append(str(error))
         else:
             assert check_allocation(plan, problem) == ()
-            ends.append("hurried" if "no time to find out" in plan.binding else "whole")
+            ends.append("hurried" if "no time was left to find" in plan.binding else "whole")
     assert list(dict.fromkeys(ends)) == [
         "policy 'loki-paper' found no plan within its time; raise its `solve_within`, or leave out "
         "variants", "hurried", "whole",

@@ -124,7 +124,7 @@ def test_a_request_that_ended_the_process_twice_is_an_error(
         CrashJournal(tmp_path / "journal.json").began([key])  # and died
     role = a_role()
     found = result(role.answered(a_request(), 1.0))
-    assert (found.scores, found.error) == ((), "it ended the profiler 2 times")
+    assert (found.scores, found.error) == ((), "it crashed the profiler 2 times")
     assert result(role.answered(a_request("false"), 1.0)).error == ""
 
 
