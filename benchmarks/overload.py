@@ -201,15 +201,15 @@ NOTES = """
   on every device, by the 95th percentile of the devices' latencies and with both hops. The papers
   drop nothing (`late: serve`). In overload a queue in order of age alone serves only queries at the
   edge of their deadlines.
-- `loki-paper`, `inferline` and `proteus` trust the profile, as in Loki's evaluation: they plan by it
-  and drop by budgets made from it. `paced: true` deviates from the papers: plans, and with them
+- `loki-paper`, `inferline` and `proteus` trust the profile, as in Loki's evaluation: they plan by
+  it and drop by budgets made from it. `paced: true` deviates from the papers: plans, and with them
   budgets, follow the slowdown that workers report.
 
 **Why `loki-paper` misses 0.9 with the profile that is too fast.** At 1.5 times the capacity it
 counts on 1.3 times the real capacity. Its plans include accurate variants, are full by the profile
-and overloaded in fact. Neither admission nor routes by throughput correct that (82 queries/s at 1.5
-times the capacity and 98 at 3, two seeds). `paced: true`, which changes nothing else, brings both to
-98 and is the default of `loki`. The paper has no such rule, so `loki-paper` stays as it is.
+and overloaded in fact. Neither admission nor routes by throughput correct that (82 queries/s at
+1.5 times the capacity and 98 at 3, two seeds). `paced: true`, which changes nothing else, brings
+both to 98 and is the default of `loki`. The paper has no such rule, so `loki-paper` stays as it is.
 """
 
 
