@@ -31,15 +31,15 @@ def no_worker(task: str) -> Reason:
 
 def no_session_plan(session: str) -> Reason:
     """Refused: the session is open, but none of its query plans serves yet."""
-    text = f"session {session!r} has no plan in force yet; `headrace session show` says why"
+    text = f"session {session!r} has no plan yet; `headrace session show` gives the reason"
     return Reason(ReasonCode.NO_WORKER, text)
 
 
 def no_sessions(root: str) -> Reason:
     """Refused: a node reads only schema releases whose plans cannot name sessions."""
     text = (
-        f"no worker serves task {root!r} for sessions: a node of an older release runs, which "
-        "knows no sessions; upgrade or end it"
+        f"no worker serves task {root!r} for sessions: a running node is of an older release "
+        "without sessions; upgrade or stop it"
     )
     return Reason(ReasonCode.NO_WORKER, text)
 
@@ -56,7 +56,7 @@ def read_late(late_s: float) -> Reason:
 
 def past_saving(variant: str, short_s: float) -> Reason:
     """Dropped by a worker: its batch would have ended ``short_s`` after the deadline."""
-    text = f"{variant} would end {short_s * 1e3:.0f} ms after the deadline"
+    text = f"{variant} would finish {short_s * 1e3:.0f} ms after the deadline"
     return Reason(ReasonCode.PAST_SAVING, text)
 
 
@@ -67,34 +67,34 @@ def after_crash(why: Reason, worker: str) -> Reason:
 
 def would_overrun(variant: str, over_s: float) -> Reason:
     """Dropped by a worker: queue and batch would have taken ``over_s`` more than the budget."""
-    text = f"{variant} would be {over_s * 1e3:.0f} ms over the budget of its task"
+    text = f"{variant} would exceed the budget of its task by {over_s * 1e3:.0f} ms"
     return Reason(ReasonCode.OVER_BUDGET, text)
 
 
 def too_late_for_rest(variant: str, short_s: float) -> Reason:
     """Dropped by a worker: its batch would leave ``short_s`` too little time for the next tasks."""
-    text = f"{variant} would be done {short_s * 1e3:.0f} ms too late for what is behind it"
+    text = f"{variant} would finish {short_s * 1e3:.0f} ms too late for the remaining tasks"
     return Reason(ReasonCode.NO_WAY_ON, text)
 
 
 def no_way_on(variant: str, child: str, late_s: float, left_s: float) -> Reason:
     """Dropped between two tasks: late, and no worker of the next one can make up for it."""
     text = (
-        f"{variant} took {late_s * 1e3:.0f} ms more than its budget, and no worker of {child!r} "
-        f"with room can make up for it; {left_s * 1e3:.0f} ms were left"
+        f"{variant} exceeded its budget by {late_s * 1e3:.0f} ms, and no worker of {child!r} with "
+        f"free capacity can make up for it; {left_s * 1e3:.0f} ms were left"
     )
     return Reason(ReasonCode.NO_WAY_ON, text)
 
 
 def unfinished(waited_s: float) -> Reason:
     """Dropped by egress: a branch was still missing ``waited_s`` after the query's creation."""
-    text = f"not complete {waited_s * 1e3:.0f} ms after it was made"
+    text = f"incomplete {waited_s * 1e3:.0f} ms after its creation"
     return Reason(ReasonCode.UNFINISHED, text)
 
 
 def rerouted(turn: int, slot: int, late_s: float) -> str:
     """Return why an item went to another slot than its turn in the round robin."""
-    return f"slot {slot} in place of {turn}: {late_s * 1e3:.0f} ms over the budget of its task"
+    return f"slot {slot} instead of {turn}: {late_s * 1e3:.0f} ms over the budget of its task"
 
 
 def dropped(task: str, reason: Reason) -> End:
@@ -128,11 +128,11 @@ CLASSES: dict[str, str] = {
 
 # Codes whose sentences differ only in measured times and names.
 _BRIEF = {
-    ReasonCode.PAST_SAVING: "would end after the deadline",
-    ReasonCode.OVER_BUDGET: "would be over the budget of its task",
-    ReasonCode.NO_WAY_ON: "too late for what is behind it",
+    ReasonCode.PAST_SAVING: "would finish after the deadline",
+    ReasonCode.OVER_BUDGET: "would exceed the budget of its task",
+    ReasonCode.NO_WAY_ON: "too late for the remaining tasks",
     ReasonCode.READ_LATE: "read after its deadline",
-    ReasonCode.UNFINISHED: "not complete at the deadline",
+    ReasonCode.UNFINISHED: "incomplete at the deadline",
     ReasonCode.OVER_CAPACITY: OVER_CAPACITY.text,
     ReasonCode.NO_WORKER: "no worker serves the task",
     ReasonCode.PAUSED: "the pipeline is paused",

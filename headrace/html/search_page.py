@@ -26,10 +26,11 @@ def _lead(found: Found) -> Iterator[str]:
         f"Objectives: {JUDGED[found.sessions.truth]} of {slo.accuracy:g}, "
         f"{slo.latency_s * 1e3:g} ms{cost}."
     )
+    left_s = max(0.0, found.deadline_s - found.elapsed_s)
     state = (
-        f"The search was ended by its {found.stopped}"
+        f"The search stopped at its {found.stopped}"
         if found.stopped
-        else f"The search goes on for {max(0.0, found.deadline_s - found.elapsed_s):.1f} s at most"
+        else f"The search continues for {left_s:.1f} s at most"
     )
     yield (
         f"{state}: {len(found.steps)} of {space.configuration_count:,} configurations profiled in "

@@ -19,8 +19,8 @@ def over_time(named: Named, axis: str = SECONDS) -> Iterator[str]:
     width = f"{named[0][1].width_s:g} s"
     yield section(
         "Demand and capacity",
-        f"Queries that were made (the thin line) and what the plan in force serves at most, "
-        f"in stretches of {width}. {_off_the_chart(named)}".strip(),
+        f"Queries created (the thin line) and the capacity of the plan in force, per {width}. "
+        f"{_off_the_chart(named)}".strip(),
         _demand(named, axis),
     )
     yield section(
@@ -30,13 +30,13 @@ def over_time(named: Named, axis: str = SECONDS) -> Iterator[str]:
     )
     yield section(
         "Accuracy",
-        f"Mean over the leaves that ended in time, in stretches of {width}.",
+        f"Mean over the leaves that ended in time, per {width}.",
         _chart(named, axis, "accuracy, %", lambda each: _percent(each.accuracy), zero=False),
     )
     yield section(
         "Violations",
-        f"Part of the queries that ended within a stretch of {width} and were not complete and in "
-        "time: late, dropped in any part, failed or refused.",
+        f"Share of the queries that ended within {width} and were late, dropped in any part, "
+        "failed or refused.",
         _chart(named, axis, "violations, % of queries", lambda each: _percent(each.violation)),
     )
 

@@ -79,22 +79,22 @@ def test_what_an_operator_said_is_counted_by_its_words() -> None:
 
 def test_reasons_are_sentences_for_people() -> None:
     assert past_saving("read/forest", 0.012).text == (
-        "read/forest would end 12 ms after the deadline"
+        "read/forest would finish 12 ms after the deadline"
     )
     assert read_late(0.5).text == "read 500 ms after its deadline"
-    assert unfinished(1.25).text == "not complete 1250 ms after it was made"
+    assert unfinished(1.25).text == "incomplete 1250 ms after its creation"
     assert no_worker("locate").text == "no worker serves task 'locate'"
     assert would_overrun("read/vit", 0.012).text == (
-        "read/vit would be 12 ms over the budget of its task"
+        "read/vit would exceed the budget of its task by 12 ms"
     )
     assert too_late_for_rest("locate/net", 0.012).text == (
-        "locate/net would be done 12 ms too late for what is behind it"
+        "locate/net would finish 12 ms too late for the remaining tasks"
     )
     assert no_way_on("locate/net", "read", 0.012, 0.02).text == (
-        "locate/net took 12 ms more than its budget, and no worker of 'read' with room can make up "
-        "for it; 20 ms were left"
+        "locate/net exceeded its budget by 12 ms, and no worker of 'read' with free "
+        "capacity can make up for it; 20 ms were left"
     )
-    assert rerouted(3, 5, 0.012) == "slot 5 in place of 3: 12 ms over the budget of its task"
+    assert rerouted(3, 5, 0.012) == "slot 5 instead of 3: 12 ms over the budget of its task"
 
 
 def test_a_failure_of_an_older_release_is_the_operators_or_the_combine_functions() -> None:

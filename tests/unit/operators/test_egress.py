@@ -161,7 +161,7 @@ def test_a_query_whose_work_is_lost_is_dropped_after_its_grace() -> None:
     effects = quiet(egress.handle(Woke(), CLOSES_S))
     lost = an_answer(
         outcome=DROPPED,
-        reason="not complete 750 ms after it was made",
+        reason="incomplete 750 ms after its creation",
         answered_s=CLOSES_S,
         epoch=0,
     )

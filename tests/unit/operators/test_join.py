@@ -133,7 +133,7 @@ def test_with_no_branch_answered_the_query_ends_as_its_first_bad_one_failed_ones
 
 def test_a_query_of_which_nothing_came_is_dropped_and_says_how_long_was_waited() -> None:
     assert closed(a_query()) == an_answer(
-        outcome=DROPPED, reason="not complete 750 ms after it was made", epoch=0
+        outcome=DROPPED, reason="incomplete 750 ms after its creation", epoch=0
     )
 
 
@@ -141,7 +141,7 @@ def test_a_query_of_which_a_branch_never_came_is_incomplete() -> None:
     good = half("a")
     found = closed(a_query(good), now=0.75)
     assert found == an_answer(
-        incomplete=True, late=True, reason="not complete 750 ms after it was made", result=["a"],
+        incomplete=True, late=True, reason="incomplete 750 ms after its creation", result=["a"],
         answered_s=0.75, paths=((HOP,),), ends=(good.end,),
     )  # fmt: skip
 

@@ -36,7 +36,7 @@ def test_the_page_has_the_plans_found_so_far_and_every_step(tmp_path: Path) -> N
         assert f"{number} of 12 configurations profiled" in page
         assert "goes on" in page
     last = told[-1][1]
-    assert "ended by its space" in last
+    assert "stopped at its space" in last
     assert "goes on" not in last
     assert last.count('<g class="spot') >= 1
     assert "read/cnn@votes=3" in last

@@ -31,7 +31,7 @@ def test_a_load_is_accounted_for_as_a_whole() -> None:
             id="c",
             outcome="dropped",
             task="read",
-            reason="v would end 3 ms late",
+            reason="v would finish 3 ms late",
             reason_code=ReasonCode.PAST_SAVING,
         ),
     }
@@ -43,7 +43,7 @@ def test_a_load_is_accounted_for_as_a_whole() -> None:
         "accuracy": 5 / 6, "accuracy_whole": 0.5,
     }  # fmt: skip
     assert found.reasons == {
-        "dropped at read: would end after the deadline": 1,
+        "dropped at read: would finish after the deadline": 1,
         "lost: no answer came": 1,
     }
 

@@ -58,7 +58,7 @@ def test_a_stretch_has_what_was_made_and_what_ended_in_it() -> None:
 
 
 def test_items_are_counted_where_they_were_given_up_and_why() -> None:
-    gone = an_end(DROPPED, "read", "v would end 3 ms after the deadline")
+    gone = an_end(DROPPED, "read", "v would finish 3 ms after the deadline")
     late: tuple[Hop, ...] = (a_hop(task="read", finished_s=10.2 + SLO_S + 0.1),)
     found = recorded(
         (10.4, an_answer_at(1, 10.2, ends=(gone, READ), paths=((), late), incomplete=True)),

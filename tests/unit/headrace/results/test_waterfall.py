@@ -132,22 +132,26 @@ def test_all_batches_are_shown_to_whoever_asks() -> None:
 def test_branches_that_ended_alike_but_for_the_time_are_one_fate() -> None:
     ends = (
         an_end(ANSWERED, "read"),
-        an_end(DROPPED, "read", "read/v would end 12 ms after the deadline"),
-        an_end(DROPPED, "read", "read/v would end 3.5 ms after the deadline"),
+        an_end(DROPPED, "read", "read/v would finish 12 ms after the deadline"),
+        an_end(DROPPED, "read", "read/v would finish 3.5 ms after the deadline"),
     )
     answer = an_answer(60, [CHAIN.paths[0], [LOCATE], [LOCATE]], ends=ends, incomplete=True)
     story = explained(answer)
     assert story.fates == (
         Fate(ANSWERED, "read", "", 1),
         Fate(
-            DROPPED, "read", "read/v would end 12 ms after the deadline", 2, ReasonCode.PAST_SAVING
+            DROPPED,
+            "read",
+            "read/v would finish 12 ms after the deadline",
+            2,
+            ReasonCode.PAST_SAVING,
         ),
     )
     assert [fate["reason_code"] for fate in story.as_json()["fates"]] == ["none", "past_saving"]
     last = [line.plain for line in view(story, "p", 80)][-2:]
     assert last == [
         "1 branch answered at read",
-        "2 branches dropped at read: read/v would end 12 ms after the deadline",
+        "2 branches dropped at read: read/v would finish 12 ms after the deadline",
     ]
 
 
@@ -282,9 +286,9 @@ def test_a_step_knows_its_length() -> None:
 
 
 def test_what_was_rerouted_is_said_with_the_reason_of_the_first() -> None:
-    late = a_hop("locate", 10, 12, 30, rerouted="slot 5 in place of 3: 4 ms over the budget")
+    late = a_hop("locate", 10, 12, 30, rerouted="slot 5 instead of 3: 4 ms over the budget")
     read = a_hop("read", 33, 40, 55)
     story = explained(an_answer(60, [[LOCATE, read], [late, read], [late, read]]))
     assert story.notes == (
-        "2 items of locate/v rerouted: slot 5 in place of 3: 4 ms over the budget",
+        "2 items of locate/v rerouted: slot 5 instead of 3: 4 ms over the budget",
     )

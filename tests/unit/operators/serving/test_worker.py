@@ -224,7 +224,7 @@ def test_out_of_order_completion_commits_only_behind_the_first_open_record() -> 
     worker = serving(a_lease(batch=2))
     urgent = a_work(1, deadline_s=0.15)
     events = [arrived(a_work(0)), arrived(urgent, 1), arrived(a_work(2), 2), arrived(a_work(3), 3)]
-    late = ended(DROPPED, "read/v would end 50 ms after the deadline")
+    late = ended(DROPPED, "read/v would finish 50 ms after the deadline")
     assert batch_of(worker, *events, now=0.2) == [
         Send("outputs", a_work(1, late, task="", deadline_s=0.15), 0),
         Infer(1, "read/v", (b"x", b"x")),
@@ -255,7 +255,7 @@ def test_what_cannot_make_it_is_dropped_and_the_batch_is_filled_with_others() ->
     worker = serving(a_lease(batch=2), latency=lambda variant, batch: 0.05 * batch)
     late = a_work(0, an_item(path=(a_hop(),)), deadline_s=0.15)
     events = [arrived(late), arrived(a_work(1), 1), arrived(a_work(2), 2)]
-    reason = "read/v would end 50 ms after the deadline"
+    reason = "read/v would finish 50 ms after the deadline"
     dropped = a_work(0, ended(DROPPED, reason, path=(a_hop(),)), task="", deadline_s=0.15)
     assert batch_of(worker, *events) == [
         Send("outputs", dropped, 0),
@@ -287,7 +287,7 @@ def test_a_deadline_that_is_just_met_is_met() -> None:
 def test_when_everything_is_late_nothing_runs() -> None:
     worker = serving()
     effects = batch_of(worker, arrived(a_work(0)), arrived(a_work(1), 1), now=0.6)
-    late = ended(DROPPED, "read/v would end 100 ms after the deadline")
+    late = ended(DROPPED, "read/v would finish 100 ms after the deadline")
     assert effects == [to_egress(0, late), to_egress(1, late), done(0, 2)]
 
 
@@ -403,7 +403,7 @@ def test_the_drop_of_an_item_whose_process_died_says_so() -> None:
     (work,) = sent(batch_of(worker, arrived(late), now=0.2), "outputs")
     assert work.items[0].end.outcome == DROPPED
     assert work.items[0].end.reason == (
-        "read/v would end 50 ms after the deadline; an earlier process of w died while it ran"
+        "read/v would finish 50 ms after the deadline; an earlier process of w died while it ran"
     )
 
 

@@ -63,7 +63,7 @@ def test_rules_without_rerouting_send_by_turn() -> None:
 def test_a_late_item_takes_the_faster_worker_and_its_hop_says_why() -> None:
     late = a_child(0.06)  # 18 ms over its budget of 42
     marked = structs.replace(late, path=(
-        located(0.06, rerouted="slot 1 in place of 0: 18 ms over the budget of its task"),
+        located(0.06, rerouted="slot 1 instead of 0: 18 ms over the budget of its task"),
     ))  # fmt: skip
     assert sends("reroute-paper", late) == ([("work.read", 1, marked)], {"rerouted": 1})
     # By the deadline there is time enough: 190 ms are left of which the turn takes 82 with queues.
@@ -73,8 +73,8 @@ def test_a_late_item_takes_the_faster_worker_and_its_hop_says_why() -> None:
 def test_an_item_that_nobody_can_save_ends_with_the_reason_and_its_siblings_go_on() -> None:
     late, early = a_child(0.09), a_child(0.03, 1)
     reason = (
-        "locate/v took 48 ms more than its budget, and no worker of 'read' with room can make up "
-        "for it; 160 ms were left"
+        "locate/v exceeded its budget by 48 ms, and no worker of 'read' with free "
+        "capacity can make up for it; 160 ms were left"
     )
     ended = Item(branch=(0, 0), credit=5, path=late.path, end=an_end(DROPPED, "locate", reason))
     assert sends("reroute-paper", late, early) == (
@@ -92,10 +92,10 @@ def test_time_is_counted_from_the_hop_before() -> None:
     ("rule", "ends_s", "short_s", "reason"),
     [
         ("none", 9.0, float("-inf"), ""),
-        ("deadline", 0.26, 0.01, "locate/v would end 10 ms after the deadline"),
-        ("per-task", 0.05, 0.008, "locate/v would be 8 ms over the budget of its task"),
+        ("deadline", 0.26, 0.01, "locate/v would finish 10 ms after the deadline"),
+        ("per-task", 0.05, 0.008, "locate/v would exceed the budget of its task by 8 ms"),
         # The fastest reader takes 20 ms, and two hops lie behind.
-        ("reroute", 0.24, 0.012, "locate/v would be done 12 ms too late for what is behind it"),
+        ("reroute", 0.24, 0.012, "locate/v would finish 12 ms too late for the remaining tasks"),
     ],
 )
 def test_what_is_dropped_before_a_batch_is_told_why(

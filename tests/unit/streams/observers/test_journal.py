@@ -107,7 +107,7 @@ def a_report(sent_s: float) -> Send:
 
 
 LOST = an_answer(
-    7, outcome=DROPPED, task="read", reason="read/v would end 12 ms after the deadline"
+    7, outcome=DROPPED, task="read", reason="read/v would finish 12 ms after the deadline"
 )
 
 
@@ -177,7 +177,7 @@ def test_queries_that_were_not_answered_in_time_are_told_and_the_others_are_not(
         (
             "info", "query.dropped",
             "query q2 dropped at read, answered with a part missing after 200.0 ms: "
-            "read/v would end 12 ms after the deadline",
+            "read/v would finish 12 ms after the deadline",
         ),
         (
             "warning", "query.failed",
@@ -186,7 +186,7 @@ def test_queries_that_were_not_answered_in_time_are_told_and_the_others_are_not(
         ("info", "query.refused", "query q4 refused at ingress after 10.0 ms: over capacity"),
         (
             "info", "query.dropped",
-            "query q7 dropped at read after 200.0 ms: read/v would end 12 ms after the deadline",
+            "query q7 dropped at read after 200.0 ms: read/v would finish 12 ms after the deadline",
         ),
     ]  # fmt: skip
 

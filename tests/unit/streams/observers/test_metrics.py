@@ -53,7 +53,7 @@ from tests.builders import (
 from tests.small_world import simulate, small_nodes, small_pipeline
 
 PIPELINE = a_pipeline({"locate": ["read"], "read": []})
-LATE_DROP = "read/v would end 12 ms after the deadline"
+LATE_DROP = "read/v would finish 12 ms after the deadline"
 
 
 def folded(metrics: Metrics) -> dict[tuple[str, ...], Any]:
