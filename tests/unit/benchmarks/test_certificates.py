@@ -35,7 +35,7 @@ def test_the_order_of_policies_is_judged_where_they_differ_live() -> None:
     assert "wrong for loki and proteus" in order([one, of("proteus", 0.05, 0.3)], "violation")
 
 
-def test_what_falls_short_is_a_miss_a_null_model_that_is_better_and_another_order() -> None:
+def test_shortfalls_are_misses_better_null_models_and_reversed_policy_orders() -> None:
     case = "cluster: 1 of the load, {}, 20 devices"
     good, other = of("loki", 0.1, 0.1), of("proteus", 0.3, 0.3)
     assert shortfalls([(case.format("loki"), good), (case.format("proteus"), other)]) == []

@@ -54,7 +54,7 @@ WHOLE = Record(
 )
 
 
-def test_nothing_is_broken_where_everything_holds() -> None:
+def test_run_that_holds_every_promise_has_no_violations() -> None:
     assert broken(WHOLE) == []
 
 
@@ -89,16 +89,18 @@ def test_nothing_is_broken_where_everything_holds() -> None:
         ),
     ],
 )
-def test_what_nodes_read_commit_and_hold_is_judged(changes: dict[str, Any], sentence: str) -> None:
+def test_reads_commits_and_holdings_of_nodes_are_judged(
+    changes: dict[str, Any], sentence: str
+) -> None:
     assert broken(replace(WHOLE, **changes)) == [sentence]
 
 
-def test_of_two_plans_with_one_epoch_nodes_may_follow_either() -> None:
+def test_nodes_may_follow_either_of_two_plans_with_the_same_epoch() -> None:
     plans = [a_plan([a_lease("w0", slots=(0,))], epoch=4), a_plan([], epoch=4), a_plan([], epoch=5)]
     assert broken(replace(WHOLE, plans=plans, readers={(4, "read", 0): {"w1"}})) == []
 
 
-def test_a_part_of_the_squares_is_right_for_an_incomplete_answer_only() -> None:
+def test_partial_sum_is_correct_only_for_an_incomplete_answer() -> None:
     part = an_answer("a", 0, result=25 + 49, incomplete=True)
     others = WHOLE.answers[1:]
     assert broken(replace(WHOLE, answers=[part, *others])) == []
@@ -151,16 +153,16 @@ def test_a_part_of_the_squares_is_right_for_an_incomplete_answer_only() -> None:
     ],
     ids=lambda each: next(iter(each)) if isinstance(each, dict) else "",
 )
-def test_what_is_broken_is_said(changes: dict[str, Any], found: list[str]) -> None:
+def test_each_broken_promise_is_reported(changes: dict[str, Any], found: list[str]) -> None:
     assert broken(replace(WHOLE, **changes)) == found
 
 
-def test_of_many_cases_some_are_told_and_the_rest_is_counted() -> None:
+def test_many_violations_are_reported_by_examples_and_a_count() -> None:
     found = broken(replace(WHOLE, letters=[a_letter(2), *(a_letter(i) for i in range(50, 65))]))
     assert (len(found), found[-1]) == (11, "dead letters are the garbage: 5 more")
 
 
-def test_a_seed_gives_the_same_faults_and_another_one_others() -> None:
+def test_equal_seeds_give_equal_faults_and_different_seeds_different_ones() -> None:
     one, again, other = (
         list(islice(drawn(np.random.default_rng(seed), ROLES), 40)) for seed in (7, 7, 8)
     )
@@ -213,7 +215,7 @@ def test_the_dispatcher_of_an_inner_task_is_killed_once_a_round_where_there_is_o
         assert killed == [("dispatcher-square-0",)] * count
 
 
-def test_kinds_that_no_role_can_suffer_are_told() -> None:
+def test_fault_kinds_without_a_possible_target_are_reported() -> None:
     with pytest.raises(ValueError, match="no role of the pipeline may suffer kill dispatcher"):
         next(drawn(np.random.default_rng(0), ROLES, chosen(1, names=("kill dispatcher",))))
 

@@ -16,7 +16,7 @@ from benchmarks.control_variates import (
 from control.policies.compass.search.sequential_test import StopRule, Verdict, plain, run_test
 
 
-def test_a_variate_that_says_all_saves_samples_and_one_that_says_nothing_none() -> None:
+def test_only_an_informative_variate_saves_samples() -> None:
     rng = np.random.default_rng(0)
     shared = (rng.random(400) < 0.8).astype(float)
     # Means from 0.75 to 0.85 by single samples that differ: what is left to a test is little.
@@ -74,7 +74,7 @@ def test_one_variate_has_the_slope_of_the_regression() -> None:
     assert found.freedom == 58
 
 
-def test_a_line_tells_where_the_tests_end_and_their_errors() -> None:
+def test_summary_line_shows_where_tests_end_and_their_error_rates() -> None:
     scores = (np.random.default_rng(2).random((30, 300)) < 0.8).astype(float)
     case = Case(references=4, length=350)
     text = line(case, list(pairs(scores, 20, case, 0)))

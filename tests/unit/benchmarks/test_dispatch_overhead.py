@@ -87,7 +87,7 @@ def test_growth_and_ratio_are_taken_within_a_round() -> None:
     assert flat["unanswered_ingress"] == 1
 
 
-def test_the_report_names_growth_its_spread_and_what_is_wanted() -> None:
+def test_report_shows_growth_spread_and_required_value() -> None:
     told = report(summary(ROUNDS))
     assert "p50 grows by 0.10 (-0.10 to 0.40) ms (at most 0.2), ratio 1.05 (0.97 to 1.10)" in told
     assert "p50 grows by 1.00 (0.60 to 1.20) ms (at most 1.2), ratio 1.30 (1.20 to 1.50)" in told

@@ -22,7 +22,7 @@ def an_outage(started_s: float = 130.0) -> Outage:
     return Outage(kill_s=0.0, back_s=30.0, killed_s=100.0, started_s=started_s)
 
 
-def test_an_outage_is_told_by_the_plans_around_it() -> None:
+def test_outage_is_derived_from_the_plans_around_it() -> None:
     made = [
         plan_at(1, 90.0, WITH),
         plan_at(2, 100.9, WITHOUT, PlanCause.WORKER_LOST, PlanCause.HANDOVER),
@@ -34,7 +34,7 @@ def test_an_outage_is_told_by_the_plans_around_it() -> None:
     )  # fmt: skip
 
 
-def test_a_device_that_nobody_missed_is_told_as_such() -> None:
+def test_undetected_outage_has_no_recovery_times() -> None:
     made = [plan_at(1, 90.0, WITH), plan_at(2, 110.0, WITH)]
     assert recovery(made, an_outage(started_s=95.0), 4.0) == Recovery(
         detected_s=None, solved_s=None, solved_wall_s=None, back_s=None

@@ -29,7 +29,9 @@ def test_a_hostile_record_is_a_query_or_garbled(kind: str, form: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_so_is_one_where_there_is_a_schema_registry(kind: str, registry: str) -> None:
+def test_hostile_record_is_a_query_or_garbled_with_a_schema_registry(
+    kind: str, registry: str
+) -> None:
     pipeline = a_pipeline(input="confluent", schema_registry=registry)
     writer_of(pipeline)(Query(payload=b"7"))  # registers the schema of queries
     check(kind, pipeline)

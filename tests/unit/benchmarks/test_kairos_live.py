@@ -15,7 +15,7 @@ def a_row(policy: str, simulated: float, live: float, lost: int = 0, model: str 
     )  # fmt: skip
 
 
-def test_policies_that_change_places_are_wrong_and_equal_ones_may() -> None:
+def test_reversed_policy_order_is_wrong_unless_the_policies_are_equal() -> None:
     first, close, last = a_row("a", 0.99, 0.7), a_row("b", 0.98, 0.72), a_row("c", 0.6, 0.71)
     assert wrong([first, close, last]) == ["rm2: c is ahead of a live"]
     assert wrong([first, a_row("c", 0.6, 0.71, model="wnd")]) == []

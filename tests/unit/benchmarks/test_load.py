@@ -14,6 +14,6 @@ def test_figures_are_of_the_queries_sent_in_the_measured_time() -> None:
     assert found.cpu_ms_per_query == {"relay": 2.0}
 
 
-def test_a_machine_that_answers_nothing_in_time_is_told() -> None:
+def test_run_without_any_answer_in_time_raises_an_error() -> None:
     with pytest.raises(TimeoutError, match="none of 4 queries was answered"):
         _figures(np.array([[0.5, 0.6]]), 4, 1.0, 2.0, {})

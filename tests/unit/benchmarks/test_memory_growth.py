@@ -8,7 +8,7 @@ SECONDS = np.arange(0.0, 3600.0, 5.0)
 SIZE = 80e6
 
 
-def test_a_leak_is_seen_through_readings_that_wander() -> None:
+def test_leak_is_detected_in_fluctuating_readings() -> None:
     wander = np.random.default_rng(1).normal(0.0, 0.2e6, len(SECONDS))
     leak = 2 * MOST_PERCENT_A_DAY / 100 * SIZE / DAY_S
     found = growth("egress", [*zip(SECONDS, SIZE + leak * SECONDS + wander, strict=True)])

@@ -23,12 +23,12 @@ def test_the_share_is_the_least_goodput_beyond_capacity_over_the_best_at_any_loa
     assert found.missed
 
 
-def test_a_seed_that_was_cut_short_does_not_count() -> None:
+def test_incomplete_seed_is_excluded() -> None:
     played = rows("static", 1.0, (100.0, 100.0, 95.0), (50.0, 50.0, 10.0))[:-1]
     assert kept(played, "static", 1.0).share.count == 1
 
 
-def test_the_page_marks_what_misses() -> None:
+def test_page_marks_missed_targets() -> None:
     played = [
         *rows("static", 1.0, (100.0, 100.0, 95.0)), *rows("static", 1.3, (80.0, 70.0, 40.0)),
     ]  # fmt: skip

@@ -29,11 +29,11 @@ def test_an_overload_keeps_the_least_share_of_the_best_goodput() -> None:
     assert kept(loads) == {"loki": pytest.approx(0.55)}
 
 
-def test_no_load_need_have_more_than_was_offered() -> None:
+def test_kept_share_never_requires_more_goodput_than_was_offered() -> None:
     assert kept([load(0.5, 50.0, 50.0), load(1.5, 150.0, 100.0)]) == {"loki": 1.0}
 
 
-def test_rounds_are_compared_with_themselves_and_policies_apart() -> None:
+def test_kept_share_is_computed_within_a_round_and_per_policy() -> None:
     loads = [
         load(1.0, 100.0, 100.0), load(3.0, 300.0, 80.0),
         load(1.0, 50.0, 50.0, number=1), load(3.0, 150.0, 35.0, number=1),
@@ -46,5 +46,5 @@ def test_a_policy_that_serves_nothing_keeps_nothing() -> None:
     assert kept([load(1.0, 100.0, 80.0), load(3.0, 300.0, 0.0)]) == {"loki": 0.0}
 
 
-def test_a_line_says_how_queries_ended() -> None:
+def test_summary_line_shows_how_queries_ended() -> None:
     assert line(load(1.5, 150.0, 100.0)) == ("| `loki` | 100/s | 1.5 | 150/s | 100/s | 20 served |")

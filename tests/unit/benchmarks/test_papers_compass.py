@@ -88,7 +88,7 @@ def test_pipelines_are_valid_and_their_recordings_searched(
     assert json.loads(capsys.readouterr().out)["space"] == counts
 
 
-def test_the_files_say_what_the_model_drew(data: Path, out: Path) -> None:
+def test_written_files_hold_the_values_drawn_by_the_model(data: Path, out: Path) -> None:
     from headrace.config.pipeline_file import read_pipeline_file
     from headrace.planning.recorded_truth import read_truth
 
@@ -136,7 +136,7 @@ def test_every_method_and_baseline_ends_with_a_row_of_the_page(data: Path) -> No
 
 
 @pytest.mark.parametrize(("cpu_s", "asked"), [(0.4, "met"), (0.6, "**missed**")])
-def test_the_page_says_whether_the_schedule_asked_for_is_had(cpu_s: float, asked: str) -> None:
+def test_page_shows_whether_the_requested_schedule_was_reached(cpu_s: float, asked: str) -> None:
     row = ScheduleRow(
         objective="goodput", sessions=10_000, items=4, weights="1", scheduler="compass",
         ratio=0.9992, cpu_s=cpu_s,

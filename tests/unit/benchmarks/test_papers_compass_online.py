@@ -77,7 +77,7 @@ def test_load_one_fills_the_cluster() -> None:
     assert all(0 <= each.query < 4 for each in coming)
 
 
-def test_the_cost_is_that_of_whole_gpus_over_the_hour() -> None:
+def test_cost_counts_whole_gpus_over_the_hour() -> None:
     coming = [Arrival(0.0, 0, 2 * SECONDS), Arrival(0.0, 0, SECONDS / 2)]
     cost = mean_cost(coming, [known(3)], PRICES)
     assert abs(cost - (4.0 + 2.0)) < 0.1

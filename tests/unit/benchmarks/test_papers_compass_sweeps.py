@@ -61,7 +61,7 @@ def test_slos_are_easy_or_hard_in_one_objective_at_a_time() -> None:
     ]  # fmt: skip
 
 
-def test_in_the_cloud_every_stage_is_in_the_cloud(query: DrawnQuery) -> None:
+def test_in_cloud_keeps_only_plans_entirely_in_the_cloud(query: DrawnQuery) -> None:
     space = query.app.space
     (allowed,) = np.flatnonzero(in_cloud(query).deployment.fits.any(axis=0))
     assert {space.tiers[tier] for tier in space.placements[allowed]} == {"cloud"}
@@ -87,14 +87,14 @@ def test_a_query_of_four_tiers_has_plans_on_the_fourth(apps: Mapping[str, Applic
     assert four.latency.min() <= three.latency.min()
 
 
-def test_a_near_optimal_plan_is_known_within_the_limit_or_not_at_all(query: DrawnQuery) -> None:
+def test_near_optimal_plan_is_found_within_the_time_limit_or_is_none(query: DrawnQuery) -> None:
     found = near_optimal_s(query, 60.0, ())
     assert by_truth(query).plans
     assert found is None or 0.0 < found <= 60.0
     assert near_optimal_s(query, 1e-6, ()) is None
 
 
-def test_the_page_tells_factors_and_sessions_without_a_plan() -> None:
+def test_page_shows_factors_and_sessions_without_a_plan() -> None:
     def row(method: str, seed: int, goodput: float, pace: float = 1.0) -> Row:
         return Row(
             sweep="load", point="load 1", app="VT", seed=seed, method=method, pace=pace,
@@ -113,7 +113,7 @@ def test_the_page_tells_factors_and_sessions_without_a_plan() -> None:
     assert "20.0 ± 0.0 (50, 25 %)" in text
 
 
-def test_the_page_tells_a_piece_that_brings_less_than_the_papers_say() -> None:
+def test_page_reports_a_component_that_gains_less_than_the_papers_claim() -> None:
     rows = [
         Row(
             sweep="pieces",
@@ -139,7 +139,7 @@ def test_the_page_tells_a_piece_that_brings_less_than_the_papers_say() -> None:
     assert "| VT | cloud 50 %, edge 25 % |" in text
 
 
-def test_the_page_tells_what_of_a_sweep_is_unlike_the_papers() -> None:
+def test_page_reports_how_a_sweep_differs_from_the_papers() -> None:
     def row(
         sweep: str, point: str, method: str, *, goodput: float = 0.0, usd_per_h: float | None = None
     ) -> Row:
@@ -165,7 +165,7 @@ def test_the_page_tells_what_of_a_sweep_is_unlike_the_papers() -> None:
     assert "Seeds: 2 of the 20 asked." in text
 
 
-def test_without_the_scheduler_the_first_that_come_are_served() -> None:
+def test_sessions_are_served_in_arrival_order_without_the_scheduler() -> None:
     plans = {
         name: PlanOption((PlanItem("cloud", size),), float(size))
         for name, size in (("quarter", 1), ("whole", 4))
@@ -188,7 +188,7 @@ def test_larger_analysers_make_the_papers_space(apps: Mapping[str, Application])
     assert set(tier[fits].tolist()) == {larger.space.tiers.index("cloud")}
 
 
-def test_searches_have_shares_of_committees_and_of_profiling(
+def test_searches_report_committee_disagreement_and_profiling_shares(
     apps: Mapping[str, Application],
 ) -> None:
     (row,) = searches({"ACG": apps["ACG"]}, 0, 1)

@@ -26,7 +26,7 @@ def test_a_normal_distribution_of_sizes_has_its_mean_and_deviation() -> None:
 
 
 @pytest.mark.parametrize("qps", [100.0, 4000.0])
-def test_the_gaps_of_the_artifact_are_whole_milliseconds_of_the_rate(qps: float) -> None:
+def test_artifact_gaps_are_whole_milliseconds_at_the_rate(qps: float) -> None:
     gaps = authors_gaps(0, 20_000, qps)
     assert gaps.mean() == pytest.approx(1.0, rel=0.02)
     assert gaps.var() == pytest.approx(qps / 1e3, rel=0.05)  # 1 in a Poisson process

@@ -41,7 +41,7 @@ def test_every_mix_is_reached_from_every_other(
     st.lists(st.sampled_from(MIXES), min_size=1, max_size=5),
     st.lists(st.floats(1.0, 100.0), min_size=len(MIXES), max_size=len(MIXES)),
 )
-def test_a_climb_ends_where_no_start_and_no_neighbour_carries_a_hundredth_more(
+def test_climb_ends_when_no_start_or_neighbour_carries_one_percent_more(
     starts: list[tuple[int, ...]], capacities: list[float]
 ) -> None:
     qps = {Point(mix): value for mix, value in zip(MIXES, capacities, strict=True)}

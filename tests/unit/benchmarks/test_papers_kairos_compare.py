@@ -30,7 +30,7 @@ def test_first_come_first_served_has_the_better_of_its_mixes() -> None:
     assert "| fcfs | not run | not run | 1.58 " in text
 
 
-def test_a_rule_has_the_best_of_the_mixes_and_thresholds_that_have_all_seeds() -> None:
+def test_rule_reports_its_best_mix_and_threshold_with_all_seeds() -> None:
     found = [
         *(Search("rm2", "kairos", "kairos", (1, 0, 13, 0), seed, 150.0) for seed in (0, 1)),
         *(Search("rm2", "threshold", "threshold", (1, 0, 13, 0), seed, 100.0) for seed in (0, 1)),
@@ -44,7 +44,7 @@ def test_a_rule_has_the_best_of_the_mixes_and_thresholds_that_have_all_seeds() -
     assert "| threshold | 1.25 " in page(found, [])
 
 
-def test_the_page_has_every_rule_and_marks_what_misses_its_least_value() -> None:
+def test_page_lists_every_rule_and_marks_missed_minimums() -> None:
     found = [
         Search("rm2", "kairos", "kairos", (1, 0, 13, 0), 0, 130.0),
         Search("rm2", "kairos", "kairos", (1, 0, 13, 0), 1, 134.0),
@@ -85,7 +85,7 @@ def test_the_oracle_does_not_exceed_the_fluid_bound(mix: list[int], slopes: list
     assert oracle_qps(times, tuple(mix), 500) <= bound * 1.0000001
 
 
-def test_searches_that_have_ended_are_not_made_again(tmp_path: Path) -> None:
+def test_completed_searches_are_not_repeated(tmp_path: Path) -> None:
     asked = Search("rm2", "fcfs", "fcfs", (3, 0, 6, 0), 0)
     found = replace(asked, qps=80.0)
     recorded(tmp_path).append(found)

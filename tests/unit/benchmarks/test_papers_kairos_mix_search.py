@@ -13,7 +13,7 @@ def _carried(mix: tuple[int, ...]) -> float:
 
 
 @given(st.lists(st.floats(0, 5), min_size=len(SPACE), max_size=len(SPACE)))
-def test_with_a_true_bound_the_best_of_all_mixes_is_found(slack: list[float]) -> None:
+def test_search_with_a_true_bound_finds_the_best_mix(slack: list[float]) -> None:
     true = np.array([_carried(tuple(row)) for row in SPACE.tolist()])
     found = search(SPACE, true + np.array(slack), PRICES, _carried)
     assert found.qps == true.max()
@@ -27,7 +27,7 @@ def test_contained_and_outbid_mixes_are_not_evaluated() -> None:
     assert [mix for mix, _ in found.evaluated] == [(2, 3), (2, 4), (3, 3), (3, 4), (4, 3), (4, 4)]
 
 
-def test_of_equal_bounds_the_cheapest_is_evaluated_first_and_wins() -> None:
+def test_cheapest_mix_among_equal_bounds_is_evaluated_first_and_wins() -> None:
     counts = np.array([[4, 0], [0, 4], [2, 2]])
     bounds = np.array([4.0, 4.0 * (1 - 1e-9), 4.0])
     found = search(counts, bounds, counts @ np.array([0.5, 0.2]), lambda _: 3.0)

@@ -15,7 +15,7 @@ def a_row(share: float, case: str = "trace") -> PickRow:
     )  # fmt: skip
 
 
-def test_a_miss_is_bold_and_what_was_not_run_says_so() -> None:
+def test_miss_is_bold_and_missing_runs_are_marked_not_run() -> None:
     text = section([a_row(0.98), a_row(0.9, "N(256,32)")])
     assert "| trace | 0.980 on 1+0, best 0+2 (place 3, 5) | not run" in text
     assert "| N(256,32) | **0.900** on" in text

@@ -10,7 +10,7 @@ SPACE = np.array([(a, b) for a in range(6) for b in range(6) if a + b and a + b 
 
 @pytest.mark.parametrize("name", RIVALS)
 @given(weights=st.tuples(st.floats(0.1, 3), st.floats(0.1, 3)), seed=st.integers(0, 99))
-def test_a_search_ends_at_the_best_mix_of_a_space_where_more_carries_more(
+def test_search_finds_the_best_mix_of_a_monotone_space(
     name: str, weights: tuple[float, float], seed: int
 ) -> None:
     values = SPACE @ np.array(weights)

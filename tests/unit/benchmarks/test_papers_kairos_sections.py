@@ -26,7 +26,7 @@ def test_base_devices_are_scaled_up_to_the_budget() -> None:
     assert scaled(100.0, (9, 0, 0, 0), 5.0) == pytest.approx(100 * 5 / 4.734)
 
 
-def test_a_climb_says_where_it_ended_and_what_that_carries_of_the_first_mix() -> None:
+def test_climb_row_shows_its_final_mix_relative_to_the_first_mix() -> None:
     climbs = [
         Climb(model="rm2", policy="threshold", mix=MIX, threshold=830, qps=1.0, evaluated=28),
         Climb(model="rm2", policy="fcfs", mix=(3, 0, 6, 0), threshold=0, qps=1.0, evaluated=12),
@@ -37,14 +37,14 @@ def test_a_climb_says_where_it_ended_and_what_that_carries_of_the_first_mix() ->
     assert "| fcfs | 3+0+6+0 (12 mixes): not run |" in text
 
 
-def test_rules_on_one_mix_are_compared_by_what_the_first_carries_there() -> None:
+def test_rules_on_one_mix_are_compared_relative_to_the_first_rule() -> None:
     found = [a_search("kairos", 100.0), a_search("fcfs", 20.0), a_search("earliest", 0.0, mix=(1,))]
     text = one_mix_section(found, dict.fromkeys(MODELS, MIX))
     assert "| fcfs | 0.20 | not run |" in text
     assert "| earliest | not run |" in text
 
 
-def test_gains_are_over_scaled_base_devices_and_gaps_beside_the_usual_ones() -> None:
+def test_gains_are_relative_to_scaled_base_devices_for_each_gap_case() -> None:
     base = {"mix": (4, 0, 0, 0)}
     found = [
         a_search("kairos", 118.8), a_search(HOMOGENEOUS, 50.0, **base),

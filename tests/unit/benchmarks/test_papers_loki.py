@@ -39,7 +39,7 @@ def a_row(policy: str = "loki", seed: int = 1, scene: str = "traffic", **changed
 
 
 @needs_data
-def test_every_scene_names_a_pipeline_a_trace_and_policies_that_are_there(tmp_path: Path) -> None:
+def test_every_scene_names_an_existing_pipeline_trace_and_policies(tmp_path: Path) -> None:
     write(DATA, tmp_path)
     for scene in SCENES.values():
         file = read_pipeline_file(tmp_path / f"{scene.pipeline}-varying.yaml")
@@ -78,7 +78,7 @@ def test_the_baselines_with_rules_differ_from_loki_in_planning_and_routing_only(
         assert (given["paced"] == "true") is ours.paced
 
 
-def test_what_matters_most_is_played_first_and_nothing_twice() -> None:
+def test_runs_are_ordered_by_importance_without_repeats() -> None:
     order = list(runs_in_order(list(SCENES), 2))
     first = [key for key in order if key[0] in MAIN and key[1] in FIRST]
     assert order[: len(first)] == first
@@ -86,7 +86,7 @@ def test_what_matters_most_is_played_first_and_nothing_twice() -> None:
     assert len(set(order)) == len(order)
 
 
-def test_a_recorded_run_is_not_played_again(tmp_path: Path) -> None:
+def test_recorded_run_is_not_repeated(tmp_path: Path) -> None:
     scene = "traffic-dropping"
     for policy in SCENES[scene].policies:
         recorded(tmp_path).append(a_row(policy, scene=scene))
@@ -105,7 +105,7 @@ def test_differences_are_paired_over_the_seeds_that_both_policies_have() -> None
     assert found.count == 2
 
 
-def test_the_page_has_figures_differences_and_what_was_not_run() -> None:
+def test_page_shows_figures_differences_and_missing_runs() -> None:
     rows = [
         a_row(seed=seed, accuracy=0.9 + seed / 1000, scene=scene)
         for seed in (1, 2, 3) for scene in ("traffic", "social-recorded")

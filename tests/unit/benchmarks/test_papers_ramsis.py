@@ -68,7 +68,7 @@ def test_pipelines_are_valid_and_hold_the_set_of_the_paper(tmp_path: Path) -> No
         assert file.cluster.devices == (("emulated", workers),)
 
 
-def test_the_trace_is_there_as_recorded_and_as_the_artifact_runs_it(tmp_path: Path) -> None:
+def test_trace_is_written_as_recorded_and_as_the_artifact_runs_it(tmp_path: Path) -> None:
     write(a_data_folder(tmp_path), tmp_path / "out")
     recorded = (tmp_path / "out/twitter.csv").read_text().splitlines()
     looped = (tmp_path / "out/twitter-300s.csv").read_text().splitlines()
@@ -80,17 +80,17 @@ def test_the_trace_is_there_as_recorded_and_as_the_artifact_runs_it(tmp_path: Pa
     assert len(times) == pytest.approx(300 * 1110, rel=0.1)
 
 
-def test_a_folder_without_the_data_is_told_by_name(tmp_path: Path) -> None:
+def test_folder_without_the_data_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"image_accuracy\.csv cannot be read .*folder of the RAM"):
         write(tmp_path, tmp_path / "out")
 
 
-def test_a_trace_that_was_cut_is_refused(tmp_path: Path) -> None:
+def test_truncated_trace_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has 100 s; 261 are wanted"):
         write(a_data_folder(tmp_path, seconds=100), tmp_path / "out")
 
 
-def test_a_page_cannot_be_written_again_from_nothing(tmp_path: Path) -> None:
+def test_page_cannot_be_rewritten_without_results(tmp_path: Path) -> None:
     write(a_data_folder(tmp_path), tmp_path)
     with pytest.raises(DataError, match=r"parts\.jsonl has no part of a comparison; .*--again"):
         compare(tmp_path, tmp_path, Seeds(1, 1, 1), again=True)
@@ -102,7 +102,7 @@ def test_every_part_has_a_name_of_its_own(tmp_path: Path) -> None:
     assert len(names) == 10 + 10 + 3
 
 
-def test_a_run_that_was_cut_off_goes_on_with_the_parts_that_are_missing(tmp_path: Path) -> None:
+def test_interrupted_run_resumes_with_the_missing_parts(tmp_path: Path) -> None:
     seeds = Seeds(1, 1, 1)
     row = Row(
         on="constant", at=400, seed=0, policy="ramsis", queries=9, accuracy=0.8, violation=0.25

@@ -55,7 +55,7 @@ def test_a_model_without_the_batch_is_not_tried() -> None:
     assert found == Fixed("right", 2)
 
 
-def test_the_tuned_choice_has_its_own_batch_of_least_violation() -> None:
+def test_tuned_choice_has_the_batch_with_the_least_violation() -> None:
     seen = {1: 0.5, 2: 0.002, 3: 0.002}
 
     def trial(choice: Fixed) -> float:
@@ -65,7 +65,7 @@ def test_the_tuned_choice_has_its_own_batch_of_least_violation() -> None:
     assert tuned_static(BOTH, 0.15, trial) == Fixed("right", 2)
 
 
-def test_there_may_be_no_static_choice() -> None:
+def test_static_choice_may_not_exist() -> None:
     assert tuned_static(BOTH, 0.15, lambda choice: 0.01) is None
 
 

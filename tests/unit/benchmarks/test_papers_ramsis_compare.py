@@ -43,7 +43,7 @@ def test_the_tuned_choice_is_found_by_trial() -> None:
     assert tuned(SMALL, 1000.0) == Fixed("quick", 4)
 
 
-def test_with_dropping_the_choice_is_tuned_by_trials_of_its_own_way_of_serving() -> None:
+def test_choice_with_dropping_is_tuned_by_trials_with_dropping() -> None:
     for serve in (from_one_queue, by_turn, sent_in_runs(2)):
         assert tuned_dropping(SMALL, 20.0, serve).model == "right"
     # 3 workers serve 480/s in fours; whole batches serve most of an overload.
@@ -51,7 +51,7 @@ def test_with_dropping_the_choice_is_tuned_by_trials_of_its_own_way_of_serving()
     assert tuned_dropping(SMALL, 1000.0, sent_in_runs(4)) == Fixed("quick", 4)
 
 
-def test_in_overload_ours_serves_no_less_than_the_static_choice_with_the_same_rules() -> None:
+def test_ramsis_in_overload_serves_at_least_as_much_as_the_static_choice() -> None:
     found = policies(SMALL, [600.0])
     times = constant(600, 0).tolist()
     ours, *others = [
@@ -73,7 +73,7 @@ def test_every_policy_meets_the_same_arrivals() -> None:
     assert by_name[PAPER].accuracy == pytest.approx(0.75, abs=0.05)
 
 
-def test_the_page_tells_of_a_small_miss_that_is_certain() -> None:
+def test_page_reports_a_small_but_certain_miss() -> None:
     rows = [
         Row(on="constant", at=4000, seed=seed, policy=name, queries=9, accuracy=0.5, violation=v)
         for seed in range(3)
@@ -88,7 +88,7 @@ def test_the_page_tells_of_a_small_miss_that_is_certain() -> None:
     assert judged + behind in page(rows, "abc1234")
 
 
-def test_the_page_has_what_was_played_and_leaves_out_what_was_not() -> None:
+def test_page_shows_played_cases_and_omits_missing_ones() -> None:
     rows = [
         Row(on="constant", at=400, seed=seed, policy=name, queries=9, accuracy=a, violation=v)
         for seed in (0, 1)

@@ -32,7 +32,7 @@ def test_by_round_robin_a_worker_serves_its_own_queue() -> None:
     assert seen == Seen(served=5, late=1, batches=5, right=2.0)
 
 
-def test_with_a_central_queue_a_free_worker_takes_what_is_next() -> None:
+def test_free_worker_takes_the_next_query_of_the_central_queue() -> None:
     # Done at 1, 1.1, 2, 2.1 and 3.
     seen = central([0.0, 0.1, 0.2, 0.3, 0.4], 2, SINGLES, SLO_S)
     assert seen == Seen(served=5, late=1, batches=5, right=2.0)
@@ -40,9 +40,7 @@ def test_with_a_central_queue_a_free_worker_takes_what_is_next() -> None:
     assert central([0.0, 0.1, 0.6], 1, PAIRS, SLO_S) == Seen(3, 1, 2, 1.0)
 
 
-def test_where_a_batch_would_be_late_the_rescue_runs_and_what_it_would_not_save_is_dropped() -> (
-    None
-):
+def test_rescue_runs_instead_of_a_late_batch_and_drops_queries_it_cannot_save() -> None:
     times = [0.0, 0.1, 0.2, 0.3]
     assert round_robin(times, 1, SINGLES, SLO_S) == Seen(4, 2, 4, 1.0)
     # At 2 the slack is 0.2: the last two are dropped.
@@ -58,7 +56,7 @@ def test_a_trial_ends_once_enough_are_late() -> None:
     assert central([0.0, 0.1, 0.2, 0.3], 1, SINGLES, SLO_S, most_late=0).served == 3
 
 
-def test_a_table_is_asked_by_queue_and_slack() -> None:
+def test_table_lookup_uses_queue_length_and_slack() -> None:
     quick = CandidateModel("quick", 0.1, (0.1, 0.2))
     table = Table(
         qps=1.0,
@@ -80,7 +78,7 @@ def test_the_line_goes_through_the_profile() -> None:
     assert [seconds_of(ONE, batch) for batch in (1, 2, 3, 4)] == pytest.approx([1, 1.5, 2, 2.5])
 
 
-def test_the_table_in_force_follows_what_came() -> None:
+def test_table_in_force_follows_recent_arrivals() -> None:
     times = [0.1 * n for n in range(30)]  # 10 a second
     assert by_recent_load(times, [5.0, 10.0, 20.0], before=2)(0.3) == 2
     assert by_recent_load(times, [5.0, 10.0, 20.0], before=2)(2.05) == 1
@@ -98,9 +96,7 @@ def test_every_query_ends_once(times: list[float], workers: int, rescued: bool) 
         assert seen.right == pytest.approx(0.5 * (seen.served - seen.late))
 
 
-def test_in_runs_a_worker_begins_when_all_are_there_or_when_the_first_has_waited_long_enough() -> (
-    None
-):
+def test_worker_starts_a_run_when_it_is_complete_or_its_first_query_has_waited_enough() -> None:
     # 0 and 0.1 begin at 0.1, 0.15 and 0.18 with the other at 0.18; 3 waits for nobody until 3.2.
     times = [0.0, 0.1, 0.15, 0.18, 3.0]
     assert in_runs(times, 2, PAIRS, SLO_S, None, lambda now: 2) == Seen(5, 0, 3, 2.5)

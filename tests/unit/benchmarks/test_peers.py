@@ -61,7 +61,7 @@ def test_the_closed_loop_keeps_its_number_in_flight() -> None:
     assert most == 7
 
 
-def test_what_is_not_served_counts_as_infinitely_slow() -> None:
+def test_unserved_query_counts_as_infinitely_slow() -> None:
     ended = [Ended(0.010, SERVED)] * 60 + [Ended(0.25, LATE)] * 40
     seen = figures(Seen(ended, seconds=2.0, cpu_s=0.6, client_cpu_s=0.06))
     assert (seen["served_per_s"], seen["p50_ms"], seen["p99_ms"]) == (30.0, 10.0, None)
@@ -78,7 +78,7 @@ def test_what_is_not_served_counts_as_infinitely_slow() -> None:
         (b"HTTP/1.1 408 x\r\nTransfer-Encoding: chunked", b"1\r\na\r\n0\r\n\r\n", True),
     ],
 )
-def test_the_end_of_a_response_is_seen(head: bytes, body: bytes, whole: bool) -> None:
+def test_end_of_a_response_is_detected(head: bytes, body: bytes, whole: bool) -> None:
     assert is_whole(head, body) is whole
 
 
@@ -114,7 +114,7 @@ def test_connections_are_kept_and_replaced() -> None:
 
 
 @pytest.mark.thorough
-def test_a_server_ends_with_all_below_it_and_leaves_its_log(tmp_path: Path) -> None:
+def test_stopping_a_server_ends_its_child_processes_and_keeps_its_log(tmp_path: Path) -> None:
     child = "import subprocess, sys; print('up', flush=True); subprocess.run(['sleep', '60'])"
     log = tmp_path / "server.log"
     found: list[Process] = []
@@ -131,7 +131,7 @@ def test_a_server_ends_with_all_below_it_and_leaves_its_log(tmp_path: Path) -> N
     assert not any(process.is_running() for process in found)
 
 
-def test_cpu_is_that_of_processes_old_and_new() -> None:
+def test_cpu_time_includes_processes_started_meanwhile() -> None:
     one, two = Process(), Process(1)
     assert spent_s({one: 2.0}, {one: 3.5, two: 0.25}) == 1.75
 
@@ -160,7 +160,7 @@ def test_the_best_protocol_of_the_median_round_counts() -> None:
     assert median([1.0, None, None]) is None
 
 
-def test_low_load_may_be_slower_by_half_and_nothing_else() -> None:
+def test_only_low_load_may_be_slower_by_half() -> None:
     rows = [a_row("ray", load=load, offered_per_s=50.0) for load in (CAPACITY, "50/s", "50 %")]
     allowed = {figure.title: figure for figure in compared(rows)}
     low, own = allowed["p50 (ms) at 50/s"], allowed["p50 (ms) at 50 % of its own capacity"]
@@ -172,7 +172,7 @@ def test_low_load_may_be_slower_by_half_and_nothing_else() -> None:
     assert not is_met(allowed["throughput, closed loop (/s)"], 99.0, 100.0)
 
 
-def test_the_page_marks_what_misses() -> None:
+def test_page_marks_missed_targets() -> None:
     rows = [a_row("headrace", "Kafka", served_per_s=90.0), a_row("ray"), a_row("mlserver-one")]
     text = page(rows, LINES)
     assert text.startswith("# Beside Ray Serve and MLServer")
@@ -181,7 +181,7 @@ def test_the_page_marks_what_misses() -> None:
     assert "| lines of user code | 10 / 20 | 0.50 |" in text
 
 
-def test_lines_of_code_leave_out_what_is_blank(tmp_path: Path) -> None:
+def test_lines_of_code_exclude_blank_lines(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\n\n# why\ny = 2\n")
     assert lines_of([tmp_path / "a.py"]) == 2
 

@@ -22,7 +22,7 @@ def a_full_table() -> PlanTable:
     return table
 
 
-def test_a_demand_finds_the_plan_of_the_next_larger_one_which_serves_it() -> None:
+def test_lookup_returns_the_plan_of_the_next_larger_demand() -> None:
     table = a_full_table()
     for demand in (0.0, 1.0, 50.0, 199.9, 250.0):
         problem = replace(PROBLEM, demand_qps=demand)
@@ -61,7 +61,7 @@ def test_demands_are_solved_from_the_present_one_upwards_then_below() -> None:
     ],
     ids=str,
 )
-def test_a_table_says_nothing_of_another_problem(moved: dict) -> None:
+def test_table_has_no_plan_for_another_problem(moved: dict) -> None:
     assert a_full_table().plan(replace(PROBLEM, demand_qps=50.0, **moved)) is None
 
 

@@ -26,7 +26,7 @@ def test_rows_are_read_back_as_they_were_in_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ['{"counts": [3', '{"counts": [3]}', '{"counts": 3, "qps": 1.0}'])
-def test_a_line_that_is_no_row_is_named_with_what_to_do(tmp_path: Path, line: str) -> None:
+def test_invalid_line_is_named_with_a_remedy(tmp_path: Path, line: str) -> None:
     file = RowFile(tmp_path / "rows.jsonl", Mix)
     file.append(Mix((3, 0), 80.0))
     with file.path.open("a") as lines:

@@ -63,7 +63,7 @@ def is_silent(client: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("direction", ["to_broker", "to_client"])
-def test_what_a_blocked_direction_holds_arrives_once_it_is_healed(
+def test_data_held_by_a_blocked_direction_arrives_after_healing(
     proxy: tuple[TcpProxy, int], direction: str
 ) -> None:
     through, port = proxy
@@ -87,7 +87,7 @@ def test_a_new_connection_to_a_cut_network_is_accepted_and_silent(
         assert client.recv(100) == b"one"
 
 
-def test_a_half_open_connection_is_dead_and_its_client_is_not_told(
+def test_half_open_connection_is_dead_without_notice_to_the_client(
     proxy: tuple[TcpProxy, int],
 ) -> None:
     through, port = proxy
