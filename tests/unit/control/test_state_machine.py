@@ -20,7 +20,7 @@ class Push(StrEnum):
 TABLE = {(Door.OPEN, Push.CLOSE): Door.SHUT, (Door.SHUT, Push.UNLOCK): Door.OPEN}
 
 
-def test_it_takes_the_transitions_of_its_table() -> None:
+def test_state_machine_accepts_the_transitions_of_its_table() -> None:
     door = StateMachine("the door", TABLE, Door.OPEN)
     door.go(Push.CLOSE)
     assert door.state is Door.SHUT
@@ -28,7 +28,7 @@ def test_it_takes_the_transitions_of_its_table() -> None:
     assert door.state is Door.OPEN
 
 
-def test_an_impossible_transition_raises_with_what_led_there() -> None:
+def test_invalid_transition_raises_with_its_history() -> None:
     door = StateMachine("the door", TABLE, Door.OPEN)
     door.go(Push.CLOSE, "hard")
     with pytest.raises(ImpossibleTransition) as raised:
@@ -39,7 +39,7 @@ def test_an_impossible_transition_raises_with_what_led_there() -> None:
     assert door.state is Door.SHUT
 
 
-def test_a_story_begins_with_nothing_and_stays_short() -> None:
+def test_transition_history_starts_empty_and_stays_short() -> None:
     door = StateMachine("the door", TABLE, Door.OPEN)
     with pytest.raises(ImpossibleTransition, match="before: nothing"):
         door.go(Push.UNLOCK)

@@ -61,7 +61,9 @@ def planned(asked: Problem) -> Allocation:
 
 @settings(max_examples=60, deadline=None)
 @given(problems(), st.sampled_from(PLANNERS), st.sampled_from((0.0, 0.5, 0.8)))
-def test_what_planners_allocate_violates_nothing(problem: Problem, name: str, least: float) -> None:
+def test_planned_allocations_violate_no_constraint(
+    problem: Problem, name: str, least: float
+) -> None:
     asked = asked_of(problem, name, least)
     assert check_allocation(planned(asked), asked) == ()
 
@@ -349,7 +351,7 @@ MET = PlanConditions(
 )  # fmt: skip
 
 
-def test_a_plan_that_keeps_all_violates_nothing() -> None:
+def test_plan_that_meets_every_constraint_has_no_violations() -> None:
     assert check_plan(PLAN, MET) == ()
 
 
@@ -396,7 +398,7 @@ def test_ingress_admits_no_more_than_every_task_serves() -> None:
     assert check_plan(PLAN, replace(more, profile=None)) == ()
 
 
-def test_the_set_of_a_worker_that_chooses_counts_in_a_swap() -> None:
+def test_variant_set_of_a_table_worker_counts_during_a_swap() -> None:
     # forest and vit together take 120 MB of 100.
     both = {"read": ("read/forest", "read/vit")}
     (own, *_) = check_plan(PLAN, replace(MET, sets=both))
@@ -430,7 +432,7 @@ def test_a_worker_is_given_no_variant_that_every_path_excludes() -> None:
                                      held={"c": LEASES[2]})) == ()  # fmt: skip
 
 
-def test_a_worker_that_chooses_runs_nothing_beyond_the_slo() -> None:
+def test_table_worker_runs_no_variant_slower_than_the_slo() -> None:
     met = replace(MET, latency=frozenset({LatencyBound.BATCH}))
     assert check_plan(PLAN, met) == ()
     hops_s = 4 * PIPELINE.comm_s

@@ -82,14 +82,14 @@ def test_an_action_changes_the_settings(
         ("rollback", {"epoch": "5"}, "no policy 'forgotten'"),
     ],
 )
-def test_a_wrong_command_is_told_what_to_do(
+def test_invalid_command_gets_a_remedy(
     action: str, arguments: dict[str, str], sentence: str
 ) -> None:
     with pytest.raises(CommandError, match=sentence):
         after(action, **arguments)
 
 
-def test_each_action_says_what_it_did() -> None:
+def test_each_action_reports_its_effect() -> None:
     command = Command(id="c", pipeline="postcode", action="set-slo", arguments={"slo": "2s"})
     assert carry_out(command, SITUATION)[1] == "the SLO is 2s"
 
@@ -121,6 +121,6 @@ def test_each_reload_has_a_higher_number_which_a_rollback_keeps() -> None:
     assert carry_out(back, situation)[0].reloads == twice.reloads
 
 
-def test_a_reload_of_what_there_is_not_names_the_nearest() -> None:
+def test_reload_of_an_unknown_variant_names_the_nearest_one() -> None:
     with pytest.raises(CommandError, match="no variant or task 'raed'; did you mean 'read'"):
         reloaded("raed")

@@ -62,7 +62,7 @@ def test_the_first_plan_does_not_wait_for_ever() -> None:
     assert "asks for 3 workers and 2 can be used" in world.plan.binding
 
 
-def test_nothing_new_is_published_while_nothing_changes() -> None:
+def test_no_plan_is_published_while_nothing_changes() -> None:
     world = a_world().start("w0", "w1", "w2")
     world.run(25.0)
     assert len(world.plans) == 1
@@ -125,7 +125,7 @@ def test_a_worker_that_restarts_keeps_its_lease_and_gets_no_traffic_until_it_ser
     assert {plan.leases for plan in world.plans} == {world.plan.leases}
 
 
-def test_a_controller_that_slept_does_not_blame_the_workers() -> None:
+def test_suspended_controller_does_not_count_workers_as_lost() -> None:
     world = a_world().start("w0", "w1", "w2")
     world.now += 5.0
     world.tell(Woke())
@@ -133,7 +133,7 @@ def test_a_controller_that_slept_does_not_blame_the_workers() -> None:
     assert len(world.plans) == 1
 
 
-def test_when_nobody_at_all_is_heard_it_is_the_broker_that_is_away() -> None:
+def test_silence_of_all_workers_is_taken_for_a_broker_outage() -> None:
     world = a_world().start("w0", "w1", "w2")
     world.run(1.0)
     workers, world.workers, world.ingress = world.workers, {}, False
@@ -157,7 +157,7 @@ def test_workers_that_find_a_returned_broker_one_by_one_keep_their_leases() -> N
     assert len(world.plans) == 1
 
 
-def test_a_hiccup_of_the_broker_gives_no_more_than_the_usual_patience() -> None:
+def test_brief_broker_outage_does_not_extend_the_worker_timeout() -> None:
     world = a_world().start("w0", "w1", "w2")
     world.run(1.0)
     workers, world.workers, world.ingress = world.workers, {}, False
@@ -167,7 +167,7 @@ def test_a_hiccup_of_the_broker_gives_no_more_than_the_usual_patience() -> None:
     assert [plan.reason for plan in world.plans[1:2]] == ["lost w2; slots handed over"]
 
 
-def test_old_reports_say_nothing() -> None:
+def test_old_reports_are_ignored() -> None:
     world = a_world().start("w0", "w1", "w2")
     world.workers["w3"] = FakeWorker("w3")
     late = world.workers.pop("w3").report(world.now - 2.5)
@@ -175,7 +175,7 @@ def test_old_reports_say_nothing() -> None:
     assert len(world.plans) == 1
 
 
-def test_when_all_are_gone_the_plan_says_so_and_the_first_to_return_reads_all_slots() -> None:
+def test_plan_without_workers_is_published_and_the_first_to_return_reads_all_slots() -> None:
     world = a_world().start("w0", "w1", "w2")
     world.run(0.3)
     world.workers.clear()
@@ -339,7 +339,7 @@ def test_a_command_that_leads_to_no_plan_changes_nothing() -> None:
     assert len(world.plans) == 1
 
 
-def test_a_planner_that_errs_is_not_believed() -> None:
+def test_invalid_result_of_a_planner_is_rejected() -> None:
     world = a_world(solving=False).start("w0", "w1", "w2")
     world.finish_solves()
     world.command("apply-policy", policy="slow")
@@ -350,7 +350,7 @@ def test_a_planner_that_errs_is_not_believed() -> None:
     assert (len(world.plans), world.plan.settings.policy) == (1, "static")
 
 
-def test_the_next_plan_tells_what_went_wrong_before() -> None:
+def test_next_plan_states_the_previous_failure() -> None:
     world = a_world(solving=False).start("w0", "w1", "w2")
     world.tell(Failed(world.solves.pop().job, "the planner broke"))
     world.tell(Failed(99, "somebody else's"))
@@ -385,7 +385,7 @@ def test_a_policy_that_has_left_the_file_gives_way_to_the_files_own() -> None:
     assert world.plan.settings == FILED
 
 
-def test_what_the_file_says_anew_wins_over_commands_of_before() -> None:
+def test_changed_file_settings_override_earlier_commands() -> None:
     world = a_world().start("w0", "w1", "w2")
     world.command("apply-policy", policy="accurate")
     world.command("set-slo", slo="250ms")
@@ -416,7 +416,7 @@ def test_a_rollback_is_no_change_of_the_file() -> None:
     assert world.plan.settings == back
 
 
-def test_only_so_many_plans_and_ids_are_remembered() -> None:
+def test_remembered_plans_and_ids_are_bounded() -> None:
     history = History(a_pipeline())
     world = a_world().start("w0", "w1", "w2")
     for epoch in range(1, REMEMBERED_PLANS + 4):
@@ -430,7 +430,7 @@ def test_only_so_many_plans_and_ids_are_remembered() -> None:
     assert [command_queue.know("1"), command_queue.know("0")] == [False, True]
 
 
-def test_of_plans_that_only_share_traffic_anew_the_newest_is_remembered() -> None:
+def test_only_the_newest_of_plans_that_only_redistribute_traffic_is_remembered() -> None:
     history, plan = History(a_pipeline()), a_world().start("w0", "w1", "w2").plan
     drained = structs.replace(FILED, drained=("w1",))
     changes: dict[int, dict[str, Any]] = {
@@ -445,7 +445,7 @@ def test_of_plans_that_only_share_traffic_anew_the_newest_is_remembered() -> Non
     assert sorted(history.plans) == [1, 4, 5]
 
 
-def test_what_is_too_much_for_the_topic_is_deleted_with_the_next_plan() -> None:
+def test_plans_beyond_the_topic_limit_are_deleted_with_the_next_plan() -> None:
     world, before = a_world(), REMEMBERED_PLANS + 2
     for epoch in range(1, before + 1):
         settings = structs.replace(FILED, demand_qps=float(epoch))
@@ -504,7 +504,7 @@ def test_commands_and_workers_of_other_pipelines_are_theirs() -> None:
     assert (len(world.plans), world.results) == (1, [])
 
 
-def test_a_command_that_names_nobody_is_not_for_who_comes_up_later() -> None:
+def test_command_without_a_pipeline_does_not_apply_to_one_started_later() -> None:
     world = a_world()
     world.arrive(Command(id="c8", pipeline="", action="pause"), COMMANDS)
     world.arrive(Command(id="c9", pipeline="postcode", action="replan"), COMMANDS)
@@ -540,7 +540,7 @@ def test_a_command_that_waited_too_long_for_workers_is_refused_with_the_reason()
     assert not world.plan.settings.paused
 
 
-def test_what_cannot_be_read_as_a_command_is_answered_too() -> None:
+def test_unreadable_command_gets_an_answer() -> None:
     world = a_world().start("w0", "w1", "w2")
     garbled = Arrived(Garbled(b"{", "this is no JSON", id="c9"), COMMANDS, 0, 5, world.now)
     world.tell(garbled)
@@ -559,7 +559,7 @@ def test_rollback_restores_an_epochs_settings() -> None:
     assert world.plan.leases == world.plans[0].leases
 
 
-def test_a_restarted_controller_goes_on_where_the_last_one_stood() -> None:
+def test_restarted_controller_resumes_from_the_state_of_its_predecessor() -> None:
     world = a_world().start("w0", "w1", "w2")
     world.command("apply-policy", policy="accurate")
     world.restart_controller()
@@ -580,7 +580,7 @@ def test_a_worker_that_died_with_the_controller_is_missed_after_a_grace() -> Non
     assert world.leases()["w1"] == ("read", "forest", (0, 1), 0)
 
 
-def test_somebody_elses_plan_is_outbid() -> None:
+def test_plan_of_another_control_app_is_superseded_by_a_higher_epoch() -> None:
     world = a_world().start("w0", "w1", "w2")
     world.arrive(world.plan, PLANS)
     world.run(2.0)
@@ -633,7 +633,7 @@ def test_plans_and_answers_go_to_their_topics() -> None:
     ]
 
 
-def test_a_swap_that_does_not_fit_keeps_the_plan_in_force_and_is_said_once() -> None:
+def test_swap_that_does_not_fit_keeps_the_plan_and_is_reported_once() -> None:
     # Each variant takes 1 byte: one fits, two do not.
     world = a_world(profile=a_profile(), memory={"cpu": 1}).start("w0", "w1", "w2")
     before = world.plan

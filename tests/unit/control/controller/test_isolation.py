@@ -16,7 +16,7 @@ def a_world() -> World:
 
 
 @pytest.mark.parametrize("silence_s", [2.0, 62.0, 600.0])
-def test_a_control_app_that_hears_nobody_leaves_the_plan_in_force(silence_s: float) -> None:
+def test_control_app_without_any_reports_leaves_the_plan_in_force(silence_s: float) -> None:
     world = a_world().start("w0", "w1", "w2")
     world.run(1.0)
     before, heard = world.plan, dict(world.workers)
@@ -61,7 +61,7 @@ def test_workers_whose_clocks_differ_from_the_control_apps_are_used_and_kept(
     assert skewed.leases() == plain.leases()
 
 
-def test_reports_that_come_late_say_nothing_about_now() -> None:
+def test_late_reports_do_not_count_as_current() -> None:
     ages = ReportAges()
     fast = an_ingress_report(sent_s=100.0)
     assert ages.age_s(fast, 103.0) == 0.0  # another clock, or a slow way: not to be told
@@ -69,7 +69,7 @@ def test_reports_that_come_late_say_nothing_about_now() -> None:
     assert ages.age_s(an_ingress_report(sent_s=102.0), 109.5) == 5.0
 
 
-def test_clocks_that_are_drawn_together_do_not_make_reports_old() -> None:
+def test_clock_correction_does_not_make_reports_old() -> None:
     ages, worst = ReportAges(), 0.0
     for tick in range(5000):  # a thousand seconds, in which one clock falls behind by ten
         now = 1000.0 + tick * 0.2
@@ -78,7 +78,7 @@ def test_clocks_that_are_drawn_together_do_not_make_reports_old() -> None:
 
 
 @pytest.mark.parametrize("silence_s", [5.0, 45.0, 61.0, 67.0, 600.0, 36_000.0])
-def test_a_report_that_the_network_held_back_is_old(silence_s: float) -> None:
+def test_report_delayed_by_the_network_counts_as_old(silence_s: float) -> None:
     ages = ReportAges()
     assert ages.age_s(an_ingress_report(sent_s=100.0), 100.0) == 0.0
     healed_s = 100.0 + silence_s
@@ -87,7 +87,7 @@ def test_a_report_that_the_network_held_back_is_old(silence_s: float) -> None:
 
 
 @pytest.mark.parametrize("silence_s", [5.0, 45.0, 67.0, 600.0, 36_000.0])
-def test_clocks_that_are_drawn_together_in_a_silence_do_not_make_reports_old(
+def test_clock_correction_during_silence_does_not_make_reports_old(
     silence_s: float,
 ) -> None:
     ages = ReportAges()
@@ -105,7 +105,7 @@ def test_a_restarted_node_is_measured_anew() -> None:
     assert ages.age_s(again, 150.0) == 0.0
 
 
-def test_a_plan_that_nodes_follow_and_the_topic_has_lost_is_outbid() -> None:
+def test_plan_followed_by_nodes_but_lost_on_the_topic_is_superseded() -> None:
     world = a_world().start("w0", "w1", "w2")
     world.run(1.0)
     followed: Plan = world.plan

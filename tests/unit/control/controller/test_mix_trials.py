@@ -53,7 +53,7 @@ def test_mixes_are_played_one_at_a_time_in_order() -> None:
     assert made.played == {(1, 0): 5.0, (0, 1): 6.0, (1, 1): 7.0}
 
 
-def test_what_was_played_is_forgotten_when_the_spread_of_latencies_changes() -> None:
+def test_played_results_are_discarded_when_the_latency_spread_changes() -> None:
     made = trials()
     made.ended(Solved(begun(made, 0.0).job, 5.0))
     made.change(replace(POOL, worst_s=((0.1,), (0.4,))), POLICY)
@@ -68,7 +68,7 @@ def test_after_twenty_seconds_the_others_are_given_up() -> None:
     assert made.played == {(1, 0): 5.0, (0, 1): None, (1, 1): None}
 
 
-def test_a_change_takes_the_place_of_what_was_asked_for_and_has_its_own_time() -> None:
+def test_changed_request_replaces_the_pending_one_with_its_own_time_limit() -> None:
     made = trials()
     first = begun(made, 0.0)
     made.ask(((2, 0), (1, 0)), 15.0)
@@ -77,7 +77,7 @@ def test_a_change_takes_the_place_of_what_was_asked_for_and_has_its_own_time() -
     assert made.played == {(1, 0): 5.0}  # known, so not played again
 
 
-def test_other_latencies_make_what_was_played_worthless_and_other_prices_do_not() -> None:
+def test_played_results_are_discarded_for_new_latencies_but_not_for_new_prices() -> None:
     made = trials()
     first = begun(made, 0.0)
     dearer = replace(POOL, types=(PricedType("fast", 0.9), PricedType("slow", 0.1)))
@@ -100,7 +100,7 @@ def test_a_play_that_failed_is_not_tried_again() -> None:
     assert made.played == {(1, 0): None}
 
 
-def test_jobs_of_others_are_left_to_them() -> None:
+def test_jobs_of_other_owners_are_ignored() -> None:
     made = trials()
     assert not made.ended(Solved(7, None))
     assert not made.ended(Failed("queries", "no broker"))

@@ -26,7 +26,7 @@ def test_a_command_without_a_pipeline_is_for_the_only_one() -> None:
     assert [(result.id, result.ok) for result in world.results] == [("c7", True)]
 
 
-def test_a_command_without_a_pipeline_is_for_nobody_where_there_are_several() -> None:
+def test_command_without_a_pipeline_is_ignored_with_several_pipelines() -> None:
     world = a_world()
     hear_another(world)
     world.arrive(NAMELESS, COMMANDS)
@@ -38,7 +38,7 @@ def test_a_command_without_a_pipeline_is_for_nobody_where_there_are_several() ->
     assert not world.plan.settings.paused
 
 
-def test_a_pipeline_that_went_down_is_none_of_several() -> None:
+def test_stopped_pipeline_does_not_count_among_several() -> None:
     world = a_world()
     hear_another(world)
     world.run(NEIGHBOUR_S + 0.2)

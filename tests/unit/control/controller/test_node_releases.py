@@ -36,7 +36,7 @@ def test_the_first_plan_bears_the_release_that_every_node_reads() -> None:
     assert a_world(RELEASE, UNDECLARED, RELEASE).plan.release == 0
 
 
-def test_nodes_that_say_nothing_read_the_last_release_that_did_not_let_them() -> None:
+def test_nodes_without_a_declaration_read_the_last_release_before_declarations() -> None:
     world = World(a_pipeline(), a_profile()).start("w0", "w1", "w2")
     world.run(4.0)
     assert world.plan.release == 0

@@ -28,7 +28,7 @@ def test_a_node_that_stays_without_the_plan_has_missed_it_once() -> None:
     assert missed(reach, later, report, 20 * RECEIVED_S, 2 * RECEIVED_S) == 0
 
 
-def test_its_next_process_may_miss_it_too() -> None:
+def test_restarted_process_may_miss_the_plan_again() -> None:
     reach, plan, report = PlanReach(), a_plan_in_force(), an_ingress_report(0.0, epoch=0)
     assert missed(reach, plan, report, 2 * RECEIVED_S) == 1
     again = changed(report, incarnation=report.incarnation + 1)
@@ -43,7 +43,7 @@ def test_plans_that_follow_each_other_are_not_missed() -> None:
         assert missed(reach, plan, report, second + 1.0, float(second)) == 0
 
 
-def test_who_follows_no_plans_misses_none() -> None:
+def test_role_that_follows_no_plans_misses_none() -> None:
     profiler = changed(an_ingress_report(0.0), role="profiler")
     assert missed(PlanReach(), a_plan_in_force(), profiler, 10 * RECEIVED_S) == 0
 

@@ -126,7 +126,7 @@ def test_steady_demand_does_not_make_the_mix_swing(qps: float) -> None:
     assert len(world.scaled) - before <= 10
 
 
-def test_what_is_set_by_commands_counts() -> None:
+def test_demand_prices_and_budget_set_by_commands_take_effect() -> None:
     world = World(rental())
     world.pass_by(40, 2.0, replace_settings(demand_qps=19.0))
     assert world.rental.mix == {"fast": 1, "slow": 3}
@@ -156,7 +156,7 @@ def test_larger_queries_need_more_devices() -> None:
     assert world.rental.mix != {"fast": 0, "slow": 1}
 
 
-def test_it_goes_on_from_the_mix_of_a_plan() -> None:
+def test_rental_continues_from_the_mix_of_a_plan() -> None:
     resumed = rental()
     plan = Plan(
         pipeline="p", epoch=1, issued_s=0.0, reason="", settings=SETTINGS, mix={"fast": 2, "old": 1}
@@ -166,7 +166,7 @@ def test_it_goes_on_from_the_mix_of_a_plan() -> None:
     assert resumed.decide({}, {}, SETTINGS, POLICY, 1.0) == []  # nothing is counted yet
 
 
-def test_a_budget_below_every_price_leaves_what_runs() -> None:
+def test_budget_below_every_price_keeps_running_devices() -> None:
     world = World(rental())
     world.pass_by(10, 3.0, replace_settings(budget=0.01))
     assert world.scaled == []

@@ -27,7 +27,7 @@ def test_a_report_without_news_has_no_effect_and_one_with_news_has() -> None:
     assert world.controller.handle(restarted, world.now) != []
 
 
-def test_of_many_workers_news_waits_for_more_of_it_and_no_longer_than_a_review_takes() -> None:
+def test_news_of_many_workers_is_batched_for_at_most_the_duration_of_a_review() -> None:
     world = World(a_pipeline(locate={"net": 1}, read={"forest": 2}))
     world.start(*(f"w{number:03d}" for number in range(2 * FEW)))
     world.run(3.0)
@@ -88,7 +88,7 @@ def test_heartbeats_keep_a_worker_alive() -> None:
 @pytest.mark.parametrize(
     "fields", [{"incarnation": 1.0}, {"pipeline": "other"}, {"worker": "w9"}, {"sent_s": 1000.0}]
 )
-def test_heartbeats_of_another_life_or_pipeline_and_late_ones_do_not(
+def test_late_heartbeats_and_those_of_another_process_or_pipeline_are_ignored(
     fields: dict[str, Any],
 ) -> None:
     assert "w2" not in after_heartbeats(**fields).leases()

@@ -70,7 +70,7 @@ def test_a_steady_demand_is_served_by_the_fewest_of_the_most_accurate() -> None:
     assert world.plan.expected_accuracy == pytest.approx(0.9 * 0.95)
 
 
-def test_a_plan_makes_up_for_a_worker_that_is_seen_to_be_slow() -> None:
+def test_plan_compensates_for_a_slow_worker() -> None:
     world = a_world()
     world.flow(10.0, 75.0)
     assert running(world.plan) == {"locate/net": 2, "read/vit": 3}
@@ -100,7 +100,7 @@ def test_a_live_plan_obeys_the_memory_of_workers() -> None:
     assert running(world.plan) == {"locate/net": 1, "read/forest": 1}
 
 
-def test_a_fixed_plan_that_a_worker_has_no_memory_for_is_refused_with_a_sentence() -> None:
+def test_fixed_plan_beyond_the_memory_of_a_worker_is_refused() -> None:
     vits = Policy(name="vits", replicas={"locate/net": 1, "read/vit": 2})
     world = World(a_pipeline(policies=(vits,)), with_a_large_vit(), memory={"cpu": 10**8})
     world.start("w0", "w1", "w2")
@@ -111,7 +111,7 @@ def test_a_fixed_plan_that_a_worker_has_no_memory_for_is_refused_with_a_sentence
     assert "1000 MB and a worker of cpu has 100 MB; name a smaller variant" in result.message
 
 
-def test_a_live_plan_prefers_the_path_that_was_measured_better() -> None:
+def test_live_plan_prefers_the_path_with_the_higher_measured_accuracy() -> None:
     # A fast reader and the slow one, whose product is higher: end to end it reads worse.
     measured = replace(
         a_profile(),
@@ -263,7 +263,7 @@ def reading(plan: Plan) -> dict[int, float]:
     return {at: shares[slot] for at, slot in enumerate(slots)}
 
 
-def test_compaction_keeps_only_the_newest_of_plans_that_share_traffic_anew() -> None:
+def test_compaction_keeps_only_the_newest_of_plans_that_redistribute_traffic() -> None:
     world, keys = a_world(), []
     perform = world._perform
 
@@ -287,9 +287,7 @@ def test_nothing_is_published_while_demand_is_steady() -> None:
     assert world.plan.epoch == epoch
 
 
-def test_fan_out_other_than_planned_for_is_planned_for_at_once_and_outlives_the_control_app() -> (
-    None
-):
+def test_changed_fan_out_is_planned_at_once_and_survives_a_control_app_restart() -> None:
     world = a_world()
     world.flow(2.0, 50.0)
     world.workers["w0"].counts = {
@@ -319,7 +317,7 @@ def test_a_policy_is_applied_while_running_and_rolled_back() -> None:
     assert (world.plan.settings.policy, running(world.plan)) == ("loki", scaled)
 
 
-def test_a_demand_that_a_command_has_set_is_planned_for_as_it_is() -> None:
+def test_demand_set_by_a_command_is_planned_for_unchanged() -> None:
     world = a_world()
     world.command("set-demand", qps="90")
     before = len(world.plans)

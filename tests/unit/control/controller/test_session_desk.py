@@ -33,7 +33,7 @@ def sessions(plan: Plan) -> list[str]:
     return [each.session for each in plan.sessions]
 
 
-def test_a_session_whose_setting_a_worker_cannot_load_is_told_so_and_others_load_on() -> None:
+def test_session_with_an_unloadable_setting_gets_an_error_and_others_continue_to_load() -> None:
     desk = SessionDesk(a_session_pipeline(), a_space())
     for name, votes in (("far", "0.55"), ("near", "0.5")):
         state, plans = SessionState.WAITING, (a_choice(votes),)
@@ -48,7 +48,7 @@ def test_a_session_whose_setting_a_worker_cannot_load_is_told_so_and_others_load
     assert far.record.reason == "no memory is left"
 
 
-def test_new_objectives_are_not_met_by_what_was_better_than_an_earlier_plan() -> None:
+def test_improvement_over_an_earlier_plan_does_not_count_for_new_objectives() -> None:
     desk = SessionDesk(a_session_pipeline(), a_space())
     health = desk._health
     assert health is not None
@@ -95,7 +95,7 @@ def told(desk: SessionDesk, action: str, now: float) -> tuple[bool, str]:
     return done, message
 
 
-def test_a_session_closes_while_its_plan_is_searched_anew() -> None:
+def test_session_can_close_during_a_new_search() -> None:
     desk = serving_desk()
     assert told(desk, "replan-session", 1.0)[0]
     assert state_of(desk) is SessionState.REPLANNING

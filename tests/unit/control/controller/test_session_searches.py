@@ -17,7 +17,7 @@ SESSION = Session(
 )
 
 
-def test_a_step_for_objectives_that_have_changed_is_not_taken_for_one_of_the_new_search() -> None:
+def test_step_of_a_search_for_old_objectives_is_not_used_in_the_new_search() -> None:
     space = a_space()
     searches, seen = SessionSearches("p", space), SessionHealth(space, 1.0)
     searches.begin([SESSION], seen, POLICY, 1.0)

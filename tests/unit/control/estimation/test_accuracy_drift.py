@@ -51,7 +51,7 @@ def test_shadows_drift_beyond_the_bounds_of_their_bias_only() -> None:
     assert drifted([a_row(280, 400, reference="x", reference_accuracy=None)]) == ()
 
 
-def test_plans_go_by_labels_before_shadows_once_a_path_has_drifted() -> None:
+def test_drifted_path_is_planned_by_labels_before_shadows() -> None:
     by = {"reference": "a/w > b/w", "reference_accuracy": 0.95}
     steady, gone = a_row(360, 400), a_row(280, 400)
     both = a_row(350, 400, "a/v > b/v + a/w > b/w")
@@ -61,7 +61,7 @@ def test_plans_go_by_labels_before_shadows_once_a_path_has_drifted() -> None:
     assert found == {"a/v > b/v": 0.7, "a/w > b/w": 0.95}
 
 
-def test_the_profile_expects_what_it_measured_and_with_how_many_queries() -> None:
+def test_profile_gives_the_measured_accuracy_of_a_path_with_its_interval() -> None:
     table = ProfileTable("p", (), {}, (PathAccuracy(("a/v", "b/v"), 0.9, 1000),))
     found = expected_of(table, "a/v > b/v")
     assert found is not None
@@ -70,7 +70,7 @@ def test_the_profile_expects_what_it_measured_and_with_how_many_queries() -> Non
     assert expected_of(table, "a/v > b/w") is None
 
 
-def test_the_window_is_as_long_as_its_measurements_agree() -> None:
+def test_accuracy_window_is_cut_when_measurements_disagree() -> None:
     rng = np.random.default_rng(1)
     recent = RecentAccuracy()
     for number in range(2000):
@@ -87,7 +87,7 @@ def test_the_window_is_as_long_as_its_measurements_agree() -> None:
     assert recent.sums().queries == 0
 
 
-def test_a_steady_accuracy_is_cut_rarely() -> None:
+def test_accuracy_window_is_rarely_cut_at_steady_accuracy() -> None:
     cut = 0
     for seed in range(8):
         rng, recent = np.random.default_rng(seed), RecentAccuracy()

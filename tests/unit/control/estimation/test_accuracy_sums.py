@@ -25,7 +25,7 @@ def wilson(right: int, n: int) -> tuple[float, float]:
     return tuple((p + z * z / (2 * n) + sign * root) / (1 + z * z / n) for sign in (-1, 1))  # type: ignore[return-value]
 
 
-def test_without_labels_nothing_is_known() -> None:
+def test_accuracy_is_unknown_without_labels() -> None:
     assert AccuracySums().accuracy is None
     assert AccuracySums().interval() == (0.0, 1.0)
 

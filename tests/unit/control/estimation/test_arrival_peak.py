@@ -40,14 +40,14 @@ def test_the_peak_of_a_steady_process_exceeds_its_rate_by_little() -> None:
     assert min(found) > 0.9 * 20.0
 
 
-def test_a_count_that_is_not_read_says_nothing() -> None:
+def test_peak_is_unknown_without_recent_counts() -> None:
     peak = ArrivalPeak()
     assert peak.qps(0.0) is None
     seen(peak, [20.0] * 20)
     assert peak.qps(20.0 + SILENT_S + 1) is None
 
 
-def test_a_topic_that_was_made_anew_counts_from_nothing() -> None:
+def test_recreated_topic_counts_from_zero() -> None:
     peak = ArrivalPeak()
     seen(peak, [20.0] * 40)
     found = seen(peak, [20.0] * 40, begin_s=40.0)

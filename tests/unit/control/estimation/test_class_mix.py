@@ -75,7 +75,7 @@ def test_a_class_that_has_gone_is_forgotten() -> None:
     assert after(a_mix(), {"": 50, "gold": 50}, *[{"": 100}] * 240) == []
 
 
-def test_what_an_egress_counted_before_its_first_report_says_nothing() -> None:
+def test_counts_of_an_egress_before_its_first_report_are_ignored() -> None:
     mix = a_mix()
     tell(mix, a_report(1.0, {"": 1000}))
     assert list(mix.counting()) == ["gold", "bulk"]
@@ -83,7 +83,7 @@ def test_what_an_egress_counted_before_its_first_report_says_nothing() -> None:
     assert mix.counting() == {}
 
 
-def test_a_new_life_of_an_egress_counts_from_nothing() -> None:
+def test_restarted_egress_counts_from_zero() -> None:
     mix, counts = a_mix(), {"": 1000.0}
     tell(mix, a_report(1.0, counts), with_fields(a_report(2.0, counts), incarnation=2.0))
     assert mix.counting() == {}

@@ -28,7 +28,7 @@ def observed(*readings: Report | Counted) -> Demand:
     return demand
 
 
-def test_nothing_is_known_before_two_readings() -> None:
+def test_demand_is_unknown_before_two_readings() -> None:
     assert observed(a_report(105.0, 7_000.0)).rate_qps(105.0) == 0.0
 
 
@@ -60,7 +60,7 @@ def test_a_restart_begins_at_zero_and_late_reports_of_the_old_process_are_ignore
     assert demand.rate_qps(108.0) == pytest.approx(20.0)
 
 
-def test_workers_say_nothing_about_it() -> None:
+def test_worker_reports_do_not_count_as_demand() -> None:
     report = Report(
         node="w", role="worker", pipeline="p", epoch=1, incarnation=1.0, sent_s=2.0, state="idle",
         counts={"arrived": 5.0},
@@ -99,7 +99,7 @@ def test_the_input_topic_counts_what_its_partitions_hold_and_what_waits() -> Non
     assert the_topic(5.0, 70, 30, done=66) == Counted(arrived=100, waiting=4, at_s=5.0)
 
 
-def test_what_the_input_topic_says_counts_more_than_ingress() -> None:
+def test_input_topic_counts_take_precedence_over_ingress_counts() -> None:
     demand = observed(
         a_report(100.0, 0.0), a_report(102.0, 40.0), the_topic(100.0, 0), the_topic(102.0, 90, 50),
     )  # fmt: skip
@@ -128,7 +128,7 @@ def test_seconds_are_those_that_every_ingress_has_seen() -> None:
     assert demand.by_second(103.0) == (pytest.approx(15.0),)
 
 
-def test_a_topic_made_anew_brings_no_negative_demand() -> None:
+def test_recreated_topic_does_not_cause_negative_demand() -> None:
     demand = observed(the_topic(100.0, 900), the_topic(101.0, 10), the_topic(102.0, 30))
     assert demand.rate_qps(102.0) >= 0.0
     assert min(demand.by_second(102.0)) >= 0.0

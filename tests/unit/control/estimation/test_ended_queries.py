@@ -52,7 +52,7 @@ def test_windows_hold_what_ended_between_their_reports(ended: list[tuple[int, ..
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 300)] * 3), max_size=40), st.integers(0, 10_000))
-def test_misses_that_no_plan_promised_to_avoid_change_nothing_in_what_is_admitted(
+def test_misses_that_no_plan_promised_to_avoid_do_not_change_admission(
     seconds: list[tuple[int, ...]], hopeless: int
 ) -> None:
     def shares(hopeless: int) -> list[float]:
@@ -84,12 +84,14 @@ def test_late_answers_are_served_and_the_rest_of_the_misses_is_dropped() -> None
 
 
 @pytest.mark.parametrize(("tight", "stands"), [(0, False), (49, False), (50, True), (100, True)])
-def test_a_queue_stands_where_half_of_the_answers_were_tight(tight: int, stands: bool) -> None:
+def test_standing_queue_is_detected_when_half_of_the_answers_are_tight(
+    tight: int, stands: bool
+) -> None:
     (window,) = windows(report(0.0, {}), report(1.0, {"answered": 100.0, "tight": float(tight)}))
     assert window.stands is stands
 
 
-def test_no_queue_stands_where_no_query_ended() -> None:
+def test_standing_queue_is_not_detected_without_ended_queries() -> None:
     (window,) = windows(report(0.0, {}), report(1.0, {"refused": 100.0}))
     assert not window.stands
 
@@ -104,7 +106,7 @@ def test_counts_of_an_unknown_time_are_left_out() -> None:
     assert window.good == 30
 
 
-def test_a_window_tells_whether_a_worker_has_loaded_meanwhile() -> None:
+def test_window_records_whether_a_worker_loaded_a_variant() -> None:
     queries = EndedQueries()
     loading = report(0.5, {}, role="worker", node="w", state=NodeState.LOADING)
     queries.loads(loading)

@@ -75,26 +75,26 @@ def test_where_variants_load_slowly_the_estimate_looks_as_far_ahead(
     assert slope > 5.0
 
 
-def test_a_falling_stream_is_followed_but_not_run_ahead_of() -> None:
+def test_falling_stream_is_followed_without_extrapolation() -> None:
     demand, now = seen(*[300.0 - 20.0 * s for s in range(12)])
     assert trend(demand, now, HORIZON) == pytest.approx(90.0 + HEADROOM)
     demand, now = seen(*[100.0] * 6, *[10.0] * 4)
     assert trend(demand, now, HORIZON) == pytest.approx(20.0)
 
 
-def test_a_jump_is_believed_once_it_has_lasted_for_two_seconds() -> None:
+def test_jump_is_accepted_after_two_seconds() -> None:
     demand, now = seen(*[100.0] * 10, 200.0, 200.0)
     assert trend(demand, now, HORIZON) == pytest.approx(200.0 + HEADROOM)
 
 
-def test_a_stream_that_has_jumped_and_rests_is_not_taken_to_rise_for_ever() -> None:
+def test_single_jump_is_not_extrapolated_as_a_trend() -> None:
     demand, now = seen(*[100.0] * 5, *[600.0] * 5)
     assert trend(demand, now, HORIZON) == pytest.approx(600.0 + HEADROOM)
 
 
 @pytest.mark.parametrize("before", [(), (0.0,), (0.0,) * 4, (0.0,) * 9])
 @pytest.mark.parametrize("whole", range(1, 10))
-def test_that_clients_have_begun_is_no_slope(before: tuple[float, ...], whole: int) -> None:
+def test_start_of_clients_is_not_taken_for_a_slope(before: tuple[float, ...], whole: int) -> None:
     # The first query came within a second, of which only a part counts.
     demand, now = seen(*before, 55.0, *[110.0] * whole)
     assert trend(demand, now, HORIZON) == pytest.approx(110.0 + HEADROOM)
@@ -105,7 +105,7 @@ def test_a_stream_that_rises_from_its_first_second_is_planned_for_as_it_rises() 
     assert trend(demand, now, HORIZON) > 160.0 + 3.0 * 15.0 + HEADROOM
 
 
-def test_a_small_rise_counts_where_the_plan_does_not_carry_it() -> None:
+def test_small_rise_counts_if_the_plan_cannot_carry_it() -> None:
     assert outgrew(106.0, planned_qps=100.0, capacity_qps=104.0)
     assert not outgrew(106.0, planned_qps=100.0, capacity_qps=110.0)
     assert not outgrew(104.0, planned_qps=100.0, capacity_qps=90.0)  # best effort, as planned
@@ -118,7 +118,7 @@ def test_a_backlog_is_worked_off_as_far_as_it_can_still_be_in_time() -> None:
     assert ewma(many, now, HORIZON) == pytest.approx(102.5)  # 250 ms of arrivals
 
 
-def test_without_whole_seconds_what_arrives_now_is_all_there_is() -> None:
+def test_estimators_use_the_current_rate_before_the_first_whole_second() -> None:
     demand = Demand()
     demand.count(counted(100.0, {0: 0}, {}))
     demand.count(counted(100.5, {0: 20}, {}))
@@ -149,7 +149,7 @@ def test_a_jump_is_seen_before_its_second_has_ended() -> None:
     assert trend(demand, now + 0.25, HORIZON) == pytest.approx(240.0 + HEADROOM)
 
 
-def test_a_plan_that_has_become_too_large_may_go() -> None:
+def test_demand_has_fallen_when_the_plan_is_clearly_too_large() -> None:
     assert fell(69.0, 100.0)
     assert not fell(71.0, 100.0)
 

@@ -40,7 +40,7 @@ def test_without_measurements_of_its_paths_the_profile_stands() -> None:
     assert corrected(table, lines(), {"detect/other > read/small": 0.5}) is table
 
 
-def test_what_is_measured_counts_and_the_rest_drifts_alike() -> None:
+def test_measured_paths_count_and_unmeasured_paths_drift_in_proportion() -> None:
     table = a_table()
     profile = corrected(table, lines(), {" > ".join(SMALL): 0.32})  # half of 0.64
     found = profile.path_accuracy
@@ -63,7 +63,7 @@ def test_a_variant_that_drifts_alone_is_found_by_paths_that_do_not() -> None:
     assert follows == pytest.approx(0.76, abs=0.06)  # as profiled: neither variant has drifted
 
 
-def test_plans_are_made_anew_where_a_measured_accuracy_has_moved() -> None:
+def test_changed_measured_accuracy_triggers_a_plan() -> None:
     assert moved({}, {}) is None
     assert moved({}, {"a/v": 0.5}) == "a/v"
     assert moved({"a/v": 0.5}, {}) == "a/v"

@@ -50,7 +50,7 @@ def test_the_profile_stands_until_enough_items_were_seen() -> None:
     }
 
 
-def test_a_factor_follows_what_becomes_of_it_and_forgets_the_past() -> None:
+def test_factor_follows_recent_observations() -> None:
     reports = [a_report(float(s), 100.0 * s, 500.0 * s) for s in range(11)]
     seen = Seen()
     assert seen.hear(*reports).multiplicity() == {NET: pytest.approx(5.0)}
@@ -58,7 +58,7 @@ def test_a_factor_follows_what_becomes_of_it_and_forgets_the_past() -> None:
     assert seen.hear(*reports).multiplicity()[NET] == pytest.approx(2.0, abs=0.2)
 
 
-def test_a_variant_that_rests_keeps_what_it_was_seen_to_do() -> None:
+def test_idle_variant_keeps_its_observed_factor() -> None:
     rested = observed(
         a_report(1.0, 0.0, 0.0), a_report(2.0, 200.0, 600.0),
         a_report(900.0, 200.0, 600.0), a_report(901.0, 201.0, 603.0),
@@ -84,13 +84,13 @@ def test_a_restarted_worker_begins_at_zero_and_its_old_reports_are_ignored() -> 
     assert seen.hear(a_report(3.0, 100.0, 0.0, incarnation=2.5)) == found
 
 
-def test_what_a_worker_did_before_it_was_first_heard_counts_where_nothing_else_is_known() -> None:
+def test_counts_before_the_first_report_of_a_worker_are_used_if_nothing_else_is_known() -> None:
     assert observed(a_report(50.0, 1000.0, 4000.0)).multiplicity() == {NET: 4.0}
     second = observed(a_report(50.0, 1000.0, 4000.0), a_report(50.0, 1000.0, 0.0, "x"))
     assert second.multiplicity() == {NET: 4.0}
 
 
-def test_a_plan_carries_them_over_a_restart() -> None:
+def test_plan_preserves_factors_across_a_restart() -> None:
     seen = observed(a_report(1.0, 0.0, 0.0), a_report(2.0, 200.0, 500.0))
     assert seen.factors() == (Factor("locate/net", "read", 2.5, 200.0),)
     known = (*seen.factors(), Factor("gone/x", "read", 9.0, 500.0))
@@ -109,7 +109,7 @@ def test_drift_is_more_than_chance_and_more_than_a_tenth() -> None:
     assert few.drifted({NET: 4.3}) == ()  # 0.7 apart, of which 0.22 is one standard error
 
 
-def test_only_workers_say_anything_about_it() -> None:
+def test_only_worker_reports_change_factors() -> None:
     report = replace(a_report(2.0, 200.0, 600.0), role="ingress")
     assert observed(report) == NOTHING
 

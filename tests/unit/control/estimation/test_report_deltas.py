@@ -18,14 +18,14 @@ def after(*reports: Report) -> News | None:
     return news
 
 
-def test_news_are_the_difference_to_the_report_before() -> None:
+def test_delta_is_the_difference_to_the_previous_report() -> None:
     later = replace(FIRST, sent_s=2.5, counts={"finished/a": 7.0, "finished/b": 1.0})
     news = after(FIRST, later)
     assert news == News(later, FIRST.counts, 0.5)
     assert [news.since(f"finished/{name}") for name in "abc"] == [2.0, 1.0, 0.0]
 
 
-def test_a_new_worker_and_a_new_life_have_nothing_before() -> None:
+def test_new_or_restarted_worker_has_no_previous_report() -> None:
     reborn = replace(FIRST, incarnation=9.0, sent_s=9.1, counts={"finished/a": 1.0})
     assert after(FIRST) == News(FIRST, None, None)
     news = after(FIRST, reborn)
@@ -33,7 +33,7 @@ def test_a_new_worker_and_a_new_life_have_nothing_before() -> None:
     assert news.since("finished/a") == 1.0
 
 
-def test_what_is_older_or_not_a_workers_is_no_news() -> None:
+def test_older_reports_and_reports_of_other_roles_have_no_delta() -> None:
     assert after(FIRST, FIRST) is None
     assert after(FIRST, replace(FIRST, sent_s=1.5)) is None
     assert after(FIRST, replace(FIRST, incarnation=0.5, sent_s=9.0)) is None

@@ -48,7 +48,7 @@ def serves(capacity: SeenCapacity, planned_qps: float, *, final: bool = False) -
     capacity.serves(planned_qps, planned_qps * capacity.share, final=final)
 
 
-def test_a_plan_that_keeps_its_word_is_left_alone() -> None:
+def test_plan_that_serves_its_capacity_is_admitted_in_full() -> None:
     assert set(shares([(100, 5, 300)] * 20)) == {1.0}
     assert set(shares([(0, 0, 0)] * 20)) == {1.0}
 
@@ -57,18 +57,20 @@ def test_a_few_misses_for_a_second_are_no_overload() -> None:
     assert set(shares([(100, 0, 0)] * 3 + [(88, 12, 0)] + [(100, 0, 0)] * 3)) == {1.0}
 
 
-def test_most_queries_missed_for_two_seconds_empty_the_queues_and_less_is_admitted_then() -> None:
+def test_two_seconds_of_mostly_missed_queries_drain_the_queues_and_reduce_admission() -> None:
     found = shares([(20, 80, 50)] * 2 + [(100, 0, 50)] * 3)
     assert found[:4] == pytest.approx([1.0, KEPT / 2, KEPT, KEPT * PROBE[0]])
 
 
-def test_some_missed_in_two_windows_admit_less_without_a_pause() -> None:
+def test_some_misses_in_two_windows_reduce_admission_without_a_pause() -> None:
     found = shares([(80, 20, 50)] * 5)
     assert found == pytest.approx([1.0, KEPT, KEPT, KEPT**2, KEPT**2])
 
 
 @pytest.mark.parametrize(("late", "served"), [(0.0, 80 + 20 / 2), (1.0, 100)])
-def test_where_that_does_not_help_what_is_served_is_admitted(late: float, served: float) -> None:
+def test_admission_falls_to_the_served_rate_if_reductions_do_not_help(
+    late: float, served: float
+) -> None:
     """A plan for 1,000 queries/s, of which a shared machine serves a tenth; of the dropped ones
     half count as served."""
     capacity = SeenCapacity()
@@ -78,7 +80,7 @@ def test_where_that_does_not_help_what_is_served_is_admitted(late: float, served
     assert share * 1000.0 == pytest.approx(served)
 
 
-def test_a_queue_that_stands_is_worked_off() -> None:
+def test_standing_queue_is_drained() -> None:
     seconds = [(80, 20, 50)] * 5 + [(100, 0, 50)] * 6
     loose, standing = shares(seconds, tight=0.4), shares(seconds, tight=0.6)
     low = KEPT**2
@@ -91,7 +93,7 @@ def test_a_queue_that_stands_is_worked_off() -> None:
     ("final", "tight", "loading"),
     [(True, 0.6, False), (False, 0.6, False), (True, 0.4, False), (True, 0.6, True)],
 )
-def test_what_is_served_is_admitted_at_once_where_nothing_else_helps(
+def test_admission_falls_to_the_served_rate_at_once_if_no_plan_would_help(
     final: bool, tight: float, loading: bool
 ) -> None:
     """A queue stands, no worker loads, and no plan would bring more."""
@@ -102,7 +104,7 @@ def test_what_is_served_is_admitted_at_once_where_nothing_else_helps(
     assert found[1] == pytest.approx(expected)
 
 
-def test_beyond_what_is_known_admission_probes_and_a_larger_plan_is_not_known() -> None:
+def test_admission_probes_beyond_the_known_share_except_under_a_larger_plan() -> None:
     low, clean = [(80, 20, 50)] * 9, [(100, 0, 50)] * 3
     first, second = SeenCapacity(), SeenCapacity()
     for capacity in (first, second):
@@ -124,14 +126,14 @@ def test_a_plan_that_admits_less_is_judged_by_the_queries_that_it_admits() -> No
     assert after == pytest.approx([1.0, 1.0, 0.8 * KEPT])
 
 
-def test_what_is_admitted_grows_back_slowly_under_load_and_fast_without() -> None:
+def test_admission_recovers_slowly_under_load_and_quickly_without_load() -> None:
     after = [(20, 80, 50)] * 12
     busy, calm = shares([*after, *[(100, 0, 50)] * 4]), shares([*after, *[(100, 0, 0)] * 4])
     assert busy[11] == calm[11] < 0.8
     assert busy[11] < busy[-1] < calm[-1] == 1.0
 
 
-def test_capacity_that_a_plan_adds_is_trusted_and_what_was_missing_stays_so() -> None:
+def test_added_capacity_is_trusted_and_missing_capacity_stays_missing() -> None:
     capacity = SeenCapacity()
     serves(capacity, 100.0)
     (*_, low) = shares([(20, 80, 50)] * 12 + [(100, 0, 50)] * 2, capacity)

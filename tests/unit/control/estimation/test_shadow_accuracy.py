@@ -46,9 +46,7 @@ def test_the_accuracy_lies_within_the_bounds_whatever_errors_have_in_common(comm
     assert found.least - 0.01 <= right <= found.most + 0.01
 
 
-def test_it_is_unbiased_where_whatever_differs_is_wrong_and_the_rest_as_good_as_the_reference() -> (
-    None
-):
+def test_estimate_is_unbiased_if_differing_answers_are_wrong_and_equal_ones_typical() -> None:
     rng = np.random.default_rng(5)
     count = 40_000
     reference = np.where(rng.random(count) < 0.9, 1, 2)

@@ -102,7 +102,7 @@ def test_other_sizes_are_a_reason_to_plan_anew_once() -> None:
 
 
 @given(st.integers(1, MOST), st.integers(1, MOST), st.floats(1.2, 5.0))
-def test_other_sizes_do_not_count_twice_as_sizes_and_as_a_slow_device(
+def test_changed_sizes_are_not_also_counted_as_a_slow_device(
     before: int, after: int, slower: float
 ) -> None:
     estimates = estimates_of(SizeDistribution((before,), (1.0,)))

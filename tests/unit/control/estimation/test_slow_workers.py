@@ -40,7 +40,7 @@ def test_a_slow_worker_shows_among_two_of_a_variant() -> None:
     assert paces(("cheap", 1.0), ("cheap", 1.0), ("dear", 1.0), ("dear", 2.0)) == {"w3": 2.0}
 
 
-def test_of_two_workers_nothing_says_which_one_is_slow() -> None:
+def test_slow_worker_is_not_identified_among_two_workers() -> None:
     assert paces(("small", 1.0), ("small", 3.0)) == {}
 
 
@@ -63,7 +63,7 @@ def test_a_stall_in_four_of_five_reports_makes_no_worker_slow() -> None:
     assert by_reports(30.0, 30.0, 1.0, 30.0, 30.0, 30.0, 30.0) == {}
 
 
-def test_a_slow_worker_stays_slow_in_another_variant_until_its_batches_say_otherwise() -> None:
+def test_slow_worker_stays_slow_after_a_variant_change_until_its_batches_differ() -> None:
     workers = SlowWorkers()
     for number, stretch in enumerate((1.0, 1.0, 3.0)):
         workers.observe(report(f"w{number}", "small"), Ran(FEWEST, FEWEST, FEWEST * stretch))

@@ -46,7 +46,7 @@ def test_devices_that_keep_to_their_profile_or_are_faster_are_not_named() -> Non
         assert seen(report(1, 9.0, 1.0), report(51, 9.0 + 50 * part * PLANNED_S, 2.0)) == {}
 
 
-def test_a_few_batches_say_nothing() -> None:
+def test_few_batches_give_no_slowdown() -> None:
     few = FEWEST - 1
     assert seen(report(1, 9.0, 1.0), report(1 + few, 9.0 + few * 9 * PLANNED_S, 2.0)) == {}
 
@@ -63,18 +63,18 @@ def test_an_old_report_changes_nothing() -> None:
     assert seen(*new, report(21, 9.0 + 20 * 9 * PLANNED_S, 2.0)) == seen(*new)
 
 
-def test_what_was_long_ago_fades() -> None:
+def test_old_batches_lose_weight() -> None:
     slow = report(201, 9.0 + 200 * 3 * PLANNED_S, 2.0)
     fast = report(801, 9.0 + 200 * 3 * PLANNED_S + 600 * PLANNED_S, 3.0)
     assert seen(slow, fast) == {}
 
 
-def test_a_variant_that_was_never_measured_says_nothing() -> None:
+def test_unmeasured_variant_gives_no_slowdown() -> None:
     new = (report(1, 9.0, 1.0), report(51, 9.0 + 50 * 2 * PLANNED_S, 2.0))
     assert seen(*new, profile=None) == {}
 
 
-def test_a_plan_is_unlike_what_it_was_made_for_when_devices_changed_much() -> None:
+def test_plan_is_outdated_when_device_slowdowns_change_much() -> None:
     assert drifted({}, {"cpu": 1.14}) is None
     assert drifted({}, {"cpu": 1.2}) == ("cpu", 1.2)
     assert drifted({"cpu": 2.0}, {"cpu": 1.9}) is None

@@ -45,12 +45,12 @@ def told(*reports: Report) -> dict[str, float]:
 
 
 @given(st.lists(st.floats(0.0, 10.0), min_size=int(FEWEST), max_size=int(MEMORY)))
-def test_it_is_the_mean_and_twice_the_deviation_of_the_times(times_s: list[float]) -> None:
+def test_time_to_egress_is_the_mean_plus_twice_the_deviation(times_s: list[float]) -> None:
     expected = fmean(times_s) + LIKELY * pstdev(times_s)
     assert after(times_s)["read"] == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
-def test_few_items_say_nothing() -> None:
+def test_few_items_give_no_estimate() -> None:
     assert after([0.1] * int(FEWEST - 1)) == {}
 
 
@@ -61,7 +61,7 @@ def test_new_times_replace_old_ones() -> None:
     assert 0.1 < after(old, [0.4] * 50)["read"] < 0.6
 
 
-def test_what_an_egress_counted_before_its_first_report_says_nothing() -> None:
+def test_counts_of_an_egress_before_its_first_report_are_ignored() -> None:
     many = [0.2] * 50
     begun = [report([], 0.0), report(many, 1.0, incarnation=2.0)]
     assert told(*begun) == {}

@@ -21,7 +21,7 @@ from control.per_query.batching import (
     ("name", "queued", "begins_s"),
     [("idle", 1, -inf), ("idle", 4, -inf), ("patient", 1, 7.5), ("patient", 4, -inf)],
 )
-def test_a_device_waits_for_more_only_where_it_is_patient(
+def test_only_a_patient_device_waits_for_more_items(
     name: str, queued: int, begins_s: float
 ) -> None:
     assert BATCHERS[name](queued, 4, 7.5) == begins_s
@@ -31,12 +31,12 @@ def test_a_batch_is_what_waits_up_to_the_plans() -> None:
     assert [batch_size(queued, 4) for queued in (1, 4, 9)] == [1, 4, 4]
 
 
-def test_why_a_batch_begins() -> None:
+def test_batch_start_reason_is_reported() -> None:
     assert [released(4, 4), released(3, 4), released(3, 4, "patient")] == ["full", "idle", "due"]
     assert released(4, 4, "patient") == "full"
 
 
-def test_a_worker_holds_what_it_runs_until_more_can_have_come() -> None:
+def test_worker_holds_its_items_until_more_can_have_arrived() -> None:
     assert most_held(2, 0.004) * 0.004 / 2 == HELD_S
     assert most_held(2, 0.0) == most_held(2, HELD_S) == HELD_BATCHES * 2
     assert most_held(3, 0.007) * 0.007 / 3 >= HELD_S
@@ -58,7 +58,7 @@ def test_items_of_one_class_do_not_make_the_batch_smaller_until_all_would_be_lat
     assert sparing(4, [0.1] * 4, [0.02] * 4, takes_s) == 1
 
 
-def test_an_item_past_saving_makes_no_batch_smaller() -> None:
+def test_item_that_is_already_too_late_does_not_shrink_the_batch() -> None:
     assert sparing(4, [0.1, 1.0, 1.0, 1.0], [0.0, 0.9, 0.9, 0.9], takes_s) == 3
 
 

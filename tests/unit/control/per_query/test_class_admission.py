@@ -31,7 +31,7 @@ def _times(gaps: list[tuple[float, str]]) -> list[float]:
     return [float(at) for at in np.cumsum([gap for gap, _ in gaps])]
 
 
-def test_under_overload_shares_follow_the_weights() -> None:
+def test_admitted_shares_follow_the_weights_in_overload() -> None:
     shares = {"gold": ClassShare(3.0), "bronze": ClassShare(1.0)}
     found = admitted(shares, {"gold": 200.0, "bronze": 200.0}, 100.0)
     # The class of queries without one has a weight too, and nothing arrives in it.
@@ -39,7 +39,7 @@ def test_under_overload_shares_follow_the_weights() -> None:
     assert sum(found.values()) == pytest.approx(100.0, rel=0.03)
 
 
-def test_what_a_class_does_not_use_goes_to_the_others() -> None:
+def test_unused_share_of_a_class_goes_to_the_others() -> None:
     shares = {"gold": ClassShare(3.0), "bronze": ClassShare(1.0)}
     found = admitted(shares, {"gold": 20.0, "bronze": 200.0}, 100.0)
     assert found["gold"] == pytest.approx(20.0, rel=0.08)

@@ -23,7 +23,7 @@ LAST = TaskTiming(budget_s=0.05, rest_s=0.0, last=True)
         ("reroute", 1.22, 1.25),
     ],
 )
-def test_each_rule_says_when_a_batch_must_have_ended(
+def test_each_rule_gives_the_time_by_which_a_batch_must_end(
     rule: str, at_first: float, at_last: float
 ) -> None:
     must_end = RULES[rule].must_end
@@ -42,7 +42,7 @@ def test_each_rule_says_when_a_batch_must_have_ended(
         ("reroute", 1.15, 1.15),
     ],
 )
-def test_where_others_wait_two_rules_leave_the_time_that_was_seen_to_be_needed(
+def test_two_rules_reserve_the_observed_time_to_egress_while_other_items_wait(
     rule: str, at_first: float, at_last: float
 ) -> None:
     must_end = RULES[rule].must_end
@@ -50,7 +50,7 @@ def test_where_others_wait_two_rules_leave_the_time_that_was_seen_to_be_needed(
     assert must_end(replace(LAST, seen_s=0.1), 1.0, 1.0, 1.25) == pytest.approx(at_last)
 
 
-def test_less_seen_time_than_the_profile_has_shortens_nothing() -> None:
+def test_observed_time_below_the_profile_does_not_shorten_the_budget() -> None:
     must_end = RULES["reroute"].must_end
     assert must_end(replace(FIRST, seen_s=0.01), 1.0, 1.0, 1.25) == pytest.approx(1.22)
 

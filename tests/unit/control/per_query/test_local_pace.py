@@ -24,7 +24,7 @@ def test_one_that_takes_twice_as_long_is_stretched_by_two() -> None:
     assert paced(*(0.02,) * 9).stretch == pytest.approx(2.0)
 
 
-def test_one_that_takes_half_as_long_is_shrunk_by_a_half_once_it_is_known() -> None:
+def test_device_that_takes_half_as_long_is_shrunk_by_half_after_enough_batches() -> None:
     assert paced(*(0.005,) * ENOUGH).shrink == pytest.approx(0.5)
     assert paced(*(0.005,) * (ENOUGH - 1)).shrink == 1.0
     assert [paced(*(each,) * 30).shrink for each in (0.0099, 0.01, 0.02)] == [1.0, 1.0, 1.0]
@@ -36,11 +36,11 @@ def test_the_longest_of_the_last_batches_is_known() -> None:
     assert paced(0.05, *(0.01,) * RECENT).longest == 1.0
 
 
-def test_what_was_is_forgotten() -> None:
+def test_old_batches_are_forgotten() -> None:
     assert paced(*(0.05,) * 100, *(0.01,) * 5 * MEMORY).stretch == 1.0
 
 
-def test_a_variant_that_was_never_measured_says_nothing() -> None:
+def test_unmeasured_variant_gives_no_slowdown() -> None:
     pace = LocalPace(lambda variant, batch: 0.0)
     pace.ran("read/v", 1, 3.0)
     pace.ran("read/v", 1, 3.0)

@@ -23,11 +23,11 @@ def a_junction(*routes: Route, share: int = 1) -> Junction:
 # ---------------------------------------------------------------------- the paper's
 
 
-def test_who_kept_the_budget_goes_by_turn() -> None:
+def test_item_within_its_budget_goes_to_the_next_worker_in_turn() -> None:
     assert a_junction().gap(0.0, 0.1, 0.0) == (0, 0)
 
 
-def test_who_is_late_takes_a_worker_that_makes_up_for_it_the_most_accurate_first() -> None:
+def test_late_item_takes_the_most_accurate_worker_that_makes_up_the_delay() -> None:
     assert a_junction().gap(0.02, 0.1, 0.0) == (0, 1)
     assert a_junction().gap(0.021, 0.1, 0.0) == (0, 2)
     assert a_junction().gap(0.031, 0.1, 0.0) == (0, NOWHERE)
@@ -45,28 +45,28 @@ def test_spare_capacity_is_used_up_and_comes_again() -> None:
 # ---------------------------------------------------------------------- by the deadline
 
 
-def test_who_is_on_track_goes_by_turn_however_late_at_the_task() -> None:
+def test_item_that_meets_its_deadline_goes_in_turn_even_if_late_at_the_task() -> None:
     assert a_junction().in_time(0.5, 0.082, 0.0) == (0, 0)
 
 
-def test_who_is_not_takes_the_most_accurate_worker_that_is_on_track() -> None:
+def test_item_that_would_miss_its_deadline_takes_the_most_accurate_worker_in_time() -> None:
     assert a_junction().in_time(0.0, 0.081, 0.0) == (0, 1)
     assert a_junction().in_time(0.0, 0.041, 0.0) == (0, 2)
 
 
-def test_where_nobody_is_on_track_the_fastest_that_fits_will_do() -> None:
+def test_fastest_worker_that_fits_is_taken_if_no_worker_is_on_track() -> None:
     assert a_junction().in_time(0.0, 0.021, 0.0) == (0, 2)
     assert a_junction().in_time(0.0, 0.012, 0.0) == (0, 2)
     assert a_junction().in_time(0.0, 0.0119, 0.0) == (0, NOWHERE)
 
 
-def test_without_spare_capacity_the_turn_will_do_as_long_as_it_fits() -> None:
+def test_worker_in_turn_is_taken_if_it_fits_and_no_worker_has_spare_capacity() -> None:
     crowded = tuple(replace(route, spare_qps=0.0) for route in THREE)
     assert a_junction(*crowded).in_time(0.0, 0.042, 0.0) == (0, 0)
     assert a_junction(*crowded).in_time(0.0, 0.0419, 0.0) == (0, NOWHERE)
 
 
-def test_routes_that_tell_no_latency_reroute_nobody() -> None:
+def test_routes_without_latencies_do_not_reroute() -> None:
     junction = a_junction(Route("read", 0, 1.0))
     assert junction.in_time(0.1, 0.01, 0.0) == (0, 0)
 
@@ -80,7 +80,7 @@ def test_routes_that_tell_no_latency_reroute_nobody() -> None:
     late_s=st.floats(-0.1, 0.2),
     left_s=st.floats(-0.1, 0.5),
 )
-def test_nobody_is_sent_where_it_cannot_be_in_time(
+def test_item_is_never_sent_to_a_worker_that_cannot_be_in_time(
     routes: list[tuple[float, float, float]], late_s: float, left_s: float
 ) -> None:
     listed = [
@@ -98,7 +98,7 @@ def test_nobody_is_sent_where_it_cannot_be_in_time(
 # ---------------------------------------------------------------------- what is behind
 
 
-def test_what_is_behind_a_task_is_the_shortest_way_to_an_answer() -> None:
+def test_time_behind_a_task_is_the_shortest_path_to_an_answer() -> None:
     tree = a_pipeline({"a": ["b", "c"], "b": ["d"], "c": [], "d": []}, comm_s=0.001)
     routes = [
         Route("b", 0, 1.0, "", 0.0, 0.01), Route("c", 0, 1.0, "", 0.0, 0.08),

@@ -17,7 +17,7 @@ def test_unequal_shares_are_mixed_evenly() -> None:
     assert [spread.pick() for _ in range(8)] == [0, 0, 1, 0, 0, 0, 1, 0]
 
 
-def test_a_share_of_nothing_is_never_picked_and_nobody_is_no_spread() -> None:
+def test_zero_share_is_never_picked_and_an_empty_spread_is_none() -> None:
     spread = WeightedRoundRobin([(0, 0.0), (1, 0.2)])
     assert [spread.pick() for _ in range(3)] == [1, 1, 1]
     assert spread
@@ -89,7 +89,7 @@ def test_one_pick_between_two_plans_reaches_the_smallest_share() -> None:
     assert [picked.count(slot) for slot in range(4)] == [8, 6, 4, 2]
 
 
-def test_other_slots_take_over_what_they_share() -> None:
+def test_new_slot_takes_over_the_due_share_of_a_removed_slot() -> None:
     before = WeightedRoundRobin([(0, 0.75), (1, 0.25)])
     assert [before.pick() for _ in range(3)] == [0, 0, 1]
     after = WeightedRoundRobin([(1, 0.25), (2, 0.75)])

@@ -23,7 +23,7 @@ def an_admission(budget_s: float = BUDGET_S) -> RunAdmission:
     return admission
 
 
-def test_what_may_wait_is_what_a_batch_and_its_gathering_leave() -> None:
+def test_allowed_wait_is_the_time_left_by_a_batch_and_its_gathering() -> None:
     assert wait_s(0.2, 4, 0.1, 80.0) == pytest.approx(0.2 - 0.1 - 3 / 80)
     assert wait_s(0.1, 4, 0.1, 80.0) == 0.0
 

@@ -67,7 +67,7 @@ def test_a_shadow_goes_to_the_most_accurate_variant_of_each_task_by_turns() -> N
         (*LEASES[:4], replace(LEASES[4], variant="x")),  # accuracy unknown
     ],
 )
-def test_without_a_comparison_there_is_no_way(leases: tuple) -> None:
+def test_no_reference_path_exists_without_a_possible_comparison(leases: tuple) -> None:
     assert most_accurate_ways(a_plan(leases), PIPELINE, ACCURACIES) is None
 
 

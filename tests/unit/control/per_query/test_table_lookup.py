@@ -36,7 +36,7 @@ def test_a_decision_is_by_queue_and_slack(
     assert TableLookup(MADE).choose(queue, slack_s, 25.0) == choice
 
 
-def test_a_batch_below_the_full_queue_is_what_it_says_however_long_the_queue() -> None:
+def test_batch_below_the_full_queue_is_used_unchanged_for_any_queue_length() -> None:
     assert TableLookup(MADE).choose(9, 0.2, 50.0) == ("read/v", 1)
 
 
@@ -76,7 +76,7 @@ def test_a_sound_selection_has_no_fault() -> None:
         ),
     ],
 )
-def test_what_cannot_be_followed_is_found(changed: Selection, sentence: str) -> None:
+def test_selection_that_cannot_be_followed_is_reported(changed: Selection, sentence: str) -> None:
     assert sentence in faults(changed, ("v", "w"))
 
 
@@ -84,7 +84,7 @@ def test_what_cannot_be_followed_is_found(changed: Selection, sentence: str) -> 
     ("at", "run", "other"),
     [(0, 1, 0), (0, 2, 1), (2, 1, 3), (3, 2, 2), (0, 9, 0), (3, 9, 3)],
 )
-def test_what_comes_in_other_runs_takes_the_next_table_for_such(
+def test_queries_in_other_run_lengths_use_the_next_table_for_that_length(
     at: int, run: int, other: int
 ) -> None:
     assert for_runs([1, 2, 2, 1], at, run) == other

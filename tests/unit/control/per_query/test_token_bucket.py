@@ -21,7 +21,7 @@ def test_a_burst_is_one_query_at_least() -> None:
     assert admitted(TokenBucket(rate=10.0, burst=0.2, now=0.0), 0.0, 0.0) == [True, False]
 
 
-def test_a_rate_of_nothing_admits_what_was_in_the_bucket() -> None:
+def test_zero_rate_admits_only_the_tokens_in_the_bucket() -> None:
     assert admitted(TokenBucket(rate=0.0, burst=1.0, now=0.0), 0.0, 100.0) == [True, False]
 
 

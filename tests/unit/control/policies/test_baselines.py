@@ -85,7 +85,7 @@ def test_proteus_scales_each_task_by_the_inputs_demand_as_variants_were_seen_to_
     }
 
 
-def test_what_admission_or_a_drop_keeps_from_a_task_is_still_planned_for() -> None:
+def test_queries_refused_or_dropped_before_a_task_still_count_as_its_demand() -> None:
     # 1,000 queries/s arrive and 450 are admitted: that plan is not called fully served.
     seen = {"find/large": 450.0, "read/fast": 300.0}
     assert task_demands_of(1000.0, seen) == {"find": 1000.0, "read": 2000.0}
@@ -169,7 +169,7 @@ def test_a_variants_rate_is_the_sum_over_workers_that_reported_lately() -> None:
     assert seen.arriving(61.0) == alone
 
 
-def test_what_arrives_at_tasks_is_read_off_workers_reports() -> None:
+def test_arrivals_at_tasks_are_derived_from_worker_reports() -> None:
     pipeline = problem(1.0, "proteus").pipeline
     estimates = Estimates(pipeline, None)
     for second in range(3):
@@ -177,7 +177,7 @@ def test_what_arrives_at_tasks_is_read_off_workers_reports() -> None:
     assert estimates.arriving(2.0).keys() == {"read/fast", "read/sure"}
 
 
-def test_untied_branches_are_planned_by_what_each_gets_but_for_the_paper() -> None:
+def test_untied_branches_are_planned_as_tied_except_by_the_paper_policy() -> None:
     untied = problem(1.0, "loki", branches="untied", tasks={"read": {"share": (0.3, 0.7)}}).pipeline
     planned = Estimates(untied, None).planned(POLICIES["loki"].usual)
     assert (planned.branches, planned.task("read").share) == ("tied", (0.0, 1.0))
@@ -186,7 +186,7 @@ def test_untied_branches_are_planned_by_what_each_gets_but_for_the_paper() -> No
     assert Estimates(tied, None).planned(POLICIES["loki"].usual) == tied
 
 
-def test_headroom_multiplies_an_estimate_and_not_what_a_command_has_set() -> None:
+def test_headroom_multiplies_an_estimated_but_not_a_commanded_demand() -> None:
     estimates = Estimates(problem(1.0, "loki").pipeline, None)
     for at in range(41):
         estimates.observe(

@@ -60,7 +60,7 @@ def test_the_other_tasks_pay_for_the_least_of_one() -> None:
 
 
 @pytest.mark.parametrize("kind", PLANNING)
-def test_with_fewer_devices_than_the_least_the_plan_says_so(kind: str) -> None:
+def test_plan_reports_fewer_devices_than_the_least_replicas(kind: str) -> None:
     plan = planned(kind, {"read": {"least": 3}, "find": {"least": 3}}, 10.0, devices=4)
     assert not plan.feasible
     assert "at least 6 replicas and 4 workers" in plan.binding or "asks for" in plan.binding

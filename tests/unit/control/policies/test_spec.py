@@ -43,7 +43,7 @@ def test_common_options_are_the_fields_of_a_policy() -> None:
     assert {option.field for option in COMMON} == {field.name for field in fields(Policy)} - rest
 
 
-def test_a_policy_has_what_is_given_else_what_is_usual_for_its_kind() -> None:
+def test_policy_options_default_to_those_of_its_kind() -> None:
     spec = a_spec(estimate="ewma", common={"utilisation": 0.5}, options=(MIND, LONGEST_RUN),
                   preset={"longest_run": 7})  # fmt: skip
     given = spec.policy("ours", {"estimator": "trend", "mind": "made up"})

@@ -52,7 +52,7 @@ def test_a_policy_overrides_replicas_and_batch() -> None:
     )
 
 
-def test_silence_shares_the_workers_by_load_among_the_most_accurate() -> None:
+def test_unspecified_replicas_are_shared_by_load_among_the_most_accurate() -> None:
     # A query is 1 item at 100/s for locate and 5 at 200/s for read/vit: loads 10 ms and 25 ms.
     problem = a_problem(7, a_pipeline(**SAID_NOTHING), profile=a_profile())
     assert counts(allocate(problem)) == {"locate/net": 2, "read/vit": 5}
@@ -82,7 +82,7 @@ def test_a_named_tasks_fan_out_counts_for_the_others() -> None:
     assert counts(allocate(problem)) == {"locate/net": 2, "read/vit": 4}
 
 
-def test_a_task_without_replicas_takes_what_the_named_ones_leave() -> None:
+def test_task_without_replicas_takes_the_remaining_workers() -> None:
     policy = Policy(name="p", replicas={"read/forest": 2})
     problem = a_problem(5, a_pipeline(**SAID_NOTHING), policy)
     assert counts(allocate(problem)) == {"locate/net": 3, "read/forest": 2}

@@ -84,7 +84,7 @@ def test_a_worker_that_still_loads_gets_no_traffic_while_another_serves() -> Non
     assert a_plan(profile=a_profile(), crew=nobody) == a_plan(profile=a_profile())
 
 
-def test_what_was_not_measured_promises_nothing() -> None:
+def test_unmeasured_variant_promises_no_capacity() -> None:
     partial = replace(a_profile(), entries=a_profile().entries[:2])
     plan = a_plan(profile=partial)
     assert (plan.capacity_qps, plan.expected_accuracy) == (None, None)
@@ -111,7 +111,7 @@ def test_a_task_without_an_open_slot_makes_a_plan_infeasible() -> None:
     assert a_plan(draining).binding == "no worker serves task 'read' while b still drains"
 
 
-def test_a_planners_reason_comes_first() -> None:
+def test_reason_of_the_planner_takes_precedence() -> None:
     base = structs.replace(BASE, feasible=False, binding="too few")
     assert a_plan(LEASES[:1], base=base).binding == "too few"
 
@@ -165,7 +165,7 @@ def test_without_a_profile_of_all_of_it_traffic_is_shared_by_throughput() -> Non
     ]  # fmt: skip
 
 
-def test_accuracy_follows_the_paths_where_senders_part() -> None:
+def test_accuracy_follows_the_paths_if_senders_differ_in_routes() -> None:
     leases = (*LEASES, a_lease("d", "locate", "weak", [1], 1))
     profile = a_profile().merge(
         ProfileTable("postcode", (an_entry("locate", "weak", 100.0, 0.5, fan_out=5.0),))
@@ -179,7 +179,7 @@ def test_accuracy_follows_the_paths_where_senders_part() -> None:
     assert {route.source for route in plan.routes} == {"", "locate/net", "locate/weak"}
 
 
-def test_plans_that_hardly_differ_say_the_same() -> None:
+def test_nearly_equal_plans_have_the_same_text() -> None:
     plan = scaled(60.0)
     assert same(plan, scaled(60.5))
     assert not same(plan, scaled(70.0))

@@ -76,7 +76,7 @@ def test_workers_of_equal_accuracy_share_evenly_up_to_a_part_of_their_capacity()
     assert table(most, "read") == {0: 38 / 171, 1: 38 / 171, 2: 95 / 171}
 
 
-def test_what_no_worker_has_room_for_is_spread_by_capacity() -> None:
+def test_excess_load_is_spread_by_capacity() -> None:
     for filling in (PAPER, BALANCED):
         routes = routed(360.0, filling, GOOD, OTHER_GOOD, FAST)
         assert table(routes, "read") == {0: 80 / 360, 1: 80 / 360, 2: 200 / 360}
@@ -149,7 +149,7 @@ def test_variants_whose_paths_break_the_budget_do_not_send_to_each_other() -> No
     assert table(routes, "read", "locate/slow") == {0: 0.0, 2: 1.0}
 
 
-def test_budgets_of_long_paths_count_the_slowest_way_there_and_the_fastest_on() -> None:
+def test_budget_of_a_long_path_counts_the_slowest_prefix_and_the_fastest_suffix() -> None:
     receivers = {
         "a": [a_receiver("a/v", 0, 0.9, 9.0, 0.01), a_receiver("a/w", 1, 0.8, 9.0, 0.03)],
         "b": [a_receiver("b/v", 0, 0.9, 9.0, 0.02), a_receiver("b/w", 1, 0.8, 9.0, 0.01)],
@@ -203,7 +203,7 @@ def test_shares_sum_to_one_and_spare_is_never_negative(
 
 
 @given(found=POOLS, used=st.floats(0.0, 1.0), up_to=st.sampled_from([0.7, 0.9, 1.0]))
-def test_nobody_is_loaded_beyond_the_limit_where_there_is_room_below_it(
+def test_no_worker_exceeds_the_load_limit_while_others_have_room(
     found: list[tuple[float, float, float]], used: float, up_to: float
 ) -> None:
     reading = pooled("read", found)

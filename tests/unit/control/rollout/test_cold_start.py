@@ -73,7 +73,7 @@ THREE = dict.fromkeys(("a", "b", "c"), "read/vit")
 HALF = {"a": "read/forest", "b": "read/forest", "c": "read/vit"}
 
 
-def test_half_of_the_workers_of_a_task_without_any_begin_with_what_loads_soonest() -> None:
+def test_half_of_the_workers_of_a_cold_task_first_load_the_fastest_loading_variant() -> None:
     assert begun(THREE, the_interims()) == HALF
     assert begun({"a": "read/vit"}, the_interims()) == {"a": "read/forest"}
 
@@ -84,23 +84,23 @@ def test_an_interim_variant_is_kept_until_it_is_loaded() -> None:
     assert begun(THREE, the_interims(), held=moved) == moved
 
 
-def test_once_one_has_loaded_all_go_on_to_the_wanted_variant() -> None:
+def test_all_workers_switch_to_the_wanted_variant_once_one_has_loaded() -> None:
     assert begun(THREE, the_interims(), loaded={"a": "read/forest"}, held=HALF) == THREE
 
 
-def test_who_loads_the_wanted_variant_already_goes_on() -> None:
+def test_worker_already_loading_the_wanted_variant_continues() -> None:
     assert begun(THREE, the_interims(), held=THREE) == THREE
     assert begun(THREE, the_interims(), held={"a": "read/vit"}) == {
         "a": "read/vit", "b": "read/forest", "c": "read/forest",
     }  # fmt: skip
 
 
-def test_workers_that_come_from_another_task_may_begin() -> None:
+def test_workers_from_another_task_may_load_an_interim_variant() -> None:
     from_other = {"a": "locate/net"}
     assert begun(THREE, the_interims(), loaded=from_other, held=from_other) == HALF
 
 
-def test_an_interim_variant_must_pay() -> None:
+def test_interim_variant_must_save_enough_load_time() -> None:
     at_the_limit = {"vit": 2 * SOONER_S, "forest": SOONER_S}
     assert begun(THREE, the_interims(at_the_limit)) == HALF
     assert begun(THREE, the_interims({**at_the_limit, "forest": SOONER_S + 0.01})) == THREE

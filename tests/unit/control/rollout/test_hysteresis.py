@@ -52,7 +52,7 @@ def test_an_allocation_is_worth_what_it_makes_of_the_demand(
     assert found == ServedValue(pytest.approx(served), pytest.approx(accuracy), devices)
 
 
-def test_fan_out_counts_as_it_was_observed() -> None:
+def test_observed_fan_out_is_used() -> None:
     problem = replace(a_problem(80.0), multiplicity={("locate/net", "read"): 10.0})
     found = worth(having(1, vit=2).replicas, problem)
     assert found is not None
@@ -92,17 +92,17 @@ def test_devices_are_given_up_after_an_interval_only() -> None:
     assert worth_a_change(one, two, a_problem(60.0), 0.0)
 
 
-def test_what_is_no_longer_possible_is_left() -> None:
+def test_impossible_allocation_is_abandoned() -> None:
     assert worth_a_change(having(2, vit=4), having(1, vit=4), a_problem(50.0, devices=5), 0.0)
 
 
-def test_what_needs_more_devices_of_a_kind_than_are_left_is_no_longer_possible() -> None:
+def test_allocation_with_more_devices_of_a_kind_than_exist_is_impossible() -> None:
     on_gpu = Replicas(task="locate", variant="net", batch=4, count=2, device="cuda")
     kept = Allocation((on_gpu, *having(0, vit=1).replicas))
     assert worth_a_change(kept, having(1, vit=1), a_problem(10.0), 0.0)
 
 
-def test_without_a_profile_any_difference_is_one() -> None:
+def test_any_difference_is_a_change_without_a_profile() -> None:
     blind = replace(a_problem(50.0), profile=None)
     assert worth_a_change(having(1, vit=1), having(1, vit=2), blind, 0.0)
     assert not worth_a_change(having(1, vit=1), having(1, vit=1), blind, 0.0)

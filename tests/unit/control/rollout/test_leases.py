@@ -30,7 +30,7 @@ def posts(allocation: Allocation, them: list[Member], leases: dict[str, Lease]) 
     return {name: post.key for name, post in place(them, leases, allocation).items()}
 
 
-def test_whoever_runs_a_variant_keeps_it() -> None:
+def test_worker_keeps_the_variant_that_it_runs() -> None:
     leases = held(a_lease("b", "read", "vit", [0], 0), a_lease("c", "locate", "net", [0], 0))
     assert posts(wanted(locate__net=1, read__vit=2), members("a", "b", "c"), leases) == {
         "a": "read/vit",
@@ -147,7 +147,7 @@ def test_the_last_of_a_task_gives_its_slot_up_where_its_successors_need_them_all
     ]  # fmt: skip
 
 
-def test_the_last_of_a_task_drains_at_once_where_nobody_follows() -> None:
+def test_last_worker_of_a_task_drains_at_once_without_a_successor() -> None:
     leases = held(a_lease("a", "read", "vit", [0], 0))
     them = [Member(name="a", serves="read", usable=False)]
     found = arrange(leases, them, place(them, leases, wanted(read__vit=1)), some_slots(read=0))

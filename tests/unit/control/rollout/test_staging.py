@@ -55,14 +55,14 @@ def test_without_demand_half_of_a_tasks_workers_change_at_a_time() -> None:
     }  # fmt: skip
 
 
-def test_those_that_load_already_are_of_the_half_that_may() -> None:
+def test_workers_already_loading_count_towards_the_half_that_may_change() -> None:
     now = {**FOUR_FAST, "a": "read/good", "b": "read/good"}
     loading = {"a": "read/fast", "b": "read/fast"}
     assert next_posts(now, FOUR_GOOD, {}, loading) == now
     assert next_posts(now, FOUR_GOOD, {}, {"a": "read/fast"}) == {**FOUR_GOOD, "d": "read/fast"}
 
 
-def test_who_loads_counts_with_the_slower_of_its_variants() -> None:
+def test_loading_worker_counts_with_the_slower_of_its_variants() -> None:
     now, loading = {**FOUR_FAST, "a": "read/good"}, {"a": "read/fast"}
     # 40 + 100 + 100 + 100; without b 280 are left.
     assert next_posts(now, FOUR_GOOD, {"read": 280.0}, loading)["b"] == "read/good"
@@ -86,14 +86,14 @@ def test_a_worker_leaves_its_task_when_a_successor_has_loaded() -> None:
     assert next_posts({**now, "c": "read/fast"}, wanted, {"read": 150.0}) == wanted
 
 
-def test_where_nobody_may_change_and_nothing_is_under_way_one_does() -> None:
+def test_one_worker_changes_if_the_rollout_is_otherwise_deadlocked() -> None:
     wanted = {**FOUR_FAST, "a": "locate/net", "b": "locate/net"}
     assert next_posts(FOUR_FAST, wanted, {"read": 1000.0}) == {**FOUR_FAST, "b": "locate/net"}
     # c still loads: wait.
     assert next_posts(FOUR_FAST, wanted, {"read": 1000.0}, {"c": "read/good"}) == FOUR_FAST
 
 
-def test_who_is_drained_by_a_person_goes_at_once() -> None:
+def test_worker_drained_by_command_leaves_at_once() -> None:
     wanted = {name: key for name, key in FOUR_FAST.items() if name != "a"}
     assert next_posts(FOUR_FAST, wanted, {"read": 400.0}, unusable="a") == wanted
 
@@ -106,7 +106,7 @@ KEYS = st.sampled_from(["locate/net", "read/fast", "read/good"])
     wanted=st.dictionaries(st.sampled_from("abcdef"), KEYS),
     needed=st.fixed_dictionaries({"locate": st.floats(0.0, 400.0), "read": st.floats(0.0, 400.0)}),
 )
-def test_no_task_falls_below_its_need_unless_it_was_there_before(
+def test_no_task_falls_below_its_need_unless_it_already_was(
     now: dict[str, str], wanted: dict[str, str], needed: dict[str, float]
 ) -> None:
     posts = next_posts(now, wanted, needed)

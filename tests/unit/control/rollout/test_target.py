@@ -13,14 +13,14 @@ def asked(*seen: tuple[float, float]) -> list[int]:
     return counts
 
 
-def test_a_worker_that_becomes_slow_has_a_plan_at_once() -> None:
+def test_slow_worker_triggers_a_plan_at_once() -> None:
     assert asked((5.0, 0), (5.2, 2.0)) == [0, 1]
 
 
-def test_paces_that_change_again_and_again_share_a_plan_a_second() -> None:
+def test_repeated_pace_changes_trigger_at_most_one_plan_a_second() -> None:
     late_s = 5.0 + PACES_S
     assert asked((5.0, 2.0), (5.2, 0), (5.4, 1.5), (late_s, 1.5)) == [1, 1, 1, 2]
 
 
-def test_a_pace_that_returns_within_the_second_has_none() -> None:
+def test_pace_that_recovers_within_a_second_triggers_no_plan() -> None:
     assert asked((5.0, 2.0), (5.4, 4.0), (5.0 + PACES_S, 2.0)) == [1, 1, 1]

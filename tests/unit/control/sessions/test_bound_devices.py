@@ -53,6 +53,6 @@ def test_a_session_is_scheduled_onto_the_device_that_is_bound_to_it() -> None:
     assert list(found.values()) == ["handheld-0"]  # one of the other two
 
 
-def test_devices_bound_to_others_serve_no_session_that_has_none() -> None:
+def test_session_without_a_bound_device_gets_no_device_bound_to_another() -> None:
     others = [bound_device("handheld", name) for name in ("cam-2", "cam-8", "cam-9")]
     assert served(*others) == {"cam-2": others[0]}

@@ -74,7 +74,7 @@ def coming(book: SessionBook, now: float) -> dict[str, str]:
     return {plan.session: plan.stage("read").tier for plan in book.plans}
 
 
-def test_a_schedule_in_flight_assigns_the_plans_that_it_was_asked_for() -> None:
+def test_schedule_in_flight_assigns_the_plans_of_its_request() -> None:
     book, schedules, job = contending()
     book.change_objectives(replace(book.session("a"), slo_s=0.2), 0.1)  # only FAST is left
     schedules.solved(Solved(job, SimpleNamespace(plans=(1, 0))), book, 0.2)

@@ -49,7 +49,7 @@ def test_bound_devices_are_not_free_for_all() -> None:
     assert devices.bound == {BOUND}
 
 
-def test_what_a_plan_drains_from_is_free_for_the_next_plan_of_its_session_only() -> None:
+def test_device_of_a_draining_plan_is_free_only_for_the_next_plan_of_its_session() -> None:
     cloud = tuple(replace(seat, tier="cloud") for seat in seats("cloud-0"))
     choice = SessionChoice(
         settings=dict.fromkeys(TASKS, "v"), tiers=dict.fromkeys(TASKS, "cloud"),

@@ -29,12 +29,12 @@ def test_another_rate_is_found(factor: float, before: int) -> None:
     assert found[1] == 1.2
 
 
-def test_a_little_slower_and_few_records_say_nothing() -> None:
+def test_small_slowdown_or_few_records_are_no_drift() -> None:
     assert seen(4, PLANNED.bytes_per_s * 0.8) is None
     assert seen(2, PLANNED.bytes_per_s * 0.1) is None
 
 
-def test_milliseconds_of_the_broker_say_nothing() -> None:
+def test_broker_latency_of_milliseconds_is_no_drift() -> None:
     drift = LinkDrift()
     drift.add(LinkSums(1.0, 5, 5 * 10, 5 * (0.01 + 0.009)))  # 10 bytes each, 9 ms too long
     assert drift.seen(PLANNED) is None
@@ -57,7 +57,7 @@ def test_transfers_before_the_change_do_not_dilute_it() -> None:
     assert found[1] == 1.4
 
 
-def test_a_link_so_slow_that_it_carries_two_records_a_second_is_seen() -> None:
+def test_drift_is_detected_on_a_link_that_carries_two_records_a_second() -> None:
     drift = LinkDrift()
     for number in range(3):
         drift.add(LinkSums(1.0 + 0.6 * number, 1, RECORD, 0.6))

@@ -52,18 +52,18 @@ def a_session(to: To, samples: str = "workload@0") -> Session:
         (To(ms=200, accuracy=0.5), FREE, ""),
     ],
 )
-def test_a_search_is_made_where_it_may_change_the_plan(
+def test_search_runs_only_if_it_may_change_the_plan(
     to: To, present: SessionChoice, reason: str
 ) -> None:
     assert search_reason(a_session(To()), a_session(to), (present,)) == reason
 
 
-def test_a_session_that_waits_goes_by_the_plans_that_it_has() -> None:
+def test_waiting_session_uses_its_existing_plans() -> None:
     assert search_reason(a_session(To()), a_session(To(ms=70)), ()) == ""
     assert search_reason(a_session(To()), a_session(To(ms=10)), ()).startswith("no plan")
 
 
-def test_a_plan_made_by_hand_is_kept_whatever_is_asked() -> None:
+def test_manual_plan_is_kept_under_any_objectives() -> None:
     after = a_session(To(ms=1, accuracy=1.0, usd=0.0), samples="")
     assert search_reason(a_session(To(), samples=""), after, (CHEAP,)) == ""
     assert kept(after, ()) == (CHEAP, FINE, DEAR)

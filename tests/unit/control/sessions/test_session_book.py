@@ -49,7 +49,7 @@ def serving() -> SessionBook:
     return book
 
 
-def test_a_session_whose_better_plan_cannot_be_loaded_has_the_one_that_it_serves_by() -> None:
+def test_session_keeps_its_serving_plan_if_a_better_plan_cannot_be_loaded() -> None:
     book = serving()
     book.replan("cam", 1.0)
     book.planned("cam", (B, A), 1.0)

@@ -60,7 +60,7 @@ def test_queries_in_time_raise_none() -> None:
     assert seen(Truth.REFERENCE, 0, answered=1.0).alarm(CAM, 5.0) is None
 
 
-def test_what_an_egress_counted_before_the_control_app_began_is_no_news() -> None:
+def test_egress_counts_from_before_the_control_app_started_are_ignored() -> None:
     health = SessionHealth(replace(a_space(), truth=Truth.REFERENCE), drain_s=1.0)
     health.serves({"cam": PLAN}, 0.0)
     health.take(reported(0.2, answered=1_000.0, late=9_000.0), 0.2)
@@ -71,7 +71,7 @@ def test_what_an_egress_counted_before_the_control_app_began_is_no_news() -> Non
     assert health.qps["cam"] == 10.0  # 50 in five seconds
 
 
-def test_a_session_opened_again_by_the_same_name_counts_from_nothing() -> None:
+def test_reopened_session_of_the_same_name_counts_from_zero() -> None:
     health = seen(Truth.REFERENCE, 0, answered=0.5)
     health.serves({}, 6.0)
     health.take(reported(6.0), 6.0)  # egress has forgotten its counts
@@ -92,7 +92,7 @@ def find_inaccurate(health: SessionHealth) -> None:
     assert alarm.drift is Drift.ACCURACY
 
 
-def test_a_plan_surely_more_accurate_than_the_one_that_was_inaccurate_helps() -> None:
+def test_plan_certainly_more_accurate_than_the_inaccurate_one_helps() -> None:
     health = SessionHealth(a_space(), drain_s=1.0)
     find_inaccurate(health)
     assert [health.helps("cam", accuracy) for accuracy in (0.4, 0.6)] == [False, True]

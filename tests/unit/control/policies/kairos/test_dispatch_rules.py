@@ -54,7 +54,7 @@ def test_the_lead_sends_one_query_ahead_to_a_device_that_is_nearly_free() -> Non
     assert _chosen("kairos", round_) == [(0, 0)]
 
 
-def test_the_matching_considers_the_oldest_queries_by_the_number_of_devices() -> None:
+def test_matching_considers_as_many_of_the_oldest_queries_as_devices() -> None:
     round_ = _round([90, 90, 1], [0.0], _devices(0))
     assert _chosen("kairos", round_) == [(0, 0)]
     both = replace(OPTIONS, considered=3)
@@ -71,7 +71,7 @@ def test_a_threshold_keeps_large_queries_on_base_devices_and_small_ones_off_them
 
 
 @pytest.mark.parametrize("kinds", [(0, 0), (1, 1)])
-def test_a_threshold_divides_nothing_where_devices_are_alike(kinds: tuple[int, ...]) -> None:
+def test_threshold_has_no_effect_with_devices_of_one_kind(kinds: tuple[int, ...]) -> None:
     assert _chosen("threshold", _round([60, 10], [0.0, 0.0], _devices(*kinds))) == [(0, 0), (1, 1)]
 
 

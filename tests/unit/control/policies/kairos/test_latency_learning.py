@@ -24,7 +24,7 @@ def test_two_sizes_make_a_line() -> None:
     assert model.mean_s("gpu", 1000) == pytest.approx(_seconds("gpu", 1000), rel=1e-3)
 
 
-def test_the_table_learns_what_no_line_says() -> None:
+def test_table_learns_latencies_that_no_line_fits() -> None:
     rng = np.random.default_rng(0)
     model = LatencyModel(("gpu",))
     for _ in range(4000):
@@ -46,7 +46,7 @@ def test_after_500_queries_predictions_are_within_two_percent() -> None:
             assert model.mean_s(type_, size) == pytest.approx(_seconds(type_, size), rel=0.02)
 
 
-def test_a_profile_holds_until_something_else_is_seen() -> None:
+def test_profile_is_used_until_other_latencies_are_observed() -> None:
     model = LatencyModel(("gpu",), _seconds)
     assert model.mean_s("gpu", 100) == pytest.approx(_seconds("gpu", 100))
     for _ in range(200):

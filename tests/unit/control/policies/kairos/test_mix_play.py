@@ -53,7 +53,7 @@ def test_the_matching_carries_more_than_the_oldest_first() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", [name for name, spec in POLICIES.items() if spec.dispatch])
-def test_a_type_whose_latencies_spread_carries_less_than_its_mean_says(kind: str) -> None:
+def test_type_with_spread_latencies_carries_less_than_by_its_mean(kind: str) -> None:
     # One query in twenty of size 100 takes longer than the SLO on a slow device.
     spread = replace(POOL, slo_s=0.35, worst_s=(POOL.latency_s[0], (0.05, 0.4, 2.0)))
     steady = replace(spread, worst_s=spread.latency_s)
@@ -85,7 +85,7 @@ def load_of(services: int, given_up: float) -> float:
     return low
 
 
-def test_what_cannot_be_played_is_told_apart() -> None:
+def test_unplayable_mixes_are_recognised() -> None:
     assert playable(problem((1, 0)))
     assert not playable(problem((0, 1)))  # large queries are late
     assert not playable(problem((101, 0)))

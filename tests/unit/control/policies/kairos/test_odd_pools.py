@@ -64,7 +64,7 @@ def mix_or_sentence(need: Need, present: Mix) -> Mix | str:
 
 @settings(max_examples=25, deadline=None)
 @given(NEEDS)
-def test_a_mix_is_within_the_budget_and_stays_or_a_sentence_says_why_there_is_none(
+def test_mix_fits_the_budget_and_is_stable_or_a_reason_is_given(
     need: Need,
 ) -> None:
     none: Mix = (0,) * len(need.pool.types)
@@ -94,14 +94,14 @@ def test_free_devices_that_carry_the_demand_stay() -> None:
 
 
 @pytest.mark.parametrize("price", [1e-3, 1e-6, 1e-9, 1e-12])
-def test_of_a_type_that_costs_next_to_nothing_no_more_are_rented_than_needed(price: float) -> None:
+def test_nearly_free_devices_are_not_rented_beyond_need(price: float) -> None:
     found = cheapest(a_pool(price, 0.5), 95.0)
     assert found is not None
     assert found.counts == (10, 0)
 
 
 @pytest.mark.parametrize("demand", [1e-9, 1e-3, 1.0])
-def test_however_few_queries_come_every_size_has_a_device(demand: float) -> None:
+def test_every_size_has_a_device_at_very_low_demand(demand: float) -> None:
     # The slow type serves the small queries alone, and a thousandth of one needs no device to the
     # solver.
     pool = Pool(

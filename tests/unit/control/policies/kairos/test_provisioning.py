@@ -37,7 +37,7 @@ POOL = Pool(
     st.lists(st.tuples(st.integers(1, 9), st.integers(0, 4)), min_size=1, max_size=4),
     st.integers(9, 30),
 )
-def test_the_affordable_mixes_are_those_of_an_exhaustive_search(
+def test_affordable_mixes_equal_exhaustive_search(
     priced: list[tuple[int, int]], budget_cents: int
 ) -> None:
     # In cents the sums are exact; in $ they are not, and the enumeration must not mind.
@@ -96,7 +96,7 @@ def test_pruning_by_sampled_prices_finds_the_same_best_mixes_as_solving_all(top:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from((1, 2, 4)), st.integers(1, 9)), min_size=2, max_size=4),
        st.sampled_from((1, 4, 10)), st.sampled_from(("fluid", "eq15")))  # fmt: skip
-def test_no_mix_stands_behind_one_that_costs_more_for_an_equal_bound(
+def test_cheaper_mix_is_ranked_first_among_equal_bounds(
     kinds: list[tuple[int, int]], top: int, bound: str
 ) -> None:
     # Types of like speeds at unlike prices: many mixes have equal bounds.
@@ -116,7 +116,7 @@ def test_no_mix_stands_behind_one_that_costs_more_for_an_equal_bound(
             assert ahead.cost <= behind.cost + 1e-9
 
 
-def test_of_equal_bounds_the_cheaper_mix_is_rented() -> None:
+def test_cheaper_mix_is_rented_among_equal_bounds() -> None:
     # A slow device more serves nothing that the others could not.
     idle = replace(POOL, types=(replace(GPU, most=1), CPU, SLOW), latency_s=(
         (0.01, 0.02, 0.08), (0.3, 0.3, 0.4), (0.3, 0.3, 2.0)))  # fmt: skip
@@ -173,7 +173,7 @@ def test_the_paper_picks_the_mix_nearest_to_the_others_otherwise() -> None:
 
 
 @pytest.mark.parametrize("demand", [1.0, 20.0, 77.0, 200.0])
-def test_the_cheapest_mix_for_a_demand_is_that_of_an_exhaustive_search(demand: float) -> None:
+def test_cheapest_mix_for_a_demand_equals_exhaustive_search(demand: float) -> None:
     found = cheapest(POOL, demand)
     assert found is not None
     assert found.bound_qps >= demand * (1 - 1e-6)
@@ -194,7 +194,7 @@ def test_no_mix_is_the_cheapest_where_types_are_limited_or_miss_the_slo() -> Non
     assert cheapest(replace(POOL, slo_s=0.05), 1.0) is None
 
 
-def test_what_comes_nearest_is_an_slo_a_size_and_a_price() -> None:
+def test_nearest_alternative_is_an_slo_a_size_and_a_price() -> None:
     found = nearest(replace(POOL, slo_s=0.05))
     assert found.slo_s == pytest.approx(0.08 / 0.98)
     assert found.size == 100

@@ -10,7 +10,7 @@ from control.policies.kairos.throughput_bounds import FluidBound, ServiceTimes
 TIMES = ServiceTimes(np.array([[0.1, 0.4], [0.2, 2.0]]), np.array([0.8, 0.2]), 1.0)
 
 
-def test_waiting_of_one_server_is_its_load_and_of_many_the_value_of_the_tables() -> None:
+def test_waiting_probability_is_the_load_for_one_server_and_tabulated_for_many() -> None:
     assert waiting(1, 0.3) == pytest.approx(0.3)
     assert waiting(2, 1.0) == pytest.approx(1 / 3)
     assert waiting(10, 8.0) == pytest.approx(0.409, abs=1e-3)
@@ -37,7 +37,7 @@ def test_a_mix_that_cannot_serve_every_class_carries_nothing() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 4), st.integers(0, 8))
-def test_the_estimate_is_below_the_bound_and_the_shares_are_those_of_its_program(
+def test_estimate_is_below_the_bound_and_its_shares_solve_the_linear_program(
     fast: int, slow: int
 ) -> None:
     mix = np.array([fast, slow], dtype=float)

@@ -86,7 +86,7 @@ def need(demand_qps: float, played: Mapping[Mix, float | None] = NOTHING) -> Nee
     return Need(pool=HURRIED, demand_qps=demand_qps, headroom=1.0, budget=BUDGET, played=played)
 
 
-def test_what_a_mix_carried_when_it_was_played_counts_in_place_of_the_estimate() -> None:
+def test_played_throughput_of_a_mix_replaces_the_estimate() -> None:
     assert wanted_mix(need(19.0), NONE) == (2, 1)
     assert worth_playing(need(19.0), NONE) == ((1, 3), (2, 1))
     assert wanted_mix(need(19.0, {(1, 3): 18.0}), NONE) == (2, 1)
@@ -97,7 +97,7 @@ def test_what_a_mix_carried_when_it_was_played_counts_in_place_of_the_estimate()
     assert wanted_mix(need(20.0, {(1, 3): 19.5}), (1, 3)) == (2, 1)
 
 
-def test_headroom_is_asked_of_what_was_played_and_not_of_the_cautious_estimate() -> None:
+def test_headroom_applies_to_played_throughput_and_not_to_the_cautious_estimate() -> None:
     played = {(1, 3): 20.0}
     assert wanted_mix(need(19.0, played), NONE) == (1, 3)
     assert wanted_mix(replace(need(19.0, played), headroom=1.1), NONE) == (2, 1)
@@ -108,7 +108,7 @@ def test_a_mix_that_did_not_carry_the_demand_when_it_was_played_is_given_up() ->
     assert wanted_mix(need(19.0), (2, 1)) == (2, 1)
 
 
-def test_where_the_budget_does_not_reach_the_best_of_the_played_is_wanted() -> None:
+def test_best_played_mix_is_chosen_if_the_budget_cannot_carry_the_demand() -> None:
     first, *others = worth_playing(need(500.0), NONE)
     assert first == (2, 3)
     assert len(others) == 9
@@ -137,14 +137,14 @@ def test_a_mix_that_misses_the_demand_stays_where_another_carries_little_more() 
     assert wanted(pool, 100.0, 1.0, 0.5, NONE) == (1, 0)
 
 
-def test_new_devices_come_first_where_the_budget_takes_both_mixes() -> None:
+def test_new_devices_start_before_old_ones_leave_if_the_budget_covers_both_mixes() -> None:
     # From three slow ones to two fast ones and none: 1.0 $/h more, within 1.3.
     assert next_step(POOL, BUDGET, fleet((0, 3)), (2, 0)) == (2, 3)
     assert next_step(POOL, BUDGET, fleet((2, 3), (0, 3)), (2, 0)) == (2, 3)  # they boot
     assert next_step(POOL, BUDGET, fleet((2, 3)), (2, 0)) == (2, 0)
 
 
-def test_where_it_does_not_as_many_come_and_go_as_it_takes() -> None:
+def test_devices_are_exchanged_stepwise_if_the_budget_cannot_cover_both_mixes() -> None:
     # 1.1 $/h take one fast device beside three slow ones, and a second in the place of two.
     assert next_step(POOL, 1.1, fleet((0, 3)), (2, 0)) == (1, 3)
     assert next_step(POOL, 1.1, fleet((1, 3)), (2, 0)) == (1, 1)
@@ -157,7 +157,7 @@ def test_above_a_budget_that_was_lowered_devices_go_at_once() -> None:
     assert next_step(POOL, 0.6, fleet((1, 1), leaving=(0, 2)), (1, 1)) == (1, 1)
 
 
-def test_of_the_devices_that_must_go_the_one_that_adds_least_for_its_price_goes_first() -> None:
+def test_device_that_adds_least_for_its_price_is_released_first() -> None:
     # For 0.5 $/h a fast one carries 10/s, five slow ones 20/s; an idle kind carries nothing.
     pool = Pool(
         types=(PricedType("big", 0.5), PricedType("slow", 0.1), PricedType("late", 0.1)),

@@ -81,7 +81,7 @@ def test_other_sizes_are_in_use_after_a_few_hundred_queries() -> None:
     assert found.sizes[-1] <= MOST
 
 
-def test_too_few_queries_say_nothing() -> None:
+def test_too_few_queries_do_not_change_the_sizes() -> None:
     watch = Counted(SizeWatch(SizeDistribution((1,), (1.0,)), MOST))
     assert not watch.see([900] * (NEWEST - 1))
     assert watch.see([900] * 101)
@@ -98,7 +98,7 @@ def test_an_ingress_that_restarts_counts_from_nothing() -> None:
     assert watch.distribution.sizes == (class_of(900),)
 
 
-def test_where_nothing_was_known_the_first_counts_tell_the_sizes() -> None:
+def test_first_counts_give_the_sizes_if_none_were_known() -> None:
     watch = SizeWatch(SizeDistribution((MOST,), (1.0,)), MOST, guessed=True)
     watch.take("ingress-0", 0.0, {size_count(10): float(NEWEST)})
     assert watch.changed()
@@ -121,7 +121,7 @@ def test_a_control_app_that_restarts_goes_on_with_the_sizes_of_an_ingress_that_r
     assert not watch.changed()
 
 
-def test_the_newest_of_a_report_of_thousands_have_the_sizes_of_all() -> None:
+def test_newest_queries_of_a_large_report_have_the_size_distribution_of_all() -> None:
     rng = np.random.default_rng(4)
     watch = SizeWatch(observed(lognormal(rng, 50_000)), MOST)
     sizes: list[int] = []

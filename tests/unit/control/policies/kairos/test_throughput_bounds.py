@@ -40,7 +40,7 @@ def test_eq_15_without_auxiliary_devices_is_that_of_the_base_devices() -> None:
     assert eq15_bounds(times, np.array([[3, 0], [0, 2]])) == pytest.approx([2.0, 0.0])
 
 
-def test_eq_15_where_auxiliary_devices_serve_every_size_adds_up() -> None:
+def test_eq_15_adds_throughputs_if_auxiliary_devices_serve_every_size() -> None:
     times = ServiceTimes(np.array([[1.0, 2.0], [2.0, 3.0]]), np.array([0.5, 0.5]), 4.0, 0)
     assert eq15_bounds(times, np.array([[3, 5]])) == pytest.approx([3 / 1.5 + 5 / 2.5])
 
@@ -113,7 +113,7 @@ def test_bounds_do_not_depend_on_the_mixes_solved_before(
 
 
 @pytest.mark.thorough
-def test_sizes_that_hardly_occur_cost_no_digits() -> None:
+def test_rare_sizes_do_not_reduce_precision() -> None:
     # A normal distribution gives some classes 1e-15: bases of such patterns are near-singular.
     sizes = np.arange(10, 1001, 10)
     weights = np.exp(-((sizes - 256) ** 2) / (2 * 32.0**2))

@@ -88,7 +88,7 @@ def test_a_task_has_no_more_replicas_than_slots() -> None:
     assert plan.nearest == Nearest(pytest.approx(200.0, rel=1e-5), None, None)
 
 
-def test_branches_share_what_goes_over_their_common_prefix() -> None:
+def test_branches_share_the_traffic_of_their_common_prefix() -> None:
     entries = [
         an_entry("find", "small", {1: 4.0}, 0.8, {"cars": 1.0, "faces": 1.0}),
         an_entry("find", "large", {1: 20.0}, 1.0, {"cars": 3.0, "faces": 1.0}),
@@ -149,14 +149,14 @@ def test_the_weights_of_leaf_tasks_weigh_their_accuracies() -> None:
     assert allocate(problem).accuracy == pytest.approx(0.75 * 0.9 + 0.25 * 0.5)
 
 
-def test_configurations_that_another_can_replace_are_left_out() -> None:
+def test_dominated_configurations_are_omitted() -> None:
     problem = a_problem(ENTRIES, CHAIN, slo_ms=110.0)
     batches = {u.key: [c.batch for c in u.configs] for u in needed(choices(problem)).all_units}
     # 55 ms: sure at 4 fits with small only, so 1 stays for large; fast at 4 fits with both.
     assert batches == {"find/small": [1], "find/large": [1], "read/fast": [4], "read/sure": [1, 4]}
 
 
-def test_without_devices_or_with_a_demand_below_zero_it_says_so() -> None:
+def test_missing_devices_and_negative_demand_are_refused() -> None:
     nobody = allocate(a_problem(ENTRIES, CHAIN, devices=()))
     assert (nobody.feasible, nobody.replicas, nobody.binding) == (
         False, (), "devices: no usable worker; start one",
@@ -206,7 +206,7 @@ def test_a_good_plan_breaks_no_promise() -> None:
 
 
 @pytest.mark.parametrize(("change", "told"), WRONG, ids=lambda value: str(value)[:40])
-def test_each_broken_promise_is_told(change: dict, told: str | None) -> None:
+def test_each_broken_promise_is_named(change: dict, told: str | None) -> None:
     broken = check_allocation(replace(GOOD, **change), PROBLEM)
     if told is None:
         assert broken == ()
@@ -246,7 +246,7 @@ def test_devices_alike_but_for_their_names_are_one_kind_and_the_plan_names_them(
 TIGHT = {"slo_ms": 60.0, "devices": ("cpu",) * 20}  # 30 ms for batches: large and sure take 35
 
 
-def test_where_the_best_variants_miss_the_slo_loki_still_uses_the_fewest_devices() -> None:
+def test_loki_uses_the_fewest_devices_even_if_the_best_variants_miss_the_slo() -> None:
     paper = a_problem(ENTRIES, CHAIN, demand=20.0, **TIGHT)
     ours = replace(paper, policy=POLICIES["loki"].policy("ours", {"rate": "p50"}))
     published, plan = allocate(paper), allocate_within_slo(ours)
@@ -262,7 +262,7 @@ def test_where_the_best_variants_miss_the_slo_loki_still_uses_the_fewest_devices
     assert used[0] < used[-1] < 20
 
 
-def test_where_they_meet_it_loki_plans_as_the_paper_does() -> None:
+def test_loki_plans_as_the_paper_if_the_best_variants_meet_the_slo() -> None:
     paper = a_problem(ENTRIES, CHAIN, demand=20.0)
     assert replace(allocate_within_slo(paper), solved=None) == replace(
         allocate(paper), solved=None
@@ -273,7 +273,7 @@ def with_least(problem: Problem, least: float) -> Problem:
     return replace(problem, policy=with_options(problem.policy, accuracy_least=least))
 
 
-def test_below_the_least_accuracy_queries_are_given_up() -> None:
+def test_load_is_shed_to_keep_accuracy_least() -> None:
     crowded = a_problem(ENTRIES, CHAIN, demand=200.0)
     free = allocate(crowded)
     assert free.accuracy is not None
@@ -293,7 +293,7 @@ def test_below_the_least_accuracy_queries_are_given_up() -> None:
     assert allocate(near).feasible
 
 
-def test_a_least_accuracy_that_no_plan_reaches_is_refused_with_the_mend() -> None:
+def test_unreachable_accuracy_least_is_refused_with_a_remedy() -> None:
     tight = with_least(a_problem(ENTRIES, CHAIN, demand=20.0, **TIGHT), 0.95)
     with pytest.raises(PlanError, match=r"accuracy_least is 0.95, but within 60 ms and 20 devices"):
         allocate(tight)
@@ -316,7 +316,7 @@ def test_too_few_devices_without_demand_are_counted_by_tasks_not_by_queries() ->
     )
 
 
-def test_a_solve_that_is_out_of_time_has_the_best_plan_so_far_or_says_that_there_is_none() -> None:
+def test_timed_out_solve_returns_the_incumbent_or_reports_that_none_exists() -> None:
     problem = a_problem(ENTRIES, CHAIN, demand=1e5, devices=("cpu",) * 10)
     ends: list[str] = []
     for stop_s in range(16):  # the clock ticks at every look

@@ -57,7 +57,7 @@ def test_a_larger_demand_gives_up_the_accuracy_that_costs_least() -> None:
     assert exact.accuracy - 0.03 <= plan.accuracy <= exact.accuracy + 1e-6
 
 
-def test_what_no_plan_can_serve_is_served_in_part() -> None:
+def test_demand_beyond_every_plan_is_served_in_part() -> None:
     problem = a_problem(ENTRIES, CHAIN, demand=4000.0, devices=("cpu",) * 4, policy=LOKI)
     plan, exact = quick_plan(problem), allocate_within_slo(problem)
     assert plan is not None
@@ -69,7 +69,7 @@ def test_what_no_plan_can_serve_is_served_in_part() -> None:
 @pytest.mark.parametrize(
     "changes", [{"devices": ("cpu",)}, {"slo_s": 0.001}, {"devices": ("cpu", "cuda:0", "cuda:0")}]
 )
-def test_there_is_none_where_the_method_does_not_apply(changes: dict[str, object]) -> None:
+def test_quick_plan_is_none_if_the_method_does_not_apply(changes: dict[str, object]) -> None:
     cuda = [replace(entry, device="cuda:0") for entry in ENTRIES]
     problem = a_problem([*ENTRIES, *cuda], CHAIN, policy=LOKI)
     assert quick_plan(replace(problem, **changes)) is None  # type: ignore[arg-type]

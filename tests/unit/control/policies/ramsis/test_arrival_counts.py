@@ -29,7 +29,7 @@ def test_bursty_counts_are_negative_binomial_with_the_dispersion_as_variance_ove
 
 
 @pytest.mark.parametrize("dispersion", [1.0, 4.0])
-def test_increments_are_independent_so_two_stretches_make_one(dispersion: float) -> None:
+def test_counts_of_two_intervals_add_up_to_those_of_their_union(dispersion: float) -> None:
     arrivals = ArrivalCounts(10.0, dispersion)
     short, rest, whole = count_table(arrivals, np.array([0.3, 0.9, 1.2]), 60)
     assert np.convolve(short, rest)[:60] == pytest.approx(whole, abs=1e-14)
@@ -45,7 +45,7 @@ def test_the_tail_is_exact_far_out(dispersion: float) -> None:
 
 @pytest.mark.parametrize("dispersion", [1.0, 4.0])
 @pytest.mark.parametrize("arrivals", [(0.0, 5.0), (10.0, 0.0), (10.0, -1.0)])
-def test_nothing_comes_at_no_load_or_in_no_time(
+def test_no_arrivals_at_zero_load_or_in_zero_time(
     arrivals: tuple[float, float], dispersion: float
 ) -> None:
     qps, seconds = arrivals
@@ -57,7 +57,7 @@ def test_nothing_comes_at_no_load_or_in_no_time(
 
 
 @pytest.mark.parametrize("qps", [-1.0, math.inf, math.nan])
-def test_a_load_that_is_none_is_refused(qps: float) -> None:
+def test_invalid_load_is_refused(qps: float) -> None:
     with pytest.raises(SelectionError, match="must be 0 or above"):
         ArrivalCounts(qps)
 

@@ -73,7 +73,7 @@ def test_the_most_promising_runs_come_first_and_those_that_do_not_fit_not_at_all
     assert [way.at_most for way in found] == sorted((w.at_most for w in found), reverse=True)
 
 
-def test_the_first_is_that_which_is_best_if_no_run_waits_for_another() -> None:
+def test_first_run_length_is_the_best_if_no_run_waits_for_another() -> None:
     # In eights quick serves 133 a second, slow 80; in sevens 130 and 78.
     stream = replace(TEN, qps=1320.0, slo_s=0.2)
     assert ways([QUICK, SLOW], stream, RUNS)[0].run == 8
@@ -83,7 +83,7 @@ def test_a_worker_with_time_to_spare_may_be_as_accurate_as_its_best_model() -> N
     assert ways([QUICK, SLOW], replace(TEN, qps=10.0), RUNS) == [Way(1, 0.8, 0.8)]
 
 
-def test_one_that_has_half_the_time_for_the_better_model_mixes() -> None:
+def test_worker_with_time_for_the_better_model_half_of_the_time_mixes_models() -> None:
     # In fours 9.25 ms a query with one, 15 ms with the other.
     only = [CandidateModel(m.name, m.accuracy, m.latency_s[:4]) for m in (QUICK, SLOW)]
     stream = replace(TEN, qps=10 / ((0.00925 + 0.015) / 2), slo_s=0.2)
@@ -91,13 +91,13 @@ def test_one_that_has_half_the_time_for_the_better_model_mixes() -> None:
     assert (way.at_most, way.alone) == (pytest.approx(0.7), pytest.approx(0.7))
 
 
-def test_one_that_cannot_keep_up_leaves_a_part() -> None:
+def test_worker_that_cannot_keep_up_serves_only_a_part() -> None:
     only = [CandidateModel("quick", 0.6, QUICK.latency_s[:4])]
     (way,) = ways(only, replace(TEN, qps=10 / 0.00925 * 2), [4])
     assert (way.at_most, way.alone) == (pytest.approx(0.3), 0.0)
 
 
-def test_where_nothing_keeps_up_the_runs_count_that_serve_most_and_leave_room_to_wait() -> None:
+def test_runs_in_overload_are_those_that_serve_most_and_leave_time_to_wait() -> None:
     among = [Way(run, 0.0, 0.0) for run in RUNS]
     assert overrun([QUICK], replace(TEN, slo_s=0.08), among).run == 8
     assert overrun([QUICK], replace(TEN, slo_s=0.07), among).run == 7
@@ -128,26 +128,26 @@ def test_the_lease_has_the_batch_that_serves_most_of_an_overload_where_ingress_k
     assert lease_batch(tight, RUNS, admitted=True) == (QUICK, 1)
 
 
-def test_in_runs_a_model_has_every_so_manieth_batch() -> None:
+def test_model_in_runs_keeps_batches_that_are_multiples_of_the_run() -> None:
     assert in_runs(QUICK, 3) == CandidateModel("quick", 0.6, (0.032, 0.049))
     assert in_runs(FAST, 4) is None
     assert in_runs(USUALLY_QUICK, 2) == CandidateModel("quick", 0.8, (0.080,), (0.018,))
     assert in_runs(FAST, 1) == FAST
 
 
-def test_of_the_levels_those_below_what_is_left_stay() -> None:
+def test_slack_levels_end_at_the_slack_left_by_gathering() -> None:
     assert gathered((0.0, 0.05, 0.1), 0.08) == (0.0, 0.05, 0.08)
     assert gathered((0.0, 0.05, 0.1), 0.1) == (0.0, 0.05, 0.1)
 
 
-def test_rows_of_runs_are_told_by_queries() -> None:
+def test_table_rows_of_runs_are_expanded_to_queries() -> None:
     assert by_queries([[7], [8], [9]], 2) == ((7,), (7,), (8,), (8,), (9,))
     assert batches_of([[1], [2], [3]], 2) == ((1,), (2,), (3,), (4,), (5,))
     assert batches_of([[1], [1], [2]], 2) == ((1,), (2,), (2,), (2,), (4,))
     assert batches_of([[1, 1], [2, 1], [3, 3]], 1) == ((1, 1), (2, 1), (3, 3))
 
 
-def test_a_table_for_runs_chooses_as_many_as_are_there() -> None:
+def test_table_for_runs_chooses_no_more_queries_than_are_queued() -> None:
     table = solved(RAMSIS, an_ask(800.0, (3,))).table
     assert table.run == 3
     assert len(table.model) == 7
@@ -157,7 +157,7 @@ def test_a_table_for_runs_chooses_as_many_as_are_there() -> None:
     assert table.choose(3, 0.0) == TableEntry("quick", 3)
 
 
-def test_of_several_runs_the_best_is_taken() -> None:
+def test_best_of_several_run_lengths_is_taken() -> None:
     alone = {run: solved(RAMSIS, an_ask(900.0, (run,))) for run in (1, 2, 3, 4)}
     best = solved(RAMSIS, an_ask(900.0, (1, 2, 3, 4)))
     worth = {
@@ -168,7 +168,7 @@ def test_of_several_runs_the_best_is_taken() -> None:
     assert best.table == alone[best.table.run].table
 
 
-def test_beyond_what_can_be_carried_runs_are_those_that_serve_most() -> None:
+def test_runs_beyond_capacity_are_those_that_serve_most() -> None:
     plan = solved(RAMSIS, an_ask(20_000.0))
     assert (plan.table.run, plan.feasible) == (8, False)
 
@@ -189,7 +189,7 @@ def test_no_table_is_better_than_the_best_mixture_of_batches(
 
 @settings(max_examples=25, deadline=None)
 @given(st.floats(300.0, 1600.0), st.integers(1, 4), st.floats(0.001, 0.2))
-def test_what_a_table_reaches_is_not_said_to_be_out_of_reach(
+def test_objective_reached_by_a_table_is_never_called_unreachable(
     qps: float, run: int, apart: float
 ) -> None:
     options, ask = replace(RAMSIS, steps=20), an_ask(qps, (run,))
@@ -215,7 +215,7 @@ def test_what_a_table_reaches_is_not_said_to_be_out_of_reach(
         {"slo_s": 0.0201},
     ],
 )
-def test_odd_questions_have_an_answer_too(changes: dict[str, Any]) -> None:
+def test_edge_cases_have_a_valid_plan(changes: dict[str, Any]) -> None:
     plan = solved(RAMSIS, replace(an_ask(900.0), **changes))
     assert 0 <= plan.expected_accuracy <= 1
     assert 0 <= plan.expected_violation <= 1
@@ -231,7 +231,7 @@ def test_odd_questions_have_an_answer_too(changes: dict[str, Any]) -> None:
         ({"workers": 0}, "it takes one at least"),
     ],
 )
-def test_what_cannot_be_is_said_as_without_runs(changes: dict[str, Any], said: str) -> None:
+def test_invalid_requests_are_refused_as_without_runs(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(SelectionError, match=said):
         solved(RAMSIS, replace(an_ask(900.0), **changes))
 

@@ -67,7 +67,7 @@ def test_no_choice_takes_longer_than_the_slack_where_one_fits() -> None:
                 assert seconds[chosen.model][chosen.batch - 1] <= slack + 2e-9
 
 
-def test_the_best_candidate_is_the_most_right_of_those_that_are_hardly_late() -> None:
+def test_best_candidate_is_the_most_accurate_of_those_rarely_late() -> None:
     tried = [
         (
             Table(qps=qps, models=(), levels_s=(), model=(), batch=()),
@@ -94,7 +94,7 @@ def test_a_trial_agrees_with_the_bare_queue(qps: float) -> None:
 
 
 @pytest.mark.thorough
-def test_the_plan_says_what_the_trial_saw_and_more_load_costs_accuracy() -> None:
+def test_plan_reports_the_figures_of_its_trial_and_more_load_costs_accuracy() -> None:
     plans = [make(problem(qps)) for qps in (30.0, 100.0, 250.0, 400.0)]
     for plan in plans:
         assert trial_of(plan.table, the_workers()) == TrialQuality(
@@ -106,7 +106,7 @@ def test_the_plan_says_what_the_trial_saw_and_more_load_costs_accuracy() -> None
     assert not make(problem(2000.0)).feasible
 
 
-def test_one_queue_serves_as_right_as_a_queue_at_each_worker_at_least() -> None:
+def test_central_queue_is_at_least_as_accurate_as_a_queue_at_each_worker() -> None:
     shared, alone = make(problem(120.0, workers=3)), make(problem(40.0, workers=1))
     assert shared.expected_accuracy > alone.expected_accuracy
 
@@ -119,7 +119,7 @@ def test_a_budget_of_late_queries_buys_accuracy() -> None:
     )
 
 
-def test_other_arrivals_than_poisson_are_refused_with_what_to_use() -> None:
+def test_non_poisson_arrivals_are_refused_with_a_remedy() -> None:
     with pytest.raises(SelectionError, match="use ramsis, or a dispersion of 1"):
         make(problem(100.0, dispersion=4.0))
 

@@ -43,7 +43,7 @@ def any_settings(draw: st.DrawFn) -> Setting:
 
 @settings(max_examples=60, deadline=None)
 @given(any_settings(), st.integers(0, 2**32))
-def test_what_comes_next_is_a_distribution_whatever_is_asked(setting: Setting, seed: int) -> None:
+def test_transitions_of_any_setting_are_a_distribution(setting: Setting, seed: int) -> None:
     process = whole_queue(setting)
     rng = np.random.default_rng(seed)
     shape = process.on_time.shape[0], process.on_time.shape[2]
@@ -80,7 +80,7 @@ def test_factors_are_the_transitions_of_the_paper_summed_one_by_one(
     )
 
 
-def test_choices_are_the_models_that_meet_the_slack_and_else_the_fastest() -> None:
+def test_choices_are_models_within_the_slack_or_else_the_fastest_model() -> None:
     process = whole_queue(a_setting(levels=(0.0, 0.05, 0.1)))
     # Of one query: none meets 0 ms, so fast goes; fast and good meet 50 ms, all meet 100 ms.
     assert process.allowed[0].T.tolist() == [
@@ -119,7 +119,7 @@ def test_levels_of_the_models_are_their_latencies_within_the_slo() -> None:
     assert model_levels(0.1, (FAST, GOOD)) == (0, 0.02, 0.03, 0.04, 0.045, 0.08, 0.1)
 
 
-def test_an_slo_below_the_fastest_model_is_refused_with_the_mend() -> None:
+def test_slo_below_the_fastest_model_is_refused_with_a_remedy() -> None:
     with pytest.raises(SelectionError, match=r"fast, takes 20 ms .* 15 ms; raise the SLO"):
         a_setting(slo_s=0.015)
 
@@ -135,7 +135,7 @@ def test_an_slo_below_the_fastest_model_is_refused_with_the_mend() -> None:
         ({"levels_s": (0.0, 0.05, 0.05, 0.1)}, "from 0 to the SLO"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(change: dict[str, object], message: str) -> None:
+def test_invalid_settings_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(SelectionError, match=message):
         replace(a_setting(), **change)  # type: ignore[arg-type]
 

@@ -23,7 +23,7 @@ def test_latency_that_falls_with_the_batch_is_lowered_to_what_a_larger_batch_tak
     assert planned(odd) == CandidateModel("odd", 0.5, (0.020, 0.020, 0.022, 0.022))
 
 
-def test_both_times_are_lowered_and_what_is_missing_is_the_latency() -> None:
+def test_latency_and_occupancy_are_lowered_and_missing_occupancy_is_the_latency() -> None:
     odd = CandidateModel("odd", 0.5, (0.030, 0.020), (0.004, 0.003))
     assert planned(odd) == CandidateModel("odd", 0.5, (0.020, 0.020), (0.003, 0.003))
     assert (planned(odd).busy_s, SMALL.busy_s) == ((0.003, 0.003), SMALL.latency_s)
@@ -51,21 +51,21 @@ def test_a_model_that_is_faster_in_large_batches_only_stays() -> None:
     assert worthwhile_alone([batching, SMALL]) == (SMALL,)
 
 
-def test_a_model_that_was_measured_further_stays() -> None:
+def test_model_measured_for_larger_batches_is_kept() -> None:
     further = CandidateModel("further", 0.6, (0.010, 0.015, 0.020, 0.021))
     assert worthwhile([SMALL, further]) == (further,)
     short = CandidateModel("short", 0.7, (0.010,))
     assert worthwhile([short, SMALL]) == (SMALL, short)
 
 
-def test_of_equal_models_the_first_stays() -> None:
+def test_first_of_equal_models_is_kept() -> None:
     twin = CandidateModel("twin", SMALL.accuracy, SMALL.latency_s)
     assert worthwhile([SMALL, twin]) == (SMALL,)
     assert worthwhile([]) == ()
 
 
 @pytest.mark.parametrize("latency", [(), (0.0,), (0.1, -1.0), (math.inf,), (math.nan,)])
-def test_latencies_that_cannot_be_are_refused(latency: tuple[float, ...]) -> None:
+def test_invalid_latencies_are_refused(latency: tuple[float, ...]) -> None:
     with pytest.raises(SelectionError, match="profile it again"):
         CandidateModel("odd", 0.5, latency)
     if latency:

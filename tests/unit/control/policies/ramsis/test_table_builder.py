@@ -23,7 +23,7 @@ def test_every_built_in_kind_that_chooses_has_options_for_its_tables() -> None:
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
-def test_what_arrives_decides_as_the_table_did(kind: str) -> None:
+def test_received_table_makes_the_same_decisions(kind: str) -> None:
     plan = make(TableProblem(kind=kind, ask=ASK, options=OPTIONS[kind]))
     table = plan.table
     variants = names([table])

@@ -84,7 +84,7 @@ def test_a_plan_tells_the_accuracy_that_its_tables_expect() -> None:
     assert light.expected_accuracy > 0.9  # the lease's variant has 0.8
 
 
-def test_tables_are_made_anew_for_other_workers_and_old_ones_stay_until_all_are_there() -> None:
+def test_tables_are_rebuilt_for_other_workers_and_old_ones_stay_until_all_are_built() -> None:
     world = started()
     before = len(world.tables)
     world.workers.pop("w2")
@@ -101,7 +101,7 @@ def test_a_plan_that_changes_nothing_asks_for_no_tables() -> None:
     assert len(world.tables) == before
 
 
-def test_a_demand_that_is_set_is_the_load_of_the_one_table() -> None:
+def test_fixed_demand_is_the_load_of_the_only_table() -> None:
     world = started()
     world.command("set-demand", qps="250")
     world.run(1.0)
@@ -115,7 +115,7 @@ def test_other_slos_have_other_tables() -> None:
     assert world.tables[-1].slo_s == pytest.approx(0.2 - 3 * 1.4e-3)
 
 
-def test_a_table_for_what_is_no_longer_wanted_is_passed_over() -> None:
+def test_table_for_an_outdated_request_is_ignored() -> None:
     world = a_world()
     world.solving = False
     world.start(*WORKERS)
@@ -151,7 +151,7 @@ def test_policies_change_by_command_and_roll_back() -> None:
     assert set(POLICIES) >= {"ramsis", "ramsis-paper", "ramsis-variable"}
 
 
-def test_a_restarted_controller_has_the_tables_made_again() -> None:
+def test_restarted_controller_rebuilds_the_tables() -> None:
     world = started()
     before = len(world.tables)
     world.restart_controller()
@@ -198,12 +198,12 @@ def refused(pipeline: Pipeline, profile: ProfileTable | None, **changes: Any) ->
     return result.message
 
 
-def test_several_tasks_are_for_loki() -> None:
+def test_pipeline_of_several_tasks_is_refused_in_favour_of_loki() -> None:
     message = refused(a_pipeline(policies=(QUICK,)), a_profile())
     assert message.endswith("plan with loki, and write `selection: ramsis` under a task")
 
 
-def test_without_a_profile_there_is_a_sentence() -> None:
+def test_missing_profile_is_refused_in_one_sentence() -> None:
     assert "needs a profile of every variant" in refused(readers(), None)
 
 
@@ -213,7 +213,7 @@ def test_variants_that_do_not_fit_a_worker_together_are_refused() -> None:
     assert "2 variants of 'read', which take 120 MB, and it may use 100 MB" in message
 
 
-def test_beside_loki_variants_that_do_not_fit_together_leave_the_task_without_tables() -> None:
+def test_task_beside_loki_has_no_tables_if_its_variants_do_not_fit_together() -> None:
     pipeline = a_pipeline()
     locate, read = pipeline.tasks
     pipeline = replace(pipeline, tasks=(locate, replace(read, selection="ramsis")), policy="loki")
@@ -226,7 +226,7 @@ def test_beside_loki_variants_that_do_not_fit_together_leave_the_task_without_ta
 
 
 @pytest.mark.parametrize("slo_s", [0.004, 0.005])
-def test_an_slo_below_the_fastest_model_is_refused_with_the_mend(slo_s: float) -> None:
+def test_slo_below_the_fastest_model_is_refused_with_a_remedy(slo_s: float) -> None:
     message = refused(readers(slo_s=slo_s), a_profile())
     assert "raise the SLO" in message
 
@@ -248,7 +248,7 @@ def test_workers_that_are_not_alike_are_refused() -> None:
     assert "use workers of one kind" in result.message
 
 
-def test_a_load_above_capacity_is_planned_and_told() -> None:
+def test_load_above_capacity_is_planned_and_reported() -> None:
     world = started()
     world.command("set-demand", qps="9000")
     world.run(1.0)

@@ -107,7 +107,7 @@ def test_a_load_above_capacity_still_has_a_table(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", OPTIONS)
-def test_no_load_at_all_is_served_with_the_best_model_in_time(policy: str) -> None:
+def test_zero_load_is_served_with_the_best_model_within_the_slo(policy: str) -> None:
     plan = solved(OPTIONS[policy], an_ask(qps=0.0))
     assert (plan.feasible, plan.expected_accuracy, plan.expected_violation) == (True, 0.9, 0.0)
 
@@ -127,7 +127,7 @@ def test_equal_models_are_the_same_as_one(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", OPTIONS)
-def test_latency_that_falls_with_the_batch_is_planned_with_as_if_it_did_not(policy: str) -> None:
+def test_latency_that_falls_with_the_batch_is_planned_as_the_lower_latency(policy: str) -> None:
     odd = CandidateModel("odd", 0.7, (0.080, 0.030, 0.040))
     plan = solved(OPTIONS[policy], an_ask(models=(odd,)))
     mended = solved(
@@ -138,7 +138,7 @@ def test_latency_that_falls_with_the_batch_is_planned_with_as_if_it_did_not(poli
 
 
 @pytest.mark.parametrize("policy", OPTIONS)
-def test_an_slo_below_the_fastest_model_is_refused_with_the_mend(policy: str) -> None:
+def test_slo_below_the_fastest_model_is_refused_with_a_remedy(policy: str) -> None:
     with pytest.raises(SelectionError, match=r"20 ms .* 10 ms; raise the SLO or add a faster"):
         solved(OPTIONS[policy], an_ask(slo_s=0.01))
 
@@ -159,7 +159,7 @@ def test_no_model_at_all_is_refused() -> None:
 
 @pytest.mark.parametrize("discretisation", ["fixed-length", "model-based"])
 @pytest.mark.parametrize("solver", ["value-iteration", "policy-iteration"])
-def test_both_discretisations_and_both_solvers_come_to_about_the_same(
+def test_both_discretisations_and_both_solvers_agree_approximately(
     discretisation: str, solver: str
 ) -> None:
     # Three models have six latencies: few levels, so less is known of what comes next.
@@ -191,7 +191,7 @@ def test_a_violation_budget_is_kept_at_the_highest_accuracy() -> None:
     assert solved_within(RAMSIS, an_ask(220.0), 1.0).table == free.table
 
 
-def test_a_budget_that_nothing_keeps_is_not_feasible_and_the_least_violation_comes_back() -> None:
+def test_unreachable_violation_budget_is_infeasible_and_gives_the_least_violation() -> None:
     plan = solved_within(RAMSIS, an_ask(700.0), 1e-6)
     assert not plan.feasible
     assert plan.expected_violation <= solved(RAMSIS, an_ask(700.0)).expected_violation
@@ -247,7 +247,7 @@ def test_a_policy_plans_lateness_by_one_quantile_and_queues_by_another() -> None
     assert alike(profile, read, ("cpu",), same) == models_of(profile, read, "cpu")
 
 
-def test_a_model_whose_latency_is_a_rare_one_is_chosen_at_loads_that_it_can_carry() -> None:
+def test_model_planned_by_a_rare_latency_is_chosen_at_loads_that_it_can_carry() -> None:
     late = replace(USUALLY_QUICK, occupied_s=())
     by_latency, by_both = (
         solved(RAMSIS, an_ask(qps=150.0, workers=2, models=(FAST, model)))
@@ -257,7 +257,7 @@ def test_a_model_whose_latency_is_a_rare_one_is_chosen_at_loads_that_it_can_carr
     assert by_both.expected_accuracy > 0.75
 
 
-def test_a_plan_is_described_with_its_decisions_where_they_are_asked_for() -> None:
+def test_plan_description_includes_decisions_on_request() -> None:
     plan = solved(RAMSIS, an_ask())
     shown = described("ramsis", plan, 0.01, 0.02, table=False)
     assert json.loads(json.dumps(shown, allow_nan=False)) == {
@@ -299,9 +299,7 @@ def _promises(options: Options, ask: Ask) -> SelectionPlan:
 
 @settings(max_examples=60, deadline=None)
 @given(any_asks(), st.sampled_from(["ramsis", "ramsis-paper"]))
-def test_whatever_is_asked_gives_fractions_and_a_decision_for_every_state(
-    ask: Ask, policy: str
-) -> None:
+def test_any_request_gives_fractions_and_a_decision_for_every_state(ask: Ask, policy: str) -> None:
     plan = _promises(OPTIONS[policy], ask)
     assert 0 <= plan.expected_accuracy <= 1
     assert 0 <= plan.expected_violation <= 1
@@ -323,7 +321,7 @@ def test_a_table_that_may_leave_queries_gives_fractions_and_batches_that_are_the
             assert 1 <= plan.table.choose(queue, slack_s).batch <= queue
 
 
-def test_leaving_queries_is_never_worth_less() -> None:
+def test_variable_batching_is_never_worse() -> None:
     for qps in (20.0, 120.0, 220.0):
         part, whole = (
             solved(OPTIONS[policy], an_ask(qps)) for policy in ("ramsis-variable", "ramsis")
@@ -333,7 +331,7 @@ def test_leaving_queries_is_never_worth_less() -> None:
         assert right[0] >= right[1] - 5e-3
 
 
-def test_bursts_and_leaving_queries_do_not_go_together() -> None:
+def test_bursts_with_variable_batching_are_refused() -> None:
     with pytest.raises(SelectionError, match="use whole-queue batching"):
         solved(OPTIONS["ramsis-variable"], an_ask(dispersion=2.0))
 

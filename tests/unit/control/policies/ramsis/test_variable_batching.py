@@ -28,7 +28,7 @@ def test_what_comes_next_is_a_distribution(qps: float, workers: int, steps: int,
     assert np.vdot(pushed, values) == pytest.approx(np.vdot(mass, taken))
 
 
-def test_a_queue_served_whole_is_followed_by_what_the_other_process_says() -> None:
+def test_transitions_of_a_queue_served_whole_equal_the_whole_queue_process() -> None:
     setting = a_setting(60.0, 3)
     part, whole = part_of_queue(setting), whole_queue(setting)
     values = np.random.default_rng(2).random((4, 6))
@@ -37,7 +37,7 @@ def test_a_queue_served_whole_is_followed_by_what_the_other_process_says() -> No
         assert ours[batch - 1, c] == pytest.approx(theirs[batch - 1, model])
 
 
-def test_what_was_left_has_waited_since_it_came() -> None:
+def test_queries_left_in_the_queue_have_waited_since_they_arrived() -> None:
     # One worker, no arrivals to come: of two queries in 50 ms the second came at an even chance
     # in each half, and has the more slack the later it came.
     setting = a_setting(1e-9, 1, levels=fixed_levels(0.1, 10))

@@ -83,7 +83,7 @@ def placed(instance: Instance, made: Schedule) -> dict[str, int]:
 
 @settings(deadline=None, max_examples=60)
 @given(instances())
-def test_goodput_is_that_of_exhaustive_search(instance: Instance) -> None:
+def test_goodput_equals_exhaustive_search(instance: Instance) -> None:
     made = schedule(instance, "goodput")
     assert made.weight == pytest.approx(max(weight for weight, _, _ in exhaustive(instance)))
     assert made.bound is not None
@@ -93,7 +93,7 @@ def test_goodput_is_that_of_exhaustive_search(instance: Instance) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(instances())
-def test_cost_is_that_of_exhaustive_search_or_infeasible(instance: Instance) -> None:
+def test_cost_equals_exhaustive_search_or_is_infeasible(instance: Instance) -> None:
     made = schedule(instance, "cost")
     every = [cost for _, n, cost in exhaustive(instance) if n == len(instance.sessions)]
     assert made.feasible == bool(every)

@@ -16,7 +16,7 @@ def a_result(sample_set: str, finished_s: float, space: str = SPACE.digest) -> P
     )  # fmt: skip
 
 
-def test_of_sessions_inputs_those_in_use_and_the_newest_are_kept() -> None:
+def test_session_input_profiles_in_use_and_the_newest_are_kept() -> None:
     store = ProfileStore(SPACE)
     drifts = [InputSet("cam", float(at)).name for at in range(6)]
     for at, name in enumerate(("workload@0", *drifts)):

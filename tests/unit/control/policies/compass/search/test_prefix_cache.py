@@ -14,7 +14,7 @@ PUTS = st.lists(
 
 
 @given(PUTS)
-def test_never_more_bytes_than_allowed_and_values_as_they_were_put(
+def test_cache_stays_within_its_bytes_and_returns_stored_values(
     puts: list[tuple[int, float, int, bool]],
 ) -> None:
     cache, sizes = PrefixCache(100), {}
@@ -32,7 +32,7 @@ def test_never_more_bytes_than_allowed_and_values_as_they_were_put(
     assert len(kept) == len(cache)
 
 
-def test_what_saves_little_for_its_bytes_goes_first() -> None:
+def test_entry_with_the_least_saving_per_byte_is_evicted_first() -> None:
     cache = PrefixCache(10)
     cache.put("cheap", 1, seconds=0.1, size=5)
     cache.put("dear", 2, seconds=9.0, size=5)
@@ -42,14 +42,14 @@ def test_what_saves_little_for_its_bytes_goes_first() -> None:
     assert cache.get("middle") == (3, 1.0)
 
 
-def test_what_is_worth_less_than_all_that_is_kept_is_not_kept() -> None:
+def test_entry_worth_less_than_every_cached_one_is_not_cached() -> None:
     cache = PrefixCache(10)
     cache.put("dear", 1, seconds=9.0, size=10)
     cache.put("cheap", 2, seconds=0.1, size=10)
     assert (cache.get("dear"), cache.get("cheap")) == ((1, 9.0), None)
 
 
-def test_what_exceeds_the_cache_alone_is_not_kept() -> None:
+def test_entry_larger_than_the_cache_is_not_cached() -> None:
     cache = PrefixCache(10)
     cache.put("huge", 1, seconds=9.0, size=11)
     assert len(cache) == 0

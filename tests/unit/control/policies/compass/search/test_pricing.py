@@ -67,7 +67,7 @@ def every_plan(
 
 
 @given(PARENTS, st.integers(-1, 3), st.integers(0, 1000), st.floats(0.05, 0.5))
-def test_a_tree_has_the_plans_of_brute_force(
+def test_plans_of_a_tree_equal_brute_force(
     parents: tuple[str, ...], batched: int, seed: int, slo_s: float
 ) -> None:
     deployment = a_deployment(parents, batched, seed)
@@ -85,7 +85,7 @@ def test_a_tree_has_the_plans_of_brute_force(
     assert min(demands, default=None) == least
 
 
-def test_a_tree_that_quarters_are_too_slow_for_takes_whole_gpus() -> None:
+def test_tree_too_slow_on_quarter_gpus_takes_whole_gpus() -> None:
     deployment = replace(a_deployment(("", "a", "a"), -1, 0), memory=np.zeros((1, 3)))
     sent = np.zeros(len(deployment.delay))
     found = priced(deployment, 0, np.full(3, 0.05), sent, 0.25)

@@ -41,7 +41,7 @@ def test_a_block_far_below_the_floor_ends_the_profile() -> None:
     assert run.wanted(ahead=1) == ()
 
 
-def test_samples_that_end_at_a_look_which_was_open_are_decided_there() -> None:
+def test_samples_that_end_at_an_undecided_look_are_decided_there() -> None:
     run = ProfileRun(0.5, RULE)
     halves = [0.0, 1.0] * (RULE.look // 2)
     for first in range(0, RULE.least, RULE.look):

@@ -167,7 +167,7 @@ def test_a_pinned_stage_is_on_its_tier_in_every_plan() -> None:
     assert {world.space.placed(plan.placement)["scan"] for plan in plans} == {"edge"}
 
 
-def test_an_slo_that_nothing_meets_ends_with_the_nearest() -> None:
+def test_search_for_an_unreachable_slo_ends_with_the_nearest_plan() -> None:
     world = World(a_space(options=2), 5)
     search = searched(world, Slo(accuracy=1.0, latency_s=1e-6), [])
     assert search.plans == ()

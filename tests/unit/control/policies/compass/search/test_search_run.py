@@ -61,9 +61,7 @@ def test_blocks_that_were_known_do_not_begin_the_clock() -> None:
     assert run.stopped == "deadline"
 
 
-def test_a_configuration_that_is_too_slow_on_every_tier_is_tested_no_further_than_the_least() -> (
-    None
-):
+def test_configuration_too_slow_on_every_tier_gets_only_the_minimum_of_samples() -> None:
     problem = replace(PROBLEM, slo=Slo(accuracy=0.5, latency_s=0.002))
     run = SearchRun(problem, LIMITS, 100.0)
     first = proposing(run, 100.0)
@@ -98,7 +96,7 @@ def searched(*scores: float) -> SearchRun:
         ((0.8,) * 5, "0.800 (0.9 wanted)"),
     ],
 )
-def test_five_samples_are_too_few_for_a_plan_and_the_nearest_says_so(
+def test_search_with_five_samples_finds_no_plan_and_the_nearest_gives_the_reason(
     scores: tuple[float, ...], accuracy: str
 ) -> None:
     run = searched(*scores)
@@ -111,7 +109,7 @@ def test_five_samples_are_too_few_for_a_plan_and_the_nearest_says_so(
 
 
 @pytest.mark.parametrize("scores", [(), (1.0,)])
-def test_samples_without_truths_are_told_in_one_sentence(scores: tuple[float, ...]) -> None:
+def test_samples_without_truths_are_reported_in_one_sentence(scores: tuple[float, ...]) -> None:
     wanted = f"the samples end after {len(scores)}; a profile needs two with a truth at least"
     with pytest.raises(PlanError, match=wanted):
         searched(*scores)
@@ -136,7 +134,7 @@ def test_slos_that_contradict_each_other_end_with_the_nearest(slo: Slo, wanted: 
     assert wanted in nothing_complies(slo, run.nearest, run.stopped)
 
 
-def test_where_every_configuration_fails_the_reason_is_told() -> None:
+def test_search_reports_the_reason_if_every_configuration_fails() -> None:
     run = SearchRun(PROBLEM, LIMITS, 100.0)
     while (step := next_step(run.problem)).proposal is not None:
         run.proposed(step, 100.0)

@@ -29,16 +29,14 @@ def test_clear_cases_are_decided_right_with_few_samples() -> None:
         assert samples < 90
 
 
-def test_what_is_far_below_the_floor_is_rejected_before_the_least_number_of_samples() -> None:
+def test_score_far_below_the_floor_is_rejected_before_the_minimum_of_samples() -> None:
     found = run_test(np.array([0.2, 0.6, 0.0, 0.4, 0.2] * 70), 0.9, StopRule())
     assert (found.verdict, found.samples) == (Verdict.REJECTED, 10)
     assert found.confidence < 0.01
 
 
 @pytest.mark.thorough
-def test_early_looks_together_reject_what_reaches_the_floor_in_at_most_one_test_of_a_hundred() -> (
-    None
-):
+def test_early_looks_together_falsely_reject_at_most_one_test_in_a_hundred() -> None:
     # Right or wrong with the floor as the mean is the hardest case of Chernoff's bound.
     rng = np.random.default_rng(7)
     for floor in (0.5, 0.8, 0.95):
@@ -88,19 +86,19 @@ def test_samples_without_truth_are_refused() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"least": 1}, {"least": 400}, {"confidence": 1.0}, {"test": "three-sided"}]
 )
-def test_rules_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+def test_invalid_rules_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(PlanError):
         StopRule(**wrong)  # type: ignore[arg-type]
 
 
-def test_all_samples_there_are_decide_without_doubt() -> None:
+def test_complete_sample_set_decides_with_certainty() -> None:
     scores = np.array([1.0, 0.0] * 50)
     found = [run_test(scores, floor, StopRule(most=100, population=100)) for floor in (0.5, 0.51)]
     assert [each.verdict for each in found] == [Verdict.ACCEPTED, Verdict.REJECTED]
     assert [each.samples for each in found] == [100, 100]
 
 
-def test_a_part_of_all_samples_is_surer_than_as_many_of_endless_ones() -> None:
+def test_samples_of_a_finite_set_give_more_certainty_than_of_an_infinite_one() -> None:
     scores = np.random.default_rng(0).random(350)
     endless, counted = (
         run_test(scores, 0.45, StopRule(population=population)) for population in (None, 350)
