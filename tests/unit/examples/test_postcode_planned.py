@@ -45,7 +45,7 @@ def test_a_scan_is_smaller_in_pixels_and_bytes_and_is_enlarged_again(planned: An
     assert Image.open(io.BytesIO(planned.enlarged(half))).size == (160, 40)
 
 
-def test_what_is_no_envelope_is_refused_by_scan_and_passed_on_by_enlarged(planned: Any) -> None:
+def test_non_envelope_is_refused_by_scan_and_passed_through_by_enlarged(planned: Any) -> None:
     (refused,) = planned.Scan(0.5, "median").predict([b"junk"])
     assert isinstance(refused, ValueError)
     assert planned.enlarged(b"junk") == b"junk"
