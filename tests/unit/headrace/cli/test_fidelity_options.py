@@ -93,7 +93,7 @@ def test_a_prediction_follows_from_its_request_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("slower", "code"), [(1.0, 0), (1.5, UNSUCCESSFUL)])
-def test_a_miss_is_exit_code_1_and_what_was_judged_is_printed(
+def test_miss_exits_1_and_prints_the_judged_metrics(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], slower: float, code: int
 ) -> None:
     """Live runs as predicted, and such whose queries took half as long again."""
@@ -115,7 +115,7 @@ def test_a_miss_is_exit_code_1_and_what_was_judged_is_printed(
     assert ("MISSED" in capsys.readouterr().out) is (code == UNSUCCESSFUL)
 
 
-def test_rates_go_up_and_down_so_that_a_drift_is_no_effect_of_the_rate(tmp_path: Path) -> None:
+def test_rates_rise_and_fall_so_that_drift_does_not_look_like_a_rate_effect(tmp_path: Path) -> None:
     file = read_pipeline_file(a_cluster(tmp_path))
     assert rates_of(CalibrationRequest(file=file, rates_qps=(40.0,))) == (20.0, 40.0)
     assert rates_of(CalibrationRequest(file=file, rates_qps=(40.0, 10.0))) == (10.0, 40.0)

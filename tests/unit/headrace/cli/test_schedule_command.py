@@ -38,7 +38,7 @@ def line(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict
     return json.loads(captured.out)
 
 
-def test_goodput_says_who_is_served_and_how_near_the_bound(
+def test_goodput_output_names_served_sessions_and_the_gap_to_the_bound(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = line(capsys, "--instance", written(tmp_path, INSTANCE), "--objective", "goodput")
@@ -82,7 +82,7 @@ def test_no_sessions_are_all_served(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("policy", ["compass", "compass-paper", "compass-ilp", "first-come"])
-def test_a_person_reads_the_same(
+def test_text_output_shows_the_same_values(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], policy: str
 ) -> None:
     assert run(["schedule", "--instance", written(tmp_path, INSTANCE), "--policy", policy]) == 0

@@ -44,7 +44,7 @@ def test_a_second_answer_for_an_id_changes_nothing() -> None:
     assert future.result(0) == an_answer("a")
 
 
-def test_an_answer_that_cannot_be_read_is_told_to_whoever_waits() -> None:
+def test_unreadable_answer_raises_an_error_in_the_waiting_call() -> None:
     waiting = OpenQueries(read_answer)
     future = waiting.add("a", 0.0, 1.0)
     waiting.answer("a", b"garbage")
@@ -64,7 +64,7 @@ def test_a_query_ends_when_its_time_is_over_and_not_before() -> None:
     assert isinstance(raised.value, TimeoutError)
 
 
-def test_the_end_is_told_to_everybody_now_and_later() -> None:
+def test_closing_ends_present_and_later_calls() -> None:
     waiting = OpenQueries(read_answer)
     future = waiting.add("a", 0.0, 1.0)
     waiting.end(BrokerError("the broker is gone"))
@@ -82,7 +82,7 @@ def test_an_id_in_flight_is_not_given_twice() -> None:
         waiting.add("a", 0.0, 1.0)
 
 
-def test_whoever_cancels_is_not_answered_and_harms_nobody() -> None:
+def test_cancelled_call_gets_no_answer_and_does_not_affect_others() -> None:
     waiting = OpenQueries(read_answer)
     gone, stays = waiting.add("gone", 0.0, 1.0), waiting.add("stays", 0.0, 1.0)
     assert gone.cancel()
@@ -138,7 +138,7 @@ def test_the_package_offers_the_client_without_loading_it_first() -> None:
     assert (done.stdout, done.stderr) == ("False headrace.client.client True\n", "")
 
 
-def test_what_the_package_does_not_have_is_said_as_usual() -> None:
+def test_missing_package_attribute_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Klient'"):
         _ = headrace.Klient
 

@@ -84,7 +84,7 @@ def test_a_name_that_names_no_letter_is_refused_before_the_broker_is_asked() -> 
         one_letter(KafkaConfig("127.0.0.1:1"), "words", "first")
 
 
-def test_replay_as_json_asks_nobody_and_so_needs_a_yes(
+def test_json_replay_does_not_prompt_and_requires_yes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connect, "reached", lambda _: pytest.fail("no broker was needed"))

@@ -35,7 +35,7 @@ def test_an_avro_query_carries_its_size_in_the_record() -> None:
 
 
 @pytest.mark.parametrize("held", [b"0", b"-3", b"4.5", b"many", b"", b"9" * 40])
-def test_a_size_that_is_none_is_told(held: bytes) -> None:
+def test_invalid_size_is_reported(held: bytes) -> None:
     found = query_from_raw(b"x", [("headrace-size", held)], None, "headrace-size")
     assert isinstance(found, Garbled)
     assert "it must be a whole number" in found.reason

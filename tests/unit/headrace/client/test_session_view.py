@@ -18,7 +18,7 @@ def test_the_accuracy_names_its_samples_and_their_source() -> None:
     assert "  measured: accuracy 0.750 by 8 labels" in details(found)
 
 
-def test_the_seconds_until_it_was_planned_and_served_are_none_before() -> None:
+def test_seconds_until_planned_and_served_are_none_until_then() -> None:
     found = row(a_session(planned_s=1.5, serving_s=2.0), {})
     assert (found["planned_s"], found["serving_s"]) == (1.5, 2.0)
     assert "  first served 2.0 s after it was opened" in details(found)

@@ -137,7 +137,7 @@ def test_a_line_gives_one_principal_the_same_operations_on_several_resources() -
     ]
 
 
-def test_rows_say_the_same_as_the_rights() -> None:
+def test_table_rows_match_the_rights() -> None:
     tasks = tuple(
         replace(t, dispatch="fcfs" if at else "") for at, t in enumerate(a_pipeline().tasks)
     )

@@ -31,15 +31,15 @@ def a_run(pipeline: str, devices: Mapping[str, int], share: float = 1.0) -> RunS
         (a_run("a", {"cuda:0": 1}), a_run("b", {"cuda:1": 1})),
     ],
 )
-def test_what_there_is_may_be_counted_on(mine: RunState, other: RunState) -> None:
+def test_runs_within_the_cores_are_not_warned_about(mine: RunState, other: RunState) -> None:
     assert overbooked(mine, [other], cores=2) == []
 
 
-def test_more_workers_than_cores_of_one_run_alone_are_no_matter_of_sharing() -> None:
+def test_oversubscription_by_a_single_run_is_not_a_sharing_fault() -> None:
     assert overbooked(a_run("a", {"cpu": 9}), [], cores=2) == []
 
 
-def test_one_run_alone_that_counts_on_more_cores_than_there_are_is_warned() -> None:
+def test_single_run_that_plans_with_more_cores_than_exist_is_warned() -> None:
     (warning,) = outnumbered(a_run("a", {"cpu": 4}), cores=2)
     assert warning.startswith("the cpu workers need 4 cores and this machine has 2;")
     assert outnumbered(a_run("a", {"cpu": 4}, 0.5), cores=2) == []

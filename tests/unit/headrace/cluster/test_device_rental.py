@@ -85,7 +85,7 @@ def test_a_plan_starts_devices_after_their_boot_time_and_ends_the_newest(
     assert fleet.started[3:] == [("slow-3", 10.0)]  # a new name
 
 
-def test_plans_that_are_older_of_others_or_without_a_mix_change_nothing(
+def test_older_foreign_or_mixless_plans_change_nothing(
     plans: Plans, fleet: FakeFleet, rental: DeviceRental
 ) -> None:
     plans.add(5, {"gpu": 0, "slow": 1})
@@ -113,7 +113,7 @@ def test_a_command_is_given_the_type_and_the_number(tmp_path: Path) -> None:
     assert (tmp_path / "asked").read_text() == "gpu 2;slow 0;"
 
 
-def test_a_command_that_fails_is_told_of_and_run_once_more(tmp_path: Path) -> None:
+def test_failed_command_is_reported_and_retried_once(tmp_path: Path) -> None:
     said: list[str] = []
     now = [0.0]
     command = (sys.executable, "-c", "raise SystemExit(3)")
@@ -126,7 +126,7 @@ def test_a_command_that_fails_is_told_of_and_run_once_more(tmp_path: Path) -> No
     until(lambda: devices.scale("gpu", 1) or len(said) == 2)
 
 
-def test_a_command_that_is_not_there_is_told_of(tmp_path: Path) -> None:
+def test_missing_command_is_reported(tmp_path: Path) -> None:
     said: list[str] = []
     devices = CommandedDevices(("no-such-program",), tmp_path, said.append)
     assert not devices.scale("gpu", 1)

@@ -33,7 +33,7 @@ def test_port_0_is_a_free_one() -> None:
     assert page.port > 1023
 
 
-def test_the_token_is_for_this_users_eyes_and_the_dashboard_takes_it(tmp_path: Path) -> None:
+def test_token_file_is_private_and_its_token_opens_the_dashboard(tmp_path: Path) -> None:
     for page in (PageAddress(1, "a" * 32), PageAddress(1, "b" * 32)):  # the second takes its place
         page.keep(tmp_path)
         path = tmp_path / "dashboard.token"

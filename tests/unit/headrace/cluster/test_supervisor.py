@@ -83,14 +83,14 @@ def test_an_exit_status_is_told_in_words() -> None:
     assert found == ["exit code 4", "killed by SIGKILL", "killed by signal 250"]
 
 
-def test_the_last_word_of_a_log_is_its_last_line_that_says_something(tmp_path: Path) -> None:
+def test_last_message_of_a_log_is_its_last_informative_line(tmp_path: Path) -> None:
     log = tmp_path / "role.log"
     assert last_word(log) == ""
     log.write_text("started\nheadrace: no Kafka broker answers\n\n")
     assert last_word(log) == "headrace: no Kafka broker answers"
 
 
-def test_the_last_word_of_a_log_in_json_is_its_message(tmp_path: Path) -> None:
+def test_last_message_of_a_json_log_is_its_message_field(tmp_path: Path) -> None:
     log = tmp_path / "role.log"
     log.write_text(
         '{"level": "info", "message": "x"}\n{"level": "error", "message": "no broker"}\n'
@@ -99,7 +99,7 @@ def test_the_last_word_of_a_log_in_json_is_its_message(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["human", "json"])
-def test_a_line_of_the_daily_round_is_no_last_word(tmp_path: Path, form: str) -> None:
+def test_routine_line_is_not_the_last_message(tmp_path: Path, form: str) -> None:
     made = logging.LogRecord("headrace.node", logging.WARNING, "", 0, "said", (), None)
     log = tmp_path / "role.log"
     log.write_text("headrace: an error of long ago\n" + FORMATTERS[form]().format(made) + "\n")
@@ -201,7 +201,7 @@ def test_a_run_lies_below_the_home_that_the_environment_names() -> None:
     assert run_directory("p", {"XDG_DATA_HOME": "/x"}) == Path("/x/headrace/run/p")
 
 
-def test_nobody_else_may_run_a_pipeline_that_is_up(tmp_path: Path) -> None:
+def test_running_pipeline_cannot_be_started_twice(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         a_state(tmp_path, Process.found("up", other.pid))
         with pytest.raises(Unsuccessful, match=f"up already .process {other.pid}.*headrace down"):
@@ -209,7 +209,7 @@ def test_nobody_else_may_run_a_pipeline_that_is_up(tmp_path: Path) -> None:
         other.kill()
 
 
-def test_a_stale_state_is_swept_away_with_what_it_left_behind(tmp_path: Path) -> None:
+def test_stale_state_and_its_leftovers_are_removed(tmp_path: Path) -> None:
     sleeper = [sys.executable, "-c", "input()"]
     with subprocess.Popen(sleeper, stdin=subprocess.PIPE) as orphan:
         a_state(tmp_path, Process("up", os.getpid(), 1.0), Process.found("cpu-0", orphan.pid))
@@ -218,7 +218,7 @@ def test_a_stale_state_is_swept_away_with_what_it_left_behind(tmp_path: Path) ->
     assert read_state(tmp_path) is None
 
 
-def test_to_take_down_what_is_not_up_is_no_error(tmp_path: Path) -> None:
+def test_taking_down_a_stopped_pipeline_is_no_error(tmp_path: Path) -> None:
     assert take_down(tmp_path) is None
 
 
@@ -252,7 +252,7 @@ def test_a_role_does_not_outlive_a_supervisor_that_was_killed() -> None:
     assert not role.alive
 
 
-def test_a_role_that_had_begun_and_does_nothing_any_more_is_killed(tmp_path: Path) -> None:
+def test_started_role_that_hangs_is_killed(tmp_path: Path) -> None:
     now, said = [0.0], []
     supervisor = Supervisor(tmp_path / "p.yaml", "nobody:1", tmp_path, said.append, lambda: now[0])
     role = Role("egress-0", "egress")
@@ -305,7 +305,7 @@ def test_a_role_that_cannot_be_started_is_tried_again(tmp_path: Path) -> None:
     supervisor.kill()
 
 
-def test_a_log_for_whose_copy_there_is_no_room_stays_and_the_roles_too(tmp_path: Path) -> None:
+def test_log_that_cannot_be_copied_stays_and_roles_continue(tmp_path: Path) -> None:
     supervisor = Supervisor(tmp_path / "p.yaml", "nobody:1", tmp_path, print, lambda: 0.0)
     supervisor.start_at(Role("slow-0", "worker"), 10.0)
     log = supervisor.log("slow-0")

@@ -6,11 +6,11 @@ from schemas.records import Settings
 FILED = Settings(policy="loki", slo_s=0.3, filed_policy="loki", filed_slo_s=0.3)
 
 
-def test_nothing_is_said_of_what_the_file_says() -> None:
+def test_settings_equal_to_the_file_are_not_reported() -> None:
     assert by_command(FILED) == []
 
 
-def test_what_commands_left_is_named_with_the_way_back() -> None:
+def test_settings_left_by_commands_are_named_with_the_command_that_resets_them() -> None:
     settings = Settings(
         policy="fast", slo_s=0.2, demand_qps=50.0, drained=("cpu-1", "cpu-2"), paused=True,
         filed_policy="loki", filed_slo_s=0.3,

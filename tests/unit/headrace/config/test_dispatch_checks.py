@@ -22,9 +22,7 @@ from tests.inner_files import TWO_TASKS, a_two_task_file
         ("dispatch: kairos", "dispatch: kairos\n    selection: ramsis", "remove one of them"),
     ],
 )
-def test_a_dispatcher_that_cannot_be_is_refused(
-    tmp_path: Path, before: str, after: str, says: str
-) -> None:
+def test_invalid_dispatcher_is_refused(tmp_path: Path, before: str, after: str, says: str) -> None:
     assert before in TWO_TASKS
     with pytest.raises(PipelineError, match=says):
         read_pipeline_file(a_two_task_file(tmp_path, TWO_TASKS.replace(before, after, 1)))

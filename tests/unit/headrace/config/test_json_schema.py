@@ -127,7 +127,7 @@ def test_a_task_has_variants_or_the_keys_of_its_only_one() -> None:
     assert checked(document) == ["variants is missing"]
 
 
-def test_every_key_and_every_kind_of_policy_is_there() -> None:
+def test_schema_has_every_key_and_every_policy_kind() -> None:
     schema = json_schema()
     assert set(schema["properties"]) == set(FileSection.model_fields)
     policy = schema["properties"]["policies"]["additionalProperties"]

@@ -299,7 +299,7 @@ def test_limits_are_a_time_a_memory_or_both(
         ("slo: 300ms", "slo: 2001-13-01", ":2: '2001-13-01' cannot be read"),
     ],
 )
-def test_a_mistake_is_told_with_its_line_and_mend(
+def test_error_is_reported_with_its_line_and_remedy(
     tmp_path: Path, old: str, new: str, words: str
 ) -> None:
     assert words in refusal(tmp_path, changed(old, new))
@@ -341,7 +341,7 @@ def test_a_task_of_one_variant_may_have_its_keys_itself(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_mistake_in_such_a_task_is_told_as_the_file_has_it(
+def test_error_in_a_single_variant_task_is_reported_by_its_place_in_the_file(
     tmp_path: Path, old: str, new: str, words: str
 ) -> None:
     assert words in refusal(tmp_path, SHORT.replace(old, new, 1))
@@ -354,7 +354,7 @@ def test_the_message_starts_with_the_file_as_it_was_named(tmp_path: Path) -> Non
     )
 
 
-def test_all_mistakes_are_told_at_once_by_line(tmp_path: Path) -> None:
+def test_all_errors_are_reported_at_once_by_line(tmp_path: Path) -> None:
     text = changed("slots: 8", "slot: 8").replace("egress: 2", "egress: 0")
     with pytest.raises(PipelineError) as caught:
         read_pipeline_file(written(tmp_path, text))
@@ -363,7 +363,7 @@ def test_all_mistakes_are_told_at_once_by_line(tmp_path: Path) -> None:
     assert "cluster.egress is 0; it must be 1 or more" in second
 
 
-def test_of_very_many_mistakes_twenty_are_told() -> None:
+def test_at_most_twenty_errors_are_reported() -> None:
     told = [(line, PipelineError(f"f:{line}: wrong")) for line in (*range(25, 0, -1), 3)]
     lines = str(together(told)).splitlines()
     assert (lines[0], lines[19], lines[20:]) == ("f:1: wrong", "f:20: wrong", ["and 5 more"])
@@ -486,7 +486,7 @@ def test_a_file_without_profiles_has_an_empty_table(tmp_path: Path) -> None:
     assert load_profile(file).entries == ()
 
 
-def test_weights_that_went_away_are_told(tmp_path: Path) -> None:
+def test_missing_weights_are_reported(tmp_path: Path) -> None:
     file = read_pipeline_file(written(tmp_path, GOOD))
     (tmp_path / "forest.txt").unlink()
     with pytest.raises(PipelineError, match=r"forest.txt of read/forest cannot be read"):
@@ -533,7 +533,7 @@ def test_the_workload_beside_the_file_is_found(tmp_path: Path) -> None:
         ("shop.workload:", "wl_gone:", "wl_gone cannot be imported: .*put it beside the pipeline"),
     ],
 )
-def test_a_workload_that_is_none_is_told(tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_invalid_workload_is_reported(tmp_path: Path, old: str, new: str, words: str) -> None:
     file = read_pipeline_file(with_module(tmp_path, changed(old, new), "wl_bad"))
     with pytest.raises(PipelineError, match=words):
         load_workload(file)
@@ -543,7 +543,7 @@ def test_a_workload_that_is_none_is_told(tmp_path: Path, old: str, new: str, wor
     ("new", "words"),
     [(":number", "number, which is no function"), (":join_all", "has no join_all")],
 )
-def test_a_combine_that_is_none_is_told(tmp_path: Path, new: str, words: str) -> None:
+def test_invalid_combine_is_reported(tmp_path: Path, new: str, words: str) -> None:
     file = read_pipeline_file(with_module(tmp_path, changed(":join", new), "wl_combine"))
     with pytest.raises(PipelineError, match=words):
         load_combine(file.pipeline)
@@ -566,7 +566,7 @@ def test_a_pipeline_without_combine_has_none(tmp_path: Path) -> None:
     assert load_combine(file.pipeline) is None
 
 
-def test_what_a_policy_does_while_it_runs_is_that_of_its_kind_or_what_the_file_says(
+def test_runtime_rules_of_a_policy_come_from_its_kind_or_the_file(
     tmp_path: Path,
 ) -> None:
     text = GOOD.replace(
@@ -590,7 +590,7 @@ def test_what_a_policy_does_while_it_runs_is_that_of_its_kind_or_what_the_file_s
         ("batching", BATCHERS),
     ],
 )  # fmt: skip
-def test_a_policy_can_name_whatever_there_is(key: str, known: Mapping[str, object]) -> None:
+def test_policy_can_name_every_rule(key: str, known: Mapping[str, object]) -> None:
     section = section_of(POLICIES["static"])
     for name in known:
         section.model_validate({key: name})

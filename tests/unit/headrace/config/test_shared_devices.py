@@ -55,7 +55,7 @@ def test_the_workers_of_a_shared_device_are_one_process_and_report_one_by_one() 
     ]  # fmt: skip
 
 
-def test_the_workers_of_a_shared_gpu_are_processes_since_a_gpu_is_fair_to_processes_only() -> None:
+def test_workers_of_a_shared_gpu_are_separate_processes() -> None:
     cluster = Cluster((("cuda:0", 4),), tasks_per_device=2)
     assert cluster_workers(cluster, "cuda:0", 4) == [
         Role(name, "worker", ("--name", name, "--device", "cuda:0"), (name,))
@@ -83,9 +83,7 @@ def test_a_simulation_has_the_workers_of_a_live_run(tmp_path: Path) -> None:
     ],
     ids=["types", "tiers"],
 )
-def test_what_the_rule_does_not_cover_is_refused(
-    tmp_path: Path, cluster: dict[str, object]
-) -> None:
+def test_unsupported_device_sharing_is_refused(tmp_path: Path, cluster: dict[str, object]) -> None:
     with pytest.raises(PipelineError, match=r"divides cluster\.devices, not types or tiers"):
         read_pipeline_file(a_tree(tmp_path, **cluster, tasks_per_device=2))
 

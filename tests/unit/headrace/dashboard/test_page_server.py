@@ -61,7 +61,7 @@ def test_nothing_is_shown_without_the_cookie(path: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", ""])
-def test_a_name_that_is_not_ours_is_refused_even_with_the_token(host: str) -> None:
+def test_foreign_host_name_is_refused_even_with_the_token(host: str) -> None:
     async def test(client: TestClient, _: Viewers) -> None:
         response = await client.get("/", params={"token": TOKEN}, headers={"Host": host})
         assert (response.status, "Set-Cookie" in response.headers) == (421, False)
@@ -160,7 +160,7 @@ def test_all_viewers_get_the_same_bytes_and_their_number_has_a_limit() -> None:
     asyncio.run(run())
 
 
-def test_an_address_for_other_machines_needs_a_token_of_ones_own(tmp_path: Path) -> None:
+def test_non_local_address_requires_a_user_defined_token(tmp_path: Path) -> None:
     with pytest.raises(DashboardError, match="name it with --token-file"):
         page_access("0.0.0.0", None)
     token = tmp_path / "token"

@@ -32,7 +32,7 @@ def test_every_second_has_a_row_with_the_rate_of_that_time() -> None:
     assert arrived(found.rates) == [(101.0, 50.0), (102.0, 50.0), (103.0, 50.0)]
 
 
-def test_the_past_that_is_read_at_once_gives_the_rows_that_were_seen_live() -> None:
+def test_history_read_at_once_has_the_same_rows_as_live() -> None:
     reports = [report(100 + at / 5, at * at) for at in range(40)]
     live, read_back = history(), history()
     for each in reports:
@@ -97,7 +97,7 @@ def test_commands_are_events_and_plans_keep_the_one_in_force_before() -> None:
     ]
 
 
-def test_queues_are_what_the_broker_says_and_until_then_what_workers_hold() -> None:
+def test_queue_lengths_come_from_workers_until_the_broker_reports_lag() -> None:
     found = history()
     slots = (SlotState("read", 3, 7, 2), SlotState("read", 4, 7, 0))
     found.see([report(100.0, slots=slots)], now=100.0)
@@ -112,7 +112,7 @@ def test_records_are_put_in_the_order_of_their_times() -> None:
     assert in_turn([last, plan, None, first]) == [first, plan, last]
 
 
-def test_of_other_pipelines_nothing_is_kept() -> None:
+def test_records_of_other_pipelines_are_not_kept() -> None:
     found = history()
     found.see([a_plan(epoch=1, pipeline="other"), report(100.0)], now=100.0)
     assert list(found.plans) == []

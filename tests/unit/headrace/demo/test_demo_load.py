@@ -30,7 +30,7 @@ def a_plan(policy: str, capacity_qps: float | None = None) -> Plan:
     )  # fmt: skip
 
 
-def test_where_accuracy_is_scaled_the_load_climbs_past_the_most_accurate_and_comes_back() -> None:
+def test_load_rises_past_the_most_accurate_plan_and_falls_back_if_accuracy_is_scaled() -> None:
     file = postcode()
     most = hardware_qps(file)
     assert most is not None
@@ -73,7 +73,7 @@ def test_the_shipped_demo_compares_loki_with_the_most_accurate_and_the_fastest_v
 @pytest.mark.parametrize(
     ("capacity", "rate"), [(None, 20.0), (1.0, 2.0), (60.0, 30.0), (1e3, 40.0)]
 )
-def test_elsewhere_the_load_is_steady_and_the_other_fixed_plan_comes_half_way(
+def test_load_is_steady_and_the_plan_changes_half_way_without_accuracy_scaling(
     capacity: float | None, rate: float
 ) -> None:
     load = demo_load(lines(), a_plan("accurate", capacity), 10.0, None)

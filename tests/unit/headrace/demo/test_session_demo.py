@@ -11,7 +11,7 @@ from headrace.errors import Unsuccessful
 from headrace.processes import run_directory
 
 
-def test_a_command_that_fails_because_up_has_ended_is_told_so_and_not_that_no_broker_runs(
+def test_command_error_after_up_ended_names_up_and_not_the_broker(
     tmp_path: Path,
 ) -> None:
     file = read_pipeline_file(shipped_pipeline().with_name("sessions.yaml"))

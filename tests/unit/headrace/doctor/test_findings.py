@@ -62,7 +62,7 @@ def test_extras_are_told_with_versions_and_those_of_developers_are_not() -> None
     ("version", "state"),
     [((3, 11, 0), OK), ((3, 13, 9), OK), ((3, 10, 9), WRONG), ((3, 14, 0), WRONG)],
 )
-def test_python_is_held_against_what_the_package_says(
+def test_python_version_is_checked_against_the_package_requirement(
     version: tuple[int, int, int], state: str
 ) -> None:
     assert python_found(version, "<3.14,>=3.11").state == state
@@ -88,7 +88,7 @@ def test_little_disk_is_warned_of_before_it_is_wrong(free: float, state: str) ->
         (13, "4.3.1", OK, "the local Apache Kafka 4.3.1"),
     ],
 )
-def test_the_broker_is_told_by_what_it_speaks(
+def test_broker_is_judged_by_its_protocol_versions(
     produce: int | None, local: str, state: str, says: str
 ) -> None:
     finding = broker_found("kafka:9092", 3, produce, local)
@@ -108,7 +108,7 @@ def test_the_broker_is_told_by_what_it_speaks(
         (0.2, 0.001, 10.0, OK),
     ],
 )
-def test_skew_is_held_against_the_slo_once_it_is_sure(
+def test_certain_clock_skew_is_compared_with_the_slo(
     skew_s: float, error_s: float, slo_s: float | None, state: str
 ) -> None:
     assert clock_found(skew_s, error_s, slo_s).state == state
@@ -205,7 +205,7 @@ NEEDED = {
 }
 
 
-def test_roles_are_told_by_what_the_broker_allows() -> None:
+def test_roles_are_reported_by_their_broker_permissions() -> None:
     there = {
         "headrace.plans": HIDDEN_TOPIC,
         "p.queries": TopicState(4, {}, frozenset({"WRITE", "DESCRIBE"})),
@@ -218,7 +218,7 @@ def test_roles_are_told_by_what_the_broker_allows() -> None:
     )  # fmt: skip
 
 
-def test_a_broker_that_does_not_say_what_is_allowed_is_not_doubted() -> None:
+def test_broker_without_permission_information_is_not_a_fault() -> None:
     assert rights_found(NEEDED, RIGHT, "p.yaml").state == OK
 
 
@@ -234,7 +234,7 @@ def test_the_exit_code_is_0_exactly_where_nothing_is_wrong(findings: list[Findin
     assert as_json(findings)["ok"] == (not wrong)
 
 
-def test_without_a_broker_the_rest_is_still_told_and_the_exit_code_is_4(
+def test_other_findings_are_reported_without_a_broker_and_the_exit_code_is_4(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path))
@@ -272,7 +272,7 @@ def test_a_secret_in_the_properties_is_never_shown(
 @pytest.mark.parametrize(
     ("copies", "brokers", "state"), [(1, 1, OK), (3, 3, OK), (1, 3, WARN), (2, 3, OK)]
 )
-def test_one_copy_of_each_record_is_told_where_there_are_several_brokers(
+def test_replication_factor_1_is_reported_with_several_brokers(
     copies: int, brokers: int, state: str
 ) -> None:
     found = replication_found({"p.queries": TopicState(4, {}, None, copies)}, brokers)
@@ -292,9 +292,7 @@ def test_one_copy_of_each_record_is_told_where_there_are_several_brokers(
         ),
     ],
 )
-def test_settings_under_which_copies_do_not_help_are_told(
-    settings: dict[str, str], told: str
-) -> None:
+def test_settings_that_defeat_replication_are_reported(settings: dict[str, str], told: str) -> None:
     found = replication_found({"p.queries": TopicState(4, settings, None, 3)}, 3)
     assert (found.state, bool(found.mend)) == ((WARN, True) if told else (OK, False))
     assert told in found.found
@@ -303,7 +301,9 @@ def test_settings_under_which_copies_do_not_help_are_told(
 
 
 @pytest.mark.parametrize(("orderly", "state"), [("true", WARN), ("false", OK), ("", OK)])
-def test_a_lone_broker_that_makes_clients_forget_it_is_told(orderly: str, state: str) -> None:
+def test_single_broker_whose_shutdown_makes_clients_forget_it_is_reported(
+    orderly: str, state: str
+) -> None:
     found = replication_found({}, 1, {"controlled.shutdown.enable": orderly})
     assert (found.state, "lose its address" in found.found) == (state, state == WARN)
     assert ("controlled.shutdown.enable=false" in found.mend) == (state == WARN)

@@ -102,7 +102,7 @@ def test_skill_is_the_part_of_the_best_null_model_s_error_that_is_avoided() -> N
     assert worse.skill == pytest.approx(-1.0)
 
 
-def test_where_neither_exceeds_the_floor_there_is_no_skill_to_show() -> None:
+def test_skill_is_undefined_if_neither_error_exceeds_the_floor() -> None:
     assert a_metric("p50_ms", [101.0] * 2, [100.0] * 3, calibration=99.0).skill is None
     assert a_metric("p50_ms", [150.0] * 2, [100.0] * 3).skill is None
 
@@ -168,6 +168,6 @@ def test_a_certificate_is_read_as_it_was_written() -> None:
     ("value", "said"),
     [([], "None"), ({"format": 1}, "1"), ({"format": 2}, "conditions")],
 )
-def test_what_is_no_certificate_is_refused_with_the_mend(value: object, said: str) -> None:
+def test_invalid_certificate_is_refused_with_a_remedy(value: object, said: str) -> None:
     with pytest.raises(CertificateError, match=f"{said}.*headrace fidelity"):
         Certificate.from_stored(value)  # type: ignore[arg-type]

@@ -46,7 +46,7 @@ def test_a_record_with_several_items_is_one_hop() -> None:
     assert list(hops_s(answer)) == [(2.0, 0.25), (2.0, 0.5)]
 
 
-def test_what_waited_long_at_its_worker_may_have_waited_on_the_broker() -> None:
+def test_long_wait_at_a_worker_may_be_a_wait_on_the_broker() -> None:
     crowded = structs.replace(READ, received_s=2.25, started_s=4.0, finished_s=5.0)
     assert list(hops_s(an_answer((DETECT, crowded)))) == []
 
@@ -84,7 +84,7 @@ def test_a_batch_counts_once_with_the_first_of_its_items() -> None:
     ]
 
 
-def test_a_worker_lags_by_what_lies_between_batches_when_something_waits() -> None:
+def test_worker_lag_is_the_gap_between_batches_while_items_wait() -> None:
     waiting = replace(FIRST, received_s=1.9, started_s=2.125, finished_s=3.0)
     fresh = replace(FIRST, received_s=3.5, started_s=3.5, finished_s=4.0)
     other = replace(waiting, worker="w1")
@@ -92,7 +92,7 @@ def test_a_worker_lags_by_what_lies_between_batches_when_something_waits() -> No
     assert list(lags_s([FIRST, other])) == []
 
 
-def test_a_batch_that_nothing_kept_waiting_tells_how_long_a_start_takes() -> None:
+def test_undelayed_batch_gives_the_start_latency() -> None:
     waiting = replace(FIRST, received_s=1.9, started_s=2.125, finished_s=3.0)
     fresh = replace(FIRST, received_s=3.5, started_s=3.75, finished_s=4.0)
     patient = replace(fresh, received_s=4.5, started_s=4.75, finished_s=5.0, released=DUE)

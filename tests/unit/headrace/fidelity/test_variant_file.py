@@ -13,7 +13,7 @@ from headrace.fidelity.variant_file import as_asked
 from tests.typed_files import a_typed_file
 
 
-def test_a_file_that_has_them_already_is_used_as_it_is(tmp_path: Path) -> None:
+def test_file_with_the_policy_and_workers_is_used_unchanged(tmp_path: Path) -> None:
     file = read_pipeline_file(a_cluster(tmp_path))
     with as_asked(file, file.pipeline.policy, 4) as found:
         assert found is file

@@ -11,7 +11,7 @@ ANSWER = "/v2/models/words/answers/mine"
 OCTETS = "application/octet-stream"
 
 
-def test_an_answer_that_json_cannot_say_can_be_had_in_binary_form() -> None:
+def test_answer_without_a_json_form_is_available_in_binary_form() -> None:
     async def play() -> None:
         broker = BrokerInTest(kept={"mine": an_answer("mine", b"\xff\xfe")})
         async with a_gateway(broker, SOUND) as gateway:

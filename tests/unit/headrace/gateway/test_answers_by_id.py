@@ -41,7 +41,7 @@ def away(name: str) -> Any:
     raise BrokerError("no broker answers")
 
 
-def test_a_broker_that_is_away_is_told() -> None:
+def test_broker_outage_is_reported() -> None:
     async def play() -> None:
         side = Searched(away)
         side.hold.set()
@@ -73,7 +73,7 @@ def test_an_answer_that_comes_is_given_while_the_searches_take_long() -> None:
     asyncio.run(play())
 
 
-def test_a_search_that_takes_too_long_is_no_answer_that_does_not_exist() -> None:
+def test_timed_out_search_does_not_mean_a_missing_answer() -> None:
     async def play() -> None:
         side = Searched(lambda _: None, search_within_s=0.0)
         with pytest.raises(Unserved, match="not been searched") as raised:

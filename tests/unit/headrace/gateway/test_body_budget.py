@@ -28,7 +28,7 @@ MOST = 100
 
 
 @given(st.lists(st.tuples(st.integers(0, 120), st.integers(0, 120), st.booleans()), max_size=20))
-def test_what_is_held_is_within_the_budget_and_given_back(
+def test_held_bytes_stay_within_the_budget_and_are_released(
     bodies: list[tuple[int, int, bool]],
 ) -> None:
     budget = BodyBudget(MOST)

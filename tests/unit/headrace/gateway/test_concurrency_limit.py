@@ -72,7 +72,7 @@ def test_an_overloaded_model_answers_in_time_what_it_can(load: float, part: floa
 
 
 @pytest.mark.parametrize("way_s", [0.0, 0.2])
-def test_a_model_that_keeps_its_time_is_left_alone_however_much_of_it_it_needs(
+def test_model_that_meets_its_slo_is_not_limited_however_long_it_takes(
     way_s: float,
 ) -> None:
     server = Server(400.0, way_s)
@@ -98,7 +98,7 @@ def test_after_an_overload_a_model_that_needs_most_of_its_time_serves_what_it_di
     assert server.refused == before
 
 
-def test_what_was_seen_is_forgotten_where_nothing_comes() -> None:
+def test_observations_are_forgotten_without_traffic() -> None:
     server = Server(400.0, 0.01)
     for at_s in arrivals(1200.0, 2.0):
         server.ask(at_s)
@@ -109,7 +109,7 @@ def test_what_was_seen_is_forgotten_where_nothing_comes() -> None:
     assert server.refused == before
 
 
-def test_the_limit_is_what_ends_after_a_part_of_its_time() -> None:
+def test_limit_is_the_number_that_ends_within_a_part_of_the_slo() -> None:
     limit = ConcurrencyLimit(0.0)
     for number in range(100):  # 100 in 0.5 s, each late
         now = (number + 1) * 0.005
@@ -121,7 +121,7 @@ def test_the_limit_is_what_ends_after_a_part_of_its_time() -> None:
     ("ending", "counts"),
     [(None, True), (an_answer(), True), (an_answer(DROPPED), False), (an_answer(REFUSED), False)],
 )
-def test_what_the_pipeline_drops_or_refuses_is_for_its_planner_and_no_sign_here(
+def test_drops_and_refusals_of_the_pipeline_do_not_change_the_limit(
     ending: Answer | None, counts: bool
 ) -> None:
     limit = ConcurrencyLimit(0.0)
@@ -139,7 +139,7 @@ def test_the_limit_keeps_as_many_in_flight_as_were_answered_in_time() -> None:
     assert limit.limit > AIM * 200.0 * SLO_S
 
 
-def test_callers_in_a_hurry_say_nothing_about_the_load() -> None:
+def test_short_caller_deadlines_do_not_change_the_limit() -> None:
     assert [time_to_answer_s(each, 1.0) for each in (None, 5.0, 0.8, 0.5)] == [1.0, 1.0, 0.8, None]
     limit = ConcurrencyLimit(0.0)
     for number in range(100):
@@ -161,7 +161,7 @@ def test_a_query_takes_at_least_what_the_quickest_of_the_last_ones_took() -> Non
     st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 3.0), st.booleans()), max_size=200),
     st.integers(0, 50),
 )
-def test_at_any_history_few_in_flight_are_admitted_and_the_limit_is_none_or_some(
+def test_few_in_flight_are_admitted_after_any_history(
     history: list[tuple[float, float, bool]], in_flight: int
 ) -> None:
     limit, now = ConcurrencyLimit(0.0), 0.0

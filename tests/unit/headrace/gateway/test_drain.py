@@ -52,7 +52,7 @@ def watched(watch: ResultWatch, name: str) -> Callable[[], bool]:
     return lambda: watch.wants(name.encode())
 
 
-def test_a_long_poll_is_told_that_the_gateway_goes_down() -> None:
+def test_long_poll_learns_that_the_gateway_is_shutting_down() -> None:
     async def play() -> None:
         async with going_down(BrokerInTest()) as gateway:
             poll = asyncio.create_task(said_to(gateway.http, got(f"{ANSWERS}/a?wait=60")))

@@ -80,7 +80,7 @@ def test_a_request_that_joins_is_accepted_once_the_broker_has_the_query(
 OTHER = InferRequest(inputs=(bytes_tensor("input", [b"y"], [1]),))
 
 
-def test_two_requests_that_a_mesh_gives_one_id_are_two_queries() -> None:
+def test_two_requests_with_one_mesh_id_are_two_queries() -> None:
     async def play() -> None:
         broker = BrokerInTest()
         model = a_model(broker)
@@ -96,7 +96,7 @@ def test_two_requests_that_a_mesh_gives_one_id_are_two_queries() -> None:
     asyncio.run(play())
 
 
-def test_two_gateways_give_a_retry_one_id_and_two_requests_with_the_id_of_a_mesh_two() -> None:
+def test_retry_at_another_gateway_keeps_its_id_and_mesh_ids_do_not_merge_requests() -> None:
     async def sent(request: InferRequest, caller: Caller) -> str:
         broker = BrokerInTest()
         waits = asyncio.ensure_future(a_model(broker).infer(request, caller, 1.0))
@@ -131,7 +131,7 @@ def test_two_gateways_give_a_retry_one_id_and_two_requests_with_the_id_of_a_mesh
         (REQUEST, Caller(id="mine", slo_class="fast")),
     ],
 )
-def test_a_request_whose_own_id_is_that_of_another_is_refused(
+def test_request_with_the_id_of_another_request_is_refused(
     request_: InferRequest, caller: Caller
 ) -> None:
     async def play() -> None:
@@ -200,7 +200,7 @@ def refusing(_: Query) -> None:
     raise BrokerError("the broker is away")
 
 
-def test_a_model_whose_answers_come_late_refuses_what_would_be_late_too_and_says_why() -> None:
+def test_model_with_late_answers_refuses_queries_that_would_be_late_with_a_reason() -> None:
     async def play() -> None:
         broker = BrokerInTest()
         model = a_model(broker, most_open=1000)

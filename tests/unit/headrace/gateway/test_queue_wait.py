@@ -57,7 +57,7 @@ def test_calls_that_come_faster_than_they_are_handled_are_seen_to_wait(tmp_path:
     asyncio.run(play())
 
 
-def test_a_call_of_somebody_else_to_the_own_service_says_nothing(tmp_path: Path) -> None:
+def test_foreign_call_to_the_probe_service_is_ignored(tmp_path: Path) -> None:
     async def play() -> None:
         async with served(tmp_path) as server, grpc.aio.insecure_channel(server.place) as channel:
             await channel.unary_unary(f"/{SERVICE}/{METHOD}")(b"of nobody")

@@ -108,7 +108,7 @@ def test_a_query_ends_without_an_answer_after_its_time() -> None:
         (a_turn(refused={"a": BrokerError("too large")}), BrokerError),
     ],
 )
-def test_what_is_no_answer_is_told_to_whoever_waits(
+def test_invalid_answer_is_reported_to_waiting_requests(
     news: BrokerNews, error: type[Exception]
 ) -> None:
     async def play() -> None:
@@ -122,7 +122,7 @@ def test_what_is_no_answer_is_told_to_whoever_waits(
     asyncio.run(play())
 
 
-def test_whoever_asks_is_told_when_the_broker_has_a_query() -> None:
+def test_waiting_requests_learn_when_the_broker_has_a_query() -> None:
     async def play() -> None:
         side = InLoop()
         side.add("a", "b")

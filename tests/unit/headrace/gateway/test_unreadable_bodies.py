@@ -8,7 +8,7 @@ from tests.gateway_world import BrokerInTest, a_gateway, said_to
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
-def test_a_body_that_is_not_coded_as_said_gets_400_and_no_trace_in_the_log(
+def test_body_with_a_wrong_encoding_gets_400_and_is_not_logged(
     coding: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     body = b"this is no compressed text"

@@ -129,7 +129,7 @@ def test_values_beside_an_axis_have_no_more_digits_than_they_need() -> None:
     ]  # fmt: skip
 
 
-def test_a_page_lies_there_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_page_is_written_atomically(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     write_page(path, "all of it")
     assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
@@ -138,7 +138,7 @@ def test_a_page_lies_there_whole_or_not_at_all(tmp_path: Path) -> None:
         write_page(tmp_path / "none" / "page.html", "x")
 
 
-def test_where_no_page_can_be_written_is_told_before_anything_runs(tmp_path: Path) -> None:
+def test_unwritable_page_path_is_reported_before_anything_runs(tmp_path: Path) -> None:
     writable(tmp_path / "page.html")
     with pytest.raises(click.UsageError, match="is a folder; name a file in it"):
         writable(tmp_path)

@@ -237,7 +237,7 @@ def test_keda_scales_each_type_as_the_control_app_wants(tmp_path: Path) -> None:
     assert trigger["serverAddress"] == "http://prometheus:9090"
 
 
-def test_keda_needs_somebody_who_decides(tmp_path: Path) -> None:
+def test_keda_without_scale_supervisor_is_refused(tmp_path: Path) -> None:
     file = read_pipeline_file(a_typed_file(tmp_path))
     with pytest.raises(PipelineError, match="scale: supervisor"):
         made(file, replace(OPTIONS, keda="http://prometheus:9090"))

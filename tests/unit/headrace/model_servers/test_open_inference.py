@@ -214,7 +214,7 @@ def test_a_server_that_never_answers_costs_the_item_its_time_and_no_other_item(
         ),
     ],
 )
-def test_what_is_no_inference_fails_the_item_and_is_not_repeated(
+def test_failed_inference_fails_the_item_without_a_retry(
     server: Server, infer: Infer, told: str
 ) -> None:
     operator = loaded(server)
@@ -237,7 +237,7 @@ def test_what_is_no_inference_fails_the_item_and_is_not_repeated(
         ({"numbers": floats(1), 3: floats(1)}, "has the inputs numbers, 3; the model takes"),
     ],
 )
-def test_a_value_that_does_not_fit_fails_alone_and_unasked(
+def test_mismatched_value_fails_alone_without_a_request(
     server: Server, value: Any, told: str
 ) -> None:
     wrong, right = loaded(server).predict([value, floats(1)])

@@ -166,7 +166,7 @@ def test_a_prompt_may_be_messages_and_fields_go_with_it(server: Server) -> None:
     assert {(each["temperature"], each["seed"]) for each in server.bodies} == {(0.5, 7)}
 
 
-def test_at_its_deadline_a_stream_is_closed_and_the_server_hears_of_it(
+def test_stream_is_closed_at_its_deadline_and_the_server_notices(
     server: Server, operator: OpenAi
 ) -> None:
     server.answer = server.hang
@@ -176,7 +176,7 @@ def test_at_its_deadline_a_stream_is_closed_and_the_server_hears_of_it(
     assert server.left.wait(10)
 
 
-def test_a_late_neighbour_does_not_hold_an_answer_back_nor_is_it_asked_in_vain(
+def test_late_item_does_not_delay_others_and_is_not_requested(
     server: Server, operator: OpenAi
 ) -> None:
     late, good = operator.predict(TimedBatch(["late", "good"], [-0.1, 10.0]))
@@ -234,7 +234,7 @@ def test_a_server_that_is_not_there_is_an_error_of_loading() -> None:
         ([{"role": "user", "content": b"raw"}], "Object of type bytes is not JSON serializable"),
     ],
 )
-def test_a_value_that_is_no_prompt_fails_alone_and_unasked(
+def test_invalid_prompt_fails_alone_without_a_request(
     server: Server, operator: OpenAi, value: Any, told: str
 ) -> None:
     wrong, right = operator.predict([value, "right"])

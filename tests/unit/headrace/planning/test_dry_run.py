@@ -104,7 +104,7 @@ def test_the_text_tells_devices_paths_what_binds_and_what_a_change_brings(
         assert words in text
 
 
-def test_comm_slo_and_devices_can_be_told_otherwise(
+def test_comm_slo_and_devices_can_be_overridden(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = a_file(tmp_path)
@@ -126,7 +126,7 @@ def test_no_demand_takes_one_device_for_each_task(
     assert (plan["mode"], plan["devices_used"], plan["accuracy"]) == ("hardware", 2, 1.0)
 
 
-def test_one_device_for_two_tasks_serves_nothing_and_says_how_many_would(
+def test_one_device_for_two_tasks_serves_nothing_and_names_the_required_number(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (plan,) = lines(capsys, a_file(tmp_path), "--demand", "10", "--devices", "1", code=3)
@@ -135,7 +135,7 @@ def test_one_device_for_two_tasks_serves_nothing_and_says_how_many_would(
     assert "use 2 devices" in plan["binding"]
 
 
-def test_an_slo_below_the_fastest_path_names_the_one_that_would_do(
+def test_slo_below_the_fastest_path_names_the_lowest_feasible_slo(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = a_file(tmp_path)

@@ -162,7 +162,7 @@ def test_scores_may_be_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert line(capsys, *files(tmp_path, truth=truth))["plans"] == plain
 
 
-def test_over_links_of_0_bytes_a_second_all_stays_on_the_sessions_own_tier(
+def test_links_of_0_bytes_a_second_keep_every_stage_on_the_tier_of_the_session(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cut = YAML.replace("rate: 8Mbps", "rate: 0Mbps")
@@ -188,7 +188,7 @@ def test_over_links_of_0_bytes_a_second_all_stays_on_the_sessions_own_tier(
         (YAML.replace("least: 50", "last: 50"), None, "it can have least and most"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_one_sentence(
+def test_invalid_request_is_reported_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, truth: Any, words: str
 ) -> None:
     code = run(["search", *files(tmp_path, text, truth)])

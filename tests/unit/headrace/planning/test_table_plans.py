@@ -113,7 +113,7 @@ def test_a_person_reads_what_a_table_promises_and_what_it_decides(
         (["--solver", "cbc"], 2, "knows no --solver"),
     ],
 )
-def test_what_these_policies_cannot_plan_is_one_sentence(
+def test_unplannable_request_is_reported_in_one_sentence(
     path: Path,
     capsys: pytest.CaptureFixture[str],
     options: list[str],

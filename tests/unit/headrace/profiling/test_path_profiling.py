@@ -117,7 +117,7 @@ def test_whole_queries_are_run_along_every_path_and_added_to_the_profile(tmp_pat
 
 
 @pytest.mark.thorough
-def test_without_a_profile_that_holds_every_variant_there_is_nothing_to_add_to(
+def test_paths_are_not_added_to_a_profile_that_lacks_a_variant(
     tmp_path: Path,
 ) -> None:
     file = words(tmp_path, "words_unprofiled")
@@ -179,7 +179,7 @@ def test_every_leaf_task_has_its_paths(tmp_path: Path) -> None:
     }
 
 
-def test_a_workload_that_judges_whole_answers_only_tells_nothing_of_one_among_several_leaf_tasks(
+def test_workload_that_judges_whole_answers_gives_no_accuracy_of_a_single_leaf_task(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(PipelineError, match="to cars, people; give it a method leaf_score"):
@@ -195,7 +195,7 @@ def test_parts_right_are_counted_over_all_queries() -> None:
 
 
 @pytest.mark.thorough
-def test_the_difference_from_the_products_is_told(tmp_path: Path) -> None:
+def test_difference_from_the_products_is_reported(tmp_path: Path) -> None:
     file = words(tmp_path, "words_told")
     out = tmp_path / "profile-cpu.json"
     assert path_gap(profile(file, ["cpu"], out, QUICK)) is None

@@ -7,7 +7,7 @@ import pytest
 from headrace.results.statistics import Mean, difference, mean_of
 
 
-def test_one_value_tells_nothing_of_chance() -> None:
+def test_single_value_has_no_interval() -> None:
     assert mean_of([3.0]) == Mean(3.0, None, 1)
     assert not mean_of([3.0]).certain
 
@@ -19,7 +19,7 @@ def test_the_interval_is_students() -> None:
     assert found.certain
 
 
-def test_what_both_share_does_not_blur_their_difference() -> None:
+def test_common_variation_does_not_widen_the_paired_difference() -> None:
     first, second = [1.0, 5.0, 9.0], [2.0, 6.1, 9.9]
     assert difference(second, first).certain
     assert not mean_of(first).certain

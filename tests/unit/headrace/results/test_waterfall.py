@@ -129,7 +129,7 @@ def test_all_batches_are_shown_to_whoever_asks() -> None:
     assert len(explained(twenty(), shown=100).stages) == 21
 
 
-def test_branches_that_ended_alike_but_for_the_time_are_one_fate() -> None:
+def test_branches_that_differ_only_in_time_are_shown_as_one_outcome() -> None:
     ends = (
         an_end(ANSWERED, "read"),
         an_end(DROPPED, "read", "read/v would finish 12 ms after the deadline"),
@@ -222,7 +222,7 @@ def answers(draw: st.DrawFn) -> Answer:
 
 
 @given(answers(), st.integers(60, 200), st.integers(1, 30))
-def test_whatever_the_clocks_say_nothing_breaks_and_no_branch_is_lost(
+def test_waterfall_keeps_every_branch_with_any_clock_times(
     answer: Answer, width: int, shown: int
 ) -> None:
     story = explained(answer, shown)
@@ -285,7 +285,7 @@ def test_a_step_knows_its_length() -> None:
     assert WaterfallStep(kind=RUN, name="run", from_ms=3, to_ms=8, slack_ms=0).took_ms == 5
 
 
-def test_what_was_rerouted_is_said_with_the_reason_of_the_first() -> None:
+def test_rerouted_items_are_shown_with_the_reason_of_the_first() -> None:
     late = a_hop("locate", 10, 12, 30, rerouted="slot 5 instead of 3: 4 ms over the budget")
     read = a_hop("read", 33, 40, 55)
     story = explained(an_answer(60, [[LOCATE, read], [late, read], [late, read]]))

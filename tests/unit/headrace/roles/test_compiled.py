@@ -37,6 +37,6 @@ def test_a_twin_whose_source_is_gone_is_refused(tmp_path: Path) -> None:
     assert outdated(tmp_path) == ["operators/worker.py"]
 
 
-def test_what_an_installer_laid_down_is_not_judged_by_its_times(tmp_path: Path) -> None:
+def test_installed_files_are_not_checked_by_their_times(tmp_path: Path) -> None:
     (tree(tmp_path, 200.0, 100.0) / "setup.py").unlink()
     assert outdated(tmp_path) == []

@@ -38,7 +38,7 @@ def test_parts_that_are_all_busy_get_equal_shares_whatever_their_batches_take() 
     assert used == pytest.approx([10.0, 10.0], rel=0.03)
 
 
-def test_what_idle_parts_leave_goes_to_the_others() -> None:
+def test_unused_time_of_idle_parts_goes_to_the_others() -> None:
     assert played(4, 1.0, [0.01, 0.0, 0.0, 0.0], 10.0)[0] == pytest.approx(10.0, rel=0.01)
     assert played(4, 1.0, [0.01, 0.01, 0.0, 0.0], 10.0) == pytest.approx([5, 5, 0, 0], rel=0.01)
 

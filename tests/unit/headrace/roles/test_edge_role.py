@@ -42,7 +42,7 @@ HIDDEN = YAML.replace(
         ),
     ],
 )
-def test_an_ingress_that_cannot_stand_there_says_why(
+def test_unsupported_ingress_at_the_edge_is_refused_with_a_reason(
     text: str, arguments: list[str], sentence: str, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip

@@ -53,7 +53,7 @@ def logging_as_found() -> Iterator[None]:
     ours.setLevel(our_level)
 
 
-def test_a_line_for_people_says_when_how_bad_who_and_what() -> None:
+def test_text_log_line_has_time_level_source_and_message() -> None:
     line = FORMATTERS["human"]().format
     assert line(DROPPED) == "2026-05-28 20:26:40.123 WARNING egress-0: it is done"
     assert line(record("headrace.broker")).endswith(" WARNING broker: it is done")
@@ -89,7 +89,7 @@ def test_an_exception_stays_on_its_line_in_json() -> None:
     assert "ValueError: x" in json.loads(line)["traceback"]
 
 
-def test_libraries_repeat_themselves_seldom_and_ours_count_for_themselves() -> None:
+def test_repeated_library_lines_are_suppressed_and_headrace_lines_are_not() -> None:
     passes = Seldom().filter
     later = record("aiokafka.conn")
     later.created += REPEAT_S
@@ -98,7 +98,7 @@ def test_libraries_repeat_themselves_seldom_and_ours_count_for_themselves() -> N
     assert [passes(record("headrace.node")) for _ in range(3)] == [True, True, True]
 
 
-def test_the_last_line_tells_of_the_end_unless_it_is_of_the_daily_round() -> None:
+def test_last_line_explains_the_end_unless_it_is_routine() -> None:
     bad = record(text="it cannot be done")
     bad.levelname = "ERROR"
     assert log_text(FORMATTERS["json"]().format(bad)) == "it cannot be done"
@@ -134,7 +134,7 @@ def a_role(raises: str, logs: LogOptions) -> None:
     click.echo(repr(logs))
 
 
-def test_options_and_environment_say_how_a_role_tells(
+def test_options_and_environment_set_log_level_and_format(
     monkeypatch: pytest.MonkeyPatch, logging_as_found: None
 ) -> None:
     for variable in (FORMAT_VARIABLE, LEVEL_VARIABLE, METRICS_VARIABLE, METRICS_HOST_VARIABLE):

@@ -59,7 +59,7 @@ def test_a_policy_that_came_by_command_is_as_good_as_filed() -> None:
     assert found == structs.replace(settings, filed_policy="loki")
 
 
-def test_without_a_plan_by_then_there_is_no_start() -> None:
+def test_warm_start_is_none_without_a_plan_by_then() -> None:
     assert start_of([LATER], 100.0, 20.0, 5.0) is None
 
 
@@ -71,7 +71,7 @@ def test_planning_begins_when_there_were_arrivals_for_an_interval(
     assert start_of([plan], 100.0, 9.0, 5.0) == Start(plan, from_s)
 
 
-def test_it_says_its_plan_once() -> None:
+def test_given_plan_is_published_once() -> None:
     given = GivenPlan(PLAN)
     said = Send(PLANS, structs.replace(PLAN, issued_s=0.5), 0)
     assert given.handle(Woke(), 0.5) == [said, Wake(0.6)]
@@ -90,7 +90,7 @@ class Listener:
         return []
 
 
-def test_its_successor_has_seen_the_same_arrivals() -> None:
+def test_successor_of_the_given_plan_has_seen_the_same_arrivals() -> None:
     given, successor = GivenPlan(PLAN), Listener()
     looks = [(counted(at_s, {0: count}, {}), at_s) for at_s, count in ((1.0, 0), (1.3, 4))]
     for event, at_s in looks:

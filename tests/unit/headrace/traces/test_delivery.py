@@ -51,7 +51,7 @@ def spans(request: dict[str, Any]) -> list[Any]:
     return found
 
 
-def test_what_a_busy_collector_does_not_take_is_sent_again_after_waits_that_double() -> None:
+def test_spans_refused_by_a_busy_collector_are_retried_with_doubling_waits() -> None:
     collector = Collector([BUSY] * 3)
     collector.delivery.deliver(a_request())
     collector.delivery.deliver(a_request())
@@ -95,7 +95,7 @@ def test_a_collector_that_wants_to_be_left_alone_for_long_is_left_alone() -> Non
     assert collector.delivery.taken == 1
 
 
-def test_what_is_left_at_the_end_has_a_minute_altogether() -> None:
+def test_remaining_spans_get_one_minute_in_total_at_the_end() -> None:
     collector = Collector([BUSY] * 1000, length_s=0.0)
     for _ in range(10):
         collector.delivery.deliver(a_request(1))

@@ -93,7 +93,7 @@ def test_every_span_is_one_of_its_trace_with_a_parent_and_times_in_order(
     assert spans == spans_of(an_answer(*paths), TraceContext(TRACE, CALLER), "p")
 
 
-def test_misses_slow_ones_and_what_callers_keep_are_exported() -> None:
+def test_missed_slow_and_caller_sampled_queries_are_exported() -> None:
     none = Sampling(share=0.0)
     own = context_of(None, "p", Origin(1, 7))
     assert not none.keeps(an_answer(), own)

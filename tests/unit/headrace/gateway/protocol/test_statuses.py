@@ -57,7 +57,7 @@ def test_every_code_is_one_of_grpcs() -> None:
     assert all(hasattr(grpc.StatusCode, ending.grpc) for ending in Ending)
 
 
-def test_marks_and_when_to_come_again_are_headers() -> None:
+def test_marks_and_retry_after_are_headers() -> None:
     late = status_of(an_answer(ANSWERED, late=True, incomplete=True), None)
     assert late.headers == {"headrace-late": "true", "headrace-incomplete": "true"}
     assert Status(ending=Ending.OVER_CAPACITY).headers == {"retry-after": "1"}
@@ -97,7 +97,7 @@ def test_a_caller_shortens_the_slo_and_never_stretches_it(
     assert deadline_s is None or deadline_s <= now + slo_s
 
 
-def test_a_caller_says_more_than_tensors() -> None:
+def test_request_parameters_are_read() -> None:
     pipeline = a_pipeline(slo_classes={"fast": 0.1}, size=QuerySize(most=100))
     headers = {"x-request-id": "r", "headrace-slo-class": "fast", "headrace-size": "7"}
     assert caller_of(headers, InferRequest(inputs=()), pipeline) == Caller(
@@ -125,7 +125,9 @@ def test_a_size_above_the_largest_is_taken_where_queries_are_split() -> None:
         ({"x-request-id": "x" * 257}, "at most 256"),
     ],
 )
-def test_what_the_pipeline_does_not_know_is_told(headers: dict[str, str], told: str) -> None:
+def test_parameters_unknown_to_the_pipeline_are_reported(
+    headers: dict[str, str], told: str
+) -> None:
     pipeline = a_pipeline(slo_classes={"fast": 0.1}, size=QuerySize(most=100))
     with pytest.raises(Unserved, match=told):
         caller_of(headers, InferRequest(inputs=()), pipeline)

@@ -164,7 +164,7 @@ def test_bytes_that_do_not_fit_are_told_why(
         bytes_tensor("y", [b"\xff"], [1]),
     ],
 )
-def test_what_json_cannot_say_is_refused_not_changed(tensor: Tensor) -> None:
+def test_values_without_a_json_form_are_refused_and_not_changed(tensor: Tensor) -> None:
     with pytest.raises(Unserved, match="binary_data") as raised:
         json_data(tensor)
     assert raised.value.status.ending is Ending.FAILED

@@ -114,7 +114,7 @@ def a_result(*scores: float, error: str = "") -> ProfileResult:
     )  # fmt: skip
 
 
-def test_of_an_earlier_life_only_blocks_with_scores_are_finished() -> None:
+def test_only_blocks_with_scores_of_an_earlier_process_count_as_finished() -> None:
     kept = {
         b"block": encode(a_result(0.5, 1.0)),
         b"error": encode(a_result(error="no such weights")),
