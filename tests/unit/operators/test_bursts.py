@@ -82,7 +82,7 @@ def test_runs_are_whole_follow_each_other_in_turn_and_leave_nobody_out(
         assert not turns.left
 
 
-def test_who_has_just_had_a_run_is_not_first_again_under_another_plan() -> None:
+def test_worker_that_just_got_a_run_is_not_first_under_another_plan() -> None:
     turns = Turns(WeightedRoundRobin([(0, 0.5), (2, 0.5), (4, 0.5)]))
     assert [turns.pick(1)[0] for _ in range(2)] == [0, 2]
     turns.change(WeightedRoundRobin([(0, 0.5), (2, 0.5), (4, 0.5)]))
@@ -179,7 +179,7 @@ def a_gathering(wait_s: float = 0.02) -> BurstBuffer:
     return gathering
 
 
-def test_what_there_is_of_a_run_waits_for_the_rest_and_others_for_nobody() -> None:
+def test_partial_run_waits_for_its_rest_and_other_queries_do_not_wait() -> None:
     gathering = a_gathering()
     gathering.came(1, 2, 1.0)
     assert gathering.ready(1, 1.0) == 0
@@ -210,7 +210,7 @@ def test_a_run_that_was_cut_short_does_not_count_for_the_next() -> None:
     st.lists(st.tuples(st.integers(0, 4), st.floats(0, 0.03)), min_size=1, max_size=40),
     st.integers(0, 50),
 )
-def test_whatever_follows_no_more_than_the_newest_run_waits_and_only_for_so_long(
+def test_only_the_newest_run_waits_and_for_a_bounded_time(
     came: list[tuple[int, float]], queued: int
 ) -> None:
     gathering, now = a_gathering(), 1.0
@@ -222,7 +222,7 @@ def test_whatever_follows_no_more_than_the_newest_run_waits_and_only_for_so_long
     assert gathering.ready(queued, now + gathering.wait_s) == queued
 
 
-def test_load_that_comes_in_runs_is_told_as_it_is() -> None:
+def test_load_that_arrives_in_runs_is_measured_correctly() -> None:
     gathering = a_gathering()
     for n in range(20):
         for follow in (4, 3, 2, 1, 0):

@@ -72,7 +72,7 @@ def test_reasons_that_differ_by_a_time_are_counted_together(reason: Reason, othe
     assert brief(*reason) == brief(*other)
 
 
-def test_what_an_operator_said_is_counted_by_its_words() -> None:
+def test_reasons_given_by_operators_are_counted_by_their_text() -> None:
     said = "read/vit raised KeyError: '7'"
     assert brief(ReasonCode.OPERATOR, said) == said
 

@@ -168,7 +168,7 @@ def test_a_query_whose_work_is_lost_is_dropped_after_its_grace() -> None:
     assert effects == [emitted(lost), Wake(CLOSES_S), *done(1, "0:1")]
 
 
-def test_what_comes_behind_a_closed_query_is_a_duplicate() -> None:
+def test_record_behind_a_closed_query_is_a_duplicate() -> None:
     egress = an_egress()
     commits(egress, arrived(a_notice(0)))
     egress.handle(Woke(), CLOSES_S)
@@ -264,7 +264,7 @@ def test_notices_that_a_restarted_ingress_repeats_are_heard_once() -> None:
 # ---------------------------------------------------------------------- after a restart
 
 
-def test_a_restart_knows_by_the_note_what_was_closed() -> None:
+def test_restart_learns_closed_queries_from_the_note() -> None:
     egress = an_egress(notes={0: {0: 3}})
     assert commits(egress, arrived(whole(2), 8)) == done(9, "0:3")
     assert commits(egress, arrived(a_notice(2, 3), 9), arrived(whole(3), 10)) == done(11, "0:4")

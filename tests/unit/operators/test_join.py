@@ -122,7 +122,7 @@ def test_an_incomplete_answer_is_dropped_where_it_is_worthless() -> None:
     assert closed(a_query(good, failed), pipeline).outcome == FAILED
 
 
-def test_with_no_branch_answered_the_query_ends_as_its_first_bad_one_failed_ones_first() -> None:
+def test_query_without_answered_branches_ends_as_its_first_failed_else_first_bad_branch() -> None:
     dropped = half(None, (0, 0), outcome=DROPPED, reason="late")
     failed = half(None, (0, 1), outcome=FAILED, reason="smudged", task="sort")
     assert closed(a_query(dropped, failed)) == an_answer(
@@ -131,7 +131,7 @@ def test_with_no_branch_answered_the_query_ends_as_its_first_bad_one_failed_ones
     )  # fmt: skip
 
 
-def test_a_query_of_which_nothing_came_is_dropped_and_says_how_long_was_waited() -> None:
+def test_query_without_any_branch_is_dropped_with_the_time_waited() -> None:
     assert closed(a_query()) == an_answer(
         outcome=DROPPED, reason="incomplete 750 ms after its creation", epoch=0
     )
@@ -259,7 +259,7 @@ def test_the_expected_accuracy_is_the_mean_over_leaves_of_the_product_along_the_
     assert found == pytest.approx((0.9 * 0.8 + 0.9 * 0.6) / 2)
 
 
-def test_leaves_of_unmeasured_variants_and_missing_ones_expect_nothing() -> None:
+def test_missing_and_unmeasured_leaves_have_no_expected_accuracy() -> None:
     accuracies = {"read/v": 0.8}
     a = half("a", (0, 0), path=(a_hop(),), credit=1)
     unmeasured = half("b", (0, 1), path=(a_hop(variant="w"),))

@@ -54,5 +54,5 @@ def test_rates_do_as_well_as_counts() -> None:
     assert quantile_s(rates, 0.5) == pytest.approx(quantile_s(counts, 0.5))
 
 
-def test_what_lies_beyond_all_buckets_is_told_as_the_highest_bound() -> None:
+def test_latency_beyond_all_buckets_is_reported_as_the_highest_bound() -> None:
     assert quantile_s(counted([1e3]), 0.5) == pytest.approx(104.8576)

@@ -16,7 +16,7 @@ def epochs(past: CatchUp) -> list[int]:
     return [event.record.epoch for event in past.newest()]  # type: ignore[union-attr]
 
 
-def test_of_a_purged_pipeline_the_first_plan_of_the_next_run_counts() -> None:
+def test_first_plan_after_a_purge_counts() -> None:
     past = CatchUp("p")
     past.end = 7
     for offset, epoch in enumerate((7, 8, 9)):
@@ -37,7 +37,7 @@ def test_a_past_that_ends_with_a_tombstone_is_over() -> None:
 
 
 @pytest.mark.parametrize("key", [b"p/7", None])
-def test_of_two_plans_of_one_epoch_the_first_counts_as_for_those_that_follow_it(
+def test_first_of_two_plans_with_the_same_epoch_counts(
     key: bytes | None,
 ) -> None:
     # A control app that was cut off sent the second one late: nodes keep the first (``accept``).

@@ -78,7 +78,9 @@ def test_a_payload_that_no_record_holds_is_refused() -> None:
         (None, "raised TypeError"),
     ],
 )
-def test_what_the_function_makes_wrong_is_told_in_one_sentence(made: object, says: str) -> None:
+def test_invalid_result_of_the_split_function_is_reported_in_one_sentence(
+    made: object, says: str
+) -> None:
     with pytest.raises(UnfitQuery, match=says):
         fitting(Query(payload=b"x", size=150), SIZES, lambda *_: made)  # type: ignore[arg-type, return-value]
 

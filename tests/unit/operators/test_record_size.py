@@ -35,7 +35,7 @@ def test_text_near_the_limit_is_weighed_as_utf_8() -> None:
     assert record_size("é" * (MOST_BYTES // 2)) == MOST_BYTES // 2 * 2
 
 
-def test_only_what_fits_no_record_is_excess() -> None:
+def test_only_bytes_that_fit_no_record_are_excess() -> None:
     assert excess(bytes(MOST_BYTES)) == ""
     assert "fits no record" in excess(bytes(MOST_BYTES + 1))
 

@@ -354,7 +354,7 @@ def test_a_query_is_given_up_when_it_is_woken_for_at_its_last_moment() -> None:
     assert [each.work.origin.offset for each, _ in dispatcher.decide(woken_s)[1]] == [0]
 
 
-def test_what_a_lost_device_had_counts_at_the_one_that_adopts_its_slot() -> None:
+def test_queries_of_a_lost_device_count_at_the_device_that_adopts_its_slot() -> None:
     dispatcher = a_dispatcher()
     dispatcher.change(a_dispatching_plan("gpu", "gpu"), 0.0)
     first, second, third = (work(offset, 40) for offset in range(3))
@@ -379,7 +379,7 @@ def test_what_a_lost_device_had_counts_at_the_one_that_adopts_its_slot() -> None
     assert sent(dispatcher, 0.05) == [(2, 1)]
 
 
-def test_another_policy_takes_over_what_waits() -> None:
+def test_new_policy_takes_over_the_waiting_queries() -> None:
     dispatcher = a_dispatcher()
     dispatcher.change(a_dispatching_plan("gpu"), 0.0)
     first, second = work(0, 20), work(1, 20)
@@ -448,7 +448,7 @@ def committed(effects: list[Effect]) -> list[int]:
     ]  # fmt: skip
 
 
-def test_what_waits_is_not_committed_and_what_was_sent_is() -> None:
+def test_sent_queries_are_committed_and_waiting_queries_are_not() -> None:
     node = an_ingress("gpu")
     assert to_workers(arrive(node, 0, 20, 0.0)) == [(0, 20, 0)]
     assert to_workers(arrive(node, 1, 20, 0.001)) == []
@@ -473,7 +473,7 @@ def test_a_query_above_the_largest_size_is_refused_with_the_limit() -> None:
     assert notices[0].queries[0].refused == "size 101 is not from 1 to 100; split the query"
 
 
-def test_what_is_given_up_ends_as_dropped() -> None:
+def test_query_given_up_ends_as_dropped() -> None:
     node = an_ingress("gpu")
     arrive(node, 0, 90, 0.0)
     assert to_workers(arrive(node, 1, 90, 0.0)) == []

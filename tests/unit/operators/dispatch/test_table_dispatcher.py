@@ -181,7 +181,7 @@ def test_a_tighter_deadline_goes_first() -> None:
     assert [each[0] for each in sent(dispatcher, 0.0)] == [3, 0, 1]
 
 
-def test_another_policy_gets_what_waits() -> None:
+def test_waiting_queries_move_to_a_new_policy() -> None:
     dispatcher = a_dispatcher()
     dispatcher.change(a_plan_for(), 0.0)
     dispatcher.add(work(0))

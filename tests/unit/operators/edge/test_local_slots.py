@@ -66,7 +66,7 @@ def test_a_slot_that_is_given_up_returns_the_work_that_was_handed_over() -> None
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 5)), max_size=30), st.data())
-def test_what_is_committed_is_finished_and_what_is_open_is_held(
+def test_committed_records_are_finished_and_open_records_are_held(
     records: list[int | None], data: st.DataObject
 ) -> None:
     """Records are the broker's (None) or work of a query; a prefix of them is finished."""

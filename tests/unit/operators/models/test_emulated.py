@@ -141,7 +141,7 @@ HALVES = {"read": FanOut(1.0, {0: 0.5, 1: 0.5}), "sort": FanOut(1.0, {0: 0.5, 2:
 FORK = ProfileTable("p", (an_entry(NET, HALVES), an_entry(READ, {})))
 
 
-def test_untied_every_item_goes_to_one_child_as_often_as_profiled(
+def test_untied_items_go_to_each_child_as_often_as_profiled(
     rng: np.random.Generator,
 ) -> None:
     outputs = Emulated(FORK, NET, ("read", "sort"), rng, one_of=True).predict([b""] * 4000)

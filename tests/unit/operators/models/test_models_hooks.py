@@ -63,7 +63,7 @@ def test_a_batch_of_refused_values_never_reaches_the_model() -> None:
     assert [str(output) for output in outputs] == ["a value is negative"] * 2
 
 
-def test_values_that_only_do_not_go_together_fail_as_a_batch() -> None:
+def test_values_that_cannot_be_batched_together_fail_as_a_batch() -> None:
     with pytest.raises(ValueError, match="same shape"):
         hooks("", "").run([np.zeros(2), np.zeros(3)], lambda values: values)
 

@@ -151,7 +151,7 @@ def test_arguments_that_do_not_fit_a_function_are_refused(
         ("zoo.animals:__doc__", "is no class and no Python function; name one of these"),
     ],
 )
-def test_what_is_no_operator_is_refused(reference: str, sentence: str) -> None:
+def test_non_operator_is_refused(reference: str, sentence: str) -> None:
     with pytest.raises(BadOperator, match=sentence):
         load_operator(a_variant(reference))
 

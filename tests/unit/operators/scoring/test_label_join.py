@@ -5,7 +5,7 @@ def place(offset: int, partition: int = 0, at_s: float = 0.0) -> Place:
     return Place(partition, offset, at_s)
 
 
-def test_what_was_taken_waits_no_more_and_is_remembered() -> None:
+def test_taken_value_no_longer_waits_and_is_remembered() -> None:
     room = WaitingRoom[str](10**6, 60.0)
     room.add("q1", "seven", 5, place(3))
     assert room.waits("q1")
@@ -22,7 +22,7 @@ def test_the_oldest_are_given_up_beyond_the_memory() -> None:
     assert room.bytes == 3 * (ENTRY_BYTES + 100)
 
 
-def test_what_waits_too_long_is_given_up_and_only_what_was_not_joined_is_told() -> None:
+def test_expired_values_are_evicted_and_only_unjoined_ones_are_reported() -> None:
     room = WaitingRoom[str](10**6, 60.0)
     room.add("joined", "a", 1, place(0, at_s=0.0))
     room.add("old", "b", 1, place(1, at_s=0.0))

@@ -71,7 +71,7 @@ def test_answers_and_shadows_are_compared_in_either_order() -> None:
     assert (recent.path, recent.reference, recent.queries) == ("read/v", "read/w", 2)
 
 
-def test_an_answer_of_the_reference_path_itself_says_nothing() -> None:
+def test_answer_of_the_reference_path_itself_is_not_compared() -> None:
     scoring = Scoring()
     scoring.take(an_answered(0, "x", "w"), RESULTS, 0)
     scoring.take(a_shadow(0, "x"), SHADOWS, 0)

@@ -81,7 +81,7 @@ def test_a_variant_of_another_task_stops_serving_at_once(serving: Device) -> Non
     assert serving.serving == ""
 
 
-def test_without_a_wish_what_is_there_stays(serving: Device) -> None:
+def test_device_keeps_its_variant_if_no_variant_is_wanted(serving: Device) -> None:
     assert serving.want("") == []
     assert serving.serving == "read/a"
 
@@ -93,7 +93,7 @@ def test_a_failed_load_is_tried_again_when_it_is_wanted_again(serving: Device) -
     assert serving.want("read/b") == [Load("read/b")]
 
 
-def test_a_failed_load_that_nobody_waits_for_is_of_no_interest(serving: Device) -> None:
+def test_failed_load_that_no_plan_wants_is_ignored(serving: Device) -> None:
     serving.want("read/b")
     serving.want("read/c")
     assert not serving.gave_up("read/b")

@@ -133,7 +133,7 @@ def test_more_children_than_credits_fail_the_item() -> None:
     )
 
 
-def test_words_that_utf8_cannot_say_do_not_keep_a_failure_from_being_told() -> None:
+def test_failure_with_text_that_is_not_utf8_is_still_reported() -> None:
     assert failed("read", an_item(), PATH, "bad \udcff byte").end == an_end(
         FAILED, "read", "bad ? byte"
     )

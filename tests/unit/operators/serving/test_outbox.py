@@ -37,7 +37,7 @@ def test_items_of_two_queries_never_share_a_message() -> None:
     ]
 
 
-def test_what_ends_goes_to_the_egress_slot_of_its_querys_partition() -> None:
+def test_ended_items_go_to_the_egress_slot_of_the_partition_of_their_query() -> None:
     ended = an_ended("seven")
     work = a_work(7, origin=Origin(3, 7))
     assert packed([(work, "", ended)], ONE, 1, 2) == [

@@ -251,7 +251,7 @@ def test_a_record_that_comes_again_is_ignored() -> None:
 # ---------------------------------------------------------------------- dropping
 
 
-def test_what_cannot_make_it_is_dropped_and_the_batch_is_filled_with_others() -> None:
+def test_items_that_cannot_be_in_time_are_dropped_and_the_batch_is_refilled() -> None:
     worker = serving(a_lease(batch=2), latency=lambda variant, batch: 0.05 * batch)
     late = a_work(0, an_item(path=(a_hop(),)), deadline_s=0.15)
     events = [arrived(late), arrived(a_work(1), 1), arrived(a_work(2), 2)]
@@ -467,7 +467,7 @@ def test_a_failure_of_a_job_that_is_not_running_is_of_no_interest() -> None:
 # ---------------------------------------------------------------------- slots
 
 
-def test_a_slot_that_it_loses_is_forgotten_where_it_waits() -> None:
+def test_waiting_items_of_a_lost_slot_are_forgotten() -> None:
     worker = serving(a_lease(slots=(0, 3), batch=1))
     events = [arrived(a_work(0), 0, 3), arrived(a_work(1), 1, 3), arrived(a_work(2), 7, 0)]
     assert batch_of(worker, *events) == [Infer(1, "read/v", (b"x",))]
@@ -789,7 +789,7 @@ def test_a_lease_that_asks_for_what_is_being_loaded_anew_is_served_by_that_load(
 
 
 @pytest.mark.parametrize(("waiting", "ran", "dropped"), [(1, 1, 0), (2, 2, 0), (3, 1, 2)])
-def test_only_items_that_others_could_take_the_place_of_are_dropped_for_the_seen_time(
+def test_observed_time_to_egress_drops_only_items_that_others_can_replace(
     waiting: int, ran: int, dropped: int
 ) -> None:
     """Batches have two items. All have 0.2 s left but the third, and most took 0.5 s to egress."""

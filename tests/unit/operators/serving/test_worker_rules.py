@@ -112,7 +112,7 @@ def test_a_bare_budget_is_the_batch_alone() -> None:
     assert bare.overrun_s(WORK, an_item(), 0.05) == pytest.approx(0.03)
 
 
-def test_where_the_plan_tells_no_latency_the_worker_knows_its_own() -> None:
+def test_worker_uses_its_own_latency_if_the_plan_has_none() -> None:
     plan = a_plan(LEASES, settings=Settings(policy="static", slo_s=0.25))
     pipeline = a_pipeline_that("per-task")
     steers = WorkerRules(plan, pipeline, LEASE, lambda v, n: 0.002 * n, 0.0)

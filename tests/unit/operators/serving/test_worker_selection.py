@@ -105,7 +105,7 @@ def test_a_load_above_a_tables_own_takes_the_next() -> None:
     assert run(worker, 40, now=2.0, created_s=2.0) == [Infer(41, "read/v", (b"x",))]
 
 
-def test_a_variant_that_is_not_here_yet_is_stood_in_for() -> None:
+def test_another_variant_substitutes_for_one_not_loaded_yet() -> None:
     worker = a_worker()
     events = [Woke(), arrived(a_ramsis_plan()), loaded("read/v"), tables()]
     told(worker, *[(event, 0.0) for event in events])
@@ -123,7 +123,7 @@ def test_a_variant_that_cannot_be_held_is_told_and_not_tried_again_at_once() -> 
     assert run(worker, 0, now=2.0, created_s=2.0) == [Infer(1, "read/v", (b"x",))]
 
 
-def test_another_policy_ends_it_and_lets_the_others_go() -> None:
+def test_another_policy_ends_selection_and_unloads_the_other_variants() -> None:
     worker = following()
     plan = a_ramsis_plan(2, "static")
     assert Load("read/v") in told(worker, (arrived(plan), 1.0))
@@ -173,7 +173,7 @@ def test_the_whole_of_a_long_queue_is_no_more_than_a_variant_can_take() -> None:
     assert run(worker, *range(9), now=2.0, created_s=2.0) == [Infer(1, "read/v", (b"x",) * 4)]
 
 
-def test_what_no_chosen_batch_can_save_is_dropped_where_the_policy_drops() -> None:
+def test_items_that_no_batch_can_save_are_dropped_under_a_dropping_policy() -> None:
     worker = following(a_worker("deadline", latency=lambda variant, batch: 0.15))
     worker.handle(arrived(a_work(0, created_s=1.9, deadline_s=2.1)), 2.0)
     effects: list[Effect] = worker.handle(Woke(), 2.0)
