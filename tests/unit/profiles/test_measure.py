@@ -143,7 +143,7 @@ def test_accuracy_is_the_mean_score() -> None:
     ("scores", "words"),
     [([], "no output was scored"), ([1.2], r"task_score returned 1.2; it must be in 0\.\.1")],
 )
-def test_scores_that_are_none_are_refused(scores: list[float], words: str) -> None:
+def test_invalid_scores_are_refused(scores: list[float], words: str) -> None:
     with pytest.raises(ProfileError, match=words):
         accuracy(scores)
 

@@ -274,7 +274,7 @@ def test_a_share_that_is_none_is_refused(share: float) -> None:
         a_table().at_share(share)
 
 
-def test_what_is_measured_twice_is_refused() -> None:
+def test_duplicate_measurement_is_refused() -> None:
     with pytest.raises(ProfileError, match=r"locate/net on cpu is profiled twice; remove one"):
         a_table().merge(a_table())
 
