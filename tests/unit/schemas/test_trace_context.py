@@ -44,7 +44,7 @@ def test_a_malformed_parent_counts_as_absent_with_its_state(parent: str) -> None
     assert found(parent, b"vendor=1") is None
 
 
-def test_of_several_parents_none_is_taken_and_of_several_states_all() -> None:
+def test_several_traceparents_are_ignored_and_several_tracestates_are_joined() -> None:
     assert trace_of([("traceparent", PARENT.encode())] * 2) is None
     assert found(PARENT, b"a=1", b"b=2") == Trace(PARENT, "a=1,b=2")
 

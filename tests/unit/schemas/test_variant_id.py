@@ -11,7 +11,7 @@ NAMES = st.text(st.characters(exclude_characters="/", codec="utf-8"), max_size=8
 
 
 @given(NAMES, NAMES)
-def test_what_is_joined_splits_into_the_same_fields(task: str, variant: str) -> None:
+def test_variant_id_round_trips_through_its_text(task: str, variant: str) -> None:
     assert variant_id(variant_key(task, variant)) == VariantId(task, variant)
 
 

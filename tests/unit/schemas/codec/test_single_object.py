@@ -455,7 +455,7 @@ def older(name: str, *without: str) -> Schema:
 
 
 @given(drawn(Work), drawn(Answer))
-def test_what_an_older_writer_did_not_say_takes_its_default(work: Work, answer: Answer) -> None:
+def test_field_missing_from_an_older_writer_takes_its_default(work: Work, answer: Answer) -> None:
     # A code that is missing is inferred (test_older_releases.py).
     items = tuple(replace(item, end=None) for item in work.items)
     ends = tuple(replace(end, reason_code=ReasonCode.OTHER) for end in answer.ends)
@@ -527,7 +527,7 @@ def test_a_payload_of_a_type_that_is_no_value_is_refused(
         (b"\0\0\0\0\x02", "schema 2 of the registry is not Avro"),
     ],
 )
-def test_confluent_framing_says_what_it_cannot_read(data: bytes, says: str) -> None:
+def test_confluent_framing_reports_what_it_cannot_read(data: bytes, says: str) -> None:
     with pytest.raises(CodecError, match=says):
         registry_of('"int"', "{}", "nonsense").decode(data)
 
