@@ -140,7 +140,7 @@ def test_an_answer_whose_result_fits_no_record_fails(write: Any) -> None:
     assert record.reason.startswith("the answer of 0.0 MiB fits no record")
 
 
-def test_what_has_no_smaller_form_is_said() -> None:
+def test_record_without_a_smaller_form_is_reported() -> None:
     with pytest.raises(RecordTooLarge, match="a Plan for plans has"):
         fitted(Send("plans", a_plan(reason="x" * 5000)))
 

@@ -64,7 +64,7 @@ def kept(topic: str, *records: tuple[str, bytes | None]) -> list[Fetched]:
     ]
 
 
-def test_of_a_compacted_topic_only_what_no_tombstone_follows_is_past() -> None:
+def test_past_of_a_compacted_topic_excludes_deleted_records() -> None:
     plans = [
         Plan(
             pipeline="p", epoch=n, issued_s=1.0, reason="", settings=Settings(policy="s", slo_s=1.0)

@@ -81,7 +81,7 @@ def test_a_killed_process_is_replaced(planners: Planners) -> None:
 
 
 @pytest.mark.thorough
-def test_what_is_asked_for_once_only_is_made_again_where_its_process_is_killed(
+def test_single_job_is_repeated_if_its_process_is_killed(
     planners: Planners,
 ) -> None:
     for pid in list(planners._pools[False]._processes):

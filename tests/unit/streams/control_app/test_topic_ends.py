@@ -16,14 +16,14 @@ def test_reports_that_are_written_and_not_delivered_mean_a_stalled_consumer() ->
     assert delivery.stalled(151, STALLED_S + 0.1)
 
 
-def test_one_that_hears_is_not_deaf() -> None:
+def test_consumer_that_receives_reports_has_not_stalled() -> None:
     delivery = ReportDelivery()
     for second in range(60):
         delivery.delivered()
         assert not delivery.stalled(100 + second, float(second))
 
 
-def test_a_topic_on_which_nothing_comes_makes_nobody_deaf() -> None:
+def test_topic_without_new_reports_means_no_stalled_consumer() -> None:
     delivery = ReportDelivery()
     assert not any(delivery.stalled(100, float(second)) for second in range(60))
     assert not delivery.stalled(101, 60.0)

@@ -143,7 +143,7 @@ def test_properties_reach_the_client_library_which_knows_them_best() -> None:
             make(KafkaConfig("a:1", {"no.such": "thing"}))
 
 
-def test_what_nothing_may_be_lost_for_cannot_be_overridden() -> None:
+def test_delivery_guarantee_properties_cannot_be_overridden() -> None:
     # Past the reader, as a program might: the client is made with our values.
     made = producer(KafkaConfig("a:1", {"acks": "0", "enable.idempotence": "false"}), log_level=0)
     made.close()
@@ -168,7 +168,7 @@ def test_scram_in_the_words_of_faust() -> None:
     assert to_faust(KafkaConfig("a:1")) is None
 
 
-def test_tls_without_names_is_for_those_who_ask_for_it() -> None:
+def test_tls_without_host_name_checks_requires_an_explicit_property() -> None:
     plain = to_faust(KafkaConfig("a:1", {"security.protocol": "ssl"}))
     assert isinstance(plain, SSLCredentials)
     assert (plain.context.check_hostname, plain.context.verify_mode) == (True, ssl.CERT_REQUIRED)
@@ -215,7 +215,7 @@ def test_secrets_are_known_by_the_names_of_their_properties(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sasl.username", "ssl.key.location", "security.protocol"])
-def test_who_and_where_is_no_secret(name: str) -> None:
+def test_user_names_and_addresses_are_not_secret(name: str) -> None:
     assert not is_secret(name)
 
 
@@ -244,7 +244,7 @@ def test_refusals_name_the_user_the_operation_and_what_to_do() -> None:
     assert forbidden(owner, "Read", "topic", "t").startswith("the owner of me.pem has no right")
 
 
-def test_only_what_time_cannot_mend_is_a_refusal() -> None:
+def test_only_permanent_errors_are_refusals() -> None:
     config = KafkaConfig("a:1", SCRAM)
     denied = KafkaError(
         KafkaError._AUTHENTICATION,

@@ -42,7 +42,7 @@ def test_a_leader_is_awaited() -> None:
     assert watermarks(Leaderless(2), PLACE) == (3, 7)  # type: ignore[arg-type]
 
 
-def test_a_leader_that_does_not_come_is_said() -> None:
+def test_missing_leader_is_reported() -> None:
     with pytest.raises(BrokerError, match="offsets of 'plans' cannot be read: no plans"):
         watermarks(Leaderless(9), PLACE, timeout_s=0.0)  # type: ignore[arg-type]
 
@@ -82,7 +82,7 @@ def test_the_leaders_of_a_new_topic_are_awaited(code: int) -> None:
     assert new.get_watermark_offsets(PLACE, 0.0) == (3, 7)  # both refusals were seen
 
 
-def test_leaders_that_do_not_come_are_said() -> None:
+def test_missing_leaders_of_a_new_topic_are_reported() -> None:
     new = Leaderless(9, KafkaError.NOT_LEADER_FOR_PARTITION)
     with pytest.raises(BrokerError, match="offsets of 'plans' cannot be read"):
         await_leaders(new, [PLACE], timeout_s=0.0)  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ def test_a_coordinator_is_awaited() -> None:
     assert [place.offset for place in found] == [4, OFFSET_BEGINNING]
 
 
-def test_a_coordinator_that_does_not_come_is_said() -> None:
+def test_missing_coordinator_is_reported() -> None:
     with pytest.raises(BrokerError, match="offsets of 'plans' cannot be read: not the one"):
         committed(Uncoordinated(9), "plans", [0], timeout_s=0.0)  # type: ignore[arg-type]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from streams.live.crash_journal import MOST_KEPT, CrashJournal
 
 
-def test_what_ran_when_the_process_died_has_a_strike(tmp_path: Path) -> None:
+def test_items_running_when_the_process_died_get_a_strike(tmp_path: Path) -> None:
     path = tmp_path / "run" / "w.json"
     first = CrashJournal(path)
     assert first.strikes == {}
@@ -17,7 +17,7 @@ def test_what_ran_when_the_process_died_has_a_strike(tmp_path: Path) -> None:
     assert CrashJournal(path).strikes == {"a": 2, "b": 1}
 
 
-def test_what_has_ended_has_none(tmp_path: Path) -> None:
+def test_ended_items_have_no_strike(tmp_path: Path) -> None:
     journal = CrashJournal(tmp_path / "w.json")
     journal.began(["a" * 50] * 20)
     journal.ended()
@@ -26,7 +26,7 @@ def test_what_has_ended_has_none(tmp_path: Path) -> None:
     assert CrashJournal(tmp_path / "w.json").strikes == {}
 
 
-def test_a_file_that_was_cut_short_is_as_none(tmp_path: Path) -> None:
+def test_truncated_file_counts_as_missing(tmp_path: Path) -> None:
     path = tmp_path / "w.json"
     for text in ("", "{", "[]", '{"running": ["a"', '{"strikes": {}}'):
         path.write_text(text)

@@ -70,7 +70,7 @@ def test_records_carry_inner_time_and_the_broker_is_told_the_walls() -> None:
     assert (transport.assigned, transport.patience_s) == (3, 0.5)
 
 
-def test_without_dilation_nothing_stands_between() -> None:
+def test_transport_is_not_wrapped_without_dilation() -> None:
     broker = Broker()
     assert REAL.transport(broker) is broker
     assert REAL.inner(123.0) == 123.0

@@ -82,7 +82,7 @@ def test_another_record_at_that_offset_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"a": 1}', '{"a": ["x", "y"]}'])
-def test_a_file_that_was_cut_short_is_as_none(tmp_path: Path, text: str) -> None:
+def test_truncated_file_counts_as_missing(tmp_path: Path, text: str) -> None:
     path = tmp_path / "f.json"
     path.write_text(text)
     assert FatalRecords(path).unreadable(a_record(1)) is None

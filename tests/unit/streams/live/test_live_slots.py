@@ -312,7 +312,7 @@ def test_a_batch_that_does_not_end_ends_the_process_with_the_mend(
     executor.close()
 
 
-def test_a_sentence_of_the_hands_goes_on_as_it_is(posted: SimpleQueue[Event]) -> None:
+def test_executor_message_is_passed_on_unchanged(posted: SimpleQueue[Event]) -> None:
     class Ended(Named):
         def predict(self, batch: list[Any]) -> list[Any]:
             raise OperatorFailed("read/a took longer than its limit of 1 s")

@@ -66,5 +66,5 @@ def test_a_turn_that_also_told_the_transport_something_is_ended_at_once() -> Non
     assert ended([BEGINS, DONE], [DONE], [DONE, BEGINS]) == [1, 2, 3]
 
 
-def test_what_an_earlier_turn_told_does_not_end_a_later_one() -> None:
+def test_effects_of_an_earlier_turn_do_not_end_a_later_one() -> None:
     assert ended([DONE], [BEGINS], [BEGINS], [DONE]) == [1, 1, 1, 2]

@@ -29,7 +29,7 @@ def test_before_the_first_plan_nothing_is_used() -> None:
     assert used().devices_mean(0.0, 10.0) is None
 
 
-def test_of_an_empty_stretch_the_plan_in_force_is_told() -> None:
+def test_empty_interval_reports_the_plan_in_force() -> None:
     assert used((0.0, 1), (5.0, 2)).devices_mean(10.0, 10.0) == 2.0
     assert used((0.0, 1)).replicas_mean(10.0, 10.0) == {}
 

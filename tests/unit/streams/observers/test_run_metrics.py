@@ -103,7 +103,7 @@ def test_a_leaf_behind_the_deadline_is_bad_and_counts_for_no_accuracy() -> None:
     assert (figures(account), account.accuracy) == ((1, 1), pytest.approx(0.72))
 
 
-def test_of_a_query_that_is_late_by_its_last_way_the_last_leaf_is_late() -> None:
+def test_last_leaf_is_late_if_the_query_is_late_by_its_last_hop() -> None:
     paths = (a_path(variant="w", finished_s=SLO_S - 0.001), a_path(finished_s=0.3))
     account = counted(an_answer(late=True, ends=(READ, READ), paths=paths))
     assert (figures(account), account.accuracy) == ((1, 1), pytest.approx(0.72))
@@ -128,13 +128,13 @@ def test_what_comes_after_a_query_was_given_up_counts_as_it_comes() -> None:
     assert figures(account) == (2, 1)
 
 
-def test_of_a_query_whose_rest_never_comes_one_item_is_lost() -> None:
+def test_one_item_is_lost_if_the_rest_of_a_query_never_arrives() -> None:
     account = counted(an_answer(outcome=DROPPED), given_up=True)
     account.close(1)
     assert figures(account) == (1, 0)
 
 
-def test_what_was_given_up_long_ago_is_let_go() -> None:
+def test_queries_given_up_long_ago_are_forgotten() -> None:
     account = counted(an_answer(outcome=DROPPED), given_up=True)
     other = an_answer(1, outcome=DROPPED, origin=Origin(0, 1))
     account.saw("egress", Woke(), [Send(RESULTS, other)], 2.0 + STRAGGLE_S)

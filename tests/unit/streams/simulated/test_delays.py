@@ -22,7 +22,7 @@ from streams.simulated.delays import (
 HOPS = ((0.0, 0.001), (0.99, 0.004), (1.0, 0.1))
 
 
-def test_in_slower_time_what_the_world_takes_is_that_much_shorter() -> None:
+def test_dilated_time_shortens_delays_of_the_world_by_the_factor() -> None:
     real, slow = (drawn(np.random.default_rng(1), HOPS, factor) for factor in (1.0, 4.0))
     assert [slow.hop() * 4 for _ in range(100)] == pytest.approx([real.hop() for _ in range(100)])
     assert (slow.fetch(), slow.commit()) == (FETCH_S / 4, COMMIT_S / 4)
@@ -36,7 +36,7 @@ def a_machine_that_pauses() -> tuple[tuple[float, float], ...]:
     return tuple((at / 1e3, HELD_UP if 5000 <= at < 6000 else CALM) for at in range(10_000))
 
 
-def test_as_seen_a_pause_of_the_machine_holds_up_all_that_happens_in_it() -> None:
+def test_recorded_pause_of_the_machine_delays_every_event_in_it() -> None:
     seen = a_machine_that_pauses()
     world = DelayTrace(seconds=10.0, hops=seen, ways_in=seen, starts={"read": seen})
     now = 0.0
@@ -47,7 +47,7 @@ def test_as_seen_a_pause_of_the_machine_holds_up_all_that_happens_in_it() -> Non
         assert {each() for each in kinds if each is not None} == {expected}, now
 
 
-def test_as_seen_what_one_process_handles_at_a_moment_takes_the_same() -> None:
+def test_recorded_delays_are_equal_for_one_process_at_one_moment() -> None:
     rng = np.random.default_rng(1)
     seen = tuple((at / 1e3, float(took)) for at, took in enumerate(rng.random(1000)))
     for at_s in (0.2, 0.5, 0.9):
@@ -59,7 +59,7 @@ def test_as_seen_what_one_process_handles_at_a_moment_takes_the_same() -> None:
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_as_seen_everything_comes_as_often_as_it_was_seen(together: bool) -> None:
+def test_recorded_delays_are_drawn_as_often_as_they_were_seen(together: bool) -> None:
     rng = np.random.default_rng(1)
     took = rng.exponential(1.0, 20_000)
     # After a pause it takes longer; what stands for the pause must not always be that one.
@@ -93,7 +93,7 @@ def test_a_single_task_has_no_hops_between_and_its_ways_as_they_were_seen() -> N
     assert found.report() < 0.1  # as on the local broker
 
 
-def test_a_machine_of_which_nothing_was_seen_is_a_quiet_one() -> None:
+def test_machine_without_recorded_delays_counts_as_quiet() -> None:
     found = as_seen(DelayTrace(seconds=9.0), np.random.default_rng(1), 2.0, lambda: 0.0)
     quiet = drawn(np.random.default_rng(1), dilate=2.0)
     assert [found.hop() for _ in range(9)] == [quiet.hop() for _ in range(9)]

@@ -116,7 +116,7 @@ def test_in_slower_time_delays_are_shorter_and_a_stretch_is_not() -> None:
     assert (found.delays().hop(), stretch()) == (0.001, 2.0)
 
 
-def test_what_no_phase_recorded_goes_by_the_broker_alone() -> None:
+def test_delay_missing_from_every_phase_uses_broker_delays_alone() -> None:
     world = World((Phase(rate_qps=1.0, seconds=20.0),), ((0.0, 0.002), (1.0, 0.002)))
     delays = Situation().replay(world).delays()
     assert (delays.hop(), delays.way_out and delays.way_out()) == (0.002, 0.002)

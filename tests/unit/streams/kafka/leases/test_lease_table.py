@@ -109,7 +109,7 @@ def test_a_holder_that_returns_after_its_successors_claim_was_deleted_ends() -> 
         holding().take(holding().record(), 900, 700.0, 700.0)
 
 
-def test_a_record_that_is_none_takes_its_offset() -> None:
+def test_invalid_lease_record_still_takes_its_offset() -> None:
     holder = holding()
     holder.take(None, 8, 6.0, 6.0)
     holder.take(holder.record(), 9, 7.0, 7.0)
