@@ -1,4 +1,4 @@
-"""The page of certificates: its cases, and the order of policies."""
+"""The certificate page: its cases and the judged order of policies."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""benchmarks/chaos: the same seed, the same faults; and each broken promise is found."""
+"""benchmarks/chaos: equal seeds give equal faults, and every broken promise is detected."""
 
 from dataclasses import replace
 from itertools import islice

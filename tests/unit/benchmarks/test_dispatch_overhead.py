@@ -1,4 +1,4 @@
-"""The overhead of dispatchers: three ways to serve the same stages, and figures by round."""
+"""Dispatcher overhead: three ways to serve the same stages, and figures per round."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +36,7 @@ ROUNDS = [
 
 
 class Dispatched:
-    """An observer that counts the items whose end a worker tells a dispatcher."""
+    """An observer that counts the items whose end a worker reports to a dispatcher."""
 
     def __init__(self) -> None:
         self.items = 0

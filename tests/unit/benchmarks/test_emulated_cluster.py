@@ -1,4 +1,4 @@
-"""The live cluster's account of a lost device, from its plans."""
+"""Detection and recovery times of a lost device, derived from the plans of the live cluster."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Hostile records: every kind is readable or garbled in one sentence, in every input format."""
+"""Hostile records: in every input format each kind is readable or garbled with one sentence."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A role on a host of its own reaches the broker's host over its link, and not while it is down."""
+"""A role on a separate host reaches the broker over its link unless the link is down."""
 
 import socket
 import subprocess
@@ -38,7 +38,7 @@ def asked_from(host: Host, port: int, patience_s: float = 10.0) -> str:
 
 @pytest.fixture
 def broker() -> Iterator[int]:
-    """The port of a server that says something to everybody."""
+    """Return the port of a server that greets every connection."""
     with socket.create_server((LOOPBACK, 0)) as server:
 
         def serve() -> None:

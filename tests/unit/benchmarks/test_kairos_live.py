@@ -1,4 +1,4 @@
-"""The live study of Kairos: which orders of policies count as wrong."""
+"""The live study of Kairos: which policy orders count as wrong."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The sessions that are played live are those of the simulation, with operators as recorded."""
+"""Live sessions equal those of the simulation and use the recorded operators."""
 
 import sys
 from itertools import islice

@@ -1,4 +1,4 @@
-"""The figures of an offered load."""
+"""Figures of an offered load."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The growth of a role's memory: what leaks is seen, what only wanders is not."""
+"""Memory growth of a role: leaks are detected, fluctuations are not."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The page of overload: what a policy keeps of its best goodput."""
+"""The overload page: the share of its best goodput that a policy keeps."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from benchmarks.overload import Row, kept, page
 
 
 def rows(policy: str, factor: float, *goodputs: tuple[float, float, float]) -> list[Row]:
-    """Return rows of a policy, by seed the goodputs at 1, 1.5 and 3 times the capacity."""
+    """Return rows of a policy with the goodputs of each seed at 1, 1.5 and 3 times the capacity."""
     return [
         Row(policy=policy, factor=factor, load=load, seed=seed, seconds=30.0, commit="abc",
             goodput_qps=found)

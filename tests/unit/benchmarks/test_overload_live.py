@@ -1,4 +1,4 @@
-"""benchmarks/overload_live.py: what it runs, and how much of its goodput an overload keeps."""
+"""benchmarks/overload_live.py: its runs, and the share of goodput kept in overload."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Sessions that come and go over modelled plans: who is served, who gives up, what it costs."""
+"""Arriving and leaving sessions over modelled plans: service, abandonment and cost."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ PRICES = {"cloud": 4.0}
 
 
 def known(*quarters: int, seconds: float = 0.0, pool: str = "") -> Planned:
-    """Return a session whose only plan takes these quarters of GPUs of the cloud."""
+    """Return a session with one plan, which takes these quarters of cloud GPUs."""
     items = tuple(PlanItem("cloud", each, *([pool] if pool else [])) for each in quarters)
     plans = (PlanOption(items, 1.0),)
     return Planned(seconds=seconds, plans=plans, complies=(True,), at_edge=(False,))
@@ -40,7 +40,7 @@ def served(gpus: int, plans: list[Planned], coming: list[Arrival]) -> list[int]:
 
 def test_sessions_are_served_while_gpus_are_free_and_others_follow_when_they_leave() -> None:
     coming = [Arrival(10.0, 0, 8.0), Arrival(10.0, 0, 90.0), Arrival(11.0, 0, 5.0)]
-    assert served(1, [known(2)], coming) == [0, 1, 2]  # the third after eight seconds
+    assert served(1, [known(2)], coming) == [0, 1, 2]  # the third starts after eight seconds
     late = [Arrival(10.0, 0, 90.0), Arrival(10.0, 0, 90.0), Arrival(11.0, 0, 5.0)]
     assert served(1, [known(2)], late) == [0, 1]  # it gives up
 

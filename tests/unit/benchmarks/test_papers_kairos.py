@@ -16,7 +16,7 @@ TYPES = (("gpu", 0.5), ("slow", 0.125))
 
 
 def a_data_folder(folder: Path, largest: int = 20) -> Path:
-    """Write data of two types on which the largest size takes 20 and 40 ms."""
+    """Write data of two types; the largest size takes 20 and 40 ms."""
     half, ms = largest // 2, 20 / largest
     setup = {
         "budget_usd_per_h": 1.5, "base": "gpu", "max_batch": largest,

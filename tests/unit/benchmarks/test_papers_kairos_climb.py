@@ -1,4 +1,4 @@
-"""Hill climbing over mixes, on capacities that are given instead of simulated."""
+"""Hill climbing over mixes with given instead of simulated capacities."""
 
 from pathlib import Path
 

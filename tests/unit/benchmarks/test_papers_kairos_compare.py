@@ -1,4 +1,4 @@
-"""The page of Kairos' comparison, from searches that were kept."""
+"""The Kairos comparison page, built from stored searches."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -65,11 +65,11 @@ def test_page_lists_every_rule_and_marks_missed_minimums() -> None:
 
 
 def test_the_oracle_serves_large_queries_on_base_devices_and_small_ones_on_the_others() -> None:
-    # Sizes 1 and 2, half each; the auxiliary type takes 3 s for a small one and misses the SLO
+    # Sizes 1 and 2, half each. The auxiliary type takes 3 s for a small query and misses the SLO
     # with a large one.
     times = ServiceTimes(np.array([[1.0, 2.0], [3.0, 9.0]]), np.array([0.5, 0.5]), 5.0, 0)
     assert oracle_qps(times, (1, 0), 100) == pytest.approx(100 / 150)
-    # In 100 s the base serves 50 large ones; 33 small ones on the auxiliary device, 17 are left.
+    # In 100 s the base serves 50 large queries and the auxiliary device 33 small ones; 17 remain.
     assert oracle_qps(times, (1, 1), 100) == pytest.approx(100 / 113, rel=0.02)
     assert oracle_qps(times, (0, 3), 100) == 0.0
 

@@ -1,4 +1,4 @@
-"""The section of Kairos' page about hops and several dispatchers."""
+"""The section of the Kairos page on hops and several dispatchers."""
 
 from benchmarks.papers.kairos_cases import HOPS
 from benchmarks.papers.kairos_claims import IDLE_ONLY

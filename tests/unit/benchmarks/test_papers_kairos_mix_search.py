@@ -9,7 +9,7 @@ PRICES = SPACE @ np.array([0.5, 0.2])
 
 
 def _carried(mix: tuple[int, ...]) -> float:
-    return 3 * min(mix[0], 2) + min(mix[1], 3)  # more never carries less
+    return 3 * min(mix[0], 2) + min(mix[1], 3)  # more devices never carry less
 
 
 @given(st.lists(st.floats(0, 5), min_size=len(SPACE), max_size=len(SPACE)))
@@ -23,7 +23,7 @@ def test_search_with_a_true_bound_finds_the_best_mix(slack: list[float]) -> None
 def test_contained_and_outbid_mixes_are_not_evaluated() -> None:
     bounds = np.array([_carried(tuple(row)) for row in SPACE.tolist()])
     found = search(SPACE, bounds, PRICES, _carried)
-    # Ties with the best are kept, those contained in an evaluated one are not.
+    # Ties with the best mix are kept; mixes contained in an evaluated one are not.
     assert [mix for mix, _ in found.evaluated] == [(2, 3), (2, 4), (3, 3), (3, 4), (4, 3), (4, 4)]
 
 

@@ -1,4 +1,4 @@
-"""The sections of Kairos' page that show claims row by row, from searches that were kept."""
+"""Sections of the Kairos page that show claims row by row, built from stored searches."""
 
 import pytest
 

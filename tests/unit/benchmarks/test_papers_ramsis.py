@@ -28,7 +28,7 @@ from headrace.config.profile_files import load_profile
 
 
 def a_data_folder(folder: Path, seconds: int = 270) -> Path:
-    """Two models of three are in the set; 32 batches are not needed to read them."""
+    """Two of three models are in the set; reading them does not need 32 batches."""
     for family in ("image", "text"):
         _table(
             folder / f"{family}_accuracy.csv",
@@ -108,7 +108,7 @@ def test_interrupted_run_resumes_with_the_missing_parts(tmp_path: Path) -> None:
         on="constant", at=400, seed=0, policy="ramsis", queries=9, accuracy=0.8, violation=0.25
     )
     mine = [Part(name=name, commit=commit(), seeds=seeds, rows=(row,)) for name in "ab"]
-    # Parts of other code, or of other seeds, belong to another run.
+    # Parts of other code or other seeds belong to another run.
     others = [replace(mine[0], commit="other"), replace(mine[0], seeds=Seeds(2, 1, 1))]
     record = recorded(tmp_path)
     for part in (*others, mine[0]):

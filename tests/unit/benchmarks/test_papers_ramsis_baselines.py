@@ -1,4 +1,4 @@
-"""benchmarks/papers/ramsis_baselines.py: one model and batch for a load, and the table of it."""
+"""benchmarks/papers/ramsis_baselines.py: one model and batch for a load, and its table."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_model_switching_tries_every_model_with_the_batch_of_another() -> None:
         tried.append(choice)
         return {"right": 0.01, "quick": 0.0099}[choice.model]
 
-    # 29/s are too much for right, so the batch is the one of quick.
+    # right cannot carry 29/s, so the batch is that of quick.
     assert model_switching(BOTH, 0.15, 29.0, trial) == Fixed("quick", 4)
     assert tried == [Fixed("right", 4), Fixed("quick", 4)]
 

@@ -1,4 +1,4 @@
-"""benchmarks/papers/ramsis_compare.py and its kin, on models small enough to be played at once."""
+"""benchmarks/papers/ramsis_compare.py and related modules, on models that are quick to play."""
 
 import pytest
 
@@ -39,7 +39,7 @@ SMALL = Cluster(models=(QUICK, RIGHT), slo_s=0.1, workers=3)
 def test_the_tuned_choice_is_found_by_trial() -> None:
     assert tuned(SMALL, 20.0) == Fixed("right", 1)
     assert tuned(SMALL, 300.0).model == "quick"
-    # Nothing carries 1000/s: what Jellyfish+ runs then.
+    # Nothing carries 1000/s, so Jellyfish+ runs its fallback.
     assert tuned(SMALL, 1000.0) == Fixed("quick", 4)
 
 

@@ -1,4 +1,4 @@
-"""benchmarks/papers/ramsis_queues.py: bare queues, counted by hand."""
+"""benchmarks/papers/ramsis_queues.py: bare queues with results computed by hand."""
 
 import pytest
 from hypothesis import given
@@ -27,16 +27,16 @@ PAIRS = decided([held(Fixed("one", 2), [ONE], SLO_S, 1.0)], [ONE], always)
 
 
 def test_by_round_robin_a_worker_serves_its_own_queue() -> None:
-    # The first worker has 0, 0.2 and 0.4: done at 1, 2 and 3, of which the last is late.
+    # The first worker gets 0, 0.2 and 0.4, which end at 1, 2 and 3; the last one is late.
     seen = round_robin([0.0, 0.1, 0.2, 0.3, 0.4], 2, SINGLES, SLO_S)
     assert seen == Seen(served=5, late=1, batches=5, right=2.0)
 
 
 def test_free_worker_takes_the_next_query_of_the_central_queue() -> None:
-    # Done at 1, 1.1, 2, 2.1 and 3.
+    # Queries end at 1, 1.1, 2, 2.1 and 3.
     seen = central([0.0, 0.1, 0.2, 0.3, 0.4], 2, SINGLES, SLO_S)
     assert seen == Seen(served=5, late=1, batches=5, right=2.0)
-    # 0 alone until 1, then 0.1 and 0.2 until 2.5: the first of them is late.
+    # 0 runs alone until 1, then 0.1 and 0.2 until 2.5; the first of these is late.
     assert central([0.0, 0.1, 0.6], 1, PAIRS, SLO_S) == Seen(3, 1, 2, 1.0)
 
 
@@ -47,7 +47,7 @@ def test_rescue_runs_instead_of_a_late_batch_and_drops_queries_it_cannot_save() 
     alone = capped(ONE, 1)
     assert round_robin(times, 1, SINGLES, SLO_S, alone) == Seen(4, 2, 2, 1.0)
     assert central(times, 1, SINGLES, SLO_S, alone) == Seen(4, 2, 2, 1.0)
-    # A faster one saves them.
+    # A faster model saves them.
     fast = capped(CandidateModel("fast", 0.1, (0.1, 0.15)), 2)
     assert central(times, 1, SINGLES, SLO_S, fast) == Seen(4, 0, 3, 1.2)
 
@@ -70,7 +70,7 @@ def test_table_lookup_uses_queue_length_and_slack() -> None:
     assert decide(1, 1.0, 0.0) == (1, 1.0, 0.5)
     assert decide(2, 2.0, 0.0) == (1, 1.0, 0.5)
     assert decide(2, -1.0, 0.0) == (2, 0.2, 0.1)
-    # A full queue is served whole, by the line through the profile.
+    # A full queue is served as a whole, with the latency of the line through the profile.
     assert decide(5, 2.0, 0.0) == (5, pytest.approx(0.5), 0.1)
 
 
@@ -97,7 +97,7 @@ def test_every_query_ends_once(times: list[float], workers: int, rescued: bool) 
 
 
 def test_worker_starts_a_run_when_it_is_complete_or_its_first_query_has_waited_enough() -> None:
-    # 0 and 0.1 begin at 0.1, 0.15 and 0.18 with the other at 0.18; 3 waits for nobody until 3.2.
+    # 0 and 0.1 begin at 0.1, 0.15 and 0.18 with the other at 0.18; 3 waits in vain until 3.2.
     times = [0.0, 0.1, 0.15, 0.18, 3.0]
     assert in_runs(times, 2, PAIRS, SLO_S, None, lambda now: 2) == Seen(5, 0, 3, 2.5)
     # A tenth of the SLO of 1.65 is 0.165: the first pair is done at 1.6, in time.

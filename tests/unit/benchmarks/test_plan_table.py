@@ -1,4 +1,4 @@
-"""benchmarks/plan_table.py: plans solved ahead, until what they rest on moves."""
+"""benchmarks/plan_table.py: plans solved in advance, valid until their problem changes."""
 
 from dataclasses import replace
 

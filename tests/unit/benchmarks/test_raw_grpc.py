@@ -1,4 +1,4 @@
-"""The bare gRPC client of the benchmarks speaks as the library does."""
+"""The raw gRPC client of the benchmarks behaves as the library."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tests.gateway_world import BrokerInTest, M, a_gateway, a_message, answering
 
 
 def called(model: str, times: int) -> list[bytes]:
-    """Return the responses to calls of a gateway, one after the other."""
+    """Return the responses to consecutive calls of a gateway."""
 
     def make(port: int) -> list[bytes]:
         message = a_message(b"hello", model=model).SerializeToString()

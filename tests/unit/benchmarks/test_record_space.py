@@ -1,4 +1,4 @@
-"""A recorded space: every configuration on the same samples, stages shared by prefix."""
+"""A recorded space: every configuration uses the same samples, and stages share prefixes."""
 
 from pathlib import Path
 

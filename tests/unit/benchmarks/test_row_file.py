@@ -1,4 +1,4 @@
-"""benchmarks/row_file.py: rows are read back as they were, and a broken line is named."""
+"""benchmarks/row_file.py: rows survive a round trip, and a broken line is named."""
 
 import math
 from dataclasses import dataclass

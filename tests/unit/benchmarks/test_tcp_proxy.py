@@ -1,4 +1,4 @@
-"""A proxy holds what a cut network would, and leaves clients of a half-open one alone."""
+"""The proxy holds data as a cut network would and keeps the clients of a half-open connection."""
 
 import socket
 import threading
@@ -14,7 +14,7 @@ SILENT_S = 0.1
 
 @pytest.fixture
 def echo() -> Iterator[int]:
-    """The port of a server that sends back what it gets."""
+    """Return the port of an echo server."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
