@@ -1,4 +1,4 @@
-"""A state with a table: what it takes, what it refuses and with which story."""
+"""A state with a transition table: accepted and refused transitions, with their history."""
 
 from enum import StrEnum
 

@@ -1,5 +1,5 @@
-"""control/checks: a mutation that violates a constraint is refused with its name, and plans of
-every policy pass."""
+"""control/checks: a mutation that violates a constraint is refused with the constraint's name,
+and plans of every policy pass."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -29,7 +29,7 @@ from tests.allocation_world import a_problem, an_entry, problems
 from tests.control_world import World, a_lease, a_pipeline, a_profile
 
 SHARING = ("loki", "loki-paper", "inferline")
-SESSIONS = ("compass", "compass-paper", "circinus")  # these plan sessions, not replicas
+SESSIONS = ("compass", "compass-paper", "circinus")  # these policies plan sessions, not replicas
 PLANNERS = tuple(name for name in POLICIES if name not in SESSIONS)
 MB = 10**6
 MEMORY = 100 * MB  # that a worker may use, where it matters
@@ -43,7 +43,7 @@ def named(violations: tuple[Violation, ...]) -> set[Constraint]:
 
 
 def asked_of(problem: Problem, name: str, least: float = 0.0) -> Problem:
-    """The problem under a policy of that kind, with accuracy_least where the kind has it."""
+    """Return the problem under a policy of that kind, with accuracy_least if the kind has it."""
     usual = POLICIES[name].usual
     if "accuracy_least" in usual.options:
         usual = with_options(usual, accuracy_least=least)
@@ -51,7 +51,7 @@ def asked_of(problem: Problem, name: str, least: float = 0.0) -> Problem:
 
 
 def planned(asked: Problem) -> Allocation:
-    """The plan; a problem without one is none to test."""
+    """Return the plan; skip problems without one."""
     try:
         return solve(asked.policy.kind, asked)  # type: ignore[no-any-return]
     except PlanError:
@@ -139,7 +139,7 @@ def a_replica_gone(plan: Allocation, problem: Problem) -> tuple[Allocation, Prob
 
 
 def half_of_the_slo(plan: Allocation, problem: Problem) -> tuple[Allocation, Problem]:
-    """Less than the slowest used path takes."""
+    """Set the SLO below the latency of the slowest used path."""
     slowest_s = max(
         sum(
             problem.profile.latency_s(r.task, r.variant, problem.devices[0], r.batch, "p50")
@@ -153,7 +153,7 @@ def half_of_the_slo(plan: Allocation, problem: Problem) -> tuple[Allocation, Pro
 
 
 def more_demand(plan: Allocation, problem: Problem) -> tuple[Allocation, Problem]:
-    """More than the least loaded variant serves."""
+    """Demand more than the least loaded variant serves."""
     arriving = items_per_s(plan, problem)
     able = [(r.count * rate(problem, r), arriving[r.key, r.device]) for r in plan.replicas
             if arriving.get((r.key, r.device), 0.0) > 0]  # fmt: skip
@@ -171,7 +171,7 @@ def more_accuracy_wanted(plan: Allocation, problem: Problem) -> tuple[Allocation
 
 
 def task(problem: Problem, **changes: Any) -> Problem:
-    """The problem with changes to its root task."""
+    """Return the problem with changes to its root task."""
     root = replace(problem.pipeline.root, **changes)
     tasks = (root, *problem.pipeline.tasks[1:])
     return replace(problem, pipeline=replace(problem.pipeline, tasks=tasks))
@@ -190,7 +190,7 @@ def more_replicas_wanted(plan: Allocation, problem: Problem) -> tuple[Allocation
 
 
 def more_variants_held(plan: Allocation, problem: Problem) -> tuple[Allocation, Problem]:
-    """Each variant fits a worker; with another one beside it it does not."""
+    """Return a problem in which each variant fits a worker but no two variants do."""
     assert problem.profile is not None
     sized = tuple(replace(entry, memory_bytes=60) for entry in problem.profile.entries)
     profile = replace(problem.profile, entries=sized)
@@ -264,7 +264,7 @@ def test_a_mutated_allocation_is_caught(mutate: Mutation, problem: Problem, name
     assert all(sentence(each) for each in violations)
 
 
-# Shapes that few drawn problems have: tied branches, bounds of branches, no fan-out.
+# Shapes that are rare in drawn problems: tied branches, branch bounds, no fan-out.
 LEAVES = (an_entry("b", "v", {1: 5.0}), an_entry("c", "v", {1: 5.0}))
 BRANCHED = [an_entry("a", "v", {1: 5.0}, children={"b": 1.0, "c": 1.0}), *LEAVES]
 BELOW: Mapping[str, tuple[str, ...]] = {"a": ("b", "c"), "b": (), "c": ()}
@@ -311,7 +311,7 @@ def test_a_plan_by_tasks_keeps_the_budget_along_every_path() -> None:
     assert check_allocation(plan, problem) == ()
     slow = replace(plan, replicas=tuple(replace(r, variant="slow") for r in plan.replicas))
     assert named(check_allocation(slow, problem)) == {Constraint.LATENCY}
-    # Where a task has nothing faster, it runs its fastest.
+    # A task without a faster variant runs its fastest one.
     no_other = a_problem(entries[2:], {"a": ("b",), "b": ()}, slo_ms=100.0, demand=1.0,
                          policy=POLICIES["proteus"].usual)  # fmt: skip
     assert check_allocation(slow, no_other) == ()
@@ -362,16 +362,16 @@ def test_old_and_new_variant_must_fit_together_while_a_worker_swaps() -> None:
         Constraint.SWAP_MEMORY, ("c", "read/vit", "read/forest"), 120 * MB, MEMORY
     )
     assert "holds read/forest until read/vit is loaded, together 120 MB" in sentence(violation)
-    # What is being loaded under the lease in force counts, whatever serves meanwhile.
+    # The variant loading under the current lease counts, whatever the worker serves meanwhile.
     assert named(check_plan(PLAN, held)) == {Constraint.SWAP_MEMORY}
-    # A lease that loads nothing passes: a lost worker's slots are handed on whatever the size.
+    # A lease without a load passes: slots of a lost worker are handed on whatever the size.
     assert check_plan(PLAN, replace(MET, held={"c": LEASES[2]}, memory={"cpu": 1})) != ()
     kept = {lease.worker: lease for lease in LEASES}
     assert check_plan(PLAN, replace(MET, held=kept, memory={"cpu": 1})) == ()
 
 
 def test_a_used_path_must_keep_the_budget_where_another_does() -> None:
-    # 10 ms + 5 ms of vit break a budget that 10 ms + 1 ms of forest keep.
+    # 10 ms + 5 ms of vit exceed a budget that 10 ms + 1 ms of forest keep.
     tight = structs.replace(PLAN, settings=Settings(policy="loki", slo_s=0.1))
     pipeline = replace(PIPELINE, compute_share=0.12, comm_s=0.0)
     met = replace(MET, pipeline=pipeline)
@@ -405,7 +405,7 @@ def test_variant_set_of_a_table_worker_counts_during_a_swap() -> None:
     assert own == Violation(
         Constraint.MEMORY, ("read/forest and read/vit", "cpu"), 120 * MB, MEMORY
     )
-    # With room for both: what is held beside the leased variant stays until another is loaded.
+    # With memory for both, the other held variant stays until another one is loaded.
     room = replace(MET, memory={"cpu": 2 * MEMORY}, held={"b": LEASES[1], "c": LEASES[2]})
     assert check_plan(PLAN, replace(room, sets=both)) == ()
     moved = replace(room, held={**room.held, "a": structs.replace(LEASES[2], worker="a")})
@@ -419,7 +419,7 @@ def test_variant_set_of_a_table_worker_counts_during_a_swap() -> None:
 
 
 def test_a_worker_is_given_no_variant_that_every_path_excludes() -> None:
-    # 10 ms + 5 ms of vit break a budget of 12 ms, 10 ms + 1 ms of forest keep it.
+    # 10 ms + 5 ms of vit exceed a budget of 12 ms; 10 ms + 1 ms of forest keep it.
     tight = structs.replace(PLAN, settings=Settings(policy="proteus", slo_s=0.1))
     pipeline = replace(PIPELINE, compute_share=0.12, comm_s=0.0)
     met = replace(MET, pipeline=pipeline, latency=frozenset({LatencyBound.ASSIGNED}))
@@ -427,7 +427,7 @@ def test_a_worker_is_given_no_variant_that_every_path_excludes() -> None:
         Violation(Constraint.LATENCY, ("read/vit",), pytest.approx(0.015), pytest.approx(0.012)),
     )
     assert check_plan(tight, replace(met, held={"c": LEASES[2]})) == ()  # it was assigned before
-    # locate/net is the fastest of its task: nothing else could run.
+    # locate/net is the fastest variant of its task, so nothing else could run.
     assert check_plan(tight, replace(met, pipeline=replace(pipeline, compute_share=0.01),
                                      held={"c": LEASES[2]})) == ()  # fmt: skip
 
@@ -449,7 +449,7 @@ PlanMutation = Callable[[Plan], tuple[Plan, PlanConditions]]
 
 
 def leased(of: str, /, **changes: Any) -> PlanMutation:
-    """One worker's lease differs."""
+    """Return a mutation of one worker's lease."""
 
     def mutate(plan: Plan) -> tuple[Plan, PlanConditions]:
         leases = (structs.replace(x, **changes) if x.worker == of else x for x in plan.leases)
@@ -459,7 +459,7 @@ def leased(of: str, /, **changes: Any) -> PlanMutation:
 
 
 def routed(at: int, **changes: Any) -> PlanMutation:
-    """One route differs."""
+    """Return a mutation of one route."""
 
     def mutate(plan: Plan) -> tuple[Plan, PlanConditions]:
         routes = list(plan.routes)
@@ -470,12 +470,12 @@ def routed(at: int, **changes: Any) -> PlanMutation:
 
 
 def changed(**changes: Any) -> PlanMutation:
-    """The plan itself differs."""
+    """Return a mutation of the plan itself."""
     return lambda plan: (structs.replace(plan, **changes), MET)
 
 
 def met(**changes: Any) -> PlanMutation:
-    """The conditions differ."""
+    """Return a mutation of the conditions."""
     return lambda plan: (plan, replace(MET, **changes))
 
 

@@ -1,4 +1,4 @@
-"""Query plans of sessions are checked by code that did not place them."""
+"""Query plans of sessions are checked independently of the code that placed them."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""control/checks/structure_check.py: every violated constraint is found, and only those."""
+"""control/checks/structure_check.py: all violated constraints are found and no others."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""control/controller/commands.py: what a command leads to, or why not."""
+"""control/controller/commands.py: the effect of a command, or the reason for refusing it."""
 
 import dataclasses
 

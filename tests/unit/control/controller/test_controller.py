@@ -1,4 +1,4 @@
-"""When does it plan, what does it publish, what does it answer?"""
+"""The controller: when it plans, what it publishes and how it answers commands."""
 
 from dataclasses import replace
 from typing import Any
@@ -70,7 +70,7 @@ def test_no_plan_is_published_while_nothing_changes() -> None:
 
 def test_a_lost_workers_slot_is_adopted_before_any_solve() -> None:
     world = a_world().start("w0", "w1", "w2")
-    world.run(0.4)  # all have reported that they serve
+    world.run(0.4)  # all workers have reported that they serve
     world.solving = False
     del world.workers["w2"]
     world.run(0.8)
@@ -213,7 +213,7 @@ def test_a_drained_worker_gives_its_slots_up_only_when_it_is_empty() -> None:
     world.run(5.0)
     assert world.leases()["w2"] == ("read", "forest", (1,), -1)
     world.workers["w2"].queued = 0
-    world.run(0.2)  # one report says so; a second one has to confirm it
+    world.run(0.2)  # one report is not enough; a second one must confirm it
     assert "w2" in world.leases()
     world.run(0.6)
     assert world.leases() == {
@@ -277,7 +277,7 @@ def test_a_paused_pipeline_admits_nothing_and_keeps_its_routes() -> None:
 
 
 def test_a_plan_that_still_has_a_lost_worker_is_amended_without_traffic_for_it() -> None:
-    # As where the plan that hands its slot on was refused, and a pause follows.
+    # As if the plan that hands on the slot was refused and a pause follows.
     world = World(a_pipeline(), a_profile()).start("w0", "w1", "w2")
     world.run(0.4)
     world.solving = False
@@ -302,7 +302,7 @@ def test_a_pause_waits_for_no_solve_and_outlasts_the_one_in_flight() -> None:
     assert (result.ok, result.message, result.epoch) == (True, "ingress refuses queries", 2)
     assert (world.plan.capacity_qps, world.plan.leases) == (0.0, leases)
     assert PlanCause.COMMAND in world.plan.causes
-    assert [each.action for each in world.results] == ["pause"]  # the other one still waits
+    assert [each.action for each in world.results] == ["pause"]  # the other job still waits
     world.finish_solves()
     assert [each.action for each in world.results] == ["pause", "apply-policy"]
     assert (world.plan.settings.paused, world.plan.settings.policy) == (True, "slow")
@@ -488,7 +488,7 @@ def test_static_and_drain_are_carried_out_while_a_solve_takes_its_time() -> None
         assert result is not None
         assert result.ok
     plans = len(world.plans)
-    world.tell(Solved(hung.job, Allocation(())))  # of no use any more
+    world.tell(Solved(hung.job, Allocation(())))  # it is no longer of use
     assert len(world.plans) == plans
     assert world.plan.settings.policy == "static"
     assert world.plan.settings.drained == ("w3",)
@@ -510,7 +510,7 @@ def test_command_without_a_pipeline_does_not_apply_to_one_started_later() -> Non
     world.arrive(Command(id="c9", pipeline="postcode", action="replan"), COMMANDS)
     before_s = world.now - 60.0
     world.start("w0", "w1", "w2")
-    # The app reads the topic from its beginning once more, after it has started.
+    # The app reads the topic again from the beginning after it has started.
     nameless = Command(id="c8", pipeline="", action="pause")
     world.tell(Arrived(nameless, COMMANDS, 0, 0, before_s))
     world.run(1.0)

@@ -1,4 +1,4 @@
-"""A control app that hears nothing, hears late or reads another clock leaves the plan in force."""
+"""A control app without reports, or with late reports or another clock, keeps the plan in force."""
 
 from dataclasses import replace
 
@@ -64,14 +64,14 @@ def test_workers_whose_clocks_differ_from_the_control_apps_are_used_and_kept(
 def test_late_reports_do_not_count_as_current() -> None:
     ages = ReportAges()
     fast = an_ingress_report(sent_s=100.0)
-    assert ages.age_s(fast, 103.0) == 0.0  # another clock, or a slow way: not to be told
+    assert ages.age_s(fast, 103.0) == 0.0  # another clock or a slow path: indistinguishable
     assert ages.age_s(an_ingress_report(sent_s=101.0), 103.5) == 0.0
     assert ages.age_s(an_ingress_report(sent_s=102.0), 109.5) == 5.0
 
 
 def test_clock_correction_does_not_make_reports_old() -> None:
     ages, worst = ReportAges(), 0.0
-    for tick in range(5000):  # a thousand seconds, in which one clock falls behind by ten
+    for tick in range(5000):  # a thousand seconds, during which one clock falls behind by ten
         now = 1000.0 + tick * 0.2
         worst = max(worst, ages.age_s(an_ingress_report(sent_s=now - tick * 0.002), now))
     assert worst < 2 * WINDOW_S * 0.01 + 0.01
@@ -116,7 +116,7 @@ def test_plan_followed_by_nodes_but_lost_on_the_topic_is_superseded() -> None:
     for worker in lost.workers.values():
         worker.plan = changed(followed, epoch=40)
     lost.now = world.now
-    lost.arrive(changed(followed, epoch=2), PLANS)  # the newest that the topic still has
+    lost.arrive(changed(followed, epoch=2), PLANS)  # the newest plan still on the topic
     lost.tell(Woke())
     for _ in range(40):
         lost.now = round(lost.now + 0.1, 1)
@@ -126,7 +126,7 @@ def test_plan_followed_by_nodes_but_lost_on_the_topic_is_superseded() -> None:
                 newest = max(lost.plans, key=lambda plan: plan.epoch, default=None)
                 if newest and newest.epoch > 40:
                     held.plan = newest
-                else:  # it rejects what is not newer
+                else:  # it rejects plans that are not newer
                     held.plan = changed(followed, epoch=40)
                 lost.arrive(held.report(lost.now), REPORTS)
         lost.tell(Woke())

@@ -1,4 +1,4 @@
-"""Which workers are alive, by when they were heard: silences of one, of the broker, of us."""
+"""Worker liveness from the times of reports: silence of one worker, of the broker, of ourselves."""
 
 from control.controller.membership import DEAD_AFTER_S, RETURN_S, Membership
 from schemas.enumerations import NodeState
@@ -22,7 +22,7 @@ def heard(membership: Membership, now: float, *names: str) -> None:
 
 
 def lost_at(membership: Membership, since: float, *alive: str) -> dict[str, float]:
-    """When each worker is found lost while ``alive`` go on to report."""
+    """Return when each worker is found lost while ``alive`` continue to report."""
     found: dict[str, float] = {}
     for step in range(1, 40):
         now = since + step * EVERY_S
@@ -38,7 +38,7 @@ def test_a_silent_worker_is_lost_while_others_report() -> None:
 
 
 def after_an_outage(*back: str) -> tuple[Membership, float]:
-    """The workers ``back`` reported once the broker was back after ten seconds."""
+    """Return a membership after a broker outage of ten seconds, after which ``back`` reported."""
     membership = Membership()
     heard(membership, 0.0, "a", "b", "c")
     for step in range(50):
@@ -54,7 +54,7 @@ def test_after_an_outage_a_worker_has_time_to_connect_again() -> None:
 
 
 def test_a_worker_that_was_heard_after_an_outage_and_dies_is_lost_as_at_any_time() -> None:
-    """It had the time that workers have to connect again, 3 s instead of 0.8."""
+    """It used to get the reconnect time of 3 s instead of 0.8 s."""
     membership, now = after_an_outage("a", "b", "c")
     found = lost_at(membership, now, "a", "b")
     assert found == {"c": 1.0}

@@ -1,4 +1,4 @@
-"""The plays of mixes that may be better than the rented one: which, when, and until when."""
+"""Trials of mixes that may beat the rented one: their order, start and end."""
 
 from dataclasses import replace
 
@@ -86,7 +86,7 @@ def test_played_results_are_discarded_for_new_latencies_but_not_for_new_prices()
     assert made.played == {(1, 0): 5.0}
     second = begun(made, 1.0)
     made.change(replace(dearer, slo_s=0.5), POLICY)
-    assert made.ended(Solved(second.job, 6.0))  # it is a play, and comes too late
+    assert made.ended(Solved(second.job, 6.0))  # it is a trial result that arrives too late
     assert made.played == {}
     assert made.next(1.0) == []
     made.ask(MIXES, 2.0)

@@ -1,4 +1,4 @@
-"""Several pipelines on one broker: what the control app of one makes of the others' records."""
+"""Several pipelines on one broker: how a control app treats the records of the others."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""Nodes of several schema releases: plans bear the least that all of them read."""
+"""Nodes of several schema releases: plans use the lowest release that all of them read."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from tests.control_world import FakeWorker, World, a_pipeline, a_profile
 
 @dataclass
 class Declaring(FakeWorker):
-    """A worker that says which release it reads."""
+    """Return the report of a worker that declares the release it reads."""
 
     reads: int = RELEASE
 

@@ -1,4 +1,4 @@
-"""PlanGate: what workers hold beside the leased variant counts while they swap."""
+"""PlanGate: variants that a worker holds beside the leased one count during a swap."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +20,7 @@ from tests.allocation_world import a_problem, an_entry
 
 MB = 10**6
 WORKERS = ("w0", "w1")
-# "odd" is slower and less accurate than "fast": tables leave it out.
+# "odd" is slower and less accurate than "fast", so tables omit it.
 MODELS = [
     an_entry("a", "fast", {1: 5.0, 2: 8.0}, accuracy=0.7, memory=60 * MB),
     an_entry("a", "good", {1: 12.0, 2: 20.0}, accuracy=0.9, memory=60 * MB),
@@ -74,7 +74,7 @@ def test_a_set_stays_until_another_variant_is_loaded() -> None:
     assert {lease.key for lease in other.leases} == {"a/odd"}
     swap = (Constraint.SWAP_MEMORY, ("w0", "a/odd", "a/fast", "a/good"), 180 * MB, 130 * MB)
     assert gate.plan(other, where)[0] == Violation(*swap)
-    # Under a plan without tables they hold the set until its variant serves.
+    # Under a plan without tables workers hold the set until its variant serves.
     small = structs.replace(
         other, leases=tuple(structs.replace(x, variant="fast") for x in other.leases)
     )

@@ -1,4 +1,4 @@
-"""A node that has missed the plan in force gets another one, once."""
+"""A node that missed the plan in force gets it once more."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ def a_plan_in_force(epoch: int = 7, issued_s: float = 0.0) -> Plan:
 
 
 def missed(reach: PlanReach, plan: Plan, report: Report, upto_s: float, from_s: float = 0.0) -> int:
-    """How often a node that reports five times a second counts as having missed the plan."""
+    """Return how often a node with five reports a second counts as having missed the plan."""
     ticks = range(round(from_s * 5), round(upto_s * 5))
     return sum(reach.missed(report, plan, tick / 5) for tick in ticks)
 
@@ -24,7 +24,7 @@ def test_a_node_that_stays_without_the_plan_has_missed_it_once() -> None:
     reach, plan, report = PlanReach(), a_plan_in_force(), an_ingress_report(0.0, epoch=0)
     assert missed(reach, plan, report, RECEIVED_S) == 0
     assert missed(reach, plan, report, 2 * RECEIVED_S, RECEIVED_S) == 1
-    later = changed(plan, epoch=8)  # it does not reach the node either
+    later = changed(plan, epoch=8)  # this plan does not reach the node either
     assert missed(reach, later, report, 20 * RECEIVED_S, 2 * RECEIVED_S) == 0
 
 
@@ -39,7 +39,7 @@ def test_plans_that_follow_each_other_are_not_missed() -> None:
     reach = PlanReach()
     for second in range(60):
         plan = a_plan_in_force(epoch=second + 1, issued_s=float(second))
-        report = an_ingress_report(float(second), epoch=second)  # always one behind
+        report = an_ingress_report(float(second), epoch=second)  # always one plan behind
         assert missed(reach, plan, report, second + 1.0, float(second)) == 0
 
 

@@ -1,4 +1,4 @@
-"""The rental with a fleet whose devices boot and hand over their work."""
+"""The rental with a fleet whose devices take time to boot and to hand over their work."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -33,7 +33,7 @@ POLICY = Policy(name="kairos", kind="kairos", options={"pick": "first"})
 
 @dataclass
 class World:
-    """A second at a time: arrivals, and a fleet that does what is asked."""
+    """Step through seconds of arrivals with a fleet that follows the rental."""
 
     rental: Rental
     seed: int = 0
@@ -43,7 +43,7 @@ class World:
     gone_s: dict[str, list[float]] = field(default_factory=lambda: {"fast": [], "slow": []})
     scaled: list[Scale] = field(default_factory=list)
     dearest: float = 0.0
-    sold_out: frozenset[str] = frozenset()  # types of which no more devices come
+    sold_out: frozenset[str] = frozenset()  # types whose number cannot grow
 
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng(self.seed)
@@ -130,7 +130,7 @@ def test_demand_prices_and_budget_set_by_commands_take_effect() -> None:
     world = World(rental())
     world.pass_by(40, 2.0, replace_settings(demand_qps=19.0))
     assert world.rental.mix == {"fast": 1, "slow": 3}
-    # Slow devices at 2 $/h are dearer than fast ones for what they carry.
+    # At 2 $/h slow devices cost more per throughput than fast ones.
     world.pass_by(40, 2.0, replace_settings(demand_qps=19.0, prices={"slow": 2.0}))
     assert world.rental.mix == {"fast": 2, "slow": 0}
     world.pass_by(1, 2.0, replace_settings(demand_qps=19.0, budget=0.5))
@@ -177,7 +177,7 @@ def test_a_type_that_never_comes_is_given_up_for_another_and_tried_again_later()
     world = World(rental(), sold_out=frozenset(("slow",)))
     demand = replace_settings(demand_qps=11.0)
     world.pass_by(60, 2.0, demand)
-    assert world.rental.mix == {"fast": 0, "slow": 3}  # one serves, two were asked for
+    assert world.rental.mix == {"fast": 0, "slow": 3}  # one serves, two were requested
     world.pass_by(int(BOOT_S + PATIENCE_S), 2.0, demand)
     assert world.rental.mix == {"fast": 1, "slow": 1}
     world.sold_out = frozenset()

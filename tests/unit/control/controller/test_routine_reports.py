@@ -1,4 +1,4 @@
-"""Reports without news call for nothing before the next tick, and a loss is noticed at once."""
+"""Reports without news need no work before the next tick, and a loss is noticed at once."""
 
 from typing import Any
 
@@ -33,13 +33,13 @@ def test_news_of_many_workers_is_batched_for_at_most_the_duration_of_a_review() 
     world.run(3.0)
     world.tell(Woke())
     before = world.controller.handle(news_of(world, "w000"), world.now)
-    assert before == []  # a review has just been
+    assert before == []  # a review has just ended
     after_s = world.now + FEW * SPACING_S
     assert world.controller.handle(news_of(world, "w001"), after_s) != []
 
 
 def news_of(world: World, name: str) -> Arrived:
-    """Return the first report of a worker that has started anew."""
+    """Return the first report of a restarted worker."""
     world.workers[name].incarnation = world.now
     return Arrived(world.workers[name].report(world.now), REPORTS, 0, 0, world.now)
 
@@ -51,7 +51,7 @@ def test_a_silent_worker_is_looked_for_when_its_time_is_up_not_at_the_next_tick(
     w2_s = heard_s + 0.03  # between two ticks
     world.controller.handle(Arrived(w2.report(w2_s), REPORTS, 0, 0, w2_s), w2_s)
     world.run(0.7)
-    world.now = heard_s + DEAD_AFTER_S  # the last tick before its time is up
+    world.now = heard_s + DEAD_AFTER_S  # the last tick before its timeout
     (wake,) = [e for e in world.controller.handle(Woke(), world.now) if isinstance(e, Wake)]
     assert wake.at_s == pytest.approx(w2_s + DEAD_AFTER_S + JUST_S)
     assert wake.at_s < world.now + TICK_S
@@ -63,13 +63,13 @@ def test_a_silent_worker_is_looked_for_when_its_time_is_up_not_at_the_next_tick(
 
 
 def beat_of(world: World, name: str, **fields: Any) -> Heartbeat:
-    """Return the heartbeat of a worker that goes on as it was."""
+    """Return the heartbeat of an unchanged worker."""
     beat = Heartbeat("postcode", name, world.workers[name].incarnation, world.now)
     return replace(beat, **fields)
 
 
 def after_heartbeats(**fields: Any) -> World:
-    """Return a world in which w2 only sends heartbeats for two seconds, the others reports."""
+    """Return a world in which w2 sends only heartbeats for two seconds; the others send reports."""
     world = a_world()
     w2 = world.workers.pop("w2")
     for _ in range(20):

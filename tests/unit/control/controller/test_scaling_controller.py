@@ -1,4 +1,4 @@
-"""The controller under a policy that scales accuracy: when it plans anew, and how it gets there."""
+"""The controller under a policy that scales accuracy: when it replans, and the steps it takes."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ WORKERS = ("w0", "w1", "w2", "w3", "w4", "w5")
 
 
 class Busy(World):
-    """A world whose input topic fills at a rate."""
+    """A world with an input topic that fills at a given rate."""
 
     rate: float = 0.0
     total: float = 0.0
@@ -27,7 +27,7 @@ class Busy(World):
     paces: Mapping[str, float] = {}  # by worker: seconds for a profiled one
 
     def flow(self, seconds: float, rate: float) -> None:
-        """Let time pass while so many queries come every second."""
+        """Let time pass while ``rate`` queries arrive each second."""
         for _ in range(round(seconds / 0.2)):
             self.total += 0.2 * rate
             if self.paces:
@@ -57,7 +57,7 @@ def a_world(policy: str = "loki", policies: tuple[Policy, ...] = ()) -> Busy:
 
 
 def running(plan: Plan) -> dict[str, int]:
-    """Workers that are open, by variant."""
+    """Return the number of open workers by variant."""
     return dict(Counter(f"{x.task}/{x.variant}" for x in plan.leases if x.open_slot >= 0))
 
 
@@ -112,7 +112,7 @@ def test_fixed_plan_beyond_the_memory_of_a_worker_is_refused() -> None:
 
 
 def test_live_plan_prefers_the_path_with_the_higher_measured_accuracy() -> None:
-    # A fast reader and the slow one, whose product is higher: end to end it reads worse.
+    # A fast and a slow reader. The slow one's product is higher, but end to end it reads worse.
     measured = replace(
         a_profile(),
         paths=(
@@ -134,7 +134,7 @@ def test_a_jump_of_demand_does_not_wait_for_the_interval() -> None:
     world.flow(1.2, 180.0)
     assert any("demand jumped to" in plan.reason for plan in world.plans[before:])
     world.flow(2.0, 180.0)
-    # 900 items/s are more than four readers of 200 can do behind two locators.
+    # 900 items/s exceed four readers of 200 behind two locators.
     assert world.plan.mode == "accuracy"
     assert running(world.plan)["locate/net"] == 2
     assert {"read/vit", "read/forest"} <= running(world.plan).keys()
@@ -157,7 +157,7 @@ def test_a_jump_has_a_quick_plan_before_its_solve_has_ended_and_the_exact_one_af
 
 
 def test_capacity_that_a_plan_adds_after_an_overload_is_admitted_at_once() -> None:
-    """Most queries are late until workers join; some are still refused by then."""
+    """Most queries are late until workers join; some are still refused afterwards."""
     world = Busy(replace(a_pipeline(), policy="loki"), a_profile(), expected=3)
     world.start(*WORKERS[:3])
     for second in range(14):
@@ -177,8 +177,8 @@ def test_capacity_that_a_plan_adds_after_an_overload_is_admitted_at_once() -> No
 
 
 def runs(world: Busy, seconds: float, stretch: Callable[[float], float]) -> list[str]:
-    """Let workers run batches that take ``stretch`` times as long as planned, by the seconds
-    passed; return the reasons of the plans made."""
+    """Run batches that take ``stretch`` times the planned duration, given by elapsed second;
+    return the reasons of the plans made."""
     made = len(world.plans)
     for at in range(round(seconds / 0.2)):
         for worker in world.workers.values():
@@ -256,7 +256,7 @@ def test_between_solves_routes_follow_demand_and_leases_stay() -> None:
 
 
 def reading(plan: Plan) -> dict[int, float]:
-    """Shares of readers, vit's first."""
+    """Return the shares of readers, vit first."""
     slots = [x.open_slot for x in sorted(plan.leases, key=lambda x: x.variant, reverse=True)
              if x.task == "read"]  # fmt: skip
     shares = {route.slot: route.share for route in plan.routes if route.task == "read"}
@@ -347,7 +347,7 @@ def test_the_interval_is_the_policys() -> None:
 @pytest.mark.parametrize("policy", ["loki-paper", "inferline", "proteus"])
 def test_commands_do_not_wait_for_the_solve_of_a_policy_without_quick_plans(policy: str) -> None:
     world = a_world(policy)
-    world.solving = False  # whatever is asked now stays in flight
+    world.solving = False  # every later request stays in flight
     world.flow(12.0, 50.0)
     assert world.solves
     before = running(world.plan)

@@ -1,4 +1,4 @@
-"""What workers report of settings decides on sessions' plans."""
+"""Worker reports on settings decide the plans of sessions."""
 
 from msgspec.structs import replace
 
@@ -65,7 +65,7 @@ def test_improvement_over_an_earlier_plan_does_not_count_for_new_objectives() ->
 
 
 def serving_desk() -> SessionDesk:
-    """Return a desk with a session that serves."""
+    """Return a desk with a serving session."""
     desk = SessionDesk(a_session_pipeline(), a_space())
     plans = (a_choice("1"),)
     desk.take(replace(CAM, state=SessionState.WAITING, plans=plans, stopped="decided"), 0.0)
@@ -86,7 +86,7 @@ def state_of(desk: SessionDesk) -> SessionState:
 
 
 def told(desk: SessionDesk, action: str, now: float) -> tuple[bool, str]:
-    """Give a command on the session, and let its searches go on; return the result."""
+    """Carry out a command on the session and let its searches continue; return the result."""
     command = Command(
         id=action, pipeline="p", action=action, issued_s=now, arguments={"session": "cam"}
     )

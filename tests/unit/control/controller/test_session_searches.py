@@ -1,4 +1,4 @@
-"""Searches of sessions: what a step's result may belong to."""
+"""Searches of sessions: which search a step's result belongs to."""
 
 from msgspec.structs import replace
 

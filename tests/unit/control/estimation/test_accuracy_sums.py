@@ -70,7 +70,7 @@ def test_the_interval_covers_the_true_accuracy_in_about_95_of_100_samples() -> N
     rng = np.random.default_rng(5)
     covered = 0
     for _ in range(600):
-        # Each query has an own rate of right parts, with mean 0.8.
+        # Each query has its own rate of correct parts, with mean 0.8.
         rates = rng.beta(8, 2, 150)
         low, high = sums([(int(rng.binomial(5, rate)), 5) for rate in rates]).interval()
         covered += low <= 0.8 <= high

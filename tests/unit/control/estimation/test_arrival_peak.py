@@ -5,7 +5,7 @@ from control.estimation.arrival_peak import MEMORY_S, SILENT_S, ArrivalPeak
 
 
 def seen(peak: ArrivalPeak, rates: list[float], begin_s: float = 0.0) -> list[float | None]:
-    """Return the peak at the end of every second of a process with these rates, seed 1."""
+    """Return the peak after each second of an arrival process with these rates, seed 1."""
     rng = np.random.default_rng(1)
     arrived, found = 0.0, []
     for second, rate in enumerate(rates):

@@ -1,4 +1,4 @@
-"""control/estimation/estimates.py: what is a capacity worth, when does more demand matter?"""
+"""control/estimation/estimates.py: usable capacity, and when rising demand needs a new plan."""
 
 import pytest
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ def a_report(role: str, at_s: float, counts: dict[str, float]) -> Report:
 
 
 def ran(estimates: Estimates, seconds: range, factor: float) -> None:
-    """Run ten batches a second that take ``factor`` times the profile's."""
+    """Run ten batches a second that take ``factor`` times as long as profiled."""
     each_s = factor * a_profile().latency_s("locate", "net", "cpu", 1, "mean")
     for at in seconds:
         done = {"batches": 10.0 * at, "finished": 10.0 * at}
@@ -44,8 +44,8 @@ def slowed(policy: Policy, factor: float) -> Estimates:
 
 
 def overloaded(estimates: Estimates, policy: Policy, capacity_qps: float) -> float:
-    """Let a plan of that capacity miss a fifth of the queries for two seconds; return what part of
-    its capacity is admitted then."""
+    """Let a plan of that capacity miss a fifth of the queries for two seconds; return the part of
+    its capacity that is then admitted."""
     plan = Plan(pipeline="postcode", epoch=1, issued_s=0.0, reason="", settings=SETTINGS)
     admitted_qps = capacity_qps * estimates.capacity_share(policy)
     estimates.serves(replace(plan, capacity_qps=admitted_qps), policy)
@@ -56,7 +56,7 @@ def overloaded(estimates: Estimates, policy: Policy, capacity_qps: float) -> flo
 
 
 def test_the_slowdown_of_devices_counts_once() -> None:
-    """In the plan where the policy goes by it, else in what is admitted of the plan."""
+    """It counts in the plan if the policy uses it, else in the admitted part of the plan."""
     assert slowed(PACED, 2.0).capacity_share(PACED) == 1.0
     assert slowed(UNPACED, 2.0).capacity_share(UNPACED) == pytest.approx(0.5)
 
@@ -85,7 +85,7 @@ def test_a_plan_for_devices_that_are_fast_again_admits_no_more_where_queries_wer
 
 
 def asked(planned_qps: float, *, feasible: bool) -> PlanCause | None:
-    """Return why there should be another plan under a load of ``RATE_QPS``."""
+    """Return the reason for another plan under a load of ``RATE_QPS``."""
     estimates = Estimates(a_pipeline(), a_profile())
     for at in range(200):
         at_s = 0.1 * at

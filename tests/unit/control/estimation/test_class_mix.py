@@ -1,4 +1,4 @@
-"""control/estimation/class_mix.py: which SLO classes plans are made for."""
+"""control/estimation/class_mix.py: the SLO classes that plans consider."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -32,7 +32,7 @@ def a_report(at_s: float, counts: Mapping[str, float], node: str = "egress-0") -
 
 
 def after(mix: ClassMix, *ended: Mapping[str, float]) -> list[str]:
-    """Return the classes that count after reports of one second each; counts are of each second."""
+    """Return the classes that count after one report a second; counts are per second."""
     total: dict[str, float] = {}
     reports = [a_report(0.0, total)]
     for at, new in enumerate(ended, 1):

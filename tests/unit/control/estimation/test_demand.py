@@ -1,4 +1,4 @@
-"""control/estimation/demand.py: how much is coming?"""
+"""control/estimation/demand.py: demand from ingress reports and from the input topic."""
 
 import pytest
 from hypothesis import given
@@ -105,7 +105,7 @@ def test_input_topic_counts_take_precedence_over_ingress_counts() -> None:
     )  # fmt: skip
     assert demand.rate_qps(102.0) == pytest.approx(70.0)
     assert observed(a_report(105.0, 100.0), a_report(106.0, 120.0)).waiting(106.0) == 0.0
-    # Nobody reads its offsets any more.
+    # Its offsets are no longer read.
     later = observed(*(a_report(100.0 + s, 20.0 * s) for s in range(6)), the_topic(101.0, 9))
     assert later.rate_qps(105.0) == pytest.approx(20.0)
 
@@ -115,7 +115,7 @@ def test_readings_are_spread_over_the_seconds_they_took() -> None:
         the_topic(100.5, 0), the_topic(101.5, 10), the_topic(103.5, 50), the_topic(104.0, 60),
         the_topic(104.25, 70),
     )  # fmt: skip
-    # Of second 100 only a half was seen, and second 104 has not ended.
+    # Only half of second 100 was observed, and second 104 has not ended.
     assert demand.by_second(104.3) == (pytest.approx(15.0), 20.0, 20.0)
     assert demand.by_second(200.0) == ()
 

@@ -1,4 +1,4 @@
-"""control/estimation/ended_queries.py: how do queries end, by windows?"""
+"""control/estimation/ended_queries.py: how queries end, by windows."""
 
 from collections.abc import Mapping
 
@@ -34,7 +34,7 @@ def windows(*reports: Report, queries: EndedQueries | None = None) -> list[Windo
 
 @given(st.lists(st.tuples(*[st.integers(0, 300)] * len(COUNTS)), min_size=10, max_size=40))
 def test_windows_hold_what_ended_between_their_reports(ended: list[tuple[int, ...]]) -> None:
-    """Five reports a second: the first window has five intervals, and each later one too."""
+    """Five reports a second give five intervals in the first window and in each later one."""
     totals = [dict.fromkeys(COUNTS, 0.0)]
     for each in ended:
         totals.append({n: totals[-1][n] + new for n, new in zip(COUNTS, each, strict=True)})
@@ -97,7 +97,7 @@ def test_standing_queue_is_not_detected_without_ended_queries() -> None:
 
 
 def test_counts_of_an_unknown_time_are_left_out() -> None:
-    """Of an egress that is new, or has begun anew, it is not known when they were counted."""
+    """The time of counts is unknown for a new or restarted egress."""
     many = {"answered": 100.0}
     (window,) = windows(report(0.0, many), report(1.0, {"answered": 200.0}, incarnation=2.0))
     assert window.good == 0

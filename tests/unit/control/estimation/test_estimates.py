@@ -1,4 +1,4 @@
-"""Of many workers not every report is read, and the estimates are the same."""
+"""With many workers not every report is read, and the estimates are the same."""
 
 import pytest
 
@@ -41,5 +41,5 @@ def test_rates_and_fan_out_do_not_depend_on_the_number_of_workers(workers: int) 
 def test_a_restarted_worker_is_read_at_once() -> None:
     estimates = observed(400, 2.0)
     before = estimates.arriving(2.0)["locate/net"]
-    estimates.observe(a_report(7, 2.0, incarnation=1.9))  # its rate begins anew
+    estimates.observe(a_report(7, 2.0, incarnation=1.9))  # its rate starts again
     assert estimates.arriving(2.0)["locate/net"] < before

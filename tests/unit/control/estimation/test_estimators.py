@@ -1,4 +1,4 @@
-"""control/estimation/estimators.py: what demand should a plan be made for?"""
+"""control/estimation/estimators.py: the demand that a plan is made for."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ HEADROOM = log(20) / 0.25  # 12 queries/s
 
 
 def seen(*per_second: float, waiting: int = 0) -> tuple[Demand, float]:
-    """Arrivals of whole seconds, from second 101 on, and the time behind the last."""
+    """Return arrivals of whole seconds, from second 101 on, and the time after the last one."""
     demand, total = Demand(), 0
     demand.count(counted(100.0, {0: 0}, {}))
     now = 100.0
@@ -95,7 +95,7 @@ def test_single_jump_is_not_extrapolated_as_a_trend() -> None:
 @pytest.mark.parametrize("before", [(), (0.0,), (0.0,) * 4, (0.0,) * 9])
 @pytest.mark.parametrize("whole", range(1, 10))
 def test_start_of_clients_is_not_taken_for_a_slope(before: tuple[float, ...], whole: int) -> None:
-    # The first query came within a second, of which only a part counts.
+    # The first query arrived within a second that counts only in part.
     demand, now = seen(*before, 55.0, *[110.0] * whole)
     assert trend(demand, now, HORIZON) == pytest.approx(110.0 + HEADROOM)
 

@@ -1,4 +1,4 @@
-"""control/estimation/multiplicative_factors.py: how many items does one item make?"""
+"""control/estimation/multiplicative_factors.py: how many items one item makes."""
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ def a_report(
 
 
 class Seen:
-    """Factors with the readings that go with them."""
+    """Factors with their readings."""
 
     def __init__(self, factors: Factors = NOTHING) -> None:
         self.factors, self._readings = factors, ReportDeltas("worker")
@@ -96,7 +96,7 @@ def test_plan_preserves_factors_across_a_restart() -> None:
     known = (*seen.factors(), Factor("gone/x", "read", 9.0, 500.0))
     again = Factors(EDGES).recall(known)
     assert again.multiplicity() == {NET: 2.5}
-    # The life of a worker was counted in what the plan remembers.
+    # Earlier counts of the worker are already in the factors of the plan.
     assert Seen(again).hear(a_report(3.0, 300.0, 5000.0)).multiplicity() == {NET: 2.5}
 
 

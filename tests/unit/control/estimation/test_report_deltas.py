@@ -1,4 +1,4 @@
-"""control/estimation/report_deltas.py: what is new in a worker's report?"""
+"""control/estimation/report_deltas.py: the news in a worker's report."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""control/estimation/seen_capacity.py: how much of a plan's capacity is there?"""
+"""control/estimation/seen_capacity.py: the part of a plan's capacity that is available."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -29,8 +29,8 @@ def shares(
     late: float = 0.5,
     loading: bool = False,
 ) -> list[float]:
-    """Return the share after each second; ``tight`` is the part of the answers that was, ``late``
-    that of the misses, which else were dropped."""
+    """Return the share after each second. ``tight`` is the part of tight answers, ``late`` the
+    part of late answers among the misses; the other misses were dropped."""
     capacity = capacity or SeenCapacity()
     found = []
     for good, missed, refused in seconds:
@@ -71,8 +71,8 @@ def test_some_misses_in_two_windows_reduce_admission_without_a_pause() -> None:
 def test_admission_falls_to_the_served_rate_if_reductions_do_not_help(
     late: float, served: float
 ) -> None:
-    """A plan for 1,000 queries/s, of which a shared machine serves a tenth; of the dropped ones
-    half count as served."""
+    """The plan is for 1,000 queries/s and a shared machine serves a tenth; half of the dropped
+    queries count as served."""
     capacity = SeenCapacity()
     serves(capacity, 1000.0)
     *before, share = shares([(80, 20, 0)] * 6, capacity, late=late)
@@ -96,7 +96,7 @@ def test_standing_queue_is_drained() -> None:
 def test_admission_falls_to_the_served_rate_at_once_if_no_plan_would_help(
     final: bool, tight: float, loading: bool
 ) -> None:
-    """A queue stands, no worker loads, and no plan would bring more."""
+    """A queue stands, no worker loads a variant, and no plan would serve more."""
     capacity = SeenCapacity()
     serves(capacity, 1000.0, final=final)
     found = shares([(80, 20, 0)] * 2, capacity, tight=tight, loading=loading)
@@ -146,7 +146,7 @@ def test_added_capacity_is_trusted_and_missing_capacity_stays_missing() -> None:
 
 
 def test_a_share_that_fell_before_any_plan_was_known_is_kept_at_the_first_one() -> None:
-    """As after a control app that takes over from another one whose plan stays in force."""
+    """A new control app takes over and keeps the plan of its predecessor in force."""
     capacity = SeenCapacity()
     (*_, low) = shares([(20, 80, 50)] * 4 + [(100, 0, 50)], capacity)
     serves(capacity, 100.0)

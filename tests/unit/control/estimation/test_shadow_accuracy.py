@@ -31,7 +31,7 @@ def test_the_estimate_is_agreement_times_the_accuracy_of_the_reference() -> None
 
 @pytest.mark.parametrize("common", [0.0, 0.5, 1.0])
 def test_the_accuracy_lies_within_the_bounds_whatever_errors_have_in_common(common: float) -> None:
-    """Two readers of digits; a wrong one gives another digit, ``common`` of the time the same."""
+    """Two digit readers; a wrong one gives another digit, the same in ``common`` of the cases."""
     rng = np.random.default_rng(3)
     count, truth = 20_000, 7
     hard = rng.random(count)  # the same for both readers: errors coincide

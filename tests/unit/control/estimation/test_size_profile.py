@@ -1,4 +1,4 @@
-"""Planners go by the sizes that are seen, in place of those that they begin with."""
+"""Planners replace the initial size distribution with observed sizes."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""control/estimation/slow_workers.py: which worker takes longer than others of its kind?"""
+"""control/estimation/slow_workers.py: workers that take longer than others of their kind."""
 
 from collections.abc import Mapping
 from statistics import median
@@ -20,7 +20,7 @@ def report(node: str, variant: str) -> Report:
 
 
 def paces(*stretches: tuple[str, float]) -> Mapping[str, float]:
-    """Of workers w0, w1, ... by variant and seconds taken for a planned one."""
+    """Return reports of workers w0, w1, ... by variant and seconds per planned second."""
     workers = SlowWorkers()
     for number, (variant, stretch) in enumerate(stretches):
         workers.observe(report(f"w{number}", variant), Ran(FEWEST, FEWEST, FEWEST * stretch))
@@ -45,8 +45,8 @@ def test_slow_worker_is_not_identified_among_two_workers() -> None:
 
 
 def by_reports(*stretches: float) -> Mapping[str, float]:
-    """Of three workers of one variant with a batch a report, the last of which takes ``stretches``
-    times as long as planned."""
+    """Return the slow ones of three workers of one variant with a batch per report; the last worker
+    takes ``stretches`` times the planned duration."""
     workers = SlowWorkers()
     for stretch in stretches:
         for number, each in enumerate((1.0, 1.0, stretch)):

@@ -1,4 +1,4 @@
-"""control/estimation/slowdown.py: how much slower than the profile are devices of a kind?"""
+"""control/estimation/slowdown.py: slowdown of a kind of device relative to the profile."""
 
 import pytest
 
@@ -15,7 +15,7 @@ PLANNED_S = PROFILE.latency_s("read", "forest", "cpu", 2, "mean")
 def report(
     batches: float, busy_s: float, at_s: float, node: str = "w", began_s: float = 0.0
 ) -> Report:
-    """Of a worker that has run so many batches of two in so long."""
+    """Return the report of a worker that has run this many batches of two in this time."""
     counts = {
         "batches/read/forest": batches,
         "finished/read/forest": 2 * batches,
@@ -29,7 +29,7 @@ def report(
 
 def seen(*reports: Report, profile: ProfileTable | None = PROFILE) -> dict[str, float]:
     slowdown, readings = Slowdown(), ReportDeltas("worker")
-    # Its first batch, with which a library found its kernels, was before.
+    # Its first batch, in which a library selected its kernels, was before.
     for each in (report(0, 0.0, 0.2), report(1, 9.0, 0.4), *reports):
         news = readings.take(each)
         slowdown = slowdown.observe(each, ran_since(news, profile)) if news else slowdown

@@ -1,4 +1,4 @@
-"""control/estimation/time_to_egress.py: how long do most items take to egress?"""
+"""control/estimation/time_to_egress.py: the time that most items take to egress."""
 
 from collections.abc import Sequence
 from statistics import fmean, pstdev
@@ -13,7 +13,7 @@ from schemas.records import Report
 
 
 def report(times_s: Sequence[float], at_s: float, incarnation: float = 1.0) -> Report:
-    """Return egress's report after items took ``times_s`` from ``read``."""
+    """Return an egress report on items that took ``times_s`` from ``read``."""
     counts = {
         "answered": 3.0,
         "to_egress/read": float(len(times_s)),
@@ -27,7 +27,7 @@ def report(times_s: Sequence[float], at_s: float, incarnation: float = 1.0) -> R
 
 
 def after(*parts: Sequence[float]) -> dict[str, float]:
-    """Return what is known after reports, each with the items of one more part."""
+    """Return the estimate after reports that each hold the items of one more part."""
     reports, so_far = [report([], 0.0)], list[float]()
     for n, part in enumerate(parts, 1):
         so_far += part
@@ -36,7 +36,7 @@ def after(*parts: Sequence[float]) -> dict[str, float]:
 
 
 def told(*reports: Report) -> dict[str, float]:
-    """Return what is known after reports."""
+    """Return the estimate after reports."""
     times, deltas = TimeToEgress(["read"]), ReportDeltas("egress")
     for news in map(deltas.take, reports):
         if news is not None:

@@ -1,4 +1,4 @@
-"""control/per_query/table_lookup.py: the arrival rate at a worker, for the choice of a table."""
+"""control/per_query/table_lookup.py: the arrival rate at a worker, which selects a table."""
 
 import math
 
@@ -25,7 +25,7 @@ def test_even_gaps_tell_the_rate() -> None:
 
 
 def test_a_gap_that_goes_on_bounds_the_rate() -> None:
-    # One came at 1.0 s; of a rate of 2/s the next would have come by now.
+    # One query came at 1.0 s; at 2/s the next would have arrived before now.
     assert after(0.5, 1.0).qps(1.5) == pytest.approx(2.0)
     assert after(0.5, 1.0).qps(1.5, run=3) == pytest.approx(6.0)
     assert after(1.0).qps(11.0) == pytest.approx(0.1)

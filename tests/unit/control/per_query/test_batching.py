@@ -1,4 +1,4 @@
-"""control/per_query/batching.py: close the batch now, or wait until when?"""
+"""control/per_query/batching.py: whether to close a batch now or how long to wait."""
 
 from math import inf
 

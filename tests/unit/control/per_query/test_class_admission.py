@@ -14,7 +14,7 @@ SECONDS = 60.0
 def admitted(
     shares: dict[str, ClassShare], arriving: dict[str, float], rate: float, seed: int = 1
 ) -> dict[str, float]:
-    """Admitted queries per second by class, of Poisson arrivals over ``SECONDS``."""
+    """Return admitted queries per second by class, for Poisson arrivals over ``SECONDS``."""
     rng = np.random.default_rng(seed)
     events = sorted(
         (float(at), name)
@@ -34,7 +34,7 @@ def _times(gaps: list[tuple[float, str]]) -> list[float]:
 def test_admitted_shares_follow_the_weights_in_overload() -> None:
     shares = {"gold": ClassShare(3.0), "bronze": ClassShare(1.0)}
     found = admitted(shares, {"gold": 200.0, "bronze": 200.0}, 100.0)
-    # The class of queries without one has a weight too, and nothing arrives in it.
+    # The class of queries without a class also has a weight, and nothing arrives in it.
     assert found["gold"] / found["bronze"] == pytest.approx(3.0, rel=0.05)
     assert sum(found.values()) == pytest.approx(100.0, rel=0.03)
 
@@ -75,7 +75,7 @@ def test_a_class_of_a_query_every_ten_seconds_is_admitted(rare: ClassShare) -> N
 def test_a_class_that_sends_less_than_its_share_is_admitted(
     gaps: list[tuple[float, str]], quiet_s: float, rate: float, weight: float
 ) -> None:
-    """Whatever the others send; it sends evenly, after a pause of ``quiet_s``."""
+    """The class sends evenly after a pause of ``quiet_s``, whatever the others send."""
     admission = ClassAdmission(
         {"a": ClassShare(2.0), "b": ClassShare(0.5), "mine": ClassShare(weight)}
     )

@@ -1,4 +1,4 @@
-"""control/per_query/dropping.py: which queries are past saving?"""
+"""control/per_query/dropping.py: queries that can no longer be in time."""
 
 from dataclasses import replace
 from math import inf
@@ -81,7 +81,7 @@ def test_a_budget_has_room_for_queues_unless_it_is_the_papers() -> None:
 
 
 def test_with_classes_the_last_task_drops_nothing_that_is_in_time() -> None:
-    """A batch of a slacker class is not interrupted; what waited for it may still be in time."""
+    """A batch of a slacker class is not interrupted; items waiting for it may still be in time."""
     rule = RULES["per-task"].must_end
     assert rule(replace(LAST, classes=True), 0.0, 0.0, 0.2) == 0.2
     assert rule(replace(FIRST, classes=True), 0.0, 0.0, 0.2) == rule(FIRST, 0.0, 0.0, 0.2) < 0.2

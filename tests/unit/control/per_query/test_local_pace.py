@@ -1,4 +1,4 @@
-"""control/per_query/local_pace.py: how much slower or faster than its profile is a device?"""
+"""control/per_query/local_pace.py: the pace of a device relative to its profile."""
 
 import pytest
 from hypothesis import given
@@ -8,9 +8,9 @@ from control.per_query.local_pace import ENOUGH, MEMORY, NOISE, RECENT, LocalPac
 
 
 def paced(*took_s: float) -> LocalPace:
-    """After batches that were planned to take 10 ms each."""
+    """Return the pace after batches that were planned to take 10 ms each."""
     pace = LocalPace(lambda variant, batch: 0.01)
-    for seconds in (9.0, *took_s):  # a library finds its kernels in the first one
+    for seconds in (9.0, *took_s):  # a library selects its kernels in the first batch
         pace.ran("read/v", 1, seconds)
     return pace
 

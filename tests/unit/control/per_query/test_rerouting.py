@@ -1,4 +1,4 @@
-"""control/per_query/rerouting.py: where may a late item go instead?"""
+"""control/per_query/rerouting.py: workers that a late item may go to instead."""
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ from schemas.records import Route
 from tests.builders import a_pipeline
 
 ALONE = Behind(hop_s=0.001, compute_share=0.5, rest_s=0.0, rest_hops_s=0.001, burst_s=0.3)
-SLOW = Route("read", 0, 1.0, "", 0.0, 0.04)  # whose turn it always is
+SLOW = Route("read", 0, 1.0, "", 0.0, 0.04)  # always next in turn
 MIDDLE = Route("read", 1, 0.0, "", 10.0, 0.02)
 FAST = Route("read", 2, 0.0, "", 10.0, 0.01)
 THREE = (SLOW, MIDDLE, FAST)

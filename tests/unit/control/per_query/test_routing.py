@@ -37,7 +37,7 @@ def test_every_window_gives_each_slot_its_share_to_within_a_few_picks(
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=6))
 def test_the_sequence_is_that_of_whole_numbers(weights: list[int]) -> None:
-    """In whole numbers ties are ties; in fractions rounding errors must not decide them."""
+    """Ties are exact in whole numbers; in fractions, rounding errors must not decide them."""
     spread, credit = WeightedRoundRobin(enumerate(map(float, weights))), [0] * len(weights)
     for _ in range(200):
         credit = [each + weight for each, weight in zip(credit, weights, strict=True)]

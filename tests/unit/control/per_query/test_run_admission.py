@@ -1,4 +1,4 @@
-"""control/per_query/run_admission.py: a run is refused where its worker has no time for it."""
+"""control/per_query/run_admission.py: a run is refused if its worker has no time for it."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from control.per_query.run_admission import RunAdmission, admits_by_turn, wait_s
 from schemas.pipeline import ClassShare
 from tests.builders import a_lease, a_pipeline, a_plan
 
-# Two workers that serve 4 queries in 100 ms each.
+# Two workers that each serve 4 queries in 100 ms.
 PLAN = replace(
     a_plan([a_lease("a", slots=(0,)), a_lease("b", slots=(1,))]),
     capacity_qps=80.0,
@@ -33,7 +33,7 @@ def test_a_run_begins_where_its_worker_is_planned_to_be_in_time() -> None:
     assert admission.admits(0, 0.0)
     for _ in range(4):
         admission.sent(0, 0.0)
-    # Busy until 0.1, and 62.5 ms may be waited.
+    # Busy until 0.1, and the run may wait 62.5 ms.
     assert not admission.admits(0, 0.03)
     assert admission.admits(0, 0.04)
     assert admission.admits(1, 0.0)

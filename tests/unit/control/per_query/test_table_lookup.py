@@ -1,4 +1,4 @@
-"""Tables as workers follow them."""
+"""Table lookups by workers."""
 
 from math import inf
 
@@ -97,5 +97,5 @@ def test_runs_stay_as_they_are_while_a_load_close_by_is_for_them() -> None:
     assert lasting(loads, runs, 207.0, 3) == 3
     assert lasting(loads, runs, 190.0, 4) == 2
     assert lasting(loads, runs, 250.0, 4) == 3
-    # Not known yet, or beyond what was planned for.
+    # Unknown yet, or beyond the planned range.
     assert lasting(loads, runs, inf, 1) == 3

@@ -1,4 +1,4 @@
-"""control/policies/inferline.py, control/policies/proteus.py and what the latter goes by,
+"""control/policies/inferline.py, control/policies/proteus.py and the latter's input,
 control/estimation/task_demand.py."""
 
 from dataclasses import replace
@@ -52,14 +52,14 @@ def test_inferline_runs_the_most_accurate_variants_that_fit_on_the_fewest_device
 
 
 def test_inferline_takes_the_most_accurate_variants_that_fit_together() -> None:
-    """Each of find/large and read/sure fits a path, and both together take longer than it may."""
+    """find/large and read/sure each fit a path, but together they exceed the SLO."""
     plan = inferline(problem(10.0, "inferline", slo_ms=60.0, comm_s=0.0))
     assert plan.feasible
     assert set(counts(plan)) == {"find/large", "read/fast"}  # 1.0 x 0.9, the others 0.7 x 1.0
 
 
 def test_inferline_takes_the_fastest_variants_where_none_fits() -> None:
-    """The most accurate ones would not pass the plan's check, and no plan would be in force."""
+    """The most accurate variants would fail the plan's check and leave no plan in force."""
     plan = inferline(problem(10.0, "inferline", slo_ms=15.0, comm_s=0.0))
     assert set(counts(plan)) == {"find/small", "read/fast"}
 
@@ -160,12 +160,12 @@ def test_a_variants_rate_is_the_sum_over_workers_that_reported_lately() -> None:
         seen.observe(a_report(second, 5.0 * second, node="v"))
     both = {"read/fast": pytest.approx(15.0), "read/sure": pytest.approx(15.0)}
     assert seen.arriving(60.0) == both
-    assert seen.arriving(100.0) == {}  # nobody was heard for long
+    assert seen.arriving(100.0) == {}  # no reports for a long time
     seen.observe(a_report(61.0, 3.0, start=60.5))
     seen.observe(a_report(61.0, 305.0, node="v"))
     alone = {"read/fast": pytest.approx(5.0), "read/sure": pytest.approx(5.0)}
-    assert seen.arriving(61.0) == alone  # its counts begin anew
-    seen.observe(a_report(61.5, 700.0))  # an earlier life's report comes late
+    assert seen.arriving(61.0) == alone  # its counts start again
+    seen.observe(a_report(61.5, 700.0))  # a late report of an earlier process
     assert seen.arriving(61.0) == alone
 
 

@@ -1,4 +1,4 @@
-"""control/policies/class_slos.py: plans keep the SLO of the tightest class that can be met."""
+"""control/policies/class_slos.py: plans meet the SLO of the tightest feasible class."""
 
 from dataclasses import replace
 
@@ -70,7 +70,7 @@ def test_every_used_path_keeps_the_tightest_class(
 
 @pytest.mark.parametrize("kind", PLANNING)
 def test_without_the_class_the_plan_breaks_its_slo(kind: str) -> None:
-    """So the test above can fail."""
+    """Prove that the test above can fail."""
     problem = asked(kind, 20.0)
     tight = replace(problem, slo_s=0.06)
     assert slowest_s(planned(problem), problem) > budgets_s(tight)["read"]

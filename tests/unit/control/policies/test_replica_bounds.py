@@ -1,4 +1,4 @@
-"""control/policies/replica_bounds.py: the least and the most replicas of a task."""
+"""control/policies/replica_bounds.py: minimum and maximum replicas of a task."""
 
 from collections.abc import Mapping
 

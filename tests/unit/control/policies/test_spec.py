@@ -1,4 +1,4 @@
-"""control/policies: the table of policies, and what a policy's value must be."""
+"""control/policies: the table of policies and the valid values of a policy."""
 
 import re
 import sys
@@ -52,7 +52,7 @@ def test_policy_options_default_to_those_of_its_kind() -> None:
     )  # fmt: skip
     assert (MIND.of(given), LONGEST_RUN.of(given)) == ("made up", 7)
     assert (spec.usual.estimator, MIND.of(spec.usual)) == ("ewma", "open")
-    assert GAP.of(spec.usual) == GAP.default  # an option that it has not
+    assert GAP.of(spec.usual) == GAP.default  # an option that it does not have
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ OTHER = 1
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Install a package of one policy in a folder on the path; the module has a name of its own."""
+    """Install a package with one policy in a folder on the path, under a unique module name."""
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def install(entry: str, module: str, name: str, value: str = "POLICY") -> None:

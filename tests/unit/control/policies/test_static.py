@@ -1,4 +1,4 @@
-"""control/policies/static.py: replicas as the file says, or in proportion to load."""
+"""control/policies/static.py: replicas from the file or in proportion to load."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""control/problem/forecast.py and assembly.py: what may be expected of some leases?"""
+"""control/problem/forecast.py and assembly.py: the expected performance of leases."""
 
 from dataclasses import replace
 
@@ -128,7 +128,7 @@ SCALED = structs.replace(BASE, settings=Settings(policy="loki-paper", slo_s=0.3)
 
 
 def scaled(demand_qps: float, **multiplicity: float) -> Plan:
-    """The plan of ``LEASES`` for a demand, as the paper fills workers."""
+    """Return the plan of ``LEASES`` for a demand, with the paper's order of filling workers."""
     observed = {("locate/net", child): mean for child, mean in multiplicity.items()}
     return assemble(
         SCALED, LEASES, a_pipeline(), a_profile(), CREW, ExpectedTraffic(demand_qps, observed)
@@ -188,7 +188,7 @@ def test_nearly_equal_plans_have_the_same_text() -> None:
 
 
 def split(shares: dict[str, float], profile: ProfileTable | None = None) -> Plan:
-    """A plan under a policy that fixes the shares of variants."""
+    """Return a plan under a policy that fixes the shares of variants."""
     policy = Policy(name="canary", options={"traffic": shares})
     pipeline = replace(a_pipeline(), policies=(policy,))
     base = structs.replace(BASE, settings=structs.replace(BASE.settings, policy="canary"))

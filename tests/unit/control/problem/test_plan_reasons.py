@@ -1,4 +1,4 @@
-"""What leads to a plan: sentences, causes, and whether a solve led to it."""
+"""Reasons for plans: sentences, causes, and whether they required a solve."""
 
 import pytest
 
@@ -46,7 +46,7 @@ REASONS = [
 def test_a_plan_of_this_release_that_is_written_as_release_5_is_understood(
     reason: PlanReason,
 ) -> None:
-    # HEADRACE_WRITE_RELEASE=5 leaves causes out: the sentence alone must still lead to them.
+    # HEADRACE_WRITE_RELEASE=5 omits causes: they must be inferred from the sentence alone.
     assert plan_causes(reason.text) == [reason.cause]
 
 

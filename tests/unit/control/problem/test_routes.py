@@ -1,4 +1,4 @@
-"""control/problem/routes.py: the most accurate first, up to capacity."""
+"""control/problem/routes.py: fill the most accurate workers first, up to capacity."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ SIMPLE = a_receiver("locate/simple", 1, 0.7, 50.0)
 
 
 def table(routes: tuple[Route, ...], task: str, source: str = "") -> dict[int, float]:
-    """Shares by slot."""
+    """Return shares by slot."""
     return {r.slot: pytest.approx(r.share) for r in routes if (r.task, r.source) == (task, source)}
 
 
@@ -71,7 +71,7 @@ def test_workers_of_equal_accuracy_share_evenly_up_to_a_part_of_their_capacity()
     assert table(routed(60.0, filling, GOOD, OTHER_GOOD, FAST), "read") == {0: 0.5, 1: 0.5, 2: 0.0}
     more = routed(100.0, filling, GOOD, OTHER_GOOD, FAST)
     assert table(more, "read") == {0: 0.36, 1: 0.36, 2: 0.28}
-    # All are at 90 % with 162 items/s; the rest of their capacity takes the rest.
+    # All workers are at 90 % with 162 items/s; the remaining capacity takes the rest.
     most = routed(171.0, filling, GOOD, OTHER_GOOD, FAST)
     assert table(most, "read") == {0: 38 / 171, 1: 38 / 171, 2: 95 / 171}
 
@@ -142,7 +142,7 @@ def test_variants_whose_paths_break_the_budget_do_not_send_to_each_other() -> No
     receivers = {"locate": [slow, quick], "read": [GOOD, FAST]}
     assert too_slow(TWO, receivers, {"read": 0.1}) == {("locate/slow", "read/good")}
     assert too_slow(TWO, receivers, {"read": 0.11}) == frozenset()
-    # Where every way is too slow, none is worse than another.
+    # If every path is too slow, none is worse than another.
     assert too_slow(TWO, receivers, {"read": 0.001}) == frozenset()
     barred = {("locate/slow", "read/good")}
     routes = most_accurate_first(TWO, receivers, 9.0, lambda v, c: 1.0, BALANCED, barred)

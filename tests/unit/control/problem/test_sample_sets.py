@@ -1,4 +1,4 @@
-"""The names of sample sets say which inputs they are; sets that may be shared have one name."""
+"""Sample set names identify the inputs; sets that may be shared have one name."""
 
 import pytest
 from hypothesis import given

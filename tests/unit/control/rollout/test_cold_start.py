@@ -1,4 +1,4 @@
-"""control/rollout/cold_start.py: which workers begin with a variant that loads sooner?"""
+"""control/rollout/cold_start.py: workers that first load a faster-loading variant."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -55,7 +55,7 @@ def begun(
     loaded: Mapping[str, str] = {},
     held: Mapping[str, str] = {},
 ) -> dict[str, str]:
-    """worker -> "task/variant" of the next plan."""
+    """Return the assignment of each worker as "task/variant" in the next plan."""
     members = [Member(name=name, device="cpu", loaded=loaded.get(name, "")) for name in wanted]
     leases = {}
     for slot, (name, key) in enumerate(held.items()):

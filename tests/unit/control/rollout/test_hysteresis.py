@@ -1,4 +1,4 @@
-"""control/rollout/hysteresis.py: is another allocation worth a change?"""
+"""control/rollout/hysteresis.py: whether another allocation is worth a change."""
 
 from dataclasses import replace
 
@@ -69,7 +69,7 @@ def test_observed_fan_out_is_used() -> None:
         (80.0, having(1, vit=2), having(1, forest=1), False),
         (80.0, having(1, forest=1, vit=2), having(1, vit=3), False),  # as accurate
         (38.0, having(2, vit=2), having(1, vit=1), True),  # as good with fewer
-        (40.0, having(2, vit=2), having(1, vit=1), False),  # but full: no more would fit
+        (40.0, having(2, vit=2), having(1, vit=1), False),  # but full: no more queries would fit
     ],
 )
 def test_a_change_has_to_be_clearly_better(

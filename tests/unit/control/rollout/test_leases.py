@@ -1,5 +1,5 @@
-"""control/rollout/placement.py and control/rollout/leases.py: who runs what, and who reads which
-slots?"""
+"""control/rollout/placement.py and control/rollout/leases.py: which worker runs which variant
+and reads which slots."""
 
 from control.problem.problem import Allocation, Replicas
 from control.rollout.leases import after, arrange, without
@@ -9,7 +9,7 @@ from tests.control_world import a_lease, some_slots
 
 
 def wanted(**counts: int) -> Allocation:
-    """``read__vit=2`` for two workers on read/vit."""
+    """Return an allocation; ``read__vit=2`` means two workers on read/vit."""
     return Allocation(
         tuple(
             Replicas(task=key.split("__")[0], variant=key.split("__")[1], batch=4, count=count)
@@ -111,7 +111,7 @@ def test_a_worker_without_a_post_drains_first() -> None:
     slots = some_slots(read=1)
     them = members(
         "a", "b", serves="read", b=True
-    )  # quiet does not count before it was told to drain
+    )  # silence does not count before the worker learns of the drain
     first = arrange(leases, them, place(them, leases, wanted(read__vit=1)), slots)
     assert first == (leases["a"], closed)
 
@@ -189,7 +189,7 @@ def test_an_allocation_that_tells_kinds_of_devices_apart_is_placed_on_them() -> 
         Replicas(task="read", variant=variant, batch=4, count=1, device=kind)
         for variant, kind in (("vit", "cuda:1"), ("vit", "cuda"), ("forest", "cpu"))
     )
-    # cuda:0 and cuda:1 were measured apart.
+    # cuda:0 and cuda:1 were measured separately.
     posts = place(them, {}, Allocation(replicas), {"cpu": "cpu", "cuda:0": "cuda"})
     assert {name: (p.variant, p.device) for name, p in posts.items()} == {
         "a": ("forest", "cpu"), "b": ("vit", "cuda"), "c": ("vit", "cuda:1"),

@@ -1,4 +1,4 @@
-"""control/rollout/staging.py: in which order do workers change?"""
+"""control/rollout/staging.py: the order in which workers change."""
 
 from collections.abc import Mapping
 
@@ -35,7 +35,7 @@ def next_posts(
     now: Mapping[str, str], wanted: Mapping[str, str], needed: Mapping[str, float],
     loaded: Mapping[str, str] = {}, unusable: str = "",
 ) -> dict[str, str]:  # fmt: skip
-    """worker -> "task/variant" of the next plan, where all serve what they are leased."""
+    """Return the assignment of each worker as "task/variant" in the next plan if all serve."""
     members = [
         a_member(name, loaded.get(name, now.get(name, "")), name != unusable)
         for name in sorted({*now, *wanted})
@@ -89,7 +89,7 @@ def test_a_worker_leaves_its_task_when_a_successor_has_loaded() -> None:
 def test_one_worker_changes_if_the_rollout_is_otherwise_deadlocked() -> None:
     wanted = {**FOUR_FAST, "a": "locate/net", "b": "locate/net"}
     assert next_posts(FOUR_FAST, wanted, {"read": 1000.0}) == {**FOUR_FAST, "b": "locate/net"}
-    # c still loads: wait.
+    # c is still loading: wait.
     assert next_posts(FOUR_FAST, wanted, {"read": 1000.0}, {"c": "read/good"}) == FOUR_FAST
 
 
@@ -120,12 +120,12 @@ def test_no_task_falls_below_its_need_unless_it_already_was(
         forced = [name for name, key in now.items() if posts.get(name) != key]
         if before >= need and len(forced) > 1:
             assert after >= need - 1e-9 or _lone(now, posts, task)
-    # Whoever does not wait has the post that is wanted.
+    # A worker that does not wait has its final assignment.
     assert all(posts[name] in (wanted.get(name), now.get(name)) for name in posts)
 
 
 def _lone(now: dict[str, str], posts: dict[str, str], task: str) -> bool:
-    """Only one worker has changed to the task's loss: the one that breaks a deadlock."""
+    """Only the worker that breaks a deadlock has changed at the task's expense."""
     lost = [
         name
         for name, key in now.items()

@@ -1,10 +1,10 @@
-"""control/rollout/target.py: when changed paces ask for a plan."""
+"""control/rollout/target.py: when changed paces require a plan."""
 
 from control.rollout.target import PACE, PACES_S, RolloutTarget
 
 
 def asked(*seen: tuple[float, float]) -> list[int]:
-    """Return how many plans have been asked for after each pace of a worker, seen at a time."""
+    """Return the number of plans requested after each pace of a worker at its time."""
     target = RolloutTarget()
     counts: list[int] = []
     for now, pace in seen:

@@ -1,4 +1,4 @@
-"""The schedule of sessions of which some have a device that is bound to them."""
+"""Schedules of sessions, some of which have a bound device."""
 
 from control.controller.session_schedules import ScheduleProblem, SessionSchedules
 from control.policies.solvers import SCHEDULE, solve
@@ -25,7 +25,7 @@ def seats(tier: str, *devices: str, tasks: tuple[str, ...] = TASKS) -> tuple[Sea
 
 
 def served(*handhelds: str) -> dict[str, str]:
-    """Return the device of each session that a schedule of three gives a plan."""
+    """Return the device of each of three sessions in a schedule that gives it a plan."""
     space = a_space()
     book, schedules = SessionBook(a_session_pipeline(), space), SessionSchedules(space)
     for name in ("cam-1", "cam-2", "cam-3"):

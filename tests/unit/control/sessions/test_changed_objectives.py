@@ -1,4 +1,4 @@
-"""The book of sessions: what becomes of plans when objectives change."""
+"""The session book: effects of changed objectives on plans."""
 
 from types import SimpleNamespace
 
@@ -53,7 +53,7 @@ def test_a_plan_that_loads_is_dropped_if_it_does_not_meet_new_objectives() -> No
 
 
 def contending() -> tuple[SessionBook, SessionSchedules, int]:
-    """Return a book of two sessions that contend, and the job that schedules them."""
+    """Return a book of two contending sessions and the job that schedules them."""
     space = a_space()
     book, schedules = SessionBook(a_session_pipeline(), space), SessionSchedules(space)
     for name in ("a", "b"):
@@ -69,7 +69,7 @@ def contending() -> tuple[SessionBook, SessionSchedules, int]:
 
 
 def coming(book: SessionBook, now: float) -> dict[str, str]:
-    """Return the tier of each plan that loads, by session."""
+    """Return the tier of each loading plan by session."""
     book.review(SEATS, {}, {}, now)
     return {plan.session: plan.stage("read").tier for plan in book.plans}
 

@@ -1,4 +1,4 @@
-"""Devices of a tier of the sessions' own: which session has which."""
+"""Devices of a session-owned tier: the assignment to sessions."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""When a link counts as slower or faster than planned, and what it is taken for."""
+"""When a link counts as drifted, and the rate that is then assumed."""
 
 import pytest
 
@@ -10,7 +10,7 @@ RECORD = 2000  # bytes
 
 
 def seen(count: int, bytes_per_s: float, before: int = 0) -> tuple[Link, float] | None:
-    """Return what is seen after ``before`` records as planned, then ``count`` others."""
+    """Return the observed rate after ``before`` records as planned and ``count`` others."""
     drift = LinkDrift()
     planned_s = RECORD / PLANNED.bytes_per_s + PLANNED.delay_s
     if before:

@@ -1,4 +1,4 @@
-"""What follows when the objectives of an open session change."""
+"""Effects of changed objectives of an open session."""
 
 from dataclasses import dataclass
 

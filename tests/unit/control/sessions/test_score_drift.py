@@ -1,4 +1,4 @@
-"""How soon the test of labelled scores sees a fall, and how often it errs."""
+"""Detection delay and error rate of the test on labelled scores."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ def of_five(mean: float) -> Draw:
 
 
 def labels_until_alarm(drift: ScoreDrift, draw: Draw, most: int, seed: int, at_s: float) -> int:
-    """Feed scores until an alarm; return the number of labels, ``most`` without one."""
+    """Feed scores until an alarm; return the number of labels, or ``most`` without an alarm."""
     rng = np.random.default_rng(seed)
     for number in range(0, most, IN_A_REPORT):
         scores = draw(rng, IN_A_REPORT)

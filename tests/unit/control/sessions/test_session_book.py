@@ -1,4 +1,4 @@
-"""The plans of sessions whose settings cannot be loaded."""
+"""Plans of sessions with unloadable settings."""
 
 from control.problem.seats import Seat
 from control.sessions.session_book import LoadFailures, SessionBook, settings_of
@@ -24,7 +24,7 @@ A, B = a_choice("1"), a_choice("3")
 
 
 def loads(book: SessionBook, now: float) -> None:
-    """Let the workers hold what the plans ask for."""
+    """Let the workers hold the settings of the plans."""
     held = {
         seat.worker: frozenset(settings_of(book.plans, seat.task, [seat.slot])) for seat in DEPOT
     }

@@ -1,4 +1,4 @@
-"""When queries that do not end in time make a session need another plan."""
+"""When late queries make a session need another plan."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def seen(truth: Truth, labels: int, answered: float) -> SessionHealth:
 @pytest.mark.parametrize(
     ("truth", "labels", "alarmed"),
     [
-        (Truth.WORKLOAD, 0, False),  # nothing that a search could be judged by
+        (Truth.WORKLOAD, 0, False),  # nothing that could judge a search
         (Truth.FEEDBACK, 0, False),
         (Truth.WORKLOAD, 5, True),
         (Truth.FEEDBACK, 5, True),
@@ -83,7 +83,7 @@ def test_reopened_session_of_the_same_name_counts_from_zero() -> None:
 
 
 def find_inaccurate(health: SessionHealth) -> None:
-    """Let half of a session's answers be right, and the alarm be raised."""
+    """Let half of a session's answers be correct and raise the alarm."""
     health.serves({"cam": PLAN}, 0.0)
     health.take(reported(0.0), 0.0)
     health.take(reported(1.0, labels=200.0, score=100.0, squares=100.0), 1.0)

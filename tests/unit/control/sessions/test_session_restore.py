@@ -1,4 +1,4 @@
-"""A restart between the plan and the records of its sessions leaves every session able to serve."""
+"""After a restart between a plan and the records of its sessions every session can serve."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ PLACES = {"home": DEPOT, "moved": MOVED, "none": ()}
 
 
 class Life:
-    """A book, and the devices that are there; ``now`` passes with every step."""
+    """A book and the existing devices; ``now`` advances with every step."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.book = SessionBook(a_session_pipeline(), a_space())
@@ -81,13 +81,13 @@ def restored(written: Written, now: float) -> Life:
 
 
 def serves_again(life: Life, then: Iterable[str]) -> None:
-    """Check that a session that is open serves once it has plans, devices and its settings."""
+    """Check that an open session serves once it has plans, devices and its settings."""
     for step in (*then, "home"):
         life.do(step)
     if "cam" not in life.book or life.book.session("cam").state is SessionState.CLOSING:
         return
-    life.now += 10.0  # what drains has drained
-    if not life.book.session("cam").plans:  # its search may have found none
+    life.now += 10.0  # draining plans have drained
+    if not life.book.session("cam").plans:  # its search may have found no plan
         life.do("replan")
     life.do("a")
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""The packing formula is exact: it equals brute force, and best fit attains it."""
+"""The packing formula is exact: it equals brute force, and best fit reaches it."""
 
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ FREE = st.lists(st.integers(1, 3), max_size=3)
 
 
 def fits(items: list[int], bins: list[int]) -> bool:
-    """Whether some way of placing all items exists."""
+    """Return whether a placement of all items exists."""
     if not items:
         return True
     head, rest = items[0], items[1:]
@@ -63,7 +63,7 @@ def test_best_fit_attains_the_formula_and_overfills_no_gpu(
 
 
 def test_three_quarters_do_not_divide_a_gpu() -> None:
-    # Compass, Appendix B packs by the sum: 2 GPUs for {.75, .75, .5}; there is no such packing.
+    # Compass, Appendix B packs by the sum: 2 GPUs for {.75, .75, .5}; no such packing exists.
     assert gpus(sizes([3, 3, 2])) == 3
 
 

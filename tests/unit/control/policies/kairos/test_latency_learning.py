@@ -13,7 +13,7 @@ def test_nothing_is_known_at_the_start() -> None:
     assert model.mean_s("gpu", 100) == FIRST_GUESS_S
     model.observe("gpu", 10, _seconds("gpu", 10))
     model.observe("gpu", 500, _seconds("gpu", 500))
-    # A type that never ran is taken to be slower than the best that did.
+    # A type without observations is assumed slower than the best observed type.
     assert model.mean_s("cpu", 100) == pytest.approx(PRIOR * _seconds("gpu", 100))
 
 
@@ -52,7 +52,7 @@ def test_profile_is_used_until_other_latencies_are_observed() -> None:
     for _ in range(200):
         model.observe("gpu", 100, 2 * _seconds("gpu", 100))
     assert model.mean_s("gpu", 100) == pytest.approx(2 * _seconds("gpu", 100), rel=0.05)
-    # Sizes that did not run yet follow their type.
+    # Sizes without observations follow their type.
     assert model.mean_s("gpu", 900) == pytest.approx(2 * _seconds("gpu", 900), rel=0.1)
 
 

@@ -28,7 +28,7 @@ def _least(cost: Rows) -> float:
 @st.composite
 def _costs(draw: st.DrawFn) -> Rows:
     m, n = draw(st.integers(1, 5)), draw(st.integers(1, 5))
-    # Few distinct values: ties as among devices of one type.
+    # Few distinct values cause ties, as among devices of one type.
     value = st.sampled_from([0.0, 0.5, 1.0, 2.5, 10.0]) | st.floats(-5, 10)
     return [[draw(value) for _ in range(n)] for _ in range(m)]
 

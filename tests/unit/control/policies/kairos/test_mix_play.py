@@ -63,7 +63,7 @@ def test_type_with_spread_latencies_carries_less_than_by_its_mean(kind: str) -> 
 
 
 def test_one_device_carries_what_its_queue_allows() -> None:
-    # One size, so M/D/1, without those that would wait longer than four services.
+    # One size, so M/D/1, without queries that would wait longer than four services.
     one = replace(
         POOL, types=POOL.types[:1], sizes=SizeDistribution((1,), (1.0,)), latency_s=((0.1,),),
         largest_s=(0.1,), largest_size=1, slo_s=0.5,
@@ -73,8 +73,8 @@ def test_one_device_carries_what_its_queue_allows() -> None:
 
 
 def load_of(services: int, given_up: float) -> float:
-    """Return the load of M/D/1 at which a query is given up with this probability, because it
-    would wait longer than some services (de Kok and Tijms, 1985; Erlang for the wait)."""
+    """Return the load of M/D/1 at which a query is dropped with this probability because it would
+    wait longer than some services (de Kok and Tijms, 1985; Erlang for the wait)."""
     low, high = 0.0, 1.0
     for _ in range(30):
         load = (low + high) / 2

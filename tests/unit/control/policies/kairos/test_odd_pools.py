@@ -1,4 +1,4 @@
-"""Renting with types, prices and budgets as users write them: a mix within the budget that stays,
+"""Renting with types, prices and budgets as users write them: a stable mix within the budget,
 or a sentence."""
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ SECONDS = st.sampled_from([0.001, 0.1, 0.3, 5.0])
 
 @st.composite
 def pools(draw: st.DrawFn) -> Pool:
-    """Draw a pool: alike types, free ones, unwanted ones, and such as serve no size in time."""
+    """Draw a pool: equal types, free ones, useless ones, and types that serve no size in time."""
     kinds = draw(st.integers(1, 3))
     latency_s = []
     types = []
@@ -102,8 +102,8 @@ def test_nearly_free_devices_are_not_rented_beyond_need(price: float) -> None:
 
 @pytest.mark.parametrize("demand", [1e-9, 1e-3, 1.0])
 def test_every_size_has_a_device_at_very_low_demand(demand: float) -> None:
-    # The slow type serves the small queries alone, and a thousandth of one needs no device to the
-    # solver.
+    # Only the slow type serves small queries, and to the solver a thousandth of a query needs no
+    # device.
     pool = Pool(
         types=(PricedType("fast", 0.5), PricedType("slow", 0.1)),
         sizes=SizeDistribution((1, 100), (0.999, 0.001)), latency_s=((1e-4, 1e-3), (1e-3, 5.0)),

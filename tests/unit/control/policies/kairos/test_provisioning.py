@@ -40,7 +40,7 @@ POOL = Pool(
 def test_affordable_mixes_equal_exhaustive_search(
     priced: list[tuple[int, int]], budget_cents: int
 ) -> None:
-    # In cents the sums are exact; in $ they are not, and the enumeration must not mind.
+    # Sums are exact in cents but not in $; the enumeration must tolerate this.
     if all(most == 0 for _, most in priced):
         priced[0] = (priced[0][0], 1)
     types = [PricedType(f"t{i}", cents / 100, most) for i, (cents, most) in enumerate(priced)]
@@ -99,7 +99,7 @@ def test_pruning_by_sampled_prices_finds_the_same_best_mixes_as_solving_all(top:
 def test_cheaper_mix_is_ranked_first_among_equal_bounds(
     kinds: list[tuple[int, int]], top: int, bound: str
 ) -> None:
-    # Types of like speeds at unlike prices: many mixes have equal bounds.
+    # Types of equal speed at different prices: many mixes have equal bounds.
     pool = replace(
         POOL,
         types=tuple(PricedType(f"t{i}", cents / 10, 3) for i, (_, cents) in enumerate(kinds)),
@@ -117,7 +117,7 @@ def test_cheaper_mix_is_ranked_first_among_equal_bounds(
 
 
 def test_cheaper_mix_is_rented_among_equal_bounds() -> None:
-    # A slow device more serves nothing that the others could not.
+    # Another slow device serves nothing that the others could not.
     idle = replace(POOL, types=(replace(GPU, most=1), CPU, SLOW), latency_s=(
         (0.01, 0.02, 0.08), (0.3, 0.3, 0.4), (0.3, 0.3, 2.0)))  # fmt: skip
     assert [each.counts for each in rank(idle, 0.9, top=3).best] == [

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from control.policies.kairos.queueing import carried, waiting
 from control.policies.kairos.throughput_bounds import FluidBound, ServiceTimes
 
-# A fast type serves both classes, a slow one the first only.
+# A fast type serves both classes, a slow one only the first.
 TIMES = ServiceTimes(np.array([[0.1, 0.4], [0.2, 2.0]]), np.array([0.8, 0.2]), 1.0)
 
 

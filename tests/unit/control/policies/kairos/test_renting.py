@@ -115,9 +115,9 @@ def test_best_played_mix_is_chosen_if_the_budget_cannot_carry_the_demand() -> No
     played = {mix: 5.0 for mix in (first, *others)} | {others[2]: 20.0}
     assert wanted_mix(need(500.0, played), NONE) == others[2]
     assert wanted_mix(need(500.0, played), (2, 3)) == others[2]
-    del played[others[-1]]  # as long as one is left the highest bound counts
+    del played[others[-1]]  # while one is left, the highest bound counts
     assert wanted_mix(need(500.0, played), NONE) == first
-    # The present mix is played too, and stays where another carries little more.
+    # The present mix is played too and is kept if another carries little more.
     present = next(m for m in ((0, 1), (0, 2), (1, 0)) if m not in (first, *others))
     assert worth_playing(need(500.0), present)[-1] == present
     played = {mix: 5.0 for mix in (first, *others, present)} | {first: 5.2}
@@ -145,7 +145,7 @@ def test_new_devices_start_before_old_ones_leave_if_the_budget_covers_both_mixes
 
 
 def test_devices_are_exchanged_stepwise_if_the_budget_cannot_cover_both_mixes() -> None:
-    # 1.1 $/h take one fast device beside three slow ones, and a second in the place of two.
+    # 1.1 $/h cover one fast device beside three slow ones, and a second that replaces two.
     assert next_step(POOL, 1.1, fleet((0, 3)), (2, 0)) == (1, 3)
     assert next_step(POOL, 1.1, fleet((1, 3)), (2, 0)) == (1, 1)
     assert next_step(POOL, 1.1, fleet((1, 1), leaving=(0, 2)), (2, 0)) == (1, 1)
@@ -158,7 +158,7 @@ def test_above_a_budget_that_was_lowered_devices_go_at_once() -> None:
 
 
 def test_device_that_adds_least_for_its_price_is_released_first() -> None:
-    # For 0.5 $/h a fast one carries 10/s, five slow ones 20/s; an idle kind carries nothing.
+    # For 0.5 $/h a fast device carries 10/s and five slow ones 20/s; an idle kind carries nothing.
     pool = Pool(
         types=(PricedType("big", 0.5), PricedType("slow", 0.1), PricedType("late", 0.1)),
         sizes=POOL.sizes, latency_s=((0.01,), (0.25,), (2.0,)), largest_s=(0.01, 0.25, 2.0),
@@ -181,7 +181,7 @@ def test_device_that_adds_least_for_its_price_is_released_first() -> None:
 def test_every_change_ends_at_a_mix_that_stays_and_never_exceeds_the_budget(
     demand: float, present: Mix, budget: float, boots: list[bool]
 ) -> None:
-    """Devices that leave are paid for some rounds more, and new ones boot for some."""
+    """Leaving devices cost some more rounds, and new ones take some to boot."""
     prices = np.array([0.5, 0.1])
     here = present if float(np.array(present) @ prices) <= budget + 1e-9 else NONE
     ready, leaving = here, NONE

@@ -28,7 +28,7 @@ def normal(rng: np.random.Generator, count: int) -> list[int]:
 
 
 class Counted:
-    """An ingress that counts, and a watch that takes its counts."""
+    """Count sizes at an ingress and pass the counts to a watch."""
 
     def __init__(self, watch: SizeWatch) -> None:
         self.watch = watch
@@ -64,7 +64,7 @@ def test_sizes_of_the_same_distribution_raise_no_alarm() -> None:
 
 
 def test_classes_of_a_file_are_not_taken_for_its_sizes() -> None:
-    """The file names the largest size of classes of ten; queries have every size."""
+    """The file has the largest size of classes of ten; queries have every size."""
     rng = np.random.default_rng(1)
     by_ten = observed([-(-size // 10) * 10 for size in lognormal(rng, 50_000)])
     assert not Counted(SizeWatch(by_ten, MOST)).see(lognormal(rng, 5_000))
@@ -106,7 +106,7 @@ def test_first_counts_give_the_sizes_if_none_were_known() -> None:
 
 
 def counted(sizes: list[int]) -> dict[str, float]:
-    """Return the counts of an ingress that first counted small and large sizes."""
+    """Return the counts of an ingress that first counted small and then large sizes."""
     counts = Counter(map(size_count, sorted(sizes, key=lambda size: -abs(size - 160))))
     return {name: float(count) for name, count in counts.items()}
 

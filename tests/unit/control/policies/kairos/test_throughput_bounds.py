@@ -103,7 +103,7 @@ def test_the_fluid_bound_equals_the_independent_dual_program(
 def test_bounds_do_not_depend_on_the_mixes_solved_before(
     times: ServiceTimes, data: st.DataObject
 ) -> None:
-    # Later mixes start from the basis of earlier ones, which they leave by the dual simplex.
+    # Later mixes start from the basis of earlier ones and leave it by the dual simplex.
     counts = st.lists(st.integers(0, 9), min_size=len(times.latency_s), max_size=4)
     mixes = data.draw(st.lists(counts.map(lambda c: c[: len(times.latency_s)]), max_size=8))
     fluid = FluidBound(times)
@@ -114,7 +114,7 @@ def test_bounds_do_not_depend_on_the_mixes_solved_before(
 
 @pytest.mark.thorough
 def test_rare_sizes_do_not_reduce_precision() -> None:
-    # A normal distribution gives some classes 1e-15: bases of such patterns are near-singular.
+    # A normal distribution gives some classes 1e-15; bases of such patterns are near-singular.
     sizes = np.arange(10, 1001, 10)
     weights = np.exp(-((sizes - 256) ** 2) / (2 * 32.0**2))
     lines = ((0.012, 3.0e-5), (0.002, 7.0e-5), (0.003, 8.0e-5), (0.004, 16.0e-5))
@@ -148,7 +148,7 @@ def test_sampled_prices_never_bound_below_the_exact_value(
     fluid = FluidBound(times)
     exact = fluid.exact(np.array(mix, dtype=float))
     assert FluidBound(times).above(np.array([mix]))[0] >= exact * (1 - 1e-9)
-    # The prices that proved the exact value are kept, so the mix is now bounded exactly.
+    # The prices that proved the exact value are kept, so now they bound the mix exactly.
     assert fluid.above(np.array([mix]))[0] == pytest.approx(exact, rel=1e-6)
 
 
@@ -181,7 +181,7 @@ def test_the_marginal_throughput_bounds_what_devices_add(
     bound = fluid.exact(mix)
     assert mix @ marginal == pytest.approx(bound)  # the bound is homogeneous of degree 1
     for at, count in enumerate(mix):
-        if count:  # it is concave: one more device adds at most its marginal throughput
+        if count:  # it is concave: another device adds at most its marginal throughput
             more = mix.copy()
             more[at] += 1
             assert fluid.exact(more) <= bound + marginal[at] + 1e-6 * bound

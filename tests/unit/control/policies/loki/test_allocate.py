@@ -1,4 +1,4 @@
-"""Devices of several kinds, memory, bounds, observations, limits of work."""
+"""Several kinds of devices, memory, bounds, observations and solver limits."""
 
 from dataclasses import replace
 from itertools import count
@@ -47,7 +47,7 @@ def test_each_kind_of_device_has_its_own_latencies_batches_and_number() -> None:
     problem = a_problem(
         entries, CHAIN, demand=60.0, slo_ms=120.0, devices=("cpu",) * 4 + ("cuda:0", "cuda:1")
     )
-    # On a CPU alone find takes too long beside read, so all of it is for the GPUs.
+    # On CPUs find takes too long beside read, so the GPUs run all of it.
     assert counts(problem) == {"find/v on cuda": 1, "read/v on cpu": 2}
     assert allocate(problem).shares == (PathShare(("find/v", "read/v"), 1.0, ("cuda", "cpu")),)
     far = allocate(replace(problem, demand_qps=1000.0))
@@ -152,7 +152,7 @@ def test_the_weights_of_leaf_tasks_weigh_their_accuracies() -> None:
 def test_dominated_configurations_are_omitted() -> None:
     problem = a_problem(ENTRIES, CHAIN, slo_ms=110.0)
     batches = {u.key: [c.batch for c in u.configs] for u in needed(choices(problem)).all_units}
-    # 55 ms: sure at 4 fits with small only, so 1 stays for large; fast at 4 fits with both.
+    # 55 ms: sure at 4 fits only with small, so 1 stays for large; fast at 4 fits with both.
     assert batches == {"find/small": [1], "find/large": [1], "read/fast": [4], "read/sure": [1, 4]}
 
 
@@ -319,7 +319,7 @@ def test_too_few_devices_without_demand_are_counted_by_tasks_not_by_queries() ->
 def test_timed_out_solve_returns_the_incumbent_or_reports_that_none_exists() -> None:
     problem = a_problem(ENTRIES, CHAIN, demand=1e5, devices=("cpu",) * 10)
     ends: list[str] = []
-    for stop_s in range(16):  # the clock ticks at every look
+    for stop_s in range(16):  # the clock advances at every reading
         wall = count(1.0)
         hurried = replace(problem, stop_s=float(stop_s), meter=lambda wall=wall: (0.0, next(wall)))
         try:

@@ -1,4 +1,4 @@
-"""control/policies/loki/quick_plan.py: a plan at once, until the MILP is solved."""
+"""control/policies/loki/quick_plan.py: an immediate plan until the MILP is solved."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""control/policies/ramsis/arrival_counts.py: how many queries come in a stretch of time."""
+"""control/policies/ramsis/arrival_counts.py: numbers of queries in an interval."""
 
 import math
 

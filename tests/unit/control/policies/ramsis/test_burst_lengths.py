@@ -1,4 +1,4 @@
-"""How many queries in a row a worker gets, and tables for that."""
+"""Lengths of the runs of queries sent to a worker, and tables for runs."""
 
 import math
 from dataclasses import replace
@@ -84,7 +84,7 @@ def test_a_worker_with_time_to_spare_may_be_as_accurate_as_its_best_model() -> N
 
 
 def test_worker_with_time_for_the_better_model_half_of_the_time_mixes_models() -> None:
-    # In fours 9.25 ms a query with one, 15 ms with the other.
+    # In fours one takes 9.25 ms a query, the other 15 ms.
     only = [CandidateModel(m.name, m.accuracy, m.latency_s[:4]) for m in (QUICK, SLOW)]
     stream = replace(TEN, qps=10 / ((0.00925 + 0.015) / 2), slo_s=0.2)
     (way,) = ways(only, stream, [4])

@@ -1,4 +1,4 @@
-"""Tables for one central queue: what they choose, how one is picked, and what a trial sees."""
+"""Tables for one central queue: their choices, the selection of a candidate, and trials."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_a_short_queue_is_served_well_and_a_long_one_fast() -> None:
     table = central_table(setting_for(OPTIONS, ask(80.0)), 80.0, patience=8, margin=1.0)
     assert table.choose(1, 0.1).model == "right"
     assert table.choose(40, 0.1) == TableEntry("quick", 4)
-    # What is late whatever runs does not keep the others long.
+    # Queries that are late in any case do not delay the others for long.
     assert table.choose(4, 0.0) == TableEntry("quick", 4)
 
 
@@ -77,7 +77,7 @@ def test_best_candidate_is_the_most_accurate_of_those_rarely_late() -> None:
     ]
     assert best(tried, 0.001)[0].qps == 3.0
     assert best(tried, 0.02)[0].qps == 1.0  # a budget for late queries
-    assert best(tried[:1], 0.001)[0].qps == 1.0  # none keeps to it
+    assert best(tried[:1], 0.001)[0].qps == 1.0  # no candidate keeps to it
 
 
 @pytest.mark.parametrize("qps", [30.0, 100.0, 250.0, 400.0])

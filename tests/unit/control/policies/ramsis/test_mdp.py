@@ -1,4 +1,4 @@
-"""control/policies/ramsis/mdp.py and selection_transitions.py: states, choices, what comes next."""
+"""control/policies/ramsis/mdp.py and selection_transitions.py: states, choices, transitions."""
 
 import math
 from dataclasses import replace
@@ -17,11 +17,11 @@ from tests.selection_world import BEST, FAST, GOOD, USUALLY_QUICK, a_setting
 
 @st.composite
 def any_settings(draw: st.DrawFn) -> Setting:
-    """Settings with up to three models, batches up to 4 and odd latencies."""
+    """Draw settings with up to three models, batches up to 4 and irregular latencies."""
     slo_s = draw(st.floats(0.02, 1.0))
     latencies = st.lists(st.floats(1e-3, 2.0), min_size=1, max_size=4)
     drawn = draw(st.lists(st.tuples(st.floats(0, 1), latencies), min_size=1, max_size=3))
-    part = draw(st.sampled_from([None, 0.3, 1.2]))  # of the latency that a worker is busy
+    part = draw(st.sampled_from([None, 0.3, 1.2]))  # of the latency: the time that a worker is busy
     models = tuple(
         planned(
             CandidateModel(
@@ -82,7 +82,7 @@ def test_factors_are_the_transitions_of_the_paper_summed_one_by_one(
 
 def test_choices_are_models_within_the_slack_or_else_the_fastest_model() -> None:
     process = whole_queue(a_setting(levels=(0.0, 0.05, 0.1)))
-    # Of one query: none meets 0 ms, so fast goes; fast and good meet 50 ms, all meet 100 ms.
+    # With one query: no model meets 0 ms, so fast runs; fast and good meet 50 ms, all meet 100 ms.
     assert process.allowed[0].T.tolist() == [
         [True, False, False],
         [True, True, False],
@@ -94,7 +94,7 @@ def test_choices_are_models_within_the_slack_or_else_the_fastest_model() -> None
 
 
 def test_states_count_the_empty_and_the_full_queue() -> None:
-    # The paper's: 33 queue lengths by 101 levels, and the full queue.
+    # The paper's size: 33 queue lengths by 101 levels, and the full queue.
     many = CandidateModel("many", 0.5, tuple(0.001 * b for b in range(1, 33)))
     assert a_setting(models=(many,), levels=fixed_levels(0.1)).states == 3334
 
@@ -102,7 +102,7 @@ def test_states_count_the_empty_and_the_full_queue() -> None:
 def test_capacity_is_that_of_the_best_batch_within_the_slo() -> None:
     # 3 in 40 ms by fast; 10 workers.
     assert a_setting(workers=10).capacity_qps() == pytest.approx(750)
-    # A worker that is busy for less than a batch's latency serves more.
+    # A worker that is busy for less than the batch latency serves more.
     assert a_setting(workers=10, models=(FAST, USUALLY_QUICK)).capacity_qps() == pytest.approx(1250)
     slow = a_setting(workers=10, models=(BEST,))
     assert slow.capacity_qps() == pytest.approx(10 / 0.09)

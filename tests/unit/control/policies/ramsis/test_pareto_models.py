@@ -1,4 +1,4 @@
-"""control/policies/ramsis/pareto_models.py: which models, and how long does each take?"""
+"""control/policies/ramsis/pareto_models.py: the Pareto-optimal models and their latencies."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Tables on their way to workers: compact, and the same decisions when they have arrived."""
+"""Tables on the wire: compact, and with unchanged decisions on arrival."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The controller under policies that choose per batch: plans, tables, and what may go wrong."""
+"""The controller under policies that choose per batch: plans, tables and failures."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,14 +15,14 @@ from schemas.records import Selection
 from tests.control_world import World, a_pipeline, a_profile, an_entry
 
 WORKERS = ("w0", "w1", "w2")
-# Of two loads, so that tests are quick; refinement is tested by itself.
+# Two loads keep tests quick; refinement is tested separately.
 QUICK = POLICIES["ramsis"].policy(
     "quick", {"loads": (100.0, 400.0), "paced": False, "longest_run": 1}
 )
 
 
 class Selecting(World):
-    """A world that keeps the tables, too."""
+    """A world that also keeps the tables."""
 
     tables: list[Selection]
 
@@ -36,7 +36,7 @@ class Selecting(World):
 
 
 def readers(policy: str = "quick", **changes: Any) -> Pipeline:
-    """A pipeline of ``read`` alone."""
+    """Return a pipeline of ``read`` alone."""
     pipeline = a_pipeline(policies=(QUICK,))
     return replace(pipeline, tasks=(pipeline.task("read"),), policy=policy, **changes)
 
@@ -173,20 +173,20 @@ def test_a_task_that_selects_has_tables_beside_the_policy_that_plans() -> None:
     assert (made.task, made.policy, made.complete) == ("read", "loki", True)
     readers_open = [x for x in world.plan.leases if x.task == "read" and x.open_slot >= 0]
     assert made.workers == len(readers_open)
-    # What the SLO leaves beside hops, in proportion to what the leases take: its own part.
+    # The task's own part of the SLO without hops, in proportion to the latencies of leases.
     assert 0 < made.slo_s < 0.3
     world.command("apply-policy", policy="static")
     world.run(1.0)
     before = len(world.tables)
     world.run(2.0)
-    assert len(world.tables) == before  # static means what it says
+    assert len(world.tables) == before  # static keeps its meaning
 
 
 # ---------------------------------------------------------------------- what cannot be
 
 
 def refused(pipeline: Pipeline, profile: ProfileTable | None, **changes: Any) -> str:
-    """Why a policy that selects cannot be applied."""
+    """Return why a policy that selects cannot be applied."""
     world = Selecting(replace(pipeline, policy="static"), profile, **changes)
     world.tables = []
     world.start(*WORKERS)

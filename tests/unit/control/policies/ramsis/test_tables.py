@@ -1,4 +1,4 @@
-"""control/policies/ramsis/tables.py: tables for loads, looked up by queue and slack."""
+"""control/policies/ramsis/tables.py: tables for loads, looked up by queue length and slack."""
 
 import json
 from dataclasses import replace
@@ -162,7 +162,7 @@ def test_no_model_at_all_is_refused() -> None:
 def test_both_discretisations_and_both_solvers_agree_approximately(
     discretisation: str, solver: str
 ) -> None:
-    # Three models have six latencies: few levels, so less is known of what comes next.
+    # Three models have six latencies, so few levels: less is known about the next state.
     options = replace(RAMSIS, discretisation=discretisation, solver=solver)
     assert solved(options, an_ask()).expected_accuracy == pytest.approx(
         solved(RAMSIS, an_ask()).expected_accuracy, abs=0.02
@@ -327,7 +327,7 @@ def test_variable_batching_is_never_worse() -> None:
             solved(OPTIONS[policy], an_ask(qps)) for policy in ("ramsis-variable", "ramsis")
         )
         right = [plan.expected_accuracy * (1 - plan.expected_violation) for plan in (part, whole)]
-        # Late queues have other choices, and what is left of one has its slack rounded again.
+        # Late queues have other choices, and the slack of the rest is rounded again.
         assert right[0] >= right[1] - 5e-3
 
 

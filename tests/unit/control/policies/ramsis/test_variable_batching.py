@@ -1,4 +1,4 @@
-"""What comes next where part of the queue may be left."""
+"""Transitions if a part of the queue may be left."""
 
 import numpy as np
 import pytest
@@ -38,13 +38,13 @@ def test_transitions_of_a_queue_served_whole_equal_the_whole_queue_process() -> 
 
 
 def test_queries_left_in_the_queue_have_waited_since_they_arrived() -> None:
-    # One worker, no arrivals to come: of two queries in 50 ms the second came at an even chance
-    # in each half, and has the more slack the later it came.
+    # One worker, no further arrivals: the second of two queries in 50 ms arrived with equal
+    # probability in each half, and has more slack the later it arrived.
     setting = a_setting(1e-9, 1, levels=fixed_levels(0.1, 10))
     process = part_of_queue(setting)
     (one,) = np.flatnonzero((process.model == 0) & (process.batch == 1))
     slack = process.left[one].slack[0, 5]
-    # Served in 20 ms: from 50 to 100 ms of slack then, less 20.
+    # Served in 20 ms: from 50 to 100 ms of slack before, less 20.
     assert slack == pytest.approx([0, 0, 0, 0.2, 0.2, 0.2, 0.2, 0.2, 0, 0, 0])
     assert process.left[one].arrived[0, 5] == pytest.approx([1, 0], abs=1e-6)
 

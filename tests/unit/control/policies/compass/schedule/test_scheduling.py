@@ -1,4 +1,4 @@
-"""Schedules fit, are as good as exhaustive search, and never worse than the greedy."""
+"""Schedules fit, equal exhaustive search and are never worse than the greedy ones."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise, product
@@ -56,7 +56,7 @@ def instances(draw: st.DrawFn, limited: bool = True) -> Instance:
 
 
 def exhaustive(instance: Instance) -> list[tuple[float, int, float]]:
-    """Weight, number served and $ an hour of every schedule that fits."""
+    """Return the weight, number served and $ an hour of every schedule that fits."""
     options = [(None, *range(len(session.plans))) for session in instance.sessions]
     found = []
     for plans in product(*options):
@@ -69,7 +69,7 @@ def exhaustive(instance: Instance) -> list[tuple[float, int, float]]:
 
 
 def placed(instance: Instance, made: Schedule) -> dict[str, int]:
-    """GPUs that best fit really opens: another road than the formula."""
+    """Return the number of GPUs that best fit opens, computed independently of the formula."""
     items: dict[tuple[str, str], list[int]] = {}
     for session, plan in zip(instance.sessions, made.plans, strict=True):
         for item in session.plans[plan].items if plan is not None else ():
@@ -188,7 +188,7 @@ def test_a_window_is_widened_until_it_selects_other_columns() -> None:
         window, *last = others(data, prices, window, last)
         selections.append([part.tobytes() for part in last])
     assert len(selections) >= 3
-    assert all(one != other for one, other in pairwise(selections[:-1]))  # the last may be all
+    assert all(one != other for one, other in pairwise(selections[:-1]))  # the last one may be all
 
 
 @pytest.mark.parametrize("objective", ["goodput", "cost"])

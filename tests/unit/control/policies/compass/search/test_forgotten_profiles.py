@@ -1,4 +1,4 @@
-"""The profiles that are kept of sample sets."""
+"""Retention of profiles of sample sets."""
 
 from control.policies.compass.search.profile_store import ProfileStore
 from control.problem.sample_sets import InputSet

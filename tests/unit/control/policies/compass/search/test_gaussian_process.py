@@ -1,4 +1,4 @@
-"""The Gaussian process equals scikit-learn's, and appending equals conditioning at once."""
+"""The Gaussian process equals scikit-learn's, and appending equals conditioning on all data."""
 
 import numpy as np
 import pytest

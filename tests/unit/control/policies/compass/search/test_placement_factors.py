@@ -1,4 +1,4 @@
-"""What a session's deployment is made of."""
+"""Latency factors of a session's deployment."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from tests.session_world import a_space
 
 
 def test_every_hop_takes_the_time_between_processes_beside_its_link() -> None:
-    """Two stages: a hop into each and one back."""
+    """Two stages have a hop into each and one back."""
     space = a_space()
     known = np.zeros((space.space.configuration_count, 2))
     bare = session_deployment(space, known)

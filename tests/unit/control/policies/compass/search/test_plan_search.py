@@ -1,4 +1,4 @@
-"""The paper's search: what it learns of whole plans, and what it finds."""
+"""The paper's search: what it learns about whole plans, and the plans it finds."""
 
 import numpy as np
 import pytest

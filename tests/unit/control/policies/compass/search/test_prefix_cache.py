@@ -1,4 +1,4 @@
-"""The prefix cache stays within its bytes and keeps what saves most."""
+"""The prefix cache stays within its bytes and keeps the entries that save most."""
 
 import tracemalloc
 

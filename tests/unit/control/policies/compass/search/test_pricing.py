@@ -1,4 +1,4 @@
-"""Plans of trees of stages: the prices of a configuration equal brute force over all shares."""
+"""Plans of stage trees: prices of a configuration equal brute force over all shares."""
 
 from dataclasses import replace
 from itertools import product
@@ -44,7 +44,7 @@ def a_deployment(parents: tuple[str, ...], batched: int, seed: int) -> Deploymen
 def every_plan(
     deployment: Deployment, seconds: list[float], slo_s: float
 ) -> dict[tuple[int, tuple[int, ...]], tuple[int, float]]:
-    """Return the demand and the latency of each placement with each vector of shares in time."""
+    """Return demand and latency of each placement with each vector of shares that is in time."""
     space, found = deployment.space, {}
     options = [(1, 2, 4) if stage.batched else (1, 2, 3, 4) for stage in space.stages]
     for placement, tiers in enumerate(space.placements.tolist()):

@@ -1,4 +1,4 @@
-"""A test in blocks: any order of blocks leads to the verdict of the samples in their order."""
+"""A test in blocks: the verdict is that of the samples in order, whatever the order of blocks."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_only_missing_blocks_up_to_the_next_look_are_wanted() -> None:
 
 def test_a_block_far_below_the_floor_ends_the_profile() -> None:
     run = ProfileRun(0.8, RULE)
-    run.add(10, [1.0] * 10)  # a later block, which came first
+    run.add(10, [1.0] * 10)  # a later block that arrived first
     run.add(0, [0.0] * 10)
     assert (run.tested.verdict, run.tested.samples) == (Verdict.REJECTED, 10)
     assert run.wanted(ahead=1) == ()

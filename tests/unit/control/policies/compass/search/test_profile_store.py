@@ -1,4 +1,4 @@
-"""What is known of a session's samples, and what is history, from results on the topic."""
+"""Profile results on the topic, split into results of a session's samples and history."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def test_results_of_another_space_are_history_by_the_names_of_their_options() ->
     store = ProfileStore(SPACE)
     for configuration in range(wide.configuration_count):
         store.keep(result(wide, configuration, score=configuration / 100))
-    assert store.blocks(SEEN) == {}  # other operators may have run: they decide no test
+    assert store.blocks(SEEN) == {}  # other operators may have run, so they decide no test
     pasts = store.past(SEEN)
     assert len(pasts) == 2  # one for each option of the knob that this space lacks
     for past in pasts:

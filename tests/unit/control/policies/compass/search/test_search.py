@@ -1,4 +1,4 @@
-"""The search finds compliant plans, the cheapest in the end; equal input, equal search."""
+"""The search finds compliant plans and finally the cheapest; equal inputs give equal searches."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def a_space(pinned: bool = False, options: int = 4) -> Space:
 
 
 class World:
-    """True accuracies and seconds of a space, drawn by a seed."""
+    """Draw true accuracies and seconds of a space by a seed."""
 
     def __init__(self, space: Space, seed: int) -> None:
         self.space = space
@@ -89,7 +89,7 @@ def searched(world: World, slo: Slo, history: list[Past], steps: int = 1000) -> 
 def test_transfers_wait_for_their_link_and_for_ever_where_it_is_always_busy() -> None:
     seconds = np.array([0.0, 0.05, 0.1, 0.3])
     assert queued(seconds, 0.0).tolist() == seconds.tolist()
-    # M/D/1: at half of the time busy, a record waits for half of its own time.
+    # M/D/1: at 50 % utilisation a record waits for half of its own service time.
     assert queued(seconds, 5.0) == pytest.approx([0.0, 0.05 + 0.05 / 6, 0.15, np.inf])
 
 
@@ -97,7 +97,7 @@ SLO = Slo(accuracy=0.85, latency_s=0.25)
 
 
 def first(world: World, slo: Slo, history: list[Past]) -> int:
-    """Steps to the first compliant plan."""
+    """Return the number of steps to the first compliant plan."""
     search = SessionSearch(world.deployment, slo, SearchOptions(rule=RULE), world.sent, history)
     for step in range(1, 200):
         asked = search.ask()
@@ -221,14 +221,14 @@ def test_bytes_of_a_hop_are_those_of_equal_options_up_to_the_sender() -> None:
     assert not hops.bytes.any()
     hops.tell(0, [100.0, 50.0, 20.0, 4.0])
     assert (hops.bytes[:, 0] == 100).all()  # the session's input
-    assert (hops.bytes == [100.0, 50.0, 20.0, 4.0]).all()  # unknown ones: the mean of the known
+    assert (hops.bytes == [100.0, 50.0, 20.0, 4.0]).all()  # unknown sizes: the mean of known ones
     hops.tell(7, [100.0, 30.0, 10.0, 4.0])
     same_scan = space.prefixes[:, 0] == space.prefixes[7, 0]
     assert (hops.bytes[same_scan, 1] == 30).all()
     assert (hops.bytes[~same_scan, 1] == 50).all()
     assert hops.bytes[0, 2] == 20
     assert hops.bytes[1, 2] == 20  # the same scan and find as configuration 0
-    assert hops.bytes[2, 2] == pytest.approx(15)  # another find: the mean of both known
+    assert hops.bytes[2, 2] == pytest.approx(15)  # another find: the mean of both known values
 
 
 def test_a_configuration_that_cannot_run_is_never_proposed_again() -> None:

@@ -1,5 +1,4 @@
-"""When the clock of a search begins, once a profiler has run a block for it, and when a profile
-ends."""
+"""The clock of a search starts after a profiler has run its first block; and when profiles end."""
 
 from dataclasses import replace
 
@@ -73,7 +72,7 @@ def test_configuration_too_slow_on_every_tier_gets_only_the_minimum_of_samples()
 
 
 def searched(*scores: float) -> SearchRun:
-    """Return a search whose samples end after ``scores``, of every configuration."""
+    """Return a search in which every configuration runs out of samples after ``scores``."""
     run, ended = SearchRun(PROBLEM, LIMITS, 100.0), structs.replace
     while run.phase is not SearchPhase.ENDED:
         configuration = proposing(run, 100.0)

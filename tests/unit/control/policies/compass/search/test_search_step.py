@@ -1,4 +1,4 @@
-"""A step of a search is a function of what has been learnt, whatever its process remembers."""
+"""A search step is a function of the results so far, independent of process memory."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The adaptive test: its error rates and its saving."""
+"""The adaptive test: its error rates and savings."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from control.problem.problem import PlanError
 
 
 def verdicts(mean: float, rule: StopRule, runs: int = 400) -> tuple[float, float]:
-    """The share accepted at a floor of 0.8, and the mean number of samples."""
+    """Return the share accepted at a floor of 0.8 and the mean number of samples."""
     rng = np.random.default_rng(int(mean * 1000))
     found = [run_test((rng.random(rule.most) < mean).astype(float), 0.8, rule) for _ in range(runs)]
     accepted = np.mean([each.verdict is Verdict.ACCEPTED for each in found])
@@ -37,7 +37,7 @@ def test_score_far_below_the_floor_is_rejected_before_the_minimum_of_samples() -
 
 @pytest.mark.thorough
 def test_early_looks_together_falsely_reject_at_most_one_test_in_a_hundred() -> None:
-    # Right or wrong with the floor as the mean is the hardest case of Chernoff's bound.
+    # Scores of 0 or 1 with the floor as the mean are the hardest case of Chernoff's bound.
     rng = np.random.default_rng(7)
     for floor in (0.5, 0.8, 0.95):
         scores = (rng.random((3000, 350)) < floor).astype(float)
@@ -47,7 +47,7 @@ def test_early_looks_together_falsely_reject_at_most_one_test_in_a_hundred() -> 
 
 
 def test_false_accepts_just_below_the_floor_stay_rare() -> None:
-    # Repeated looks break the nominal 1 %; measured over 400 runs each.
+    # Repeated looks exceed the nominal 1 %; measured over 400 runs each.
     rates = [verdicts(mean, StopRule())[0] for mean in (0.74, 0.77)]
     assert rates[0] <= 0.03
     assert rates[1] <= 0.08
@@ -59,7 +59,7 @@ def test_the_two_sided_rule_needs_more_samples() -> None:
 
 
 def test_strata_that_explain_the_score_leave_the_variance_within() -> None:
-    # Circinus v1, Theorem 1: the variance between strata is gone, whatever it was.
+    # Circinus v1, Theorem 1: the variance between strata vanishes, whatever it was.
     rng = np.random.default_rng(1)
     strata = [0, 1] * 100
     scores = np.array([0.2, 0.8] * 100) + rng.normal(0, 0.05, 200)
