@@ -1,4 +1,4 @@
-"""The example that answers questions: what its operators find, choose and write."""
+"""The question-answering example: what its operators find, choose and write."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ def file(monkeypatch: pytest.MonkeyPatch) -> PipelineFile:
 
 
 def operator(file: PipelineFile, key: str) -> Any:
-    """The operator of a variant, loaded."""
+    """Return the loaded operator of a variant."""
     (variant,) = (v for task in file.pipeline.tasks for v in task.variants if v.key == key)
     made: Any = load_operator(variant)
     made.load("cpu")
@@ -40,7 +40,7 @@ def test_a_misspelt_word_is_found_by_its_letters_only(file: PipelineFile) -> Non
     (misspelt,) = operator(file, "retrieve/words").predict([b"behidn"])[0]
     (found,) = operator(file, "retrieve/letters").predict([b"behidn"])[0]
     assert whole["passages"][0] == letters["passages"][0] == found["passages"][0]
-    assert misspelt["passages"] == list(range(8))  # as they come: no word is known
+    assert misspelt["passages"] == list(range(8))  # in their order: no word is known
 
 
 def test_an_item_for_generate_is_as_large_as_what_will_be_written(file: PipelineFile) -> None:

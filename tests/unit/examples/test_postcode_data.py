@@ -1,4 +1,4 @@
-"""The postcode example's data: the split by scan, envelopes, crops, and how results are judged."""
+"""Data of the postcode example: the split by scan, envelopes, crops and the scoring of results."""
 
 import io
 import itertools

@@ -1,4 +1,4 @@
-"""The operators with knobs of the postcode example."""
+"""Operators with knobs of the postcode example."""
 
 import io
 import sys

@@ -1,4 +1,4 @@
-"""The committed profile belongs to the committed weights, and notices when it does not."""
+"""The committed profile belongs to the committed weights, and a mismatch is detected."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The committed weights of the postcode example are the ones whose accuracy is recorded."""
+"""The committed weights of the postcode example reach their recorded accuracy."""
 
 import json
 import sys
