@@ -1,4 +1,4 @@
-"""headrace/errors.py: the tree that it draws is the tree that there is."""
+"""headrace/errors.py: the tree in the docstring matches the classes."""
 
 import ast
 import importlib
@@ -17,13 +17,13 @@ PACKAGES = ("schemas", "profiles", "control", "operators", "streams", "headrace"
 
 
 def drawn() -> dict[str, int]:
-    """Exit codes by the name of the class, as the docstring has them."""
+    """Return exit codes by class name, as in the docstring."""
     rows = re.findall(r"^[├└]── (\w+) +\[(\d)\]", headrace.errors.__doc__ or "", re.MULTILINE)
     return {name: int(code) for name, code in rows}
 
 
 def defined() -> Iterator[type[HeadraceError]]:
-    """Every class that names HeadraceError among its bases."""
+    """Return every class with HeadraceError among its bases."""
     for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         if "HeadraceError" not in (source := path.read_text()):
             continue

@@ -1,4 +1,4 @@
-"""The datagrams that tell a service manager that a process works."""
+"""Datagrams that tell a service manager that a process works."""
 
 import socket
 import sys

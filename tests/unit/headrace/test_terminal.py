@@ -1,4 +1,4 @@
-"""headrace/terminal.py: where words to the user go."""
+"""headrace/terminal.py: where messages to the user are written."""
 
 import pytest
 

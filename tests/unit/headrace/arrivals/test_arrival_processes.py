@@ -1,4 +1,4 @@
-"""Arrival times: what is drawn, what is read, and which line is wrong."""
+"""Arrival times: drawn, read from files, and errors with their line."""
 
 import gzip
 from pathlib import Path

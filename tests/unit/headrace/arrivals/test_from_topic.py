@@ -1,4 +1,4 @@
-"""Arrivals from a topic's records: what their time stamps say, and topics that say nothing."""
+"""Arrivals from time stamps of a topic's records, and topics without time stamps."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from headrace.errors import ArrivalsError
 
 @dataclass
 class Stamped:
-    """A record as far as its time stamp goes."""
+    """A record reduced to its time stamp."""
 
     milliseconds: int
     kind: int = TIMESTAMP_CREATE_TIME

@@ -1,4 +1,4 @@
-"""Arrival times in whatever unit they were recorded: recognised, or refused with a sentence."""
+"""Arrival times in any recorded unit: recognised, or refused with a sentence."""
 
 from pathlib import Path
 

@@ -217,7 +217,7 @@ def test_a_users_own_broker_has_kafkas_port_where_it_is_free(tmp_path: Path) -> 
         try:
             holder.bind(("127.0.0.1", USUAL_PORT))
             free = True
-        except OSError:  # another program of this machine has it
+        except OSError:  # another program on this machine uses it
             free = False
         if free:
             holder.listen()

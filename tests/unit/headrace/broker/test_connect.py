@@ -1,4 +1,4 @@
-"""Which brokers a command uses, and that reading starts none."""
+"""The brokers that a command uses; commands that only read start none."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The command line: exit codes, one sentence for what is wrong, JSON alone on stdout."""
+"""The command line: exit codes, one-sentence errors, and only JSON on stdout."""
 
 import json
 import subprocess
@@ -133,7 +133,7 @@ def test_a_policy_that_asks_for_too_much_is_infeasible(
     (tmp_path / "words_operators.py").write_text((WORDS.parent / "words_operators.py").read_text())
     code = run(["validate", str(greedy)])
     captured = capsys.readouterr()
-    assert code in (2, 3)  # the file's own checks may have refused it before
+    assert code in (2, 3)  # the file's own checks may refuse it first
     assert "2" in captured.out + captured.err
 
 

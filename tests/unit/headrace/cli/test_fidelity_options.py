@@ -1,4 +1,4 @@
-"""``headrace fidelity`` and ``calibrate``: what cannot be done is refused before anything runs."""
+"""``headrace fidelity`` and ``calibrate``: impossible requests are refused before anything runs."""
 
 import json
 from datetime import timedelta
@@ -69,7 +69,7 @@ def test_the_history_needs_no_arrivals(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_a_prediction_follows_from_its_request_alone(tmp_path: Path) -> None:
-    """Other devices and policy than calibrated; the same figures again from the same inputs."""
+    """Devices and policy differ from the calibration; equal inputs give equal figures."""
     file = read_pipeline_file(a_cluster(tmp_path))
     store(a_calibration(file), place(file.path))
     times = some_arrivals(tmp_path, 20.0, 4.0)
@@ -96,7 +96,7 @@ def test_a_prediction_follows_from_its_request_alone(tmp_path: Path) -> None:
 def test_miss_exits_1_and_prints_the_judged_metrics(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], slower: float, code: int
 ) -> None:
-    """Live runs as predicted, and such whose queries took half as long again."""
+    """Some live runs match the prediction; in others queries took half as long again."""
     file = read_pipeline_file(a_cluster(tmp_path))
     wish = asked(file, some_arrivals(tmp_path, 20.0, 4.0), policy="fast", simulations=2)
     prediction = predict(wish, drawn(wish))

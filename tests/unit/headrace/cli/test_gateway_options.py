@@ -1,4 +1,4 @@
-"""The limits of a gateway, as its command line checks them."""
+"""Command-line checks of gateway limits."""
 
 from click.testing import CliRunner
 

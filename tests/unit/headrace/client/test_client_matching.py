@@ -1,4 +1,4 @@
-"""Each answer to whoever asked: the book of open queries behind ``headrace.Client``."""
+"""Each answer reaches its caller: the open queries behind ``headrace.Client``."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""``headrace dead-letters``: what is listed and shown, and what may be replayed."""
+"""``headrace dead-letters``: listing, display and replay."""
 
 from pathlib import Path
 

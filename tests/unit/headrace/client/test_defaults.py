@@ -1,4 +1,4 @@
-"""A client that names nothing."""
+"""Defaults of a client without arguments."""
 
 from pathlib import Path
 

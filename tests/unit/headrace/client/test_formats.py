@@ -1,4 +1,4 @@
-"""Queries as the client writes them to an input topic."""
+"""Query formats that the client writes to an input topic."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer

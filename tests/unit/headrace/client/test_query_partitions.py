@@ -1,4 +1,4 @@
-"""The partition of the input topic that a query goes to."""
+"""The input topic partition of a query."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""``headrace reload``: what became of a reload, worker by worker."""
+"""``headrace reload``: the result of a reload, worker by worker."""
 
 from msgspec.structs import replace
 

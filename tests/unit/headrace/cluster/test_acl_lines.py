@@ -1,4 +1,4 @@
-"""The least rights of each role, and the lines that give them."""
+"""The least rights of each role, and the lines that grant them."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Shares of devices, summed over the pipelines that are up on this machine."""
+"""Shares of devices, summed over the running pipelines on this machine."""
 
 import os
 from collections.abc import Mapping

@@ -19,7 +19,7 @@ TEXT = RANK.replace("budget: 1.2", "budget: 1.2\n  scale: supervisor\n  start: {
 
 @dataclass
 class FakeFleet:
-    """Starts nothing; remembers when which role was to start, and which was ended."""
+    """A fleet that starts nothing and records the start times of roles and the retired roles."""
 
     started: list[tuple[str, float]] = field(default_factory=list)
     retired: list[str] = field(default_factory=list)
@@ -33,7 +33,7 @@ class FakeFleet:
 
 @dataclass
 class Plans:
-    """A plans topic, whose records are taken once."""
+    """A plans topic whose records are read once."""
 
     values: list[bytes] = field(default_factory=list)
 

@@ -25,7 +25,7 @@ def test_a_signal_is_noted_while_the_pipeline_runs_and_a_second_ctrl_c_ends_it()
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_start_of_the_broker_at_once(number: int) -> None:
-    """Ctrl-C while the broker started waited 8 s and went on to start the roles."""
+    """Ctrl-C while the broker started used to wait 8 s and then start the roles."""
     told = ReceivedSignal()
     with pytest.raises(Interrupted), told.interrupting():
         told.take(number)
@@ -35,7 +35,7 @@ def test_a_signal_ends_the_start_of_the_broker_at_once(number: int) -> None:
 
 
 def test_a_disk_without_room_for_the_state_of_a_run_does_not_end_it(tmp_path: Path) -> None:
-    directory = tmp_path / "run"  # it takes no file until it is there
+    directory = tmp_path / "run"  # no file can be written until it exists
     run = LocalRun(read_pipeline_file(WORDS), KafkaConfig("nobody:1"), directory)
     run.tend()
     directory.mkdir()

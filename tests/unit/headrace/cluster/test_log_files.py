@@ -1,4 +1,4 @@
-"""Logs of a run: the last one is kept, sizes are bounded, all roles are read as one."""
+"""Logs of a run: the previous log is kept, sizes are bounded, and all roles are read as one log."""
 
 from pathlib import Path
 

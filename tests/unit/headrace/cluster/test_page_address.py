@@ -1,4 +1,4 @@
-"""The dashboard that `up` runs: where it listens, and who may read its token."""
+"""The dashboard of `up`: its address and the readers of its token."""
 
 import stat
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which roles a cluster has, when they restart, and how a run is known from another terminal."""
+"""Roles of a cluster, their restarts, and recognition of a run from another terminal."""
 
 import contextlib
 import logging
@@ -69,7 +69,7 @@ def test_restarts_in_a_row_wait_longer_up_to_half_a_minute() -> None:
 
 def test_a_role_gets_one_thread_this_headrace_and_a_supervisor_to_follow() -> None:
     found = environment({"PATH": "/bin", "OMP_NUM_THREADS": "4", "PYTHONPATH": "/other"}, 7)
-    assert found["OMP_NUM_THREADS"] == "4"  # the person's own choice wins
+    assert found["OMP_NUM_THREADS"] == "4"  # an explicit user choice takes precedence
     assert found["MKL_NUM_THREADS"] == "1"
     assert found[SUPERVISOR] == "7"
     root, other = found["PYTHONPATH"].split(os.pathsep)
@@ -116,7 +116,7 @@ def test_a_role_that_refuses_its_file_is_not_started_again(tmp_path: Path) -> No
     with pytest.raises(Unsuccessful, match=r"ingress-0 cannot run: .*gone\.yaml is not there"):
         supervisor.tend()
     assert said == []
-    # Logs quote what producers send: they are for this user alone.
+    # Logs quote producers' data, so only this user may read them.
     assert (tmp_path / "run").stat().st_mode & 0o077 == 0
 
 
@@ -190,7 +190,7 @@ def test_a_garbled_state_is_none(tmp_path: Path, text: str) -> None:
 def test_a_process_is_known_by_number_and_start_together() -> None:
     me = Process.found("test", os.getpid())
     assert me.alive
-    assert not replace(me, started_s=me.started_s - 60).alive  # the number was used again
+    assert not replace(me, started_s=me.started_s - 60).alive  # the process id was reused
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         gone = Process.found("child", child.pid)
     assert not gone.alive
@@ -235,7 +235,7 @@ signal.pause()
 
 @pytest.mark.thorough
 def test_a_role_does_not_outlive_a_supervisor_that_was_killed() -> None:
-    # The supervisor's number is known only once it runs, so it hands it on as `up` does.
+    # The supervisor's id is known only once it runs, so it passes the id on as `up` does.
     script = f"import os; os.environ[{SUPERVISOR!r}] = str(os.getpid())\n{FOLLOWER}"
     command = [sys.executable, "-c", script]
     env = environment(os.environ, None)
@@ -245,9 +245,9 @@ def test_a_role_does_not_outlive_a_supervisor_that_was_killed() -> None:
         (pid,) = words - {"ready"}
         role = Process.found("role", int(pid))
         supervisor.kill()
-        assert supervisor.stdout.read() == ""  # at the end: nobody holds the pipe any more
+        assert supervisor.stdout.read() == ""  # at the end: the pipe has no holder
     with contextlib.suppress(psutil.NoSuchProcess):
-        # It has closed its files, but may still be on its way out.
+        # It has closed its files but may not have exited yet.
         psutil.Process(role.pid).wait(timeout=30)
     assert not role.alive
 
@@ -260,7 +260,7 @@ def test_started_role_that_hangs_is_killed(tmp_path: Path) -> None:
                           start_new_session=True) as process:  # fmt: skip
         supervisor._children["egress-0"] = _Child(role, process=process)
         sign = supervisor.alive("egress-0")
-        now[0] = BEGINS_WITHIN_S - 1.0  # it has not begun: it may load for some minutes
+        now[0] = BEGINS_WITHIN_S - 1.0  # it has not begun: loading may take minutes
         supervisor.tend()
         for second in range(60):
             now[0] = BEGINS_WITHIN_S + second

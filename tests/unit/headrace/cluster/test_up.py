@@ -1,4 +1,4 @@
-"""What `up` says of settings that commands of an earlier run have left."""
+"""Settings left by commands of an earlier run, as `up` reports them."""
 
 from headrace.cluster.up import by_command
 from schemas.records import Settings

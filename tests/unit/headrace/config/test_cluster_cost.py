@@ -1,4 +1,4 @@
-"""What a cluster costs."""
+"""Cost of a cluster."""
 
 from dataclasses import replace
 

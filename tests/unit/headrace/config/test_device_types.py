@@ -1,4 +1,4 @@
-"""The devices of this machine behind the types of a cluster."""
+"""The devices of this machine that run the types of a cluster."""
 
 from pathlib import Path
 

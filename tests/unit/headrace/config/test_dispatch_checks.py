@@ -1,4 +1,4 @@
-"""Tasks with a dispatcher in the pipeline file: what is refused, and with which words."""
+"""Tasks with a dispatcher in the pipeline file: refusals and their sentences."""
 
 from pathlib import Path
 

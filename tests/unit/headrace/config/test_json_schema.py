@@ -1,4 +1,4 @@
-"""The JSON Schema of the pipeline file says what the file's sections say."""
+"""The JSON Schema of the pipeline file matches the file's sections."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ TYPES: dict[str, Any] = {
 
 
 class Checker:
-    """As much of JSON Schema as ours uses; a keyword that it does not know fails the test."""
+    """A checker for the part of JSON Schema that ours uses; an unknown keyword fails the test."""
 
     SILENT = frozenset(
         ["$schema", "$defs", "title", "description", "default", "examples", "pattern"]

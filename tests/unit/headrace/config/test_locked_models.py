@@ -1,4 +1,4 @@
-"""A pipeline file with references: roles read its lock, and its signature is held to the models."""
+"""A pipeline file with references: roles read its lock, and its signature must match the models."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The pipeline file: what it becomes, and each error by its important words."""
+"""The pipeline file: its parsed form, and each error by its key words."""
 
 import json
 import sys
@@ -70,7 +70,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 def refusal(folder: Path, text: str) -> str:
-    """The one sentence that the file is refused with, without its folder."""
+    """Return the one-sentence error of the file, without its folder."""
     with pytest.raises(PipelineError) as caught:
         read_pipeline_file(written(folder, text))
     message = str(caught.value)
@@ -84,7 +84,7 @@ def changed(old: str, new: str) -> str:
 
 
 def pipeline_of_good(folder: Path) -> Pipeline:
-    """What ``GOOD`` says, from a file in ``folder``."""
+    """Return the pipeline of ``GOOD`` from a file in ``folder``."""
     net = Variant(task="locate", name="net", operator="shop.locate:Net", replicas=1)
     forest = Variant(
         task="read",
@@ -511,7 +511,7 @@ number = 3
 
 
 def with_module(folder: Path, text: str, module: str) -> Path:
-    """The pipeline file, its workload and combine in a module that no other test imports."""
+    """Return a file whose workload and combine are in a module that no other test imports."""
     (folder / f"{module}.py").write_text(WORKLOAD)
     return written(folder, text.replace("shop.workload", module).replace("shop.pipeline", module))
 

@@ -1,4 +1,4 @@
-"""headrace/config/policy_options.py: policies as a command line names them."""
+"""headrace/config/policy_options.py: policies named on a command line."""
 
 from dataclasses import replace
 from pathlib import Path

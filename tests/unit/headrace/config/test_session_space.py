@@ -148,7 +148,7 @@ def test_a_reference_is_a_configuration_and_makes_another_space(tmp_path: Path) 
         "scan.scale": "1", "scan.denoise": "median", "read.variant": "cnn", "read.votes": "3",
     }  # fmt: skip
     assert other is not None
-    # Scores by another truth are no history of these.
+    # Scores with another truth are not history for these.
     assert len({each.space.digest for each in (plain, judged, other)}) == 3
 
 

@@ -1,4 +1,4 @@
-"""Several tasks on one device: the cluster section, the processes, plans and a simulation."""
+"""Several tasks on one device: the cluster section, processes, plans and a simulation."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ TREE = {"split": ("one", "two", "three"), "one": (), "two": (), "three": ()}
 
 
 def a_tree(folder: Path, **cluster: object) -> Path:
-    """Four light tasks; a batch of one takes 4 ms and the SLO is 250 ms."""
+    """Return four light tasks; a batch of one takes 4 ms and the SLO is 250 ms."""
     whole = {"devices": {"emulated": 1}, **cluster}
     return a_cluster(folder, children=TREE, fan_out=1, batch_s=0.004, cluster=whole)
 
@@ -100,7 +100,7 @@ def test_a_tree_of_four_light_tasks_at_five_queries_a_second_needs_one_device(
 
 
 def test_a_shared_device_serves_no_more_than_its_time(tmp_path: Path) -> None:
-    """Without batches no more queries/s than one device has time for the four tasks of each."""
+    """Without batches, one device's time for the four tasks of each query bounds the queries/s."""
     file = read_pipeline_file(a_tree(tmp_path, tasks_per_device=4))
     alone = tuple(
         replace(task, variants=tuple(replace(v, batch=1) for v in task.variants))

@@ -1,4 +1,4 @@
-"""What `validate` and `up` say of a file whose policy cannot plan as it should."""
+"""Reports of `validate` and `up` on a file whose policy cannot plan as intended."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ NO_ROOM = "no variant of task 'locate' fits the memory of a device; the smallest
 
 
 def postcode(memory_bytes: int = 2_000_000_000, slo_s: float = 0.5) -> PipelineFile:
-    """The example under its policy `loki` alone."""
+    """Return the example with only its policy `loki`."""
     file = read_pipeline_file(EXAMPLES / "postcode" / "pipeline.yaml")
     only = tuple(policy for policy in file.pipeline.policies if policy.name == "loki")
     assert only

@@ -1,4 +1,4 @@
-"""The dashboard's server, over real sockets: who is let in, and what viewers get."""
+"""The dashboard server over real sockets: access control, and the data sent to viewers."""
 
 import asyncio
 import hashlib

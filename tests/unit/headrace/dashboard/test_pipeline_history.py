@@ -1,4 +1,4 @@
-"""The history of a pipeline: a row for each second, whoever was late or silent."""
+"""The history of a pipeline: one row per second, even with late or silent nodes."""
 
 from typing import Any
 
@@ -62,7 +62,7 @@ def test_a_node_that_falls_silent_and_comes_back_is_two_events() -> None:
     found = history()
     found.see([report(100.0), report(100.0, node="cpu-0")], now=100.0)
     found.reach(101.0)
-    assert (list(found.events), found.gone()) == ([], [])  # those that were there are no news
+    assert (list(found.events), found.gone()) == ([], [])  # known nodes are not news
     found.see([report(at, node="ingress-0") for at in (102.0, 103.0, 104.0)], now=104.0)
     found.reach(104.0)
     assert found.gone() == ["cpu-0"]

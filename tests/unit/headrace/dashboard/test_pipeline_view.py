@@ -1,4 +1,4 @@
-"""The one value that the page shows: complete, JSON, and without what nobody else should see."""
+"""The single value that the page shows: complete, JSON, and without private data."""
 
 import msgspec
 from msgspec.structs import replace

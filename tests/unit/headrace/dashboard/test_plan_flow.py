@@ -1,4 +1,4 @@
-"""The flow of a plan: shares of routes, by sender, multiplied by observed fan-outs."""
+"""The flow of a plan: route shares by sender, multiplied by observed fan-outs."""
 
 import pytest
 

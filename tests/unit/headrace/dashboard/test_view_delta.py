@@ -1,4 +1,4 @@
-"""What viewers get is enough: a view and its deltas make the newest view."""
+"""A view and its deltas yield the newest view."""
 
 import json
 
@@ -16,7 +16,7 @@ values = st.recursive(
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[dict]:
-    """Views of two pipelines in turn: rows are added at the end and forgotten at the start."""
+    """Alternate views of two pipelines: rows are appended at the end and dropped at the start."""
     times = sorted(draw(st.sets(st.integers(0, 30), max_size=12)))
     rows = [[float(at), draw(values)] for at in times]
     cuts = sorted(draw(st.tuples(st.integers(0, len(rows)), st.integers(0, len(rows)))))

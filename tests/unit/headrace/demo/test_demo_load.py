@@ -1,4 +1,4 @@
-"""headrace/demo/demo_load.py: how a demo's load goes, and when its command comes."""
+"""headrace/demo/demo_load.py: the load of a demo and the time of its command."""
 
 from itertools import pairwise
 from pathlib import Path

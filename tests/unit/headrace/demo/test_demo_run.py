@@ -1,4 +1,4 @@
-"""headrace/demo/demo_run.py: what a demo prints once its pipeline is up."""
+"""headrace/demo/demo_run.py: output of a demo once its pipeline is up."""
 
 import re
 from dataclasses import replace
@@ -22,7 +22,7 @@ def words(port: int | None) -> PipelineFile:
 
 
 def said(file: PipelineFile, folder: Path, *, as_json: bool = False) -> str:
-    """What a demo of the file says when its pipeline is ready, without starting it."""
+    """Return the ready message of a demo of the file, without starting the demo."""
     options = DemoOptions(
         file=file, bootstrap=None, seconds=6.0, rate_qps=None, seed=0, as_json=as_json
     )

@@ -1,4 +1,4 @@
-"""What the demo of sessions says of a pipeline that has ended."""
+"""Error of the session demo for a pipeline that has ended."""
 
 from pathlib import Path
 

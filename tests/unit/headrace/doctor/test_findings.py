@@ -1,4 +1,4 @@
-"""``headrace doctor``: what is judged ok, warned of, or wrong, and with which mend."""
+"""``headrace doctor``: findings that are ok, warnings or errors, with their remedies."""
 
 import json
 from collections.abc import Mapping
@@ -102,7 +102,7 @@ def test_broker_is_judged_by_its_protocol_versions(
         (0.001, 0.001, None, OK),
         (-0.2, 0.01, None, WARN),
         (2.0, 0.01, None, WRONG),
-        (0.2, 0.19, None, OK),  # not known well enough to blame the clock
+        (0.2, 0.19, None, OK),  # not certain enough to blame the clock
         (0.02, 0.001, 0.1, WARN),
         (0.2, 0.001, 0.1, WRONG),
         (0.2, 0.001, 10.0, OK),

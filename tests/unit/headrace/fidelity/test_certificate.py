@@ -1,4 +1,4 @@
-"""Certificates: a prediction judged by live repeats, its skill, and what is kept of it."""
+"""Certificates: a prediction judged by live repeats, its skill, and the stored form."""
 
 import json
 from dataclasses import replace
@@ -39,7 +39,7 @@ def a_metric(
     live: list[float | None],
     **nulls: float | None,
 ) -> CertifiedMetric:
-    """The judged metric; the others are left as they are."""
+    """Set the judged metric and leave the others unchanged."""
     runs = [replace(SIMULATED, **{name: value}) for value in simulated]
     found = [values_of(replace(SIMULATED, **{name: value})) for value in live]
     bases: dict[str, Values] = {each: {name: value} for each, value in nulls.items()}

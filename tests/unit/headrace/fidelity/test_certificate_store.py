@@ -1,4 +1,4 @@
-"""Every certificate is kept, with the prediction it judges; the history shows them all."""
+"""Every certificate is kept with its prediction; the history shows all of them."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What answers tell of hops, lags and batches, and machines that are slower than a profile."""
+"""Hops, lags and batches derived from answers, and machines slower than a profile."""
 
 from dataclasses import replace
 
@@ -124,7 +124,7 @@ def test_real_batches_are_told_by_task_and_size() -> None:
     devices = dict.fromkeys(("w0", "w1", "w2"), "cuda:0")
     found = seen(many, table, devices, 1.0, 0.0, 1010.0)
     by_kind = {kind: {round(by) for _, by in of} for kind, of in found.stretch.items()}
-    # By medians of 10 ms alone and of 14.3 ms in twos.
+    # The medians are 10 ms alone and 14.3 ms in twos.
     assert by_kind == {
         ("detect", "cuda:0", ANY_SIZE): {35}, ("detect", "cuda:0", 2): {35},
         ("read", "cuda:0", ANY_SIZE): {70, 200}, ("read", "cuda:0", 1): {200},
@@ -148,5 +148,5 @@ def test_a_batch_is_as_large_as_its_queries() -> None:
     answers = [structs.replace(an_answer((DETECT,)), id=f"q-{number}") for number in range(2)]
     sizes = {"q-0": 30, "q-1": 4}
     assert [each.size for each in batches(answers, lambda answer: sizes[answer.id])] == [34]
-    # Of the other query of its two nothing is known yet: it counts as large as the first.
+    # The other query of its batch is unknown so far: it counts as large as the first.
     assert [each.size for each in batches(answers[1:], lambda answer: sizes[answer.id])] == [8]

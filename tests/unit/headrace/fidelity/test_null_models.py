@@ -1,4 +1,4 @@
-"""Null models: the calibration's own figures, and a queue in closed form."""
+"""Null models: the calibration figures, and a queue in closed form."""
 
 from dataclasses import replace
 from pathlib import Path

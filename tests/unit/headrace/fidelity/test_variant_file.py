@@ -1,4 +1,4 @@
-"""A judged run's roles read a file that names the policy and has the workers."""
+"""Roles of a judged run read a file with the named policy and the requested workers."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Fitting a phase: delays by contention, thinned, and read back from what a simulation is given."""
+"""Fitting a phase: delays by contention, thinned, and read back as simulation input."""
 
 import itertools
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def test_devices_are_busy_from_just_after_a_batch_begins_until_it_ends() -> None
 
 
 def answers_on_two_devices(count: int) -> Iterator[Answer]:
-    """Every second alone and taking its median, every other second beside one and twice that."""
+    """Yield answers: at odd seconds a second device also runs and takes twice the median."""
     for number in range(count):
         created_s = float(number)
         pair = number % 2

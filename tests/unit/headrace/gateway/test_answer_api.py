@@ -1,4 +1,4 @@
-"""Answers by id over HTTP: their forms."""
+"""Forms of answers by id over HTTP."""
 
 import asyncio
 import json

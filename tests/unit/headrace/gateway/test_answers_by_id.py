@@ -1,4 +1,4 @@
-"""Answers by id: one time for everything that is waited for, and one error."""
+"""Answers by id: one timeout for all waits, and one error."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ from tests.gateway_world import an_answer
 
 
 class Searched:
-    """Answers by id on the running loop; ``hold`` is what a search waits for."""
+    """Return answers by id on the running loop; ``hold`` is what a search waits for."""
 
     def __init__(self, found: Callable[[str], Any], search_within_s: float = 30.0) -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""The bytes of bodies in flight never exceed their budget, and are all given back."""
+"""The bytes of bodies in flight never exceed their budget and are all released."""
 
 import asyncio
 from contextlib import ExitStack, suppress

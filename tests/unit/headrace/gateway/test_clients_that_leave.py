@@ -1,4 +1,4 @@
-"""A client that leaves, or cancels, is no failure of the gateway's."""
+"""A client that disconnects or cancels is not a gateway failure."""
 
 import asyncio
 import socket

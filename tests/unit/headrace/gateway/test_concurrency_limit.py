@@ -1,4 +1,4 @@
-"""The adaptive limit: what it admits in overload, and that it leaves a healthy model alone."""
+"""The adaptive limit: admission in overload, and no effect on a healthy model."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def an_answer(outcome: str = ANSWERED) -> Answer:
 
 
 class Server:
-    """Queries wait in one queue, and every ``1 / rate_qps`` one is answered ``way_s`` later."""
+    """A server with one queue that serves ``rate_qps``; each answer arrives ``way_s`` later."""
 
     def __init__(self, rate_qps: float, way_s: float) -> None:
         self.limit = ConcurrencyLimit(0.0)

@@ -1,4 +1,4 @@
-"""Damaged requests are told what is wrong with them, and a client beside them gets its answers;
+"""Damaged requests get an error that names the fault, and other clients get their answers;
 ``python -m benchmarks.gateway_fuzz`` sends 100,000 of each kind to a gateway on Kafka."""
 
 import asyncio
@@ -20,7 +20,7 @@ ROOMY = replace(
 
 
 async def fuzzed(kinds: Sequence[str], count: int) -> dict[str, dict[str, int]]:
-    """Return what came of so many requests of each kind, of which none ended wrongly."""
+    """Return the results of this many requests of each kind, none of which ended incorrectly."""
     broker = BrokerInTest()
 
     def echo(query: Query) -> None:

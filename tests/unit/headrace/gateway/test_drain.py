@@ -1,4 +1,4 @@
-"""A gateway that goes down wakes who waits for what may never come, and answers the others."""
+"""A gateway that shuts down wakes pending waiters and answers the requests in flight."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 @asynccontextmanager
 async def going_down(broker: BrokerInTest) -> AsyncIterator[Gateway]:
-    """A gateway that may take a minute to drain, and takes less than 20 s."""
+    """A gateway with a drain time of one minute ends in less than 20 s."""
     async with asyncio.timeout(20.0), a_gateway(broker, limits=LONG) as gateway:
         yield gateway
         gateway.front.drain.set()

@@ -1,4 +1,4 @@
-"""Over gRPC a token guards all but the health service."""
+"""Over gRPC, every service except health requires a token."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The threads of the gateway's gRPC port."""
+"""Threads of the gateway's gRPC port."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from psutil import CONN_LISTEN, Process
 
-LOOKS = 10_000  # the thread may run just now
+LOOKS = 10_000  # the thread may be running now
 GATEWAY = """
 import asyncio
 from headrace.gateway import gateway_role
@@ -35,7 +35,7 @@ asyncio.run(serve())
 
 
 def waiting_for_connections(process: int) -> set[str]:
-    """The names of the threads that wait for the only socket that listens."""
+    """Return the names of the threads that wait for the only listening socket."""
     place, listening = Path(f"/proc/{process}"), Process(process).net_connections("tcp")
     (socket,) = (each.fd for each in listening if each.status == CONN_LISTEN)
     sets = {

@@ -1,4 +1,4 @@
-"""What one client can hold of the HTTP port."""
+"""Limits on the resources of the HTTP port that one client can hold."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from headrace.gateway.http.listeners import HttpListener, Limits
 from tests.gateway_world import LIMITS, until
 from tests.integration.certificates import make_authority
 
-LARGE = b"a" * 10_000_000  # more than the kernel holds for a connection
+LARGE = b"a" * 10_000_000  # more than the kernel buffers for a connection
 CHUNK = 1 << 16
 GET = b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n"
 

@@ -1,4 +1,4 @@
-"""How long requests have waited for the loop: about as long as its last turn took."""
+"""The loop lag of requests: about the duration of the loop's last turn."""
 
 from headrace.gateway.http.loop_lag import LATELY_S, LoopLag
 from tests.virtual_loop import VirtualLoop
@@ -12,7 +12,7 @@ def test_a_request_has_waited_as_long_as_the_last_turn_took() -> None:
         seen.append(lag.waited_s())
         loop.now += takes_s
 
-    def burst() -> None:  # two requests of one turn, which takes 30 ms
+    def burst() -> None:  # two requests in one turn, which takes 30 ms
         for takes_s in (0.02, 0.01):
             loop.call_soon(request, takes_s)
 

@@ -1,4 +1,4 @@
-"""A head that is no HTTP gets one sentence in JSON, and nothing is logged."""
+"""A malformed HTTP head gets one sentence in JSON, and nothing is logged."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Requests of a model: joined, accepted, refused."""
+"""Requests for a model: joined, accepted, refused."""
 
 import asyncio
 import time
@@ -61,7 +61,7 @@ def test_a_request_that_joins_is_accepted_once_the_broker_has_the_query(
         model = a_model(broker)
         waits = asyncio.ensure_future(model.infer(REQUEST, MINE, 1.0))
         await asyncio.sleep(0)
-        if acknowledged_first:  # which nobody asked about then
+        if acknowledged_first:  # which no request waited for at that time
             broker.tell(acknowledged=("mine",))
         joins = asyncio.ensure_future(model.accept(REQUEST, MINE, 1.0))
         await asyncio.sleep(0)
@@ -204,7 +204,7 @@ def test_model_with_late_answers_refuses_queries_that_would_be_late_with_a_reaso
     async def play() -> None:
         broker = BrokerInTest()
         model = a_model(broker, most_open=1000)
-        long_ago_s = time.time() - 100.0  # behind any SLO
+        long_ago_s = time.time() - 100.0  # beyond any SLO
         asked = [
             asyncio.ensure_future(model.infer(REQUEST, Caller(), long_ago_s)) for _ in range(20)
         ]

@@ -1,4 +1,4 @@
-"""Bytes in a request's head that are no UTF-8: never the gateway's failure."""
+"""Bytes in a request head that are not UTF-8 never cause a gateway failure."""
 
 import asyncio
 
@@ -68,7 +68,7 @@ def test_a_stream_of_an_odd_prefix_is_the_clients_fault() -> None:
 
 @pytest.mark.parametrize("id_", [b"\\u0001", b"a\\nb", b"\\u009b", b"x" * 257])
 def test_an_id_that_no_query_can_have_is_the_clients_fault(id_: bytes) -> None:
-    """Ingress refuses such a query under another id: its answer would be awaited in vain."""
+    """Ingress refuses such a query under another id, so its answer would never arrive."""
     tensor = b'{"name": "input", "datatype": "BYTES", "shape": [1], "data": ["x"]}'
     body = b'{"id": "' + id_ + b'", "inputs": [' + tensor + b"]}"
     status, head, told = asked(posted(body))

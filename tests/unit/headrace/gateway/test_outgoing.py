@@ -1,4 +1,4 @@
-"""Queries of one turn of the loop go together, and one that cannot be sent ends alone."""
+"""Queries of one turn of the loop are sent together; one that cannot be sent fails alone."""
 
 import asyncio
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def test_the_queries_of_a_turn_are_sent_in_order_once_it_ends() -> None:
 
 
 class Turns:
-    """A loop whose time and turns the test makes."""
+    """A loop whose time and turns the test controls."""
 
     def __init__(self) -> None:
         self.now = 5.0

@@ -1,4 +1,4 @@
-"""Which plan is in force for the gateway, and what it says about taking queries."""
+"""The plan in force at the gateway, and whether it accepts queries."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""headrace/gateway/grpc/queue_wait.py: how long calls wait in gRPC's queue."""
+"""headrace/gateway/grpc/queue_wait.py: the wait of calls in gRPC's queue."""
 
 import asyncio
 import time
@@ -11,12 +11,12 @@ import grpc
 
 from headrace.gateway.grpc.queue_wait import BUSY, EVERY_S, METHOD, SERVICE, QueueWait
 
-WORKS_S = 0.005  # a handler, without giving way
-BATCHES = 6  # of calls, each of which takes 0.1 s
+WORKS_S = 0.005  # a handler that does not yield
+BATCHES = 6  # number of calls, 0.1 s each
 
 
 class Served:
-    """A server whose calls keep the event loop busy, and what it saw of its queue."""
+    """A server whose calls block the event loop, with the queue wait that it observed."""
 
     def __init__(self, folder: Path) -> None:
         self.place = f"unix:{folder}/calls"

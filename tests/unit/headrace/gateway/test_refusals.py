@@ -1,4 +1,4 @@
-"""Refusals over both protocols: the status, and when the client may come again."""
+"""Refusals over both protocols: the status and the time of a retry."""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The queries in flight behind a gateway: each ends once, for every request that waits for it."""
+"""Queries in flight behind a gateway: each ends once, for every request that waits for it."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ def answered(*names: str) -> BrokerNews:
 
 
 class InLoop:
-    """The queries in flight of a gateway on the running loop."""
+    """Return the queries in flight of a gateway on the running loop."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()

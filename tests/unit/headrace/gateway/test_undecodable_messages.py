@@ -1,4 +1,4 @@
-"""Bytes that are no message: the caller of gRPC is told, and nothing is logged."""
+"""Undecodable bytes: the gRPC caller gets an error, and nothing is logged."""
 
 import asyncio
 

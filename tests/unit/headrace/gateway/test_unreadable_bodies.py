@@ -1,4 +1,4 @@
-"""A body that cannot be read: the client is told, its connection closed, and nothing is logged."""
+"""An unreadable body: the client gets an error, the connection closes, and nothing is logged."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""headrace/page*.py: pages that are whole, quiet and safe, and axes that hold what they show."""
+"""headrace/html: complete, script-free and safe pages, and axes that span their values."""
 
 import re
 from html.parser import HTMLParser
@@ -32,7 +32,7 @@ NASTY = '<script>alert("x")</script>'
 
 
 class Reader(HTMLParser):
-    """Every tag is closed, in order; remembers the tags and the addresses."""
+    """A parser that checks that tags are closed in order and records tags and addresses."""
 
     def __init__(self, markup: str) -> None:
         super().__init__()

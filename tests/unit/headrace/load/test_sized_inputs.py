@@ -1,4 +1,4 @@
-"""Inputs of the sizes that a load draws, from a workload that makes them."""
+"""Inputs of the sizes drawn by a load, from a workload that makes them."""
 
 from collections.abc import Iterator
 from itertools import cycle, islice

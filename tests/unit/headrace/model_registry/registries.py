@@ -1,4 +1,4 @@
-"""Registries as they lie on a disk, and a server that answers as MLflow's does."""
+"""Registries in their on-disk form, and a server that answers like MLflow's."""
 
 import json
 import threading
@@ -20,7 +20,7 @@ signature:
 
 
 def model_folder(folder: Path, files: Mapping[str, str] = {"MLmodel": MLMODEL}) -> Path:
-    """A logged model: its files, and the weights."""
+    """Write a logged model: its files and the weights."""
     folder.mkdir(parents=True)
     for name, text in {**files, "model.onnx": "weights"}.items():
         (folder / name).write_text(text)
@@ -28,7 +28,7 @@ def model_folder(folder: Path, files: Mapping[str, str] = {"MLmodel": MLMODEL}) 
 
 
 def file_store(folder: Path, source: str, version: str = "3") -> Path:
-    """MLflow's file store with a model `reader`, whose `champion` is this version."""
+    """Write MLflow's file store with a model `reader` whose `champion` is this version."""
     model = folder / "models" / "reader"
     (model / "aliases").mkdir(parents=True)
     (model / "aliases" / "champion").write_text(version)
@@ -40,7 +40,7 @@ def file_store(folder: Path, source: str, version: str = "3") -> Path:
 
 
 def hub_cache(home: Path, commit: str, files: Mapping[str, bytes]) -> Path:
-    """The hub's cache, below HF_HOME, with one snapshot of org/name, on the branch main."""
+    """Write the hub's cache below HF_HOME with one snapshot of org/name on the branch main."""
     repository = home / "hub" / "models--org--name"
     (repository / "refs").mkdir(parents=True)
     (repository / "refs" / "main").write_text(commit)
@@ -55,7 +55,7 @@ def hub_cache(home: Path, commit: str, files: Mapping[str, bytes]) -> Path:
 def mlflow_server(
     model: Path, token: str, artifacts: str = "mlflow-artifacts:/1/a model"
 ) -> Iterator[str]:
-    """MLflow's REST interface before one model, `reader` version 3, for callers with the token."""
+    """Serve MLflow's REST interface with a model `reader`, version 3, to callers with the token."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -83,7 +83,7 @@ def mlflow_server(
             return file.read_bytes() if path.startswith(start) and file.is_file() else None
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing: a test's stderr is for its failure."""
+            """Log nothing: a test's stderr is for its failure."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

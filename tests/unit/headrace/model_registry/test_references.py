@@ -1,4 +1,4 @@
-"""References to models: what they say, and what is refused."""
+"""References to models: parsing and refusals."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""References resolved: MLflow's file store and server, the hub's cache; what is wrong is said."""
+"""Resolving references: MLflow's file store and server, the hub's cache, and error sentences."""
 
 import hashlib
 import subprocess

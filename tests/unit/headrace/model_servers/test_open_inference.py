@@ -26,13 +26,13 @@ Infer = Callable[[Any, Any], Any]
 
 
 class Server(grpc.GenericRpcHandler):
-    """A server of one model, whose inference is ``infer``; ``requests`` has what it was asked."""
+    """A server of one model whose inference is ``infer``; ``requests`` records its requests."""
 
     def __init__(self) -> None:
         self.inputs = ONE
         self.infer: Infer = doubled
         self.requests: list[Any] = []
-        self.unknown = 0  # how often it does not know its model yet
+        self.unknown = 0  # number of times that it does not know its model yet
         self._server = grpc.server(ThreadPoolExecutor(8), (self,))
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()
@@ -59,7 +59,7 @@ class Server(grpc.GenericRpcHandler):
         return self.infer(request, context)
 
     def close(self) -> None:
-        """End the server, and the calls that hang in it."""
+        """End the server and its hanging calls."""
         self._server.stop(0).wait()
 
 
@@ -69,14 +69,14 @@ def response(name: str, datatype: str, shape: list[int], raw: bytes) -> Any:
 
 
 def doubled(request: Any, _: Any) -> Any:
-    """Twice the numbers, raw."""
+    """Return twice the numbers, raw."""
     numbers = np.frombuffer(request.raw_input_contents[0], "<f4")
     shape = list(request.inputs[0].shape)
     return response("doubled", "FP32", shape, (2 * numbers).astype("<f4").tobytes())
 
 
 def typed(request: Any, _: Any) -> Any:
-    """Twice the numbers in typed contents, as MLServer answers."""
+    """Return twice the numbers in typed contents, as MLServer answers."""
     numbers = 2 * np.frombuffer(request.raw_input_contents[0], "<f4")
     output = M.ModelInferResponse.InferOutputTensor(
         name="doubled", datatype="FP32", shape=[len(numbers)],
@@ -86,7 +86,7 @@ def typed(request: Any, _: Any) -> Any:
 
 
 def shouted(request: Any, _: Any) -> Any:
-    """Two outputs of the text input: in capitals, and its length."""
+    """Return two outputs of the text input: upper case and its length."""
     at = [each.name for each in request.inputs].index("text")
     text = request.raw_input_contents[at][4:]
     made = M.ModelInferResponse.InferOutputTensor
@@ -103,7 +103,7 @@ def shouted(request: Any, _: Any) -> Any:
 
 
 def hanging(_: Any, context: Any) -> Any:
-    """No answer until the client leaves."""
+    """Do not answer until the client disconnects."""
     left = threading.Event()
     context.add_callback(left.set)
     left.wait(20)
@@ -194,7 +194,7 @@ def test_a_server_that_never_answers_costs_the_item_its_time_and_no_other_item(
     )
     assert (type(late), type(gone), good.tolist()) == (OutOfTime, OutOfTime, [2, 4])
     assert "had no answer within 50 ms" in str(late)
-    assert len(server.requests) == 2  # nobody asks for an item whose time has passed
+    assert len(server.requests) == 2  # no request is sent for an item past its deadline
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_mismatched_value_fails_alone_without_a_request(
 
 
 def raising(value: Any) -> Any:
-    """A user's ``before`` and ``after`` that has what it needs of one item in two."""
+    """A user's ``before`` and ``after`` that fails for one item in two."""
     if len(value) == 1:
         raise {1: KeyError, 2: AttributeError, 6: IndexError}[int(value[0])]("odd")
     return value

@@ -1,4 +1,4 @@
-"""Completions of a server in this process that behaves as its test says, over real HTTP."""
+"""Completions from a server in this process, scripted by each test, over real HTTP."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Server:
-    """A server whose completions ``answer`` makes; ``bodies`` has what it was asked."""
+    """A server whose completions ``answer`` makes; ``bodies`` records its requests."""
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
@@ -61,7 +61,7 @@ class Server:
         return await sent(request, [*map(a_delta, words), a_delta("", "stop"), b"data: [DONE]\n\n"])
 
     async def hang(self, request: web.Request) -> web.StreamResponse:
-        """Stream one word, and then nothing until the client leaves."""
+        """Stream one word, then nothing until the client disconnects."""
         try:
             await sent(request, [a_delta("so")])
             await asyncio.Event().wait()
@@ -91,7 +91,7 @@ async def sent(request: web.Request, parts: list[bytes]) -> web.StreamResponse:
 
 
 def says(*parts: bytes) -> Handler:
-    """A server that streams just these bytes."""
+    """Return a server that streams exactly these bytes."""
     return lambda request: sent(request, list(parts))
 
 
@@ -243,7 +243,7 @@ def test_invalid_prompt_fails_alone_without_a_request(
 
 
 def picky(value: str) -> str:
-    """A user's function that has what it needs of one text in two."""
+    """A user's function that fails for one text in two."""
     return {"right": "right", "right ": "right"}[value]
 
 

@@ -1,4 +1,4 @@
-"""`headrace plan`: its lines, its text, and an answer to every odd question."""
+"""`headrace plan`: its lines, its text, and an answer to every edge case."""
 
 import json
 import os
@@ -61,7 +61,7 @@ def lines(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> lis
 
 
 def sentence(capsys: pytest.CaptureFixture[str], *words: str, code: int) -> str:
-    """The one sentence on stderr; stdout is empty."""
+    """Return the one sentence on stderr; stdout is empty."""
     assert run(["plan", "--policy", "loki-paper", *words]) == code
     captured = capsys.readouterr()
     assert captured.out == ""

@@ -1,4 +1,4 @@
-"""`headrace search --html`: the page of plans found, and the progress on the way to it."""
+"""`headrace search --html`: the page of found plans and the progress before it."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tests.unit.headrace.planning.test_session_search import files
 
 
 def pages(folder: Path, **asked: float) -> list[tuple[str, str]]:
-    """The note and the page after every step of a search, and at its end."""
+    """Return the note and the page after every step of a search, and at its end."""
     file, _, truth = files(folder)
     read = read_pipeline_file(Path(file))
     space = search_space(read)

@@ -1,4 +1,4 @@
-"""`headrace search --recorded`: its keys, its optimum, and a sentence for every odd question."""
+"""`headrace search --recorded`: its keys, its optimum, and a sentence for every invalid request."""
 
 import json
 from itertools import product

@@ -1,4 +1,4 @@
-"""`headrace schedule FILE --sessions`: plans for listed sessions, over a recording."""
+"""`headrace schedule FILE --sessions`: plans for listed sessions over a recording."""
 
 import json
 from pathlib import Path

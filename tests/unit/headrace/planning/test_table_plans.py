@@ -19,7 +19,7 @@ MODELS = {"fast": (0.6, (0.02, 0.03, 0.04)), "good": (0.9, (0.045, 0.08, 0.11))}
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A pipeline of one task whose two variants are profiled for emulated devices."""
+    """Return a pipeline of one task whose two variants are profiled for emulated devices."""
     entries = tuple(
         Entry(
             task="read",

@@ -1,4 +1,4 @@
-"""What ``headrace profile`` plans, tells and measures; the last with a plain Python operator."""
+"""``headrace profile``: its plan, output and measurements; these use a plain Python operator."""
 
 import io
 import json
@@ -95,7 +95,7 @@ def _same_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def words(folder: Path, module: str, shout: str = "Shout") -> PipelineFile:
-    """The pipeline with its operators in a module that no other test imports."""
+    """Return the pipeline with its operators in a module that no other test imports."""
     (folder / "weights.txt").write_text("none")
     (folder / f"{module}.py").write_text(MODULE)
     path = folder / "pipeline.yaml"
@@ -308,7 +308,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_is_measured(
 
 
 class Heard:
-    """An operator that keeps what it was given."""
+    """An operator that records its inputs."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []

@@ -77,7 +77,7 @@ def _same_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def words(folder: Path, module: str) -> PipelineFile:
-    """The pipeline with its operators in a module that no other test imports."""
+    """Return the pipeline with its operators in a module that no other test imports."""
     (folder / f"{module}.py").write_text(MODULE)
     path = folder / "pipeline.yaml"
     path.write_text(PIPELINE.replace("MODULE", module))

@@ -1,4 +1,4 @@
-"""What `headrace profile` says at its end."""
+"""The final text of `headrace profile`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Device types are profiled on the device of this machine that they run on, at their share."""
+"""Device types are profiled at their share of the device of this machine that runs them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""headrace/report/live_report.py and its views: a live pipeline's answers and plans as a report."""
+"""headrace/report/live_report.py and its views: a report from answers and plans of a pipeline."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -152,7 +152,7 @@ def test_the_report_has_the_cost_where_the_cluster_has_prices(file: PipelineFile
     workers = sum(count for _, count in file.cluster.devices)
     found = made.as_json()
     assert found["usd_per_h"] == pytest.approx(0.9 * workers)
-    spent = 0.9 * workers * 9.0 / 3600  # the queries came within 9 s
+    spent = 0.9 * workers * 9.0 / 3600  # the queries arrived within 9 s
     assert found["usd_per_1000_answers"] == pytest.approx(spent / found["answered"] * 1000)
     assert "$ per 1000 answers" in report_text(made)
     assert "usd_per_h" not in reported(file, ANSWERS, PLANS).as_json()

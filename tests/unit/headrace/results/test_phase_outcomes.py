@@ -1,4 +1,4 @@
-"""The outcomes of a load and of a demo from made-up answers: phases, variants, where time went."""
+"""Outcomes of a load and of a demo from constructed answers: phases, variants, time spent."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def hop(task: str, variant: str, received: float, started: float, finished: floa
 
 
 def answer(name: str, created: float, variant: str = "net", result: str = "12") -> Answer:
-    """Located at once, then two digits read, the second one later."""
+    """Return an answer: located at once, then two digits read, the second one later."""
     root = hop("locate", variant, created + 0.010, created + 0.015, created + 0.035)
     first = hop("read", "cnn", created + 0.040, created + 0.041, created + 0.051)
     second = hop("read", "vit", created + 0.040, created + 0.060, created + 0.090)
@@ -97,7 +97,7 @@ SPANS = (Span("quiet", "accurate", 9.5, 11.5), Span("rising", "loki", 11.5, 13.5
 
 
 def a_plan(issued_s: float, devices: int) -> Plan:
-    """With one worker more that only drains, and is a device in use as well."""
+    """Return a plan with another worker that only drains; its device is also in use."""
     leases = tuple(
         Lease(worker=f"w{n}", task="read", variant="vit", batch=1, slots=(n,), open_slot=n)
         for n in range(devices)

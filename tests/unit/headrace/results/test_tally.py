@@ -1,4 +1,4 @@
-"""Outcomes are disjoint, sum to the queries, and latencies count what has a result."""
+"""Outcomes are disjoint and sum to the queries; latencies count every query with a result."""
 
 import pytest
 from hypothesis import given

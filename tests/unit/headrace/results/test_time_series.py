@@ -1,4 +1,4 @@
-"""headrace/results/time_series.py: a run in stretches."""
+"""headrace/results/time_series.py: a run in intervals."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def an_answer_at(offset: int, created_s: float, **changes: Any) -> Answer:
 
 
 def recorded(*steps: tuple[float, object]) -> Recorder:
-    """After answers and plans at their times, in stretches of a second."""
+    """Return the series after answers and plans at their times, in intervals of a second."""
     account = RunMetrics(PIPELINE, ACCURACIES)
     recorder = Recorder(account, 1.0)
     for now, record in steps:

@@ -1,4 +1,4 @@
-"""Outcomes of queries by the variants that they passed through."""
+"""Outcomes of queries by the variants on their paths."""
 
 from headrace.results.variant_outcomes import VariantOutcomes, by_variant
 from schemas.records import ANSWERED, DROPPED, Answer, Origin
@@ -8,7 +8,7 @@ from tests.builders import a_hop
 def an_answer(
     number: int, *variants: str, outcome: str = ANSWERED, took_s: float = 0.1, late: bool = False
 ) -> Answer:
-    """An answer with a branch through `split/v` and each of the variants of `read`."""
+    """Return an answer with a branch through `split/v` and each of the variants of `read`."""
     paths = tuple((a_hop(task="split"), a_hop(task="read", variant=each)) for each in variants)
     return Answer(
         id=str(number), origin=Origin(0, number), outcome=outcome, late=late, created_s=10.0,

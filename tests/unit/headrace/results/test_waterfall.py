@@ -1,4 +1,4 @@
-"""``headrace explain``: one query's waterfall from its Answer."""
+"""``headrace explain``: the waterfall of one query from its Answer."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Compiled modules are used only while they are what their source says."""
+"""Compiled modules are used only while they match their source."""
 
 import os
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -10,7 +10,7 @@ from headrace.roles.compiled import check, outdated
 
 
 def tree(root: Path, source_s: float, twin_s: float) -> Path:
-    """A source tree with one compiled module; when it and its twin were written."""
+    """Write a source tree with one compiled module, last changed at the given times."""
     (root / "operators").mkdir()
     (root / "setup.py").touch()
     for name, at_s in (("worker.py", source_s), (f"worker{EXTENSION_SUFFIXES[0]}", twin_s)):

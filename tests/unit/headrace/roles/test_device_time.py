@@ -8,8 +8,8 @@ from headrace.roles.workers.device_time import SAVED_S, DeviceTime
 
 
 def played(parts: int, rate: float, batch_s: list[float], seconds: float) -> list[float]:
-    """Return the CPU seconds that each part uses, on as many cores as parts, where part k always
-    has batches of ``batch_s[k]`` (0: it idles)."""
+    """Return the CPU seconds that each part uses, on as many cores as parts, if part k always has
+    batches of ``batch_s[k]`` (0: it idles)."""
     time, now = DeviceTime(parts, rate, 0.0), 0.0
     used = [0.0] * parts
     ends: dict[int, float] = {}
@@ -68,7 +68,7 @@ def test_parts_beside_each_other_save_nothing() -> None:
     time = DeviceTime(2, 1.0, 0.0)
     time.begin(0, 1000.0)
     time.end(0, 1.0, 1001.0)
-    assert time.wait_s(0, 1001.0) == 0.0  # alone it had the whole device
+    assert time.wait_s(0, 1001.0) == 0.0  # while alone it had the whole device
     time.end(0, 1.0, 1001.0)
     assert time.wait_s(0, 1001.0) == pytest.approx(1.0)
 

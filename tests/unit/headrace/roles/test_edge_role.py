@@ -1,4 +1,4 @@
-"""Where an ingress at the edge cannot stand: one sentence each, before any broker is asked."""
+"""Unsupported ingress locations at the edge: one sentence each, before any broker is contacted."""
 
 from pathlib import Path
 

@@ -70,7 +70,7 @@ def test_matrices_of_a_matching_keep_their_pages() -> None:
 
 def test_trimming_takes_no_memory_itself() -> None:
     trim()
-    gc.disable()  # roles collect cycles seldom
+    gc.disable()  # roles rarely collect cycles
     tracemalloc.start()
     try:
         for _ in range(100):

@@ -1,4 +1,4 @@
-"""What became of the input topic between looks at it."""
+"""Changes of the input topic between checks."""
 
 import queue
 import threading
@@ -43,7 +43,7 @@ ANEW = TopicLook("id-2", 3)
     ("looks", "found"),
     [
         ((SEEN, SEEN, ANEW), type(None)),
-        ((SEEN, ANEW), InputMadeAnew),  # a broker that had not heard yet
+        ((SEEN, ANEW), InputMadeAnew),  # a broker with outdated metadata
         ((None, ANEW), InputMadeAnew),
         ((None, SEEN, None, SEEN), type(None)),
         ((None, None), BrokerError),
@@ -57,7 +57,7 @@ def test_a_topic_is_the_same_where_two_looks_agree(
 
 
 def test_a_watch_that_cannot_look_any_more_ends_its_role() -> None:
-    """Nobody else would notice that the topic was made anew."""
+    """Otherwise a recreated topic would go unnoticed."""
     odd = KafkaConfig("127.0.0.1:1", {"no.such.property": "1"})
     failed = queue.SimpleQueue[BaseException]()
     with watched_input(odd, "shop.queries", SEEN, failed.put, every_s=0.01):
@@ -65,7 +65,7 @@ def test_a_watch_that_cannot_look_any_more_ends_its_role() -> None:
 
 
 def test_no_watch_outlives_its_block() -> None:
-    """Its client's answer would crash a process that ends."""
+    """A reply of its client would crash a process that is ending."""
     nobody = KafkaConfig("127.0.0.1:1")
     with watched_input(nobody, "shop.queries", SEEN, lambda _: None, 0.0, within_s=0.2):
         assert "input-watch" in [each.name for each in threading.enumerate()]

@@ -1,4 +1,4 @@
-"""Links that a person changes for one session, by a file that the workers follow."""
+"""Links that a user changes for one session through a file that the workers follow."""
 
 from pathlib import Path
 

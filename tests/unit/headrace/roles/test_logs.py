@@ -1,4 +1,4 @@
-"""How log lines look: for people, and as JSON."""
+"""Log lines as text and as JSON."""
 
 import io
 import json
@@ -138,7 +138,7 @@ def test_options_and_environment_set_log_level_and_format(
     monkeypatch: pytest.MonkeyPatch, logging_as_found: None
 ) -> None:
     for variable in (FORMAT_VARIABLE, LEVEL_VARIABLE, METRICS_VARIABLE, METRICS_HOST_VARIABLE):
-        monkeypatch.setenv(variable, "")  # so that what the command sets is taken back
+        monkeypatch.setenv(variable, "")  # so that the command's settings are undone
     run = CliRunner().invoke
     assert run(a_role).stdout == f"{LogOptions()!r}\n"
     given = [
@@ -149,7 +149,7 @@ def test_options_and_environment_set_log_level_and_format(
         log_format="json", log_level="debug", metrics_port=9400, metrics_host="0.0.0.0"
     )
     assert run(a_role, given).stdout == f"{wanted!r}\n"
-    # Processes that it starts find the same in their environment.
+    # Processes that it starts inherit the settings from their environment.
     assert run(a_role).stdout == f"{wanted!r}\n"
 
 

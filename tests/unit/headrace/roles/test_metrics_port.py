@@ -1,4 +1,4 @@
-"""Metrics over HTTP, as Prometheus reads them."""
+"""Metrics over HTTP as Prometheus reads them."""
 
 import socket
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from tests.memory_transport import VirtualClock
 
 
 def scraped(port: int, host: str = LOOPBACK) -> dict[str, float]:
-    """Values of samples by name and labels, without the pipeline and those of the process."""
+    """Return sample values by name and labels, without the pipeline label and process metrics."""
     with urlopen(f"http://{host}:{port}/metrics", timeout=5) as answer:
         text = answer.read().decode()
     samples = [s for family in text_string_to_metric_families(text) for s in family.samples]

@@ -1,4 +1,4 @@
-"""A session's inputs are joined with their labels, in the order of the labels."""
+"""A session's inputs are joined with their labels in the order of the labels."""
 
 import pytest
 
@@ -74,7 +74,7 @@ def test_of_too_many_inputs_without_a_label_the_newest_are_kept() -> None:
         (20, 20, 0.0, False),
         (20, 30, 4.9, True),
         (20, 30, 5.0, False),
-        (35, 40, 0.0, False),  # the test of a profile is decided by what is there
+        (35, 40, 0.0, False),  # a profile test is decided by the available samples
     ],
 )
 def test_the_first_thirty_samples_are_waited_for_and_no_more(

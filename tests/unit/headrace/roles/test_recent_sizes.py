@@ -1,4 +1,4 @@
-"""The sizes of the last queries, which an ingress would like to have at its start."""
+"""The sizes of the last queries, which an ingress reads at its start."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,6 +1,6 @@
 """headrace/roles/workers/shared_cpu.py: operators keep to the CPU time of their device's share.
 
-Time here is what the operators say they compute and the waits, which do not sleep.
+Time advances by the compute time that operators report and by waits, which do not sleep.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ EXAMPLE = Path(__file__).parents[4] / "examples" / "postcode"
 
 
 class Clock:
-    """The CPU seconds of one thread, and those that it has waited."""
+    """The CPU seconds of one thread and the seconds that it has waited."""
 
     def __init__(self) -> None:
         self.used_s = self.waited_s = 0.0
@@ -68,7 +68,7 @@ def test_an_operator_uses_its_share_of_the_cpu_time(rate: float) -> None:
     operator.load("cpu")
     for number in range(2000):
         assert operator.predict([number]) == [number]
-    # What it had saved is used, and the last batch is not paid for yet.
+    # Its savings are used, and the last batch is not paid for yet.
     assert clock.used_s / clock() == pytest.approx(rate, rel=0.02)
 
 
@@ -119,7 +119,7 @@ def test_a_batch_that_fails_is_charged_and_ends() -> None:
 
 
 def test_threads_of_two_parts_run_beside_each_other() -> None:
-    """With real waits: every batch of both ends."""
+    """With real waits, every batch of both ends."""
     cpu, done = SharedCpu(2, 1.0), []
     operators = [PartOperator(Burner(Clock()), cpu, part, apart=False) for part in range(2)]
     threads = [

@@ -1,4 +1,4 @@
-"""headrace capacity: the highest rate that keeps the SLO."""
+"""headrace capacity: the highest rate that meets the SLO."""
 
 import json
 from dataclasses import replace
@@ -55,7 +55,7 @@ def test_the_matching_carries_more_than_first_come_first_served(tmp_path: Path) 
 
 
 def with_spread(path: Path) -> Path:
-    """Give every latency a spread about its mean: one of twenty takes twice as long or more."""
+    """Give every latency a spread about its mean: one in twenty takes at least twice as long."""
     profile = path.with_name("profile.json")
     document = json.loads(profile.read_text(encoding="utf-8"))
     for row in (row for entry in document["entries"] for row in entry["latency"]):
@@ -84,8 +84,8 @@ def test_trials_too_short_for_their_slo_are_told_instead_of_searched_for_ever(
 
 
 def _of_queries() -> list[object]:
-    """Return every kind of policy that serves queries; those that plan by demand warm up for 10 s
-    per trial."""
+    """Return every kind of policy that serves queries; policies that plan by demand warm up for
+    10 s per trial."""
     kinds = [kind for kind in known_kinds() if not spec_of(kind).sessions]
     follows = {kind for kind in kinds if spec_of(kind).follows_demand}
     return [pytest.param(x, marks=pytest.mark.thorough) if x in follows else x for x in kinds]
@@ -97,7 +97,7 @@ def test_every_policy_has_a_capacity(tmp_path: Path, policy: str) -> None:
     request = asked(a_typed_file(tmp_path, sizes=ONE_SIZE), {"gpu": 1}, policy, 300)
     found = capacity(replace(request, attainment=0.9))
     assert found.best is not None
-    # A device serves 50/s. Proteus waits for whole batches, and drops what that makes late.
+    # A device serves 50/s. Proteus waits for whole batches and drops queries that become late.
     assert (5 if policy == "proteus" else 20) < found.best.qps < 60
 
 

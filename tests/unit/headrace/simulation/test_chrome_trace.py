@@ -1,4 +1,4 @@
-"""Pictures of runs: a tape gives the same one as the run that it recorded."""
+"""Traces of runs: a tape gives the same trace as the run that it recorded."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.small_world import run_live, simulate, small_nodes, small_pipeline
 
 
 class Both:
-    """Shows a run to two observers."""
+    """An observer that passes a run to two observers."""
 
     def __init__(self, tape: Tape, trace: ChromeTrace) -> None:
         self.observers = (tape, trace)

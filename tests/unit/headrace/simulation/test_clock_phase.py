@@ -1,4 +1,4 @@
-"""A run may begin at a given part of a second of the clock, by whose seconds demand is counted."""
+"""A run may begin at any fraction of a clock second; demand is counted by clock seconds."""
 
 from pathlib import Path
 

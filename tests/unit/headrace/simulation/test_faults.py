@@ -1,4 +1,4 @@
-"""Faults of a simulation: read from a file with the line of what is wrong, or drawn."""
+"""Faults of a simulation: read from a file, with the line of errors, or drawn."""
 
 from pathlib import Path
 

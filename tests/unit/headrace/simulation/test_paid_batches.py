@@ -114,7 +114,7 @@ def test_a_batch_ran_for_the_least_time_at_least() -> None:
 
 
 def test_waiting_for_a_core_is_not_charged() -> None:
-    """Half of the batches run for ten times their CPU time, on a core that others use, too."""
+    """Half of the batches run for ten times their CPU time on a core with other users."""
     alone = [RecordedRun("w", float(at), at + 0.02, 0.01) for at in range(5)]
     beside = [RecordedRun("w", 5.0, 5.2, 0.01), RecordedRun("w", 5.2, 5.22, 0.01)]
     assert payments([*alone, *beside], {"w": RATE}).waits_s[-1] == 0.0
@@ -123,7 +123,7 @@ def test_waiting_for_a_core_is_not_charged() -> None:
 
 
 def test_what_batches_are_charged_shows_in_how_long_they_wait() -> None:
-    """Each uses 20 of its 25 ms on a core; three of four come while earlier ones are owed."""
+    """Each uses 20 of its 25 ms on a core; three of four arrive while earlier batches are owed."""
     asked = [(0.4 if number % 4 == 0 else 0.0, 0.02) for number in range(200)]
     ran = [RecordedRun("w", *each, 0.01) for each in live(asked, blocked_s=0.005)]
     found = payments(ran, {"w": RATE})
@@ -134,7 +134,7 @@ def test_what_batches_are_charged_shows_in_how_long_they_wait() -> None:
 
 def test_batches_beyond_the_share_take_the_share_s_time() -> None:
     ends = [ended_s for _, ended_s in simulated([(0.0, 0.01)] * 1000)]
-    # It begins with what it has saved, and owes nothing when the last one begins.
+    # It begins with its savings and owes nothing when the last one begins.
     assert ends[-1] == pytest.approx((9.99 - RATE * SAVED_S) / RATE + 0.01)
 
 

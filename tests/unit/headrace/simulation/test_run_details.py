@@ -1,4 +1,4 @@
-"""Formats of rows of simulated runs."""
+"""Row formats of simulated runs."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ from headrace.simulation.run_details import check_format, write_rows
 def test_parquet_without_pyarrow_is_told_before_anything_is_simulated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # No folder of installed packages: the import system then knows no pyarrow on any machine.
+    # Without a folder of installed packages the import system finds no pyarrow on any machine.
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.delitem(sys.modules, "pyarrow", raising=False)
     sys.path_importer_cache.clear()

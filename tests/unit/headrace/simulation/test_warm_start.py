@@ -1,4 +1,4 @@
-"""A simulation that starts under a plan: which one that is, and what its control app hands on."""
+"""A simulation that starts under a plan: the choice of the plan, and the handover to control."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_given_plan_is_published_once() -> None:
 
 
 class Listener:
-    """A node that keeps what it is told."""
+    """A node that records its events."""
 
     def __init__(self) -> None:
         self.told: list[tuple[Event, float]] = []

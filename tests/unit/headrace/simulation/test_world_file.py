@@ -1,4 +1,4 @@
-"""The calibration beside a pipeline file: stored, read, and used only where it fits."""
+"""The calibration beside a pipeline file: stored, read, and used only if it fits."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -129,7 +129,7 @@ def test_a_simulation_goes_by_the_calibration_and_by_its_seed_alone(file: Pipeli
     first, again = simulate(file, **asked), simulate(file, **asked)
     timed = {"cpu_seconds": 0, "solve_cpu_seconds": 0}
     assert first[0] | timed == again[0] | timed
-    # Two hops in, one between the tasks, one out: 80 ms for some 2.
+    # Two hops in, one between the tasks, one out: 80 ms instead of about 2.
     assert 65 < first[0]["p50_ms"] - plain[0]["p50_ms"] < 90
 
 

@@ -1,4 +1,4 @@
-"""``headrace init``: a pipeline that is right as it is, written over nothing."""
+"""``headrace init``: a valid pipeline, written without overwriting files."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ from operators.models.loading import load_operator
 
 @pytest.fixture
 def no_traces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """What a test imports from its starter is gone after it."""
+    """Modules that a test imports from its starter are removed after it."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield
     for name, module in list(sys.modules.items()):

@@ -1,4 +1,4 @@
-"""All pipelines on a broker: each on its own board, and one table of them."""
+"""All pipelines on a broker: a board for each, and one table of all."""
 
 from msgspec.structs import replace
 

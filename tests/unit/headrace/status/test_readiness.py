@@ -1,4 +1,4 @@
-"""When a pipeline is ready, and what is missing before."""
+"""Readiness of a pipeline, and what is missing before."""
 
 from dataclasses import replace
 from typing import Any
@@ -84,7 +84,7 @@ def test_a_worker_that_cannot_load_ends_the_wait() -> None:
 
 
 def under_tables(*records: object) -> str:
-    """What is missing for a pipeline whose worker follows tables, after these records."""
+    """Return what is missing for a pipeline whose worker follows tables, after these records."""
     pipeline = replace(PIPELINE, policies=(Policy(name="static", kind="ramsis"),))
     told = Readiness(pipeline, ("cpu-0", "ingress-0"), since_s=10.0, answered=True)
     told.see([plan(2, "cpu-0"), report("cpu-0", 2), report("ingress-0", 2), *records])

@@ -1,4 +1,4 @@
-"""The status board: rates from growing counts, silence, restarts, and what is shown of it."""
+"""The status board: rates from growing counts, silence, restarts, and its display."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -115,7 +115,7 @@ def test_latencies_are_those_of_the_window_late_ones_too() -> None:
 def test_why_queries_got_no_answer_is_told_the_most_frequent_first() -> None:
     board = board_of(PIPELINE)
     reasons = {"failed/operator": 2.0, "dropped/past_saving": 4.0, "refused/paused": 7.0}
-    before = {"refused/paused": 7.0}  # of long ago
+    before = {"refused/paused": 7.0}  # from long ago
     board.see([PLAN, *(replace(egress(at, 0, 0), counts=told)
                        for at, told in ((10.0, before), (12.0, reasons)))])  # fmt: skip
     snapshot = board.snapshot(12.0)

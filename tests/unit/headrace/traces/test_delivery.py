@@ -1,4 +1,4 @@
-"""Delivery to a collector that is busy or away for a while, in virtual time."""
+"""Delivery to a temporarily busy or unavailable collector, in virtual time."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +12,7 @@ from headrace.traces.otlp import NotTaken, request_of
 
 
 class Collector:
-    """A collector that answers what ``refusals`` say, then takes everything, on its own clock."""
+    """A collector that answers by ``refusals``, then accepts everything, on its own clock."""
 
     def __init__(
         self,

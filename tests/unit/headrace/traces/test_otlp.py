@@ -1,4 +1,4 @@
-"""One request to a collector: what it takes, refuses for good, or may take later."""
+"""A request to a collector: accepted, refused permanently, or to be retried."""
 
 from typing import Any
 

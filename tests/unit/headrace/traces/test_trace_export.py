@@ -1,4 +1,4 @@
-"""Answers to a collector over HTTP: what is counted of those taken and those dropped."""
+"""Export of answers to a collector over HTTP: counts of accepted and dropped spans."""
 
 import re
 import ssl
@@ -74,7 +74,7 @@ def test_an_exemplar_is_a_trace_that_the_collector_has() -> None:
 
 
 class Record:
-    """A record of the results topic, as the client has it."""
+    """A record of the results topic as the client returns it."""
 
     def __init__(self, value: bytes, headers: list[tuple[str, bytes]] | None) -> None:
         self._value, self._headers = value, headers
@@ -106,7 +106,7 @@ def test_an_endpoint_that_is_no_address_is_refused_at_once() -> None:
 
 
 class CollectorAway:
-    """A collector that is away, and a topic with an answer for each turn, on one clock."""
+    """An unavailable collector and a topic with an answer for each turn, on one clock."""
 
     def __init__(self, length_s: float | None, most_turns: int = 1000) -> None:
         self.now = 1000.0
@@ -118,7 +118,7 @@ class CollectorAway:
         self.export = TraceExport(a_pipeline(slo_s=0.3), Sampling(), self.delivery)
 
     def read(self) -> list[Traced]:
-        """Return the answer of a turn, which is over at once while the exporter catches up."""
+        """Return the answer of a turn, which ends at once while the exporter catches up."""
         self.turns += 1
         if self.turns > self._most_turns:
             raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Traces from answers: the caller's context, spans, which are kept, their way to a collector."""
+"""Traces from answers: the caller's context, spans, sampling and delivery to a collector."""
 
 from typing import Any
 

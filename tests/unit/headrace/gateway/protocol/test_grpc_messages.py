@@ -1,4 +1,4 @@
-"""Inference requests and responses over gRPC, from the table of messages."""
+"""Inference requests and responses over gRPC, built from the message table."""
 
 from collections.abc import Callable
 from typing import Any
@@ -77,7 +77,7 @@ def test_what_does_not_fit_is_told_why(given_input: Any, raw: list[bytes], told:
 
 
 def refused(call: Callable[[], object]) -> Ending | None:
-    """How a call says that the request ends; None: it returns."""
+    """Return how a call reports the end of the request; None if it returns."""
     try:
         call()
     except Unserved as error:

@@ -1,4 +1,4 @@
-"""Payloads from tensors, tensors from results, by the pipeline's signature."""
+"""Payloads from tensors and tensors from results, by the pipeline's signature."""
 
 from typing import Any
 

@@ -111,7 +111,7 @@ GOOD, LENGTH = body_of(
 
 
 def refused(call: Callable[[], object]) -> Ending | None:
-    """How a call says that the request ends; None: it returns."""
+    """Return how a call reports the end of the request; None if it returns."""
     try:
         call()
     except Unserved as error:

@@ -1,4 +1,4 @@
-"""Outcomes of queries as statuses of HTTP and gRPC, and the caller's deadlines."""
+"""Query outcomes as HTTP and gRPC statuses, and deadlines of callers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tensors of the Open Inference Protocol: what goes in comes out, and nothing else gets in."""
+"""Tensors of the Open Inference Protocol: round trips, and refusal of everything else."""
 
 import json
 from collections.abc import Callable
@@ -29,7 +29,7 @@ shapes = hnp.array_shapes(min_dims=1, max_dims=4, min_side=0, max_side=5)
 
 
 def ended(call: Callable[[], Tensor]) -> Tensor | Literal[Ending.BAD_REQUEST]:
-    """The tensor that a call returns, or that it refuses a bad request."""
+    """Return the tensor of a call, or that it refuses a bad request."""
     try:
         return call()
     except Unserved as error:

@@ -1,4 +1,4 @@
-"""Requests of a profiler: which are void, what stays after an error, and what samples there are."""
+"""Requests of a profiler: void requests, state after errors, and samples."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -118,14 +118,14 @@ def test_only_blocks_with_scores_of_an_earlier_process_count_as_finished() -> No
     kept = {
         b"block": encode(a_result(0.5, 1.0)),
         b"error": encode(a_result(error="no such weights")),
-        b"ping": encode(a_result()),  # of another profiler, whose name is not waited for
+        b"ping": encode(a_result()),  # of another profiler, whose name is not awaited
         b"garbage": b"{}",
     }
     assert finished_blocks(kept) == {b"block": kept[b"block"]}
 
 
 class Requests:
-    """A reader on which two requests have come; it must not be waited for more."""
+    """A reader with two requests; the profiler must not wait for more."""
 
     def __init__(self) -> None:
         self.messages = [Message(a_request(first=0)), Message(a_request(first=10))]

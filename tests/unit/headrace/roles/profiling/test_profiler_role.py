@@ -1,4 +1,4 @@
-"""The answers of a profiler to requests: results, errors, and what it keeps of them."""
+"""Answers of a profiler to requests: results, errors, and what it retains."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,7 +71,7 @@ def no_inputs(inputs: InputSet) -> RecentInputs:
 
 @pytest.fixture
 def a_role(tmp_path: Path) -> Callable[[], ProfilerRole]:
-    """Return what starts a profiler, each time another process' life."""
+    """Return a function that starts a profiler as if in a new process."""
     path = tmp_path / "words.yaml"
     path.write_text(YAML)
     file = read_pipeline_file(path)
