@@ -1,4 +1,4 @@
-"""operators/bursts.py: ingress sends in runs, and a worker waits for the rest of one."""
+"""operators/bursts.py: ingress sends in runs, and a worker waits for the rest of a run."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def an_ingress(selection: Selection = MADE, **changes: Any) -> Ingress:
 
 
 def ways(ingress: Ingress, offsets: range, now: float = 0.1) -> list[tuple[int, int]]:
-    """Where queries go, and how many follow them there."""
+    """Return the slots of queries and the number of queries that follow each there."""
     found: list[tuple[int, int]] = []
     for offset in offsets:
         effects = ingress.handle(arrived(Query(payload=b"x"), offset, 0, now), now)
@@ -76,7 +76,7 @@ def test_runs_are_whole_follow_each_other_in_turn_and_leave_nobody_out(
 ) -> None:
     turns = Turns(WeightedRoundRobin([(slot, 1.0) for slot in range(slots)]))
     for at, length in enumerate(lengths):
-        # What is asked for within a run changes nothing.
+        # Reading the order within a run changes nothing.
         picks = [turns.pick(length if n == 0 else 99) for n in range(length)]
         assert picks == [(at % slots, length - 1 - n) for n in range(length)]
         assert not turns.left
@@ -131,7 +131,7 @@ def test_the_runs_are_those_of_the_load() -> None:
     for n in range(400):
         now = 3.0 + n / 200  # 200 a second
         found = ways(ingress, range(40 + n, 41 + n), now)
-    # The runs of one by one were over, so this one began whole.
+    # The runs of length one were over, so this run started whole.
     tail = ways(ingress, range(440, 446), 5.0)
     assert sorted({follow for _, follow in tail}) == [0, 1, 2]
 
@@ -227,7 +227,7 @@ def test_load_that_arrives_in_runs_is_measured_correctly() -> None:
     for n in range(20):
         for follow in (4, 3, 2, 1, 0):
             gathering.came(1, follow, n / 10)
-    # Just before the next run, too.
+    # Also just before the next run.
     assert gathering.qps(1.9) == pytest.approx(50.0)
     assert gathering.qps(1.9999) == pytest.approx(50.0, rel=0.001)
 

@@ -1,4 +1,4 @@
-"""Reasons: the sentences that nodes write, and the codes that travel beside them."""
+"""Reasons: the sentences that nodes write, and the codes sent with them."""
 
 import pytest
 
@@ -45,7 +45,7 @@ REASONS = [
 def test_a_process_of_this_release_that_writes_release_5_is_understood(
     outcome: str, reason: Reason
 ) -> None:
-    # HEADRACE_WRITE_RELEASE=5 leaves the code out: the sentence alone must still lead to it.
+    # HEADRACE_WRITE_RELEASE=5 omits the code: it must be inferred from the sentence alone.
     assert reason_code(outcome, "ingress", reason.text) is reason.code
 
 

@@ -1,4 +1,4 @@
-"""Egress: join the branches of a query, emit its one Answer."""
+"""Egress: join the branches of a query and emit its one Answer."""
 
 from pathlib import Path
 from typing import Any
@@ -58,19 +58,19 @@ HOP = a_hop()
 
 
 def an_egress(**changes: Any) -> Egress:
-    """An egress for both partitions of the outputs topic, a fresh report behind it."""
+    """Return an egress for both partitions of the outputs topic, with a fresh report."""
     egress = Egress("e", changes.pop("pipeline", a_pipeline()), (0, 1), incarnation=0.0, **changes)
     egress.handle(Woke(), 0.1)
     return egress
 
 
 def whole(offset: int, value: Any = "seven") -> Work:
-    """All that there is of a query, answered."""
+    """Return all records of a query, answered."""
     return a_work(offset, an_ended(value), task="")
 
 
 def part(offset: int, ordinal: int, value: Any = "a", **changes: Any) -> Work:
-    """Half of a query, answered."""
+    """Return half of a query, answered."""
     return a_work(offset, an_ended(value, (0, ordinal), credit=HALF, **changes), task="")
 
 
@@ -83,7 +83,7 @@ def an_answered(offset: int = 0, value: Any = "seven", **changes: Any) -> Send:
 
 
 def commits(egress: Egress, *events: Event, now: float = 0.2) -> list[Effect]:
-    """What is committed after these events."""
+    """Return the commits after these events."""
     for event in events:
         egress.handle(event, now)
     return quiet(egress.handle(Woke(), now))
@@ -242,7 +242,7 @@ def test_a_refusal_noticed_behind_an_answer_is_not_a_second_answer() -> None:
 def test_the_work_of_a_query_answered_before_its_notice_is_committed_with_the_notice() -> None:
     """A restarted egress that reads the notice again finds the answer by the time of the work.
 
-    The notice may be much younger, as ingress was away, and the query's own time is its producer's.
+    If ingress was away, the notice is much younger; the query's own time is set by its producer.
     """
     egress = an_egress()
     egress.handle(arrived(whole(0), offset=0), 0.2)
@@ -253,7 +253,7 @@ def test_the_work_of_a_query_answered_before_its_notice_is_committed_with_the_no
 def test_notices_that_a_restarted_ingress_repeats_are_heard_once() -> None:
     egress = an_egress()
     commits(egress, arrived(a_notice(0, 1)), arrived(whole(0), 1), arrived(whole(1), 2))
-    # It begins again at offset 0, and this time takes three queries in two drains.
+    # It restarts at offset 0 and this time takes three queries in two drains.
     assert commits(egress, arrived(a_notice(0), 3), arrived(whole(0), 4)) == done(5, "0:2")
     assert commits(egress, arrived(a_notice(1, 2), 5)) == []
     assert commits(egress, arrived(whole(2), 6)) == done(7, "0:3")
@@ -302,7 +302,7 @@ def test_an_overdue_query_whose_combine_ends_the_process_fails_after_two_lives(
 ) -> None:
     def combine(values: list[Any], tasks: list[str]) -> Any:
         if None in values:
-            raise KeyboardInterrupt  # leaves the process as a kill does
+            raise KeyboardInterrupt  # ends the process as a kill does
         return values
 
     def a_life() -> Egress:
@@ -377,7 +377,7 @@ def test_it_counts_every_query_under_one_outcome() -> None:
 
 
 def test_it_counts_the_misses_that_no_plan_promised_to_avoid() -> None:
-    """One read after its deadline, one that had less time than the SLO; the third had the SLO."""
+    """One is read after its deadline, one had less time than the SLO; the third had the SLO."""
     egress = an_egress()
     egress.handle(arrived(a_plan([])), 0.2)
     late = (a_noticed(0), a_noticed(1, deadline_s=SLO_S / 2), a_noticed(2))
@@ -443,7 +443,7 @@ def test_a_result_is_back_at_its_sessions_tier_after_its_link(delay_s: float, ou
     egress = an_egress(links=links)
     assert commits(egress, arrived(a_notice(0))) == []
     assert sends(egress, arrived(replace(whole(0), session=session), 1), 0.2) == []
-    assert commits(egress) == []  # a restart reads it again
+    assert commits(egress) == []  # read again after a restart
     assert sends(egress, Woke(), 0.2) == []
     ends_s = min(0.2 + delay_s, CLOSES_S)
     (answer,) = sends(egress, Woke(), ends_s)
@@ -452,6 +452,6 @@ def test_a_result_is_back_at_its_sessions_tier_after_its_link(delay_s: float, ou
 
 
 def sends(egress: Egress, event: Event, now: float) -> list[Answer]:
-    """Return the answers that an event leads to."""
+    """Return the answers caused by an event."""
     records = [e.record for e in egress.handle(event, now) if isinstance(e, Send)]
     return [each for each in records if isinstance(each, Answer)]

@@ -1,4 +1,4 @@
-"""operators/egress_times.py: how long do items take to egress?"""
+"""operators/egress_times.py: the time that items take to egress."""
 
 from typing import Any
 

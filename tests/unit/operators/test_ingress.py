@@ -58,7 +58,7 @@ PIPELINE = a_pipeline(slo_classes={"gold": 0.1, "bronze": 2.0})
 
 
 def an_ingress(plan: Any = PLAN, **changes: Any) -> Ingress:
-    """An ingress for four partitions that follows a plan, a fresh report behind it."""
+    """Return an ingress for four partitions that follows a plan, with a fresh report."""
     ingress = Ingress("i", PIPELINE, range(4), incarnation=0.0, **changes)
     ingress.handle(Woke(), 0.0)
     ingress.handle(arrived(plan), 0.0)
@@ -66,7 +66,7 @@ def an_ingress(plan: Any = PLAN, **changes: Any) -> Ingress:
 
 
 def a_query(offset: int = 0, slot: int = 0, at_s: float = 0.0, **changes: Any) -> Arrived:
-    """A query on the input topic; its id is q and its offset."""
+    """Return a query on the input topic; its id is q and its offset."""
     return arrived(Query(**{"payload": b"x", "id": f"q{offset}", **changes}), offset, slot, at_s)
 
 
@@ -75,7 +75,7 @@ def to_root(offset: int = 0, slot: int = 0, **changes: Any) -> Send:
 
 
 def noticing(ingress: Ingress, *events: Event, now: float = 0.0) -> list[Effect]:
-    """What it tells egress of these events."""
+    """Return its records to egress for these events."""
     for event in events:
         ingress.handle(event, now)
     return quiet(ingress.handle(Woke(), now + NOTICE_S))
@@ -87,7 +87,7 @@ def notified(notice: Notice, slot: int = 0) -> list[Effect]:
 
 
 def refused(ingress: Ingress, event: Event, now: float = 0.0) -> str:
-    """Why a query is not admitted."""
+    """Return why a query is not admitted."""
     assert not [e for e in ingress.handle(event, now) if isinstance(e, Send)]
     (send, _) = quiet(ingress.handle(Woke(), now + NOTICE_S))
     assert isinstance(send, Send)
@@ -193,7 +193,7 @@ def test_an_unreadable_record_keeps_its_own_offset_as_a_dead_letter() -> None:
     [
         (7_258_118_000.0, 0.0, 10 * SLO_S),  # the year 2200
         (10 * SLO_S, 0.0, 10 * SLO_S),
-        (7_258_118_000.0, 7_258_118_000.0, 10 * SLO_S),  # made in the year 2200, too
+        (7_258_118_000.0, 7_258_118_000.0, 10 * SLO_S),  # also made in the year 2200
         (0.2, 0.0, 0.2),
     ],
 )

@@ -1,4 +1,4 @@
-"""Places on the input topic only grow, whatever Kafka's offsets do."""
+"""Places on the input topic only grow, whatever the offsets of Kafka do."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,7 +83,7 @@ def test_a_held_query_of_an_earlier_generation_leads_to_no_record_before_the_reg
 
 
 def test_a_log_that_ends_before_what_egress_has_closed_is_read_from_there_on() -> None:
-    """Its first record behind the cut is then another query than the one that had its offset."""
+    """The first record behind the cut is a different query than the previous one at its offset."""
     commits, closed = {0: (700, "")}, {0: 1000}
     assert start_of_input((0,), commits, closed, "id", {0: 1000}) == InputStart({0: 700}, {}, 0)
     start = start_of_input((0,), commits, closed, "id", {0: 950})
@@ -95,7 +95,7 @@ def test_a_log_that_ends_before_what_egress_has_closed_is_read_from_there_on() -
 def test_places_closed_before_the_commit_or_in_another_generation_say_nothing_of_the_end() -> None:
     behind = start_of_input((0,), {0: (5, "1")}, {0: 1000}, "id", {0: 7})
     assert behind == InputStart({0: GENERATION + 5}, {}, 0)
-    beyond = start_of_input((0,), {0: (1000, "")}, {0: 990}, "id", {0: 900})  # its commit shows it
+    beyond = start_of_input((0,), {0: (1000, "")}, {0: 990}, "id", {0: 900})  # shown by its commit
     assert beyond == InputStart({0: 1000}, {}, 0)
     ahead = start_of_input((0,), {0: (700, "")}, {0: GENERATION + 900}, "id", {0: 899})
     assert ahead == InputStart({0: 700}, {}, 0)

@@ -42,7 +42,7 @@ NONE_KNOWN: Mapping[str, float] = {}
 
 
 def a_query(*items: Item) -> OpenQuery:
-    """An open query with these branches."""
+    """Return an open query with these branches."""
     query = OpenQuery("q0", Origin(0, 0), 0.0, SLO_S)
     for item in items:
         query.take(a_work(0, item, task=""))
@@ -178,7 +178,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_a_combined_result_that_counts_as_sendable_can_be_encoded(result: Any) -> None:
-    """Egress could otherwise not close the query, and would end with it again and again."""
+    """Otherwise egress could not close the query and would crash with it repeatedly."""
     pipeline = a_pipeline(combine="postcode:join")
     found = closed(a_query(an_ended("a")), pipeline, combine=lambda values, tasks: result)
     assert encode(found)
@@ -211,7 +211,7 @@ def test_a_query_whose_combine_ends_the_process_twice_fails_without_it(tmp_path:
 
     def combine(values: list[Value], tasks: list[str]) -> Value:
         if "a" in values:
-            raise KeyboardInterrupt  # leaves the process as a kill does: the journal stays
+            raise KeyboardInterrupt  # ends the process as a kill does: the journal stays
         return "joined"
 
     def a_life() -> Join:

@@ -1,4 +1,4 @@
-"""Latencies in buckets, and the quantiles that these tell."""
+"""Latencies in buckets, and quantiles derived from them."""
 
 from collections import Counter
 

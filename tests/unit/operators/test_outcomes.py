@@ -1,4 +1,4 @@
-"""operators/outcomes.py: the one outcome of a query, and the cause of a bad one."""
+"""operators/outcomes.py: the one outcome of a query, and the cause of a miss."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Catching up with the plans topic: what is kept, and what a tombstone deleted."""
+"""Catching up with the plans topic: plans that are kept, and plans deleted by a tombstone."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_a_past_that_ends_with_a_tombstone_is_over() -> None:
 def test_first_of_two_plans_with_the_same_epoch_counts(
     key: bytes | None,
 ) -> None:
-    # A control app that was cut off sent the second one late: nodes keep the first (``accept``).
+    # A replaced control app sent the second one late: nodes keep the first (``accept``).
     past = CatchUp("p")
     past.end = 2
     for offset, reason in enumerate(("first", "late")):

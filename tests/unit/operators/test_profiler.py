@@ -1,4 +1,4 @@
-"""The profiler scores as service would, and a cached prefix changes seconds but no score."""
+"""The profiler scores as serving would; a cached prefix changes seconds but no score."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -34,7 +34,7 @@ CASES = {"low": str.lower, "title": str.title}
 
 
 class Counting:
-    """Runs stages of the space above and counts the calls by stage."""
+    """A runner of stages of the space above that counts the calls by stage."""
 
     def __init__(self) -> None:
         self.calls = [0, 0, 0]
@@ -132,7 +132,7 @@ def test_answers_are_compared_with_those_of_a_reference_whose_seconds_are_spent(
         lows, "s", [Sample(s.number, s.payload, s.payload) for s in samples], Counting()
     )
     found = a_profiler(cache_bytes, reference=titles).profile(lows, "s", samples, Counting())
-    # "ab" is not "Ab", "AB" is; of the last one neither has an answer.
+    # "ab" is not "Ab", "AB" is; neither has an answer for the last one.
     assert found.scores == [0.5, pytest.approx(1 / 3), 1.0]
     assert [cost.seconds for cost in found.stages] == [cost.seconds for cost in alone.stages]
     assert found.spent_s > alone.spent_s

@@ -1,4 +1,4 @@
-"""Queries above the largest size, in parts."""
+"""Queries above the largest size, split into parts."""
 
 from collections.abc import Sequence
 

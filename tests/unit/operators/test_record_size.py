@@ -1,4 +1,4 @@
-"""What fits no record is told before the broker refuses it."""
+"""Values that fit no record are reported before the broker refuses them."""
 
 import numpy as np
 import pytest

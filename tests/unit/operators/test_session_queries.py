@@ -1,4 +1,4 @@
-"""Queries of sessions: why they are refused, and what goes with them."""
+"""Queries of sessions: reasons for refusals, and data sent with them."""
 
 import pytest
 
@@ -19,7 +19,7 @@ SETTINGS = Settings(policy="compass", slo_s=1.0)
 
 def test_a_plan_for_a_node_that_knows_no_sessions_refuses_every_session_for_that_reason() -> None:
     queries = SessionQueries()
-    queries.change(a_plan(settings=SETTINGS), PIPELINE)  # as written in the release before
+    queries.change(a_plan(settings=SETTINGS), PIPELINE)  # as written by the previous release
     refused = queries.refusal("cam")
     assert refused == no_sessions("scan")
     assert "upgrade" in refused.text

@@ -1,4 +1,4 @@
-"""Frames of the user's code: named where there are any, bounded, without Headrace's own."""
+"""Frames of user code: named if present, bounded, without Headrace's own frames."""
 
 from pathlib import Path
 from types import ModuleType
@@ -35,7 +35,7 @@ def operator(tmp_path: Path) -> ModuleType:
 def raised(call: object, *arguments: object) -> Exception:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - whatever the operator says
         call(*arguments)  # type: ignore[operator]
-    # What the test itself adds is no frame of the operator's.
+    # Frames added by the test itself are not the operator's.
     error = caught.value
     assert error.__traceback__ is not None
     return error.with_traceback(error.__traceback__.tb_next)

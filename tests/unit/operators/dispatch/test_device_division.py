@@ -1,4 +1,4 @@
-"""Several dispatchers of a task divide its devices, each by the plan alone."""
+"""Several dispatchers of a task divide its devices, each using only the plan."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The dispatcher: what waits, what is sent where, what is given up; and ingress around it."""
+"""The dispatcher: waiting, sending and dropping of queries, and ingress around it."""
 
 import pytest
 from msgspec.structs import replace
@@ -105,7 +105,7 @@ def test_a_query_that_no_device_can_finish_in_time_is_given_up() -> None:
 
 @pytest.mark.parametrize("size", [-1, 0, 10**9])
 def test_a_query_whose_size_is_not_profiled_is_served_as_the_nearest_that_is(size: int) -> None:
-    # Without a section ``size`` in the pipeline file ingress refuses none.
+    # Without a section ``size`` in the pipeline file ingress refuses no query.
     dispatcher = a_dispatcher()
     dispatcher.change(a_dispatching_plan("gpu"), 0.0)
     for offset in range(10):
@@ -120,7 +120,7 @@ def test_a_query_is_given_up_in_time_for_both_hops() -> None:
     dispatcher = Dispatcher(a_sized_pipeline(), profile, round_trip_s=0.02)
     dispatcher.change(a_dispatching_plan("gpu"), 0.0)
     dispatcher.add(work(0, 50))
-    _, dropped = dispatcher.decide(0.04)  # 50 ms on the gpu and 20 ms of hops: there at 0.11
+    _, dropped = dispatcher.decide(0.04)  # 50 ms on the gpu and 20 ms of hops: it arrives at 0.11
     assert [(each.work.origin.offset, round(s, 6)) for each, s in dropped] == [(0, 0.01)]
 
 
@@ -139,7 +139,7 @@ def test_of_two_classes_the_matching_prefers_the_one_with_less_time() -> None:
     dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
     dispatcher.add(replace(work(0, 10), deadline_s=0.078))
     dispatcher.add(replace(work(1, 10, created_s=0.03), deadline_s=0.075))
-    # Both are in time on the gpu alone; the first one has waited longer.
+    # Both are in time only on the gpu; the first one has waited longer.
     assert sent(dispatcher, 0.04) == [(1, 0)]
 
 
@@ -197,7 +197,7 @@ def test_prices_follow_the_sizes_that_were_seen() -> None:
     )
     dispatcher = Dispatcher(a_sized_pipeline(), profile)
     dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
-    # Half the queries are large and only the gpu serves them: the slow device limits nothing.
+    # Half the queries are large and need the gpu: the slow device limits nothing.
     expected = [1.0, LEAST_COST * 0.25]
     assert dispatcher.device_costs == pytest.approx(expected)
     for offset in range(ENOUGH_SIZES):
@@ -274,12 +274,12 @@ def test_a_type_that_was_slow_for_a_while_is_tried_again_beside_others() -> None
             done = completion(work(offset, 10), slot, 0.01, f"gpu-{slot}")
             if slot == 0:
                 dispatcher.completed(done, number + 0.01)
-        sent(dispatcher, number + 0.5)  # what is left is given up
+        sent(dispatcher, number + 0.5)  # the rest is dropped
     assert min(number for number, slot in slots if slot == 1) == 11
 
 
 def test_a_device_that_runs_queries_keeps_its_round_trip_where_nothing_is_learned() -> None:
-    """Others are given up all the time: their lateness is the round trip, of 10 ms and so far 0."""
+    """Others are dropped all the time: their lateness is the round trip of 10 ms, so far 0."""
     exact = Policy(name="exact", kind="kairos", options={"learn": False})
     profile = dispatch_profile(("gpu", "slow"), _seconds, 100)
     dispatcher = Dispatcher(a_sized_pipeline(policies=(exact,)), profile)
@@ -298,7 +298,7 @@ def test_a_device_that_runs_queries_keeps_its_round_trip_where_nothing_is_learne
 
 
 def ran(dispatcher: Dispatcher, numbers: range, at_s: float, run_s: float) -> list[int]:
-    """Let queries of size 20 come, 0.5 s apart, to one device; return those that it ran."""
+    """Let queries of size 20 arrive 0.5 s apart at one device; return those that it ran."""
     found = []
     for number in numbers:
         now = at_s + (number - numbers.start) / 2
@@ -374,7 +374,7 @@ def test_queries_of_a_lost_device_count_at_the_device_that_adopts_its_slot() -> 
     )  # fmt: skip
     dispatcher.add(third)
     dispatcher.completed(completion(second, 1, 0.04, "gpu-1"), 0.04)
-    assert sent(dispatcher, 0.04) == []  # it still has the other one's query
+    assert sent(dispatcher, 0.04) == []  # it still holds the other dispatcher's query
     dispatcher.completed(completion(first, 0, 0.04, "gpu-1"), 0.08)
     assert sent(dispatcher, 0.05) == [(2, 1)]
 
@@ -401,7 +401,7 @@ def test_a_mix_that_shrinks_keeps_what_waits_and_what_cannot_run_any_more_is_giv
     lease = replace(shrunk.leases[0], worker="slow-2", slots=(0, 1, 2), open_slot=2)
     assert dispatcher.change(replace(shrunk, leases=(lease,)), 0.001) == []
     assert dispatcher.waiting == 2
-    # 50 needs 200 ms on the slow device and has 100 ms; 20 waits for its turn.
+    # 50 needs 200 ms on the slow device and has 100 ms; 20 waits its turn.
     picks, dropped = dispatcher.decide(0.001)
     assert (picks, [each.work.origin.offset for each, _ in dropped]) == ([], [3])
     assert dispatcher.oldest(0) == 4

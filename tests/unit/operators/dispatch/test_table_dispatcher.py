@@ -1,4 +1,4 @@
-"""The central queue of RAMSIS: batches with their variant, sent to free workers; and ingress
+"""The central queue of RAMSIS: batches with their variant, sent to free workers, and ingress
 around it."""
 
 from math import inf
@@ -30,9 +30,9 @@ from schemas.records import (
 from tests.builders import a_pipeline
 
 SLO_S = 0.2
-SECONDS = {"v": 0.01, "w": 0.04}  # of a query; a batch takes as much for each
+SECONDS = {"v": 0.01, "w": 0.04}  # for a query; a batch takes as much for each query
 POLICY = "ramsis-central"
-# One query with 100 ms of slack left is worth w; with less, or in company, v.
+# One query with 100 ms of slack left gets w; with less slack or several queries, v.
 MADE = Selection(
     pipeline="p", task="read", policy=POLICY, issued_s=0.0, slo_s=SLO_S, workers=2,
     variants=("v", "w"), levels_s=(0.0, 0.1, 0.2),
@@ -95,7 +95,7 @@ def completion(
 
 
 def sent(dispatcher: TableDispatcher, now: float) -> list[tuple[int, int, str, int]]:
-    """The offset, slot, variant and followers of each query that is sent now."""
+    """Return the offset, slot, variant and followers of each query that is sent now."""
     picks, _ = dispatcher.decide(now)
     return [(x.work.origin.offset, slot, x.work.variant, x.work.follow) for x, slot in picks]
 
@@ -137,7 +137,7 @@ def test_a_worker_that_is_free_within_the_lead_gets_one_batch_ahead() -> None:
 
 
 def test_the_leases_batch_replaces_one_that_would_be_late() -> None:
-    choice = SelectionTable(qps=1e6, rows=((0, 1, 1), (0, 1, 5)))  # w whatever slack there is
+    choice = SelectionTable(qps=1e6, rows=((0, 1, 1), (0, 1, 5)))  # w for any slack
     dispatcher = a_dispatcher(selection=None)
     dispatcher.take(
         Selection(
@@ -164,7 +164,7 @@ def test_a_query_that_no_worker_can_finish_in_time_is_given_up() -> None:
     dispatcher.change(a_plan_for("a"), 0.0)
     dispatcher.add(work(0))
     dispatcher.add(work(1, created_s=0.1))
-    assert len(sent(dispatcher, 0.1)) == 2  # in time still
+    assert len(sent(dispatcher, 0.1)) == 2  # still in time
     dispatcher.add(work(2, created_s=0.1))
     assert dispatcher.next_s(0.1) == pytest.approx(0.29)
     picks, dropped = dispatcher.decide(0.3)
@@ -210,7 +210,7 @@ def test_batches_in_flight_move_with_their_slots() -> None:
     dispatcher.change(a_plan_for("a"), 0.0)
     dispatcher.add(work(0))
     assert sent(dispatcher, 0.0) == [(0, 0, "w", 0)]
-    dispatcher.change(a_plan_for("b", epoch=2), 0.0)  # it has the slot now
+    dispatcher.change(a_plan_for("b", epoch=2), 0.0)  # it owns the slot now
     dispatcher.add(work(1))
     assert sent(dispatcher, 0.0) == []
     dispatcher.completed(completion(0, 0, 0.04, "w"), 0.05)
@@ -234,7 +234,7 @@ def test_a_query_is_given_up_when_it_is_woken_for_at_its_last_moment(
 ) -> None:
     dispatcher = a_dispatcher()
     dispatcher.change(a_plan_for("a"), 0.0)
-    for offset in range(40):  # fills the worker, which never answers, and then some
+    for offset in range(40):  # more than the worker may hold, and it never answers
         dispatcher.add(work(offset))
     dispatcher.decide(0.0)
     dispatcher.change(a_plan_for(*workers, epoch=2), 0.0)
@@ -273,7 +273,7 @@ def test_a_slow_worker_gets_less_at_a_time() -> None:
 
 
 class Workers:
-    """Workers that take 20 ms a batch, and what they were sent."""
+    """Workers that take 20 ms a batch, with the queries sent to them."""
 
     def __init__(self, count: int) -> None:
         self.batches: list[list[tuple[float, list[int], str]]] = [[] for _ in range(count)]
@@ -286,7 +286,7 @@ class Workers:
                     dispatcher.completed(completion(offset, slot, 0.01, variant), now)
 
     def take(self, picks: list[tuple[int, int, str, int]], now: float) -> None:
-        """Take whole runs, none beyond what a worker may hold."""
+        """Take runs; check that they are whole and that no worker holds more than it may."""
         run: list[int] = []
         for offset, slot, variant, follow in picks:
             run.append(offset)

@@ -1,4 +1,4 @@
-"""The dispatcher of an inner task: what it holds, sends and commits."""
+"""The dispatcher of an inner task: the items it holds, sends and commits."""
 
 from dataclasses import replace
 

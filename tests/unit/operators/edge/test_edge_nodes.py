@@ -15,7 +15,7 @@ SCAN = f"{bound_device('handheld', 'cam')}-scan"
 
 
 def the_nodes() -> dict[str, Node]:
-    """Return the nodes of a process that has served before: partition 4096 has a commit."""
+    """Return the nodes of a restarted process: partition 4096 has a commit."""
     pipeline, places = a_session_pipeline(), InputPlaces({4096: 17})
     ingress = Ingress("ingress", pipeline, PARTITIONS, incarnation=0.0, places=places)
     worker = Worker(SCAN, pipeline, "scan@handheld", incarnation=0.0)

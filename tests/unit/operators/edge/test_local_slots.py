@@ -1,4 +1,4 @@
-"""The slots of an edge's workers: what is committed, held and sent on."""
+"""Slots of an edge's workers: committed, held and forwarded records."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,7 +60,7 @@ def test_a_slot_that_is_given_up_returns_the_work_that_was_handed_over() -> None
     hand(local, 7)
     assert [(slot, work.origin.offset) for slot, work in local.read("w", TOPIC, ())] == [(3, 7)]
     assert local.oldest(0) is None
-    assert local.finish(PLACE, 2) is None  # the worker had not heard of it
+    assert local.finish(PLACE, 2) is None  # the worker had not received it
     local.read("w", TOPIC, (3,))
     assert local.number(PLACE, 41, None) == 0
 

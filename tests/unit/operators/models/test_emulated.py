@@ -1,4 +1,4 @@
-"""Emulated variants: chance comes from the argument, and on average they are as profiled."""
+"""Emulated variants: randomness comes from the argument, and means match the profile."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""Hooks around a model, plain Python as an operator, and which files may be weights."""
+"""Hooks around a model, plain Python operators, and files accepted as weights."""
 
 from pathlib import Path
 from typing import Any

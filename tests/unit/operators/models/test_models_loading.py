@@ -1,4 +1,4 @@
-"""Operators from their names: what loads, and the sentence for what does not."""
+"""Operators loaded by name, and the sentence for each failure."""
 
 import sys
 import types
@@ -54,7 +54,7 @@ def nothing():
 
 @pytest.fixture(autouse=True)
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user's package ``zoo`` beside a pipeline file."""
+    """Write a user's package ``zoo`` beside a pipeline file."""
     folder = tmp_path / "zoo"
     folder.mkdir()
     (folder / "__init__.py").write_text("")

@@ -1,4 +1,4 @@
-"""Outputs of a leaf task that must fit a schema."""
+"""Outputs of a leaf task that must match a schema."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ def written(folder: Path, schema: object, name: str = "result.avsc") -> Path:
 
 class Echo:
     def load(self, device: str) -> None:
-        """Nothing to bring."""
+        """Load nothing."""
 
     def predict(self, batch: list[Any]) -> list[Any]:
         return batch

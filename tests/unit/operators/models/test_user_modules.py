@@ -1,4 +1,4 @@
-"""A user's modules that are called like Headrace's packages, beside the pipeline file."""
+"""User modules beside the pipeline file with names of Headrace's packages."""
 
 import sys
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ def test_a_package_of_the_users_imports_its_own_parts(tmp_path: Path) -> None:
     package.mkdir()
     (package / "__init__.py").write_text("from streams.inner import ONE\nfrom . import inner\n")
     (package / "inner.py").write_text("ONE = 1\ndef get(): return ONE\n")
-    (tmp_path / "profiles").mkdir()  # a folder of data is no module
+    (tmp_path / "profiles").mkdir()  # a data folder is not a module
     (tmp_path / "pipeline.yaml").write_text(FILE.replace("combine: operators:balance\n", ""))
     read_pipeline_file(tmp_path / "pipeline.yaml")
     assert resolve("streams.inner:get")() == 1

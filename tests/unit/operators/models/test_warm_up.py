@@ -11,7 +11,7 @@ from schemas.pipeline import Variant
 
 
 class Recorder:
-    """Notes what it is asked, in order."""
+    """An operator that records its calls in order."""
 
     def __init__(self, samples: list[Any] | None = None) -> None:
         self.calls: list[Any] = []

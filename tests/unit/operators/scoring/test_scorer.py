@@ -29,7 +29,7 @@ PIPELINE = a_pipeline(labels=LABELLED, slo_classes={"gold": 0.2})
 
 
 class Told:
-    """A scorer, with what it wrote last."""
+    """A scorer with its last written records."""
 
     def __init__(
         self, earlier: MeasuredAccuracy | None = None, judge: Any = exact_match,

@@ -1,4 +1,4 @@
-"""The scorer with shadows: which are compared, and what a restart keeps."""
+"""The scorer with shadows: compared pairs, and the state kept across a restart."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ W_PATH = (a_hop(variant="w"),)
 
 
 class Scoring:
-    """A scorer with what it wrote last, and the offsets that it commits."""
+    """A scorer with its last written records and committed offsets."""
 
     def __init__(self, earlier: MeasuredAccuracy | None = None) -> None:
         self.node = Scorer(

@@ -8,7 +8,7 @@ from schemas.effects import Effect, Load
 
 @pytest.fixture
 def serving() -> Device:
-    """A device that serves read/a."""
+    """Return a device that serves read/a."""
     device = Device()
     device.want("read/a")
     device.loaded("read/a")
@@ -104,7 +104,7 @@ VARIANTS = ("read/a", "read/b", "read/c", "locate/a")
 
 
 class AnyDevice(RuleBasedStateMachine):
-    """Whatever plans and loads do to a device, its state says what it holds."""
+    """The state of a device reports what it holds under any plans and loads."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ THIRD = FULL_CREDIT // 3
 
 
 def failing(task: Task, output: Any) -> str:
-    """Why the only item that comes of an output failed."""
+    """Return why the only item from an output failed."""
     ((to, item),) = outcome(task, an_item(), PATH, output)
     assert to == ""
     assert item.end is not None
@@ -96,7 +96,7 @@ def test_an_exception_fails_its_own_item() -> None:
 
 
 class Odd:
-    """What cannot be sent."""
+    """An object that cannot be sent."""
 
 
 @pytest.mark.parametrize("output", [Odd(), [Odd()], {1: 2}, 1 << 63, (1, {2}), "\ud800"])

@@ -1,4 +1,4 @@
-"""The batch of a worker, and the slots of its lease, which change only as their table says."""
+"""The running batch of a worker and the slots of its lease, which follow their state tables."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A worker with shadows: they wait for room, and leave no trace in counts and commits."""
+"""A worker with shadows: they wait for idle time and do not affect counts and commits."""
 
 from msgspec.structs import replace
 
@@ -96,7 +96,7 @@ def test_a_worker_whose_items_have_no_slack_runs_none_until_they_have() -> None:
 
 
 def test_a_shadow_is_judged_by_the_longest_batches_of_this_worker() -> None:
-    """Planned for 0.1 s, one batch takes 0.35 s: a slack of 0.2 s is no room."""
+    """One batch planned for 0.1 s takes 0.35 s, so a slack of 0.2 s leaves no room."""
     node = a_worker()
     for number, took_s in enumerate((9.0, 0.1, 0.1, 0.35, 0.1, 0.1, 0.1)):
         at_s = 20.0 * number

@@ -1,4 +1,4 @@
-"""Sizes of items: those that the operator above gives, and batches by their total."""
+"""Item sizes: given by the upstream operator, and batches limited by total size."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def a_sized_worker(task: str, batch: int = 0, type_: str = "") -> Worker:
 
 
 def begun(worker: Worker, *sizes: int) -> Infer:
-    """The batch that begins when queries of these sizes wait."""
+    """Return the batch that starts when queries of these sizes wait."""
     for offset, size in enumerate(sizes):
         work = a_work(offset, an_item(value=offset), task="read", size=size)
         worker.handle(arrived(work, offset=offset), 0.1)
@@ -56,7 +56,7 @@ def test_a_query_that_ingress_dispatched_is_a_batch_of_its_own() -> None:
 
 
 def made(*output: Any) -> list[Work]:
-    """What a worker of the first task sends on for one query of size 40."""
+    """Return what a worker of the first task forwards for one query of size 40."""
     worker = a_sized_worker("locate")
     worker.handle(arrived(a_work(0, an_item(), task="locate", size=40)), 0.1)
     (batch,) = [e for e in worker.handle(Woke(), 0.1) if isinstance(e, Infer)]

@@ -1,4 +1,4 @@
-"""Transfers between tiers: held for as long as the link takes, one after another, and counted."""
+"""Transfers between tiers: held for the time of the link, one after another, and counted."""
 
 from msgspec.structs import replace
 
@@ -66,7 +66,7 @@ def test_a_changed_link_is_that_of_one_session() -> None:
 
 
 def a_result(size: int = 100, scan: str = "handheld") -> Work:
-    """A record for egress, of the session of ``a_work``."""
+    """Return a record for egress, of the session of ``a_work``."""
     item = Item(value=b"x" * size, end=End(ANSWERED, "read"))
     return replace(a_work(scan=scan), task="", items=(item,))
 
@@ -76,7 +76,7 @@ def test_results_go_back_to_the_sessions_own_tier() -> None:
     assert [round(found.back_s(a_result(), 1.0, 1.01), 3) for _ in range(2)] == [1.2, 1.3]
     assert round(reporter.counts["hop/a/cloud>handheld/busy_s"], 3) == 0.4
     found, _ = transfers(SessionLinks("cloud", {HOP: LINK}))
-    assert found.back_s(a_result(), 1.0, 1.01) == 1.01  # it is there
+    assert found.back_s(a_result(), 1.0, 1.01) == 1.01  # it has arrived
     real, reporter = transfers(SessionLinks("handheld"))
     assert real.back_s(a_result(), 1.0, 1.01) == 1.01
     assert not any(name.startswith("hop/") for name in reporter.counts)

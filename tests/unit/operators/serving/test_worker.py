@@ -65,13 +65,13 @@ TWO_STAGES = {"locate": ["read"], "read": []}
 
 
 def a_worker(**changes: Any) -> Worker:
-    """A worker that nobody has told anything."""
+    """Return a worker without a plan."""
     children = changes.pop("children", {"read": []})
     return Worker("w", a_pipeline(children), "cpu", incarnation=0.0, **changes)
 
 
 def serving(lease: Lease | None = None, **changes: Any) -> Worker:
-    """A worker with its lease, its variant on the device, and a fresh report behind it."""
+    """Return a worker with its lease, its variant on the device, and a fresh report."""
     worker, lease = a_worker(**changes), lease or a_lease()
     worker.handle(Woke(), 0.0)
     worker.handle(arrived(a_plan([lease, a_lease("r", slots=(5,))])), 0.0)
@@ -80,7 +80,7 @@ def serving(lease: Lease | None = None, **changes: Any) -> Worker:
 
 
 def batch_of(worker: Worker, *events: Event, now: float = 0.1) -> list[Effect]:
-    """Tell the worker the events, then let it start a batch of them."""
+    """Pass the events to the worker, then let it start a batch of them."""
     for event in events:
         worker.handle(event, now)
     return quiet(worker.handle(Woke(), now))
@@ -296,7 +296,7 @@ def test_a_device_that_is_faster_than_its_profile_does_not_drop_what_it_can_fini
     took_s: float, runs: bool
 ) -> None:
     worker, now = serving(latency=lambda variant, batch: 0.2), 0.0
-    for number in range(12):  # of which the first may have loaded libraries
+    for number in range(12):  # the first of which may have loaded libraries
         begun = batch_of(worker, arrived(a_work(number, deadline_s=now + 1.0), number), now=now)
         assert inferring(begun)
         ended_s = now + took_s
@@ -417,7 +417,7 @@ def test_an_operator_that_raises_fails_its_batch_and_the_next_one_runs() -> None
 
 
 def hanging() -> Worker:
-    """A worker whose only batch began at 0.1 s; its query closes at 2 s."""
+    """Return a worker whose only batch began at 0.1 s; its query closes at 2 s."""
     worker = serving(a_lease(batch=1))
     batch_of(worker, arrived(a_work(0)))
     return worker
@@ -473,8 +473,8 @@ def test_waiting_items_of_a_lost_slot_are_forgotten() -> None:
     assert batch_of(worker, *events) == [Infer(1, "read/v", (b"x",))]
     plan = arrived(a_plan([a_lease(slots=(0,), batch=1)], epoch=2))
     assert told(worker, (plan, 0.1)) == [Assign("work.read", (0,), ())]
-    # What was running is sent on, for egress to count once, but the offset is another's to commit;
-    # the next batch is of the slot that it kept.
+    # The running batch is sent on and counted once by egress; another worker commits its offset;
+    # the next batch is from the slot that the worker kept.
     first = told(worker, (inferred(1, "a"), 0.2))
     assert [type(effect) for effect in first] == [Send, Infer]
     assert told(worker, (inferred(2, "b"), 0.3))[1:] == [done(0, 8)]
@@ -491,7 +491,7 @@ def test_a_slot_that_comes_back_is_read_again_from_the_committed_offset() -> Non
     worker.handle(arrived(lost), 0.1)
     worker.handle(arrived(back), 0.1)
     worker.handle(arrived(a_work(0), 4, 3), 0.1)
-    # The first run does not finish the record that the second reading began.
+    # The first run does not finish the record that the second reading started.
     (send, again) = told(worker, (inferred(1, "a"), 0.2))
     assert isinstance(send, Send)
     assert again == Infer(2, "read/v", (b"x",))
@@ -573,7 +573,7 @@ def test_a_full_worker_that_loses_its_queue_with_a_slot_reads_the_others() -> No
 def test_a_full_worker_drops_what_is_past_saving_and_goes_on_reading() -> None:
     worker = serving(a_lease(batch=1))
     worker.handle(arrived(a_work(0, deadline_s=9.0)), 0.1)
-    worker.handle(Woke(), 0.1)  # it runs, so what comes waits
+    worker.handle(Woke(), 0.1)  # it is running, so new items wait
     late = [arrived(a_work(i, deadline_s=0.3), i) for i in range(1, 1 + HELD_BATCHES)]
     assert told(worker, *[(event, 0.1) for event in late]) == []
     effects = told(worker, (arrived(a_work(9, deadline_s=9.0), 9), 0.4))
@@ -651,7 +651,7 @@ def test_it_counts_the_children_that_it_made() -> None:
 
 
 def patient(**policy: Any) -> Worker:
-    """A worker that may wait to fill its batches of 4, which take 20 ms: budgets are 42.8 ms."""
+    """Return a worker that may wait to fill batches of 4, which take 20 ms: budgets are 42.8 ms."""
     rules = {"batching": "patient", **policy}
     pipeline = a_pipeline(policies=(Policy(name="static", **rules),))
     worker = Worker("w", pipeline, "cpu", incarnation=0.0, latency=lambda v, n: 0.02)
@@ -792,7 +792,7 @@ def test_a_lease_that_asks_for_what_is_being_loaded_anew_is_served_by_that_load(
 def test_observed_time_to_egress_drops_only_items_that_others_can_replace(
     waiting: int, ran: int, dropped: int
 ) -> None:
-    """Batches have two items. All have 0.2 s left but the third, and most took 0.5 s to egress."""
+    """Batches have two items. All but the third have 0.2 s left; most took 0.5 s to egress."""
     lease = a_lease(batch=2)
     worker = serving(lease)
     plan = a_plan([lease, a_lease("r", slots=(5,))], 9, to_egress_s={"read": 0.5})

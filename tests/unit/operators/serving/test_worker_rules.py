@@ -1,4 +1,4 @@
-"""A worker's items on their way: who is late, who is rerouted, who ends."""
+"""A worker's items on their way: late, rerouted and ended ones."""
 
 from dataclasses import replace
 from typing import Any
@@ -45,7 +45,7 @@ WORK = a_work(1, task="locate", deadline_s=0.25)
 
 
 def sends(dropping: str, *children: Item) -> tuple[list[tuple[str, int, Item]], dict[str, int]]:
-    """Where each item goes: topic, slot and the item; and what was counted."""
+    """Return topic, slot and item of each send, and the counts."""
     effects, counts = rules(dropping).onward([(WORK, "read", c) for c in children], 0.2)
     found = []
     for effect in effects:
@@ -66,7 +66,7 @@ def test_a_late_item_takes_the_faster_worker_and_its_hop_says_why() -> None:
         located(0.06, rerouted="slot 1 instead of 0: 18 ms over the budget of its task"),
     ))  # fmt: skip
     assert sends("reroute-paper", late) == ([("work.read", 1, marked)], {"rerouted": 1})
-    # By the deadline there is time enough: 190 ms are left of which the turn takes 82 with queues.
+    # There is enough time until the deadline: of 190 ms the worker in turn takes 82 with queues.
     assert sends("reroute", late) == ([("work.read", 0, late)], {})
 
 
@@ -123,7 +123,7 @@ def test_worker_uses_its_own_latency_if_the_plan_has_none() -> None:
 def test_budgets_divide_the_slo_that_the_plan_is_made_for(
     planned_s: float, budget_s: float
 ) -> None:
-    """A class of 100 ms is in the file, and counts in the second plan only."""
+    """A class of 100 ms is in the file and counts only in the second plan."""
     pipeline = replace(a_pipeline_that("per-task"), slo_classes={"gold": 0.1})
     settings = Settings(policy="static", slo_s=0.25)
     plan = a_plan(LEASES, 7, routes=ROUTES, settings=settings, planned_slo_s=planned_s)
@@ -135,7 +135,7 @@ def test_budgets_divide_the_slo_that_the_plan_is_made_for(
 def test_where_more_items_wait_than_a_batch_takes_the_seen_time_to_egress_counts(
     dropping: str, free_s: float
 ) -> None:
-    """Of the 120 ms that were seen the plan's batch takes 20."""
+    """The plan's batch takes 20 of the 120 ms that were observed."""
     settings = Settings(policy="static", slo_s=0.25)
     plan = a_plan(LEASES, 7, routes=ROUTES, settings=settings, to_egress_s={"locate": 0.12})
     steers = WorkerRules(plan, a_pipeline_that(dropping), LEASE, lambda v, n: 9.0, 0.0)

@@ -1,4 +1,4 @@
-"""The worker under tables: it holds their variants and asks them for every batch."""
+"""The worker under tables: it holds their variants and looks up every batch."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ from tests.builders import (
     told,
 )
 
-# A single item with 100 ms of slack left is worth w; more of them, or less slack, go by v.
+# A single item with 100 ms of slack left gets w; several items or less slack get v.
 CALM = SelectionTable(qps=100.0, rows=((0, 0, 1, 1, 1, 1), (0, 0, 2), (0, 0, 3)))
 BUSY = SelectionTable(qps=200.0, rows=((0, 0, 1), (0, 0, 1)))
 MADE = Selection(
@@ -51,7 +51,7 @@ def tables(selection: Selection = MADE) -> Arrived:
 
 
 def following(worker: Worker | None = None) -> Worker:
-    """A worker that holds v and w, has tables, and has been up for a while."""
+    """Return a worker that holds v and w, has tables, and has run for a while."""
     worker = worker or a_worker()
     events = [Woke(), arrived(a_ramsis_plan()), loaded("read/v"), tables(), loaded("read/w")]
     told(worker, *[(event, 0.0) for event in events])
@@ -195,6 +195,6 @@ def test_a_device_that_is_slower_than_its_profile_chooses_as_if_it_had_less_slac
         return ran
 
     assert variants(paced=True, took_s=0.02) == ["read/w"] * 4
-    # 0.2 s of slack are worth 0.067 s of the profile's, for which the table says v.
+    # 0.2 s of slack correspond to 0.067 s in the profile, for which the table says v.
     assert variants(paced=True, took_s=0.06) == ["read/w", "read/w", "read/v", "read/v"]
     assert variants(paced=False, took_s=0.06) == ["read/w"] * 4
