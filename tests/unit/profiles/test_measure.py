@@ -1,4 +1,4 @@
-"""The profiler's core, on a clock that moves only when a batch runs."""
+"""The profiler's core on a clock that advances only when a batch runs."""
 
 from typing import Any
 

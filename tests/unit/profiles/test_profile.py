@@ -1,4 +1,4 @@
-"""The profile table: look-ups, what it refuses, and its JSON."""
+"""The profile table: look-ups, refusals and JSON."""
 
 import json
 import pickle
