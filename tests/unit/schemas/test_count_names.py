@@ -1,4 +1,4 @@
-"""Names of counts: what is counted, and of what."""
+"""Names of counts: what is counted, and for which object."""
 
 import pytest
 

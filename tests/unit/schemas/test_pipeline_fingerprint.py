@@ -1,4 +1,4 @@
-"""Fingerprints tell pipeline files apart by what roles share, and by nothing else."""
+"""Fingerprints distinguish pipeline files only by settings that roles share."""
 
 from dataclasses import replace
 
@@ -31,6 +31,6 @@ def test_policies_are_the_control_apps_own() -> None:
 
 
 def test_a_key_with_its_default_value_changes_nothing() -> None:
-    # So that a release with a new key does not differ from one without.
+    # A release with a new key must not differ from one without it.
     assert fingerprint(replace(FIRST, slo_classes={})) == fingerprint(FIRST)
     assert len(fingerprint(FIRST)) == 12

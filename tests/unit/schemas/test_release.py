@@ -1,4 +1,4 @@
-"""The release that nodes declare is the newest one that was released."""
+"""The release that nodes declare is the newest one released."""
 
 from msgspec.structs import fields
 

@@ -1,4 +1,4 @@
-"""W3C trace context in headers: what is valid passes unchanged, all else counts as absent."""
+"""W3C trace context in headers: valid values pass unchanged, all others count as absent."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A variant's two fields and its text form."""
+"""The two fields of a variant and its text form."""
 
 import pytest
 from hypothesis import given

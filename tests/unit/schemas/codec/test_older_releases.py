@@ -1,4 +1,4 @@
-"""Records of release 5 and before: their enumerations are inferred from released sentences."""
+"""Records of release 5 and before: enumerations are inferred from released sentences."""
 
 import json
 from io import BytesIO

@@ -1,4 +1,4 @@
-"""The paths of an answer, folded into a tree and unfolded."""
+"""The paths of an answer, folded into a tree and unfolded again."""
 
 import itertools
 
@@ -31,7 +31,7 @@ def answered(branches: list[tuple[tuple[Hop, ...], object]]) -> Answer:
 
 
 def wide(branches: int, batch: int) -> Answer:
-    """A root's item and its children, in batches."""
+    """Return a root item and its children, in batches."""
     root = a_hop(task="split")
     hops = [a_hop(task="read", started_s=at // batch) for at in range(branches)]
     paths = tuple((root, hop) for hop in hops)

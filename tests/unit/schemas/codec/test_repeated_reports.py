@@ -1,4 +1,4 @@
-"""Reports that repeat the last one are recognised by their bytes, and others never are."""
+"""Reports that repeat the previous one are recognised by their bytes; other reports never are."""
 
 from collections.abc import Sequence
 
@@ -76,7 +76,7 @@ reports = st.builds(
 
 
 def news(report: Report) -> Report:
-    """Return what a controller has to learn at once."""
+    """Return what a controller must learn at once."""
     return replace(report, sent_s=0.0, slots=(), counts={})
 
 

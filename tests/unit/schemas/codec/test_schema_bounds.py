@@ -1,4 +1,4 @@
-"""A producer's own schema cannot make a few bytes into hours of work."""
+"""A producer's own schema cannot turn a few bytes into hours of work."""
 
 import json
 from typing import Any

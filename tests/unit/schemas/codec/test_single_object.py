@@ -1,7 +1,7 @@
-"""Every record survives the wire, and no bytes whatever do more than raise CodecError.
+"""Every record survives the wire, and any other bytes raise only CodecError.
 
-The strategies are made from the annotations of schemas/records/: a field that is new there is
-drawn here, and fails here until schemas/codec/rows.py and the .avsc carry it.
+The strategies are built from the annotations of schemas/records/: a new field there is drawn here
+and fails here until schemas/codec/rows.py and the .avsc carry it.
 """
 
 import enum
@@ -61,7 +61,7 @@ JSON_VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=8,
 )
-# Only inside a list or an object has an int any size: one that stands alone is a long, or refused.
+# An int may have any size only inside a list or an object; a single one is a long, or refused.
 JSON_CONTAINERS = st.lists(JSON_VALUES, max_size=4) | st.dictionaries(
     st.text(max_size=5), JSON_VALUES, max_size=4
 )
@@ -90,7 +90,7 @@ PRIMITIVES = {
 
 
 def drawn(hint: typing.Any) -> st.SearchStrategy[typing.Any]:
-    """Values of an annotation in schemas/records/."""
+    """Return a strategy for values of an annotation in schemas/records/."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint == Value:
         return VALUES
@@ -116,7 +116,7 @@ RECORDS = st.one_of([drawn(kind) for kind in KINDS])
 
 
 def comparable(thing: typing.Any) -> typing.Any:
-    """A structure that is equal where the values are: arrays by content, NaN as itself."""
+    """Return a structure that is equal if the values are: arrays by content, NaN as itself."""
     if isinstance(thing, Struct):
         return (type(thing), [comparable(value) for value in astuple(thing)])
     if isinstance(thing, np.ndarray):
@@ -385,7 +385,7 @@ def test_every_beginning_of_a_record_is_refused(record: Work | Answer) -> None:
 
 
 def survives(data: bytes) -> None:
-    """Either CodecError, or a record that can be sent on."""
+    """Check that bytes give either a CodecError or a record that can be sent."""
     try:
         record = decode(data)
     except CodecError:
@@ -447,7 +447,7 @@ def test_a_trace_context_is_two_texts_behind_all_that_work_had_before() -> None:
 
 
 def older(name: str, *without: str) -> Schema:
-    """A schema that lacks some fields and has one that is gone."""
+    """Return a schema that lacks some fields and has one that no longer exists."""
     raw = json.loads(CURRENT[name].text)
     raw["fields"] = [field for field in raw["fields"] if field["name"] not in without]
     raw["fields"].insert(0, {"name": "gone", "type": "string"})
