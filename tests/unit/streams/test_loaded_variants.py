@@ -1,4 +1,4 @@
-"""What a device holds after loads, uses and unloads."""
+"""Variants on a device after loads, uses and unloads."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Lookups of schemas: ids that nobody registered take little of a reader's time."""
+"""Lookups of schemas: unregistered ids take little of a reader's time."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,17 +9,17 @@ from streams.codecs.schema_lookups import LIST_S, MOST_S, SHARE, SchemaLookups
 from streams.kafka.kafka_errors import BrokerError
 
 REQUEST_S = 0.01
-RECORD_S = 0.001  # of the reader's other work for a record
+RECORD_S = 0.001  # the reader's other work per record
 
 
 class Site:
-    """A registry whose answers take ``REQUEST_S``, and the clock of its reader."""
+    """A registry whose answers take ``REQUEST_S``, with the clock of its reader."""
 
     def __init__(self, *texts: str) -> None:
         self.now_s, self.spent_s = 0.0, 0.0
         self.texts = list(texts)  # ids and versions from 1 on
         self.broken: set[int] = set()  # ids for which it answers with an error of its own
-        self.failures = 0  # requests that fail from now on, whatever they ask for
+        self.failures = 0  # number of further requests that fail, whatever they ask for
         self.lookups = SchemaLookups(self.ask, self.versions, self.version, lambda: self.now_s)
 
     def ask(self, number: int) -> str:
@@ -46,7 +46,7 @@ class Site:
             raise BrokerError("does not answer")
 
     def flood(self, seconds: float, first: int = 1000) -> list[type[Exception]]:
-        """Read unknown ids for ``seconds``; return what each raised."""
+        """Read unknown ids for ``seconds``; return the error of each."""
         until_s, raised = self.now_s + seconds, []
         while self.now_s < until_s:
             raised.append(error_of(lambda: self.lookups.text_of(first + len(raised))))

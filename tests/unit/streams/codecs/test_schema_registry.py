@@ -1,4 +1,4 @@
-"""A schema registry that takes a request and never answers."""
+"""A schema registry that accepts a request and never answers."""
 
 import socket
 
@@ -14,7 +14,7 @@ pytest.importorskip("authlib", reason="the extra `registry` is not installed")
 def test_a_registry_that_never_answers_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_registry, "WITHIN_S", 0.05)
     monkeypatch.setattr(schema_registry, "RETRIES", 0)
-    with socket.create_server(("127.0.0.1", 0)) as server:  # the system accepts; nobody reads
+    with socket.create_server(("127.0.0.1", 0)) as server:  # the system accepts; no process reads
         codec = registry_codec(f"http://127.0.0.1:{server.getsockname()[1]}", "words.queries")
         with pytest.raises(BrokerError, match="does not answer"):
             codec.decode(b"\0\0\0\0\7record")

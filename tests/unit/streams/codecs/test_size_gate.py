@@ -72,7 +72,7 @@ PIPELINE = a_pipeline({"read": ["check"], "check": []})
 
 
 def fitted(send: Send, write: Any = encode, most: int = MOST) -> list[Send]:
-    """What is written in place of a record; every piece fits and is read back as it is."""
+    """Return the replacements of a record; each fits and is read back unchanged."""
     pieces = list(fitting(send, write, PIPELINE.egress_partitions, most))
     for each, value in pieces:
         assert len(value) <= most
@@ -289,7 +289,7 @@ def test_a_dispatcher_makes_no_record_that_is_too_large(values: list[Any], heade
     effects += node.handle(Arrived(garbled, "waiting.read", 0, len(values), 0.0), 0.1)
     effects += node.handle(Woke(), 0.2)
     made = {piece.topic for send in sends(effects) for piece in fitted(send, most=8192)}
-    assert made & {"work.read", "outputs"}  # where the only item fits no record
+    assert made & {"work.read", "outputs"}  # if the only item fits no record
 
 
 def test_a_record_of_eight_mebibytes_and_its_headers_make_a_letter_that_fits() -> None:

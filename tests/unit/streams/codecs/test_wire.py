@@ -1,4 +1,4 @@
-"""What stands on which topic, in each format a pipeline file can name."""
+"""The records on each topic, in every format that a pipeline file can name."""
 
 import json
 from dataclasses import replace
@@ -81,7 +81,7 @@ def test_answers_are_written_as_json_where_the_file_says_so() -> None:
 
 @pytest.mark.parametrize("form", ["avro", "json"])
 def test_an_answer_that_fits_no_record_says_so_instead(form: str) -> None:
-    # As base64 and digits JSON needs more than Avro does, so egress cannot tell by the value.
+    # As base64 and digits, JSON needs more bytes than Avro, so egress cannot tell from the value.
     large = structs.replace(ANSWER, result=bytes(MAX_RECORD_BYTES), late=True)
     write = encoder(replace(PIPELINE, results=form), RESULTS)
     ((_, written),) = fitting(Send(RESULTS, large), write, 4)
@@ -179,7 +179,7 @@ def test_a_foreign_record_among_the_results_has_no_origin(value: bytes) -> None:
 def test_egress_knows_its_answers_in_confluents_framing_without_their_registry(
     release: int,
 ) -> None:
-    """One that was lost, or replaced by an empty one, made them foreign records."""
+    """A registry that is lost or replaced by an empty one used to make them foreign records."""
     write_as(release)
     try:
         written = b"\0\0\0\0\x07" + encode(ANSWER)[10:]

@@ -1,4 +1,4 @@
-"""What the control app's driver passes on of records that its history has judged already."""
+"""Records already judged by the history: which ones the control app's driver passes on."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -46,7 +46,7 @@ ANSWER = CommandResult(
 
 
 class Inputs:
-    """Three plans stand on the topic; a purge has deleted them, so the history holds none."""
+    """Three plans are on the topic; a purge has deleted them, so the history holds none."""
 
     def ends(self) -> dict[int, int]:
         return {}
@@ -67,7 +67,7 @@ class Inputs:
 
 
 class Replaced(Inputs):
-    """Another app took charge and answered the command that this one is about to answer."""
+    """Another app took charge and answered the command that this app is about to answer."""
 
     def __init__(self) -> None:
         self.read_back = 0
@@ -97,11 +97,11 @@ class Leaderless(Inputs):
 
 class Planners:
     def close(self) -> None:
-        """Nothing to end."""
+        """End nothing."""
 
 
 class Recorder:
-    """A controller that only notes what it is given."""
+    """A controller that only records its input."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -139,7 +139,7 @@ def told(
     write: Write = no_write,
     replaced: Callable[[], bool] = lambda: False,
 ) -> list[Event]:
-    """The events of a controller whose driver is fed while it begins; raise what ends it."""
+    """Return events of a controller whose driver is fed while it starts; raise what ends it."""
     loop, controller, inputs = VirtualLoop(), make(), inputs or Inputs()
 
     async def play() -> None:
@@ -164,7 +164,7 @@ def told(
 
 
 def heard(offsets: Sequence[int]) -> list[Event]:
-    """The events of a controller whose driver reads plans at these offsets while it begins."""
+    """Return events of a controller whose driver reads plans at these offsets while it starts."""
 
     def feed(driver: ControlDriver, now: float) -> None:
         for offset in offsets:
@@ -181,7 +181,7 @@ def heard(offsets: Sequence[int]) -> list[Event]:
 
 
 def test_deleted_plans_that_the_group_reads_from_the_beginning_are_not_heard() -> None:
-    """After `down --purge` the group has no offsets: Faust delivers plans under tombstones too."""
+    """After `down --purge` the group has no offsets: Faust also delivers plans under tombstones."""
     events = heard([0, 1, 2, 3])
     epochs = [e.record.epoch for e in events if isinstance(e, Arrived) and type(e.record) is Plan]
     assert epochs == [4]
@@ -189,7 +189,7 @@ def test_deleted_plans_that_the_group_reads_from_the_beginning_are_not_heard() -
 
 
 def reports(count: int, sent_s: float) -> list[Fetched]:
-    """Return a batch of reports, one of each worker."""
+    """Return a batch with one report of each worker."""
     made = [
         Report(
             node=f"w{number}", role="worker", pipeline=PIPELINE.name, epoch=0, incarnation=1.0,
@@ -215,7 +215,7 @@ def test_repeated_reports_of_many_workers_arrive_as_one_event() -> None:
 
 
 class Publishing(Recorder):
-    """A controller that publishes something for each report, which the broker is slow to take."""
+    """A controller that publishes a record per report, which the broker accepts slowly."""
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         super().handle(event, now)
@@ -224,7 +224,7 @@ class Publishing(Recorder):
 
 
 def test_workers_whose_reports_wait_for_the_broker_are_heard_before_anything_else() -> None:
-    """Or they would count as lost by events that come before their reports."""
+    """Otherwise earlier events would make them count as lost before their reports."""
 
     def feed(driver: ControlDriver, now: float) -> None:
         driver.reported(reports(2, now))
@@ -251,7 +251,7 @@ def command(driver: ControlDriver, now: float, offset: int = 0) -> None:
 
 
 def test_a_command_that_a_successor_has_answered_is_not_answered_again() -> None:
-    """An app whose connection was cut learned after its successor's answer that it was replaced."""
+    """An app with a cut connection learned of its successor only after the successor's answer."""
 
     def feed(driver: ControlDriver, now: float) -> None:
         command(driver, now)
@@ -265,7 +265,7 @@ def test_a_command_that_a_successor_has_answered_is_not_answered_again() -> None
 
 
 def test_an_app_that_was_replaced_gives_way_until_the_group_assigns_it_the_topics_again() -> None:
-    """Two apps in charge after a half-open connection overtook each other, and both read back."""
+    """Two apps in charge after a half-open connection superseded each other, and both read back."""
 
     def feed(driver: ControlDriver, now: float) -> None:
         command(driver, now)
@@ -285,7 +285,7 @@ def test_an_app_that_was_replaced_gives_way_until_the_group_assigns_it_the_topic
 
 
 class Slow(Inputs):
-    """Counts how often its history is read."""
+    """A history that counts how often it is read."""
 
     def __init__(self) -> None:
         self.read_back = 0
@@ -303,7 +303,7 @@ async def not_taken(*_: object) -> int:
 def test_an_app_whose_record_the_broker_did_not_take_asks_whether_it_was_replaced(
     replaced: bool,
 ) -> None:
-    """It read back, went on beside its successor, and both published plans of one epoch."""
+    """It read back and continued beside its successor, and both published plans of one epoch."""
 
     def feed(driver: ControlDriver, now: float) -> None:
         command(driver, now)
@@ -315,7 +315,7 @@ def test_an_app_whose_record_the_broker_did_not_take_asks_whether_it_was_replace
 
 
 def test_an_app_that_stood_still_by_the_clock_of_roles_reads_back_what_others_did() -> None:
-    """That clock counts the time in which the host was suspended, and so do reports' ages."""
+    """That clock includes the time for which the host was suspended, as do the ages of reports."""
 
     def feed(driver: ControlDriver, now: float) -> None:
         asyncio.get_running_loop().call_later(STALL_S + 1.0, driver.tick)
@@ -338,7 +338,7 @@ def test_an_app_exports_whether_it_is_in_charge() -> None:
 
 
 def test_a_rebalance_that_leaves_an_app_in_charge_begins_no_term() -> None:
-    """It forgot when workers were heard last, and took 2 s longer to notice a dead one."""
+    """It forgot when workers were last heard and took 2 s longer to notice a dead one."""
     topics = [physical(PIPELINE.name, logical) for logical in READ]
     events = told(lambda driver, now: driver.assigned(topics))
     assert sum(isinstance(event, Woke) for event in events) == 1
@@ -348,7 +348,7 @@ def test_a_rebalance_that_leaves_an_app_in_charge_begins_no_term() -> None:
 
 @pytest.mark.parametrize("back", [True, False])
 def test_an_app_ends_once_a_topic_of_its_own_stays_away(back: bool) -> None:
-    """The group leaves out a topic that has no leader at the moment, and one that is deleted."""
+    """The group omits a topic that has no leader at the moment, and a deleted one."""
     topics = [physical(PIPELINE.name, logical) for logical in READ]
 
     def feed(driver: ControlDriver, now: float) -> None:

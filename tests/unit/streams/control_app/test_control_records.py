@@ -1,4 +1,4 @@
-"""streams/control_app/control_records.py: the bytes of the control topics as events."""
+"""streams/control_app/control_records.py: events from the bytes of the control topics."""
 
 import pytest
 

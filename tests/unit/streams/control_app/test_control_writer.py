@@ -1,4 +1,4 @@
-"""An app that was replaced unnoticed writes nothing beside its successor."""
+"""An app that was replaced without noticing writes nothing beside its successor."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -15,7 +15,7 @@ from tests.session_world import a_session_pipeline
 
 @dataclass
 class Topics:
-    """Who wrote the records of the logical topics, by offset."""
+    """The writers of records on the logical topics, by offset."""
 
     authors: dict[str, list[str]] = field(
         default_factory=lambda: {PLANS: ["a", "a"], COMMAND_RESULTS: ["a"], SESSIONS: ["a"]}

@@ -1,4 +1,4 @@
-"""Who is in charge, by the topics that the group of control apps assigns."""
+"""The app in charge, by the topics that the group of control apps assigns."""
 
 import pytest
 

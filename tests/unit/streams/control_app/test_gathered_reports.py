@@ -1,4 +1,4 @@
-"""How the control app gathers reports: it sleeps without them, and hands on few batches."""
+"""Gathering of reports in the control app: it sleeps without reports and hands on few batches."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ class Message:
 
 
 class Client:
-    """A consumer whose next records are these; ``waits`` are those of its calls."""
+    """A consumer with these next records; ``waits`` records the timeouts of its calls."""
 
     def __init__(self, *messages: Message) -> None:
         self._messages = list(messages)

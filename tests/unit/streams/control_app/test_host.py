@@ -5,7 +5,7 @@ from streams.control_app.host import BLIND_S, COUNT_S, ControlHost
 
 
 class Ticking:
-    """A controller that only ticks, and keeps what it is told."""
+    """A controller that only ticks and records its events."""
 
     def __init__(self) -> None:
         self.told: list[Event] = []
@@ -16,7 +16,7 @@ class Ticking:
 
 
 def ticks(host: ControlHost, *times: float) -> list[bool]:
-    """Whether each tick asked for a count."""
+    """Return whether each tick requested a count."""
     return [Count() in host.handle(Woke(), now) for now in times]
 
 
@@ -24,7 +24,7 @@ def test_a_count_follows_a_tick_and_the_next_one_waits() -> None:
     controller = Ticking()
     host = ControlHost(controller)
     assert host.handle(Woke(), 5.0) == [Wake(5.1), Count()]
-    # One at a time, however long it takes.
+    # One count at a time, however long it takes.
     assert ticks(host, 5.1, 9.0) == [False, False]
     counted = Counted(arrived=7, waiting=0, at_s=9.0)
     assert host.handle(counted, 9.05) == []
@@ -39,7 +39,7 @@ def test_after_a_count_that_failed_it_is_long_not_asked_again() -> None:
     failed = Failed(QUERIES, "the broker did not say")
     assert host.handle(failed, 5.2) == []
     assert ticks(host, 5.3, 5.2 + BLIND_S - 0.1, 5.2 + BLIND_S) == [False, False, True]
-    # That demand is not known is for the log: the controller goes by reports of ingress.
+    # Unknown demand is only logged: the controller uses reports of ingress.
     assert failed not in controller.told
 
 

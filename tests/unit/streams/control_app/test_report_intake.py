@@ -1,4 +1,4 @@
-"""streams/control_app/report_intake.py: which events the controller gets of batches of reports."""
+"""streams/control_app/report_intake.py: events for the controller from batches of reports."""
 
 from functools import partial
 from typing import Any

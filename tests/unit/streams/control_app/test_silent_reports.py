@@ -1,4 +1,4 @@
-"""A topic of reports that the control app's client has stopped reading."""
+"""A reports topic that the control app's client has stopped reading."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from streams.kafka.silent_slots import SilentSlots
 
 
 class Client:
-    """What a consumer is asked for; the broker's end is 9 everywhere."""
+    """A consumer that records requests; the end offset at the broker is 9 everywhere."""
 
     def __init__(self) -> None:
         self.assigned: list[tuple[str, int, int]] = []

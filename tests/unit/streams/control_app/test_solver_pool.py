@@ -1,4 +1,4 @@
-"""streams/control_app/solver_pool.py: solves in a process of their own."""
+"""streams/control_app/solver_pool.py: solves in a separate process."""
 
 import asyncio
 import os
@@ -33,7 +33,7 @@ NOTHING = ScheduleProblem(Instance(tiers={}, sessions=()), "goodput")
 
 
 class Endless:
-    """A problem of a schedule whose solve never returns."""
+    """Return a schedule problem whose solve never returns."""
 
     @property
     def instance(self) -> int:
@@ -119,9 +119,9 @@ def test_plays_of_mixes_run_aside_at_the_lowest_priority_and_no_plan_waits_for_t
 def test_a_plan_takes_the_place_of_an_earlier_plan_and_of_nothing_else(
     planners: Planners,
 ) -> None:
-    """The step of a session's search was given up for a plan, and its search waited for ever."""
+    """The step of a session's search was dropped for a plan, and its search waited forever."""
     plans = [planners.start(Solve(job, "static", PROBLEM)) for job in (8, 9)]
     step = planners.start(Solve(10, SEARCH, "no problem"))
     plans += [planners.start(Solve(job, "static", PROBLEM)) for job in (11, 12)]
-    assert step.exception(60) is not None  # it was tried; a cancelled one raises
+    assert step.exception(60) is not None  # it was attempted; a cancelled one raises
     assert plans[-1].result(60) == allocate(PROBLEM)

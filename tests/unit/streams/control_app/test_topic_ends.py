@@ -1,4 +1,4 @@
-"""A consumer that stalls, and an ingress that is missing, are noticed by what stands on topics."""
+"""A stalled consumer and a missing ingress are detected from the end offsets of topics."""
 
 from streams.control_app.topic_ends import (
     STALLED_S,
@@ -47,4 +47,4 @@ def test_a_partition_without_queries_needs_no_reader() -> None:
     unread = UnreadPartitions()
     for second in range(60):
         assert unread.look({0: 5, 1: 0}, {0: 5}, float(second)) == {}
-    assert unread.look({0: 6, 1: 0}, {0: 5}, 60.0) == {}  # it has just come
+    assert unread.look({0: 6, 1: 0}, {0: 5}, 60.0) == {}  # it has just arrived

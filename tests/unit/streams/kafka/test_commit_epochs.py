@@ -1,4 +1,4 @@
-"""The leader epoch of a commit, by which a log that lost its end is noticed when it is read on."""
+"""Leader epochs of commits reveal, on the next read, a log that lost its end."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ PLACE = ("p.queries", 0)
 
 
 class Read:
-    """A message, of which offset and leader epoch count."""
+    """A message reduced to offset and leader epoch."""
 
     def __init__(self, offset: int, epoch: int) -> None:
         self._offset, self._epoch = offset, epoch
@@ -40,7 +40,7 @@ class Read:
 
 
 class Client:
-    """The library's clients: what is to be read, and what was committed."""
+    """Clients of the library: what is to be read, and what was committed."""
 
     def __init__(self) -> None:
         self.unread: list[Read] = []
@@ -79,7 +79,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Client:
 def test_a_commit_has_the_epoch_of_its_records_and_not_of_those_behind_a_cut(
     client: Client,
 ) -> None:
-    """By that of the first record behind the cut, the next life would pass it over."""
+    """By that of the first record behind the cut, the next process would skip this record."""
     ingress = KafkaTransport(KafkaConfig("nobody:1"), "p.ingress", validates=True)
     client.unread = [Read(49, epoch=4)]
     ingress.fetch(0.0)

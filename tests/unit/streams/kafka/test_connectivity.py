@@ -1,4 +1,4 @@
-"""One line when the broker goes, one when it is back, a reminder now and then."""
+"""One line when the broker disappears, one when it returns, and occasional reminders."""
 
 import logging
 
@@ -35,7 +35,7 @@ def test_an_absence_is_one_line_however_often_the_clients_try(
     presence = Connectivity(KafkaConfig("127.0.0.1:9"))
     for attempt in range(200):
         presence.failed_request(REFUSED)
-        if attempt in (20, 21, 90):  # each client finds out for itself
+        if attempt in (20, 21, 90):  # each client detects it by itself
             presence.failed_request(DOWN)
         presence.look(100.0 + attempt / 20)
     assert lines(told) == [("warning", f"{AT} is unreachable: {WHY}")]
@@ -88,7 +88,7 @@ def test_what_aiokafka_retries_is_told_once_it_goes_on() -> None:
     assert not any(told_at(100.0 + since) for since in (0.0, 0.1, 5.0, PERSIST_S - 0.1))
     assert told_at(100.0 + PERSIST_S)
     assert told_at(101.0 + PERSIST_S)
-    assert not told_at(101.1 + 2 * PERSIST_S)  # it had ceased: this is another time
+    assert not told_at(101.1 + 2 * PERSIST_S)  # the outage was over, so this is another one
 
 
 def test_an_exception_in_aiokafka_is_told_at_once() -> None:

@@ -1,4 +1,4 @@
-"""What egress reads back of a log that has lost its end, and of a topic that no broker knows."""
+"""Records that egress reads again on a log that lost its end, and on an unknown topic."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ class Read:
 
 class Log:
     """A consumer of a partition with the offsets 0 to ``end`` - 1, whose group has committed
-    ``done``, with ``EPOCH``. It finds the cut by an epoch as librdkafka does."""
+    ``done`` with ``EPOCH``. It finds the cut by an epoch as librdkafka does."""
 
     def __init__(self, end: int, done: int) -> None:
         self._end, self._done = end, done
@@ -71,7 +71,7 @@ class Log:
 def test_the_records_behind_a_cut_are_those_that_will_be_read_again(
     monkeypatch: pytest.MonkeyPatch, end: int, done: int, since_s: float | None
 ) -> None:
-    """Queries in them may have their answers, which are looked for since the first of them."""
+    """Queries in them may have answers, which are searched from the first of them on."""
     log: Any = Log(end, done)
     monkeypatch.setattr(egress_recovery, "consumer", lambda *_, **__: log)
     (found,) = committed_notes(NOBODY, "p.egress", "p.outputs", [0])

@@ -1,4 +1,4 @@
-"""Slots that hold notices from before a change of ``egress_partitions``."""
+"""Slots with notices from before a change of ``egress_partitions``."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A message's headers, which the client cannot always read."""
+"""Message headers that the client cannot always read."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from streams.kafka.partition_reader import _fetched
 
 
 class Odd:
-    """A message with a header whose name is not UTF-8, as librdkafka's client 2.16 gives it."""
+    """A message with a header whose name is not UTF-8, as returned by librdkafka's client 2.16."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -41,4 +41,4 @@ def test_a_header_whose_name_is_not_utf_8_does_not_end_the_reader() -> None:
     found = _fetched(message)
     assert (found.offset, found.value, found.headers) == (7, b"payload", None)
     assert found.fault == "the name of a header is not UTF-8; write it as text"
-    assert message.asked == 1  # another call would give what crashes the process
+    assert message.asked == 1  # another call would return what crashes the process

@@ -1,4 +1,4 @@
-"""Client properties: read, resolved, handed to each kind of client, and never shown."""
+"""Client properties: read, resolved, passed to each kind of client, and never shown."""
 
 import pickle
 import ssl
@@ -144,10 +144,10 @@ def test_properties_reach_the_client_library_which_knows_them_best() -> None:
 
 
 def test_delivery_guarantee_properties_cannot_be_overridden() -> None:
-    # Past the reader, as a program might: the client is made with our values.
+    # Bypass the reader, as a program might: the client is made with our values.
     made = producer(KafkaConfig("a:1", {"acks": "0", "enable.idempotence": "false"}), log_level=0)
     made.close()
-    with pytest.raises(KafkaConfigError):  # idempotence and acks=0 would not go together
+    with pytest.raises(KafkaConfigError):  # idempotence and acks=0 are incompatible
         producer(KafkaConfig("a:1", {}), acks="0")
 
 
@@ -179,7 +179,7 @@ def test_tls_without_host_name_checks_requires_an_explicit_property() -> None:
 
 
 def test_the_control_app_trusts_whom_the_other_roles_trust() -> None:
-    # From Python 3.13 on, its default asks more of an authority than librdkafka does.
+    # From Python 3.13 on, its default requires more of an authority than librdkafka does.
     found = to_faust(KafkaConfig("a:1", {"security.protocol": "ssl"}))
     assert isinstance(found, SSLCredentials)
     assert not found.context.verify_flags & ssl.VERIFY_X509_STRICT

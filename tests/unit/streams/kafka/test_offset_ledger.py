@@ -15,7 +15,7 @@ PLACE = ("t", 0)
 
 
 class Coordinator:
-    """A consumer's offsets; ``errors`` come in place of the next answers."""
+    """Offsets of a consumer; ``errors`` are raised in place of the next answers."""
 
     def __init__(self, *errors: int) -> None:
         self.errors = list(errors)
@@ -178,7 +178,7 @@ def test_commits_are_renewed_as_they_stand_since_brokers_forget_old_ones(found: 
 
 
 def test_a_renewal_leaves_what_another_process_has_committed(found: list[Any]) -> None:
-    """As that of an ingress which was cut off and replaced lands once the network heals."""
+    """The renewal of a replaced ingress could arrive once the network heals."""
     client = Coordinator()
     client.offsets = {("t", 0): (5, "a"), ("t", 1): (6, "b")}
     book = ledger(client)

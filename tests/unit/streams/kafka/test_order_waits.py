@@ -1,4 +1,4 @@
-"""How long the reading thread waits for a record before it looks at its orders again."""
+"""How long the reading thread waits for a record before it checks its orders again."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ PLACE = ("p.work.read", 0)
 
 
 class Silent:
-    """A consumer without records; ``waits`` are those of its polls."""
+    """A consumer without records; ``waits`` records the timeouts of its polls."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []

@@ -1,4 +1,4 @@
-"""Records wait for earlier ones of their partition; each leaves once, in its order."""
+"""Records wait for earlier ones of their partition; each is sent once and in order."""
 
 from collections import defaultdict
 
@@ -103,7 +103,7 @@ def test_the_end_of_a_process_waits_for_no_confirmation() -> None:
 
 
 def test_a_topic_that_may_not_be_written_waits_without_being_closed() -> None:
-    """A record whose lease is not fresh waits for the lease, not for the broker's confirmation."""
+    """A record without a fresh lease waits for the lease, not for the broker's confirmation."""
     window = SendWindow()
     sent(window, Turn(), "leased", 0, b"answer")
     sent(window, Turn(), "a", 0, b"other")

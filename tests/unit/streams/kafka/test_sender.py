@@ -1,4 +1,4 @@
-"""A record whose partition is idle leaves while its turn goes on."""
+"""A record whose partition is idle is sent before its turn ends."""
 
 import threading
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from streams.topics import MAX_RECORD_BYTES
 
 
 class Client:
-    """The library's producer; the broker takes the records that have left by ``take``."""
+    """The library's producer; the broker accepts the sent records on ``take``."""
 
     def __init__(self) -> None:
         self.full = False
@@ -46,7 +46,7 @@ class Client:
         self._taken, self._under_way = self._taken + self._under_way, []
 
     def refuse(self, topic: str) -> None:
-        """Refuse the records that have left as too old; a delivery does not have the headers."""
+        """Refuse the sent records as too old; a delivery does not have the headers."""
         left, self._under_way = self._under_way, []
         for delivered in left:
             message = Message(topic=topic, partition=0, value=self.left[-1])
@@ -154,7 +154,7 @@ def test_a_queue_that_stays_full_ends_the_role(client: Client) -> None:
 
 
 def test_behind_a_record_that_did_not_fit_nothing_leaves_any_more(client: Client) -> None:
-    """A role that ends flushes its sends, and there may be room again by then."""
+    """A role that ends flushes its sends, and there may be room again then."""
     sends, turn = Sender(KafkaConfig("b:1"), None, lambda error: None), Turn()
     for value in (b"first", b"second", b"third"):
         sends.send(("a", 0), TurnRecord(turn, value, None))
@@ -167,7 +167,7 @@ def test_behind_a_record_that_did_not_fit_nothing_leaves_any_more(client: Client
 
 
 def test_a_properties_file_gives_no_expiry_by_another_name() -> None:
-    """librdkafka would take the one that it reads last."""
+    """Of several names, librdkafka would use the one that it reads last."""
     config = KafkaConfig("b:1", {"producer.message.timeout.ms": "30000"})
     made: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:

@@ -13,7 +13,7 @@ A, B = ("work", 0), ("work", 1)
 
 
 def reading(**offsets: int) -> SilentSlots:
-    """A reader of slots, whose first look has passed."""
+    """Return a reader of slots after its first look."""
     slots = SilentSlots()
     for name, offset in offsets.items():
         slots.reads({"a": A, "b": B}[name], offset)
@@ -93,7 +93,7 @@ def test_the_sentence_names_place_and_end() -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=40))
 def test_a_reader_that_keeps_up_is_never_disturbed(steps: list[tuple[bool, int]]) -> None:
-    """Records come at once: at each look the place is the end."""
+    """Records arrive at once: at each look the position is the end."""
     slots, end = reading(a=0), 0
     for looks, records in steps:
         for _ in range(records):
@@ -121,7 +121,7 @@ class Assigned:
 
 
 def test_a_slot_is_read_anew_with_the_epoch_of_its_last_record() -> None:
-    """Its log may have lost its end meanwhile, and have other records by then at that offset."""
+    """Its log may have lost its end meanwhile and have other records at that offset."""
     client: Any = Assigned()
     assign_anew(client, [(A, 5), (B, 6)], {A: 9, B: 9}, {A: 3})
     assert [(p.offset, p.leader_epoch) for p in client.places] == [(5, 3), (6, None)]

@@ -1,4 +1,4 @@
-"""Sends that carry the stamp of a lease: what the broker refuses as too old waits for the next."""
+"""Sends that carry the stamp of a lease: records refused as too old wait for the next lease."""
 
 import pytest
 from confluent_kafka import KafkaError
@@ -16,7 +16,7 @@ class AMessage:
     [
         KafkaError.INVALID_TIMESTAMP,
         KafkaError.INVALID_RECORD,
-        KafkaError._INVALID_DIFFERENT_RECORD,  # of the other records of such a batch
+        KafkaError._INVALID_DIFFERENT_RECORD,  # of the other records in such a batch
     ],
 )
 def test_every_record_of_a_batch_with_one_too_old_waits(code: int) -> None:
@@ -39,7 +39,7 @@ def a_turn(ended_s: float, waiting: int, held: int = 0) -> Turn:
 
 
 def test_a_turn_whose_records_were_refused_does_not_wait_for_the_broker() -> None:
-    """A role ended for a broker that confirms nothing, and only read back what was refused."""
+    """A role that only read back refused records used to end when the broker confirmed nothing."""
     assert unconfirmed_since([a_turn(1.0, waiting=2, held=2), a_turn(2.0, waiting=1)]) == 2.0
     assert unconfirmed_since([a_turn(1.0, waiting=2, held=1)]) == 1.0
     assert unconfirmed_since([a_turn(1.0, waiting=1, held=1), a_turn(2.0, waiting=0)]) is None

@@ -1,4 +1,4 @@
-"""The id of a topic, by which one that was made anew is known."""
+"""The id of a topic, which reveals that it was recreated."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from streams.kafka.kafka_errors import BrokerError
 
 
 class Description:
-    """A broker's description of a topic."""
+    """Return a broker's description of a topic."""
 
     def __init__(self, topic_id: str | None) -> None:
         self.topic_id = topic_id

@@ -1,4 +1,4 @@
-"""The ids of topics, to which the client keeps references."""
+"""Topic ids, to which the client keeps references."""
 
 import ctypes
 import sys
@@ -10,7 +10,7 @@ from streams.kafka.admin.topic_admin import release_id
 
 
 def references(description: SimpleNamespace) -> int:
-    # Not within an assertion: pytest holds what it shows.
+    # Not within an assertion, since pytest keeps references to values that it shows.
     return sys.getrefcount(description.topic_id)
 
 

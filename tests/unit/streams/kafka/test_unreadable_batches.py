@@ -1,4 +1,4 @@
-"""A batch that the client cannot decompress: it would try the same one for ever."""
+"""A batch that the client cannot decompress and would otherwise retry forever."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.partition_reader import UNREADABLE, PartitionReader
 
 TOPIC = "p.queries"
-# First offset and end; the second one cannot be decompressed. Offset 1 is the mark of a
-# transaction, which no client is given.
+# First offset and end; the second batch cannot be decompressed. Offset 1 is the mark of a
+# transaction, which no client receives.
 BATCHES = ((0, 1), (2, 4), (4, 5))
 
 
@@ -46,7 +46,7 @@ class Read:
 
 
 class Client:
-    """A consumer of the partition. An error bears the first offset of its batch."""
+    """A consumer of the partition. An error has the first offset of its batch."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -69,7 +69,7 @@ class Client:
         return Read(at)
 
     def consume(self, most: int, timeout_s: float) -> list[Read]:
-        """Return the errors of tries of the same batch that were made since the last poll."""
+        """Return errors from attempts at the same batch since the last poll."""
         error = Read(BATCHES[1][0], KafkaError._BAD_COMPRESSION)
         return [error] * 3 if self._batch() == BATCHES[1] else []
 

@@ -1,5 +1,4 @@
-"""Offsets of a partition that has no leader for a moment, or of a group that has
-no coordinator, found all the same."""
+"""Offsets are found even if a partition briefly has no leader or a group no coordinator."""
 
 from collections.abc import Iterator
 
@@ -19,7 +18,7 @@ PLACE = TopicPartition("plans", 0)
 
 
 class Leaderless:
-    """A consumer that finds no leader so many times."""
+    """A consumer that finds no leader this many times."""
 
     def __init__(self, times: int, code: int = KafkaError._UNKNOWN_PARTITION) -> None:
         self._answers: Iterator[bool] = iter([False] * times)
@@ -34,7 +33,7 @@ class Leaderless:
         self, places: list[TopicPartition], timeout: float
     ) -> list[TopicPartition]:
         self.get_watermark_offsets(places[0], timeout)
-        # As the library has it: a time in, an offset out, -1 where no record is as new.
+        # As in the library: a time in, an offset out, -1 if no record is as new.
         return [TopicPartition(p.topic, p.partition, 5 if p.offset < 9_000 else -1) for p in places]
 
 
@@ -55,7 +54,7 @@ def test_the_first_record_from_a_time_on_is_found_once_there_is_a_leader(
 
 
 def test_the_end_of_a_log_is_asked_for_until_there_is_a_leader() -> None:
-    """A new topic has none for a moment, and `headrace status` ended there."""
+    """A new topic briefly has none, and `headrace status` used to end there."""
     new = Leaderless(2, KafkaError.NOT_LEADER_FOR_PARTITION)
     found = log_offsets(new, [PLACE], OFFSET_END, timeout_s=5.0)  # type: ignore[arg-type]
     assert found == {("plans", 0): 5}
@@ -76,7 +75,7 @@ def test_an_error_of_a_log_that_waiting_does_not_mend_is_raised_at_once() -> Non
     ],
 )
 def test_the_leaders_of_a_new_topic_are_awaited(code: int) -> None:
-    """`headrace up` started its roles before, which kept the broker from making the logs."""
+    """`headrace up` started its roles earlier, which kept the broker from creating the logs."""
     new = Leaderless(2, code)
     await_leaders(new, [PLACE], timeout_s=5.0)  # type: ignore[arg-type]
     assert new.get_watermark_offsets(PLACE, 0.0) == (3, 7)  # both refusals were seen
@@ -89,7 +88,7 @@ def test_missing_leaders_of_a_new_topic_are_reported() -> None:
 
 
 class Uncoordinated:
-    """A consumer whose group has no coordinator so many times."""
+    """A consumer whose group has no coordinator this many times."""
 
     def __init__(self, times: int, code: int = KafkaError.NOT_COORDINATOR) -> None:
         self._answers: Iterator[bool] = iter([False] * times)

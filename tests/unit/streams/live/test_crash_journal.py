@@ -1,4 +1,4 @@
-"""What ran when a worker's process died is known to the next one."""
+"""Items that ran when a worker's process died are known to the next process."""
 
 from pathlib import Path
 

@@ -14,7 +14,7 @@ SLOW = Dilation(4.0, 1000.0)
 
 
 class Broker:
-    """A transport that notes what it is told."""
+    """A transport that records its input."""
 
     assigned = 3
     patience_s = 2.0
@@ -31,25 +31,25 @@ class Broker:
         return 3
 
     def pause(self, places: Iterable[tuple[str, int]], among: Iterable[tuple[str, int]]) -> None:
-        """Nothing to pause."""
+        """Pause nothing."""
 
     def send(self, topic: str, value: bytes, slot: int, key: str, headers: Headers = ()) -> None:
-        """Nothing to send."""
+        """Send nothing."""
 
     def done(self, place: tuple[str, int], offset: int, note: str) -> None:
-        """Nothing to commit."""
+        """Commit nothing."""
 
     def end_of(self, place: tuple[str, int]) -> int | None:
-        """Nothing is known."""
+        """Return no end."""
 
     def abandon(self) -> None:
-        """Nothing waits."""
+        """Abandon nothing."""
 
     def end_turn(self, now: float) -> None:
         self.turns.append(now)
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Close nothing."""
 
 
 def test_inner_time_begins_with_the_walls_and_goes_slower() -> None:

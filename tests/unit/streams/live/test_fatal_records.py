@@ -1,4 +1,4 @@
-"""A record that ends its reader three times goes to the dead letters."""
+"""A record that crashes its reader three times becomes a dead letter."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ TOPIC = physical(PIPELINE.name, QUERIES)
 
 
 class Fragile:
-    """An ingress that a payload ends, as a bug would."""
+    """An ingress that a payload crashes, as a bug would."""
 
     def __init__(self) -> None:
         self._node = Ingress("ingress-0", PIPELINE, (0,), incarnation=1.0)
@@ -89,7 +89,7 @@ def test_truncated_file_counts_as_missing(tmp_path: Path, text: str) -> None:
 
 
 def killed(path: Path, fetched: Fetched) -> None:
-    """A process that is killed while it handles a record, or hangs until then."""
+    """Begin a record in a process that is killed, or hangs until then, while it handles it."""
     FatalRecords(path).began(fetched)
 
 
@@ -153,7 +153,7 @@ def test_a_process_that_was_replaced_blames_no_record(tmp_path: Path) -> None:
     for _ in range(MOST_DEATHS):
         live, node, _ = a_life(path)
         live._fence_s = 1.0
-        live._fenced_s = -9.0  # as if it had stood still
+        live._fenced_s = -9.0  # as if it had been suspended
         with pytest.raises(StoodStill):
             live.turn()
         assert node.seen == []

@@ -1,4 +1,4 @@
-"""An input topic whose offsets went back: made anew, or a log that has lost its end."""
+"""An input topic whose offsets went back: recreated, or a log that lost its end."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The live driver when slots change hands, and the hands when variants do."""
+"""The live driver when slots change owners, and the executor when variants change."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -38,7 +38,7 @@ PLACE = (WORK, 0)
 
 
 class Scripted:
-    """A node that reads the slots which the script has for a plan's epoch, and notes its work."""
+    """A node that reads the slots scripted for a plan's epoch and records its work."""
 
     def __init__(self, script: Mapping[int, tuple[int, ...]]) -> None:
         self._script = script
@@ -58,7 +58,7 @@ class Scripted:
 
 
 class World:
-    """A driver with these nodes, whose fetches the test puts into its inbox."""
+    """Return a driver with these nodes; the test puts fetches into its inbox."""
 
     def __init__(self, **nodes: Scripted) -> None:
         self.clock = VirtualClock()
@@ -96,7 +96,7 @@ def test_what_was_read_of_a_slot_before_it_was_lost_and_came_back_is_not_taken_f
     world.fetched(1, on_plans(1))
     world.fetched(2, on_work(5), on_work(6))
     assert worker.seen == [5, 6]
-    # One fetch, read under the first lease: the slot goes, comes back, and 7 is of the old reading.
+    # One fetch, read under the first lease: the slot leaves and returns; 7 is of the old reading.
     world.fetched(2, on_plans(2), on_plans(3), on_work(7))
     world.fetched(3, on_work(8))
     assert worker.seen == [5, 6]
@@ -126,7 +126,7 @@ def test_a_slot_that_moves_between_nodes_of_one_process_is_read_from_the_committ
 
 
 class Leaver(Scripted):
-    """It gives its slots back with the first plan after it was asked to."""
+    """It returns its slots with the first plan after the request to leave."""
 
     asked = False
 
@@ -159,13 +159,13 @@ def test_a_process_whose_slots_nobody_takes_ends_after_its_patience() -> None:
 
 
 class Named:
-    """An operator that says its name."""
+    """An operator that returns its name."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def load(self, device: str) -> None:
-        """Nothing to bring."""
+        """Load nothing."""
 
     def predict(self, batch: list[Any]) -> list[Any]:
         return [self._name] * len(batch)
@@ -236,7 +236,7 @@ def test_variants_loaded_beside_stay_until_one_is_wanted_alone(
     loads(Load("read/c", beside=True))
     for job, variant in enumerate(("read/b", "read/a", "read/c", "read/a")):
         infers(job, variant)
-    loads(Load("read/b"))  # it is there: nothing is made anew
+    loads(Load("read/b"))  # it exists: nothing is created again
     infers(5, "read/a")
     infers(6, "read/b")
     assert list(executor._operators) == ["read/b"]
@@ -268,7 +268,7 @@ def test_a_fresh_load_forgets_the_users_code_and_replaces_what_serves(
     infers("a", "a")
     loads(Load("a", fresh=True))
     infers("a", "a1")
-    infers("b", "b")  # still beside
+    infers("b", "b")  # still loaded beside
     loads(Load("b", fresh=True))
     infers("b", "b2")
     loads(Load("c"))
@@ -279,7 +279,7 @@ def test_a_fresh_load_forgets_the_users_code_and_replaces_what_serves(
 
 
 class Waiting(Named):
-    """It waits until it is let go."""
+    """An operator that waits until it is released."""
 
     release = Flag()
     began = Flag()
@@ -365,7 +365,7 @@ def test_a_past_whose_last_offsets_hold_no_record_is_told_after_a_while() -> Non
 
 
 class Raising(Named):
-    """It raises what its variant's name says, once; then it answers."""
+    """An operator that raises the error named by its variant once, then answers."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -497,7 +497,7 @@ def test_plans_may_go_back_since_their_epochs_tell_them_apart() -> None:
     worker = Scripted({1: (0,)})
     world = World(worker=worker)
     world.fetched(1, on_plans(5))
-    world.fetched(1, on_plans(2))  # the topic was made anew
+    world.fetched(1, on_plans(2))  # the topic was recreated
     assert worker.epochs == [5, 2]
 
 
@@ -519,7 +519,7 @@ def test_a_process_that_stood_still_does_nothing_that_another_may_have_done() ->
 
 
 class Stalls(Scripted):
-    """A node whose process stands still while it handles the plan of an epoch."""
+    """A node whose process is suspended while it handles the plan of an epoch."""
 
     def __init__(self, clock: VirtualClock, epoch: int, seconds: float) -> None:
         super().__init__({})

@@ -1,4 +1,4 @@
-"""A worker with real operators whose policy changes between sessions and one variant."""
+"""A worker with real operators whose policy alternates between sessions and one variant."""
 
 import queue
 from dataclasses import replace
@@ -20,7 +20,7 @@ S, V = "scan/v@scale=1", "scan/v"
 
 
 class Gated:
-    """An operator whose load waits, where its gate is shut."""
+    """An operator whose load waits while its gate is shut."""
 
     gates: dict[str, queue.SimpleQueue[None]]
 
@@ -36,7 +36,7 @@ class Gated:
 
 
 class Rig:
-    """A worker and its executor; ``shut`` names the variants whose loads wait for ``open``."""
+    """A worker and its executor; loads of the variants in ``shut`` wait for ``open``."""
 
     def __init__(self, *shut: str) -> None:
         self.gates: dict[str, queue.SimpleQueue[None]] = {
@@ -61,7 +61,7 @@ class Rig:
                 self.executor.infer(effect)
 
     def follow(self, policy: str) -> None:
-        """Follow a plan of a policy; sessions' one names ``S``."""
+        """Follow a plan of a policy; a plan for sessions names ``S``."""
         self._epoch += 1
         plans = (a_query_plan(S),) if policy == "compass" else ()
         plan: Plan = a_plan(
@@ -71,7 +71,7 @@ class Rig:
         self._handle(arrived(plan))
 
     def until(self, kind: type[Loaded | Inferred]) -> None:
-        """Handle what the executor posts, up to an event of ``kind``."""
+        """Handle events of the executor up to one of ``kind``."""
         while True:
             event = self._posted.get(timeout=30)
             self._handle(event)
@@ -80,7 +80,7 @@ class Rig:
                 return
 
     def answer(self, *, session: bool) -> str:
-        """Return the outcome of an item that is sent now, and why it failed."""
+        """Return the outcome of an item that is sent now, and the reason of a failure."""
         self.effects.clear()
         asked = a_query_plan(S) if session else None
         work = a_work(self._offset, an_item(), task="scan", session=asked)
@@ -101,7 +101,7 @@ class Rig:
         return reports(self.effects)[-1].state
 
     def on_device(self) -> set[str]:
-        """Return the variants that the executor has."""
+        """Return the variants loaded by the executor."""
         return set(self.executor._operators)
 
 

@@ -14,12 +14,12 @@ from streams.live.live_driver import Live
 from tests.builders import a_lease, a_pipeline, a_plan, a_work
 from tests.memory_transport import MemoryTransport, VirtualClock
 
-FETCH_S = 0.05  # a fetch waits no longer, whatever it is allowed
+FETCH_S = 0.05  # a fetch waits no longer, whatever its timeout
 END_S = 3.0
 
 
 class Fetching(MemoryTransport):
-    """Fetches pass the time; at the end they stop the driver."""
+    """A transport whose fetches advance time and stop the driver at the end."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(a_pipeline(), clock, 0.005)
@@ -43,7 +43,7 @@ class Fetching(MemoryTransport):
 
 
 class Waiting(Inbox):
-    """A wait passes the time."""
+    """An inbox whose waits advance time."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ def test_records_and_timers_are_handled_when_they_come_and_an_empty_fetch_is_no_
     assert node.seen == [(0.505, 0), (0.505, 1), (1.255, 2)]
     assert node.woken == [0.0, 1.0, 2.0, 3.0]
     assert transport.threads == {threading.current_thread().name}
-    assert len(transport.turns) < 15  # of some 60 fetches
+    assert len(transport.turns) < 15  # of about 60 fetches
 
 
 def test_an_ingress_that_ends_notices_its_last_queries() -> None:

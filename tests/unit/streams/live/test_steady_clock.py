@@ -1,4 +1,4 @@
-"""The clock that nodes go by, while the machine's is set."""
+"""The clock of nodes while the machine's clock is set."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from streams.live.steady_clock import LOOK_S, SLEW, SteadyClock
 
 @dataclass
 class Machine:
-    """Time passes by hand; the wall clock is off by ``error_s``."""
+    """Time that the test advances; the wall clock is off by ``error_s``."""
 
     passed_s: float = 0.0
     error_s: float = 0.0

@@ -1,5 +1,5 @@
-"""The trace context of a query's record is in the record of its result and in its log lines,
-however the query ends."""
+"""The trace context of a query's record is in its result record and its log lines, whatever the
+query's outcome."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ PIPELINE = small_pipeline(input="raw", slo_classes={"expired": HOP_S / 2, "short
 LEASES = a_lease("w0", "locate"), a_lease("w1", slots=(0, 2)), a_lease("w2", slots=(1,))
 PLAN = a_plan(LEASES, settings=Settings(policy="static", slo_s=SLO_S))
 UNTIL_S = 0.9
-# What a query's value and class make of it.
+# What a query's value and class lead to.
 ENDS: dict[str, tuple[bytes, str]] = {
     "answered": (b"scan", ""),
     "missed": (b"scan", "short"),
@@ -50,7 +50,7 @@ Asked = Sequence[tuple[str, Headers, int, float]]
 
 
 class Lines(logging.Handler):
-    """Keeps the fields of the lines that are logged."""
+    """A handler that keeps the fields of logged lines."""
 
     def __init__(self) -> None:
         super().__init__()

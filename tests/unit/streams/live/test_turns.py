@@ -14,14 +14,14 @@ DONE = Assign("work.read", done=(Done(0, 5),))
 
 
 class Node:
-    """A node that asks for the effects that an event has with it."""
+    """A node that requests the effects carried by an event."""
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]:
         return event.outputs if isinstance(event, Inferred) else ()
 
 
 class Counting(MemoryTransport):
-    """It counts the ended turns."""
+    """A transport that counts the ended turns."""
 
     ended = 0
 

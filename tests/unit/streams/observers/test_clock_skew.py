@@ -1,4 +1,4 @@
-"""Clocks that differ are measured, told and exported."""
+"""Clock differences are measured, logged and exported."""
 
 import logging
 

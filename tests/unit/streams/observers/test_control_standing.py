@@ -1,4 +1,4 @@
-"""A control app exports whether it is in charge, and the reports that came too late."""
+"""A control app exports whether it is in charge, and the number of late reports."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""Nodes that run another pipeline file are told and counted."""
+"""Nodes that run another pipeline file are logged and counted."""
 
 import logging
 from dataclasses import replace

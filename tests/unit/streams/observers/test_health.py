@@ -1,4 +1,4 @@
-"""A role that hangs is noticed by what it no longer does."""
+"""A hanging role is detected by the signs of life that it no longer gives."""
 
 from typing import Any
 

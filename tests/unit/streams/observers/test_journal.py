@@ -1,4 +1,4 @@
-"""The journal: what is worth a line in the log, and how often."""
+"""The journal: which events are logged, and how often."""
 
 import logging
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ Told = tuple[str, str, str]  # level, event, sentence
 
 
 class Lines(logging.Handler):
-    """Keeps the records that are written."""
+    """A handler that keeps written records."""
 
     def __init__(self) -> None:
         super().__init__()

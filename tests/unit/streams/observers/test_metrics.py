@@ -1,4 +1,4 @@
-"""Metrics: what literal events and effects fold into."""
+"""Metrics folded from literal events and effects."""
 
 from collections import Counter
 from dataclasses import replace
@@ -57,7 +57,7 @@ LATE_DROP = "read/v would finish 12 ms after the deadline"
 
 
 def folded(metrics: Metrics) -> dict[tuple[str, ...], Any]:
-    """Samples by name and labels; histograms and summaries as (count, sum to the microsecond)."""
+    """Samples by name and labels; histograms, summaries as (count, sum to the microsecond)."""
     return {
         (name, *labels): (value.count, round(value.total, 6))
         if isinstance(value, Observed)
@@ -286,7 +286,7 @@ def test_a_whole_run_adds_up_to_what_its_answers_say() -> None:
     assert len(outcomes) > 1
     misses = sum(v for k, v in found.items() if k[0] == "misses_total")
     assert misses == len(answers) - outcomes[ANSWERED]
-    # A batch is counted as often as it ran, an item as often as it was in one.
+    # A batch is counted once per run, an item once per batch that it was in.
     for task in pipeline.task_names:
         batches = sum(v for k, v in found.items() if k[:2] == ("batches_total", task))
         assert found["compute_seconds", task, "v"][0] == batches > 0

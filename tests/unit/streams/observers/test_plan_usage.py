@@ -18,7 +18,7 @@ def used(*plans: tuple[float, int]) -> PlanUsage:
 
 def test_plans_count_for_as_long_as_they_are_in_force() -> None:
     usage = used((0.0, 1), (5.0, 2), (15.0, 1), (20.0, 2), (30.0, 2))
-    # Two for 5 s, then one for 5 s; what is before and after is not counted.
+    # Two for 5 s, then one for 5 s; time before and after is not counted.
     assert usage.replicas_mean(10.0, 20.0) == {"read/v": 1.5}
     assert usage.devices_mean(10.0, 20.0) == 1.5
 

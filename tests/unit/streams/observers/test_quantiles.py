@@ -1,4 +1,4 @@
-"""Quantiles of a stream: as near as promised, in memory that does not grow."""
+"""Quantiles of a stream: within the promised error, in bounded memory."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The account of a run, query by query and item by item."""
+"""Accounts of a run, query by query and item by item."""
 
 from typing import Any
 
@@ -84,7 +84,7 @@ def test_every_bad_item_counts_once() -> None:
         )
     )
     assert (figures(account), account.branch_violation) == ((2, 2), 0.5)
-    assert account.stage_queries == 1  # the dropped one; nothing was seen to run
+    assert account.stage_queries == 1  # the dropped one; no run was observed
 
 
 def test_a_refused_query_is_one_bad_item() -> None:

@@ -1,4 +1,4 @@
-"""The tape in its file. How it replays: tests/agreement/test_tape.py."""
+"""The file form of a tape. Replays: tests/agreement/test_tape.py."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.builders import a_plan, a_work
 
 
 class Odd:
-    """What no tape can hold."""
+    """An object that no tape can hold."""
 
 
 def test_every_kind_of_value_comes_back_from_a_file(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""streams/simulated/agenda.py: what happens when, in virtual time."""
+"""streams/simulated/agenda.py: the order of events in virtual time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How long hops take: by their quantiles, shorter in slower time, or as a machine was seen."""
+"""Durations of hops: from quantiles, shortened in dilated time, or replayed from a recording."""
 
 from itertools import repeat
 
@@ -32,7 +32,7 @@ CALM, HELD_UP = 0.001, 0.1
 
 
 def a_machine_that_pauses() -> tuple[tuple[float, float], ...]:
-    """Every ms for ten seconds; in the sixth everything is held up."""
+    """Return a delay every ms for ten seconds; in the sixth second everything is delayed."""
     return tuple((at / 1e3, HELD_UP if 5000 <= at < 6000 else CALM) for at in range(10_000))
 
 
@@ -62,7 +62,7 @@ def test_recorded_delays_are_equal_for_one_process_at_one_moment() -> None:
 def test_recorded_delays_are_drawn_as_often_as_they_were_seen(together: bool) -> None:
     rng = np.random.default_rng(1)
     took = rng.exponential(1.0, 20_000)
-    # After a pause it takes longer; what stands for the pause must not always be that one.
+    # After a pause it takes longer; the delay that replaces the pause must not always be that one.
     took[::20] *= 5
     gaps = np.ones(20_000)
     gaps[::20] = 20.0

@@ -1,4 +1,4 @@
-"""What a node that falls behind is still delivered once it no longer reads the slot."""
+"""Records still delivered to a lagging node once it no longer reads the slot."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.builders import a_pipeline
 
 
 class Taker:
-    """Reads slot 0 of the input topic, and returns ``last`` on its second record."""
+    """A node that reads slot 0 of the input topic and returns ``last`` on its second record."""
 
     def __init__(self, last: Assign | None) -> None:
         self.came: list[int] = []

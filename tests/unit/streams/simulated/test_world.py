@@ -1,4 +1,4 @@
-"""A calibrated world: which recorded delays a simulation gets, by rate, contention and seed."""
+"""A calibrated world: recorded delays for a simulation, by rate, contention and seed."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from streams.simulated.world import (
 
 
 def steady(**values: float) -> Levels:
-    """One sample every 10 ms of 20 s, by level (``b0``: no other device busy)."""
+    """Return one sample every 10 ms of 20 s by level (``b0``: no other device busy)."""
     return {
         int(level[1:]): tuple((at / 100, value) for at in range(2000))
         for level, value in values.items()
@@ -33,7 +33,7 @@ def a_phase(rate: float, hop_s: float, **stretch: float) -> Phase:
 
 
 class Situation:
-    """What a replay asks about a run."""
+    """Return what a replay needs to know about a run."""
 
     def __init__(self, rate: float = 10.0, busy: int = 0) -> None:
         self.now, self.rate, self.occupied = 0.0, rate, busy
@@ -53,7 +53,7 @@ def test_a_batch_takes_longer_the_more_devices_are_busy() -> None:
     seen = {}
     for at.occupied in (0, 1, 2, 3, 9):
         seen[at.occupied] = stretch()
-    # Of two equally near levels the lower one stands for a level that was not recorded.
+    # Of two equally near levels the lower one replaces a level that was not recorded.
     assert seen == {0: 1.0, 1: 2.0, 2: 2.0, 3: 4.0, 9: 4.0}
 
 

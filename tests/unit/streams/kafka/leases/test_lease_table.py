@@ -1,4 +1,4 @@
-"""Leases of egress partitions: no two holders' answers can be written at one time."""
+"""Leases of egress partitions: answers of two holders can never be written at the same time."""
 
 from dataclasses import dataclass
 
@@ -72,7 +72,7 @@ def test_a_holder_that_loses_one_partition_has_lost_its_lease() -> None:
 
 
 def test_a_holder_whose_claim_is_older_than_the_log_is_known_by_its_renewals() -> None:
-    """An egress renews for longer than the topic keeps its claim."""
+    """An egress renews for longer than the topic retains its claim."""
     renewal = LeaseRecord(holder="b", act=Act.RENEW, partitions=(0,), claim=7)
     zombie = a_record(Act.RENEW)
     found = folded([(renewal, 902, 12.0)])
@@ -89,7 +89,7 @@ def test_a_release_without_its_claim_does_not_free_what_may_rest_on_an_earlier_l
 
 
 def holding(now: float = 5.0) -> LeaseHolder:
-    """Return a holder whose claim lies at offset 7."""
+    """Return a holder whose claim is at offset 7."""
     holder = LeaseHolder("a", (0,))
     holder.take(holder.record(), 7, now, now)
     return holder
@@ -101,7 +101,7 @@ def test_renewals_bear_the_offset_of_their_claim() -> None:
 
 
 def test_a_holder_that_returns_after_its_successors_claim_was_deleted_ends() -> None:
-    """It was cut off for longer than the topic keeps records."""
+    """It was cut off for longer than the topic retains records."""
     renewal = LeaseRecord(holder="b", act=Act.RENEW, partitions=(0,), claim=9)
     with pytest.raises(LeaseLost, match="b has taken over"):
         holding().take(renewal, 8, 700.0, 700.0)
@@ -129,7 +129,7 @@ EVENTS = st.lists(
         st.integers(0, 4),  # which of the latest holders renews or releases
         st.sets(st.integers(0, 2), min_size=1, max_size=3),
         st.floats(0.0, 3.0),
-        st.booleans(),  # whether a new holder reads no more of the log than it must
+        st.booleans(),  # whether a new holder reads no more of the log than necessary
     ),
     max_size=30,
 )
@@ -152,7 +152,7 @@ class Holder:
 def test_no_answer_of_a_former_holder_can_be_written_once_the_next_one_begins(
     events: list[tuple[Act, int, set[int], float, bool]],
 ) -> None:
-    """Each holder may write with its newest stamp for as long as the broker takes it."""
+    """Each holder may write with its newest stamp for as long as the broker accepts it."""
     now = 100.0
     log: list[Logged] = []
     holders: list[Holder] = []

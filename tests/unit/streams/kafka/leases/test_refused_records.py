@@ -16,7 +16,7 @@ def a_message(key: str, value: bytes = b"answer") -> Any:
 
 
 class Topic:
-    """A topic that holds some records; its broker may be away for the first looks."""
+    """A topic that holds some records; its broker may be unavailable for the first looks."""
 
     looked: ClassVar[list[threading.Thread]] = []  # the threads of all looks
 
@@ -34,7 +34,7 @@ class Topic:
 
 
 def decided(records: RefusedRecords) -> dict[str, bool]:
-    """Return what is known once a look that has begun has ended."""
+    """Return what is known after a look that has started has ended."""
     found = records.decided()
     # From Python 3.13 on a thread leaves ``enumerate()`` before it counts as ended.
     running = [thread for thread in threading.enumerate() if thread.name == "refused"]
