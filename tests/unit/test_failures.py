@@ -1,4 +1,4 @@
-"""A query without its one answer is not tried again by `make test`."""
+"""`make test` does not retry a failure in which a query lacks exactly one answer."""
 
 import subprocess
 import sys

@@ -1,7 +1,7 @@
-"""Whatever bytes come: the codec, ingress and the command agent go on, and say what they were.
+"""The codec, ingress and the command agent survive any bytes and report what they were.
 
 Continuous integration tries a few hundred cases of each; 100,000 in all are tried by hand with
-`python -m pytest -m slow -s tests/unit/test_fuzz.py`, which prints how many there were.
+`python -m pytest -m slow -s tests/unit/test_fuzz.py`, which prints their number.
 """
 
 import json
@@ -26,7 +26,7 @@ from tests.builders import a_lease, a_notice, a_pipeline, a_plan, a_work, an_ans
 from tests.control_world import World
 from tests.control_world import a_pipeline as a_controlled_pipeline
 
-NOTICED_S = 1.0  # by then ingress has told egress
+NOTICED_S = 1.0  # ingress has notified egress before then
 CASES = {"codec": 40_000, "ingress": 30_000, "command agent": 30_000}
 
 COMMAND = Command(

@@ -1,4 +1,4 @@
-"""No file runs code when it is read: neither a pipeline file nor weights nor what is sent."""
+"""No file runs code when it is read: neither pipeline files nor weights nor messages."""
 
 import io
 import os
@@ -37,7 +37,7 @@ cluster:
 
 
 class Trap:
-    """Unpickled, it leaves a mark."""
+    """An object that leaves a mark when unpickled."""
 
     def __init__(self, mark: Path) -> None:
         self._mark = str(mark)
@@ -140,7 +140,7 @@ def first_protocol(trap: Trap) -> bytes:
 
 
 def as_torch_saves(trap: Trap) -> bytes:
-    """The zip archive of torch.save, whose data.pkl torch.load would unpickle."""
+    """Write a zip archive like torch.save's, whose data.pkl torch.load would unpickle."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("archive/data.pkl", pickle.dumps(trap))
