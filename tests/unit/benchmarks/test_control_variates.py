@@ -19,7 +19,7 @@ from control.policies.compass.search.sequential_test import StopRule, Verdict, p
 def test_only_an_informative_variate_saves_samples() -> None:
     rng = np.random.default_rng(0)
     shared = (rng.random(400) < 0.8).astype(float)
-    # Configurations differ in sample means from 0.75 to 0.85, so few samples are left to test.
+    # Means from 0.75 to 0.85 differ by single samples, so little variance is left to a test.
     alike = np.array([np.where(np.arange(400) < k, 1.0, shared) for k in range(0, 100, 5)])
     apart = (rng.random((20, 400)) < 0.8).astype(float)
 

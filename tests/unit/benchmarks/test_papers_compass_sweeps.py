@@ -109,7 +109,7 @@ def test_page_shows_factors_and_sessions_without_a_plan() -> None:
     rows.append(row("vulcan-like", 2, 0.0))
     rows.append(row("compass", 2, 20.0))
     text = page(rows, 12)
-    assert "| load 1 | 4.00x (2.00 to inf) |" in text  # 60 / 15; only the third seed is drawn
+    assert "| load 1 | 4.00x (2.00 to inf) |" in text  # 60 / 15; inf: draws of the third seed
     assert "20.0 ± 0.0 (50, 25 %)" in text
 
 

@@ -76,7 +76,7 @@ def test_runs_are_whole_follow_each_other_in_turn_and_leave_nobody_out(
 ) -> None:
     turns = Turns(WeightedRoundRobin([(slot, 1.0) for slot in range(slots)]))
     for at, length in enumerate(lengths):
-        # Reading the order within a run changes nothing.
+        # Another run length given within a run changes nothing.
         picks = [turns.pick(length if n == 0 else 99) for n in range(length)]
         assert picks == [(at % slots, length - 1 - n) for n in range(length)]
         assert not turns.left

@@ -115,7 +115,7 @@ def test_best_played_mix_is_chosen_if_the_budget_cannot_carry_the_demand() -> No
     played = {mix: 5.0 for mix in (first, *others)} | {others[2]: 20.0}
     assert wanted_mix(need(500.0, played), NONE) == others[2]
     assert wanted_mix(need(500.0, played), (2, 3)) == others[2]
-    del played[others[-1]]  # while one is left, the highest bound counts
+    del played[others[-1]]  # while one is unplayed, the highest bound counts
     assert wanted_mix(need(500.0, played), NONE) == first
     # The present mix is played too and is kept if another carries little more.
     present = next(m for m in ((0, 1), (0, 2), (1, 0)) if m not in (first, *others))

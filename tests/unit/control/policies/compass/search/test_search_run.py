@@ -1,4 +1,4 @@
-"""The clock of a search starts after a profiler has run its first block; and when profiles end."""
+"""When the clock of a search starts (after its first profiled block), and when a profile ends."""
 
 from dataclasses import replace
 
