@@ -50,7 +50,7 @@ def files(tmp_path: Path) -> dict[str, PipelineFile]:
     return {case: written(tmp_path, case) for case in CASES}
 
 
-def test_the_cases_differ_in_who_sends_to_the_workers(files: dict[str, PipelineFile]) -> None:
+def test_cases_differ_in_the_sender_to_the_workers(files: dict[str, PipelineFile]) -> None:
     assert {case: dispatches(file) for case, file in files.items()} == {
         SLOTS: False, INGRESS: True, INNER: False
     }  # fmt: skip
