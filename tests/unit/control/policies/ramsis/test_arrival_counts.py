@@ -63,7 +63,7 @@ def test_invalid_load_is_refused(qps: float) -> None:
 
 
 @pytest.mark.parametrize("dispersion", [0.5, math.nan, math.inf])
-def test_arrivals_more_regular_than_poisson_are_refused_with_the_mend(dispersion: float) -> None:
+def test_arrivals_more_regular_than_poisson_are_refused_with_a_remedy(dispersion: float) -> None:
     with pytest.raises(SelectionError, match="give 1 for more regular"):
         ArrivalCounts(10.0, dispersion)
 
