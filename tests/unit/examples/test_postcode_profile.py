@@ -45,7 +45,7 @@ def test_the_variants_span_ten_points_of_accuracy_and_a_factor_of_five_in_cost()
         assert max(alone) / min(alone) >= 5.0, task
 
 
-def test_other_weights_are_told_from_the_profiled_ones(tmp_path: Path) -> None:
+def test_other_weights_are_distinguished_from_the_profiled_ones(tmp_path: Path) -> None:
     copy = tmp_path / "postcode"
     shutil.copytree(EXAMPLE, copy)
     weights = next((copy / "weights").glob("read-*.safetensors"))
