@@ -99,7 +99,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "text", "what"), WRONG)
-def test_what_is_wrong_in_a_file_is_told_with_its_line(
+def test_faults_of_a_file_are_reported_with_their_line(
     tmp_path: Path, rng: np.random.Generator, name: str, text: str, what: str
 ) -> None:
     file = tmp_path / name
@@ -108,7 +108,7 @@ def test_what_is_wrong_in_a_file_is_told_with_its_line(
         read_arrivals(file, rng)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path, rng: np.random.Generator) -> None:
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path, rng: np.random.Generator) -> None:
     with pytest.raises(ArrivalsError, match="No such file"):
         read_arrivals(tmp_path / "gone.txt", rng)
 

@@ -67,7 +67,7 @@ def test_a_recording_that_begins_after_hours_is_refused(tmp_path: Path) -> None:
         (("seconds",), "has a header only"),
     ],
 )
-def test_what_is_no_time_is_told_with_its_line(
+def test_invalid_time_is_reported_with_its_line(
     tmp_path: Path, lines: tuple[str, ...], what: str
 ) -> None:
     with pytest.raises(ArrivalsError, match=what):

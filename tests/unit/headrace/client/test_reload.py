@@ -25,7 +25,7 @@ def test_a_worker_loads_until_its_count_grows_in_the_plan_of_the_reload() -> Non
     assert outcome(done) == {"w": "reloaded"}
 
 
-def test_code_that_cannot_be_loaded_is_told() -> None:
+def test_code_that_cannot_be_loaded_is_reported() -> None:
     failed = {"reloaded/read/v": 1.0, "reload_failed/read/v": 1.0}
     assert outcome(replace(BEFORE, epoch=5, counts=failed, error="why")) == {"w": "why"}
 

@@ -78,7 +78,7 @@ def test_a_role_gets_one_thread_this_headrace_and_a_supervisor_to_follow() -> No
     assert SUPERVISOR not in environment({}, None)
 
 
-def test_an_exit_status_is_told_in_words() -> None:
+def test_exit_status_is_described_in_words() -> None:
     found = [how_it_ended(code) for code in (4, -signal.SIGKILL, -250)]
     assert found == ["exit code 4", "killed by SIGKILL", "killed by signal 250"]
 

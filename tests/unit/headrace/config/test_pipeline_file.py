@@ -391,7 +391,7 @@ def test_a_list_is_no_pipeline(tmp_path: Path) -> None:
     assert ":1: the file is [1, 2]; write keys and values below it" in refusal(tmp_path, "[1, 2]")
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"nowhere.yaml is not there; name an existing"):
         read_pipeline_file(tmp_path / "nowhere.yaml")
 
@@ -465,7 +465,7 @@ def test_a_profile_that_does_not_fit_is_refused(tmp_path: Path, text: str, words
         load_profile(file)
 
 
-def test_a_missing_profile_is_told_when_it_is_loaded(tmp_path: Path) -> None:
+def test_a_missing_profile_is_reported_when_it_is_loaded(tmp_path: Path) -> None:
     file = read_pipeline_file(written(tmp_path, GOOD))
     with pytest.raises(PipelineError, match=r"profile-cpu.json is not there; run `headrace prof"):
         load_profile(file)
@@ -549,7 +549,7 @@ def test_invalid_combine_is_reported(tmp_path: Path, new: str, words: str) -> No
         load_combine(file.pipeline)
 
 
-def test_the_function_that_splits_large_queries_is_loaded_or_told(tmp_path: Path) -> None:
+def test_the_function_that_splits_large_queries_is_loaded_or_reported(tmp_path: Path) -> None:
     assert load_split(read_pipeline_file(a_typed_file(tmp_path)).pipeline) is None
     for spec, words in (("builtins:list", ""), ("builtins:cut", "size.split names .* has no cut")):
         text = RANK.replace("{most: 1000}", f'{{most: 1000, over: split, split: "{spec}"}}')

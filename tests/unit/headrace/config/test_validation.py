@@ -41,7 +41,7 @@ def test_the_example_can_be_planned() -> None:
     assert examined(postcode()).infeasible == {}
 
 
-def test_variants_that_fit_no_device_are_told_before_anything_starts() -> None:
+def test_variants_that_fit_no_device_are_reported_before_anything_starts() -> None:
     with pytest.raises(Unfeasible, match=f"^policy 'loki': {NO_ROOM}"):
         check_plannable(postcode(memory_bytes=60_000_000))
     with pytest.raises(PipelineError, match=f"pipeline.yaml: {NO_ROOM}"):
@@ -79,7 +79,7 @@ def test_a_sample_for_the_warm_up_has_to_be_a_file() -> None:
         examined(replace(file, pipeline=replace(file.pipeline, tasks=tasks)))
 
 
-def test_all_operators_that_cannot_be_loaded_are_told_with_their_lines(tmp_path: Path) -> None:
+def test_all_operators_that_cannot_be_loaded_are_reported_with_their_lines(tmp_path: Path) -> None:
     (tmp_path / "rows_of_validation.py").write_text(
         "class Init:\n"
         "    def __init__(self): raise RuntimeError('boom')\n"
@@ -132,7 +132,7 @@ def test_a_policy_that_ignores_the_sizes_of_queries_says_so(
         ({"violation": 0.01, "dispersion": 4, "discretisation": "model-based"}, ""),
     ],
 )
-def test_options_of_tables_without_effect_are_told(
+def test_options_of_tables_without_effect_are_reported(
     options: dict[str, object], said: str, tmp_path: Path
 ) -> None:
     policies = {"mine": {"kind": "ramsis", **options}}

@@ -47,7 +47,7 @@ REQUIREMENTS = (
 INSTALL = "pip install 'headrace[{}]' if a pipeline needs it"
 
 
-def test_extras_are_told_with_versions_and_those_of_developers_are_not() -> None:
+def test_extras_are_reported_with_versions_and_those_of_developers_are_not() -> None:
     installed = {"torch": "2.15.0", "pillow": "13.0"}
     assert extras_found(REQUIREMENTS, installed.get) == [
         Finding(
@@ -179,7 +179,7 @@ def test_too_few_partitions_and_settings_that_lose_records_are_wrong() -> None:
     ("kept_ms", "minutes", "faults"),
     [("3600000", "60", 0), ("3600001", "60", 1), ("-1", "9", 1), (None, "60", 0), ("1", None, 0)],
 )
-def test_records_that_outlive_the_commits_of_a_pipeline_that_is_down_are_told(
+def test_records_that_outlive_the_commits_of_a_pipeline_that_is_down_are_reported(
     kept_ms: str | None, minutes: str | None, faults: int
 ) -> None:
     settings = {} if minutes is None else {"offsets.retention.minutes": minutes}
@@ -309,7 +309,7 @@ def test_single_broker_whose_shutdown_makes_clients_forget_it_is_reported(
     assert ("controlled.shutdown.enable=false" in found.mend) == (state == WARN)
 
 
-def test_an_input_topic_that_the_broker_should_stamp_is_told() -> None:
+def test_an_input_topic_that_the_broker_should_stamp_is_reported() -> None:
     wanted = topics(a_pipeline({"read": []}, deadline_clock="broker"))
     queries = next(topic for topic in wanted if topic.name.endswith(".queries"))
     there = {queries.name: TopicState(4, {"message.timestamp.type": "CreateTime"}, None)}

@@ -153,7 +153,7 @@ def test_a_host_with_cores_to_spare_is_not_warned_of(share: float) -> None:
     assert replace(a_certificate(), conditions=quiet).warning == ""
 
 
-def test_a_busy_host_is_warned_of_with_the_mend() -> None:
+def test_a_busy_host_is_warned_of_with_a_remedy() -> None:
     busy = replace(a_certificate(), conditions=replace(CONDITIONS, host_cpu_share=0.93))
     assert "93% busy" in busy.warning
     assert "raise --dilate" in busy.warning

@@ -112,7 +112,7 @@ def test_many_answers_tell_hops_in_wall_seconds_and_when_they_were() -> None:
     )  # fmt: skip
 
 
-def test_real_batches_are_told_by_task_and_size() -> None:
+def test_real_batches_are_grouped_by_task_and_size() -> None:
     alone = structs.replace(READ, worker="w2", batch=1, finished_s=5.0)
     table = ProfileTable(
         "p", tuple(an_entry(Variant(task=t, name="v", operator="a:B"), {}) for t in TASKS)

@@ -37,7 +37,7 @@ async def fuzzed(kinds: Sequence[str], count: int) -> dict[str, dict[str, int]]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
-def test_damaged_requests_of_a_kind_are_told_what_is_wrong(
+def test_damaged_requests_of_each_kind_get_an_error_that_names_the_fault(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     found = asyncio.run(fuzzed([kind], COUNT))

@@ -173,7 +173,7 @@ def test_a_request_that_comes_with_the_end_of_the_handshake_is_served(pem: Path)
     asyncio.run(play())
 
 
-def test_a_connection_beyond_the_limit_is_told_when_to_come_again() -> None:
+def test_connection_beyond_the_limit_gets_a_retry_after() -> None:
     async def play() -> None:
         async with listening(replace(LIMITS, connections=1)) as (listener, port):
             _, held = await asyncio.open_connection("127.0.0.1", port)

@@ -22,7 +22,7 @@ from tests.gateway_world import BrokerInTest, a_gateway, got, parts, said_to
     ],
     ids=range(8),
 )
-def test_a_malformed_head_is_told_in_json_and_not_logged(
+def test_a_malformed_head_is_reported_in_json_and_not_logged(
     head: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def play() -> bytes:
@@ -36,7 +36,7 @@ def test_a_malformed_head_is_told_in_json_and_not_logged(
 
 
 @pytest.mark.parametrize("path", [b"/v2", b"/nowhere"])
-def test_an_unknown_expectation_is_told_in_json(path: bytes) -> None:
+def test_an_unknown_expectation_is_reported_in_json(path: bytes) -> None:
     head = b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nExpect: x\r\nConnection: close\r\n\r\n"
 
     async def play() -> bytes:
@@ -49,7 +49,7 @@ def test_an_unknown_expectation_is_told_in_json(path: bytes) -> None:
     assert json.loads(body) == {"error": "417: Expectation Failed"}
 
 
-def test_a_handler_that_fails_is_told_in_json_and_logged(
+def test_a_handler_that_fails_is_reported_in_json_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def broken(name: str, since_s: float | None) -> None:

@@ -26,7 +26,7 @@ def test_the_soft_limit_is_raised_as_far_as_needed(soft: int, hard: int, raised:
     assert open_file_limit(1000, soft, hard) == raised
 
 
-def test_a_hard_limit_that_is_too_low_is_told() -> None:
+def test_a_hard_limit_that_is_too_low_is_reported() -> None:
     with pytest.raises(GatewayError, match=r"needs 1512 open files.* lower it to 512"):
         open_file_limit(1000, 1024, 1024)
 

@@ -42,7 +42,7 @@ def after(trailing: Mapping[str, str]) -> tuple[str | None, str | None]:
     return trailing.get("retry-after"), trailing.get("grpc-retry-pushback-ms")
 
 
-def test_more_requests_than_the_limit_are_told_when_to_come_again() -> None:
+def test_requests_beyond_the_limit_get_a_retry_after() -> None:
     async def play() -> None:
         broker = BrokerInTest()
         async with (

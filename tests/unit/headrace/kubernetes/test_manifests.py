@@ -203,7 +203,7 @@ def test_every_selector_chooses_its_own_pods_alone(tmp_path: Path) -> None:
         assert matching == [one["metadata"]["name"]]
 
 
-def test_too_large_a_folder_is_told(tmp_path: Path) -> None:
+def test_too_large_a_folder_is_reported(tmp_path: Path) -> None:
     file = a_file(tmp_path)
     (tmp_path / "large.py").write_text("# " + "x" * 1_100_000)
     with pytest.raises(PipelineError, match="--claim"):

@@ -100,7 +100,7 @@ def test_the_command_prints_one_object_and_exits_0(
         ),
     ],
 )
-def test_what_no_mix_can_serve_exits_3_with_what_comes_nearest(
+def test_demand_beyond_every_mix_exits_3_with_the_nearest_alternative(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     options: tuple[str, ...],
@@ -216,7 +216,7 @@ def test_files_that_cannot_be_planned_are_refused_in_one_sentence(
         ("profiles: [profile.json]\n", "", "differ by their profiles"),
     ],
 )
-def test_mistakes_in_types_and_sizes_are_told_with_their_line(
+def test_mistakes_in_types_and_sizes_are_reported_with_their_line(
     tmp_path: Path, old: str, new: str, says: str
 ) -> None:
     path = a_typed_file(tmp_path, RANK.replace(old, new))

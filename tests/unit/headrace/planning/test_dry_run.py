@@ -292,7 +292,7 @@ def test_a_policy_that_names_no_paths_is_shown_with_the_traffic_of_throughput_ro
     assert 0.8 * 0.9 < line["accuracy"] < 0.8
 
 
-def test_more_than_fixed_replicas_can_serve_is_told(
+def test_more_than_fixed_replicas_can_serve_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = a_file(tmp_path, text=FIXED)

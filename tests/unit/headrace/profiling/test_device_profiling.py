@@ -142,7 +142,7 @@ def test_a_pipeline_is_profiled_from_end_to_end(tmp_path: Path) -> None:
         ("Nobody", r"profiling shout/plain on cpu: .*Nobody"),
     ],
 )
-def test_an_operator_that_fails_is_told_in_a_sentence(
+def test_an_operator_that_fails_is_reported_in_one_sentence(
     tmp_path: Path, shout: str, message: str
 ) -> None:
     file = words(tmp_path, f"words_{shout.lower()}", shout)

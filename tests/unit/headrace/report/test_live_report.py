@@ -72,7 +72,9 @@ def test_a_report_has_the_figures_of_a_run(file: PipelineFile) -> None:
     assert found.p50_ms == pytest.approx(100.0, rel=1e-2)
 
 
-def test_the_policies_that_were_in_force_are_told_with_their_beginning(file: PipelineFile) -> None:
+def test_the_policies_that_were_in_force_are_reported_with_their_beginning(
+    file: PipelineFile,
+) -> None:
     assert reported(file, ANSWERS, PLANS).policies == (
         InForce(since_s=START_S - 10.0, policy="static"),
         InForce(since_s=START_S + 5.0, policy="loki"),
@@ -86,7 +88,7 @@ def test_without_a_profile_nothing_is_known_of_accuracy(tmp_path: Path) -> None:
     assert set(made.recording.accuracy) == {None}
 
 
-def test_the_report_is_told_and_drawn(file: PipelineFile) -> None:
+def test_report_is_printed_and_drawn(file: PipelineFile) -> None:
     made = reported(file, ANSWERS, PLANS)
     told = report_text(made)
     assert "10 queries of lines" in told
@@ -110,7 +112,7 @@ def test_a_certificate_beside_the_file_is_shown_and_said_to_be_stale(file: Pipel
     assert made.as_json()["certificate_stale"] == ["pipeline.yaml", "profile.json"]
 
 
-def test_a_certificate_that_cannot_be_read_is_told(file: PipelineFile) -> None:
+def test_a_certificate_that_cannot_be_read_is_reported(file: PipelineFile) -> None:
     keep_prediction(file.path, "at", {})
     (folder(file.path) / "at.certificate.json").write_text("{}")
     with pytest.raises(CertificateError):

@@ -73,7 +73,7 @@ def test_an_answer_without_hops_is_one_step() -> None:
     ]
 
 
-def test_the_mean_of_every_step_is_told_in_order_of_the_way() -> None:
+def test_mean_of_every_step_is_listed_in_path_order() -> None:
     found = StepTimes()
     for each in (answer("a", 10.0), structs.replace(answer("b", 10.0), paths=(), ends=())):
         found.take(each)
@@ -154,7 +154,7 @@ def test_phases_are_split_where_another_policy_came_into_force() -> None:
     assert [span.policy for span in by_policy(phases, [])] == ["", ""]
 
 
-def test_queries_are_told_apart_by_phase_and_policy() -> None:
+def test_queries_are_distinguished_by_phase_and_policy() -> None:
     found = load_row(a_load())
     rows = [
         (p["phase"], p["policy"], p["queries"], p["lost"], p["accuracy"], p["score"], p["devices"])

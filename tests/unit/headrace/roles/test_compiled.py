@@ -25,7 +25,7 @@ def test_a_twin_that_is_newer_than_its_source_is_used(tmp_path: Path) -> None:
     check(tmp_path)
 
 
-def test_source_that_was_edited_after_it_was_compiled_is_refused_with_the_mend(
+def test_source_that_was_edited_after_it_was_compiled_is_refused_with_a_remedy(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(ImportError, match=r"operators/worker\.py is newer .*`make compiled`"):

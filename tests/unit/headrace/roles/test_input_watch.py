@@ -26,11 +26,11 @@ def test_a_broker_without_ids_tells_partitions_only() -> None:
     )
 
 
-def test_another_topic_of_the_name_is_told_first() -> None:
+def test_another_topic_of_the_name_is_reported_first() -> None:
     assert isinstance(changed("shop.queries", SEEN, TopicLook("id-2", 1)), InputMadeAnew)
 
 
-def test_added_partitions_are_told_with_their_number() -> None:
+def test_added_partitions_are_reported_with_their_number() -> None:
     error = changed("shop.queries", SEEN, TopicLook("id-1", 5))
     assert isinstance(error, PartitionsChanged)
     assert "has 5 partitions and had 3" in str(error)

@@ -86,7 +86,7 @@ def test_what_was_folded_is_read_over_http() -> None:
     }  # fmt: skip
 
 
-def test_a_port_that_is_taken_is_said_with_the_mend() -> None:
+def test_port_in_use_is_reported_with_a_remedy() -> None:
     with socket.create_server((LOOPBACK, 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(PortTaken, match=rf"127\.0\.0\.1:{port} .*--metrics-port"):
@@ -100,7 +100,7 @@ def test_it_answers_on_the_address_that_is_named_only() -> None:
         scraped(port)
 
 
-def test_an_address_of_another_machine_is_said_with_the_mend() -> None:
+def test_address_of_another_machine_is_reported_with_a_remedy() -> None:
     with pytest.raises(PortTaken, match=r"192\.0\.2\.1:0 .*--metrics-host"):
         serve([], 0, "192.0.2.1", "p")
 

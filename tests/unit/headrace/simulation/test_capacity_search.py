@@ -75,7 +75,7 @@ def test_repeats_with_a_spread_are_drawn_and_miss_the_slo_at_a_rate_that_means_k
     assert carries(noisy, 26.0)
 
 
-def test_trials_too_short_for_their_slo_are_told_instead_of_searched_for_ever(
+def test_trials_too_short_for_their_slo_are_reported_instead_of_searched_for_ever(
     tmp_path: Path,
 ) -> None:
     request = asked(a_typed_file(tmp_path, sizes=ONE_SIZE), {"gpu": 1}, "fcfs", queries=3)
@@ -147,7 +147,7 @@ def test_the_command_prints_a_list_with_one_object_per_policy_and_seed(
         (("--policy", "best"), 2, "no policy 'best'"),
     ],
 )
-def test_mistakes_are_told_in_one_sentence(
+def test_mistakes_are_reported_in_one_sentence(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     options: tuple[str, ...],

@@ -53,7 +53,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "what"), WRONG)
-def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, what: str) -> None:
+def test_faults_are_reported_with_their_line(tmp_path: Path, text: str, what: str) -> None:
     with pytest.raises(PipelineError, match=what):
         read(tmp_path, text)
 

@@ -9,7 +9,7 @@ from headrace.errors import PipelineError
 from headrace.simulation.run_details import check_format, write_rows
 
 
-def test_parquet_without_pyarrow_is_told_before_anything_is_simulated(
+def test_parquet_without_pyarrow_is_reported_before_anything_is_simulated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without a folder of installed packages the import system finds no pyarrow on any machine.

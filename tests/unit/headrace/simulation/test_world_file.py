@@ -115,7 +115,7 @@ def test_a_named_one_may_be_another_machine_s_but_not_another_pipeline_s(
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"format": 7}', '{"format": 1, "phases": []}'])
-def test_what_is_no_calibration_is_refused_with_the_mend(file: PipelineFile, text: str) -> None:
+def test_invalid_calibration_is_refused_with_a_remedy(file: PipelineFile, text: str) -> None:
     place(file.path).write_text(text)
     with pytest.raises(CalibrationError, match="headrace calibrate"):
         chosen(file, None)

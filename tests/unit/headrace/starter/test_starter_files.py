@@ -44,7 +44,7 @@ def test_names_come_from_the_folder_unless_one_is_given(
 
 
 @pytest.mark.parametrize(("folder", "name"), [("___", ""), ("x", "Upper"), ("x", "--")])
-def test_a_name_that_cannot_be_one_is_refused_with_the_mend(folder: str, name: str) -> None:
+def test_a_name_that_cannot_be_one_is_refused_with_a_remedy(folder: str, name: str) -> None:
     with pytest.raises(PipelineError, match="give one with --name"):
         starter_names(folder, name)
 

@@ -82,7 +82,7 @@ def test_the_table_has_a_row_for_each_and_one_for_each_of_its_devices() -> None:
     ]
 
 
-def test_where_none_is_up_it_says_so() -> None:
+def test_overview_without_running_pipelines_says_none_is_up() -> None:
     assert shown(PAST[0]) == [
         "no pipeline is up on this broker; `headrace up FILE` starts one",
         "not running: old-0",

@@ -61,18 +61,18 @@ def test_an_old_plan_without_a_control_app_is_not_ready() -> None:
     assert told.missing() == "waiting for the first plan"
 
 
-def test_what_a_worker_still_loads_is_told() -> None:
+def test_loading_variants_of_a_worker_are_reported() -> None:
     told = fresh()
     told.see([plan(2, "cpu-0"), report("cpu-0", 2, "loading"), report("ingress-0", 1)])
     assert told.missing() == "loading: cpu-0 (shout/careful), ingress-0"
 
 
-def test_of_many_workers_a_few_are_named() -> None:
+def test_only_a_few_of_many_workers_are_named() -> None:
     told = Readiness(PIPELINE, tuple(f"cpu-{n}" for n in range(60)), since_s=10.0)
     assert told.missing() == "waiting for cpu-0, cpu-1, cpu-2, cpu-3 and 56 more"
 
 
-def test_a_plan_that_leaves_a_task_without_worker_is_told_as_such() -> None:
+def test_a_plan_that_leaves_a_task_without_worker_is_reported() -> None:
     told = fresh()
     told.see([plan(2), report("cpu-0", 2, "idle"), report("ingress-0", 2)])
     assert (told.missing(), told.underserved) == ("the plan has no worker for shout", True)

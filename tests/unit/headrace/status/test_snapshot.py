@@ -112,7 +112,7 @@ def test_latencies_are_those_of_the_window_late_ones_too() -> None:
     )
 
 
-def test_why_queries_got_no_answer_is_told_the_most_frequent_first() -> None:
+def test_why_queries_got_no_answer_is_reported_the_most_frequent_first() -> None:
     board = board_of(PIPELINE)
     reasons = {"failed/operator": 2.0, "dropped/past_saving": 4.0, "refused/paused": 7.0}
     before = {"refused/paused": 7.0}  # from long ago

@@ -66,7 +66,9 @@ def test_a_collector_that_is_away_may_come_back() -> None:
         (b"", 0),
     ],
 )
-def test_spans_that_a_collector_rejects_of_those_taken_are_told(body: bytes, rejected: int) -> None:
+def test_spans_that_a_collector_rejects_of_those_taken_are_reported(
+    body: bytes, rejected: int
+) -> None:
     with a_collector() as collector:
         collector.body = body
         if not rejected:

@@ -69,7 +69,7 @@ def test_raw_contents() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_told_why(given_input: Any, raw: list[bytes], told: str) -> None:
+def test_mismatch_is_reported_with_a_reason(given_input: Any, raw: list[bytes], told: str) -> None:
     with pytest.raises(Unserved) as raised:
         parsed(request(given_input, raw_input_contents=raw))
     assert told in str(raised.value)

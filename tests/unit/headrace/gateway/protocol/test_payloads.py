@@ -62,7 +62,7 @@ def test_with_a_signature_a_payload_has_the_inputs_by_name() -> None:
         ),
     ],
 )  # fmt: skip
-def test_tensors_that_do_not_fit_are_told_why(
+def test_tensors_that_do_not_fit_are_reported_with_a_reason(
     inputs: list[Tensor], signature: Signature | None, form: str, told: str
 ) -> None:
     with pytest.raises(Unserved) as raised:

@@ -89,7 +89,7 @@ def test_binary_output_by_default_and_by_name() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_body_that_is_no_request_is_told_why(
+def test_a_body_that_is_no_request_is_reported_with_a_reason(
     row: dict[str, Any], parts: tuple[bytes, ...], told: str
 ) -> None:
     with pytest.raises(Unserved) as raised:
@@ -134,6 +134,6 @@ def test_no_damaged_body_raises_anything_but_a_bad_request(
     )
 
 
-def test_a_body_that_is_nested_too_deep_is_told() -> None:
+def test_a_body_that_is_nested_too_deep_is_reported() -> None:
     with pytest.raises(Unserved, match="no inference request"):
         parsed(b'{"inputs":' + b"[" * 100_000, None)

@@ -78,7 +78,7 @@ def test_the_smallest_of_all_deadlines_wins() -> None:
 
 
 @pytest.mark.parametrize("said", ["soon", "-1", "nan", "inf", ""])
-def test_a_deadline_that_is_no_number_is_told(said: str) -> None:
+def test_a_deadline_that_is_no_number_is_reported(said: str) -> None:
     with pytest.raises(Unserved, match="number of milliseconds") as raised:
         caller_timeout_s({"headrace-timeout-ms": said}, {})
     assert raised.value.status.ending is Ending.BAD_REQUEST

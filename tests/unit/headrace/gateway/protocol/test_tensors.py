@@ -129,7 +129,7 @@ def test_no_bytes_raise_anything_but_a_bad_request(
         ("INT32", [1], 5, "write a list"),
     ],
 )
-def test_a_tensor_that_does_not_fit_is_told_why(
+def test_a_tensor_that_does_not_fit_is_reported_with_a_reason(
     datatype: str, shape: list[int], data: Any, told: str
 ) -> None:
     with pytest.raises(Unserved) as raised:
@@ -149,7 +149,7 @@ def test_a_tensor_that_does_not_fit_is_told_why(
         ("BYTES", [1], b"\x01\0\0\0a\x01\0\0\0b", "does not have 1 elements"),
     ],
 )
-def test_bytes_that_do_not_fit_are_told_why(
+def test_bytes_that_do_not_fit_are_reported_with_a_reason(
     datatype: str, shape: list[int], raw: bytes, told: str
 ) -> None:
     with pytest.raises(Unserved, match="x") as raised:

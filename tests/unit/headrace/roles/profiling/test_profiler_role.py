@@ -102,7 +102,7 @@ def test_a_block_is_run_once(a_role: Callable[[], ProfilerRole]) -> None:
     assert role.answered(a_request(), 2.0) == first
 
 
-def test_of_finished_blocks_the_newest_are_kept(
+def test_newest_finished_blocks_are_kept(
     a_role: Callable[[], ProfilerRole], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(profiler_role, "MOST_FINISHED", 2)
