@@ -85,7 +85,7 @@ def test_invalid_result_of_the_split_function_is_reported_in_one_sentence(
         fitting(Query(payload=b"x", size=150), SIZES, lambda *_: made)  # type: ignore[arg-type, return-value]
 
 
-def test_what_the_function_raises_is_told() -> None:
+def test_error_of_the_split_function_is_reported() -> None:
     def broken(payload: Value, size: int, most: int) -> Sequence[Sized]:
         raise ValueError("no header")
 

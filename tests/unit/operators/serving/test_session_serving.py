@@ -60,7 +60,7 @@ def test_a_paused_worker_reads_on_once_late_items_of_all_its_settings_are_droppe
     assert Assign("work.scan", paused=()) in effects
 
 
-def test_every_setting_that_cannot_be_loaded_is_told_until_no_plan_needs_it() -> None:
+def test_every_setting_that_cannot_be_loaded_is_reported_until_no_plan_needs_it() -> None:
     worker = a_session_worker()
     lease, settings = a_lease(task="scan", batch=1), Settings(policy="compass", slo_s=1.0)
     plans = tuple(map(a_query_plan, ("scan/v@scale=0.5", "scan/w")))

@@ -747,7 +747,7 @@ def test_a_reload_given_during_one_follows_it() -> None:
     assert FRESH in worker.handle(loaded("read/v"), 0.3)
 
 
-def test_code_that_cannot_be_loaded_leaves_the_earlier_one_serving_and_is_told() -> None:
+def test_code_that_cannot_be_loaded_leaves_the_earlier_one_serving_and_is_reported() -> None:
     worker = serving()
     worker.handle(a_reload(2), 0.1)
     worker.handle(Failed("read/v", "read/v cannot be loaded: SyntaxError"), 0.2)

@@ -98,7 +98,7 @@ def test_time_is_counted_from_the_hop_before() -> None:
         ("reroute", 0.24, 0.012, "locate/v would finish 12 ms too late for the remaining tasks"),
     ],
 )
-def test_what_is_dropped_before_a_batch_is_told_why(
+def test_items_dropped_before_a_batch_get_a_reason(
     rule: str, ends_s: float, short_s: float, reason: str
 ) -> None:
     steers, item = rules(rule), an_item()

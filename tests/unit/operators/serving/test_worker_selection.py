@@ -112,7 +112,7 @@ def test_another_variant_substitutes_for_one_not_loaded_yet() -> None:
     assert run(worker, 0, now=2.0, created_s=2.0) == [Infer(1, "read/v", (b"x",))]
 
 
-def test_a_variant_that_cannot_be_held_is_told_and_not_tried_again_at_once() -> None:
+def test_a_variant_that_cannot_be_held_is_reported_and_not_tried_again_at_once() -> None:
     worker = a_worker()
     events = [Woke(), arrived(a_ramsis_plan()), loaded("read/v"), tables()]
     told(worker, *[(event, 0.0) for event in events])
