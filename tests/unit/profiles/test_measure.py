@@ -155,5 +155,5 @@ def test_batches_double_up_to_the_largest(largest: int, batches: tuple[int, ...]
     assert default_batches(largest) == batches
 
 
-def test_time_left_is_told_after_the_first_step() -> None:
+def test_time_left_is_reported_after_the_first_step() -> None:
     assert [time_left_s(30.0, done, 4) for done in (0, 1, 3, 4)] == [None, 90.0, 10.0, 0.0]

@@ -119,12 +119,12 @@ def test_a_device_of_another_kind_is_no_substitute() -> None:
         lambda table: table.children_mean("read", "vit", "x"),
     ],
 )
-def test_a_variant_without_a_profile_is_told(ask: Callable[[ProfileTable], object]) -> None:
+def test_a_variant_without_a_profile_is_reported(ask: Callable[[ProfileTable], object]) -> None:
     with pytest.raises(ProfileError, match=r"no profile of read/vit, only of locate/net; run `hea"):
         ask(a_table())
 
 
-def test_a_child_without_a_fan_out_is_told() -> None:
+def test_a_child_without_a_fan_out_is_reported() -> None:
     with pytest.raises(ProfileError, match=r"has no fan-out to 'sort', only to read; run"):
         a_table().children_mean("locate", "net", "sort")
 
