@@ -21,7 +21,7 @@ FIRST = a_pipeline({"locate": ["read"], "read": []})
         replace(FIRST, tasks=(replace(FIRST.tasks[0], slots=65), FIRST.tasks[1])),
     ],
 )
-def test_what_roles_share_tells_files_apart(other: Pipeline) -> None:
+def test_settings_shared_by_roles_distinguish_files(other: Pipeline) -> None:
     assert fingerprint(other) != fingerprint(FIRST)
 
 

@@ -196,7 +196,7 @@ def typed(**changed: Any) -> bytes:
         (typed(arguments={"a": "\ud800"}), "'a' holds half a surrogate pair"),
     ],
 )
-def test_a_mistyped_command_is_told_in_one_sentence(data: bytes, says: str) -> None:
+def test_a_mistyped_command_is_reported_in_one_sentence(data: bytes, says: str) -> None:
     with pytest.raises(CodecError, match=says) as caught:
         decode_any(data)
     assert "\n" not in str(caught.value)

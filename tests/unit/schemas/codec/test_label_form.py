@@ -52,7 +52,7 @@ def test_a_label_in_avro(label: Label) -> None:
         ({"id": "q", "tooth": 1}, "no 'tooth'"),
     ],
 )
-def test_what_is_wrong_is_told(row: dict[str, Any], said: str) -> None:
+def test_faults_are_reported(row: dict[str, Any], said: str) -> None:
     with pytest.raises(CodecError, match=said):
         label_of(json.dumps(row).encode())
 

@@ -370,7 +370,7 @@ def as_tensor_branch(**fields_of_it: typing.Any) -> bytes:
         (as_tensor_branch(dtype="uint8", shape=[1] * 99, data=b"a"), "the Query record"),
     ],
 )
-def test_bytes_that_make_no_sense_are_told_in_a_sentence(data: bytes, says: str) -> None:
+def test_bytes_that_make_no_sense_are_reported_in_one_sentence(data: bytes, says: str) -> None:
     with pytest.raises(CodecError, match=says) as caught:
         decode(data)
     assert "\n" not in str(caught.value)
