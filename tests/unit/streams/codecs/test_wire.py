@@ -113,7 +113,7 @@ def test_a_hop_that_branches_share_is_written_once_and_read_as_paths(form: str) 
 
 
 @pytest.mark.parametrize("form", ["avro", "json"])
-def test_few_branches_are_told_one_by_one_and_many_as_a_tree(form: str) -> None:
+def test_few_branches_are_reported_one_by_one_and_many_as_a_tree(form: str) -> None:
     write = encoder(replace(PIPELINE, results=form), RESULTS)
     many = structs.replace(
         BRANCHED, paths=BRANCHED.paths * FEW_BRANCHES, ends=BRANCHED.ends * FEW_BRANCHES

@@ -50,7 +50,7 @@ def test_of_many_workers_those_without_news_are_heartbeats_behind_the_batch() ->
     assert [*intake.events(batch)] == [of(news, 1), beats]
 
 
-def test_a_new_controller_is_told_of_every_worker_in_full() -> None:
+def test_new_controller_gets_full_reports_of_every_worker() -> None:
     intake = an_intake()
     for sent_s in (100.0, 100.05):
         made = [a_report(f"w{number}", sent_s=sent_s) for number in range(200)]

@@ -30,7 +30,7 @@ def test_topic_without_new_reports_means_no_stalled_consumer() -> None:
     assert not delivery.stalled(140, 65.0)
 
 
-def test_a_partition_that_nobody_reads_is_told_once_for_each_time() -> None:
+def test_a_partition_that_nobody_reads_is_reported_once_for_each_time() -> None:
     unread = UnreadPartitions()
     ends, done = {0: 50, 1: 7}, {0: 40}
     assert unread.look(ends, done, 0.0) == {}

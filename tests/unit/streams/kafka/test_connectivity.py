@@ -76,7 +76,7 @@ def test_what_aiokafka_says_of_an_absent_broker_becomes_its_absence(
     assert passes(a_record("faust.agents", "it crashed"))
 
 
-def test_what_aiokafka_retries_is_told_once_it_goes_on() -> None:
+def test_retries_of_aiokafka_are_reported_if_they_persist() -> None:
     passes = QuietFilter(Connectivity(KafkaConfig("127.0.0.1:9"))).filter
     lost = "Group Coordinator Request failed: [Error 15] GroupCoordinatorNotAvailableError"
 
@@ -91,7 +91,7 @@ def test_what_aiokafka_retries_is_told_once_it_goes_on() -> None:
     assert not told_at(101.1 + 2 * PERSIST_S)  # the outage was over, so this is another one
 
 
-def test_an_exception_in_aiokafka_is_told_at_once() -> None:
+def test_an_exception_in_aiokafka_is_reported_at_once() -> None:
     record = a_record("aiokafka.conn", "Unexpected exception in AIOKafkaConnection")
     record.exc_info = (ValueError, ValueError("x"), None)
     assert QuietFilter(Connectivity(KafkaConfig("127.0.0.1:9"))).filter(record)

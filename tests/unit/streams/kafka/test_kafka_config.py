@@ -194,7 +194,9 @@ def test_the_control_app_trusts_whom_the_other_roles_trust() -> None:
         ({"security.protocol": "ssl", "ssl.key.pem": "x"}, "cannot use ssl.key.pem"),
     ],
 )
-def test_what_the_control_app_cannot_use_is_said(properties: dict[str, str], sentence: str) -> None:
+def test_properties_that_the_control_app_cannot_use_are_reported(
+    properties: dict[str, str], sentence: str
+) -> None:
     with pytest.raises(KafkaConfigError, match=sentence):
         to_faust(KafkaConfig("a:1", properties))
 

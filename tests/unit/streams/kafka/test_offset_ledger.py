@@ -80,7 +80,7 @@ def test_a_commit_that_fails_is_counted_and_made_with_the_next_one() -> None:
     assert "timed out" in book.why.lower()
 
 
-def test_a_note_that_the_broker_refuses_is_told_once_and_the_commit_made_again(
+def test_note_refused_by_the_broker_is_reported_once_and_the_commit_repeated(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     client = Coordinator(*[KafkaError.OFFSET_METADATA_TOO_LARGE] * 2)

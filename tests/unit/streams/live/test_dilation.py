@@ -61,7 +61,7 @@ def test_a_clock_tells_inner_time() -> None:
     assert SLOW.clock(lambda: 1020.0)() == 1005.0
 
 
-def test_records_carry_inner_time_and_the_broker_is_told_the_walls() -> None:
+def test_records_carry_inner_time_and_the_broker_gets_wall_time() -> None:
     broker = Broker()
     transport = SLOW.transport(broker)
     (fetched,) = transport.fetch(0.1)

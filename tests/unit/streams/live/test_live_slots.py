@@ -202,7 +202,7 @@ def test_a_variant_loaded_anew_while_another_served_can_be_used(
     infers(3, "read/a")
 
 
-def test_an_operator_is_told_how_long_each_item_may_take(posted: SimpleQueue[Event]) -> None:
+def test_operator_receives_the_time_limit_of_each_item(posted: SimpleQueue[Event]) -> None:
     class Patient:
         def load(self, device: str) -> None:
             pass
@@ -290,7 +290,7 @@ class Waiting(Named):
         return super().predict(batch)
 
 
-def test_a_batch_that_does_not_end_ends_the_process_with_the_mend(
+def test_hanging_batch_ends_the_process_with_a_remedy(
     posted: SimpleQueue[Event],
 ) -> None:
     executor = ModelExecutor(Waiting, "cpu", posted.put, clock=lambda: 5.0)
@@ -325,7 +325,7 @@ def test_executor_message_is_passed_on_unchanged(posted: SimpleQueue[Event]) -> 
     executor.close()
 
 
-def test_of_the_plans_that_a_topic_keeps_a_new_reader_is_told_the_newest_only() -> None:
+def test_new_reader_gets_only_the_newest_plan_of_a_topic() -> None:
     worker = Scripted({number: (number % 4,) for number in range(1, 31)})
     clock = VirtualClock()
     transport = MemoryTransport(a_pipeline(), clock, 0.0)
@@ -346,7 +346,7 @@ def test_of_the_plans_that_a_topic_keeps_a_new_reader_is_told_the_newest_only() 
     assert worker.epochs == [25, 26]
 
 
-def test_a_past_whose_last_offsets_hold_no_record_is_told_after_a_while() -> None:
+def test_a_past_whose_last_offsets_hold_no_record_is_delivered_after_a_while() -> None:
     worker = Scripted({})
     clock = VirtualClock()
     transport = MemoryTransport(a_pipeline(), clock, 0.0)

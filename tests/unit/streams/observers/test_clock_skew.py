@@ -24,7 +24,7 @@ def test_the_largest_difference_of_any_node_is_exported() -> None:
     ]
 
 
-def test_a_clock_that_is_off_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_clock_that_is_off_is_reported_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     skews = ClockSkews("postcode")
     with caplog.at_level(logging.WARNING, "headrace.node"):
         for tick in range(round(2 * WINDOW_S / 0.2)):

@@ -26,7 +26,7 @@ def counted(files: FileMismatch) -> float:
     return value
 
 
-def test_another_file_is_told_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_another_file_is_reported_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     files = FileMismatch(OURS)
     with caplog.at_level(logging.ERROR, "headrace.node"):
         for tick in range(5):

@@ -111,7 +111,7 @@ LOST = an_answer(
 )
 
 
-def test_a_plan_is_told_once_by_each_node_and_with_the_lease_where_that_is_new(
+def test_a_plan_is_reported_once_by_each_node_and_with_the_lease_where_that_is_new(
     lines: Lines,
 ) -> None:
     journal = Journal("p")
@@ -147,7 +147,7 @@ def test_a_line_has_the_ids_to_search_for(lines: Lines) -> None:
     ]  # fmt: skip
 
 
-def test_loads_are_told_as_they_begin_end_and_fail(lines: Lines) -> None:
+def test_loads_are_reported_as_they_begin_end_and_fail(lines: Lines) -> None:
     journal = Journal("p")
     saw(journal, Woke(), Load("read/v"))
     saw(journal, loaded("read/v", 0.25))
@@ -159,7 +159,7 @@ def test_loads_are_told_as_they_begin_end_and_fail(lines: Lines) -> None:
     ]
 
 
-def test_queries_that_were_not_answered_in_time_are_told_and_the_others_are_not(
+def test_queries_that_were_not_answered_in_time_are_reported_and_the_others_are_not(
     lines: Lines,
 ) -> None:
     journal = Journal("p")
@@ -191,7 +191,7 @@ def test_queries_that_were_not_answered_in_time_are_told_and_the_others_are_not(
     ]  # fmt: skip
 
 
-def test_a_crowd_is_told_by_its_first_lines_and_then_by_a_count(lines: Lines) -> None:
+def test_many_equal_events_are_logged_by_first_lines_and_then_a_count(lines: Lines) -> None:
     journal = Journal("p")
     for offset in range(3 * MOST):
         saw(journal, Woke(), answer_sent(a_refusal(offset, "over capacity", 0.01)), node="e")
@@ -220,7 +220,7 @@ def test_dead_letters_and_failed_jobs_are_warnings(lines: Lines) -> None:
     ]
 
 
-def test_commands_and_plans_of_the_control_app_are_told(lines: Lines) -> None:
+def test_commands_and_plans_of_the_control_app_are_reported(lines: Lines) -> None:
     def result(ok: bool) -> CommandResult:
         return CommandResult(
             id="c-1", pipeline="p", action="set-slo", ok=ok, message="said", epoch=4, finished_s=1.0
@@ -243,7 +243,7 @@ def test_commands_and_plans_of_the_control_app_are_told(lines: Lines) -> None:
     ]
 
 
-def test_tables_are_told_and_why_there_are_none(lines: Lines) -> None:
+def test_tables_are_logged_or_else_the_reason_why_there_are_none(lines: Lines) -> None:
     made = Selection(
         pipeline="p", task="read", policy="ramsis", issued_s=1.0, slo_s=0.2, workers=4,
         variants=("v",), levels_s=(0.0,), complete=False,

@@ -194,7 +194,7 @@ def test_ingress_and_egress_count_queries_and_duplicates() -> None:
     }
 
 
-def test_the_plan_in_force_is_told_by_the_control_app_and_its_epoch_by_every_node() -> None:
+def test_the_plan_in_force_is_reported_by_the_control_app_and_its_epoch_by_every_node() -> None:
     control = Metrics(PIPELINE)
     plan = a_plan(
         [a_lease("w0"), a_lease("w1"), a_lease("w2", "locate"), a_lease("w3", open_slot=-1)],
