@@ -35,7 +35,7 @@ def test_a_path_has_drifted_where_the_intervals_are_disjoint() -> None:
     assert found.accuracy == 0.8
     assert "a/v > b/v measures 80.0 %" in drift_text(found)
     assert "over its last 400 labels; its profile has 90.0 % (88.0 to 92.0)" in drift_text(found)
-    assert len(drifted([a_row(399, 400)])) == 1  # better is another accuracy too
+    assert len(drifted([a_row(399, 400)])) == 1  # higher accuracy is drift too
 
 
 def test_a_few_measurements_or_an_unknown_profile_are_no_drift() -> None:

@@ -94,7 +94,7 @@ def test_time_is_counted_from_the_hop_before() -> None:
         ("none", 9.0, float("-inf"), ""),
         ("deadline", 0.26, 0.01, "locate/v would finish 10 ms after the deadline"),
         ("per-task", 0.05, 0.008, "locate/v would exceed the budget of its task by 8 ms"),
-        # The fastest reader takes 20 ms, and two hops lie behind.
+        # The fastest reader takes 20 ms, followed by two hops.
         ("reroute", 0.24, 0.012, "locate/v would finish 12 ms too late for the remaining tasks"),
     ],
 )
