@@ -22,9 +22,9 @@ PIECES = (
 )  # fmt: skip
 HOURS = ("ACG", "DVC")  # applications whose searches take GPU hours
 DRAWS = 2000
-# The least factors asked of ours, with and without history, and the papers' factors.
+# The required factors, with and without history, and the papers' factors.
 ASKED = {"vulcan-like": (5.0, 3.0), "videostorm-like": (8.0, 3.0)}
-SCHEDULED, SHARE, SCHEDULE_S = 10_000, 0.999, 0.5  # sessions; of the bound and CPU s asked
+SCHEDULED, SHARE, SCHEDULE_S = 10_000, 0.999, 0.5  # sessions; required of the bound, CPU s
 PAPER = {"vulcan-like": "4.2-10.5x", "videostorm-like": "6.0-12.3x"}
 
 
@@ -81,7 +81,7 @@ def _factors(rows: Sequence["Row"], apps: Sequence[str]) -> Iterator[str]:
                 missed = "" if value >= asked else " **missed**"
                 cells.append(f"{value:.1f}x ({low:.1f} to {high:.1f}){missed}")
             lines.append(cells)
-    yield _table(["faster than", "papers", "asked", *apps], lines)
+    yield _table(["compass / baseline", "papers", "required", *apps], lines)
 
 
 def _seconds(rows: Sequence["Row"], app: str, *methods: str) -> list[list[float]]:
@@ -125,7 +125,7 @@ def _false(rows: Sequence["Row"]) -> Iterator[str]:
         )
         told = f"{slowest:.1f}" if method in PIECES else "-"
         lines.append([method, f"{len(found)}", f"{wrong} ({100 * wrong / len(found):.1f} %)", told])
-    yield _table(["method", "accepted", "truly not compliant", "ms a proposal, 23K plans"], lines)
+    yield _table(["method", "accepted", "truly not compliant", "ms per proposal, 23K plans"], lines)
 
 
 def _schedules(rows: Sequence["ScheduleRow"]) -> Iterator[str]:
@@ -148,61 +148,74 @@ def _schedules(rows: Sequence["ScheduleRow"]) -> Iterator[str]:
         lines.append(
             [objective, f"{sessions:,}", scheduler, f"{worst:.5f}", f"{longest:.3f}", asked]
         )
-    yield _table(["objective", "sessions", "scheduler", "worst", "longest, CPU s", "asked"], lines)
+    yield _table(["objective", "sessions", "scheduler", "worst", "longest, CPU s", "required"], lines)
 
 
 HEAD = """# Compass and Circinus: searches over the modelled benchmark
 
-**Every figure here is modelled.** No code or data of the papers is public. Accuracies, stage
-seconds, sizes and prices are those of `benchmark_model.json`, a model of the papers' five
-applications whose constants were chosen to be realistic; seconds are samples times modelled A100
-seconds over the application's parallelism, plus 0.04 s a step. The benchmark's latencies add up
-by construction, as ours are composed; real ones do so less well. Every method sees the same
-{queries} queries of each application and the same samples; intervals are 95 %.
+**Every figure here is modelled.** No code or data of the papers is public.
+
+- Accuracies, stage seconds, sizes and prices come from `benchmark_model.json`, a model of the
+  papers' five applications whose constants were chosen to be realistic.
+- Seconds are samples times modelled A100 seconds over the application's parallelism, plus 0.04 s
+  per step.
+- By construction, the latencies of the model's stages add up, as composed latencies assume. Real
+  latencies add up less exactly.
+- Every method gets the same {queries} queries of each application and the same samples. Intervals
+  are 95 %.
 
 Written by `python -m benchmarks.papers.compass DATA_DIR OUT_DIR --compare` on {day}, Python
 {python}, {machine}.
 """
 FIRST = """## The first accepted plan
 
-Mean modelled seconds (GPU-hours for ACG and DVC) until the first plan was accepted, and mean
-steps. `compass` has the searches of 12 earlier queries as history.
+Mean modelled seconds (GPU-hours for ACG and DVC) until the first plan is accepted; in brackets, the
+mean number of steps. `compass` has the searches of 12 earlier queries as history.
 """
 FACTORS = """## Against the papers' baselines
 
-How many times the baseline's mean the time of ours is below. `vulcan-like` is Bayesian search by
-expected improvement of one utility, `videostorm-like` hill climbing with restarts; both profile
+Mean time of the baseline over the mean time of `compass`. `vulcan-like` is a Bayesian search by
+expected improvement of one utility; `videostorm-like` is hill climbing with restarts. Both profile
 whole pipelines on a fixed number of samples. The papers' factors are over their own Vulcan and
 VideoStorm, on real applications.
 """
 PIECES_TEXT = """## Pieces
 
-The time relative to `compass` (95 % interval, bootstrap over queries), and the samples of a profile
-as a share of the fixed number. `circinus` is v1's two-sided test together with its members, those
-of the least accumulated error (`top-k`); each has a row of its own, too.
-`paper's latency` predicts the latency of whole plans by a Gaussian process (`compass-paper`), where
-`compass` composes stages; in both, one profile prices every placement of its configuration.
+Each row changes a component of `compass`. A cell has the time relative to `compass` (95 % interval,
+bootstrap over queries) and the samples of a profile as a share of the fixed number.
+
+- `circinus`: the two-sided test of v1 together with the committee of v1, the past searches with the
+  least accumulated error (`top-k`). Each of the two also has a row of its own.
+- `paper's latency`: a Gaussian process predicts the latency of whole plans (`compass-paper`), where
+  `compass` composes stage latencies. In both, one profile prices every placement of its
+  configuration.
 """
 FALSE = """## Accepted plans that do not comply
 
-All applications together; the last column is measured, not modelled: CPU milliseconds of a
-proposal.
+All applications together. The last column is measured, not modelled: CPU milliseconds per proposal.
 """
 SCHEDULES = """## Schedules of many sessions
 
-Value of a schedule over the bound of the linear program (goodput: weight served, at most 1; cost:
-$ an hour, at least 1), the worst over plans of up to 1, 2 and 4 items and, in goodput, equal
-weights, 1/2/4 and 1 to 10, three drawn instances each; tiers serve a half to nine tenths of the
-sessions in goodput, and are unlimited in cost. `compass-paper` is the paper's greedy (about 0.90 of
-the bound in the prototype's instances), `compass-ilp` its integer program, for which it reports 4 h
-at 1,000 sessions and more than 24 h at 10,000; both pack exactly here. CPU seconds are measured.
-`python -m benchmarks.scheduling` has every row.
+`worst` is the value of a schedule over the bound of the linear program: for goodput, the weight
+served (at most 1); for cost, $ per hour (at least 1). It is the worst of these cases, with three
+drawn instances each:
+
+- plans of up to 1, 2 and 4 items;
+- for goodput: equal weights, weights 1/2/4 and weights 1 to 10.
+
+Tiers can serve half to nine tenths of the sessions for goodput, and are unlimited for cost.
+`compass-paper` is the paper's greedy scheduler (about 0.90 of the bound in the prototype's
+instances). `compass-ilp` is its integer program, for which the paper reports 4 h at 1,000 sessions
+and more than 24 h at 10,000. Both pack exactly here. CPU seconds are measured.
+`python -m benchmarks.scheduling` prints every row.
 """
 MISSING = """## Not reproduced here
 
-Drift, and a committee of past searches for the paper's latency surrogate (a Gaussian process over
-whole plans, where ours composes stages; here without history) are not played: nothing is claimed
-about them. Sweeps of load, planning budgets, SLOs, tiers and configurations, hours without one
-piece, committees and larger analysers are on [compass-sweeps](compass-sweeps.md), sessions that
-come and go (figures 8 and 9 of Compass) on [compass-online](compass-online.md).
+The benchmark does not play drift, nor a committee of past searches for the paper's latency
+surrogate (a Gaussian process over whole plans, here without history). Nothing is claimed about
+either. Other pages have:
+
+- [compass-sweeps](compass-sweeps.md): sweeps of load, planning budgets, tiers and configurations,
+  hours without one component, committees and larger analysers;
+- [compass-online](compass-online.md): sessions that come and go (figures 8 and 9 of Compass).
 """
