@@ -148,7 +148,9 @@ def _schedules(rows: Sequence["ScheduleRow"]) -> Iterator[str]:
         lines.append(
             [objective, f"{sessions:,}", scheduler, f"{worst:.5f}", f"{longest:.3f}", asked]
         )
-    yield _table(["objective", "sessions", "scheduler", "worst", "longest, CPU s", "required"], lines)
+    yield _table(
+        ["objective", "sessions", "scheduler", "worst", "longest, CPU s", "required"], lines
+    )
 
 
 HEAD = """# Compass and Circinus: searches over the modelled benchmark

@@ -19,11 +19,11 @@ TITLES = {
     "tiers": "Tiers (Visual Tracking)",
     "pieces": "Without one piece each (Visual Tracking, Live Video Chat)",
     "knobs": "More configurations, higher accuracy (Speech Recognition)",
-    "optimal": "How soon a near-optimal plan is known",
-    "searches": "Committees, and the time of planning",
+    "optimal": "Time to a near-optimal plan",
+    "searches": "Committees and planning time",
     "analysers": "Larger analysers (Agentic Code Generation)",
 }
-NEAR_OPTIMAL_S = 20.0  # asked
+NEAR_OPTIMAL_S = 20.0  # required
 EDGE = "edge"
 PIECE, WHOLE = 1.7, 3.0  # the papers' least factor of a piece, and over their baseline
 WHOLE_RIVAL = "videostorm-like, first come"
@@ -32,7 +32,7 @@ DIFFER = 0.5  # of the searches have two committees, at least
 PROFILING = {"SR": 0.8, "VT": 0.8, "LVC": 0.8, "DVC": 0.99, "ACG": 0.99}  # of planning, papers
 LARGEST = {"load": "load 0.25"}  # where the papers' factor is largest
 COST = 0.11  # of Vulcan's, the papers' least
-SEEDS = 20  # asked
+SEEDS = 20  # required
 GPU_H = 3600.0
 
 
@@ -49,8 +49,8 @@ def page(rows: Sequence[Row], queries: int) -> str:
         own = [row for row in rows if row.sweep == sweep]
         if own:
             seeds = len({row.seed for row in own})
-            asked = f" of the {SEEDS} asked" if seeds < SEEDS else ""
-            parts.append(f"## {title}\n\n{TEXTS[sweep]} Seeds: {seeds}{asked}.\n")
+            required = f" ({SEEDS} required)" if seeds < SEEDS else ""
+            parts.append(f"## {title}\n\n{TEXTS[sweep]}\nSeeds: {seeds}{required}.\n")
             parts += TABLES.get(sweep, _hours)(own)
     return "\n".join(parts)
 
@@ -59,13 +59,13 @@ def page(rows: Sequence[Row], queries: int) -> str:
 
 
 def _hours(rows: Sequence[Row]) -> Iterator[str]:
-    for modelled, title in ((True, "as modelled"), (False, "as the papers'")):
+    for modelled, title in ((True, "as modelled"), (False, "as in the papers")):
         own = [row for row in rows if (row.pace == 1.0) == modelled]
         if own:
-            yield f"Seconds of planning {title}:\n"
+            yield f"Planning time {title}:\n"
             yield _table(own, _methods(own), _goodput)
             rivals = [name for name in _methods(own) if name not in (ORACLE, OURS)]
-            yield "How many times the goodput of a baseline `compass` has:\n"
+            yield "Goodput of `compass` over that of each baseline:\n"
             yield _table(own, rivals, _factor_of(own))
             yield from _largest(own, rivals)
 
@@ -106,7 +106,7 @@ def _factor_of(rows: Sequence[Row]) -> Callable[[Sequence[Row]], str]:
     def factor(own: Sequence[Row]) -> str:
         theirs = [row.goodput for row in own]
         if not any(theirs):
-            return "none of theirs"
+            return "baseline serves none"
         low, value, high = ratio([ours[row.point, row.seed] for row in own], theirs)
         return f"{value:.2f}x ({low:.2f} to {high:.2f}){_missed(own[0], value)}"
 
@@ -114,7 +114,7 @@ def _factor_of(rows: Sequence[Row]) -> Callable[[Sequence[Row]], str]:
 
 
 def _missed(row: Row, factor: float) -> str:
-    """Tell a factor that is below the papers' least one at the row's point."""
+    """Return the mark of a factor that is below the papers' least one at the row's point."""
     least = 0.0
     if row.sweep == "pieces":
         least = WHOLE if row.method == WHOLE_RIVAL else PIECE
@@ -124,7 +124,7 @@ def _missed(row: Row, factor: float) -> str:
 
 
 def _largest(rows: Sequence[Row], rivals: Sequence[str]) -> Iterator[str]:
-    """Say at which point the factor of the mean goodputs is largest, where there are several."""
+    """Yield the point of the largest factor over each baseline, if there are several points."""
     points = list(dict.fromkeys(row.point for row in rows))
     if len(points) < 2:
         return
@@ -139,24 +139,24 @@ def _largest(rows: Sequence[Row], rivals: Sequence[str]) -> Iterator[str]:
         if factors:
             largest = max(factors, key=factors.__getitem__)
             other = " **not reproduced**" if largest != LARGEST.get(rows[0].sweep, largest) else ""
-            found.append(f"at {largest} over `{rival}`{other}")
+            found.append(f"- over `{rival}` at {largest}{other}")
     if found:
-        yield "The factor of the mean goodputs is largest " + "; ".join(found) + ".\n"
+        yield "The factor of the mean goodputs is largest:\n\n" + "\n".join(found) + "\n"
 
 
 # ---------------------------------------------------------------------- knobs, optimal
 
 
 def _knobs(rows: Sequence[Row]) -> Iterator[str]:
-    yield "The share of queries that have a plan, in percent:\n"
+    yield "Share of the queries that have a plan:\n"
     yield _table(rows, _methods(rows), lambda own: f"{100 * _mean(own, 'planned'):.0f} %")
-    yield "The mean of the cheapest plan, $ an hour, of the queries that all methods can plan:\n"
+    yield "Mean cost of the cheapest plan, $ per hour, for queries that all methods can plan:\n"
     yield _table(rows, _methods(rows), _cost)
     yield from _least_costs(rows)
 
 
 def _least_costs(rows: Sequence[Row]) -> Iterator[str]:
-    """Say at which point the cost is the least part of each baseline's."""
+    """Yield the point at which the cost is the smallest share of each baseline's."""
     costs: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         if row.usd_per_h is not None:
@@ -171,7 +171,8 @@ def _least_costs(rows: Sequence[Row]) -> Iterator[str]:
         if parts:
             least = min(parts, key=parts.__getitem__)
             other = " **not reproduced**" if parts[least] > COST else ""
-            yield f"The least part of the cost of `{rival}`: {parts[least]:.2f}, {least}{other}.\n"
+            found = f"{parts[least]:.2f}, at {least}{other}"
+            yield f"Least cost of `compass` over that of `{rival}`: {found}.\n"
 
 
 def _mean(rows: Sequence[Row], name: str) -> float:
@@ -235,8 +236,8 @@ def _searches(rows: Sequence[Row]) -> Iterator[str]:
 def _share(rows: Sequence[Row], name: str) -> str:
     """Return a named share in percent, marked if its mean is below the papers' figure."""
     values = [100 * row.figures[name] for row in rows]
-    asked = {"voters differ": DIFFER, "profiling": PROFILING[rows[0].app]}.get(name, 0.0)
-    return f"{_spread(values)} %{'' if np.mean(values) >= 100 * asked else MISSED}"
+    least = {"voters differ": DIFFER, "profiling": PROFILING[rows[0].app]}.get(name, 0.0)
+    return f"{_spread(values)} %{'' if np.mean(values) >= 100 * least else MISSED}"
 
 
 def _analysers(rows: Sequence[Row]) -> Iterator[str]:
@@ -248,9 +249,9 @@ def _analysers(rows: Sequence[Row]) -> Iterator[str]:
         low, value, high = ratio([_mean_s(row) for row in own], fast)
         return f"{value:.2f}x ({low:.2f} to {high:.2f})"
 
-    yield "Mean GPU-hours of profiling until the first plan was accepted:\n"
+    yield "Mean GPU-hours of profiling until the first accepted plan:\n"
     yield _table(rows, _methods(rows), lambda own: _spread([_mean_s(r) / GPU_H for r in own], 2))
-    yield "How many times sooner `compass` has it (95 % interval of a paired bootstrap):\n"
+    yield "Time of each baseline over that of `compass` (95 % interval of a paired bootstrap):\n"
     yield _table(rows, rivals, factor)
 
 
@@ -269,88 +270,100 @@ MISSED = " **not reproduced**"
 HEAD = """\
 # Compass: sweeps over the modelled benchmark
 
-**Every figure here is modelled** (docs/results/compass.md says by what); hours are those of
-docs/results/compass-online.md, where methods, load and the two kinds of seconds are explained.
-`compass` plans for 5 s and the baselines for 15 s where nothing else is said; {queries} queries are
-drawn for each seed. In brackets behind a goodput (sessions a minute that were served by a plan that
-truly meets their objectives): the shares of the sessions that got a plan in time, and that were
-served. A session without a plan and one that was not admitted are so told apart. Means stand with
-their 95 % intervals over the seeds; factors are ratios of the means over the seeds, between the
-95 % intervals of a paired bootstrap. **Not reproduced** stands where a figure is below the papers'.
+**Every figure here is modelled**, by the model that [compass](compass.md) describes. The hours are
+those of [compass-online](compass-online.md), which explains methods, load and the two variants of
+planning time.
 
-Not played: four GPU tiers with the papers' data sets; the four tiers below have the model's T4.
-{slo}The rows are in `docs/results/rows/compass-sweeps.jsonl`; in OUT_DIR/sweeps.jsonl they are not
+- `compass` plans for 5 s and the baselines for 15 s unless a section states another time.
+  {queries} queries are drawn for each seed.
+- Goodput is sessions per minute that were served by a plan that truly meets their objectives. In
+  brackets, the shares of the sessions that got a plan in time, and that were served. The two shares
+  separate sessions without a plan from sessions that were not admitted.
+- Means have 95 % intervals over the seeds. Factors are ratios of the means over the seeds, with the
+  95 % interval of a paired bootstrap.
+- **Not reproduced** marks a figure below the papers'.
+
+Not played:
+
+- four GPU tiers with the papers' data sets; the four tiers below have the model's T4;
+{slo}
+The rows are in `docs/results/rows/compass-sweeps.jsonl`. Rows in OUT_DIR/sweeps.jsonl are not
 played again.
 
 Written by `python -m benchmarks.papers.compass_sweeps DATA_DIR OUT_DIR` on {day} ({commit}), Python
 {python}, {machine}.
 """
 NO_SLO = """\
-Nor tighter SLOs (Compass, Figures 21 and 22; `--sweeps slo`).
+- tighter SLOs (Compass, Figures 21 and 22; `--sweeps slo`).
 """
 OCCUPANCY = """\
-Compass, Figures 13a and 26: GPUs are kept busy, and edge devices used where possible. The mean
-shares over the hour of each tier's GPUs that are taken, and of the running sessions that use their
-edge device:
+Compass, Figures 13a and 26: GPUs are kept busy, and edge devices are used where possible. Means
+over the hour of the share of each tier's GPUs that is taken, and of the share of running sessions
+that use their edge device:
 """
 TEXTS = {
-    "load": (
-        "Compass, Figure 14a: the gap is largest at 0.25, where baselines find no plan in 15 s for "
-        "many requests."
-    ),
-    "budget": (
-        "Compass, Figure 14b: every method plans for the same time; Compass is level with "
-        "baselines that have ten times its time."
-    ),
-    "slo": (
-        "Compass, Figures 21 and 22: latencies of 2.0 (easy), 1.5 and 1.1 (hard) times, and "
-        "accuracies of 0.7, 0.8 and 0.9 times the mean of the query's Pareto front, one at a time, "
-        "the other one being medium; 2.5 to 5.0 and 1.5 to 3.5 times the goodput of the baselines. "
-        "The paper has a large cluster, here it is the medium one: with easy latencies most "
-        "sessions need their edge device only, and the large cluster is filled by a thousand at a "
-        "time."
-    ),
-    "tiers": (
-        "Compass, Figure 24: with every stage in the cloud, on two tiers of GPUs (16 A100, 16 "
-        "V100) and on three (16 T4 more), each with SLOs of 1.5 times the latency and 0.8 times "
-        "the accuracy of its own front's means; VideoStorm is slightly ahead of Vulcan in the "
-        "cloud."
-    ),
-    "pieces": (
-        "Compass, Figure 12a: every method plans for 5 s, seconds of planning as the papers'. "
-        "Without the profiler there are a fixed number of samples and no reused prefixes; without "
-        "the optimizer the search is `vulcan-like`, without history, with our profiler and our "
-        "shares; without the scheduler the cheapest plan of each session is admitted in the order "
-        "of arrival. `videostorm-like, first come` is the papers' baseline: planned alone, on "
-        "whole GPUs. Asked: `compass` has 1.7 to 4.7 times the goodput without a piece, and 3.0 "
-        "to 5.6 times that of the baseline."
-    ),
-    "knobs": (
-        "Compass, Figure 32: random subsets of the 80 configurations and accuracies of 30 to 70 "
-        "%; every method plans for 5 s. Asked: feasibility grows with the configurations; the cost "
-        "is down to 0.11 of Vulcan's."
-    ),
-    "optimal": (
-        "Compass, Table 1: modelled seconds until our search knows a truly compliant plan that "
-        "costs at most 1.1 times the cheapest compliant one; within 20 s was asked."
-    ),
-    "searches": (
-        "Searches with history until their first plan, in percent. Compass, Section 4.1: past "
-        "searches that predict the accuracy well need not predict the latency well, so each "
-        "objective has its own committee; in more than half of the searches they were to differ. "
-        "Ours has one for the accuracy only, as latencies are composed. *First voter differs*: "
-        "the past search that predicts the seconds of the profiles best is not the one that "
-        "predicts their accuracy best; *voters differ*: the fives of both committees do; *voters "
-        "shared*: members of both (two fives drawn from the twelve share 42 %). Compass, Figure "
-        "12b: profiling is more than 80 % of the time of planning of interactive applications (SR, "
-        "VT, LVC), and more than 99 % of the others. *Profiling*: with the papers' 40 ms for a "
-        "proposal, which weigh more the shorter the profiles are; *profiling, measured*: with the "
-        "CPU time of our proposals."
-    ),
-    "analysers": (
-        "Compass, Figure 25: with two analysers more, of 14 and 32 billion parameters, the "
-        "advantage is the same or larger. Their seconds, sizes and qualities are drawn on from the "
-        "model's smaller ones (1,296 plans in place of 972); the problems stay the model's, not "
-        "those of DS-1000."
-    ),
+    "load": """\
+Compass, Figure 14a: the gap is largest at load 0.25, where baselines find no plan within 15 s for
+many requests.
+""",
+    "budget": """\
+Compass, Figure 14b: with the same planning time for every method, Compass equals baselines that
+have ten times its time.
+""",
+    "slo": """\
+Compass, Figures 21 and 22: latencies of 2.0 (easy), 1.5 and 1.1 (hard) times, and accuracies of
+0.7, 0.8 and 0.9 times the mean of the query's Pareto front. One objective changes at a time, the
+other one is medium. The paper has 2.5 to 5.0 and 1.5 to 3.5 times the goodput of the baselines.
+
+The paper has a large cluster; here it is the medium one. With easy latencies most sessions need
+their edge device only, so only a thousand sessions at a time would fill the large cluster.
+""",
+    "tiers": """\
+Compass, Figure 24: all stages in the cloud; two tiers of GPUs (16 A100, 16 V100); three (16 T4 in
+addition). The SLOs of each are 1.5 times the mean latency and 0.8 times the mean accuracy of its
+own Pareto front. In the paper VideoStorm is slightly ahead of Vulcan in the cloud.
+""",
+    "pieces": """\
+Compass, Figure 12a: every method plans for 5 s, with planning time as in the papers.
+
+- *No profiler*: a fixed number of samples, and no reused prefixes.
+- *No optimizer*: the search is `vulcan-like`, without history, with our profiler and our shares.
+- *No scheduler*: the cheapest plan of each session is admitted in the order of arrival.
+- `videostorm-like, first come` is the papers' baseline: planned alone, on whole GPUs.
+
+Required: `compass` has 1.7 to 4.7 times the goodput without a piece, and 3.0 to 5.6 times that of
+the baseline.
+""",
+    "knobs": """\
+Compass, Figure 32: random subsets of the 80 configurations, and accuracies of 30 to 70 %. Every
+method plans for 5 s. Required: feasibility grows with the number of configurations, and the cost
+falls to 0.11 of Vulcan's.
+""",
+    "optimal": """\
+Compass, Table 1: modelled seconds until the search knows a truly compliant plan that costs at most
+1.1 times the cheapest compliant one. Required: within 20 s.
+""",
+    "searches": """\
+Searches with history until their first plan, in percent.
+
+Compass, Section 4.1: past searches that predict the accuracy well need not predict the latency
+well, so each objective has its own committee. Required: the two differ in more than half of the
+searches. `compass` has a committee for accuracy only, since it composes latencies.
+
+- *First voter differs*: the past search that best predicts the seconds of the profiles is not the
+  one that best predicts their accuracy.
+- *Voters differ*: the two committees of five differ.
+- *Voters shared*: members of both committees. Two fives drawn at random from the twelve share 42 %.
+
+Compass, Figure 12b: profiling takes more than 80 % of the planning time of interactive applications
+(SR, VT, LVC), and more than 99 % of that of the others.
+
+- *Profiling*: with the papers' 40 ms per proposal, which count more the shorter the profiles are.
+- *Profiling, measured*: with the CPU time of the proposals here.
+""",
+    "analysers": """\
+Compass, Figure 25: with two more analysers, of 14 and 32 billion parameters, the advantage is the
+same or larger. Their seconds, sizes and qualities are extrapolated from the model's smaller ones
+(1,296 plans instead of 972). The problems are those of the model, not of DS-1000.
+""",
 }

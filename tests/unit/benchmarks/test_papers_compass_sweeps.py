@@ -159,10 +159,10 @@ def test_page_reports_how_a_sweep_differs_from_the_papers() -> None:
         Row(sweep="optimal", point="VT", app="VT", seed=1, method="compass", seconds=(1.0, 2.0)),
     ]
     text = page(rows, 2)
-    assert "largest at load 2 over `vulcan-like` **not reproduced**." in text
-    assert "`vulcan-like`: 0.25, 15 configurations, 30% **not reproduced**." in text
+    assert "is largest:\n\n- over `vulcan-like` at load 2 **not reproduced**\n" in text
+    assert "`vulcan-like`: 0.25, at 15 configurations, 30% **not reproduced**." in text
     assert "| VT | 4 | 2.0 | inf **not reproduced** | 75.0 ± " in text
-    assert "Seeds: 2 of the 20 asked." in text
+    assert "Seeds: 2 (20 required)." in text
 
 
 def test_sessions_are_served_in_arrival_order_without_the_scheduler() -> None:
