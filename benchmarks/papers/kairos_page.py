@@ -31,44 +31,51 @@ AIM = {
 HEAD = """\
 # Kairos: results
 
-Made by `python -m benchmarks.papers.kairos DATA_DIR OUT_DIR --compare`. Latencies, sizes, prices
-and SLOs are those of the Kairos artifact (HPDC 2023): five models, four EC2 types, $ 2.5 an hour.
-The rest is simulated with the nodes that run live, without hops between processes. Capacity is the
-highest rate with 99 % of 10,000 queries answered in time, exponential gaps, bisected to 1 %.
-Mixes are counts of g4dn.xlarge, c5n.2xlarge, r5n.large, t3.xlarge.
+Made by `python -m benchmarks.papers.kairos DATA_DIR OUT_DIR --compare`.
 
-{seeds}
-A seed of 10,000 queries is good to some 5 %, equal arrivals and sizes for all rules: read the
-ratios with that in mind. What is not run is left out, with `--models` or `--seeds`. The rows are in
-`docs/results/rows/kairos.jsonl`; in OUT_DIR/comparison.jsonl they are not played again.
+- Latencies, sizes, prices and SLOs are those of the Kairos artifact (HPDC 2023): five models, four
+  EC2 types, $ 2.5 per hour. Labels such as K5 number the claims of the paper.
+- The rest is simulated with the nodes that run live, without hops between processes.
+- Capacity is the highest rate at which 99 % of 10,000 queries are answered in time, with
+  exponential gaps, bisected to 1 %.
+- Mixes are counts of g4dn.xlarge, c5n.2xlarge, r5n.large, t3.xlarge.
+
+{seeds} All rules get the same arrivals and sizes. A seed of 10,000 queries has an error of some 5
+%, so small differences between ratios mean little. `--models` and `--seeds` limit what is run. The
+rows are in `docs/results/rows/kairos.jsonl`; rows in OUT_DIR/comparison.jsonl are not played again.
 
 ## Capacity, each rule at its own best mix
 
-Every rule has the same dropping and admission. `homogeneous`: base devices only, first come first
-served, scaled up by the budget that is left. `threshold`: at the size that balances base and
-auxiliary devices by their mean latencies, or where its climb ended (next section). `oracle`: the
-paper's infeasible scheme that knows all queries, at its own best mix
-(`benchmarks/papers/kairos_oracle.py`).
+Every rule has the same dropping and admission.
+
+- `homogeneous`: base devices only, first come, first served, scaled up by the unspent budget.
+- `threshold`: with the size that balances base and auxiliary devices by their mean latencies, or
+  the size where its climb ended (next section).
+- `oracle`: the paper's infeasible scheme that knows all queries, at its own best mix
+  (`benchmarks/papers/kairos_oracle.py`).
 
 {capacities}
 
 {climbs}
 ## Kairos over the others
 
-In brackets what the prototype found that the project started from, the least value that the
-project set (what misses it is **bold**) and the value it aims at. Only seeds that both rules have
-run count.
+Capacity of Kairos over that of each rule. In brackets: the ratio of the prototype that the project
+started from, the ratio that the project requires (`must`; what misses it is **bold**), and the
+ratio that it aims at (`aim`). Only seeds that both rules have run count.
 
 {ratios}
 
 ## The ranking, against all 331 mixes with a base device
 
-From the data's own simulation of every mix (one seed, urgency 1). `place`: where the best mix
-stands in the ranking; `first`: what the mix ranked first carries of the best; `paper's pick`: what
-the mix picked by the paper's rule does; `of the bound`: the largest share of its bound that any mix
-carries. `Kairos+`: the mixes that Algorithm 1 evaluates until it ends, of 331, and what the mix
-that it finds carries of the best. With the fluid bound, which no rule exceeds, that is the best
-mix.
+From the data's own simulation of every mix (one seed, urgency 1):
+
+- `place`: the place of the best mix in the ranking.
+- `first`: the capacity of the mix ranked first, relative to the best mix.
+- `paper's pick`: the same for the mix that the paper's rule picks.
+- `of the bound`: the largest share of its bound that any mix reaches.
+- `Kairos+`: how many of the 331 mixes Algorithm 1 evaluates until it ends, and the capacity of the
+  mix that it finds, relative to the best mix. With the fluid bound, which no rule exceeds, it
+  always finds the best mix.
 
 {rankings}
 
@@ -78,38 +85,43 @@ mix.
 REPRODUCED = """\
 ## What reproduces, and what does not
 
-- K39, K40: Kairos carries 1.37 to 2.15 times what base devices do, 1.6 to 2.0 times `fcfs`; with
-  the same dropping for every rule 1.08 to 1.32 times `earliest` and 1.11 to 1.15 times `threshold`
-  (the paper, each without dropping, has up to 1.44).
-- K5: 3+1+3+0 is better than base devices, and 1+4+2+0 worse, as in the paper; 2+0+9+0 carries as
-  much as they do, since late queries are dropped here. Kairos carries 1.8 times as much on it.
+- K39, K40: Kairos has 1.37 to 2.15 times the capacity of base devices and 1.6 to 2.0 times that of
+  `fcfs`. With the same dropping for every rule, it has 1.08 to 1.32 times that of `earliest` and
+  1.11 to 1.15 times that of `threshold` (the paper, where no rule drops, has up to 1.44).
+- K5: as in the paper, 3+1+3+0 is better than base devices, and 1+4+2+0 worse. 2+0+9+0 equals base
+  devices, since late queries are dropped here. Kairos has 1.8 times the capacity there.
 - K6: under `fcfs` nearly every mix is worse than base devices, not seven of ten.
-- K7: none of the others is best on every mix: `earliest` carries more than `threshold` on some and
-  less on others, and even `fcfs` carries more than `threshold` where one t3.xlarge lowers its size.
-- K16: with hops Kairos carries 0.99 of what it does without for rm2, 0.72 to 0.83 for wnd, mtwnd
-  and dien. Sending to idle devices only loses 3 % for rm2, as by arithmetic, and 13 to 23 % for
-  the other three, less than that. ncf has 5 ms: with hops it answers less than 99 % in time at any
-  rate.
-- K18: two and four dispatchers, each with its part of queries and devices, carry 0.994 of what one
-  does on 196 devices (rm2, one seed; capacities are found to 1 %): parts cost next to nothing.
-- K25: Eq. 15 is no upper bound: `wnd` carries more than it. No mix exceeds the fluid bound.
-- K28: the paper's distance rule picks a worse mix than the first one for `wnd` and `mtwnd`.
-- K43, K44: below 1 % of the space is at most 3 of 331 mixes, which only `ncf` keeps to; `fcfs`
-  takes 17 to 30 %. No search without a bound is near.
-- K46: the best mix is in the first ten by both bounds here, but the paper's pick is not always it.
-- K47: on the mixes with the highest bounds Kairos carries 0.96 to 0.99 of it, `earliest` 0.68 to
-  0.88, `threshold` 0.76 to 0.83 without a t3.xlarge and a tenth with one, `fcfs` 0.19 to 0.55: as
-  in the paper, all far below. On mixes at random Kairos carries 0.92 and 0.93.
-- K48: the gain of rm2 remains at $ 5 (2.07) and at $ 10 (2.12), one seed each. The space at $ 10 an
-  hour is 230 times as large, not 4 times.
+- K7: none of the other rules is best on every mix. `earliest` has more capacity than `threshold` on
+  some mixes and less on others. Even `fcfs` has more than `threshold` where one t3.xlarge lowers
+  the size of `threshold`.
+- K16: with hops Kairos keeps 0.99 of its capacity for rm2, and 0.72 to 0.83 for wnd, mtwnd and
+  dien. Sending to idle devices only loses 3 % for rm2, as by arithmetic, and 13 to 23 % for the
+  other three, less than by arithmetic. ncf has an SLO of 5 ms: with hops it answers less than 99 %
+  in time at any rate.
+- K18: two and four dispatchers, each with its part of queries and devices, have 0.994 of the
+  capacity of one on 196 devices (rm2, one seed; capacities are found to 1 %). The split costs next
+  to nothing.
+- K25: Eq. 15 is no upper bound: `wnd` exceeds it. No mix exceeds the fluid bound.
+- K28: for `wnd` and `mtwnd` the paper's distance rule picks a worse mix than the first one.
+- K43, K44: below 1 % of the space is at most 3 of 331 mixes, which only `ncf` achieves. `fcfs`
+  takes 17 to 30 %. No search without a bound comes near.
+- K46: the best mix is among the first ten by both bounds here, but the paper's pick is not always
+  the best mix.
+- K47: on the mixes with the highest bounds Kairos reaches 0.96 to 0.99 of the bound, `earliest`
+  0.68 to 0.88, `threshold` 0.76 to 0.83 without a t3.xlarge and a tenth with one, `fcfs` 0.19 to
+  0.55. As in the paper, all others are far below Kairos. On random mixes Kairos reaches 0.92 and
+  0.93.
+- K48: the gain of rm2 remains at $ 5 (2.07) and at $ 10 (2.12), one seed each. The space at $ 10
+  per hour is 230 times as large, not 4 times.
 - K49: the gains remain at 1.2 times the SLO, 1.28 to 2.37.
-- K50: they remain under N(256,32), 1.28 to 2.32, but under N(400,150) only for rm2 and ncf: three
-  models carry 0.99 to 1.07 of base devices, whose share of the mix the large queries need.
+- K50: the gains remain under N(256,32), 1.28 to 2.32. Under N(400,150) they remain only for rm2 and
+  ncf. The other three models have 0.99 to 1.07 times the capacity of base devices, since the large
+  queries need base devices.
 - With the gaps of the artifact the gains are 2 to 7 % smaller: regular arrivals help base devices
   more.
-- K42, Kairos+ over Kairos, is the gap of the section about picks. K45, the reaction to a change of
+- K42, Kairos+ over Kairos, is the gap in the section about picks. K45, the reaction to a change of
   sizes, is [live](kairos-live.md) and in [renting](renting.md). Not run: K43 under `threshold`,
-  which the data does not have.
+  which the data lacks.
 """
 
 

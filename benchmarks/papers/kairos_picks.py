@@ -147,13 +147,17 @@ HEAD = f"""\
 {HEADING}
 
 Made by `python -m benchmarks.papers.kairos DATA_DIR OUT_DIR --picks` (`--cases N` runs N cases and
-keeps them). The pick is the best of the ten mixes with the highest fluid bound, by {PICK_QUERIES:,}
-queries of one seed, as `--pick simulate` takes it, but by a race: a mix replaces the leader if it
-carries 1 % more (the command searches the capacity of all ten). The best mix is searched in the
-same way among all mixes within the budget, by {BEST_QUERIES:,} queries of another seed. Each cell:
-what the pick carries of the best mix (below {MUST} **bold**), both mixes if they differ, and in
-brackets the place of the best mix in the ranking and the number of mixes that were simulated to
-find it. Normal distributions of sizes are limited to 1 to 1,000 items, in classes of 10.
+keeps them).
+
+- The pick is the best of the ten mixes with the highest fluid bound, by {PICK_QUERIES:,} queries of
+  one seed. `--pick simulate` searches the capacity of all ten; here a race finds the best: a mix
+  replaces the leader if it keeps the SLO at 1 % more load.
+- The best mix wins the same race among all mixes within the budget, by {BEST_QUERIES:,} queries of
+  another seed.
+- Each cell: the capacity of the pick relative to the best mix (below {MUST} **bold**), both mixes
+  if they differ, and in brackets the place of the best mix in the ranking and the number of mixes
+  simulated to find it.
+- Normal distributions of sizes are limited to 1 to 1,000 items, in classes of 10.
 """
 
 

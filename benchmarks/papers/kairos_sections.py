@@ -47,7 +47,7 @@ Carried = Mapping[tuple[str, str], Mapping[Mix, float]]  # (model, column) -> mi
 
 
 def scaled(qps: float, base: Mix, budget: float = BUDGET) -> float:
-    """Return what base devices carry, scaled up by the budget that they leave."""
+    """Return the capacity of base devices, scaled up by the unspent budget."""
     return qps * budget / (base[0] * BASE_PRICE)
 
 
@@ -56,13 +56,15 @@ def scaled(qps: float, base: Mix, budget: float = BUDGET) -> float:
 CLIMBS = """\
 ## Where the best mixes of the others come from
 
-A climb for each rule and model (`benchmarks/papers/kairos_climb.py`), with these nodes and this
-dropping: from the five mixes that carry most in the data's simulation to neighbours that keep the
-SLO at 1 % more, by a seed of its own. Each cell: the mix where it ended (under `threshold` with the
-size where it ended), how many mixes were simulated, and what it carries of the prototype's mix
-by the seeds of this page; above 1 the ratios below are smaller by that factor than they
-would be at the prototype's mix, and each rule has the better of the two. Kairos' own mix is the
-best of all by Kairos+ ([below](#the-pick-against-the-best-mix)). The climbs are in
+A climb for each rule and model (`benchmarks/papers/kairos_climb.py`) searches the best mix with
+these nodes and this dropping. It starts at the five mixes with the highest capacity in the data's
+simulation and moves to neighbours that keep the SLO at 1 % more load. It has its own seed.
+
+Each cell: the mix where the climb ended (with the size under `threshold`), the number of simulated
+mixes, and the capacity relative to the prototype's mix, by the seeds of this page. Where it is
+above 1, the ratios below are smaller by that factor than at the prototype's mix. Each rule gets the
+better of the two mixes. Kairos' own mix is the best of all by Kairos+
+([below](#the-pick-against-the-best-mix)). The climbs are in
 `docs/results/rows/kairos-climbs.jsonl`.
 
 """
@@ -94,8 +96,8 @@ def _climb_cell(found: Sequence[Search], each: Climb | None) -> str:
 ON_ONE_MIX = """\
 ## Every rule on Kairos' mix
 
-What each rule carries of `kairos`, on the mix ranked first by the fluid bound (K41, K47). The
-prototype, without dropping: fcfs 0.04 to 0.17, earliest 0.55 to 0.68, threshold 0.81 to 0.91.
+Capacity of each rule relative to `kairos`, on the mix ranked first by the fluid bound (K41, K47).
+The prototype, without dropping: fcfs 0.04 to 0.17, earliest 0.55 to 0.68, threshold 0.81 to 0.91.
 
 """
 
@@ -125,21 +127,23 @@ def first_mixes(out: Path) -> dict[str, Mix]:
 FIGURES = """\
 ## Figures 1 to 3 and 14: no rule and no mix is best everywhere
 
-**Figure 1 (K5)**, rm2, first come first served, against base devices scaled up to the budget: the
-paper has 3+1+3+0 at 1.15 and both others below 1. 1+4+2+0 costs $ 2.55, above the budget.
+**Figure 1 (K5)**, rm2, first come, first served, relative to base devices scaled up to the budget.
+The paper has 3+1+3+0 at 1.15 and both others below 1. 1+4+2+0 costs $ 2.55, above the budget.
 
 {figure_1}
 
-**Figure 2 (K6)**: of the mixes that carry at least 20 queries/s, the share below base devices
-scaled up, from the data's simulation of all 331 mixes. The paper has about 0.7, of the mixes on a
-path of simulated annealing.
+**Figure 2 (K6)**: of the mixes with a capacity of at least 20 queries/s, the share below base
+devices scaled up, from the data's simulation of all 331 mixes. The paper has about 0.7, of the
+mixes on a path of simulated annealing.
 
 {figure_2}
 
-**Figures 3 and 14 (K7, K47)**, rm2, one seed: the twenty mixes with the highest bound, then five
-drawn at random, and what each rule carries of the bound; mixes that were not run are left out.
-The size of `threshold` is at most what every auxiliary type of the mix serves in time, so that one
-t3.xlarge leaves nearly all queries to the base device. {flips}
+**Figures 3 and 14 (K7, K47)**, rm2, one seed: the capacity of each rule as a share of the bound, on
+the twenty mixes with the highest bound, then on five random ones. Mixes that were not run are left
+out. The size of `threshold` is at most what every auxiliary type of the mix serves in time, so one
+t3.xlarge leaves nearly all queries to the base device.
+
+{flips}
 
 {matrix}
 """
@@ -167,7 +171,7 @@ def _figure_1(found: Sequence[Search]) -> str:
         if qps is not None and flat is not None:
             told = [f"{qps:.0f}/s", f"{qps / scaled(flat, base):.2f}"]
         rows.append([rule, mix_text(mix), *told])
-    return lines_of(["rule", "mix", "carries", "of base devices"], rows)
+    return lines_of(["rule", "mix", "capacity", "relative to base devices"], rows)
 
 
 def carried_by(data: Path) -> dict[tuple[str, str], dict[Mix, float]]:
@@ -211,13 +215,13 @@ def _matrix(found: Sequence[Search], out: Path) -> tuple[list[list[str]], str]:
 
 
 def _flips(qps: Mapping[Mix, Mapping[str, float]]) -> str:
-    """Say for each two of the baselines on how many mixes which one carries more."""
+    """Return for each two of the baselines on how many mixes which one has more capacity."""
     told = []
     for one, other in combinations(OTHERS, 2):
         both = [row for row in qps.values() if one in row and other in row]
         more = sum(row[one] > row[other] for row in both)
-        told.append(f"`{one}` carries more than `{other}` on {more} of {len(both)}")
-    return "Of these mixes\n" + ",\n".join(told) + "."
+        told.append(f"- `{one}` has more capacity than `{other}` on {more} of {len(both)} mixes.")
+    return "\n".join(told)
 
 
 # ---------------------------------------------------------------------- figure 10
@@ -225,9 +229,10 @@ def _flips(qps: Mapping[Mix, Mapping[str, float]]) -> str:
 EVALUATIONS = """\
 ## Figure 10 (K43): mixes that Kairos+ evaluates under each rule
 
-Algorithm 1 with the fluid bound, on the data's simulation of 331 mixes; the oracle on all mixes of
-the budget. A rule far below the bound prunes little. The paper has below 1 % for Kairos (at most 3
-of 331 mixes) and 5 to 30 % for Ribbon (`fcfs`) and DRS (`threshold`, which the data does not have).
+Algorithm 1 with the fluid bound on the data's simulation of 331 mixes; for the oracle, on all mixes
+within the budget. For a rule far below the bound it prunes little. The paper has below 1 % for
+Kairos (at most 3 of 331 mixes), and 5 to 30 % for Ribbon (`fcfs`) and DRS (`threshold`, which the
+data lacks).
 
 """
 
@@ -260,10 +265,10 @@ def evaluations_section(carried: Carried, out: Path) -> str:
 RIVALS_HEAD = f"""\
 ## Figure 11 (K44): searches without a bound
 
-Mixes that a search evaluates until it has the best one under `kairos`, on the data's simulation of
-331 mixes; means of {SEEDS} seeds, all with the pruning of mixes that an evaluated one contains
-(`benchmarks/papers/kairos_rivals.py`). Kairos+ with the fluid bound: until it has evaluated the
-best one; it then needs those of figure 10 to know that it is.
+Number of mixes that a search evaluates until it has the best one under `kairos`, on the data's
+simulation of 331 mixes; means of {SEEDS} seeds. All searches skip mixes that an evaluated one
+contains (`benchmarks/papers/kairos_rivals.py`). Kairos+ with the fluid bound: until it has
+evaluated the best mix. To know that this mix is the best, it needs the evaluations of figure 10.
 
 """
 
@@ -297,13 +302,16 @@ def rivals_section(carried: Carried, out: Path) -> str:
 GAIN = """\
 ## Figures 15 and 16 (K48 to K50): other budgets, SLOs, sizes and gaps
 
-Kairos on the mix ranked first by the fluid bound over base devices scaled up to the budget, one
-seed. Each cell: the ratio, and the mix. `authors' gaps` are those of the artifact, whole
-milliseconds with a Poisson distribution, far more regular than those of a Poisson process, and
-bursts where the mean is below 1 ms (ncf); in brackets what both carry of the same with exponential
-gaps. `measured repeats` draws each latency from the quantiles of the data's 99 repeats in place of
-their mean (K19, K21: most spread on t3.xlarge); in brackets what both carry of the same with means.
-The normal distributions are ours: the paper names no parameters.
+Capacity of Kairos on the mix ranked first by the fluid bound, over that of base devices scaled up
+to the budget; one seed. Each cell has the ratio and the mix.
+
+- `authors' gaps` are those of the artifact: whole milliseconds with a Poisson distribution, far
+  more regular than the gaps of a Poisson process, and bursts where the mean is below 1 ms (ncf). In
+  brackets, the capacities of both relative to exponential gaps.
+- `measured repeats` draws each latency from the quantiles of the data's 99 repeats instead of their
+  mean (K19, K21: the spread is largest on t3.xlarge). In brackets, the capacities of both relative
+  to means.
+- The parameters of the normal distributions are ours, since the paper names none.
 
 """
 
@@ -336,7 +344,7 @@ def _same(found: Sequence[Search], each: Search) -> float | None:
 def sections(
     found: Sequence[Search], climbs: Sequence[Climb], data: Path, out: Path
 ) -> tuple[str, str]:
-    """Return what stands before the ratios, and the claims row by row."""
+    """Return the sections before the ratios, and the claims row by row."""
     carried = carried_by(data)
     claims = (
         one_mix_section(found, first_mixes(out)),
