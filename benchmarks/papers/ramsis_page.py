@@ -88,7 +88,7 @@ def _setting(played: "_Played") -> Iterator[str]:
 
 
 def _ours(played: "_Played") -> Iterator[str]:
-    """Yield our policies beside the tuned static choice."""
+    """Yield our policies and the tuned static choice."""
     yield OURS_TEXT
     for on, head in ((CONSTANT, "queries/s"), (TRACE, "workers")):
         if played.seeds(on):
@@ -297,81 +297,95 @@ HEAD = """# RAMSIS, reproduced and compared
 
 `python -m benchmarks.papers.ramsis DATA_DIR OUT_DIR --compare` plays and writes this page. RAMSIS
 (EuroSys'24, doi 10.1145/3627703.3629565) chooses a model for every batch from a table solved
-ahead; `docs/explanation/ramsis.md` says how Headrace does. Played are the 9 image models of the
-artifact with an SLO of 150 ms: 60 workers at constant load, and 60, 70 and 80 on its Twitter trace
-(300 s: its 261 s, and the first 39 once more).
+ahead; `docs/explanation/ramsis.md` describes how Headrace does. The benchmark plays the 9 image
+models of the artifact with an SLO of 150 ms: 60 workers at constant load, and 60, 70 and 80 workers
+on the artifact's Twitter trace (300 s: its 261 s, then its first 39 s again).
 
-Commit {commit}, {day}, 2 shared {machine} cores, Python {python}. {seeds} seeds of 30 s at every
-constant load, of the trace {traces}. A cell is accuracy over the queries in time / violation, in
-percent: means over the seeds with their 95 % interval (Student's t; none where all seeds agree).
-All policies of a seed have the same arrivals.
+Commit {commit}, {day}, 2 shared {machine} cores, Python {python}. Seeds: {seeds} of 30 s at every
+constant load; {traces} of the trace. All policies of a seed have the same arrivals.
+
+A cell has the accuracy over the queries in time / violation, in percent: means over the seeds with
+their 95 % interval (Student's t; none where all seeds agree).
 
 These figures come from the bare queues of `benchmarks/papers/ramsis_queues.py`, **not from the
-nodes**: nodes have no central queue for the policies that the paper gives one. A batch takes
-its planning latency (p95) and a hop nothing. The last section has the nodes beside them.
+nodes**, because nodes have no central queue for the policies that the paper gives one. A batch
+takes its planning latency (p95), and a hop takes no time. The last section compares the nodes with
+the bare queues.
 """
 
 SETTING_TEXT = """## In the paper's setting
 
-`ramsis-paper` serves round robin, whole queues at once. Jellyfish+ and ModelSwitching choose a
-model and a largest batch for the load and have one central queue
-(`benchmarks/papers/ramsis_baselines.py`). The tuned static choice is the fair baseline: the most
-accurate model that some largest batch keeps below 1 % in a trial of 60 s, with the best batch;
-where there is none, what Jellyfish+ runs. Nothing is dropped. At constant load the tables are
-those of the load; on the trace those of the next load up in steps of 200, by the arrivals of the
-last half second.
+- `ramsis-paper` serves round robin, and a batch takes the whole queue.
+- Jellyfish+ and ModelSwitching choose a model and a largest batch for the load, and have one
+  central queue (`benchmarks/papers/ramsis_baselines.py`).
+- The tuned static choice is the fair baseline: the most accurate model that some largest batch
+  keeps below 1 % in a trial of 60 s, with the best batch. If no model qualifies, it runs the choice
+  of Jellyfish+.
+
+Nothing is dropped. At constant load the tables are those of the load. On the trace they are those
+of the next higher load in steps of 200, for the arrivals of the last half second.
 """
 
 DIFFERENCES = """What differs from the artifact, and why:
 
 - ModelSwitching at 2800 queries/s is the artifact's shipped choice, mobilenet in batches of 3,
-  which carries 0.6 % more than the load. In trials of five minutes with six seeds of our own it
-  was below 1 % once and at 1.0 to 12 % five times, so that by our trials it would be shufflenet.
+  which carries 0.6 % more than the load. In our trials of five minutes with six seeds it was below
+  1 % once and at 1.0 to 12 % five times. By our trials the choice would be shufflenet.
 - The artifact has one seed and leaves out queries that still wait after 30 s; here all count.
-  That shows in overload only, at 3600 and 4000.
-- The artifact draws batches from the random stream of the arrivals, so its policies do not see
-  the same ones.
-- On the trace its load estimate counts the next gap, which has not happened yet, and leaves out
-  the current arrival; ours counts what has come. In the first half second both divide by half a
-  second.
+  The difference shows only in overload, at 3600 and 4000.
+- The artifact draws batches from the random stream of the arrivals, so its policies do not get the
+  same arrivals.
+- On the trace the artifact's load estimate counts the next gap, which has not happened yet, and
+  leaves out the current arrival. Ours counts all arrivals so far. In the first half second
+  both divide by half a second.
 - The paper's figures are of a prototype and higher; those here are the artifact's simulation.
 """
 
 OURS_TEXT = """## Ours
 
-`ramsis` counts queries where the paper counts decisions, and by its tables ingress sends several
-queries in a row to each worker, in turn: runs, of the length that is best for the load. Ingress
-refuses a query where the worker whose turn it is will have no time for its run, as planned
-(`control/per_query/run_admission.py`); what is refused counts as a violation. `ramsis, one by one`
-is the same by plain round robin (`longest_run: 1`), without admission; `ramsis-variable`, one by
-one too, may also leave part of its queue. `ramsis, central queue` has one queue for all workers,
-in ingress: tables of a pooled model (`control/policies/ramsis/central_queue.py`), the best of nine
-by a trial; here the tuned static choice is a tenth, and a trial takes 60 s. All run live, the last
-as `ramsis-central`. Where the table's batch would be late, ours run the lease's model and batch (in
-runs and with a central queue those that serve most of an overload, one by one those that serve most
-within half of the SLO), and drop what that would not save. On the trace they begin with the table
-of the highest load, and runs stay as long as they are while a table for a load within 5 % has them.
+- `ramsis` counts queries where the paper counts decisions. Ingress sends each worker in turn a run,
+  several queries in a row, of the length that is best for the load. Ingress refuses a query if the
+  next worker in turn would have no time for its run, as planned
+  (`control/per_query/run_admission.py`). A refused query counts as a violation.
+- `ramsis, one by one` is the same with plain round robin (`longest_run: 1`) and no admission.
+- `ramsis-variable` is one by one as well, and may leave part of its queue.
+- `ramsis, central queue` has one queue for all workers, in ingress, and tables of a pooled model
+  (`control/policies/ramsis/central_queue.py`), the best of nine by a trial. Here the tuned static
+  choice is a tenth candidate, and a trial takes 60 s.
 
-The tuned static choice gets the same: `dropping` drops what its batch would not save, and its model
-and batch are tuned anew with dropping, by trials of 60 s of the way it is served: by one central
-queue, by round robin, or in the runs of `ramsis` with the same admission. Where no choice stays
-below 1 %, the batch with the fewest violations is taken. "right" is the share of all queries that
-were in time and right.
+All of them run live, the last one as `ramsis-central`.
+
+If the table's batch would be late, ours run a rescue batch with the model and size of the lease,
+and drop what that would not save. In runs and with a central queue, the lease has the model and
+size that serve most of an overload; one by one, those that serve most within half of the SLO. On
+the trace they begin with the table of the highest load. Runs keep their length while a table for a
+load within 5 % has that length.
+
+The tuned static choice gets the same. `dropping` drops what its batch would not save. Its model and
+batch are tuned again with dropping, in trials of 60 s with the same way of serving: one central
+queue, round robin, or the runs of `ramsis` with the same admission. If no choice stays below 1 %,
+it takes the batch with the fewest violations.
+
+"right" is the share of all queries that were in time and right.
 """
 
 NODES_TEXT = """## By the nodes
 
-The nodes that serve live, in virtual time, with hops as on the local broker: the first {seconds:g}
-s of {fewest} seeds or more, until the intervals of accuracy and violation are half a point, or
-{most} seeds are played. Round robin, in runs and with its admission under `ramsis`, tables for the
-load that is played; they plan for what three hops of 1.4 ms leave of the SLO. With a central queue
-ingress sends each free worker a batch and hears of its end, a hop each way. A worker rescues and
-drops as above, but under `ramsis-paper` and the static choice without dropping. Under the others
-nothing is refused.
+The nodes that serve live, in virtual time, with hops as on the local broker.
+
+- Each run is the first {seconds:g} s of a seed. Seeds are added, from {fewest} up to {most}, until
+  the intervals of accuracy and violation are half a point.
+- Serving is round robin, and in runs under `ramsis`. Tables are for the load that is played, and
+  plan for what three hops of 1.4 ms leave of the SLO.
+- With a central queue ingress sends each free worker a batch and receives its end, one hop each
+  way.
+- Workers rescue and drop as above, except under `ramsis-paper` and the static choice without
+  dropping.
+- Ingress refuses queries as it does live under `ramsis` and `ramsis, central queue`, and none under
+  the others.
 """
 
-SPEED = """Simulated queries per CPU second by the nodes, solves apart, each run with the start of
-60 workers in it: median of {runs} runs {median:,.0f} ({low:,.0f} to {high:,.0f}), on a
-shared machine beside other work. What they reach alone on it, pure and compiled, is another
-benchmark's: [simulation](simulator.md).
+SPEED = """Simulated queries per CPU second by the nodes, without solves; each run includes the start of
+60 workers. Median of {runs} runs: {median:,.0f} ({low:,.0f} to {high:,.0f}), on a shared machine
+beside other work. [Simulation](simulator.md) has the speed on an idle machine, pure and compiled.
 """
