@@ -8,7 +8,7 @@ from benchmarks.papers.loki_compare import MAIN, PAPER, SCENES, Row
 from headrace.machine import machine
 from headrace.results.statistics import Mean, difference, mean_of
 
-NOTES = Path(__file__).parent / "loki_notes.md"  # what to make of the last run, and the history
+NOTES = Path(__file__).parent / "loki_notes.md"  # the reading of the last run, and the history
 OURS = "loki"
 TITLES = {
     "traffic": "Traffic analysis, with admission",
@@ -112,7 +112,7 @@ def _scenes(found: Played) -> Iterator[str]:
             continue
         yield f"## {title}"
         yield _figures(found, scene, names)
-        yield f"Minus `{OURS}`, points, paired by seed; **bold**: the interval excludes 0.\n"
+        yield f"Difference to `{OURS}`, points, paired by seed (**bold**: interval excludes 0):\n"
         yield _differences(found, [(scene, name) for name in names if name != OURS], (scene, OURS))
 
 
@@ -120,7 +120,8 @@ def _beside_authors(found: Played) -> Iterator[str]:
     yield BESIDE
     for scene, title in RECORDED.items():
         names = found.policies(scene)
-        yield f"{title}, no admission" + ("; ours, then theirs:" if names else "; theirs:")
+        whose = "our rows, then the authors'" if names else "the authors'"
+        yield f"{title}, no admission; {whose}:"
         theirs = [_line(name, cells) for name, cells in _authors(scene)]
         yield "\n".join([_figures(found, scene, names), *theirs])
 
@@ -141,7 +142,7 @@ def _ablations(found: Played) -> Iterator[str]:
         if rules:
             yield text
             yield _figures(found, scene, rules, extra=("traffic", OURS))
-            yield f"Minus `{OURS}`, points, over the seeds of both:"
+            yield f"Difference to `{OURS}`, points, over the seeds that both have:"
             yield _differences(found, [(scene, name) for name in rules], ("traffic", OURS))
     steps = found.policies("traffic-dropping")
     if steps:
@@ -206,38 +207,40 @@ HEAD = """\
 Made by `python -m benchmarks.papers.loki DATA_DIR OUT_DIR --compare --page docs/results/loki.md`
 of runs at commit {commit}, {day}, on
 {machine} (x86-64 cores shared with other work; equal runs give equal figures on any machine).
+
 The comparison is that of Loki's evaluation (HPDC 2024, sections 6.2 and 6.3) on stand-in traces of
 five minutes, simulated with the nodes, policies and controller that run live. `DATA_DIR` is the
 folder of the Loki data, which is for comparison only and not part of this repository. `loki-paper`
 differs from the paper [as listed here](../reference/policies.md#differences-from-the-papers).
 
 A seed draws the arrivals (Poisson, at the trace's rates), the service times (by the quantiles of
-the authors' profile), fan-out and hops, equal for all policies. Figures are means over seeds, ±
-half of the 95 % interval (Student); queries on average: {queries}.
+the authors' profile), fan-out and hops; they are equal for all policies. Figures are means over
+seeds, ± half of the 95 % interval (Student). Queries on average: {queries}.
 
-* *queries*: those that were not complete and in time, refused ones too. *branches*: those that
-  were given up or late. A query that is refused or dropped before the first task has branched
-  counts as one branch, so that this column flatters a policy that gives up early.
+* *queries*: queries that were not complete and in time, including refused ones.
+* *branches*: branches that were given up or late. A query that is refused or dropped before the
+  first task branches counts as one branch, so this column flatters a policy that gives up early.
 * *accuracy*: over leaves in time. *yield*: (100 - queries) x accuracy.
-* `inferline`, `proteus`: as Loki's evaluation sets them up (EWMA, per-task dropping). `+ rules`:
-  with the estimator (and its headroom), dropping, quantiles and `paced` of `loki`, so that planning
-  and the routing that goes with it are what differs.
+* `inferline`, `proteus`: as Loki's evaluation configures them (EWMA, per-task dropping).
+* `+ rules`: with the estimator (and its headroom), dropping, quantiles and `paced` of `loki`, so
+  that only planning and its routing differ.
 * `static-best`: the fixed choice with the best yield, found with the trace's rates known.
 """
 
 BESIDE = """\
 ## Beside the authors' code
 
-The authors' code (their simulator, commit e6bb80c, counted our way) was measured on the recorded
-arrivals with constant service times (p50); rows of ours here have both, and seeds draw fan-out and
-hops only. What differs in the setting is listed below.
+The authors' code (their simulator, commit e6bb80c, counted our way) ran on the recorded arrivals
+with constant service times (p50). Our rows in this section have both as well; seeds draw
+fan-out and hops only. [What differs](#what-differs-from-the-authors-setting) lists the other
+differences.
 """
 
 MISSING = """\
 ## Not run
 
-Runs are simulated by seed, what matters most first; the same command goes on with the rest. These
-have fewer than {seeds} seeds (how many):
+Runs are simulated by seed, the most important scenes first. The same command continues with the
+rest. These have fewer than {seeds} seeds (number of seeds in brackets):
 """
 
 RULES = """\
@@ -249,14 +252,14 @@ Traffic analysis with admission: `loki` with one of its rules replaced by that o
 OTHER_RULES = """\
 ## Other rules and headroom
 
-`headroom` multiplies the demand that is planned for.
+`headroom` multiplies the demand that the plan is made for.
 """
 
 DROPPING = """\
 ## Dropping under the paper's rules
 
-Traffic analysis with admission: `loki-paper` by its rule of dropping. The paper's order is none >
-last task > per task > rerouting (`reroute-paper`).
+Traffic analysis with admission: `loki-paper` with each rule of dropping. In the paper violations
+fall in the order none > last task > per task > rerouting (`reroute-paper`).
 """
 
 SETTING = """\
@@ -266,9 +269,9 @@ SETTING = """\
 | --- | --- | --- |
 | traffic | the paper's full tree, all tasks planned | gender recognition: one fixed device |
 | devices | 20 for all tasks | 18, and one each for the sink and gender recognition |
-| admission | beyond the plan's capacity refused, a violation; or none | none |
+| admission | refuses beyond the plan's capacity (a violation); or none | none |
 | hops | traffic: 0.3 to 6 ms, 1.4 ms in plans; social: none | none |
-| plans | every 10 s, at once where demand jumps or falls; a solve takes 200 ms | every 1 or 10 s |
+| plans | every 10 s, at once if demand jumps or falls; a solve takes 200 ms | every 1 or 10 s |
 | first hop | by the routing table | by queue length |
 | Proteus | exact MILP, gap 1e-6 | gap 0.5, target lowered in steps of 0.05 |
 | service times | the profile's p50, p90, p95; p99 (not measured) equals p95 | p50 |

@@ -385,7 +385,8 @@ The nodes that serve live, in virtual time, with hops as on the local broker.
   the others.
 """
 
-SPEED = """Simulated queries per CPU second by the nodes, without solves; each run includes the start of
+SPEED = """\
+Simulated queries per CPU second by the nodes, without solves; each run includes the start of
 60 workers. Median of {runs} runs: {median:,.0f} ({low:,.0f} to {high:,.0f}), on a shared machine
 beside other work. [Simulation](simulator.md) has the speed on an idle machine, pure and compiled.
 """
