@@ -12,7 +12,7 @@ from headrace.machine import machine
 
 Lines = Mapping[str, Mapping[str, int]]  # of user code, by workload and system
 OURS, HTTP = "headrace", "HTTP"
-NOTES = ROOT / "benchmarks" / "peers" / "notes.md"  # what to make of the last run
+NOTES = ROOT / "benchmarks" / "peers" / "notes.md"  # the reading of the last run
 WITHIN = 1.5  # of the best: p50 at low load
 
 HEAD = """\
@@ -21,36 +21,45 @@ HEAD = """\
 Made by `python -m benchmarks.peers --record docs/results/rows/peers.jsonl --page
 docs/results/peers.md` of rows measured at {commit}, on {date}, on {machine}; clients, systems and
 broker share these cores.
-Figures are medians over {rounds}, in brackets the least and the largest. The systems ran one after
-the other, each round began with another one.
+Figures are medians over {rounds}, with the least and the largest in brackets. The systems ran one
+after the other, and each round began with another system.
 
-**What runs.** Two stages: `noop` passes 500 bytes on; `postcode` finds the digits of an envelope
-by connected components and reads them with an ONNX network, the models of `examples/postcode`.
-Each system has two processes that run models, one thread a model, batches as large as the others'
-(256 and 256; 8 envelopes, at Headrace 32 digits in the second stage) and waits 1 ms at most for a
-batch. Every answer is checked for being right before the measurement.
+**Pipelines.** Both have two stages:
 
-- **Headrace**: `headrace up` with one gateway. The broker and all roles count in its CPU.
-- **Ray Serve {ray}**: two deployments, `RAY_SERVE_THROUGHPUT_OPTIMIZED=1` (replicas take requests
-  themselves, gRPC between them), 64 requests in progress and 64 queued at most for each, the
-  client's timeout in `x-request-timeout-seconds` or gRPC's deadline.
+- `noop` passes 500 bytes on.
+- `postcode` finds the digits of an envelope by connected components and reads them with an ONNX
+  network; its models are those of `examples/postcode`.
+
+Each system has two processes that run models, one thread per model and the same largest batches
+(256 and 256; 8 envelopes, and 32 digits in the second stage of Headrace). It waits at most 1 ms for
+a batch. Before the measurement every answer is checked for correctness.
+
+**Systems:**
+
+- **Headrace**: `headrace up` with one gateway. Its CPU includes the broker and all roles.
+- **Ray Serve {ray}**: two deployments with `RAY_SERVE_THROUGHPUT_OPTIMIZED=1` (replicas take
+  requests themselves, gRPC between them). Each has at most 64 requests in progress and 64 queued.
+  The client's timeout is in `x-request-timeout-seconds` or gRPC's deadline.
 - **MLServer {mlserver}** has no pipelines. *Two models*: the client calls one after the other.
-  *One model*: one model runs both stages in one process, with two such processes. Nothing passes
-  between stages then, which is an easier task.
+  *One model*: one model runs both stages in one process, and there are two such processes. Nothing
+  passes between stages then, which is an easier task.
 
-**Load.** Capacity is what a closed loop of 32 clients gets. All other loads are open: Poisson
-arrivals, the same for all, and each client gives up at the SLO (250 ms for noop, 500 ms for
-postcode). Goodput counts answers within it. Latency counts from when a query was due; quantiles
-are over all queries, those without an answer in time at infinity (shown as -). CPU is that of all
-processes of a system, per answer.
+**Load.** Capacity is the throughput of a closed loop of 32 clients. All other loads are open:
+Poisson arrivals, the same for all systems. Each client gives up at the SLO (250 ms for noop, 500 ms
+for postcode).
+
+- Goodput counts answers within the SLO.
+- Latency starts when a query was due. Quantiles are over all queries; those without an answer in
+  time count as infinite (shown as -).
+- CPU is that of all processes of a system, per answer.
 """
 
 VERDICT = """\
 ## {name}: against the best peer
 
-The best of a system's protocols counts. Wanted: ahead in every row, and p50 at the low load within
-{within:g} times the best. MLServer's one model is left out of the first comparison and stands in
-the second. **Bold** rows miss.
+The best of a system's protocols counts. Headrace should be ahead or equal in every row, and its
+p50 at the low load within {within:g} times the best. The first comparison leaves out MLServer's one
+model; the second includes it. **Bold** rows miss.
 """
 
 
@@ -66,7 +75,7 @@ class Figure:
 
 
 def page(rows: Sequence[Row], lines: Lines) -> str:
-    """Return the page, which ends with the notes that were written by hand."""
+    """Return the page, which ends with the hand-written notes."""
     if not rows:
         return "nothing is measured\n"
     rounds = max(row.round for row in rows)
