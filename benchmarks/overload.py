@@ -178,19 +178,20 @@ def _line(policy: str, found: Kept) -> str:
 
 TITLES = ("A true profile", "A profile that is 30 % too fast")
 COLUMNS = """\
-| policy | goodput at 1 capacity, /s | at 1.5 | at 3 | least of the best | seeds |
+| policy | goodput at 1 capacity, /s | at 1.5 | at 3 | least / best | seeds |
 | --- | --- | --- | --- | --- | --- |"""
 HEAD = """\
 # Overload: what a policy keeps of its goodput
 
 `python -m benchmarks.overload ROWS --page docs/results/overload.md` plays and writes this page,
-with the nodes that run live, in virtual time. Commit {commit}, {day}, {machine}; each seed
-{seconds:g} s after {warm_up:g} s that are not counted; means with their 95 % intervals, shares
-paired by seed. Goodput is what is answered in time, queries a second.
+with the nodes that run live, in virtual time. Commit {commit}, {day}, {machine}.
 
-Five devices serve two tasks in a line with a fan-out of two, or one task under the policies that
-plan one; SLO 1 s. Asked for is {least:g} of the best goodput at 1.5 and 3 times the capacity; what
-misses it is **bold**.
+- Goodput is the number of queries per second that are answered in time. Required: {least:g} of the
+  best goodput at 1.5 and at 3 times the capacity. What misses it is **bold**.
+- Five devices serve two tasks in a line with a fan-out of two; under policies that plan one task,
+  they serve one task. The SLO is 1 s.
+- Each seed plays {seconds:g} s after {warm_up:g} s that are not counted. Figures are means with
+  their 95 % intervals; shares are paired by seed.
 """.replace("{warm_up:g}", f"{WARM_UP_S:g}").replace("{least:g}", f"{LEAST_SHARE:g}")
 NOTES = """
 ## Rules
@@ -199,17 +200,17 @@ NOTES = """
   while queries keep ending late or dropped (`control/estimation/seen_capacity.py`).
 - `fcfs`, `threshold` and `earliest` (`late: drop`) put a query behind the others if it may be late
   on every device, by the 95th percentile of the devices' latencies and with both hops. The papers
-  drop nothing (`late: serve`). In overload a queue in order of age alone serves only queries at the
-  edge of their deadlines.
+  drop nothing (`late: serve`). Without this rule an overloaded queue in order of age serves only
+  queries at the edge of their deadlines.
 - `loki-paper`, `inferline` and `proteus` trust the profile, as in Loki's evaluation: they plan by
   it and drop by budgets made from it. `paced: true` deviates from the papers: plans, and with them
   budgets, follow the slowdown that workers report.
 
 **Why `loki-paper` misses 0.9 with the profile that is too fast.** At 1.5 times the capacity it
-counts on 1.3 times the real capacity. Its plans include accurate variants, are full by the profile
-and overloaded in fact. Neither admission nor routes by throughput correct that (82 queries/s at
-1.5 times the capacity and 98 at 3, two seeds). `paced: true`, which changes nothing else, brings
-both to 98 and is the default of `loki`. The paper has no such rule, so `loki-paper` stays as it is.
+counts on 1.3 times the real capacity. Its plans include accurate variants; by the profile they are
+full, in fact they are overloaded. Neither admission nor routes by throughput correct that (82
+queries/s at 1.5 times the capacity and 98 at 3, two seeds). `paced: true` alone brings both to 98;
+it is the default of `loki`. The paper has no such rule, so `loki-paper` stays as it is.
 """
 
 

@@ -227,21 +227,23 @@ PAGE = """\
 `python -m benchmarks.shadows ROWS --page docs/results/shadows.md` plays and writes this page, with
 the nodes that run live, in virtual time. Commit {commit}, {day}, {machine}.
 
-Three workers serve one task, two with the fast variant, one with the accurate one, at {served:g}
-queries/s at most; SLO {slo:g} ms; {seconds:g} s of Poisson arrivals for each of {seeds} seeds.
-{share:g} % of the queries have a
-[shadow](../reference/pipeline-file.md#shadows-accuracy-without-labels). Every run has a twin
-without shadows and with the same arrivals; a batch takes its median and hops nothing, so that what
-is missed "only with" shadows was missed because of them. The load is in capacities; the last two
-columns are shadows that ran while queries came, and once they had ended.
+- Three workers serve one task, two with the fast variant, one with the accurate one. Their capacity
+  is {served:g} queries/s; the SLO is {slo:g} ms.
+- {share:g} % of the queries have a
+  [shadow](../reference/pipeline-file.md#shadows-accuracy-without-labels).
+- Each of {seeds} seeds plays {seconds:g} s of Poisson arrivals, with a twin that has the same
+  arrivals and no shadows. A batch takes its median and a hop no time, so every query missed "only
+  with" shadows was missed because of them.
+- The load is relative to the capacity. The last two columns have the shadows that ran while queries
+  arrived, and those that ran after the last arrival.
 
 | load | queries | missed without | missed with | only with | shadows due | beside queries | after |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 {lines}
 
-At the capacity and beyond no worker has room, and shadows run once the queries have ended.
-`tests/simulation/test_shadows.py` has more cases: without admission, and loads that rise from a
-fifth to all of the capacity while shadows run.
+At and above the capacity no worker has room, so shadows run after the queries have ended.
+`tests/simulation/test_shadows.py` has more cases: without admission, and with loads that rise from
+a fifth to all of the capacity while shadows run.
 
 {notes}"""
 NOTES = Path(__file__).with_name("shadows_notes.md")  # of live runs, by hand
