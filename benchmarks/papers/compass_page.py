@@ -181,7 +181,7 @@ expected improvement of one utility; `videostorm-like` is hill climbing with res
 whole pipelines on a fixed number of samples. The papers' factors are over their own Vulcan and
 VideoStorm, on real applications.
 """
-PIECES_TEXT = """## Pieces
+PIECES_TEXT = """## Ablations
 
 Each row changes a component of `compass`. A cell has the time relative to `compass` (95 % interval,
 bootstrap over queries) and the samples of a profile as a share of the fixed number.

@@ -17,7 +17,7 @@ TITLES = {
     "budget": "Planning budgets (Live Video Chat)",
     "slo": "Tighter SLOs (Speech Recognition)",
     "tiers": "Tiers (Visual Tracking)",
-    "pieces": "Without one piece each (Visual Tracking, Live Video Chat)",
+    "pieces": "Ablations (Visual Tracking, Live Video Chat)",
     "knobs": "More configurations, higher accuracy (Speech Recognition)",
     "optimal": "Time to a near-optimal plan",
     "searches": "Committees and planning time",
@@ -331,8 +331,8 @@ Compass, Figure 12a: every method plans for 5 s, with planning time as in the pa
 - *No scheduler*: the cheapest plan of each session is admitted in the order of arrival.
 - `videostorm-like, first come` is the papers' baseline: planned alone, on whole GPUs.
 
-Required: `compass` has 1.7 to 4.7 times the goodput without a piece, and 3.0 to 5.6 times that of
-the baseline.
+Required: `compass` has 1.7 to 4.7 times the goodput without a component, and 3.0 to 5.6 times that
+of the baseline.
 """,
     "knobs": """\
 Compass, Figure 32: random subsets of the 80 configurations, and accuracies of 30 to 70 %. Every

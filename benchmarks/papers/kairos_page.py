@@ -40,9 +40,10 @@ Made by `python -m benchmarks.papers.kairos DATA_DIR OUT_DIR --compare`.
   exponential gaps, bisected to 1 %.
 - Mixes are counts of g4dn.xlarge, c5n.2xlarge, r5n.large, t3.xlarge.
 
-{seeds} All rules get the same arrivals and sizes. A seed of 10,000 queries has an error of some 5
-%, so small differences between ratios mean little. `--models` and `--seeds` limit what is run. The
-rows are in `docs/results/rows/kairos.jsonl`; rows in OUT_DIR/comparison.jsonl are not played again.
+{seeds}
+All rules get the same arrivals and sizes. One seed of 10,000 queries has an error of some 5 %, so
+small differences between ratios mean little. `--models` and `--seeds` limit what is run. The rows
+are in `docs/results/rows/kairos.jsonl`; rows in OUT_DIR/comparison.jsonl are not played again.
 
 ## Capacity, each rule at its own best mix
 
