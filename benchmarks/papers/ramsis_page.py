@@ -27,7 +27,6 @@ from headrace.results.statistics import Mean, difference, mean_of
 CONSTANT, TRACE = "constant", "trace"
 SEEN = 0.0005  # points: smaller values are shown as 0
 APART = 0.01  # points of violation: smaller differences are named in the table only
-EQUAL = f"violations less than {APART:g} points apart count as equal"
 SETTING = (PAPER, JELLYFISH, SWITCHING, STATIC)
 OURS = (RUNS, ONE_BY_ONE, VARIABLE, CENTRAL)
 STATICS = (STATIC, STATIC_BY_TURN, DROPPING, DROPPING_BY_TURN, DROPPING_IN_RUNS)
@@ -99,11 +98,10 @@ def _ours(played: "_Played") -> Iterator[str]:
             yield played.table(on, head, OURS, {})
             yield f"{TITLES[on]}, ours minus the tuned static choice with dropping, points:\n"
             yield played.against(on, head, DROPPING, OURS)
-    yield f"`ramsis` against each static choice, at constant load; {EQUAL}:\n"
-    yield "\n".join(played.verdict(RUNS, name) for name in STATICS) + "\n"
-    others = "The others against the tuned static choice with dropping and one central queue"
-    yield f"{others}; {EQUAL}:\n"
-    yield "\n".join(played.verdict(name, DROPPING) for name in OURS[1:]) + "\n"
+    yield VERDICTS.format(apart=APART)
+    yield played.verdicts([(RUNS, name) for name in STATICS])
+    yield OTHER_VERDICTS
+    yield played.verdicts([(name, DROPPING) for name in OURS[1:]])
 
 
 def _nodes(played: "_Played") -> Iterator[str]:
@@ -191,28 +189,35 @@ class _Played:
             lines.append(_line(cells))
         return "\n".join(lines) + "\n"
 
-    def verdict(self, policy: str, other: str) -> str:
-        """Return the constant loads at which a policy is better or worse than another, by the
-        intervals of the differences."""
-        places: dict[str, list[str]] = {"more": [], "as many": [], "fewer": []}
-        late = []
+    def verdicts(self, pairs: Sequence[tuple[str, str]]) -> str:
+        """Return a table of the constant loads at which a policy is better or worse than another,
+        by the intervals of the differences."""
+        lines = _header(
+            ["policy", "against", "more right", "equal", "fewer right", "more violations"]
+        )
+        for policy, other in pairs:
+            cells = [", ".join(loads) or "-" for loads in self._verdict(policy, other)]
+            lines.append(_line([f"`{policy}`", f"`{other}`", *cells]))
+        return "\n".join(lines) + "\n"
+
+    def _verdict(self, policy: str, other: str) -> tuple[list[str], ...]:
+        """Return the loads with more, as many and fewer right queries, and with more violations."""
+        more: list[str] = []
+        equal: list[str] = []
+        fewer: list[str] = []
+        late: list[str] = []
         for at in self._at(CONSTANT):
             apart = self._difference((CONSTANT, at), policy, other, _right)
-            sign = (
-                "as many"
-                if apart is None or not apart.certain
-                else "more"
-                if apart.value > 0
-                else "fewer"
-            )
-            behind = f" ({apart.value:+.3f} points)" if apart and sign == "fewer" else ""
-            places[sign].append(f"{at}{behind}")
+            if apart is None or not apart.certain:
+                equal.append(str(at))
+            elif apart.value > 0:
+                more.append(str(at))
+            else:
+                fewer.append(f"{at} ({apart.value:+.3f})")
             missed = self._difference((CONSTANT, at), policy, other, _violation)
             if missed is not None and missed.certain and missed.value >= APART:
-                late.append(f"{at} ({missed.value:+.3f} points)")
-        told = "; ".join(f"{what} right at {', '.join(at)}" for what, at in places.items() if at)
-        more = f"; more violations at {', '.join(late)}" if late else "; nowhere more violations"
-        return f"- `{policy}` against `{other}`: {told}{more}."
+                late.append(f"{at} ({missed.value:+.3f})")
+        return more, equal, fewer, late
 
     def _gained(self, on: str, at: int, other: str) -> list[float]:
         mine, theirs = (self._values(on, at, name, _accuracy) for name in (PAPER, other))
@@ -367,6 +372,14 @@ queue, round robin, or the runs of `ramsis` with the same admission. If no choic
 it takes the batch with the fewest violations.
 
 "right" is the share of all queries that were in time and right.
+"""
+
+VERDICTS = """\
+Constant loads (queries/s) at which `ramsis` is better or worse than each static choice. Differences
+are in points; violations less than {apart:g} points apart count as equal.
+"""
+OTHER_VERDICTS = """\
+The same for the others, against the tuned static choice with dropping and one central queue:
 """
 
 NODES_TEXT = """## By the nodes
