@@ -220,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("data", type=Path, metavar="DATA_DIR")
     parser.add_argument("out", type=Path, metavar="OUT_DIR")
     parser.add_argument("--compare", nargs="?", type=Path, const=PAGE, metavar="PAGE")
-    parser.add_argument("--again", action="store_true", help="only write the page once more")
+    parser.add_argument("--again", action="store_true", help="only write the page again")
     parser.add_argument("--queries", type=int, default=40, help="per application (40)")
     options = parser.parse_args(arguments)
     try:

@@ -1,17 +1,18 @@
-"""Sessions that come and go over the modelled benchmark: goodput and cost, ours and baselines'.
+"""Play sessions that come and go over the modelled benchmark: goodput and cost of each method.
 
     python -m benchmarks.papers.compass_online DATA_DIR OUT_DIR [--seeds N] [--page PAGE]
 
 Sixty minutes of Poisson arrivals of one application (SR, VT, LVC) on the papers' medium cluster.
-A session is planned for at most so many modelled seconds, waits for devices up to ``PATIENCE_S``,
-and is served for an exponential time with the papers' mean. The modelled seconds of planning are
-played as they are, and once more as long as the papers': all of them times one factor, by which
-`vulcan-like` takes the papers' mean time to its first plan. *Goodput* counts the sessions served by
-a plan that truly meets their objectives. Load 1 is the rate at which the plans of all truly
-compliant configurations just fill the cluster. *Cost* is the $ an hour of the GPUs that the
-cheapest plans of the sessions take, without a limit, for the sessions that the method and ours can
-plan.
-Devices are assigned by one scheduler for every method, the paper's greedy. All of it is modelled.
+A session is planned for a limited number of modelled seconds, waits for devices up to
+``PATIENCE_S``, and is served for an exponential time with the papers' mean. Planning time has two
+variants: as modelled, and as in the papers. The second multiplies all modelled seconds by one
+factor, with which `vulcan-like` takes the papers' mean time to its first plan.
+
+*Goodput* counts the sessions served by a plan that truly meets their objectives. Load 1 is the rate
+at which the plans of all truly compliant configurations just fill the cluster. *Cost* is the $ per
+hour of the GPUs of the sessions' cheapest plans, without a limit on their number, for the sessions
+that both the method and `compass` can plan. One scheduler, the paper's greedy, assigns devices for
+every method. All figures are modelled.
 """
 
 import argparse
@@ -64,11 +65,13 @@ RIVALS = ("vulcan-like", "videostorm-like")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """One hour of one method: ``planned``, ``served`` and ``complying`` are shares of the
-    sessions, ``goodput`` complying sessions a minute; ``usd_per_h`` is of the sessions that both
-    it and ours can plan, which are the share ``common`` of all, ``ours_usd_per_h`` what ours
-    takes for the same and ``least_usd_per_h`` what the cheapest true plans take. ``pace``: what a
-    modelled second of planning takes."""
+    """One hour of one method.
+
+    ``planned``, ``served`` and ``complying`` are shares of the sessions; ``goodput`` is complying
+    sessions per minute. The costs are of the sessions that both the method and `compass` can plan,
+    the share ``common`` of all: by the method, by `compass`, and by the cheapest true plans.
+    ``pace`` is the seconds per modelled second of planning.
+    """
 
     app: str
     pace: float
@@ -88,7 +91,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A session: when it comes, which of the drawn queries it is, how long it is served."""
+    """A session: its arrival, its number among the drawn queries, and its serving time."""
 
     at_s: float
     query: int
@@ -377,7 +380,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--queries", type=int, default=12, help="that are drawn anew (12)")
     parser.add_argument("--page", type=Path, default=PAGE)
-    parser.add_argument("--again", action="store_true", help="only write the page once more")
+    parser.add_argument("--again", action="store_true", help="only write the page again")
     options = parser.parse_args(arguments)
     try:
         if not options.again:

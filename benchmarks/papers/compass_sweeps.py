@@ -4,8 +4,8 @@
         [--seeds N] [--queries N] [--page PAGE] [--again]
 
 ``load``, ``budget``, ``tiers``, ``slo`` and ``pieces`` play the hour of ``compass_online`` at each
-point, with the seconds of planning as modelled (not the last two) and as the papers' (Compass,
-Section 6.4 and Appendix F): ``load`` 0.25 to 2 (Visual Tracking); ``budget`` 1 to 30 s of planning
+point, with planning time as modelled (not the last two) and as in the papers (Compass, Section 6.4
+and Appendix F): ``load`` 0.25 to 2 (Visual Tracking); ``budget`` 1 to 30 s of planning
 for every method (Live Video Chat); ``tiers`` one, two and three tiers of GPUs, each with SLOs of
 1.5 and 0.8 times its own front's means (Visual Tracking); ``slo`` latencies of 2.0, 1.5 and 1.1 and
 accuracies of 0.7, 0.8 and 0.9 times the mean of the query's Pareto front (Speech Recognition);
@@ -85,8 +85,8 @@ Change = Callable[[DrawnQuery], DrawnQuery]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """An hour at one point of a sweep, by the papers' seconds of planning and, where ``modelled``,
-    by the modelled ones too."""
+    """An hour at one point of a sweep, with the papers' planning time and, where ``modelled``,
+    with the modelled one too."""
 
     sweep: str
     point: str
@@ -327,7 +327,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--queries", type=int, default=12, help="that are drawn anew (12)")
     parser.add_argument("--page", type=Path, default=PAGE)
-    parser.add_argument("--again", action="store_true", help="only write the page once more")
+    parser.add_argument("--again", action="store_true", help="only write the page again")
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     rows = RowFile(options.out / "sweeps.jsonl", Row)

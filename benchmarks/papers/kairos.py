@@ -8,10 +8,9 @@ the exact probability of each class of query sizes, and ``MODEL.profile.json`` t
 each class on each type, without spread, so that a simulation has the paper's service times.
 ``MODEL.noisy.profile.json`` has the quantiles of the measured repeats instead. ``--compare`` then
 climbs to the best mixes of the baselines (``kairos_climb``), searches the capacity of every rule
-there (``kairos_compare``) and for the paper's claims (``kairos_claims``), minutes to hours, and
-writes the page;
-``--again`` writes the page from earlier searches in OUT_DIR. ``--picks`` compares the pick of mixes
-with the best mix (``kairos_picks``) and writes that section of the page.
+there (``kairos_compare``) and for the paper's claims (``kairos_claims``), and writes the page. This
+takes minutes to hours. ``--again`` writes the page from earlier searches in OUT_DIR. ``--picks``
+compares the pick of mixes with the best mix (``kairos_picks``) and writes that section of the page.
 """
 
 import argparse
@@ -193,7 +192,7 @@ def main() -> None:
     parser.add_argument("--compare", nargs="?", type=Path, const=PAGE, metavar="PAGE")
     parser.add_argument("--picks", nargs="?", type=Path, const=PAGE, metavar="PAGE")
     parser.add_argument("--cases", type=int, default=20, help="of --picks to run now (20)")
-    parser.add_argument("--again", action="store_true", help="only write the page once more")
+    parser.add_argument("--again", action="store_true", help="only write the page again")
     parser.add_argument("--seeds", type=int, default=3, help="(3)")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)

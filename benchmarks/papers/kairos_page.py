@@ -154,7 +154,7 @@ def _whole_seeds(found: Sequence[Search], model: str) -> int:
 
 
 def _at_best_points(found: Sequence[Search]) -> list[Search]:
-    """Return the searches of each row at the point where it carries most in the mean over seeds.
+    """Return the searches of each row at the point with the highest mean capacity over seeds.
 
     A point is a mix and a threshold; those with fewer seeds than another do not count. Base
     devices alone are a mix of ``fcfs`` too.

@@ -67,8 +67,8 @@ class PickRow:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """The mix that carries most, its throughput in queries/s, that of the first, and the mixes
-    that were simulated."""
+    """The mix with the highest capacity, its capacity and that of the first mix in queries/s, and
+    the simulated mixes."""
 
     leader: Ranked
     qps: float
@@ -77,7 +77,7 @@ class Race:
 
 
 def race(file: PipelineFile, mixes: Sequence[Ranked], request: CapacityRequest) -> Race:
-    """Return which of the mixes carries most: the first, unless a later one carries 1 % more."""
+    """Return the mix with the highest capacity: the first, unless a later one carries 1 % more."""
 
     def asked(mix: Ranked, start_qps: float) -> CapacityRequest:
         counts = {name: n for name, n in zip(TYPES, mix.counts, strict=True) if n}

@@ -7,9 +7,9 @@ workers), each with its profile: the paper plans and simulates with one latency 
 every quantile equals it. Writes ``twitter.csv``, the trace as recorded (270 s), and
 ``twitter-300s.csv``, the trace as the artifact runs it: 261 s, then its first 39 s again.
 ``--compare`` then runs the paper's comparison and ours (``ramsis_compare``, ``ramsis_nodes``) and
-writes the page docs/results/ramsis.md. OUT_DIR keeps the results of each part, so that a run that
-was cut off goes on with the part that is missing, if the commit and the seeds are the same;
-``--again`` writes the page from the results that are there.
+writes the page docs/results/ramsis.md. OUT_DIR keeps the results of each part, so an interrupted
+run resumes with the missing part, if the commit and the seeds are the same.
+``--again`` writes the page from earlier results in OUT_DIR.
 """
 
 import argparse
@@ -243,7 +243,7 @@ def main() -> None:
     parser.add_argument("data", type=Path, metavar="DATA_DIR")
     parser.add_argument("out", type=Path, metavar="OUT_DIR")
     parser.add_argument("--compare", nargs="?", type=Path, const=PAGE, metavar="PAGE")
-    parser.add_argument("--again", action="store_true", help="only write the page once more")
+    parser.add_argument("--again", action="store_true", help="only write the page again")
     for name, count in (("seeds", 20), ("trace-seeds", 5), ("node-seeds", 10)):
         parser.add_argument(f"--{name}", type=int, default=count, help=f"({count})")
     options = parser.parse_args()
