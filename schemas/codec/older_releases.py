@@ -1,8 +1,9 @@
 """Infer the enumerations of records that predate them (release 6).
 
 A record of an older release gives its reason as a sentence alone. ``FILL`` infers the enumeration
-once, when the record is decoded; no other code examines sentences. The patterns are those of
-released sentences, so they never change. A row with its enumeration stays unchanged.
+once, when the record is decoded; no other code examines sentences. The patterns match every
+sentence that a release has written: none is removed, and the present ones count, because a node
+that writes release 5 sends them without an enumeration. A row with its enumeration stays unchanged.
 """
 
 import re
@@ -21,11 +22,15 @@ _EGRESS = "egress"  # the task under which egress ended a query
 _REASONS = {
     DROPPED: (
         (" would end ", ReasonCode.PAST_SAVING),
+        (" too late for the remaining tasks", ReasonCode.NO_WAY_ON),
+        (" would finish ", ReasonCode.PAST_SAVING),
         (" over the budget of its task", ReasonCode.OVER_BUDGET),
+        (" would exceed the budget of its task ", ReasonCode.OVER_BUDGET),
         (" too late for what is behind it", ReasonCode.NO_WAY_ON),
         (", and no worker of ", ReasonCode.NO_WAY_ON),
         ("read ", ReasonCode.READ_LATE),
         ("not complete ", ReasonCode.UNFINISHED),
+        ("incomplete ", ReasonCode.UNFINISHED),
         ("no worker serves task ", ReasonCode.NO_WORKER),
     ),
     REFUSED: (
@@ -39,7 +44,7 @@ _OTHERWISE = {DROPPED: ReasonCode.OTHER, REFUSED: ReasonCode.BAD_INPUT}
 # Patterns of a plan's reasons, which are joined by "; ".
 _CAUSES = (
     (re.compile(r"first plan"), PlanCause.FIRST),
-    (re.compile(r"planned anew"), PlanCause.INTERVAL),
+    (re.compile(r"planned anew|periodic replan"), PlanCause.INTERVAL),
     (re.compile(r"command .*"), PlanCause.COMMAND),
     (re.compile(r"worker \S+ is new"), PlanCause.WORKER_NEW),
     (re.compile(r"worker \S+ has restarted"), PlanCause.WORKER_RESTARTED),
@@ -48,15 +53,18 @@ _CAUSES = (
     (re.compile(r"worker \S+ serves \S+"), PlanCause.WORKER_SERVES),
     (re.compile(r"worker \S+ is drained"), PlanCause.WORKER_DRAINED),
     (re.compile(r"lost .*"), PlanCause.WORKER_LOST),
-    (re.compile(r"slots handed on"), PlanCause.HANDOVER),
+    (re.compile(r"slots handed (on|over)"), PlanCause.HANDOVER),
     (re.compile(r"demand jumped to .*"), PlanCause.DEMAND_JUMPED),
     (re.compile(r"demand fell to .*"), PlanCause.DEMAND_FELL),
     (re.compile(r"batches on .* as profiled"), PlanCause.SLOWDOWN),
-    (re.compile(r".* other than planned for"), PlanCause.FANOUT),
-    (re.compile(r"more workers may change"), PlanCause.STAGED),
-    (re.compile(r"routes for what arrives now"), PlanCause.ROUTES),
+    (
+        re.compile(r".* other than planned for|.* items for .* each, unlike the plan"),
+        PlanCause.FANOUT,
+    ),
+    (re.compile(r"more workers may change|next step of the rollout"), PlanCause.STAGED),
+    (re.compile(r"routes for (what arrives now|the current demand)"), PlanCause.ROUTES),
     (re.compile(r"the plans topic has lost plan \d+"), PlanCause.PLAN_LOST),
-    (re.compile(r"earlier: .*"), PlanCause.EARLIER_FAILURE),
+    (re.compile(r"(earlier|the previous solve failed): .*"), PlanCause.EARLIER_FAILURE),
 )
 
 

@@ -54,7 +54,7 @@ def test_a_changed_node_fails_with_the_story_up_to_the_first_difference(saved: P
     assert "w1 received Woke()" in story
     assert "effect 1 on the tape: Infer(job=1, variant='read/v'" in story
     assert "effect 1 of this node: Send(topic='outputs'" in story
-    assert "would end" in story
+    assert "would finish" in story
     assert "before it, w1 received:" in story
     assert "Loaded(variant='read/v'" in story
 

@@ -60,7 +60,7 @@ def test_search_runs_only_if_it_may_change_the_plan(
 
 def test_waiting_session_uses_its_existing_plans() -> None:
     assert search_reason(a_session(To()), a_session(To(ms=70)), ()) == ""
-    assert search_reason(a_session(To()), a_session(To(ms=10)), ()).startswith("no plan")
+    assert search_reason(a_session(To()), a_session(To(ms=10)), ()).startswith("none of its plans")
 
 
 def test_manual_plan_is_kept_under_any_objectives() -> None:

@@ -119,7 +119,7 @@ def test_failed_command_is_reported_and_retried_once(tmp_path: Path) -> None:
     command = (sys.executable, "-c", "raise SystemExit(3)")
     devices = CommandedDevices(command, tmp_path, said.append, clock=lambda: now[0])
     until(lambda: devices.scale("gpu", 1) or bool(said))
-    assert said[0].endswith("gpu 1: ended with 3")
+    assert said[0].endswith("gpu 1: exited with code 3")
     assert not devices.scale("gpu", 1)
     assert len(said) == 1
     now[0] += AGAIN_S

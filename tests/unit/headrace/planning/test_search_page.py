@@ -34,10 +34,10 @@ def test_the_page_has_the_plans_found_so_far_and_every_step(tmp_path: Path) -> N
     for number, (_, page) in enumerate(told[:-1], 1):
         assert Reader(page).open == []
         assert f"{number} of 12 configurations profiled" in page
-        assert "goes on" in page
+        assert "continues" in page
     last = told[-1][1]
     assert "stopped at its space" in last
-    assert "goes on" not in last
+    assert "continues" not in last
     assert last.count('<g class="spot') >= 1
     assert "read/cnn@votes=3" in last
     assert "Cost of the cheapest plan" in last

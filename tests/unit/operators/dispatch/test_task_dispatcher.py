@@ -142,7 +142,7 @@ def test_an_item_that_no_worker_can_finish_in_time_ends_and_is_committed() -> No
     assert (gone.record.task, item.branch) == ("", (0, 1))
     assert item.end is not None
     assert item.end.task == "read"
-    assert "every device would end" in item.end.reason
+    assert "every device would finish" in item.end.reason
     assert committed(effects) == [Done(0, 4)]
 
 
