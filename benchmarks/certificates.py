@@ -12,8 +12,9 @@ data, else the shipped pipeline); ``ramsis``: 60 emulated workers that choose fo
 The exit code is 1 if a metric is missed, a null model is better in some metric, or the order of the
 policies differs from the live one. OUT_DIR keeps pipelines, calibrations and certificates, and
 ``certificates.md`` has all of them, misses too, with commit, date, machine and its load, and the
-order of the policies, predicted and live. Run it on an idle machine: a row takes some (4 x S + 20)
-s to calibrate and six times 3 x (S + 40) s live, times the dilation of its row.
+order of the policies, predicted and live. Run it on an idle machine. Per row, the calibration takes
+(4 x S + 20) s and each of the six cases three live runs of S s, times the dilation of the row, plus
+some 60 s per live run for start-up and broker.
 """
 
 import argparse
