@@ -51,7 +51,7 @@ ROOT = Path(__file__).parents[1]
 WAIT_S = 40.0  # long enough for a busy machine
 SETTLED = ("ready", "idle", "draining")
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # caused by close()
-READY = b"ready to control pipeline"  # logged by the control app once it has started
+READY = b"standing by to control pipeline"  # logged by the control app once it has started
 FRESH_S = 0.6  # a node is alive if it reported within this time
 
 
