@@ -77,26 +77,27 @@ POLICIES: Mapping[str, PolicySpec] = {
             hardware_mode=True,
             mixes_variants=True,
             deviations=(
-                "A task's latency budget has its part of the time for queues and hops; the paper's "
-                "is the batch alone (`budget: bare`).",
-                "Routing tables are made for each sending variant; Algorithm 1 makes one for each "
-                "worker.",
-                "Of equal backup workers the first is taken; the paper takes one at random.",
-                "A new allocation comes into force where it serves more, serves more accurately or "
-                "needs fewer devices by a margin (hysteresis); the paper's always does.",
-                "A change is made in steps: a worker leaves its variant once others serve in its "
-                "place; the paper's plan is applied at once.",
-                "Where no worker of a task has loaded a variant, half of them begin with one that "
-                "loads sooner; the paper's load what the plan says.",
-                "The paper plans anew on a significant change of demand and names no test; here "
-                "it is a tenth and four standard errors above the planned demand, or an estimate "
-                "far from it, and a change of fan-out counts too.",
-                "A worker that is slower than others of its kind gets less (its own pace); the "
-                "paper's workers of a kind are equal.",
-                "`dropping: per-task` drops before a batch what would end beyond the task's budget "
-                "or the deadline; the paper drops after it.",
-                "Ingress refuses what goes beyond the plan's capacity (`admission: false` takes "
-                "everything); the paper has no admission.",
+                "The latency budget of a task includes a part of the time for queues and hops; "
+                "in the paper it is the batch alone (`budget: bare`).",
+                "Each sending variant has one routing table; in the paper Algorithm 1 makes one "
+                "for each worker.",
+                "Among equal backup workers Headrace takes the first; the paper takes one at "
+                "random.",
+                "A new allocation is used only if it serves more, serves more accurately or "
+                "needs fewer devices by a margin (hysteresis); the paper always uses it.",
+                "A plan changes in steps: a worker gives up its variant once others serve in its "
+                "place; the paper applies the plan at once.",
+                "If no worker of a task has loaded a variant, half of them begin with one that "
+                "loads sooner; in the paper all load the planned one.",
+                "The controller replans if demand exceeds the planned demand by a tenth and four "
+                "standard errors, if the estimate is far from it, or if the fan-out changes; "
+                "the paper replans on a significant change of demand and names no test.",
+                "A worker that is slower than others of its kind gets less work, by its own "
+                "pace; in the paper all workers of a kind are equal.",
+                "The rule `dropping: per-task` drops an item before a batch that would end "
+                "beyond the task's budget or the deadline; the paper drops it after the batch.",
+                "Ingress refuses queries beyond the plan's capacity (`admission: false` admits "
+                "all); the paper has no admission.",
             ),
         ),
         # The paper drops nothing, but a query that is late with every model only delays others.
