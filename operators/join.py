@@ -50,7 +50,7 @@ _VALUE, _PATH, _END = attrgetter("value"), attrgetter("path"), attrgetter("end")
 
 
 class CombineJournal(Protocol):
-    """A crash journal of ``combine``: tells the next process what ran when this one died."""
+    """A crash journal of ``combine``: the queries in progress, and crash counts by query."""
 
     strikes: Mapping[str, int]
 
