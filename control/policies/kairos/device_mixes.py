@@ -6,7 +6,6 @@ A mix is a row of counts, one per type. Costs are $ per hour.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -61,7 +60,7 @@ def _joined(levels: Sequence[tuple[_Ints, _Ints]]) -> Counts:
     """Return the mixes of the last level in rows."""
     mixes = len(levels[-1][0])
     counts = np.empty((mixes, len(levels)), dtype=np.int64)
-    at: np.ndarray[tuple[int], np.dtype[Any]] = np.arange(mixes)
+    at: _Ints = np.arange(mixes, dtype=np.int32)
     for column in reversed(range(len(levels))):
         more, rows = levels[column]
         counts[:, column] = more[at]
