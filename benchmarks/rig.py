@@ -42,6 +42,7 @@ from schemas.effects import (
     RESULTS,
 )
 from schemas.records import Answer, Command, CommandResult, DeadLetter, Origin, Plan, Query, Report
+from streams.control_app.control_driver import READY
 from streams.kafka.admin.topic_admin import ensure_topics, partitions_of
 from streams.kafka.kafka_client import admin, consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
@@ -51,7 +52,6 @@ ROOT = Path(__file__).parents[1]
 WAIT_S = 40.0  # long enough for a busy machine
 SETTLED = ("ready", "idle", "draining")
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # caused by close()
-READY = b"standing by to control pipeline"  # logged by the control app once it has started
 FRESH_S = 0.6  # a node is alive if it reported within this time
 
 
@@ -451,7 +451,7 @@ class Rig:
             return True
         with self.log(role).open("rb") as log:
             log.seek(self._log_from[role])
-            return READY in log.read()
+            return READY.encode() in log.read()
 
     def _follows(self, role: str, plan: Plan) -> bool:
         told = [self.reports.get(node) for node in self.roles[role].nodes]

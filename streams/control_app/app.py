@@ -24,7 +24,7 @@ from control.controller.controller import Controller
 from schemas.effects import Observer
 from schemas.pipeline import Pipeline
 from streams.codecs.wire import Fetched
-from streams.control_app.control_driver import LEVELS, PUBLISH_S, ControlDriver
+from streams.control_app.control_driver import LEVELS, PUBLISH_S, READY, ControlDriver
 from streams.control_app.control_records import AGAIN_S, reachable
 from streams.control_app.control_writer import Write
 from streams.control_app.election import CHARGED, Election
@@ -144,8 +144,8 @@ async def _serve(pipeline: Pipeline, election: Election, driver: ControlDriver) 
     if app is None:
         driver.close()
         return
-    told_of = f"standing by to control pipeline {pipeline.name}"
-    tell(log, LEVELS["control.ready"], "control.ready", told_of, pipeline=pipeline.name)
+    standing_by = f"{READY} {pipeline.name}"
+    tell(log, LEVELS["control.ready"], "control.ready", standing_by, pipeline=pipeline.name)
     try:
         producer = await app.maybe_start_producer()
         served = asyncio.create_task(driver.run(_writer(producer)))

@@ -53,6 +53,7 @@ STALL_S = 3.0  # after a longer stall another app may have been in charge
 PUBLISH_S = 5.0  # a record that is not accepted within this time is given up
 GONE_S = 3.0  # within this time a partition has a new leader, and the topic is assigned again
 NODE = "control"  # the controller's name for observers
+READY = "standing by to control pipeline"  # logged by an app that has started, with the name
 LEVELS = {
     "control.ready": logging.INFO,
     "control.began": logging.INFO,
