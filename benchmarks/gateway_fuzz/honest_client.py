@@ -46,17 +46,24 @@ async def honest_client(target: Target) -> AsyncIterator[Answered]:
             (failed,) = await asyncio.gather(asking, return_exceptions=True)
         if not isinstance(failed, asyncio.CancelledError):
             raise failed
-        await _by_http(session, target, "after it.")
-        await _by_grpc(channel, target, "after it.")
+        await _once(session, channel, target, "after it", answered)
 
 
 async def _ask(
     session: aiohttp.ClientSession, channel: grpc.aio.Channel, target: Target, answered: Answered
 ) -> None:
     for number in itertools.count():
-        await _by_http(session, target, f"{number} over http.")
-        await _by_grpc(channel, target, f"{number} over grpc.")
-        answered.count += 2
+        await _once(session, channel, target, str(number), answered)
+
+
+async def _once(
+    session: aiohttp.ClientSession, channel: grpc.aio.Channel, target: Target, text: str,
+    answered: Answered,
+) -> None:  # fmt: skip
+    await _by_http(session, target, f"{text} over http.")
+    answered.count += 1
+    await _by_grpc(channel, target, f"{text} over grpc.")
+    answered.count += 1
 
 
 async def _by_http(session: aiohttp.ClientSession, target: Target, text: str) -> None:

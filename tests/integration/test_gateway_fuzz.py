@@ -18,4 +18,4 @@ def test_damaged_requests_are_served_or_refused_as_client_errors(
     found, wrong = run(broker, tmp_path, list(KINDS), 20_261_122, range(COUNT), at_once=16)
     assert wrong == 0, found
     assert [sum(found[kind].values()) for kind in KINDS] == [COUNT] * len(KINDS)
-    assert found["honest"]["its own answer"] > 0
+    assert found["honest"]["its own answer"] > 2

