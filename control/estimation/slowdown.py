@@ -7,6 +7,9 @@ latency for that size is the planned time of each batch. Per kind of device
     stretch = seconds taken / seconds planned
 
 over about the last ``MEMORY`` batches. Plans of a ``paced`` policy apply it. Not from a paper.
+
+A batch that is planned to take less than ``SHORT_S`` counts as that part of a batch. A stall of the
+machine takes milliseconds however short the batch is, so shorter batches say less about a device.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,6 +26,8 @@ MEMORY = 200.0  # batches
 FEWEST = 20.0  # batches before a stretch is reported
 DRIFT = 1.15  # ratio to the planned stretch, either way, beyond which a replan is due
 NOISE = 1.1  # below this stretch a kind counts as running at its profile's speed
+
+SHORT_S = 0.0025
 
 _BATCHES = "batches"
 
@@ -106,7 +111,7 @@ def ran_since(news: News, profile: ProfileTable | None) -> Ran:
             items = news.since(f"finished/{variant}")
             each_s = _planned_s(profile, variant, news.report.device, items / more)
             if each_s > 0:
-                batches += more
+                batches += more * min(1.0, each_s / SHORT_S)
                 planned_s += more * each_s
                 took_s += news.since(f"busy_s/{variant}")
     return Ran(batches, planned_s, took_s)

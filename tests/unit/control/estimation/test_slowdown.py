@@ -1,9 +1,11 @@
 """control/estimation/slowdown.py: slowdown of a kind of device relative to the profile."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from control.estimation.report_deltas import ReportDeltas
-from control.estimation.slowdown import FEWEST, Slowdown, drifted, ran_since
+from control.estimation.slowdown import FEWEST, SHORT_S, Slowdown, drifted, ran_since
 from profiles.profile_table import ProfileTable
 from schemas.records import Report
 from tests.control_world import a_profile
@@ -67,6 +69,21 @@ def test_old_batches_lose_weight() -> None:
     slow = report(201, 9.0 + 200 * 3 * PLANNED_S, 2.0)
     fast = report(801, 9.0 + 200 * 3 * PLANNED_S + 600 * PLANNED_S, 3.0)
     assert seen(slow, fast) == {}
+
+
+SHORT = PROFILE.stretched({"cpu": 0.2 * SHORT_S / PLANNED_S})  # a batch is a fifth of SHORT_S
+
+
+def test_stall_among_short_batches_is_no_slowdown() -> None:
+    stalled_s = 50 * 0.2 * SHORT_S + 0.020
+    assert seen(report(1, 9.0, 1.0), report(51, 9.0 + stalled_s, 2.0), profile=SHORT) == {}
+
+
+@given(st.floats(1.2, 9.0))
+def test_short_batches_show_a_slow_device_after_as_much_work(stretch: float) -> None:
+    enough = 5 * FEWEST + 1
+    slow = report(enough, 9.0 + stretch * (enough - 1) * 0.2 * SHORT_S, 2.0)
+    assert seen(report(1, 9.0, 1.0), slow, profile=SHORT) == {"cpu": pytest.approx(stretch)}
 
 
 def test_unmeasured_variant_gives_no_slowdown() -> None:
