@@ -37,7 +37,9 @@ class LinkDrift:
         self._newest: deque[LinkSums] = deque()
 
     def add(self, transfers: LinkSums) -> None:
-        """Add the newest transfers; discard old ones."""
+        """Add the newest transfers; discard old ones. Those without bytes do not show the rate."""
+        if not transfers.bytes:
+            return
         self._newest.append(transfers)
         count = sum(each.count for each in self._newest)
         while (oldest := self._newest[0]).at_s < transfers.at_s - WINDOW_S:

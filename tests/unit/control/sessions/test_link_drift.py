@@ -40,6 +40,19 @@ def test_broker_latency_of_milliseconds_is_no_drift() -> None:
     assert drift.seen(PLANNED) is None
 
 
+@pytest.mark.parametrize("busy_s", [0.001, 0.5])
+def test_records_without_bytes_do_not_show_the_rate(busy_s: float) -> None:
+    drift = LinkDrift()
+    planned = Link(bytes_per_s=100_000.0, delay_s=0.1)
+    for at in range(5):
+        drift.add(LinkSums(1.0 + at / 10, 1, 0.0, busy_s))
+    assert drift.seen(planned) is None
+    drift.add(LinkSums(1.5, 3, 3 * RECORD, 3 * (0.2 + 0.1)))
+    found = drift.seen(planned)
+    assert found is not None
+    assert found[0].bytes_per_s == pytest.approx(10_000.0)
+
+
 def test_old_transfers_are_forgotten() -> None:
     drift = LinkDrift()
     drift.add(LinkSums(1.0, 4, 4 * RECORD, 4 * 0.5))

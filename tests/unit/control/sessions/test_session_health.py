@@ -123,3 +123,13 @@ def test_an_egress_that_is_gone_keeps_no_session_open() -> None:
     for second in range(3700):
         health.take(reported(float(second)), float(second))
         assert health.idle(30.0, float(second)) == (("cam",) if second > 3600 else ())
+
+
+def test_answers_without_bytes_over_a_slow_link_raise_no_alarm() -> None:
+    health = SessionHealth(a_space(), drain_s=1.0)
+    health.serves({"cam": PLAN}, 0.0)
+    for second in range(3):
+        hop = {"records": 4.0 * second, "bytes": 0.0, "busy_s": 2.0 * second}
+        counts = {f"hop/cam/handheld>cloud/{what}": count for what, count in hop.items()}
+        health.take(structs.replace(reported(float(second)), counts=counts), float(second))
+    assert health.alarm(CAM, 2.0) is None
