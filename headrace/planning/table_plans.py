@@ -12,13 +12,12 @@ from typing import Any
 from control.policies import policy_named, spec_of
 from control.policies.option_fields import DISPERSION, VIOLATION
 from control.policies.ramsis.table_builder import TableProblem
-from control.policies.ramsis.table_leases import check_memory, queue_workers, runs
+from control.policies.ramsis.table_leases import alike, check_memory, queue_workers, runs
 from control.policies.ramsis.tables import (
     Ask,
     Options,
     SelectionPlan,
     described,
-    models_of,
     options_for,
     setting_for,
 )
@@ -168,7 +167,7 @@ def _ask(file: PipelineFile, asked: PlanRequest, named: Policy, options: Options
     profile, task, workers = planning_profile(file), pipeline.root, asked.devices or count
     slo_s = pipeline.slo_s if asked.slo_s is None else asked.slo_s
     ask = Ask(
-        models=models_of(profile, task, device, named.latency, named.rate),
+        models=alike(profile, task, (device,), named),
         slo_s=min((slo_s, *pipeline.slo_classes.values())),
         workers=queue_workers(pipeline, named, min(workers, task.most or workers)),
         qps=0.0,

@@ -80,4 +80,4 @@ class TableBatching:
             return device.serving, batch_size(ready, largest)  # maximises throughput
         if variant not in device.held:
             variant = device.serving
-        return variant, min(size, self._largest[variant])
+        return variant, min(size, rules.largest.get(variant, self._largest[variant]))

@@ -49,7 +49,8 @@ class WorkerRules:
         self._rule = chosen(RULES, policy.dropping)
         self.batching = batcher_of(policy)
         self._delay_s = inf if policy.batch_delay_s is None else policy.batch_delay_s
-        self.capped, self.paced = policy.capped, policy.paced
+        # ``largest``: of a batch, by "task/variant", in place of the variants' own
+        self.capped, self.paced, self.largest = policy.capped, policy.paced, policy.batch
         self._begin_s = chosen(BATCHERS, self.batching)
         self.epoch = plan.epoch
         self._partitions = pipeline.egress_partitions

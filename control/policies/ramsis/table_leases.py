@@ -18,7 +18,7 @@ from control.policies.option_fields import DISPERSION, LONGEST_RUN
 from control.policies.ramsis.burst_lengths import SAVING, ArrivalStream, sustained_qps
 from control.policies.ramsis.mdp import Setting
 from control.policies.ramsis.pareto_models import CandidateModel
-from control.policies.ramsis.tables import Ask, models_of, options_for, setting_for
+from control.policies.ramsis.tables import Ask, models_of, options_for, setting_for, with_batches
 from control.problem.problem import Allocation, PlanError, Problem, Replicas, SelectionError
 from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
@@ -105,12 +105,13 @@ def whole_budget_s(pipeline: Pipeline, slo_s: float) -> float:
 def alike(
     profile: ProfileTable, task: Task, devices: tuple[str, ...], policy: Policy
 ) -> tuple[CandidateModel, ...]:
-    """Return a task's models on devices of one kind, by the policy's quantiles.
+    """Return a task's models on devices of one kind, by the policy's quantiles and batches.
 
     Raises ``SelectionError`` if the devices differ, ``ProfileError`` for an unmeasured variant.
     """
     kinds = sorted(set(devices))
-    found = {models_of(profile, task, each, policy.latency, policy.rate) for each in kinds}
+    own = with_batches(task, policy)
+    found = {models_of(profile, own, each, policy.latency, policy.rate) for each in kinds}
     if len(found) > 1:
         raise SelectionError(
             f"one table is for workers that are alike, and those of task {task.name!r} stand on "

@@ -350,6 +350,14 @@ def models_of(
     return tuple(found)
 
 
+def with_batches(task: Task, policy: Policy) -> Task:
+    """Return the task with the largest batches that the policy sets in place of its variants'."""
+    variants = (
+        replace(each, batch=policy.batch.get(each.key, each.batch)) for each in task.variants
+    )
+    return replace(task, variants=tuple(variants))
+
+
 def setting_for(options: Options, ask: Ask, run: int = 1) -> Setting:
     """Return the setting of a table for runs of that length, with the Pareto-optimal models.
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from operators.serving.worker import Worker
@@ -34,9 +35,13 @@ MADE = Selection(
 
 
 def a_worker(
-    dropping: str = "none", capped: bool = False, paced: bool = False, **changes: Any
-) -> Worker:
-    ramsis = Policy(name="ramsis", kind="ramsis", dropping=dropping, capped=capped, paced=paced)
+    dropping: str = "none", capped: bool = False, paced: bool = False, batch: int = 4,
+    **changes: Any,
+) -> Worker:  # fmt: skip
+    ramsis = Policy(
+        name="ramsis", kind="ramsis", dropping=dropping, capped=capped, paced=paced,
+        batch={"read/v": batch},
+    )  # fmt: skip
     policies = (Policy(name="static"), ramsis)
     pipeline = a_pipeline(policies=policies, comm_s=0.0)
     return Worker("w", pipeline, "cpu", incarnation=0.0, **changes)
@@ -171,6 +176,12 @@ def test_a_capped_policy_runs_what_is_late_anyway_in_the_leases_batches() -> Non
 def test_the_whole_of_a_long_queue_is_no_more_than_a_variant_can_take() -> None:
     worker = following()
     assert run(worker, *range(9), now=2.0, created_s=2.0) == [Infer(1, "read/v", (b"x",) * 4)]
+
+
+@pytest.mark.parametrize("batch", [2, 6])
+def test_the_largest_batch_of_the_policy_replaces_that_of_the_variant(batch: int) -> None:
+    worker = following(a_worker(batch=batch))
+    assert run(worker, *range(9), now=2.0, created_s=2.0) == [Infer(1, "read/v", (b"x",) * batch)]
 
 
 def test_items_that_no_batch_can_save_are_dropped_under_a_dropping_policy() -> None:

@@ -247,6 +247,15 @@ def test_a_policy_plans_lateness_by_one_quantile_and_queues_by_another() -> None
     assert alike(profile, read, ("cpu",), same) == models_of(profile, read, "cpu")
 
 
+def test_a_policy_sets_the_largest_batches_of_its_models() -> None:
+    read, profile = a_pipeline().task("read"), a_profile()
+    first, *others = models_of(profile, read, "cpu")
+    policy = Policy(name="ramsis", kind="ramsis", rate="p95", batch={f"read/{first.name}": 1})
+    assert len(first.latency_s) > 1
+    shorter = replace(first, latency_s=first.latency_s[:1])
+    assert alike(profile, read, ("cpu",), policy) == (shorter, *others)
+
+
 def test_model_planned_by_a_rare_latency_is_chosen_at_loads_that_it_can_carry() -> None:
     late = replace(USUALLY_QUICK, occupied_s=())
     by_latency, by_both = (
