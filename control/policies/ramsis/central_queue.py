@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from control.policies.ramsis.central_trial import TrialQuality, Workers, trial_of
+from control.policies.ramsis.central_trial import LEAST_QPS, TrialQuality, Workers, trial_of
 from control.policies.ramsis.mdp import Setting
 from control.policies.ramsis.table_builder import TableProblem
 from control.policies.ramsis.table_leases import central_lease
@@ -120,7 +120,7 @@ def central_table(
     setting: Setting, qps: float, patience: int, margin: float, price: float = PRICE
 ) -> Table:
     """Return the table of the pooled model."""
-    batches = _batches(setting, qps, patience, margin)
+    batches = _batches(setting, max(qps, LEAST_QPS), patience, margin)
     behind = _behind(batches, price)
     levels = np.array(setting.levels_s)
     ahead = np.where(batches.allowed, behind + batches.size * batches.accuracy, NEVER)

@@ -17,6 +17,7 @@ from control.policies.ramsis.tables import Table
 
 QUERIES = 20_000
 ROUNDING_S = 1e-9  # times are sums of floats
+LEAST_QPS = 1e-3  # stands for a load of 0: queries are alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,5 +94,5 @@ def _gaps() -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 
 def _times_s(qps: float) -> list[float]:
-    times: list[float] = np.cumsum(_gaps() / qps).tolist()
+    times: list[float] = np.cumsum(_gaps() / max(qps, LEAST_QPS)).tolist()
     return times

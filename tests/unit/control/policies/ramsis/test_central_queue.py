@@ -57,6 +57,13 @@ def test_a_short_queue_is_served_well_and_a_long_one_fast() -> None:
     assert table.choose(4, 0.0) == TableEntry("quick", 4)
 
 
+def test_without_load_a_query_gets_the_most_accurate_model() -> None:
+    plan = make(problem(0.0))
+    assert plan.table.qps == 0.0
+    assert plan.table.choose(1, SLO_S).model == "right"
+    assert (plan.expected_accuracy, plan.expected_violation) == (pytest.approx(0.8), 0.0)
+
+
 def test_no_choice_takes_longer_than_the_slack_where_one_fits() -> None:
     seconds = {model.name: model.latency_s for model in (QUICK, RIGHT)}
     for table in candidates(setting_for(OPTIONS, ask(60.0)), 60.0):
