@@ -29,7 +29,7 @@ import pulp
 from control.policies.loki.allocate import check_demand, empty_allocation
 from control.policies.option_fields import GAP, NODES, SOLVER
 from control.problem.candidates import FITS_S, Choices, Config, Unit, budgets_s, choices, paths
-from control.problem.mip import Bounds, Outcome, solve_model
+from control.problem.mip import INFEASIBLE, Bounds, Outcome, solve_model
 from control.problem.problem import (
     ACCURACY,
     BEST_EFFORT,
@@ -59,7 +59,8 @@ class _Model:
 def allocate(problem: Problem) -> Allocation:
     """Return the plan for a problem.
 
-    Raises ``PlanError`` if a task has no profiled variant, or there are more tasks than devices.
+    Raises ``PlanError`` if a task has no profiled variant, there are more tasks than devices, or no
+    plan was found in time.
     """
     check_demand(problem)
     if not problem.devices:
@@ -74,11 +75,12 @@ def allocate(problem: Problem) -> Allocation:
     run = _and(run, outcome)
     if not outcome.solved:
         model.share.lowBound = 0.0
-        run = _and(run, _solved(model, pulp.LpMaximize, +model.share, problem))
-        most = _value(model.share)
-        if most is None:
-            raise PlanError(_too_few(every, problem))
-        share = most
+        largest = _solved(model, pulp.LpMaximize, +model.share, problem)
+        run = _and(run, largest)
+        if not largest.solved:  # CBC leaves values in the variables of an infeasible model, too
+            infeasible = largest.status == INFEASIBLE
+            raise PlanError(_too_few(every, problem) if infeasible else _no_time(problem))
+        share = _value(model.share) or 0.0
         model.share.lowBound = share * WHOLE
         run = _and(run, _solved(model, pulp.LpMaximize, _accuracy(every, model), problem))
     plan = _answer(every, configs, model, run)
@@ -228,6 +230,13 @@ def _too_few(every: Choices, problem: Problem) -> str:
     return (
         f"policy {problem.policy.name!r} needs a worker for each of {len(every.tasks)} tasks and "
         f"{len(problem.devices)} can be used; start more, or raise the slots of the tasks"
+    )
+
+
+def _no_time(problem: Problem) -> str:
+    return (
+        f"policy {problem.policy.name!r} found no plan within its time; raise its `solve_within`, "
+        "or leave out variants"
     )
 
 

@@ -12,9 +12,11 @@ from control.estimation.estimates import Estimates
 from control.estimation.task_demand import TaskDemand
 from control.policies import POLICIES
 from control.policies.inferline import allocate as inferline
+from control.policies.option_fields import with_options
 from control.policies.proteus import allocate as proteus
 from control.policies.proteus import task_demands
 from control.problem.candidates import choices
+from control.problem.mip import SOLVERS
 from control.problem.problem import PlanError, Problem
 from schemas.records import Report, Settings
 from tests.allocation_world import a_problem, an_entry, problems
@@ -117,10 +119,19 @@ def test_proteus_serves_the_same_part_of_every_task_where_not_all_fits() -> None
     assert "serve 33.3% of what arrives at each task" in plan.binding
 
 
-def test_proteus_wants_a_device_for_each_task() -> None:
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_proteus_wants_a_device_for_each_task(solver: str) -> None:
+    asked = problem(1.0, "proteus")
+    policy = with_options(asked.policy, solver=solver)
     with pytest.raises(PlanError, match="needs a worker for each of 2 tasks and 1 can be used"):
-        proteus(replace(problem(1.0, "proteus"), devices=("cpu",)))
+        proteus(replace(asked, devices=("cpu",), policy=policy))
     assert not proteus(replace(problem(1.0, "proteus"), devices=())).feasible
+
+
+def test_proteus_names_its_time_limit_where_no_plan_was_found_in_time() -> None:
+    late = replace(problem(1.0, "proteus"), meter=lambda: (1.0, 1.0), stop_s=0.5)
+    with pytest.raises(PlanError, match="found no plan within its time; raise its `solve_within`"):
+        proteus(late)
 
 
 def test_proteus_runs_what_is_quickest_where_nothing_fits_an_equal_part_of_the_slo() -> None:
