@@ -310,13 +310,16 @@ class SessionBook:
         self, entry: SessionEntry, failures: Mapping[str, LoadFailures], now: float
     ) -> None:
         """Discard plans with a setting that cannot be loaded: the loading plan, and the serving one
-        if there are others. If there is none, its workers keep trying."""
+        if there are others. If there is none, its workers keep trying. A session that waited for
+        its only new plan keeps the serving one."""
         why = _unloadable(entry.coming, failures)
         if why is not None:
             others = _without(entry.session.plans, entry.coming)
             entry.coming = None
             chosen = index_of(others, entry.serving)
             entry.session = replace(entry.session, plans=others, chosen=chosen, reason=why)
+            if not others and entry.state is SessionState.REPLANNING:
+                entry.go(SessionChange.KEEP, now, why)
         why = _unloadable(entry.serving, failures)
         others = _without(entry.session.plans, entry.serving)
         if why is not None and others and entry.state is not SessionState.CLOSING:

@@ -61,6 +61,20 @@ def test_session_keeps_its_serving_plan_if_a_better_plan_cannot_be_loaded() -> N
     assert (session.state, session.plans, session.chosen) == (SessionState.SERVING, (A,), 0)
 
 
+def test_session_serves_by_its_earlier_plan_if_its_only_new_plan_cannot_be_loaded() -> None:
+    book = serving()
+    book.replan("cam", 1.0)
+    book.planned("cam", (B,), 1.0)
+    loads_a = {seat.worker: frozenset(A.settings.values()) for seat in DEPOT}
+    book.review(DEPOT, loads_a, {}, 1.1)
+    assert "cam" not in book.serving
+    book.review(DEPOT, loads_a, {"depot-0-read": failed("read/v@votes=3")}, 1.2)
+    session = book.session("cam")
+    assert (session.state, session.plans) == (SessionState.SERVING, ())
+    assert session.reason == "not loaded: no memory is left"
+    assert book.serving["cam"].number == 1  # its health is observed again
+
+
 def test_plans_are_rejected_for_their_own_settings_only() -> None:
     book = SessionBook(a_session_pipeline(), a_space())
     choices = {"near": a_choice("0.5"), "far": a_choice("0.55")}
