@@ -126,8 +126,7 @@ class SessionHealth:
             seen.scores.add(Scores(at_s, labels, scores, squares))
         if ended:
             seen.outcomes.append((at_s, counts.get(f"session/{ANSWERED}", 0.0), ended))
-            while seen.outcomes[0][0] < at_s - WINDOW_S:
-                seen.outcomes.popleft()
+            _discard_old(seen, at_s)
 
     def serves(self, plans: Mapping[str, SessionPlan], now: float) -> None:
         """Set the serving plans; discard observations under other plans."""
@@ -178,6 +177,7 @@ class SessionHealth:
         seen = self._seen.get(session.id)
         if seen is None or not session.samples:
             return None
+        _discard_old(seen, now)
         found = self._found(session, seen, now)
         if found is not None:
             self.qps[session.id] = sum(each[2] for each in seen.outcomes) / WINDOW_S
@@ -244,6 +244,12 @@ class SessionHealth:
         )
         since_s = seen.outcomes[0][0]
         return Alarm(session=session.id, drift=Drift.ATTAINMENT, since_s=since_s, reason=reason)
+
+
+def _discard_old(seen: _Seen, now: float) -> None:
+    """Discard outcomes that have left the window."""
+    while seen.outcomes and seen.outcomes[0][0] < now - WINDOW_S:
+        seen.outcomes.popleft()
 
 
 def _hops(counts: Mapping[str, float]) -> dict[Hop, dict[str, float]]:

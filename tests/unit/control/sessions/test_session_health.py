@@ -60,6 +60,12 @@ def test_queries_in_time_raise_none() -> None:
     assert seen(Truth.REFERENCE, 0, answered=1.0).alarm(CAM, 5.0) is None
 
 
+def test_late_queries_of_the_past_raise_none() -> None:
+    """A pause after an earlier alarm may end long after the queries have."""
+    health = seen(Truth.REFERENCE, 0, answered=0.3)
+    assert health.alarm(CAM, 60.0) is None
+
+
 def test_egress_counts_from_before_the_control_app_started_are_ignored() -> None:
     health = SessionHealth(replace(a_space(), truth=Truth.REFERENCE), drain_s=1.0)
     health.serves({"cam": PLAN}, 0.0)
