@@ -153,6 +153,7 @@ class SessionSearches:
         links = self._links.get(session.id)
         resumed = session.state is SessionState.SEARCHING  # started before a restart
         began_s = session.changed_s if resumed else now
+        self._store.reopen(session.samples, options.rule, began_s)
         problem = SearchProblem(
             search=search_id(session.id, now),
             sessions=self._space if links is None else self._space.with_links(links),

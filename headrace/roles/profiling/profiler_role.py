@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, Producer
 from msgspec.structs import replace
 
 from control.policies.compass.search.prefix_cache import PrefixCache
-from control.problem.sample_sets import InputSet, Truth
+from control.problem.sample_sets import InputSet, Truth, input_set
 from control.problem.session_space import SessionSpace
 from headrace.config.pipeline_file import PipelineFile, search_space
 from headrace.config.user_functions import load_combine, load_scorer, load_workload
@@ -110,7 +110,7 @@ class ProfilerRole:
         if result is None:
             return None
         value = encode(replace(result, finished_s=now_s))
-        if result.scores:  # errors may pass with a restart, and pings have no result
+        if is_final(result, request.upto):
             self._finished[key] = value
             if len(self._finished) > MOST_FINISHED:
                 del self._finished[next(iter(self._finished))]
@@ -167,18 +167,29 @@ class ProfilerRole:
 def finished_blocks(kept: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     """Return the results on the topic that need no new run.
 
-    Errors are left out, since they may pass with a restart, and so are answers to pings, which are
-    those of one profiler.
+    ``kept`` is by the keys of ``result_key``.
     """
-    return {key: value for key, value in kept.items() if _has_scores(value)}
+    return {key: value for key, value in kept.items() if _is_kept(key, value)}
 
 
-def _has_scores(value: bytes) -> bool:
+def _is_kept(key: bytes, value: bytes) -> bool:
     try:
         record = decode(value)
-    except CodecError:
+        upto = int(key.rpartition(b"-")[2])
+    except (CodecError, ValueError):
         return False
-    return isinstance(record, ProfileResult) and bool(record.scores)
+    return isinstance(record, ProfileResult) and is_final(record, upto)
+
+
+def is_final(result: ProfileResult, upto: int) -> bool:
+    """Return whether the result of a block that ends before sample ``upto`` needs no new run.
+
+    Errors may pass with a restart, answers to pings are those of one profiler, and a set of
+    labelled inputs that ended within the block grows.
+    """
+    found = input_set(result.sample_set)
+    grows = found is not None and found.labelled
+    return len(result.scores) >= (upto - result.first if grows else 1)
 
 
 def run_profiler(

@@ -86,6 +86,21 @@ class ProfileStore:
         for each in self._sets.values():
             each.blocks = {at: result for at, result in each.blocks.items() if not result.error}
 
+    def reopen(self, sample_set: str, rule: StopRule, before_s: float) -> None:
+        """Discard the blocks, finished before that time, at which a set of labelled inputs ended:
+        it has grown since."""
+        found = input_set(sample_set)
+        if found is None or not found.labelled or sample_set not in self._sets:
+            return
+        kept = self._sets[sample_set]
+        kept.blocks = {
+            at: each
+            for at, each in kept.blocks.items()
+            if each.error
+            or each.finished_s >= before_s
+            or len(each.scores) >= min(rule.look, rule.most - each.first)
+        }
+
     def blocks(self, sample_set: str) -> Mapping[Block, ProfileResult]:
         """Return the results of a sample set."""
         found = self._sets.get(sample_set)

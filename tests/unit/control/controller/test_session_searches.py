@@ -3,12 +3,14 @@
 from msgspec.structs import replace
 
 from control.controller.session_searches import SessionSearches
+from control.policies.compass.search.camo import Proposal
 from control.policies.compass.search.search_step import SearchStep
+from control.problem.sample_sets import Truth, first_set
 from control.sessions.session_health import SessionHealth
 from schemas.effects import Solve, Solved
 from schemas.enumerations import SessionState
 from schemas.pipeline import Policy
-from schemas.records import Session
+from schemas.records import ProfileResult, Session
 from tests.session_world import a_space
 
 POLICY = Policy(name="compass", kind="compass")
@@ -36,3 +38,32 @@ def test_step_of_a_search_for_old_objectives_is_not_used_in_the_new_search() -> 
     searches.solved(Solved(again.job, ended), 1.3)
     searches.advance([changed], 1.3)
     assert [end.session for end in searches.ended()] == ["a"]
+
+
+def test_a_search_without_labelled_inputs_is_repeated_once_there_are_some() -> None:
+    space = a_space()
+    searches, seen = SessionSearches("p", space), SessionHealth(space, 1.0)
+    session = replace(SESSION, samples=first_set(Truth.FEEDBACK, 10_000.0))
+    proposal = Proposal(configuration=0, placement=0, utility=1.0, origin="own", samples=50)
+
+    def requested(now: float) -> list[int]:
+        """Begin a search that proposes configuration 0; return the blocks that it requests."""
+        searches.begin([session], seen, POLICY, now)
+        (step,) = searches.advance([session], now)
+        assert isinstance(step, Solve)
+        proposed = SearchStep(proposal=proposal, plans=(), nearest=None)
+        searches.solved(Solved(step.job, proposed), now)
+        effects = searches.advance([session], now)
+        return [each.record.first for each in effects]  # type: ignore[union-attr]
+
+    blocks = requested(10_000.0)
+    empty = ProfileResult(
+        pipeline="p", space=space.space.digest, options=space.space.named(0),
+        sample_set=session.samples, first=0, scores=(), seconds={}, bytes={}, cached={},
+        input_bytes=0.0, spent_s=0.0, device="cpu", profiler="x", finished_s=10_005.0,
+    )  # fmt: skip
+    searches.take(empty)
+    searches.advance([session], 10_005.0)
+    (end,) = searches.ended()
+    assert "the samples end after 0" in end.reason
+    assert requested(10_060.0) == blocks

@@ -12,7 +12,7 @@ from control.problem.sample_sets import InputSet
 from headrace.errors import PipelineError
 from headrace.roles.input_topic.recent_inputs import RecentInputs
 from headrace.roles.profiling.loaded_operators import one_of_each_variant
-from headrace.roles.profiling.profiler_role import finished_blocks, result_key, works
+from headrace.roles.profiling.profiler_role import finished_blocks, is_final, result_key, works
 from headrace.roles.profiling.samples import MOST_SETS, Samples
 from headrace.roles.profiling.waiting_requests import (
     MOST_SEARCHES,
@@ -116,12 +116,21 @@ def a_result(*scores: float, error: str = "") -> ProfileResult:
 
 def test_only_blocks_with_scores_of_an_earlier_process_count_as_finished() -> None:
     kept = {
-        b"block": encode(a_result(0.5, 1.0)),
-        b"error": encode(a_result(error="no such weights")),
-        b"ping": encode(a_result()),  # of another profiler, whose name is not awaited
+        b"block/0-10": encode(a_result(0.5, 1.0)),
+        b"error/0-10": encode(a_result(error="no such weights")),
+        b"ping/-1-0": encode(a_result()),  # of another profiler, whose name is not awaited
         b"garbage": b"{}",
     }
-    assert finished_blocks(kept) == {b"block": kept[b"block"]}
+    assert finished_blocks(kept) == {b"block/0-10": kept[b"block/0-10"]}
+
+
+def test_blocks_in_which_a_set_of_labelled_inputs_ended_are_run_again() -> None:
+    block = replace(a_result(0.5, 1.0), sample_set=InputSet("cam", 1.0).name)
+    kept = {b"short/0-10": encode(block), b"whole/0-2": encode(block)}
+    assert finished_blocks(kept) == {b"whole/0-2": kept[b"whole/0-2"]}
+    assert [is_final(block, upto) for upto in (2, 3)] == [True, False]
+    between = replace(block, sample_set=InputSet("cam", 1.0, 2.0).name)
+    assert is_final(between, 10)
 
 
 class Requests:

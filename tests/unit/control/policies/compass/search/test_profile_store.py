@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from control.policies.compass.search.profile_store import ProfileStore
-from control.policies.compass.search.sequential_test import plain
+from control.policies.compass.search.sequential_test import StopRule, plain
+from control.problem.sample_sets import InputSet
 from control.problem.space import Knob, Space
 from schemas.records import ProfileResult
 from tests.session_world import a_space
@@ -78,3 +79,18 @@ def test_results_by_another_truth_or_without_a_stage_are_no_history() -> None:
     store.keep(result(replace(SPACE, truth="feedback"), 0))
     store.keep(result(widened(SPACE), 0, seconds={"scan": 0.1}))
     assert store.past(SEEN) == ()
+
+
+def test_a_set_of_labelled_inputs_does_not_end_where_it_ended_for_an_earlier_search() -> None:
+    store, rule = ProfileStore(SPACE), StopRule(least=20, most=35)
+    labelled = InputSet("cam", 1.0).name
+    for sample_set in (labelled, InputSet("cam", 1.0, 2.0).name, SEEN):
+        for first, count in ((0, 10), (10, 7), (20, 0), (30, 5)):
+            more = {"first": first, "scores": (1.0,) * count, "finished_s": 5.0}
+            store.keep(result(SPACE, 3, sample_set=sample_set, **more))
+        store.keep(result(SPACE, 4, sample_set=sample_set, scores=(), error="no weights"))
+        store.reopen(sample_set, rule, 5.0)
+        assert len(store.blocks(sample_set)) == 5
+        store.reopen(sample_set, rule, 5.1)
+    assert list(store.blocks(labelled)) == [(3, 0), (3, 30), (4, 0)]
+    assert len(store.blocks(InputSet("cam", 1.0, 2.0).name)) == len(store.blocks(SEEN)) == 5
