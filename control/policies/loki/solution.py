@@ -99,16 +99,33 @@ def _replicas(
     for at, share in shares.items():
         node = model.nodes[at]
         items[node.unit.key_on_device] += demand_qps * share * node.items
+    counts = {key: max(1, ceil(each / configs[key].rate - ROUNDING)) for key, each in items.items()}
+    _add_least(model, counts)
     return tuple(
         Replicas(
             task=unit.task,
             variant=unit.variant,
-            batch=configs[unit.key_on_device].batch,
-            count=max(1, ceil(items[unit.key_on_device] / configs[unit.key_on_device].rate
-                              - ROUNDING)),
+            batch=configs.get(unit.key_on_device, unit.configs[0]).batch,
+            count=counts[unit.key_on_device],
             device=unit.device if several else "",
             on=model.choices.names[unit.device] if several else (),
         )
         for unit in model.choices.all_units
-        if unit.key_on_device in items
-    )  # fmt: skip
+        if unit.key_on_device in counts
+    )
+
+
+def _add_least(model: FlowModel, counts: dict[Key, int]) -> None:
+    """Add replicas of the solution beyond those that the shares need, up to each task's least.
+
+    They keep the devices of every kind; a task with 1 needs none without queries.
+    """
+    for task in model.choices.tasks:
+        own = [unit.key_on_device for unit in model.choices.units[task.name]]
+        missing = task.least - sum(counts.get(key, 0) for key in own) if task.least > 1 else 0
+        for key in sorted(own, key=lambda each: each not in counts):
+            there = model.replicas.get(key)
+            spare = round(there.varValue) - counts.get(key, 0) if there is not None else 0
+            if (added := min(missing, spare)) > 0:
+                counts[key] = counts.get(key, 0) + added
+                missing -= added

@@ -1,6 +1,7 @@
 """control/policies/replica_bounds.py: minimum and maximum replicas of a task."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,6 +12,7 @@ from control.policies import POLICIES
 from control.policies.replica_bounds import topped_up
 from control.policies.solvers import solve
 from control.problem.problem import Allocation, Problem, Replicas
+from profiles.measurements import QUANTILES, Latency
 from tests.allocation_world import a_problem, an_entry
 
 CHAIN = {"find": ("read",), "read": ()}
@@ -47,6 +49,43 @@ def test_every_policy_keeps_to_the_bounds(kind: str, least: int, more: int, tens
     assert least <= count(plan, "read") <= most
     assert count(plan, "find") >= 1
     assert plan.devices_used <= 8
+
+
+@pytest.mark.parametrize("kind", ["loki", "loki-paper", "inferline", "proteus"])
+def test_the_least_of_a_task_is_spread_over_kinds_of_devices(kind: str) -> None:
+    slower = [
+        replace(each, device="gpu", latency=tuple(_twice(row) for row in each.latency))
+        for each in ENTRIES
+    ]
+    problem = a_problem(
+        [*ENTRIES, *slower], CHAIN, demand=1.0, devices=("cpu", "cpu", "gpu", "gpu", "gpu"),
+        policy=POLICIES[kind].usual, tasks={"find": {"least": 4}},
+    )  # fmt: skip
+    plan = solve(kind, problem)
+    assert (plan.feasible, count(plan, "find"), plan.devices_used) == (True, 4, 5)
+    assert check_allocation(plan, problem) == ()
+
+
+def _twice(row: Latency) -> Latency:
+    seconds = {f"{name}_s": 2 * getattr(row, f"{name}_s") for name in QUANTILES}
+    return replace(row, **seconds)
+
+
+@pytest.mark.parametrize("kind", ["loki-paper", "inferline"])
+def test_a_branch_without_queries_has_its_least_replicas(kind: str) -> None:
+    entries = [
+        an_entry("find", "v", {1: 5.0}, children={"near": 1.0, "far": 5.0}),
+        an_entry("near", "v", {1: 5.0}),
+        an_entry("far", "v", {1: 50.0}),
+    ]
+    children = {"find": ("near", "far"), "near": (), "far": ()}
+    problem = a_problem(
+        entries, children, branches="untied", devices=("cpu",) * 6, demand=150.0,
+        policy=POLICIES[kind].usual, tasks={"far": {"least": 2}},
+    )  # fmt: skip
+    plan = solve(kind, problem)
+    assert (plan.feasible, count(plan, "far")) == (True, 2)
+    assert check_allocation(plan, problem) == ()
 
 
 def test_the_other_tasks_pay_for_the_least_of_one() -> None:
