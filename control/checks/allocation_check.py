@@ -406,11 +406,17 @@ def _made(judge: _Judge, task: Task, child: str) -> float:
 
 
 def _factor(problem: Problem, key: str, child: str) -> float:
+    """Return the observed fan-out, else the least one measured on the problem's devices."""
     observed = problem.multiplicity.get((key, child))
     task, variant = variant_id(key)
     if observed is not None or problem.profile is None:
         return observed or 0.0
-    return problem.profile.children_mean(task, variant, child)
+    measured: list[float] = []
+    for device in dict.fromkeys(problem.devices):
+        with suppress(ProfileError):
+            children = problem.profile.entry(task, variant, device).children
+            measured += [children[child].mean] if child in children else []
+    return min(measured) if measured else problem.profile.children_mean(task, variant, child)
 
 
 def _accuracy(judge: _Judge) -> Iterator[Violation]:

@@ -119,6 +119,25 @@ def test_proteus_serves_the_same_part_of_every_task_where_not_all_fits() -> None
     assert "serve 33.3% of what arrives at each task" in plan.binding
 
 
+@pytest.mark.parametrize(("cpus", "gpus"), [(0, 6), (3, 3)])
+def test_plans_of_proteus_pass_their_check_if_devices_differ_in_fan_out(
+    cpus: int, gpus: int
+) -> None:
+    entries = [
+        each
+        for device, items in (("cpu", 2.02), ("gpu", 2.0))
+        for each in (
+            an_entry("find", "v", {1: 10.0}, children={"read": items}, device=device),
+            an_entry("read", "v", {1: 10.0}, device=device),
+        )
+    ]
+    asked = a_problem(
+        entries, CHAIN, demand=1000.0, policy=POLICIES["proteus"].usual,
+        devices=("gpu",) * gpus + ("cpu",) * cpus,
+    )  # fmt: skip
+    assert check_allocation(proteus(asked), asked) == ()
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_proteus_wants_a_device_for_each_task(solver: str) -> None:
     asked = problem(1.0, "proteus")
