@@ -186,29 +186,26 @@ def _devices(judge: _Judge) -> Iterator[Violation]:
 
 def _memory(judge: _Judge) -> Iterator[Violation]:
     """Yield replicas whose variants exceed the memory of a worker on which they may be placed."""
-    for host, replicas in judge.hosts.items():
-        try:
-            size = judge.entry(host).memory_bytes + _beside_bytes(judge, replicas)
-        except ProfileError:
-            continue
-        rooms = [
-            (judge.problem.memory.get(device, size), device)
-            for device in judge.problem.devices
-            if replicas.may_run_on(device)
-        ]
-        room, device = min(rooms, default=(size, ""))
-        if size > room:
+    for replicas in judge.hosts.values():
+        short: list[tuple[int, str, int]] = []
+        for device in dict.fromkeys(judge.problem.devices):
+            room = judge.problem.memory.get(device)
+            if room is None or not replicas.may_run_on(device):
+                continue
+            with suppress(ProfileError):  # not measured there
+                if (size := _bytes(judge.problem, replicas, device)) > room:
+                    short.append((room, device, size))
+        if short:
+            room, device, size = min(short)
             yield Violation(Constraint.MEMORY, (replicas.key, device), size, room)
 
 
-def _beside_bytes(judge: _Judge, replicas: Replicas) -> int:
-    """Return the memory in bytes of the further variants that a worker holds."""
-    entry = judge.entry((replicas.key, replicas.device))
-    assert judge.problem.profile is not None
-    return sum(
-        judge.problem.profile.entry(entry.task, variant, entry.device).memory_bytes
-        for variant in replicas.beside
-    )
+def _bytes(problem: Problem, replicas: Replicas, device: str) -> int:
+    """Return the memory in bytes of all variants that a worker holds; raise ``ProfileError``."""
+    if problem.profile is None:
+        raise ProfileError(f"there is no profile of {replicas.key}")
+    names = (replicas.variant, *replicas.beside)
+    return sum(problem.profile.entry(replicas.task, name, device).memory_bytes for name in names)
 
 
 def _listed(judge: _Judge) -> Iterator[Violation]:

@@ -1,15 +1,20 @@
 """control/policies/static.py: replicas from the file or in proportion to load."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control.checks.allocation_check import check_allocation
+from control.checks.violations import Constraint, Violation
 from control.policies.replica_bounds import bounded
 from control.policies.static import allocate, divide
 from control.problem.problem import Allocation, PlanError, Problem, Replicas
 from schemas.pipeline import Pipeline, Policy
+from tests.allocation_world import a_problem as of_entries
+from tests.allocation_world import an_entry
 from tests.control_world import a_pipeline, a_profile
 
 SAID_NOTHING = {
@@ -120,6 +125,22 @@ def test_a_variant_that_a_worker_has_no_memory_for_is_refused_where_it_is_named(
         allocate(a_problem(3, policy=named, **tight))
     silent = a_problem(3, a_pipeline(**SAID_NOTHING), **tight)
     assert counts(allocate(silent)).keys() == {"locate/net", "read/forest"}
+
+
+@pytest.mark.parametrize("devices", [("cpu", "gpu"), ("gpu", "cpu")])
+def test_the_memory_of_a_variant_is_that_on_the_workers_own_device(devices: Sequence[str]) -> None:
+    entries = [
+        an_entry("read", "v", {1: 5.0}, device=device, memory=memory)
+        for device, memory in (("cpu", 10**6), ("gpu", 10**9))
+    ]
+    problem = of_entries(
+        entries, {"read": ()}, devices=devices, policy=Policy(name="static"),
+        memory={"cpu": 10**8, "gpu": 10**10},
+    )  # fmt: skip
+    plan = allocate(problem)
+    assert (plan.devices_used, check_allocation(plan, problem)) == (2, ())
+    (broken,) = check_allocation(plan, replace(problem, memory={"cpu": 10**8, "gpu": 10**8}))
+    assert broken == Violation(Constraint.MEMORY, ("read/v", "gpu"), 10**9, 10**8)
 
 
 def test_replicas_of_an_unknown_variant_are_refused() -> None:
