@@ -82,7 +82,8 @@ class FatalRecords:
         count, cause = self._deaths.get(_key(fetched), (0, ""))
         if count < MOST_DEATHS:
             return None
-        headers = tuple(fetched.headers or ())
+        # The client returns None for a header without a value, against its declared types.
+        headers = tuple((name, held or b"") for name, held in fetched.headers or ())
         name = query_from_raw(fetched.value, fetched.headers, None).id
         reason = f"this record ended its reader {count} times: {cause}"
         return Garbled(fetched.value or b"", reason, headers, name)

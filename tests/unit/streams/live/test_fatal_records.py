@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from operators.dead_letter import dead_letter
 from operators.ingress import Ingress
-from schemas.codec.single_object import decode
+from schemas.codec.single_object import decode, encode
 from schemas.effects import DEAD_LETTERS, QUERIES, Arrived, Assign, Effect, Event, Woke
 from schemas.records import DeadLetter, Garbled
 from streams.codecs.wire import Fetched
@@ -79,6 +80,19 @@ def test_another_record_at_that_offset_is_read(tmp_path: Path) -> None:
     assert again.unreadable(a_record(1)) is not None
     assert again.unreadable(a_record(1, at_s=6.0)) is None
     assert again.unreadable(a_record(2)) is None
+
+
+def test_a_fatal_record_with_a_header_without_a_value_is_dead_lettered(tmp_path: Path) -> None:
+    record = a_record(1)._replace(headers=[("note", None)])  # type: ignore[list-item] # as read
+    fatal = FatalRecords(tmp_path / "f.json")
+    for _ in range(MOST_DEATHS):
+        fatal.ended_at(record, ValueError("x"))
+    found = fatal.unreadable(record)
+    assert found is not None
+    letter = dead_letter(Arrived(found, QUERIES, 0, 1, 5.0), found, "ingress-0", 5.0).record
+    assert decode(encode(letter)) == letter
+    assert isinstance(letter, DeadLetter)
+    assert letter.headers == (("note", b""),)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"a": 1}', '{"a": ["x", "y"]}'])
