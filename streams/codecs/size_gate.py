@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
+from control.per_query.shadowing import is_shadow
 from operators.record_size import brief
-from schemas.effects import OUTPUTS, Send
+from schemas.effects import OUTPUTS, SHADOWS, Send
 from schemas.enumerations import ReasonCode
 from schemas.records import (
     FAILED,
@@ -92,8 +93,10 @@ def _smaller_work(
     cut = _failed(work, item, size, most) if item.value is not None else _without_path(item)
     if cut is None:
         return []
-    slot = work.origin.partition % egress_partitions
-    return [Send(OUTPUTS, replace(work, task="", items=(cut,), follow=0), slot)]
+    ended = replace(work, task="", items=(cut,), follow=0)
+    if is_shadow(work):  # egress would take it for a result of the query
+        return [Send(SHADOWS, ended, 0)]
+    return [Send(OUTPUTS, ended, work.origin.partition % egress_partitions)]
 
 
 def _failed(work: Work, item: Item, size: int, most: int) -> Item:

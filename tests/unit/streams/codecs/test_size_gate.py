@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from control.per_query.shadowing import shadow_of
 from operators.dispatch.dispatch_profile import device_kind, dispatch_profile
 from operators.dispatch.dispatcher import Dispatcher
 from operators.dispatch.task_dispatcher import TaskDispatcher
@@ -110,6 +111,19 @@ def test_an_item_that_fits_no_record_fails_at_egress_with_its_credit() -> None:
     assert (item.branch, item.credit, item.value) == ((0, 1), 5, None)
     assert (item.end.outcome, item.end.task) == (FAILED, "read")
     assert "fits no record (at most 0); return less, or a reference to it" in item.end.reason
+
+
+@pytest.mark.parametrize("topic", ["work.check", "shadows"])
+def test_a_shadow_that_fits_no_record_fails_at_the_scorer_and_not_at_egress(topic: str) -> None:
+    lease = replace(a_lease(), open_slot=5)
+    shadow = shadow_of(a_work(1), (("read/v", (lease,)), ("check/v", (lease,))), 0, 0.0)
+    large = replace(shadow, task="check", items=(an_item(b"x" * 9000, (0, 0)),))
+    (send,) = fitted(Send(topic, large, 5))
+    assert (send.topic, send.slot) == ("shadows", 0)
+    assert isinstance(send.record, Work)
+    (item,) = send.record.items
+    assert item.end is not None
+    assert item.end.outcome == FAILED
 
 
 def test_a_notice_is_split_so_that_every_part_ends_where_the_next_begins() -> None:
