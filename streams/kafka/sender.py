@@ -53,6 +53,7 @@ class Sender:
         self._producer = producer(config, error_cb=on_error, **NO_EXPIRY)
         self._window = SendWindow()
         self._heard = False  # the broker's confirmations, since the last turn
+        self.abandoned = False
         self._refusals = RefusedRecords(
             partial(find_written, config, lease.settle if lease else None)
         )
@@ -115,6 +116,7 @@ class Sender:
 
     def abandon(self) -> None:
         """Discard everything that has not left yet."""
+        self.abandoned = True
         self._window.clear()
         self._producer.purge()
 

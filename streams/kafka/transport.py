@@ -341,6 +341,8 @@ class KafkaTransport:
 
     def close(self) -> None:
         """Flush the sends, commit, and close the clients."""
+        if self._sender.abandoned:  # its error ends the role; what it discarded is no further one
+            self.abandon()
         self._close_turn(self._now)
         self._sender.flush(FLUSH_S)
         self._reporter.flush(1.0)
