@@ -195,5 +195,5 @@ def read_lease(value: bytes) -> LeaseRecord | None:
     """Return the record, or None if the bytes are not one."""
     try:
         return msgspec.json.decode(value, type=LeaseRecord)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None

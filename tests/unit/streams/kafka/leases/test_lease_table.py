@@ -121,6 +121,8 @@ def test_a_record_survives_its_encoding_and_bytes_that_are_none_are_passed_over(
     assert read_lease(encoded(record)) == record
     assert read_lease(b"") is None
     assert read_lease(b'{"act": "steal"}') is None
+    assert read_lease(b'{"holder": "\xff", "act": "claim", "partitions": [0]}') is None
+    assert read_lease(b'{"since": ' + b"[" * 100_000) is None
 
 
 EVENTS = st.lists(
