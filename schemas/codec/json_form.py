@@ -80,7 +80,7 @@ def origin_of_answer(value: bytes) -> list[tuple[int, int]]:
     try:
         origin = json.loads(value)["origin"]
         return [(int(origin["partition"]), int(origin["offset"]))]
-    except (LookupError, RecursionError, TypeError, ValueError):
+    except (LookupError, OverflowError, RecursionError, TypeError, ValueError):
         return []
 
 

@@ -169,7 +169,16 @@ def test_egress_knows_its_answers_of_every_format(
 
 
 @pytest.mark.parametrize(
-    "value", [b"", b"{}", b"\0", b"\0five", b"\xc3\x01short", encode(Query(payload=b"x"))]
+    "value",
+    [
+        b"",
+        b"{}",
+        b"\0",
+        b"\0five",
+        b"\xc3\x01short",
+        encode(Query(payload=b"x")),
+        b'{"origin": {"partition": 1e999, "offset": 0}}',
+    ],
 )
 def test_a_foreign_record_among_the_results_has_no_origin(value: bytes) -> None:
     assert origins(PIPELINE)(value) == []
