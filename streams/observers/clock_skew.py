@@ -17,6 +17,7 @@ log = logging.getLogger("headrace.node")
 
 SKEW_S = 1.0  # least skew that is logged
 WINDOW_S = 60.0  # interval between two lines of a node; its fastest report counts for as long
+LIVING_S = 3.0  # a node without a report for this long after its window has gone
 
 LEVELS = {"clock.skewed": logging.WARNING}
 
@@ -33,20 +34,30 @@ class ClockSkews:
     def __init__(self, pipeline: str) -> None:
         self._pipeline = pipeline
         self._seen: dict[str, _Seen] = {}
+        self._now = 0.0
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
         if type(event) is not Arrived or type(event.record) is not Report:
             return
-        report = event.record
+        report, self._now = event.record, now
         if report.pipeline != self._pipeline:
             return
         ahead_s, seen = report.sent_s - now, self._seen.get(report.node)
         if seen is None or now >= seen.until_s:
+            self._forget()
             self._seen[report.node] = _Seen(now + WINDOW_S, ahead_s)
             if abs(ahead_s) >= SKEW_S:
                 self._warn(report.node, ahead_s)
         else:
             seen.ahead_s = max(seen.ahead_s, ahead_s)
+
+    def _forget(self) -> None:
+        """Forget the nodes that have gone: a new window would have replaced theirs."""
+        for node in [node for node, seen in self._seen.items() if self._gone(seen)]:
+            del self._seen[node]
+
+    def _gone(self, seen: _Seen) -> bool:
+        return self._now > seen.until_s + LIVING_S
 
     def _warn(self, node: str, ahead_s: float) -> None:
         way = "ahead of" if ahead_s > 0 else "behind"
@@ -58,7 +69,7 @@ class ClockSkews:
         tell(log, LEVELS["clock.skewed"], "clock.skewed", text, pipeline=self._pipeline, **fields)
 
     def samples(self) -> Iterator[MetricSample]:
-        """Yield the largest skew of any node, in seconds."""
-        ahead = [seen.ahead_s for seen in list(self._seen.values())]
+        """Yield the largest skew of any living node, in seconds."""
+        ahead = [seen.ahead_s for seen in list(self._seen.values()) if not self._gone(seen)]
         if ahead:
             yield "clock_skew_seconds", (), max(map(abs, ahead))

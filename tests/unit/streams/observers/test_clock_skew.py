@@ -24,6 +24,14 @@ def test_the_largest_difference_of_any_node_is_exported() -> None:
     ]
 
 
+def test_a_node_that_has_gone_does_not_count() -> None:
+    skews = ClockSkews("postcode")
+    heard(skews, "cpu-0", 96.0, 100.0)
+    for tick in range(round(WINDOW_S) + 5):
+        heard(skews, "cpu-1", 100.0 + tick, 100.0 + tick)
+    assert list(skews.samples()) == [("clock_skew_seconds", (), 0.0)]
+
+
 def test_a_clock_that_is_off_is_reported_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     skews = ClockSkews("postcode")
     with caplog.at_level(logging.WARNING, "headrace.node"):
