@@ -106,8 +106,8 @@ class Join:
     """Join: builds the answers to a pipeline's queries.
 
     ``accuracies`` are those of variants and whole paths. With a ``journal``, a query fails without
-    ``combine`` once it has ended ``MOST_CRASHES`` processes, by a crash or by a hang that the
-    supervisor killed.
+    ``combine`` once it has ended ``MOST_CRASHES`` processes: by a crash, by a hang that the
+    supervisor killed, or as it took longer than egress may stand still.
     """
 
     __slots__ = ("_along", "_combine", "_inner", "_journal", "_pipeline")
@@ -173,8 +173,8 @@ class Join:
         crashes = journal.strikes.get(key, 0)
         if crashes >= MOST_CRASHES:
             raise _Uncombined(
-                f"{self._pipeline.combine} crashed the process of egress {crashes} times with this "
-                "query, or hung until it was killed"
+                f"{self._pipeline.combine} ended the process of egress {crashes} times with this "
+                "query: it crashed or took too long"
             )
         journal.began([key])
 

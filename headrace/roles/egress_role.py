@@ -110,7 +110,8 @@ def _warn_unfenced(pipeline: Pipeline) -> None:
 def _combine_journal(pipeline: Pipeline, name: str) -> CrashJournal | None:
     """Return egress' journal; log a line and return None if the disk takes no file."""
     try:
-        return crash_journal(pipeline, name)
+        # Half: the rest of the turn counts towards the fence, too.
+        return crash_journal(pipeline, name, FENCE_S / 2)
     except OSError as error:
         text = (
             f"cannot write the crash journal: {error}; crashes and hangs of `combine` are not "

@@ -1,6 +1,7 @@
 """Common parts of every role's process: its driver on Kafka, its clock, its end by a signal."""
 
 import contextlib
+import math
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -80,6 +81,8 @@ def run_until_signal(live: Live, end: Callable[[], None]) -> None:
     live.run()
 
 
-def crash_journal(pipeline: Pipeline, name: str) -> CrashJournal:
-    """Return the journal of what ran when an earlier process of this name died."""
-    return CrashJournal(run_directory(pipeline.name) / f"{name}.running.json")
+def crash_journal(pipeline: Pipeline, name: str, longest_s: float = math.inf) -> CrashJournal:
+    """Return the journal of what ran when an earlier process of this name died, or for longer than
+    ``longest_s``, after which it ended."""
+    path = run_directory(pipeline.name) / f"{name}.running.json"
+    return CrashJournal(path, longest_s, process_now)

@@ -8,9 +8,10 @@ and no release of the interpreter's lock.
 """
 
 import json
+import math
 import mmap
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -23,10 +24,18 @@ _END = b"}\n"  # bytes after it are the rest of an older, longer line
 class CrashJournal:
     """A file with the running items and the strikes of each item.
 
-    ``strikes`` counts by item how often it ran when an earlier process died.
+    ``strikes`` counts by item how often it ran when an earlier process died. Items that run for
+    longer than ``longest_s`` by ``clock``, after which their process ends, stay named.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path,
+        longest_s: float = math.inf,
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self._longest_s, self._clock = longest_s, clock
+        self._began_s = clock()
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         running, strikes = _read(self._file)
@@ -40,11 +49,13 @@ class CrashJournal:
 
     def began(self, items: Sequence[str]) -> None:
         """Record the items of the batch that begins."""
+        self._began_s = self._clock()
         self._write(self._before + msgspec.json.encode(items) + _END)
 
     def ended(self) -> None:
         """Record that no batch is running."""
-        self._write(self._idle)
+        if self._clock() - self._began_s <= self._longest_s:
+            self._write(self._idle)
 
     def _write(self, line: bytes) -> None:
         if len(line) > len(self._map):

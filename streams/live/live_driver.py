@@ -248,6 +248,8 @@ class Live:
         try:
             for node, event in self._slots.events(batch):
                 self._deliver(node, event)
+                if self._fence_s is not None:
+                    self._now()  # here, so that the next record is not charged with this one's time
         except Exception as error:
             self._blame(error)
             raise
@@ -257,10 +259,17 @@ class Live:
         handled = self._slots.handling
         if self._fatal is None or handled is None:
             return
-        if isinstance(error, BrokerError | Fenced):
+        if isinstance(error, BrokerError | Fenced) and not self._stalled_at_record(error):
             self._fatal.ended()
         else:
             self._fatal.ended_at(handled, error)
+
+    def _stalled_at_record(self, error: Exception) -> bool:
+        """Return whether the process stood still since it began the present record: a decoder or a
+        user's function that takes so long does so in every life."""
+        if not isinstance(error, StoodStill) or self._fence_s is None:
+            return False
+        return self._clock() - self._slots.began_s > self._fence_s
 
     def _deliver(self, node: str, event: Arrived) -> None:
         if type(event.record) is Plan:

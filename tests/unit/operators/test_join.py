@@ -224,8 +224,8 @@ def test_a_query_whose_combine_ends_the_process_twice_fails_without_it(tmp_path:
     found = join.answer(a_query(an_ended("a")), 0.2)
     assert (found.outcome, found.task, found.reason) == (
         FAILED, "egress",
-        "postcode:join crashed the process of egress 2 times with this query, or hung until it "
-        "was killed",
+        "postcode:join ended the process of egress 2 times with this query: it crashed or took "
+        "too long",
     )  # fmt: skip
     other = OpenQuery("q1", Origin(0, 1), 0.0, SLO_S)
     other.take(a_work(1, an_ended("b"), task=""))

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from streams.live.crash_journal import MOST_KEPT, CrashJournal
+from tests.memory_transport import VirtualClock
 
 
 def test_items_running_when_the_process_died_get_a_strike(tmp_path: Path) -> None:
@@ -22,6 +23,21 @@ def test_ended_items_have_no_strike(tmp_path: Path) -> None:
     journal.began(["a" * 50] * 20)
     journal.ended()
     journal.began(["b"])
+    journal.ended()
+    assert CrashJournal(tmp_path / "w.json").strikes == {}
+
+
+def test_an_item_that_ran_for_longer_than_its_process_may_stand_still_has_a_strike(
+    tmp_path: Path,
+) -> None:
+    clock = VirtualClock()
+    journal = CrashJournal(tmp_path / "w.json", longest_s=2.5, clock=clock)
+    for item, seconds in (("short", 2.5), ("long", 2.6)):
+        journal.began([item])
+        clock.now += seconds
+        journal.ended()
+    assert CrashJournal(tmp_path / "w.json").strikes == {"long": 1}
+    journal.began(["next"])
     journal.ended()
     assert CrashJournal(tmp_path / "w.json").strikes == {}
 

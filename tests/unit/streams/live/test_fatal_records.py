@@ -1,22 +1,38 @@
 """A record that crashes its reader three times becomes a dead letter."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from operators.dead_letter import dead_letter
+from operators.egress import Egress
 from operators.ingress import Ingress
+from operators.join import MOST_CRASHES
 from schemas.codec.single_object import decode, encode
-from schemas.effects import DEAD_LETTERS, QUERIES, Arrived, Assign, Effect, Event, Woke
-from schemas.records import DeadLetter, Garbled
+from schemas.effects import (
+    DEAD_LETTERS,
+    OUTPUTS,
+    QUERIES,
+    RESULTS,
+    Arrived,
+    Assign,
+    Effect,
+    Event,
+    Woke,
+)
+from schemas.enumerations import ReasonCode
+from schemas.records import FAILED, Answer, DeadLetter, Garbled, Value
 from streams.codecs.wire import Fetched
 from streams.fencing import StoodStill
+from streams.live.crash_journal import CrashJournal
 from streams.live.fatal_records import MOST_DEATHS, FatalRecords
 from streams.live.inbox import FetchedBatch
 from streams.live.live_driver import Live
 from streams.topics import physical
-from tests.builders import a_pipeline
+from tests.builders import a_notice, a_pipeline, a_work, an_ended
 from tests.memory_transport import MemoryTransport, VirtualClock
 
 PIPELINE = a_pipeline(input="raw")
@@ -172,3 +188,69 @@ def test_a_process_that_was_replaced_blames_no_record(tmp_path: Path) -> None:
             live.turn()
         assert node.seen == []
     assert FatalRecords(path).unreadable(a_record(0)) is None
+
+
+class Slow(Fragile):
+    """An ingress that stands still for 6 s at a payload, as in a user's function."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        if type(event) is Arrived and event.offset == 1 and type(event.record) is not Garbled:
+            self._clock.now += 6.0
+            return []
+        return super().handle(event, now)
+
+
+def test_a_record_that_takes_longer_than_a_role_may_stand_still_is_dead_lettered(
+    tmp_path: Path,
+) -> None:
+    """Every life would end at it: the role cannot tell that it was not replaced meanwhile."""
+    path = tmp_path / "f.json"
+    for last in [False] * MOST_DEATHS + [True]:
+        clock = VirtualClock()
+        node, transport = Slow(clock), MemoryTransport(PIPELINE, clock, 0.0)
+        fatal = FatalRecords(path)
+        live = Live(PIPELINE, {"i": node}, transport, clock=clock, fatal=fatal, fence_s=5.0)
+        live.start()
+        clock.now = 5.0
+        live._inbox.put(FetchedBatch(transport.assigned, [a_record(n) for n in range(3)]))
+        with nullcontext() if last else pytest.raises(StoodStill):
+            live.turn()
+        assert node.seen == ([0, 1, 2] if last else [0])
+    assert fatal.unreadable(a_record(0)) is None
+    assert fatal.unreadable(a_record(2)) is None
+    (letter,) = [decode(each.value or b"") for each in transport.log(f"p.{DEAD_LETTERS}")]
+    assert isinstance(letter, DeadLetter)
+    assert "ended its reader 3 times: StoodStill: this process stood still" in letter.reason
+
+
+def test_a_combine_that_takes_longer_than_egress_may_stand_still_fails_its_query(
+    tmp_path: Path,
+) -> None:
+    topic, pipeline = physical(PIPELINE.name, OUTPUTS), replace(PIPELINE, combine="app:join")
+    log = [encode(each) for each in (a_notice(0), a_work(0, an_ended("a"), task=""))]
+    for life in range(MOST_CRASHES + 1):
+        clock = VirtualClock()
+
+        def slow(values: list[Value], tasks: list[str], clock: VirtualClock = clock) -> Value:
+            clock.now += 6.0
+            return values
+
+        journal = CrashJournal(tmp_path / "e.json", longest_s=2.5, clock=clock)
+        node = Egress("e", pipeline, (0,), incarnation=1.0, combine=slow, journal=journal)
+        transport = MemoryTransport(pipeline, clock, 0.0)
+        live = Live(
+            pipeline, {"e": node}, transport, clock=clock, fence_s=5.0,
+            fatal=FatalRecords(tmp_path / "f.json"),
+        )  # fmt: skip
+        live.start()
+        records = [Fetched(topic, 0, n, 0.1, None, value, None) for n, value in enumerate(log)]
+        live._inbox.put(FetchedBatch(transport.assigned, records))
+        with nullcontext() if life == MOST_CRASHES else pytest.raises(StoodStill):
+            live.turn()
+    (answer,) = [decode(each.value or b"") for each in transport.log(f"p.{RESULTS}")]
+    assert isinstance(answer, Answer)
+    assert (answer.outcome, answer.reason_code) == (FAILED, ReasonCode.COMBINE)
