@@ -1,4 +1,6 @@
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from operators.join import (
     refusal,
 )
 from schemas.codec.single_object import encode
+from schemas.enumerations import ReasonCode
 from schemas.pipeline import Pipeline
 from schemas.records import (
     ANSWERED,
@@ -231,6 +234,14 @@ def test_a_query_whose_combine_ends_the_process_twice_fails_without_it(tmp_path:
     other.take(a_work(1, an_ended("b"), task=""))
     assert join.answer(other, 0.2).result == "joined"
     assert CrashJournal(tmp_path / "egress-0.running.json").strikes.keys() == {"0/0/0.0"}
+
+
+@pytest.mark.parametrize("value", [math.nan, np.array([1.0, math.inf])])
+def test_a_result_that_json_cannot_represent_fails_where_answers_are_json(value: Value) -> None:
+    assert closed(a_query(an_ended(value)), ONE).outcome == ANSWERED
+    found = closed(a_query(an_ended(value)), replace(ONE, results="json"))
+    assert (found.outcome, found.task, found.reason_code) == (FAILED, "egress", ReasonCode.COMBINE)
+    assert found.reason.endswith("the value holds NaN or an infinity, which JSON cannot say")
 
 
 def test_combine_sees_a_dropped_root_nowhere_and_a_dropped_child_as_none() -> None:
