@@ -17,7 +17,7 @@ Clock = Callable[[], float]
 class _Anchor(NamedTuple):
     monotonic_s: float
     at_s: float
-    rate: float
+    slew: float  # seconds per second, during the next ``LOOK_S``
 
 
 class SteadyClock:
@@ -28,16 +28,17 @@ class SteadyClock:
     def __init__(self, wall: Clock, monotonic: Clock) -> None:
         self._wall = wall
         self._monotonic = monotonic
-        self._anchor = _Anchor(monotonic(), wall(), 1.0)
+        self._anchor = _Anchor(monotonic(), wall(), 0.0)
 
     def __call__(self) -> float:
         anchor, monotonic_s = self._anchor, self._monotonic()
         passed_s = monotonic_s - anchor.monotonic_s
-        now = anchor.at_s + passed_s * anchor.rate
+        # No longer: after hours of a suspended host, the clock would be off by minutes.
+        now = anchor.at_s + passed_s + min(passed_s, LOOK_S) * anchor.slew
         if passed_s >= LOOK_S:
             # A single assignment: a concurrent call sees the old anchor or the new one.
             slew = min(SLEW, max(-SLEW, (self._wall() - now) / LOOK_S))
-            self._anchor = _Anchor(monotonic_s, now, 1.0 + slew)
+            self._anchor = _Anchor(monotonic_s, now, slew)
         return now
 
     @property

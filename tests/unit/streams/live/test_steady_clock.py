@@ -49,6 +49,15 @@ def test_it_ends_at_the_walls_time() -> None:
     assert clock() == pytest.approx(machine.wall(), abs=0.02)
 
 
+def test_a_host_that_is_suspended_for_a_night_wakes_with_the_right_time() -> None:
+    machine = Machine()
+    clock = machine.clock()
+    machine.passed_s, machine.error_s = LOOK_S, 0.001  # as while NTP corrects the wall clock
+    clock()
+    machine.passed_s += 8 * 3600.0
+    assert clock() == pytest.approx(machine.wall(), abs=SLEW)
+
+
 @given(st.lists(st.tuples(st.floats(0, 5), st.floats(-100, 100)), max_size=50))
 def test_it_never_goes_back(changes: list[tuple[float, float]]) -> None:
     machine = Machine()
