@@ -63,8 +63,9 @@ class FatalRecords:
             self._mark[: _PLACE.size] = _NOTHING
 
     def ended_at(self, fetched: Fetched, error: BaseException) -> None:
-        """Count an end of the role while it handled a record."""
-        self._count(_key(fetched), f"{type(error).__name__}: {error}")
+        """Count an end of the role while it handled a record, if the disk takes the count."""
+        with contextlib.suppress(OSError):  # the role reports the error that ended it
+            self._count(_key(fetched), f"{type(error).__name__}: {error}")
         self.ended()
 
     def _count(self, key: str, cause: str) -> None:

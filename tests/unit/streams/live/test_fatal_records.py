@@ -88,6 +88,13 @@ def test_what_ends_a_role_three_times_at_one_offset_is_dead_lettered_with_its_ca
     assert letter.reason == "this record ended its reader 3 times: KeyError: 'a bug'"
 
 
+def test_a_disk_that_takes_no_count_does_not_hide_what_ended_the_role(tmp_path: Path) -> None:
+    (tmp_path / "no-folder").touch()
+    live, _, _ = a_life(tmp_path / "no-folder" / "ingress-0.fatal-records.json")
+    with pytest.raises(KeyError, match="a bug"):
+        live.turn()
+
+
 def test_another_record_at_that_offset_is_read(tmp_path: Path) -> None:
     fatal = FatalRecords(tmp_path / "f.json")
     for _ in range(MOST_DEATHS):
