@@ -48,22 +48,27 @@ def folded(answer: Answer) -> Answer:
 def unfolded(answer: Answer) -> Answer:
     """Return the answer with paths and ends in place of its tree; raise CodecError if it is
     inconsistent."""
-    tree = answer.tree
-    if tree is None:
+    if answer.tree is None:
         return answer
-    if sum(max(run.count, 0) for run in tree.branches) > MOST_BRANCHES:
-        raise CodecError(f"the tree of answer {answer.id!r} has over {MOST_BRANCHES} branches")
-    paths: list[tuple[Hop, ...]] = []
     try:
-        for each in tree.hops:
-            paths.append((*_above(paths, each.before), each.hop))
-        branches = [
-            (_above(paths, run.hop), tree.ends[_index(run.end)], run.count) for run in tree.branches
-        ]
+        return _unfolded(answer, answer.tree)
     except IndexError:
         raise CodecError(
             f"the tree of answer {answer.id!r} names a hop or an end that it does not have"
         ) from None
+    except TypeError as error:  # a foreign writer's JSON
+        raise CodecError(f"the tree of answer {answer.id!r} makes no sense: {error}") from None
+
+
+def _unfolded(answer: Answer, tree: PathTree) -> Answer:
+    if sum(max(run.count, 0) for run in tree.branches) > MOST_BRANCHES:
+        raise CodecError(f"the tree of answer {answer.id!r} has over {MOST_BRANCHES} branches")
+    paths: list[tuple[Hop, ...]] = []
+    for each in tree.hops:
+        paths.append((*_above(paths, each.before), each.hop))
+    branches = [
+        (_above(paths, run.hop), tree.ends[_index(run.end)], run.count) for run in tree.branches
+    ]
     return replace(
         answer,
         tree=None,

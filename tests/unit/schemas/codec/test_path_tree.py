@@ -1,6 +1,7 @@
 """The paths of an answer, folded into a tree and unfolded again."""
 
 import itertools
+import json
 
 import pytest
 from hypothesis import given
@@ -100,3 +101,13 @@ def test_a_few_bytes_do_not_claim_a_billion_branches() -> None:
     tree = PathTree((HOP,), (END,), (TreeBranches(0, 0, MOST_BRANCHES), TreeBranches(0, 0, 1)))
     with pytest.raises(CodecError, match="over 1000000 branches"):
         unfolded(replace(an_answer(), tree=tree))
+
+
+@pytest.mark.parametrize("number", [None, "x", [], {}, 1.5, float("inf")])
+@pytest.mark.parametrize("place", ["before", "hop", "end", "count"])
+def test_numbers_of_a_foreign_writer_that_are_none_are_refused(place: str, number: object) -> None:
+    row = json.loads(answer_to_json(folded(wide(2, 2))))
+    tree = row["tree"]
+    tree["hops" if place == "before" else "branches"][0][place] = number
+    with pytest.raises(CodecError, match=r"makes no sense|over 1000000 branches"):
+        unfolded(answer_from_json(json.dumps(row).encode()))
