@@ -11,9 +11,10 @@ from streams.codecs.schema_lookups import SchemaLookups
 from streams.kafka.kafka_errors import BrokerError
 
 NOT_FOUND = 404
-# A reader waits for at most three requests, each made twice: less than a supervisor's patience.
-WITHIN_S = 3.0  # for one answer
-RETRIES = 1
+WITHIN_S = 3.0  # for the answer to a registration, which is made twice
+# For a look-up, which is made once. A reader makes four in a row at most, and ends if it stands
+# still for longer than its fence (``role_process.FENCE_S``): the record would get the blame.
+READ_WITHIN_S = 1.0
 
 
 def registry_codec(url: str, topic: str) -> ConfluentCodec:
@@ -21,23 +22,25 @@ def registry_codec(url: str, topic: str) -> ConfluentCodec:
 
     Raise ``BrokerError`` if the extra is missing; the codec does if the registry does not answer.
     """
-    client, subject = _client(url), f"{topic}-value"
+    writing, reading = _client(url, WITHIN_S, retries=1), _client(url, READ_WITHIN_S, retries=0)
+    subject = f"{topic}-value"
 
     def id_of(text: str) -> int:
-        return _registered(client, url, subject, text)
+        return _registered(writing, url, subject, text)
 
     lookups = SchemaLookups(
-        ask=lambda number: _schema(client, url, number),
-        versions=lambda: _versions(client, url, subject),
-        version=lambda number: _version(client, url, subject, number),
+        ask=lambda number: _schema(reading, url, number),
+        versions=lambda: _versions(reading, url, subject),
+        version=lambda number: _version(reading, url, subject, number),
         now=time.monotonic,
     )
     codec = ConfluentCodec(id_of, lookups.text_of)
-    weakref.finalize(codec, client.close)
+    for client in (writing, reading):
+        weakref.finalize(codec, client.close)
     return codec
 
 
-def _client(url: str) -> Any:
+def _client(url: str, within_s: float, *, retries: int) -> Any:
     try:
         from confluent_kafka.schema_registry import SchemaRegistryClient
     except ImportError as error:
@@ -45,7 +48,7 @@ def _client(url: str) -> Any:
             f"a schema registry needs the extra: pip install 'headrace[registry]' ({error})"
         ) from error
     return SchemaRegistryClient.new_client(
-        {"url": url, "timeout": WITHIN_S, "max.retries": RETRIES}
+        {"url": url, "timeout": within_s, "max.retries": retries}
     )
 
 
