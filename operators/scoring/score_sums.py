@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
+from typing import TypeVar
 
 from msgspec import structs
 
@@ -18,8 +19,22 @@ ExpectedOf = Callable[[str], Expected | None]
 
 HOUR_S = 3600.0
 MOST_PATHS = 50  # further paths count together under ``OTHER``
-MOST_ROWS = 1000
+MOST_ROWS = 1000  # beyond it the oldest hour goes, but the newest one stays
 OTHER = "other"
+
+
+_Key = TypeVar("_Key", RowKey, ShadowKey)
+
+
+def _bounded(rows: dict[_Key, AccuracySums]) -> dict[_Key, AccuracySums]:
+    """Return the rows without those of the oldest hour if they are too many and of several."""
+    if len(rows) <= MOST_ROWS:
+        return rows
+    hours = [key[2] for key in rows]
+    oldest = min(hours)
+    if oldest == max(hours):
+        return rows
+    return {key: sums for key, sums in rows.items() if key[2] > oldest}
 
 
 def unknown(path: str) -> Expected | None:
@@ -57,9 +72,7 @@ class Measurements:
         path = self._known(path)
         key = (path, slo_class, hour(answered_s))
         self._rows[key] = self._rows.get(key, AccuracySums()).plus(right, of)
-        if len(self._rows) > MOST_ROWS:
-            oldest = min(at_s for _, _, at_s in self._rows)
-            self._rows = {key: sums for key, sums in self._rows.items() if key[2] > oldest}
+        self._rows = _bounded(self._rows)
         self.note(path, "", answered_s, right, of)
 
     def compared(
@@ -78,9 +91,7 @@ class Measurements:
         key = (path, slo_class, hour(answered_s), reference)
         self._agreed[key] = self._agreed.get(key, AccuracySums()).plus(right, of)
         self._references[reference] = accuracy
-        if len(self._agreed) > MOST_ROWS:
-            oldest = min(key[2] for key in self._agreed)
-            self._agreed = {key: sums for key, sums in self._agreed.items() if key[2] > oldest}
+        self._agreed = _bounded(self._agreed)
         self.note(path, reference, answered_s, right, of)
 
     def note(self, path: str, reference: str, answered_s: float, right: float, of: float) -> None:

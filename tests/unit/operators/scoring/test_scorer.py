@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from operators.scoring import score_sums
-from operators.scoring.score_sums import MOST_PATHS, OTHER
+from operators.scoring.score_sums import MOST_PATHS, OTHER, Measurements
 from operators.scoring.scorer import MOST_PARTS, WRITE_S, Scorer, exact_match, score
 from schemas.effects import (
     ACCURACY,
@@ -215,6 +215,21 @@ def test_paths_and_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({row.path for row in rows}) <= MOST_PATHS + 1
     assert OTHER in {row.path for row in rows}
     assert len(rows) <= 60
+
+
+def test_rows_of_the_newest_hour_stay_however_many_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(score_sums, "MOST_ROWS", 10)
+    sums = Measurements()
+    for number in range(30):
+        sums.labelled("p", f"class {number}", 3600.0 * (number // 10), 1.0, 1.0)
+        sums.compared("p", f"class {number}", 3600.0 * (number // 20), 1.0, 1.0, "q", None)
+    assert [row.slo_class for row in sums.rows()] == [f"class {n}" for n in range(20, 30)]
+    for number in range(30, 50):
+        sums.labelled("p", f"class {number}", 7200.0, 1.0, 1.0)
+        sums.compared("p", f"class {number}", 3600.0, 1.0, 1.0, "q", None)
+    assert len(sums.rows()) == len(sums.shadows()) == 30
 
 
 EVENTS = st.lists(
