@@ -15,7 +15,7 @@ from operators.record_size import MOST_BYTES, brief, excess
 from operators.serving.sized import Sized
 from operators.timed_batch import OutOfTime
 from operators.user_frames import sentence, with_frames
-from schemas.codec.values import pack
+from schemas.codec.values import MAX_DEPTH, pack
 from schemas.enumerations import ReasonCode
 from schemas.pipeline import Task
 from schemas.records import ANSWERED, FAILED, End, Hop, Item, Value
@@ -46,6 +46,9 @@ def outcome(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> list[
         return _children(task, item, path, output)
     except ValueError as error:
         return [("", failed(task.name, item, path, str(error)))]
+    except Exception as error:  # noqa: BLE001 - a user's type may raise anything when it is read
+        reason = f"the output cannot be read: {sentence(error)}"
+        return [("", failed(task.name, item, path, with_frames(reason, error)))]
 
 
 def failed(task: str, item: Item, path: tuple[Hop, ...], reason: str) -> Item:
@@ -57,7 +60,12 @@ def failed(task: str, item: Item, path: tuple[Hop, ...], reason: str) -> Item:
 
 def _sentence(error: Exception) -> str:
     # An exception that an operator returns without raising it is worded for callers.
-    return sentence(error) if error.__traceback__ is not None else str(error) or sentence(error)
+    if error.__traceback__ is not None:
+        return sentence(error)
+    try:
+        return str(error) or sentence(error)
+    except Exception:  # noqa: BLE001 - a user's class; ``sentence`` says so
+        return sentence(error)
 
 
 def _answer(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> Item:
@@ -131,13 +139,18 @@ def _by_child(task: Task, output: Any) -> Mapping[str, Sequence[Any]]:
     return listed
 
 
-def without_tuples(value: Any) -> Any:
-    """Return a value with every tuple in it, at any level of lists and dicts, as a list."""
-    if isinstance(value, (list, tuple)):
-        return [without_tuples(each) for each in value]
+def without_tuples(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """Return a value with every tuple in it, at any level of lists and dicts, as a list.
+
+    Raises ``OutputError`` above ``depth`` levels: a list may contain itself.
+    """
+    if not isinstance(value, (list, tuple, dict)):
+        return value
+    if depth == 0:
+        raise OutputError(f"a value is nested more than {MAX_DEPTH} levels deep; flatten it")
     if isinstance(value, dict):
-        return {key: without_tuples(each) for key, each in value.items()}
-    return value
+        return {key: without_tuples(each, depth - 1) for key, each in value.items()}
+    return [without_tuples(each, depth - 1) for each in value]
 
 
 def _value(value: Any) -> Value:

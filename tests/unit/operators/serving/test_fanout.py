@@ -1,3 +1,4 @@
+from collections import UserDict
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,49 @@ class Odd:
 def test_an_output_that_cannot_be_sent_fails_its_item_before_it_is_sent(output: Any) -> None:
     assert failing(LEAF, output)
     assert failing(LOCATE, [output])
+
+
+def nested(levels: int, within: Any) -> Any:
+    for _ in range(levels):
+        within = [within]
+    return within
+
+
+def endless() -> list[Any]:
+    found: list[Any] = []
+    found += [found, found]
+    return found
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Lazy(UserDict[str, Any]):
+    def __getitem__(self, key: str) -> Any:
+        raise LookupError(f"{key} is not loaded")
+
+
+@pytest.mark.parametrize("output", [endless(), nested(3000, 1), {"a": endless()}])
+def test_an_output_that_is_nested_without_end_fails_its_item(output: Any) -> None:
+    """A ``RecursionError`` here ended the worker, and every later one that read the item."""
+    assert failing(LEAF, output) == "a value is nested more than 64 levels deep; flatten it"
+    assert failing(LOCATE, [output]) == "a value is nested more than 64 levels deep; flatten it"
+
+
+def test_a_tuple_at_the_deepest_level_travels() -> None:
+    ((_, item),) = outcome(LEAF, an_item(), PATH, nested(63, (1,)))
+    assert item.value == nested(64, 1)
+
+
+def test_an_exception_without_words_fails_its_item() -> None:
+    assert failing(LEAF, Mute()) == "Mute: its message cannot be shown (RuntimeError)"
+
+
+def test_an_output_that_raises_when_it_is_read_fails_its_item() -> None:
+    reason = failing(LOCATE, Lazy(read=[1]))
+    assert reason.startswith("the output cannot be read: LookupError: read is not loaded")
 
 
 def test_the_reason_names_the_type_that_cannot_be_sent() -> None:
