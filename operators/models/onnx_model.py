@@ -10,6 +10,8 @@ from operators.models.model_errors import BadDevice, BadWeights
 from operators.models.weights import ONNX, weights_file
 from schemas.records import Value
 
+CUDA = "CUDAExecutionProvider"
+
 
 class OnnxModel:
     """The graph in ``weights``, which must have one input, batch axis first.
@@ -24,7 +26,10 @@ class OnnxModel:
         self._hooks = hooks(before, after)
 
     def load(self, device: str) -> None:
-        """Open a session on ``device``, cpu or cuda:N, with one thread."""
+        """Open a session on ``device``, cpu or cuda:N, with one thread.
+
+        Raise ``BadDevice`` if onnxruntime cannot use the device.
+        """
         runtime = library("onnxruntime")
         options = runtime.SessionOptions()
         options.intra_op_num_threads = 1
@@ -37,6 +42,8 @@ class OnnxModel:
             )
         except (errors.Fail, errors.InvalidGraph, errors.InvalidProtobuf) as error:
             raise BadWeights(f"{str(self._weights)!r} is no ONNX model: {error}") from error
+        self._session.disable_fallback()
+        _check_provider(self._session, device)
         inputs = [node.name for node in self._session.get_inputs()]
         if len(inputs) != 1:
             raise BadWeights(f"{str(self._weights)!r} has inputs {inputs}; export it with one")
@@ -55,9 +62,21 @@ def _providers(runtime: Any, device: str) -> list[Any]:
     if device == "cpu":
         return ["CPUExecutionProvider"]
     index = cuda_index(device)
-    if "CUDAExecutionProvider" not in runtime.get_available_providers():
+    if CUDA not in runtime.get_available_providers():
         raise BadDevice(
             f"device is {device!r}, but this onnxruntime has no CUDA; install onnxruntime-gpu or "
             f"name cpu"
         )
-    return [("CUDAExecutionProvider", {"device_id": index})]
+    return [(CUDA, {"device_id": index})]
+
+
+def _check_provider(session: Any, device: str) -> None:
+    """Raise ``BadDevice`` if onnxruntime opened a session on the CPU in place of a GPU.
+
+    It only logs a warning then, as for a missing library of CUDA's or a device that is not there.
+    """
+    if device != "cpu" and CUDA not in session.get_providers():
+        raise BadDevice(
+            f"onnxruntime cannot use {device!r} and would run on cpu; its own words are in the log "
+            f"above: install CUDA and cuDNN as onnxruntime-gpu needs them, or name cpu"
+        )

@@ -200,6 +200,19 @@ def test_a_missing_device_is_refused(adapter: str, tmp_path: Path) -> None:
         operator.load("cuda:99")
 
 
+def test_a_session_that_fell_back_to_the_cpu_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """onnxruntime-gpu without CUDA's libraries lists the provider, and runs on the CPU."""
+    providers = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(library("onnxruntime"), "get_available_providers", lambda: providers)
+    with (
+        pytest.warns(UserWarning, match="not in available provider names"),
+        pytest.raises(BadDevice, match="cannot use 'cuda:0' and would run on cpu"),
+    ):
+        onnx_model(tmp_path).load("cuda:0")
+
+
 @pytest.mark.parametrize(
     ("adapter", "absent", "extra"),
     [
