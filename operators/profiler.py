@@ -18,6 +18,7 @@ from control.problem.space import Space
 from operators.join import Combine, Join, OpenQuery
 from operators.record_size import record_size
 from operators.serving.fanout import outcome
+from operators.user_frames import sentence
 from schemas.pipeline import Pipeline
 from schemas.records import ANSWERED, Answer, Item, Origin, Value
 
@@ -178,7 +179,7 @@ def outputs_of(
         if len(outputs) == len(values):
             return outputs
         return [ValueError(f"{len(outputs)} outputs for {len(values)} inputs") for _ in values]
-    except Exception as error:  # noqa: BLE001 - a user's operator; its error is its output
-        return (
-            [error] if len(values) == 1 else [x for v in values for x in outputs_of(predict, [v])]
-        )
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's; its error is its output
+        if len(values) > 1:
+            return [output for value in values for output in outputs_of(predict, [value])]
+        return [error if isinstance(error, Exception) else RuntimeError(sentence(error))]

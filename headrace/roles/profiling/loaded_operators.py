@@ -42,7 +42,7 @@ class Operators:
         A load error is reported by the requests for that operator.
         """
         for setting in one_of_each_variant(self._sessions):
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception, SystemExit):
                 self._loaded_operator(setting)
 
     def _operator(self, task: str, configuration: int) -> Any:

@@ -137,6 +137,11 @@ class ProfilerRole:
         if self._journal.strikes.get(key, 0) >= STRIKES:
             return self._result(request, Profile(), f"it crashed the profiler {STRIKES} times")
         self._journal.began([key])
+        result = self._profiled(request, configuration)
+        self._journal.ended()  # not if an error ends the process: the request gets a strike then
+        return result
+
+    def _profiled(self, request: ProfileRequest, configuration: int) -> ProfileResult | None:
         try:
             samples = self._samples.of(request.sample_set, request.first, request.upto)
             if samples is None:
@@ -144,10 +149,8 @@ class ProfilerRole:
             found = self._profiler.profile(
                 configuration, request.sample_set, samples, self.operators.run
             )
-        except Exception as error:  # noqa: BLE001 - the user's operators and workload
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's operators and workload
             return self._result(request, Profile(), sentence(error))
-        finally:
-            self._journal.ended()
         return self._result(request, found, "")
 
     def _result(self, request: ProfileRequest, found: Profile, error: str) -> ProfileResult:

@@ -55,13 +55,18 @@ class Words:
 
 
 class Read:
+    exits = ""  # the method that calls ``sys.exit``
+
     def __init__(self, upper: bool) -> None:
         self._upper = upper
 
     def load(self, device: str) -> None:
-        pass
+        if self.exits == "load":
+            raise SystemExit("no licence")
 
     def predict(self, batch: list[Any]) -> list[str]:
+        if self.exits == "predict":
+            raise SystemExit("no licence")
         return [str(each).upper() if self._upper else str(each) for each in batch]
 
 
@@ -126,6 +131,37 @@ def test_a_request_that_ended_the_process_twice_is_an_error(
     found = result(role.answered(a_request(), 1.0))
     assert (found.scores, found.error) == ((), "it crashed the profiler 2 times")
     assert result(role.answered(a_request("false"), 1.0)).error == ""
+
+
+@pytest.mark.parametrize(
+    ("where", "scores", "error"),
+    [("load", (), "SystemExit: no licence"), ("predict", (0.0, 0.0), "")],
+)
+def test_an_operator_that_calls_exit_does_not_end_the_profiler(
+    a_role: Callable[[], ProfilerRole], monkeypatch: pytest.MonkeyPatch,
+    where: str, scores: tuple[float, ...], error: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(Read, "exits", where)
+    role = a_role()
+    role.operators.warm()
+    found = result(role.answered(a_request(), 1.0))
+    assert (found.scores, found.error) == (scores, error)
+
+
+def test_an_error_that_ends_the_process_is_a_strike(
+    a_role: Callable[[], ProfilerRole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ended(BaseException):
+        """An error that no role catches."""
+
+    def ended(self: Read, batch: list[Any]) -> list[str]:
+        raise Ended
+
+    monkeypatch.setattr(Read, "predict", ended)
+    for _ in range(STRIKES):
+        with pytest.raises(Ended):
+            a_role().answered(a_request(), 1.0)
+    assert result(a_role().answered(a_request(), 1.0)).error == "it crashed the profiler 2 times"
 
 
 def test_an_operator_that_does_not_return_is_an_error(a_role: Callable[[], ProfilerRole]) -> None:
