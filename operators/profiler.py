@@ -15,6 +15,7 @@ from typing import Any
 
 from control.policies.compass.search.prefix_cache import PrefixCache
 from control.problem.space import Space
+from operators.device_faults import device_lost, raise_if_lost
 from operators.join import Combine, Join, OpenQuery
 from operators.record_size import record_size
 from operators.serving.fanout import outcome
@@ -176,10 +177,13 @@ def outputs_of(
         return []
     try:
         outputs = list(predict(list(values)))
+        raise_if_lost(outputs)
         if len(outputs) == len(values):
             return outputs
         return [ValueError(f"{len(outputs)} outputs for {len(values)} inputs") for _ in values]
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's; its error is its output
+    except (Exception, SystemExit) as error:
+        if device_lost(error):
+            raise
         if len(values) > 1:
             return [output for value in values for output in outputs_of(predict, [value])]
         return [error if isinstance(error, Exception) else RuntimeError(sentence(error))]

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from operators.device_faults import device_lost, raise_if_lost
 from operators.timed_batch import TimedBatch
 from operators.user_frames import OperatorFailed, sentence, trace, with_frames
 from schemas.effects import Event, Failed, Infer, Inferred, Load, Loaded, Unload
@@ -35,7 +36,8 @@ class Executor(Protocol):
 
 
 class OperatorStuck(HeadraceError):
-    """A batch or a load does not end, or its thread died; only a new process helps."""
+    """A batch or a load does not end, its thread died, or its device is lost; only a new process
+    helps."""
 
     exit_code = UNSUCCESSFUL
 
@@ -105,7 +107,7 @@ class ModelExecutor:
 
     def look(self, now: float) -> None:
         """Raise ``OperatorStuck`` if a batch runs for over ``STUCK_S``, a load for over ``LOAD_S``,
-        or the thread that runs batches has died.
+        the device is lost, or the thread that runs batches has died.
 
         A hanging job fails first: one call posts ``Failed``, the next raises, so that the node can
         forward the reason in between.
@@ -144,6 +146,8 @@ class ModelExecutor:
             operator.load(self._device)
         except BaseException as error:  # noqa: BLE001 - a user's class may raise SystemExit too
             self._loads.pop(variant, None)
+            if device_lost(error):
+                self._stuck = _lost(variant, error)
             self._post(_failed(variant, f"{variant} cannot be loaded: {_message(error)}", error))
             return
         with self._lock:
@@ -153,32 +157,48 @@ class ModelExecutor:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            self._post(self._run(job))
+            if (event := self._run(job)) is None:
+                return
+            self._post(event)
 
-    def _run(self, job: Infer) -> Event:
+    def _run(self, job: Infer) -> Event | None:
+        """Run a batch and return its end; None if it lost the device: as after a crash, the journal
+        still names its items, and the next process reads them again."""
         began = self._clock()
         self._running = (job.variant, began, job.job)
         try:
             operator = self._operators.use(job.variant)
             if self._journal is not None:
                 self._journal.began(job.items)
-            outputs = operator.predict(TimedBatch(job.values, [d - began for d in job.deadlines]))
-            return Inferred(job.job, tuple(outputs), began, self._clock())
+            batch = TimedBatch(job.values, [d - began for d in job.deadlines])
+            outputs = tuple(operator.predict(batch))
+            raise_if_lost(outputs)
+            ended: Event = Inferred(job.job, outputs, began, self._clock())
         # Including SystemExit and KeyboardInterrupt: a library that calls sys.exit must not end
         # the thread and leave a worker that reports ready but serves nothing.
         except BaseException as error:  # noqa: BLE001
+            if device_lost(error):
+                self._stuck = _lost(job.variant, error)
+                return None
             text = str(error) if isinstance(error, OperatorFailed) else ""
-            return _failed(job.job, text or f"{job.variant} raised {sentence(error)}", error)
-        finally:
-            self._running = None
-            if self._journal is not None:
-                self._journal.ended()
+            ended = _failed(job.job, text or f"{job.variant} raised {sentence(error)}", error)
+        self._running = None
+        if self._journal is not None:
+            self._journal.ended()
+        return ended
 
 
 def _failed(job: int | str, text: str, error: BaseException) -> Failed:
     if isinstance(error, OperatorFailed):
         return Failed(job, text, error.trace)
     return Failed(job, with_frames(text, error), trace(error))
+
+
+def _lost(variant: str, error: BaseException) -> str:
+    return (
+        f"{variant} lost the device ({sentence(error)}); every later batch of this process would "
+        "fail, so it ends and is to be started anew"
+    )
 
 
 def _message(error: BaseException) -> str:

@@ -33,6 +33,7 @@ from headrace.roles.observability import observed
 from headrace.roles.profiling.loaded_operators import Operators
 from headrace.roles.profiling.samples import ReadBack, Samples
 from headrace.roles.profiling.waiting_requests import WaitingRequests, take_requests
+from operators.device_faults import device_lost
 from operators.join import as_list
 from operators.profiler import Judge, Profile, Profiler
 from operators.scoring.scorer import exact_match, parts_of
@@ -149,7 +150,9 @@ class ProfilerRole:
             found = self._profiler.profile(
                 configuration, request.sample_set, samples, self.operators.run
             )
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's operators and workload
+        except (Exception, SystemExit) as error:
+            if device_lost(error):
+                raise  # only a new process can use the device
             return self._result(request, Profile(), sentence(error))
         return self._result(request, found, "")
 

@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 
 from headrace.config.pipeline_file import make_importable
+from operators.device_faults import device_lost, raise_if_lost
 from operators.models.loading import load_operator
 from operators.models.warm_up import warm_up
 from operators.user_frames import OperatorFailed, sentence, trace, with_frames
@@ -197,8 +198,12 @@ def _hand_over(pipe: Connection, said: _Outputs | _Raised) -> None:
 
 def _predicted(operator: Any, batch: list[Any]) -> _Outputs | _Raised:
     try:
-        return _Outputs(list(operator.predict(batch)))
-    except Exception as error:  # noqa: BLE001 - likewise
+        outputs = list(operator.predict(batch))
+        raise_if_lost(outputs)
+        return _Outputs(outputs)
+    except Exception as error:
+        if device_lost(error):
+            raise  # this process can use the device no more; the worker starts another one
         return _Raised(with_frames(sentence(error), error), trace(error))
 
 

@@ -1,9 +1,12 @@
 """The live driver when slots change owners, and the executor when variants change."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Event as Flag
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +29,7 @@ from schemas.effects import (
 from schemas.records import Command, Plan, Record, Work
 from streams.codecs.wire import Fetched
 from streams.fencing import StoodStill
+from streams.live.crash_journal import CrashJournal
 from streams.live.executors import LOAD_S, STUCK_S, ModelExecutor, OperatorStuck
 from streams.live.inbox import FetchedBatch, Inbox
 from streams.live.live_driver import Live
@@ -443,6 +447,58 @@ def test_a_thread_of_models_that_has_ended_ends_the_process(posted: SimpleQueue[
     executor._thread.join(10)
     with pytest.raises(OperatorStuck, match="thread that runs batches has ended"):
         executor.look(0.0)
+
+
+class AcceleratorError(RuntimeError):
+    """Torch's error after a failed assertion in a kernel."""
+
+    error_code = 710
+
+
+@pytest.mark.parametrize("returned", [False, True])
+def test_a_batch_that_loses_the_device_ends_the_process_as_a_crash_does(
+    posted: SimpleQueue[Event], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returned: bool
+) -> None:
+    """CUDA refuses every later call of the process: other items must not fail by it."""
+
+    class Faulty(Named):
+        def predict(self, batch: list[Any]) -> list[Any]:
+            if returned:
+                return [AcceleratorError("device-side assert triggered")]
+            raise AcceleratorError("device-side assert triggered")
+
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(AcceleratorError=AcceleratorError))
+    path = tmp_path / "w.running.json"
+    journal = CrashJournal(path)
+    executor = ModelExecutor(Faulty, "cuda:0", posted.put, lambda: 0.0, journal)
+    executor.load(Load("read/a"))
+    posted.get(timeout=10)
+    executor.infer(Infer(1, "read/a", (1,), ("the-item",)))
+    executor.infer(Infer(2, "read/a", (2,), ("another",)))
+    executor._thread.join(10)
+    with pytest.raises(OperatorStuck, match=r"read/a lost the device \(AcceleratorError: dev"):
+        executor.look(0.0)
+    executor.close()
+    assert posted.empty()
+    assert CrashJournal(path).strikes == {"the-item": 1}
+
+
+def test_a_load_that_loses_the_device_fails_and_ends_the_process(
+    posted: SimpleQueue[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Faulty(Named):
+        def load(self, device: str) -> None:
+            raise AcceleratorError("device-side assert triggered")
+
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(AcceleratorError=AcceleratorError))
+    executor = ModelExecutor(Faulty, "cuda:0", posted.put, lambda: 0.0)
+    executor.load(Load("read/a"))
+    failed = posted.get(timeout=10)
+    assert isinstance(failed, Failed)
+    assert failed.job == "read/a"
+    with pytest.raises(OperatorStuck, match="read/a lost the device"):
+        executor.look(0.0)
+    executor.close()
 
 
 def test_a_load_that_does_not_end_fails_and_ends_the_process(posted: SimpleQueue[Event]) -> None:

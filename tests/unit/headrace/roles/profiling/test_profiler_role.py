@@ -1,7 +1,9 @@
 """Answers of a profiler to requests: results, errors, and what it retains."""
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -160,6 +162,25 @@ def test_an_error_that_ends_the_process_is_a_strike(
     monkeypatch.setattr(Read, "predict", ended)
     for _ in range(STRIKES):
         with pytest.raises(Ended):
+            a_role().answered(a_request(), 1.0)
+    assert result(a_role().answered(a_request(), 1.0)).error == "it crashed the profiler 2 times"
+
+
+def test_a_lost_device_ends_the_profiler_with_a_strike(
+    a_role: Callable[[], ProfilerRole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every later sample would count as wrong."""
+
+    class AcceleratorError(RuntimeError):
+        error_code = 710
+
+    def faulty(self: Read, batch: list[Any]) -> list[str]:
+        raise AcceleratorError("device-side assert triggered")
+
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(AcceleratorError=AcceleratorError))
+    monkeypatch.setattr(Read, "predict", faulty)
+    for _ in range(STRIKES):
+        with pytest.raises(AcceleratorError):
             a_role().answered(a_request(), 1.0)
     assert result(a_role().answered(a_request(), 1.0)).error == "it crashed the profiler 2 times"
 
