@@ -209,6 +209,8 @@ def _measure(job: Job, pace: Any, mouth: Mouth) -> None:
     operator, load_bytes = grown(lambda: loaded(job.file, job.variant, device))
     inputs, truths = sample(job, job.samples)
     _, batch_bytes = grown(lambda: runner(job, operator, inputs)(max(job.batches)))
+    # Before the second load, during which the device holds the model twice.
+    memory_bytes = gpu_bytes(job.file.cluster.host_device(device)) or load_bytes + batch_bytes
     load_s = _load_s(job)
     outputs = predicted(operator, inputs, min(job.variant.batch, max(job.batches)))
     judge = load_workload(job.file).task_score
@@ -226,7 +228,7 @@ def _measure(job: Job, pace: Any, mouth: Mouth) -> None:
         operator=job.variant.operator,
         weights_sha256=weights_sha256(job.variant),
         load_s=load_s,
-        memory_bytes=gpu_bytes(job.file.cluster.host_device(device)) or load_bytes + batch_bytes,
+        memory_bytes=memory_bytes,
         accuracy=round(accuracy([float(score) for score in scores]), 6),
         children=fan_outs(outputs, job.task.children),
         latency=latency_rows(run, time.perf_counter, job.batches, job.repeats, started),

@@ -25,7 +25,7 @@ from headrace.profiling.device_profiling import (
     shown,
 )
 from headrace.profiling.profile_text import table_text
-from headrace.profiling.variant_process import runner
+from headrace.profiling.variant_process import measured, runner
 from profiles.measure import Repeats
 from profiles.measurements import FanOut, ProfileError
 
@@ -71,6 +71,16 @@ class Elsewhere(Shout):
     def load(self, device):
         from operators.models.model_errors import BadDevice
         raise BadDevice(f"it runs on abacuses only, not on {device!r}")
+
+class OnGpu(Shout):
+    reserved = 0
+    def load(self, device):
+        import sys
+        OnGpu.reserved += 1000
+        sys.modules["torch"] = sys.modules[__name__]
+
+class cuda:
+    def max_memory_reserved(device): return OnGpu.reserved
 
 class Words:
     def queries(self, rng): yield b"a b", None
@@ -151,6 +161,14 @@ def test_an_operator_that_fails_is_reported_in_one_sentence(
     with pytest.raises(PipelineError, match=message):
         profile(file, ["cpu"], out, alone)
     assert not out.exists()
+
+
+@pytest.mark.thorough
+def test_memory_of_a_gpu_is_that_of_one_load(tmp_path: Path) -> None:
+    """The time of a load is that of a second one, beside the first model."""
+    file = words(tmp_path, "words_gpu", "OnGpu")
+    _, shout = jobs(file, ["cuda:0"], QUICK)
+    assert measured(shout, (), lambda what: None).memory_bytes == 1000
 
 
 @pytest.mark.thorough
