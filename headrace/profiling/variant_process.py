@@ -97,6 +97,9 @@ def measured(job: Job, beside: Sequence[str], doing: Callable[[str], None]) -> E
             _until(companion, doing)
         child = stack.enter_context(_child(context, _measure, job.name, path, job, pace))
         entry: Entry = _until(child, doing)
+        for companion in started:
+            if not companion.process.is_alive():  # the machine was not under load to the end
+                _until(companion, doing)
         return entry
 
 

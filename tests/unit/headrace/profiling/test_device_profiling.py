@@ -72,6 +72,28 @@ class Elsewhere(Shout):
         from operators.models.model_errors import BadDevice
         raise BadDevice(f"it runs on abacuses only, not on {device!r}")
 
+class Fading(Shout):  # the first process ends under load, and the measured one waits for that
+    alone = 0
+    def load(self, device):
+        import os, pathlib
+        self.place = pathlib.Path(f"{__file__}.first")
+        self.first = not self.place.exists()
+        if self.first:
+            self.place.write_text(str(os.getpid()))
+    def predict(self, batch):
+        import os, psutil
+        self.alone += len(batch) == 1
+        if self.first and self.alone == 2:
+            os._exit(9)
+        first = psutil.Process(int(self.place.read_text()))
+        while not self.first and len(batch) == 1 and not self.ended(first):
+            pass
+        return super().predict(batch)
+    def ended(self, process):
+        import os, psutil
+        threads = os.listdir(f"/proc/{process.pid}/task")  # they may outlast the first one
+        return process.status() == psutil.STATUS_ZOMBIE and len(threads) == 1
+
 class OnGpu(Shout):
     reserved = 0
     def load(self, device):
@@ -160,6 +182,16 @@ def test_an_operator_that_fails_is_reported_in_one_sentence(
     out = tmp_path / "profile-cpu.json"
     with pytest.raises(PipelineError, match=message):
         profile(file, ["cpu"], out, alone)
+    assert not out.exists()
+
+
+@pytest.mark.thorough
+def test_a_measurement_whose_load_did_not_last_is_refused(tmp_path: Path) -> None:
+    """Latencies of a model alone on the machine are too good."""
+    file = words(tmp_path, "words_fading", "Fading")
+    out = tmp_path / "profile-cpu.json"
+    with pytest.raises(PipelineError, match="shout/plain on cpu: the process ended with code 9"):
+        profile(file, ["cpu"], out, QUICK)
     assert not out.exists()
 
 
