@@ -6,6 +6,8 @@ MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD.
 """
 
 import base64
+import http.client
+import io
 import json
 import urllib.error
 import urllib.parse
@@ -95,12 +97,43 @@ def _opened(url: str, env: Mapping[str, str]) -> BinaryIO:
     """Open an address; raises ``FileNotFoundError`` for 404 and other ``OSError``s."""
     request = urllib.request.Request(url, headers=_credentials(env))
     try:
-        answer: BinaryIO = urllib.request.urlopen(request, timeout=PATIENCE_S)
-        return answer
+        return io.BufferedReader(_Body(urllib.request.urlopen(request, timeout=PATIENCE_S)))
     except urllib.error.HTTPError as error:
         if error.code == NOT_FOUND:
             raise FileNotFoundError(url) from error
         raise
+    except http.client.HTTPException as error:
+        raise _broken(error) from error
+
+
+class _Body(io.RawIOBase):
+    """The body of a response, whose reading raises ``OSError`` if the connection breaks off.
+
+    ``HTTPResponse.read(n)`` itself ends as if the body were complete.
+    """
+
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self._response = response
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            count = self._response.readinto(buffer)
+        except http.client.HTTPException as error:
+            raise _broken(error) from error
+        if count == 0 and self._response.length:
+            raise OSError(f"the connection broke off {self._response.length} bytes before the end")
+        return count
+
+    def close(self) -> None:
+        self._response.close()
+        super().close()
+
+
+def _broken(error: http.client.HTTPException) -> OSError:
+    return OSError(f"the connection broke off: {error or type(error).__name__}")
 
 
 def _credentials(env: Mapping[str, str]) -> dict[str, str]:

@@ -53,15 +53,20 @@ def hub_cache(home: Path, commit: str, files: Mapping[str, bytes]) -> Path:
 
 @contextmanager
 def mlflow_server(
-    model: Path, token: str, artifacts: str = "mlflow-artifacts:/1/a model"
+    model: Path, token: str, artifacts: str = "mlflow-artifacts:/1/a model", broken: str = ""
 ) -> Iterator[str]:
-    """Serve MLflow's REST interface with a model `reader`, version 3, to callers with the token."""
+    """Serve MLflow's REST interface with a model `reader`, version 3, to callers with the token.
+
+    The connection breaks off a byte before the end of the file ``broken``.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             found = self._found() if self._allowed() else None
             status = 403 if not self._allowed() else 404 if found is None else 200
             self.send_response(status)
+            if broken and self.path.endswith(f"/{broken}"):
+                self.send_header("Content-Length", str(len(found or b"{}") + 1))
             self.end_headers()
             self.wfile.write(found or b"{}")
 

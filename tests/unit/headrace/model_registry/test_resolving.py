@@ -43,6 +43,17 @@ def test_a_file_store_gives_version_file_and_signature(tmp_path: Path) -> None:
     assert sorted(each.name for each in (tmp_path / "pipeline.models").iterdir()) == [sha256[:16]]
 
 
+@pytest.mark.parametrize("broken", ["model.onnx", "MLmodel"])
+def test_a_file_that_breaks_off_is_not_locked(tmp_path: Path, broken: str) -> None:
+    model, models = model_folder(tmp_path / "model"), tmp_path / "pipeline.models"
+    models.mkdir()
+    with mlflow_server(model, token="t", broken=broken) as server:
+        env = {"MLFLOW_TRACKING_URI": server, "MLFLOW_TRACKING_TOKEN": "t"}
+        with pytest.raises(Unsuccessful, match=rf"{broken} cannot .* broke off 1 bytes before"):
+            resolve([CHAMPION], tmp_path / "pipeline.yaml", **env)
+    assert list(models.iterdir()) == []
+
+
 def test_a_server_gives_what_the_file_store_does(tmp_path: Path) -> None:
     model = model_folder(tmp_path / "model")
     with mlflow_server(model, token="t") as server:
