@@ -30,13 +30,14 @@ def hub_model(reference: Reference, env: Mapping[str, str]) -> FoundModel:
             f"the hub's client has no {reference.file} of {name}@{revision} from {where}: {story}; "
             "check the reference, the network and HF_TOKEN"
         ) from error
-    commit = kept.parts[kept.parts.index("snapshots") + 1]
+    root = _root(kept, reference.file)
     return FoundModel(
-        version=commit,
-        source=f"hf://{name}@{commit}",
-        opened=lambda wanted: (_root(kept, reference.file) / wanted).open("rb"),
+        version=root.name,
+        source=f"hf://{name}@{root.name}",
+        opened=lambda wanted: (root / wanted).open("rb"),
     )
 
 
 def _root(kept: Path, name: str) -> Path:
+    """Return the snapshot's folder, whose name is the commit."""
     return kept.parents[len(Path(name).parts) - 1]

@@ -132,7 +132,8 @@ def test_a_store_elsewhere_wants_its_server(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_the_hubs_cache_gives_the_commit_offline(tmp_path: Path) -> None:
-    home = hub_cache(tmp_path / "home", COMMIT, {"model.safetensors": b"w", "onnx/m.txt": b"xyz"})
+    home = tmp_path / "snapshots" / "home"  # a folder of the same name as one within the cache
+    hub_cache(home, COMMIT, {"model.safetensors": b"w", "onnx/m.txt": b"xyz"})
     program = (
         "import os, sys, pathlib\n"
         "from headrace.model_registry.references import parsed\n"
