@@ -29,6 +29,8 @@ from operators.timed_batch import OutOfTime, seconds_left
 from schemas.records import Value
 
 MOST_BYTES = 1024 * 1024  # of one answer, and of one event
+# Of a completion that the server itself ended early: vLLM's and SGLang's when they pause or stop.
+BROKEN = frozenset(("abort", "error"))
 
 
 class OpenAi:
@@ -201,4 +203,6 @@ def _delta(event: bytes) -> tuple[str, bool]:
     if chunk.error is not None:
         raise ServerFault(f"broke off: {brief(str(chunk.error))}")
     first = chunk.choices[0] if chunk.choices else _Choice()
+    if first.finish_reason in BROKEN:
+        raise ServerFault(f"broke off: finish_reason is {first.finish_reason!r}")
     return first.delta.content or "", first.finish_reason is not None

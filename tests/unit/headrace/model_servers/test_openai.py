@@ -196,6 +196,7 @@ def test_late_item_does_not_delay_others_and_is_not_requested(
         (says(b"data: \xff\xfe\n\n"), "no completion"),
         (says(b'data: {"error": ' + b"[" * 5000 + b"]" * 5000 + b"}\n\n"), "no completion"),
         (says(b'data: {"error": {"message": "out of memory"}}\n\n'), "broke off: .*out of memory"),
+        (says(a_delta("half"), a_delta("", "abort"), b"data: [DONE]\n\n"), "broke off: .*'abort'"),
         (says(a_delta("half")), "ended early, after 5 characters"),
         (says(b"data: " + b"x" * 3_000_000), "more than 1048576 bytes"),
     ],
