@@ -16,13 +16,14 @@ LOADED = 64  # operators in memory
 
 
 class Operators:
-    """Runs the operators of settings on a device; ``running_since`` is 0.0 between calls."""
+    """Runs the operators of settings on a device; ``running_since`` is 0.0 between calls of
+    ``predict``, ``loading_since`` between loads."""
 
     def __init__(self, file: PipelineFile, sessions: SessionSpace, device: str) -> None:
         self._file, self._sessions, self._device = file, sessions, device
         self._batches = {task.name: task.variants[0].batch for task in file.pipeline.tasks}
         self._loaded: OrderedDict[str, Any] = OrderedDict()
-        self.running_since = 0.0
+        self.running_since = self.loading_since = 0.0
 
     def run(
         self, stage: int, configuration: int, values: Sequence[Value]
@@ -51,7 +52,11 @@ class Operators:
     def _loaded_operator(self, setting: str) -> Any:
         if setting not in self._loaded:
             operator: Any = load_operator(self._sessions.variant(self._file.pipeline, setting))
-            operator.load(self._device)
+            self.loading_since = time.monotonic()
+            try:
+                operator.load(self._device)
+            finally:
+                self.loading_since = 0.0
             self._loaded[setting] = operator
             if len(self._loaded) > LOADED:
                 self._loaded.popitem(last=False)

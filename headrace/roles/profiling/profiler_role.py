@@ -47,6 +47,7 @@ from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_contents import read_kept
 from streams.live.crash_journal import CrashJournal
+from streams.live.executors import LOAD_S
 from streams.observers.health import Health
 from streams.topics import physical
 
@@ -257,10 +258,11 @@ def _serve(
         reader.commit(offsets=[waiting.committed(place)], asynchronous=True)
 
 
-def works(running_since: float, turned_s: float, now_s: float) -> bool:
+def works(running_since: float, loading_since: float, turned_s: float, now_s: float) -> bool:
     """Return whether a profiler does not hang: an operator runs since ``running_since`` (0.0: none;
-    ``HANGS_S`` judges that), or its loop has turned."""
-    return running_since > 0.0 or now_s - turned_s < TURNS_S
+    ``HANGS_S`` judges that), one loads since ``loading_since``, or its loop has turned."""
+    loads = loading_since > 0.0 and now_s - loading_since < LOAD_S
+    return running_since > 0.0 or loads or now_s - turned_s < TURNS_S
 
 
 def _watch(role: ProfilerRole, writer: Producer, results: str, beat: Callable[[], None]) -> None:
@@ -268,7 +270,8 @@ def _watch(role: ProfilerRole, writer: Producer, results: str, beat: Callable[[]
     signs of life while the role works."""
     while True:
         time.sleep(1.0)
-        if works(role.operators.running_since, role.turned_s, time.monotonic()):
+        running_since, loading_since = role.operators.running_since, role.operators.loading_since
+        if works(running_since, loading_since, role.turned_s, time.monotonic()):
             beat()
         if (found := role.hung(time.monotonic(), time.time())) is not None:
             key, value = found

@@ -32,13 +32,20 @@ def a_request(step: int = 1, first: int = 0, expires_s: float = 10.0) -> Profile
 
 
 @pytest.mark.parametrize(
-    ("running_since", "turned_s", "alive"),
-    [(0.0, 70.0, True), (0.0, 59.0, False), (30.0, 29.0, True), (0.0, float("-inf"), False)],
+    ("running_since", "loading_since", "turned_s", "alive"),
+    [
+        (0.0, 0.0, 970.0, True),
+        (0.0, 0.0, 959.0, False),
+        (30.0, 0.0, 29.0, True),
+        (0.0, 401.0, 400.0, True),  # as long as a worker may load
+        (0.0, 399.0, 398.0, False),
+        (0.0, 0.0, float("-inf"), False),
+    ],
 )
-def test_a_profiler_lives_while_its_loop_turns_or_an_operator_runs(
-    running_since: float, turned_s: float, alive: bool
+def test_a_profiler_lives_while_its_loop_turns_or_an_operator_runs_or_loads(
+    running_since: float, loading_since: float, turned_s: float, alive: bool
 ) -> None:
-    assert works(running_since, turned_s, now_s=100.0) is alive
+    assert works(running_since, loading_since, turned_s, now_s=1000.0) is alive
 
 
 def test_a_later_step_voids_the_earlier_ones() -> None:

@@ -150,6 +150,23 @@ def test_an_operator_that_calls_exit_does_not_end_the_profiler(
     assert (found.scores, found.error) == (scores, error)
 
 
+@pytest.mark.parametrize("ends", [None, RuntimeError("no file")])
+def test_a_profiler_shows_that_it_loads_an_operator(
+    a_role: Callable[[], ProfilerRole], monkeypatch: pytest.MonkeyPatch, ends: Exception | None
+) -> None:
+    role, during = a_role(), []
+
+    def load(self: Read, device: str) -> None:
+        during.append(role.operators.loading_since)
+        if ends is not None:
+            raise ends
+
+    monkeypatch.setattr(Read, "load", load)
+    role.answered(a_request(), 1.0)
+    assert [since > 0.0 for since in during] == [True]
+    assert role.operators.loading_since == 0.0
+
+
 def test_an_error_that_ends_the_process_is_a_strike(
     a_role: Callable[[], ProfilerRole], monkeypatch: pytest.MonkeyPatch
 ) -> None:
