@@ -16,6 +16,7 @@ from headrace.config.user_functions import load_combine
 from headrace.errors import PipelineError
 from operators.join import Join, OpenQuery, as_list
 from operators.models.loading import load_operator
+from operators.operator_outputs import listed
 from operators.serving.fanout import failed, outcome
 from operators.user_frames import sentence, with_frames
 from schemas.pipeline import Task, Variant
@@ -78,7 +79,7 @@ def _ran(task: Task, variant: Variant, operator: Any, item: Item) -> list[tuple[
     )  # fmt: skip
     path = (*item.path, hop)
     try:
-        outputs = list(operator.predict([item.value]))
+        outputs = listed(operator.predict([item.value]))
     except Exception as error:  # noqa: BLE001 - a user's operator; what it raises is the answer
         text = with_frames(f"{variant.key} raised {sentence(error)}", error)
         return [("", failed(task.name, item, path, text))]

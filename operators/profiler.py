@@ -17,6 +17,7 @@ from control.policies.compass.search.prefix_cache import PrefixCache
 from control.problem.space import Space
 from operators.device_faults import device_lost, raise_if_lost
 from operators.join import Combine, Join, OpenQuery
+from operators.operator_outputs import listed
 from operators.record_size import record_size
 from operators.serving.fanout import outcome
 from operators.user_frames import sentence
@@ -176,7 +177,7 @@ def outputs_of(
     if not values:
         return []
     try:
-        outputs = list(predict(list(values)))
+        outputs = listed(predict(list(values)))
         raise_if_lost(outputs)
         if len(outputs) == len(values):
             return outputs

@@ -29,6 +29,7 @@ from headrace.errors import PipelineError
 from headrace.roles.workers.shared_cpu import PaidOperator
 from operators.models.loading import load_operator
 from operators.models.model_errors import BadDevice, ModelError
+from operators.operator_outputs import listed
 from profiles.measure import Repeats, accuracy, fan_outs, latency_rows
 from profiles.measurements import Entry, ProfileError
 from schemas.pipeline import Task, Variant
@@ -313,7 +314,11 @@ def predicted(operator: Any, inputs: Sequence[Any], batch: int) -> list[Any]:
 
 
 def _outputs(operator: Any, values: list[Any]) -> Sequence[Any]:
-    outputs: Sequence[Any] = operator.predict(values)
+    returned = operator.predict(values)
+    try:
+        outputs = listed(returned)
+    except TypeError as error:
+        raise ProfileError(str(error)) from error
     if len(outputs) != len(values):
         raise ProfileError(
             f"predict returned {len(outputs)} outputs for {len(values)} inputs; "

@@ -15,6 +15,7 @@ from fastavro.validation import ValidationError, validate
 
 from operators.models.libraries import library
 from operators.models.model_errors import BadSchema
+from operators.operator_outputs import listed
 
 Check = Callable[[Any], str]  # the error of an output, "" if it fits
 MOST_SHOWN = 200  # most characters of a value in an error
@@ -35,7 +36,7 @@ class Checked:
 
     def predict(self, batch: list[Any]) -> list[Any]:
         """Return the operator's outputs; a misfit becomes an exception with the reason."""
-        return [self._fitting(output) for output in self._operator.predict(batch)]
+        return [self._fitting(output) for output in listed(self._operator.predict(batch))]
 
     def _fitting(self, output: Any) -> Any:
         if isinstance(output, Exception):

@@ -6,6 +6,7 @@ from typing import Any
 
 from operators.models.model_errors import BadOperator
 from operators.models.module_references import resolve
+from operators.operator_outputs import listed
 from schemas.records import Value
 
 
@@ -41,7 +42,7 @@ class Python:
     def predict(self, batch: list[Value]) -> list[Any]:
         """Return one output per value."""
         if self._batched:
-            return list(self._function(batch, **self._arguments))
+            return listed(self._function(batch, **self._arguments))
         return [self._one(value) for value in batch]
 
     def _one(self, value: Value) -> Any:

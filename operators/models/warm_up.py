@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from operators.models.model_errors import BadOperator, ModelError
+from operators.operator_outputs import listed
 from operators.user_frames import sentence, trace, with_frames
 from schemas.pipeline import Variant
 
@@ -36,7 +37,7 @@ def warm_up(operator: Any, variant: Variant) -> None:
         samples = _samples(operator, variant)
         for batch in _batches(samples, variant.batch):
             outputs = operator.predict(batch)
-            _check(list(outputs), batch)
+            _check(listed(outputs), batch)
     except ModelError:
         raise
     except (Exception, SystemExit) as error:

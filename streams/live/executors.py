@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from operators.device_faults import device_lost, raise_if_lost
+from operators.operator_outputs import listed
 from operators.timed_batch import TimedBatch
 from operators.user_frames import OperatorFailed, sentence, trace, with_frames
 from schemas.effects import Event, Failed, Infer, Inferred, Load, Loaded, Unload
@@ -171,7 +172,7 @@ class ModelExecutor:
             if self._journal is not None:
                 self._journal.began(job.items)
             batch = TimedBatch(job.values, [d - began for d in job.deadlines])
-            outputs = tuple(operator.predict(batch))
+            outputs = tuple(listed(operator.predict(batch)))
             raise_if_lost(outputs)
             ended: Event = Inferred(job.job, outputs, began, self._clock())
         # Including SystemExit and KeyboardInterrupt: a library that calls sys.exit must not end

@@ -25,6 +25,7 @@ from headrace.config.pipeline_file import make_importable
 from operators.device_faults import device_lost, raise_if_lost
 from operators.models.loading import load_operator
 from operators.models.warm_up import warm_up
+from operators.operator_outputs import listed
 from operators.user_frames import OperatorFailed, sentence, trace, with_frames
 from schemas.pipeline import Variant
 
@@ -198,7 +199,7 @@ def _hand_over(pipe: Connection, said: _Outputs | _Raised) -> None:
 
 def _predicted(operator: Any, batch: list[Any]) -> _Outputs | _Raised:
     try:
-        outputs = list(operator.predict(batch))
+        outputs = listed(operator.predict(batch))
         raise_if_lost(outputs)
         return _Outputs(outputs)
     except Exception as error:

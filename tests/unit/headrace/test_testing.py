@@ -17,6 +17,9 @@ class Shout:
     def load(self, device): pass
     def predict(self, batch): return [value.upper() + self.mark for value in batch]
 
+class Bare(Shout):
+    def predict(self, batch): return {"answer": batch[0]}
+
 class Picky(Shout):
     def predict(self, batch): return [1 / 0 for _ in batch]
 
@@ -32,6 +35,7 @@ tasks:
     variants:
       loud: {operator: 'talking:Shout'}
       asking: {operator: 'talking:Shout', arguments: {mark: '?'}}
+      bare: {operator: 'talking:Bare'}
       picky: {operator: 'talking:Picky'}
 cluster: {devices: {cpu: 2}}
 """
@@ -55,6 +59,13 @@ def test_an_operator_that_raises_fails_the_query_with_its_place(file: Path) -> N
     found = run_query(file, b"well", variants={"shout": "picky"})
     assert (found.outcome, found.task) == ("failed", "shout")
     assert "shout/picky raised ZeroDivisionError: division by zero (at talking.py:" in found.reason
+
+
+def test_a_mapping_in_place_of_a_list_of_outputs_fails_the_query(file: Path) -> None:
+    """Its only key is no output, though there is one input."""
+    found = run_query(file, b"well", variants={"shout": "bare"})
+    assert (found.outcome, found.task) == ("failed", "shout")
+    assert found.reason.startswith("shout/bare raised TypeError: predict returned dict; return a")
 
 
 def test_unknown_variant_is_refused(file: Path) -> None:

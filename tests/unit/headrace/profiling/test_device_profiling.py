@@ -59,6 +59,9 @@ class Shout:
 class Short(Shout):
     def predict(self, batch): return []
 
+class Bare(Shout):
+    def predict(self, batch): return dict.fromkeys(map(str, range(len(batch))))
+
 class Refusing(Shout):
     def predict(self, batch): return [ValueError("too loud") for _ in batch]
 
@@ -169,6 +172,7 @@ def test_a_pipeline_is_profiled_from_end_to_end(tmp_path: Path) -> None:
     ("shout", "message"),
     [
         ("Short", r"profiling shout/plain on cpu: predict returned 0 outputs for . inputs"),
+        ("Bare", "profiling shout/plain on cpu: predict returned dict; return a list of outputs"),
         ("Refusing", "profiling shout/plain on cpu: the operator refused a sample .*: too loud"),
         ("Dying", "profiling shout/plain on cpu: the process ended with code 7; its own words"),
         ("Nobody", r"profiling shout/plain on cpu: .*Nobody"),

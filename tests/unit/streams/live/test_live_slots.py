@@ -449,6 +449,28 @@ def test_a_thread_of_models_that_has_ended_ends_the_process(posted: SimpleQueue[
         executor.look(0.0)
 
 
+@pytest.mark.parametrize("returned", [{"label": 3}, {3}, "x", b"x"])
+def test_outputs_that_are_no_list_fail_the_batch(
+    posted: SimpleQueue[Event], returned: object
+) -> None:
+    """Each has one element for the one input, which is no output."""
+
+    class Bare(Named):
+        def predict(self, batch: list[Any]) -> Any:
+            return returned
+
+    executor = ModelExecutor(Bare, "cpu", posted.put, clock=lambda: 0.0)
+    executor.load(Load("read/a"))
+    posted.get(timeout=10)
+    executor.infer(Infer(1, "read/a", (1,)))
+    failed = posted.get(timeout=10)
+    assert isinstance(failed, Failed)
+    assert failed.error.startswith(
+        f"read/a raised TypeError: predict returned {type(returned).__name__}; r"
+    )
+    executor.close()
+
+
 class AcceleratorError(RuntimeError):
     """Torch's error after a failed assertion in a kernel."""
 
