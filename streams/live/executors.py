@@ -146,15 +146,28 @@ class ModelExecutor:
             operator = self._make(variant)
             operator.load(self._device)
         except BaseException as error:  # noqa: BLE001 - a user's class may raise SystemExit too
-            self._loads.pop(variant, None)
+            if (newest := self._newest(effect)).fresh and newest is not effect:
+                return self._load(newest)
             if device_lost(error):
                 self._stuck = _lost(variant, error)
             self._post(_failed(variant, f"{variant} cannot be loaded: {_message(error)}", error))
             return
-        with self._lock:
-            _, newest = self._loads.pop(variant)
+        if (newest := self._newest(effect)).fresh and newest is not effect:
+            return self._load(newest)
         self._operators.add(replace(effect, beside=newest.beside), operator)
         self._post(Loaded(variant, self._clock() - began))
+
+    def _newest(self, effect: Load) -> Load:
+        """Record the end of a load; return the newest request for its variant.
+
+        If that one is fresh and came meanwhile, its load begins: the ended one may have read the
+        code before the edit.
+        """
+        with self._lock:
+            _, newest = self._loads.pop(effect.variant)
+            if newest.fresh and newest is not effect:
+                self._loads[effect.variant] = (self._clock(), newest)
+            return newest
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:

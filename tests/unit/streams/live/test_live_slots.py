@@ -561,6 +561,34 @@ def test_a_variant_that_is_loading_is_not_loaded_a_second_time(posted: SimpleQue
     executor.close()
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_reload_during_a_load_reads_the_code_once_more(
+    posted: SimpleQueue[Event], fails: bool
+) -> None:
+    """The first load may have read the code before the edit."""
+    release, edition = Flag(), ["old"]
+
+    class Slow(Named):
+        def load(self, device: str) -> None:
+            assert release.wait(10)
+            if fails and self._name == "read/a of old":
+                raise ValueError("a typing error")
+
+    def forget() -> None:
+        edition[0] = "new"
+
+    executor = ModelExecutor(
+        lambda name: Slow(f"{name} of {edition[0]}"), "cpu", posted.put, lambda: 0.0, None, forget
+    )
+    executor.load(Load("read/a"))
+    executor.load(Load("read/a", fresh=True))
+    release.set()
+    assert posted.get(timeout=10) == Loaded("read/a", 0.0)
+    executor.infer(Infer(1, "read/a", (1,)))
+    assert posted.get(timeout=10) == Inferred(1, ("read/a of new",), 0.0, 0.0)
+    executor.close()
+
+
 def test_a_slot_whose_offsets_go_back_ends_the_role_with_a_sentence() -> None:
     worker = Scripted({1: (0,)})
     world = World(worker=worker)
