@@ -93,7 +93,7 @@ class Entry:
         """Raise ``ProfileError``, naming the entry, for impossible measurements."""
         if not 0 <= self.accuracy <= 1:
             raise ProfileError(f"{self.name}: accuracy is {self.accuracy}; it must be in 0..1")
-        if not 0 <= self.load_s < math.inf or self.memory_bytes < 0:
+        if not 0 <= self.load_s < math.inf or not 0 <= self.memory_bytes < math.inf:
             raise ProfileError(f"{self.name}: load time and memory must be 0 or above")
         if not self.latency:
             raise ProfileError(f"{self.name}: no latency was measured; run `headrace profile`")
@@ -122,7 +122,7 @@ class PathAccuracy:
 
     def __post_init__(self) -> None:
         """Raise ``ProfileError``, naming the path, for impossible measurements."""
-        if not self.path or self.queries < 1 or not 0 <= self.accuracy <= 1:
+        if not self.path or not 1 <= self.queries < math.inf or not 0 <= self.accuracy <= 1:
             raise ProfileError(
                 f"the path {' > '.join(self.path) or '(empty)'} has accuracy {self.accuracy} over "
                 f"{self.queries} queries; it must be in 0..1 over 1 or more"

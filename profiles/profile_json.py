@@ -9,6 +9,7 @@ from profiles.measurements import Entry, FanOut, Latency, PathAccuracy, ProfileE
 from profiles.profile_table import ProfileTable
 
 T = TypeVar("T")
+TEXTS = ("task", "variant", "device", "operator", "weights_sha256")  # of an entry
 
 
 def parsed_profile(text: str) -> ProfileTable:
@@ -21,6 +22,7 @@ def parsed_profile(text: str) -> ProfileTable:
     paths = _list(document.pop("paths", []), "paths")  # measured separately
     _exactly(document, ("pipeline", "entries", "provenance"), "the profile")
     entries = _list(document["entries"], "entries")
+    _is(document["provenance"], dict, "provenance")
     return ProfileTable(
         str(document["pipeline"]),
         tuple(_entry(row, f"entries[{at}]") for at, row in enumerate(entries)),
@@ -43,6 +45,8 @@ def profile_text(table: ProfileTable) -> str:
 
 def _entry(row: Any, where: str) -> Entry:
     _exactly(row, [f.name for f in fields(Entry)], where)
+    for key in TEXTS:
+        _is(row[key], str, f"{where}.{key}")
     children = row["children"]
     _is(children, dict, f"{where}.children")
     latency = _list(row["latency"], f"{where}.latency")
@@ -64,7 +68,10 @@ def _entry(row: Any, where: str) -> Entry:
 
 def _path(row: Any, where: str) -> PathAccuracy:
     _exactly(row, [f.name for f in fields(PathAccuracy)], where)
-    return _born(PathAccuracy, {**row, "path": tuple(_list(row["path"], f"{where}.path"))}, where)
+    path = _list(row["path"], f"{where}.path")
+    for at, name in enumerate(path):
+        _is(name, str, f"{where}.path[{at}]")
+    return _born(PathAccuracy, {**row, "path": tuple(path)}, where)
 
 
 def _latency(row: Any, where: str) -> Latency:
@@ -77,7 +84,7 @@ def _fan_out(row: Any, where: str) -> FanOut:
     _is(row["counts"], dict, f"{where}.counts")
     try:
         counts = {int(count): float(share) for count, share in row["counts"].items()}
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise ProfileError(f"{where}.counts: {error}; it maps numbers to probabilities") from error
     return _born(FanOut, {"mean": row["mean"], "counts": counts}, where)
 

@@ -1,6 +1,7 @@
 """The profile table: look-ups, refusals and JSON."""
 
 import json
+import math
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -158,6 +159,16 @@ def broken(change: Callable[[dict[str, Any]], object]) -> str:
         (lambda d: d.pop("entries"), "the profile lacks 'entries'; run"),
         (lambda d: d.update(more=1), "the profile has a key 'more' that no profile has; remove it"),
         (lambda d: d.update(entries={}), "entries is dict, not list"),
+        (lambda d: d.update(provenance=[]), "provenance is list, not dict"),
+        (lambda d: d["entries"][0].update(task=["a"]), r"entries\[0\].task is list, not str"),
+        (
+            lambda d: d["entries"][0].update(device=None),
+            r"entries\[0\].device is NoneType, not str",
+        ),
+        (
+            lambda d: d["entries"][0]["children"]["read"].update(counts={"4": 10**400}),
+            "children.read.counts: int too large",
+        ),
         (lambda d: d["entries"].append(3), r"entries\[1\] is int, not dict"),
         (lambda d: d["entries"][0].pop("load_s"), r"entries\[0\] lacks 'load_s'"),
         (lambda d: d["entries"][0].update(children=[]), r"entries\[0\].children is list, not dict"),
@@ -193,6 +204,7 @@ def test_what_is_no_json_is_refused() -> None:
         ({"accuracy": -0.1}, "accuracy is -0.1"),
         ({"load_s": -1.0}, "load time and memory must be 0 or above"),
         ({"memory_bytes": -1}, "load time and memory must be 0 or above"),
+        ({"memory_bytes": math.nan}, "load time and memory must be 0 or above"),
         ({"latency": ()}, "no latency was measured"),
         ({"latency": (a_row(4), a_row(2))}, r"batches are \[4, 2\]; they must grow"),
         ({"latency": (a_row(4), a_row(4))}, r"batches are \[4, 4\]; they must grow"),
@@ -316,6 +328,8 @@ def test_a_profile_without_paths_says_nothing_of_them() -> None:
     [
         ([{"path": list(PATH), "accuracy": 1.2, "queries": 5}], r"paths\[0\].*must be in 0..1"),
         ([{"path": [], "accuracy": 1.0, "queries": 5}], "empty"),
+        ([{"path": [["a"]], "accuracy": 1.0, "queries": 5}], r"path\[0\] is list, not str"),
+        ([{"path": list(PATH), "accuracy": 1.0, "queries": math.nan}], "nan queries"),
         ([{"path": list(PATH), "accuracy": 1.0}], r"paths\[0\] lacks 'queries'"),
         ([{"path": list(PATH), "accuracy": 1.0, "queries": 5}] * 2, "profiled twice"),
     ],
