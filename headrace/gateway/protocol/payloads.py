@@ -168,11 +168,32 @@ def _texts(value: Any, spec: TensorSpec) -> Tensor:
 def _array(value: Any, spec: TensorSpec) -> Tensor:
     try:
         array = _from_json_form(value) if isinstance(value, dict) else np.asarray(value)
-        cast = array.astype(DTYPES[spec.datatype], casting="same_kind")
+        cast = _cast(array, DTYPES[spec.datatype])
     except (LookupError, OverflowError, TypeError, ValueError) as error:
         raise _misfit(f"output {spec.name} is no {spec.datatype} tensor: {error}") from None
     scalar = cast.ndim == 0 and spec.fits((1,))
     return number_tensor(spec.name, spec.datatype, cast.reshape(1) if scalar else cast)
+
+
+def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return the array with another type of the same kind; whole numbers are of one kind, and an
+    array without elements is of any.
+
+    Raises ``OverflowError`` for a number beyond the range of the type, ``TypeError`` for an array
+    of another kind.
+    """
+    if not array.size:
+        return array.astype(dtype)
+    whole = array.dtype.kind in "iu" and dtype.kind in "iu"
+    if whole:
+        least, most, held = int(array.min()), int(array.max()), np.iinfo(dtype)
+        if least < held.min or most > held.max:
+            raise OverflowError(f"it holds {least if least < held.min else most}")
+    with np.errstate(over="ignore"):
+        cast = array.astype(dtype, casting="unsafe" if whole else "same_kind")
+    if dtype.kind == "f" and (np.isfinite(array) & ~np.isfinite(cast)).any():
+        raise OverflowError("it holds a number beyond its range")
+    return cast
 
 
 def _from_json_form(value: Mapping[str, Any]) -> np.ndarray:

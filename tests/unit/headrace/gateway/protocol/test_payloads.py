@@ -4,10 +4,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.gateway.protocol.payloads import configuration, metadata, outputs_of, payload_of
 from headrace.gateway.protocol.statuses import Ending, Unserved
-from headrace.gateway.protocol.tensors import Tensor, bytes_tensor, json_data, number_tensor
+from headrace.gateway.protocol.tensors import (
+    DTYPES,
+    Tensor,
+    bytes_tensor,
+    json_data,
+    number_tensor,
+)
 from headrace.model_registry.signature import Signature, TensorSpec
 
 SIGNATURE = Signature(
@@ -98,6 +106,45 @@ def test_results_become_the_outputs_that_are_wanted() -> None:
 def test_the_value_of_the_only_output_needs_no_name(result: Any) -> None:
     (output,) = outputs_of(result, ONE, [])
     assert (output.datatype, output.shape, json_data(output)) == ("FP32", (1, 2), [1.0, 2.0])
+
+
+def _only(datatype: str) -> Signature:
+    return Signature(ONE.inputs, (TensorSpec("y", datatype, (-1,)),))
+
+
+@pytest.mark.parametrize("datatype", [name for name, kind in DTYPES.items() if kind.kind in "iu"])
+@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-300, 300), max_size=3))
+def test_whole_numbers_in_an_output_keep_their_values_or_are_the_pipelines_fault(
+    datatype: str, numbers: list[int]
+) -> None:
+    held = np.iinfo(DTYPES[datatype])
+    if all(held.min <= number <= held.max for number in numbers):
+        (output,) = outputs_of(numbers, _only(datatype), [])
+        assert (output.datatype, json_data(output)) == (datatype, numbers)
+    else:
+        with pytest.raises(Unserved, match=f"no {datatype} tensor: it holds"):
+            outputs_of(numbers, _only(datatype), [])
+
+
+@pytest.mark.parametrize(
+    "result", [[1e39], np.array([1e39]), {"dtype": "float64", "shape": [1], "data": [-1e39]}]
+)
+def test_a_number_that_is_an_infinity_in_the_outputs_type_is_the_pipelines_fault(
+    result: Any,
+) -> None:
+    with pytest.raises(Unserved, match="no FP32 tensor: it holds a number beyond its range"):
+        outputs_of(result, _only("FP32"), [])
+
+
+def test_an_infinity_of_the_result_itself_stays_one() -> None:
+    (output,) = outputs_of(np.array([np.inf, np.nan]), _only("FP32"), [])
+    assert np.array_equal(output.array, np.array([np.inf, np.nan], np.float32), equal_nan=True)
+
+
+@pytest.mark.parametrize("datatype", DTYPES)
+def test_a_list_without_elements_is_an_output_of_any_type(datatype: str) -> None:
+    (output,) = outputs_of([], _only(datatype), [])
+    assert (output.datatype, output.shape, json_data(output)) == (datatype, (0,), [])
 
 
 @pytest.mark.parametrize(
