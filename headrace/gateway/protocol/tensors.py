@@ -91,7 +91,7 @@ def check_shape(name: str, datatype: str, shape: Sequence[int]) -> int:
 def from_json(name: str, datatype: str, shape: Sequence[int], data: Any) -> Tensor:
     """Return the tensor with these elements, flat or nested by dimension."""
     count = check_shape(name, datatype, shape)
-    flat = _flat(name, data, len(shape))
+    flat = _flat(name, data, shape)
     if len(flat) != count:
         raise bad(
             name, f"has {len(flat)} elements in data, but its shape {list(shape)} has {count}"
@@ -110,13 +110,14 @@ def _utf8(name: str, text: str) -> bytes:
         raise bad(name, "holds half a surrogate pair") from None
 
 
-def _flat(name: str, data: Any, dimensions: int) -> list[Any]:
+def _flat(name: str, data: Any, shape: Sequence[int]) -> list[Any]:
     if type(data) is not list:
         raise bad(name, f"has data of type {type(data).__name__}; write a list of its elements")
-    depth = 1
+    depth = 0
     while data and type(data[0]) is list:
         depth += 1
-        if depth > max(dimensions, 1) or any(type(part) is not list for part in data):
+        size = shape[depth] if depth < len(shape) else -1
+        if any(type(part) is not list or len(part) != size for part in data):
             raise bad(name, "has data that is nested otherwise than its shape")
         data = list(itertools.chain.from_iterable(data))
     return list(data)
