@@ -215,7 +215,8 @@ class Model:
                 f"another request with the id {caller.id[:80]!r} is in flight; give different "
                 "requests different ids",
             )
-        return f"{self._prefix}-{next(self._numbers)}"
+        made = (f"{self._prefix}-{number}" for number in self._numbers)
+        return next(each for each in made if each not in self._open)
 
     def _check_open(self, left_s: float) -> None:
         """Raise ``Unserved`` for a query that cannot be served, or not within ``left_s``."""

@@ -13,7 +13,7 @@ from headrace.gateway.protocol.tensors import bytes_tensor
 from schemas.codec.raw import MAX_ID_LENGTH
 from schemas.records import Query
 from streams.kafka.kafka_errors import BrokerError
-from tests.gateway_world import BrokerInTest, a_model, a_plan, an_answer
+from tests.gateway_world import BrokerInTest, a_model, a_plan, an_answer, answering
 
 REQUEST = InferRequest(inputs=(bytes_tensor("input", [b"x"], [1]),))
 MINE = Caller(id="mine")
@@ -92,6 +92,26 @@ def test_two_requests_with_one_mesh_id_are_two_queries() -> None:
         broker.tell(*(an_answer(q.id, result=f"for {q.payload!r}") for q in broker.sent))
         found = [(await each).response.outputs[0].array.item() for each in both]
         assert (found, model.joined) == ([b"\"for b'x'\"", b"\"for b'y'\""], 0)
+
+    asyncio.run(play())
+
+
+def test_a_request_without_an_id_joins_no_query_that_has_the_next_id_that_is_made() -> None:
+    async def play() -> None:
+        broker = BrokerInTest()
+        broker.on_send = answering(broker)
+        model = a_model(broker)
+        prefix, _, number = (await model.infer(REQUEST, Caller(), 1.0)).response.id.rpartition("-")
+        broker.on_send = lambda _: None
+        named = Caller(id=f"{prefix}-{int(number) + 1}")
+        both = [asyncio.ensure_future(model.infer(*each, 1.0)) for each in
+                ((OTHER, named), (REQUEST, Caller()))]  # fmt: skip
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [query.payload for query in broker.sent] == [b"x", b"y", b"x"]
+        broker.tell(*(an_answer(q.id, result=f"for {q.payload!r}") for q in broker.sent[1:]))
+        found = [(await each).response.outputs[0].array.item() for each in both]
+        assert (found, model.joined) == ([b"\"for b'y'\"", b"\"for b'x'\""], 0)
 
     asyncio.run(play())
 
