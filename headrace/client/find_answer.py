@@ -42,12 +42,12 @@ def find_answer(kafka: KafkaConfig, pipeline: Pipeline, name: str) -> Answer:
 def answer_since(
     kafka: KafkaConfig, pipeline: Pipeline, name: str, since_s: float | None
 ) -> Answer | None:
-    """Return the newest answer to the query of that id, sent at ``since_s`` (epoch seconds) or
-    later; None without one. Without ``since_s`` only the newest records are searched.
+    """Return the newest answer to the query of exactly that id, sent at ``since_s`` (epoch seconds)
+    or later; None without one. Without ``since_s`` only the newest records are searched.
 
     Raises ``BrokerError`` if the topic cannot be read.
     """
-    found = partial(answer_of, name=name, read=reader_of(pipeline))
+    found = partial(answer_with_id, name=name, read=reader_of(pipeline))
     looked_at = 0
     for stretch in newest_first(kafka, physical(pipeline.name, RESULTS)):
         answer = newest_answer(stretch, found)
@@ -125,6 +125,16 @@ def answer_of(message: "Message", name: str, read: Read) -> Answer | None:
     origin = (str(record.origin.partition), str(record.origin.offset))
     matches = record.id == name or (place is not None and origin == place.groups())
     return record if matches else None
+
+
+def answer_with_id(message: "Message", name: str, read: Read) -> Answer | None:
+    """Return the answer in a record of the results topic if its id is ``name``, else None.
+
+    Callers choose ids, so PARTITION-OFFSET may be the id of another query than that of the record
+    there.
+    """
+    record = _answer_in(message, read) if message.key() == name.encode() else None
+    return record if record is not None and record.id == name else None
 
 
 def answer_that_ended(message: "Message", end: str | None, read: Read) -> Answer | None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from headrace.client.find_answer import answer_of, answer_that_ended
+from headrace.client.find_answer import answer_of, answer_that_ended, answer_with_id
 from headrace.client.formats import read_answer
 from headrace.results.waterfall import (
     KAFKA,
@@ -254,9 +254,19 @@ def test_a_query_is_found_by_id_or_by_its_place_on_the_input(
     assert found == (CHAIN if is_it else None)
 
 
+def test_a_caller_gets_the_answer_of_its_id_and_none_that_is_at_such_a_place() -> None:
+    place, mine = replace(CHAIN, id="another"), replace(CHAIN, id="2-1234", origin=Origin(0, 7))
+    found = [
+        answer_with_id(Record(each.id.encode(), encode(each)), "2-1234", read_answer)  # type: ignore[arg-type]
+        for each in (place, mine)
+    ]
+    assert found == [None, mine]
+
+
 def test_what_is_no_answer_is_passed_over() -> None:
     garbage: Any = Record(b"q", b"garbage")
     assert answer_of(garbage, "q", read_answer) is None
+    assert answer_with_id(garbage, "q", read_answer) is None
     assert answer_that_ended(garbage, None, read_answer) is None
 
 
