@@ -141,8 +141,7 @@ def reported(file: PipelineFile, answers: Sequence[Answer], history: Sequence[Pl
     first_s = min(answer.created_s for answer in answers)
     last_s = max(answer.created_s for answer in answers)
     profile = load_profile(file)
-    known = accuracies(profile)
-    metrics, steps = RunMetrics(file.pipeline, known, first_s), StepTimes()
+    metrics, steps = RunMetrics(file.pipeline, accuracies(profile), first_s), StepTimes()
     recorder = Recorder(metrics, width_s(last_s - first_s))
     for at_s, record in _in_turn(answers, history, first_s):
         recorder.reach(at_s)
@@ -155,9 +154,6 @@ def reported(file: PipelineFile, answers: Sequence[Answer], history: Sequence[Pl
             recorder.plan(record)
     metrics.close(len(answers))
     recording, found = recorder.recording(first_s, last_s), figures(metrics, steps, last_s)
-    if not known:  # no accuracies were measured
-        nothing = tuple(None for _ in recording.accuracy)
-        recording, found = replace(recording, accuracy=nothing), replace(found, accuracy=None)
     certificate = newest(file.path)
     return LiveReport(
         file=file,

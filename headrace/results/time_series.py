@@ -24,7 +24,8 @@ SHARES = (*(at / 200 for at in range(1, 200)), 0.997, 0.999, 1.0)
 class TimeSeries:
     """Values over intervals of ``width_s`` seconds that end at ``ends_s``; None: no data.
 
-    ``violation`` are shares of the queries that ended, ``accuracy`` is over leaves in time.
+    ``violation`` are shares of the queries that ended, ``accuracy`` is over leaves in time
+    of known accuracy.
     ``latency`` are (seconds, share of all queries that had a result within them); ``bad`` counts
     items by task and reason for giving them up, late leaves included.
     """
@@ -47,7 +48,7 @@ class _Mark:
     at_s: float
     ended: int
     answered: int
-    leaves: int
+    judged: int
     rights: float
     capacity_qps: float | None
     devices: int
@@ -83,12 +84,11 @@ class Recorder:
             capacity_qps = plan.capacity_qps if plan else None
             devices = len(plan.leases) if plan else 0
             ended, answered = sum(metrics.counts.values()), metrics.counts[ANSWERED]
-            rights = (metrics.accuracy or 0.0) * metrics.leaves
+            judged = metrics.judged
+            rights = (metrics.accuracy or 0.0) * judged
             while now >= self._next_s:
                 self._marks.append(
-                    _Mark(
-                        self._next_s, ended, answered, metrics.leaves, rights, capacity_qps, devices
-                    )
+                    _Mark(self._next_s, ended, answered, judged, rights, capacity_qps, devices)
                 )
                 self._next_s += self._width_s
 
@@ -140,8 +140,8 @@ def width_s(seconds: float) -> float:
 
 
 def _accuracy(before: _Mark, after: _Mark) -> float | None:
-    leaves = after.leaves - before.leaves
-    return min(1.0, (after.rights - before.rights) / leaves) if leaves else None
+    judged = after.judged - before.judged
+    return min(1.0, (after.rights - before.rights) / judged) if judged else None
 
 
 def _violation(before: _Mark, after: _Mark) -> float | None:

@@ -5,7 +5,8 @@ bad items   items dropped, failed or lost anywhere, once each; late leaves; and 
             that ended badly as a whole: refused, or with a failed combine function
 late leaf   a leaf that ended after the deadline, and the last leaf of a late query
 accuracy    mean over the leaves in time of the accuracy of their path: as measured, else the
-            product of its variants'; ``accuracy_leaf_mean`` by leaf task first, then their mean
+            product of its variants'; ``accuracy_leaf_mean`` by leaf task first, then their mean.
+            Leaves of a path with a variant of unknown accuracy are left out
 
 Late items of a query that egress gave up are counted on arrival; if none arrives, one lost item
 represents them.
@@ -126,7 +127,8 @@ class RunMetrics(QueryMetrics):
         self._leaf_tasks = {task.name for task in pipeline.tasks if not task.children}
         self._tasks = set(pipeline.task_names)
         self._accuracies = accuracies
-        self._along: dict[tuple[tuple[str, str], ...], float] = {}  # cache: accuracy by path
+        # Cache: accuracy by path; None: unknown.
+        self._along: dict[tuple[tuple[str, str], ...], float | None] = {}
         self.usage = PlanUsage()
         self.begin(since_s)
 
@@ -156,6 +158,7 @@ class RunMetrics(QueryMetrics):
         self.dropped = 0  # items that were dropped at one
         self.bad: dict[tuple[str, str], int] = {}
         self._leaves = {name: 0 for name in sorted(self._leaf_tasks)}  # in time
+        self._judged = dict.fromkeys(self._leaves, 0)  # those whose path's accuracy is known
         self._rights = dict.fromkeys(self._leaves, 0.0)  # sum of their accuracies
         self._given_up: dict[Origin, list[float]] = {}  # [time, items that arrived since]
         self.usage.forget()
@@ -203,6 +206,11 @@ class RunMetrics(QueryMetrics):
         return sum(self._leaves.values())
 
     @property
+    def judged(self) -> int:
+        """The number of leaves in time whose path's accuracy is known."""
+        return sum(self._judged.values())
+
+    @property
     def branch_violation(self) -> float | None:
         """The share of bad items among bad items and leaves in time."""
         bad = self.bad_items
@@ -210,13 +218,13 @@ class RunMetrics(QueryMetrics):
 
     @property
     def accuracy(self) -> float | None:
-        """Mean path accuracy over leaves in time."""
-        return sum(self._rights.values()) / self.leaves if self.leaves else None
+        """Mean path accuracy over leaves in time; None if none is known."""
+        return sum(self._rights.values()) / self.judged if self.judged else None
 
     @property
     def accuracy_leaf_mean(self) -> float | None:
-        """Mean path accuracy per leaf task, averaged over the tasks with a leaf in time."""
-        means = [self._rights[task] / count for task, count in self._leaves.items() if count]
+        """Mean path accuracy per leaf task, averaged over the tasks with a known one."""
+        means = [self._rights[task] / count for task, count in self._judged.items() if count]
         return sum(means) / len(means) if means else None
 
     def devices_mean(self, until_s: float) -> float:
@@ -258,13 +266,13 @@ class RunMetrics(QueryMetrics):
 
     def _leaf(self, path: tuple[Hop, ...]) -> None:
         way = tuple([(hop.task, hop.variant) for hop in path])
-        accuracy = self._along.get(way)
-        if accuracy is None:
-            accuracy = along(tuple(map("/".join, way)), self._accuracies) or 0.0
-            self._along[way] = accuracy
-        task = path[-1].task
+        if way not in self._along:
+            self._along[way] = along(tuple(map("/".join, way)), self._accuracies)
+        accuracy, task = self._along[way], path[-1].task
         self._leaves[task] += 1
-        self._rights[task] += accuracy
+        if accuracy is not None:
+            self._judged[task] += 1
+            self._rights[task] += accuracy
 
     def _straggled(self, work: Work) -> None:
         came = self._given_up.get(work.origin)

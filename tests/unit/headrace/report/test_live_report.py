@@ -88,6 +88,21 @@ def test_without_a_profile_nothing_is_known_of_accuracy(tmp_path: Path) -> None:
     assert set(made.recording.accuracy) == {None}
 
 
+def test_answers_of_a_variant_that_the_profile_no_longer_has_leave_the_accuracy_as_it_is(
+    file: PipelineFile,
+) -> None:
+    made = START_S + 3.0
+    path = (
+        a_hop(task="detect", variant="former", finished_s=made + 0.05),
+        a_hop(task="read", variant="small", finished_s=made + 0.1),
+    )
+    mixed = reported(file, [*ANSWERS, at(10, 3.0, paths=(path,))], PLANS)
+    assert mixed.figures.accuracy == pytest.approx(0.95 * 0.8)
+    drawn = [each for each in mixed.recording.accuracy if each is not None]
+    assert drawn == pytest.approx([0.95 * 0.8] * len(drawn))
+    assert reported(file, [at(0, 3.0, paths=(path,))], PLANS).figures.accuracy is None
+
+
 def test_report_is_printed_and_drawn(file: PipelineFile) -> None:
     made = reported(file, ANSWERS, PLANS)
     told = report_text(made)
