@@ -65,16 +65,29 @@ def ssl_context(tls: Tls) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     for path in (tls.certificate, tls.key, *((tls.clients,) if tls.clients else ())):
         _read(path)
+
+    def no_password() -> str:  # without it, OpenSSL would ask on the terminal
+        raise GatewayError(f"the key in {tls.key} is encrypted; write it without a password")
+
     try:
-        context.load_cert_chain(tls.certificate, tls.key)
-        if tls.clients is not None:
-            context.load_verify_locations(tls.clients)
-            context.verify_mode = ssl.CERT_REQUIRED
+        context.load_cert_chain(tls.certificate, tls.key, no_password)
     except ssl.SSLError as error:
         raise GatewayError(
             f"{tls.certificate} and {tls.key} are no certificate and its key in PEM: {error.reason}"
         ) from error
+    if tls.clients is not None:
+        _admit_clients(context, tls.clients)
     return context
+
+
+def _admit_clients(context: ssl.SSLContext, clients: Path) -> None:
+    try:
+        context.load_verify_locations(clients)
+    except ssl.SSLError as error:
+        raise GatewayError(
+            f"{clients} has no certificate of an authority in PEM: {error.reason}"
+        ) from error
+    context.verify_mode = ssl.CERT_REQUIRED
 
 
 def grpc_credentials(tls: Tls) -> tuple[bytes, bytes, bytes | None]:
