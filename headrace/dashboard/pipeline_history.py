@@ -11,6 +11,7 @@ from math import floor
 from typing import Any
 
 from headrace.client.give_command import variants
+from headrace.client.plan_order import later
 from headrace.status.snapshot import Board, Snapshot
 from schemas.records import CommandResult, Plan, Report
 
@@ -34,10 +35,11 @@ class PipelineHistory:
     board: Board
     rates: deque[list[Any]] = field(default_factory=deque)  # time, then FIGURES
     queues: deque[list[Any]] = field(default_factory=deque)  # time, items by "task/slot" above 0
-    plans: deque[Plan] = field(default_factory=lambda: deque(maxlen=PLANS))
+    plans: deque[tuple[int, Plan]] = field(default_factory=lambda: deque(maxlen=PLANS))  # number
     events: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=EVENTS))  # number, event
     waiting: Mapping[tuple[str, int], int] | None = None  # records on the broker by task and slot
     _events: int = 0
+    _plans: int = 0
     _alive: set[str] = field(default_factory=set)
     _sampled_s: float = 0.0
 
@@ -62,8 +64,10 @@ class PipelineHistory:
             self._sample(self._sampled_s)
 
     def _plan(self, plan: Plan) -> None:
-        if not self.plans or plan.epoch > self.plans[-1].epoch:
-            self.plans.append(plan)
+        last = self.plans[-1][1] if self.plans else None
+        if later(last, plan) and plan != last:  # the same plan may come twice
+            self._plans += 1
+            self.plans.append((self._plans, plan))
 
     def _sample(self, at_s: float) -> None:
         snapshot = self.board.snapshot(at_s)
@@ -112,12 +116,12 @@ class PipelineHistory:
         self.events.append([self._events, event])
 
     def plan_rows(self) -> list[list[Any]]:
-        """Return the plans shown, each after its epoch, oldest first: those issued within the time
-        kept and the one that was in force before them."""
+        """Return the plans shown, each after its number, oldest first: those issued within the time
+        kept and the one that was in force before them. A purge restarts epochs, not numbers."""
         since_s = self._sampled_s - KEPT_S
-        newer = [plan for plan in self.plans if plan.issued_s >= since_s]
-        older = [plan for plan in self.plans if plan.issued_s < since_s][-1:]
-        return [[plan.epoch, _plan_row(plan)] for plan in (*older, *newer)]
+        newer = [each for each in self.plans if each[1].issued_s >= since_s]
+        older = [each for each in self.plans if each[1].issued_s < since_s][-1:]
+        return [[number, _plan_row(plan)] for number, plan in (*older, *newer)]
 
 
 def _figures(snapshot: Snapshot) -> list[float | None]:

@@ -2,6 +2,7 @@
 
 import threading
 
+from headrace.client.plan_order import later
 from headrace.client.topic_clients import PlanTail, decoded
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
@@ -9,14 +10,6 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 
 TURN_S = 0.5
-
-
-def later(held: Plan | None, found: Plan) -> bool:
-    """Return whether ``found`` takes the place of ``held``.
-
-    The epoch decides, as for every node; a purge of the pipeline restarts the epochs.
-    """
-    return held is None or found.epoch >= held.epoch or found.issued_s > held.issued_s
 
 
 def fault(pipeline: Pipeline, plan: Plan | None) -> str:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from control.estimation.accuracy_drift import Measured, drifted
+from headrace.client.plan_order import later
 from headrace.config.cluster_cost import cost_of, per_thousand
 from headrace.results.label_accuracy import LabelAccuracy, label_accuracy, of_rows
 from headrace.results.shadow_figures import ShadowFigure, shadow_figures
@@ -146,7 +147,7 @@ class Board:
         """Add plans and reports of the pipeline; ignore other records."""
         for record in records:
             if isinstance(record, Plan) and record.pipeline == self.pipeline:
-                if self.plan is None or record.epoch > self.plan.epoch:
+                if later(self.plan, record):
                     self.plan = record
             elif isinstance(record, MeasuredAccuracy) and record.pipeline == self.pipeline:
                 self.measured = record

@@ -4,6 +4,7 @@ from typing import Any
 
 from headrace.dashboard.pipeline_history import FIGURES, KEPT_S, PipelineHistory
 from headrace.dashboard.topic_feed import in_turn
+from headrace.dashboard.view_delta import SERIES, applied, delta
 from headrace.status.snapshot import Board
 from schemas.records import CommandResult, Report, SlotState
 from tests.builders import a_plan
@@ -91,10 +92,23 @@ def test_commands_are_events_and_plans_keep_the_one_in_force_before() -> None:
     )
     found.see(in_turn([*plans, done, report(802.0)]), now=802.0)
     found.reach(803.0)
-    assert [epoch for epoch, _ in found.plan_rows()] == [2, 3]
+    assert [row["epoch"] for _, row in found.plan_rows()] == [2, 3]
     assert [(number, e["kind"], e["text"]) for number, e in found.events] == [
         (1, "command", "pause: paused")
     ]
+
+
+def test_plans_after_a_purge_follow_those_before_it_although_their_epochs_are_smaller() -> None:
+    found = history()
+    before, after = (a_plan(epoch=n, issued_s=at, pipeline="p") for n, at in ((9, 10.0), (1, 50.0)))
+    found.see([before, before, report(40.0)], now=40.0)
+    shown = found.plan_rows()
+    found.see([after, report(60.0)], now=60.0)
+    assert found.board.snapshot(60.0).epoch == 1
+    assert [row["epoch"] for _, row in found.plan_rows()] == [9, 1]
+    rest: dict[str, Any] = {series: [] for series in SERIES}
+    view, news = {"p": {**rest, "plans": shown}}, {"p": {**rest, "plans": found.plan_rows()}}
+    assert applied(view, delta(view, news)) == news
 
 
 def test_queue_lengths_come_from_workers_until_the_broker_reports_lag() -> None:

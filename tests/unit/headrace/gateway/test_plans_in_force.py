@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from headrace.gateway.plans_in_force import fault, later
+from headrace.client.plan_order import later
+from headrace.gateway.plans_in_force import fault
 from schemas.records import Lease, Plan, Settings
 from tests.builders import a_pipeline
 
