@@ -20,6 +20,7 @@ from headrace.gateway.http.listeners import Limits
 from headrace.gateway.http.loop_lag import LoopLag
 from headrace.gateway.model import Model
 from headrace.gateway.protocol.callers import Caller, caller_of, echoed
+from headrace.gateway.protocol.content_codings import unpacked
 from headrace.gateway.protocol.payloads import configuration, metadata
 from headrace.gateway.protocol.requests import HEADER_LENGTH, InferRequest, parsed
 from headrace.gateway.protocol.statuses import Ending, Unserved
@@ -154,6 +155,9 @@ class HttpApi:
 
     async def _body(self, request: web.Request, held: HeldBody) -> bytes:
         body = await self._read(request)
+        coding = request.headers.get("Content-Encoding")
+        if coding is not None:
+            body = unpacked(body, coding, self._body_bytes)
         held.shrink(len(body))
         return body
 
@@ -167,7 +171,7 @@ class HttpApi:
             raise Unserved(
                 Ending.SLOW_CLIENT, f"the body did not arrive within {self._body_s:g} s"
             ) from None
-        except web.RequestPayloadError as error:  # cut short, or not as Content-Encoding says
+        except web.RequestPayloadError as error:  # cut short
             raise Unserved(Ending.BAD_REQUEST, f"the body cannot be read: {error}") from None
 
 

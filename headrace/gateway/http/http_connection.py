@@ -22,6 +22,7 @@ class HttpConnection(web.RequestHandler):
             loop=asyncio.get_running_loop(),
             access_log=None,  # type: ignore[arg-type]
             keepalive_timeout=idle_s,
+            auto_decompress=False,  # headrace/gateway/protocol/content_codings.py
         )
         self._read_within_s = read_within_s
         self._closed = closed

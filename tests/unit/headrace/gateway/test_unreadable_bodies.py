@@ -1,10 +1,11 @@
-"""An unreadable body: the client gets an error, the connection closes, and nothing is logged."""
+"""An unreadable body: the client gets an error, no query is sent, and nothing is logged."""
 
 import asyncio
+import gzip
 
 import pytest
 
-from tests.gateway_world import BrokerInTest, a_gateway, said_to
+from tests.gateway_world import BrokerInTest, a_gateway, posted, said_to
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
@@ -14,7 +15,7 @@ def test_body_with_a_wrong_encoding_gets_400_and_is_not_logged(
     body = b"this is no compressed text"
     head = (
         "POST /v2/repository/index HTTP/1.1\r\nHost: x\r\n"
-        f"Content-Encoding: {coding}\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"Content-Encoding: {coding}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
 
     async def play() -> bytes:
@@ -25,3 +26,18 @@ def test_body_with_a_wrong_encoding_gets_400_and_is_not_logged(
     assert said.startswith(b"HTTP/1.1 400 Bad Request")
     assert said.lower().count(b"connection: close") == 1
     assert not caplog.records
+
+
+def test_a_payload_whose_gzip_is_cut_short_is_no_query() -> None:
+    packed = gzip.compress(bytes(range(256)) * 2)
+    head = {"Inference-Header-Content-Length": "0", "Content-Encoding": "gzip"}
+
+    async def play() -> None:
+        broker = BrokerInTest()
+        async with a_gateway(broker) as gateway:
+            said = await said_to(gateway.http, posted(packed[:-9], **head))
+        assert said.startswith(b"HTTP/1.1 400 Bad Request")
+        assert b"cut short" in said
+        assert not broker.sent
+
+    asyncio.run(play())
