@@ -89,18 +89,17 @@ class Client(AbstractContextManager["Client"]):
                 f"the payload is {type(payload).__name__}, but a raw input topic takes bytes; "
                 'encode it, or say input="avro" if the pipeline file does'
             )
-        now = time.time()
         name = id or f"{self._prefix}-{next(self._numbers)}"
         query = Query(
             payload=payload,
             id=name,
-            deadline_s=None if deadline is None else now + deadline,
+            deadline_s=None if deadline is None else time.time() + deadline,
             slo_class=slo_class,
         )
         wrong = query_fault(query)
         if wrong:  # ingress would answer it under another id, which nobody awaits
             raise CodecError(wrong)
-        future = self._open.add(name, now, _patience(deadline, timeout))
+        future = self._open.add(name, time.monotonic(), _patience(deadline, timeout))
         try:
             self._exchange.send(query)
         except (BrokerError, ClientClosed) as error:

@@ -32,7 +32,8 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class BrokerNews:
     """The broker's news at ``now``: keys and values of the results topic's records, the ids of
-    queries that it acknowledged, and those that it refused."""
+    queries that it acknowledged, and those that it refused. ``now`` is in seconds of
+    ``time.monotonic``."""
 
     now: float
     records: Sequence[tuple[bytes, bytes]]
@@ -119,7 +120,7 @@ class Exchange:
 
     def _turn(self) -> None:
         messages = self._results.messages(TURN_S)
-        now = time.time()
+        now = time.monotonic()
         if messages:  # before the acknowledgements, which answered callers need not wait for
             records = [(message.key() or b"", message.value() or b"") for message in messages]
             self._waiting.take(BrokerNews(now, records, (), {}))
