@@ -82,7 +82,7 @@ def _without_port(host: str) -> str:
 
 def _token_in(path: Path) -> str:
     try:
-        lines = path.read_text(encoding="utf-8").split()
+        lines = path.read_text(encoding="utf-8-sig").split()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is no text"
         raise DashboardError(f"the token in {path} cannot be read ({why})") from error

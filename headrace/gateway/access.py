@@ -31,7 +31,7 @@ def tokens_in(path: Path | None) -> Tokens:
     """Return the tokens of a file, without lines that begin with #; raise ``GatewayError``."""
     if path is None:
         return Tokens(None)
-    lines = (line.strip() for line in _read(path).decode(errors="replace").splitlines())
+    lines = (line.strip() for line in _read(path).decode("utf-8-sig", "replace").splitlines())
     found = frozenset(_hash(line) for line in lines if line and not line.startswith("#"))
     if not found:
         raise GatewayError(f"{path} has no token, so no request would be let in; write one a line")

@@ -168,6 +168,8 @@ def test_non_local_address_requires_a_user_defined_token(tmp_path: Path) -> None
     access = page_access("0.0.0.0", token, ("Board.example",))
     assert access.admits("0123456789abcdef")
     assert access.knows("board.example:8080")
+    token.write_text("0123456789abcdef\n", encoding="utf-8-sig")
+    assert page_access("0.0.0.0", token).token == "0123456789abcdef"
     token.write_text("short")
     with pytest.raises(DashboardError, match=rf"5 characters; write one of {LEAST_TOKEN}"):
         page_access("0.0.0.0", token)

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from headrace.errors import GatewayError
-from headrace.gateway.access import Tls, ssl_context
+from headrace.gateway.access import Tls, ssl_context, tokens_in
 from tests.integration.certificates import make_authority
 
 
@@ -39,3 +39,12 @@ def test_an_encrypted_key_is_refused_without_asking_for_its_password(tmp_path: P
     encrypted.write_bytes(key.private_bytes(*form))
     with pytest.raises(GatewayError, match=r"key\.pem is encrypted; write it without a password"):
         ssl_context(Tls(certificate=pem, key=encrypted))
+
+
+def test_the_first_token_of_a_file_with_a_byte_order_mark_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text("first\n# second\nthird\n", encoding="utf-8-sig")
+    tokens = tokens_in(path)
+    assert [tokens.admit(f"Bearer {name}") for name in ("first", "second", "third")] == [
+        True, False, True,
+    ]  # fmt: skip
