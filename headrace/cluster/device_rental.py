@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from headrace.config.cluster import Cluster
-from headrace.config.topology import Role, rented_worker
+from headrace.config.topology import Role, rented_worker, with_port
 from schemas.codec.single_object import CodecError, decode
 from schemas.records import Plan
 
@@ -57,6 +57,7 @@ class LocalDevices:
     ) -> None:
         self._boot_s = {each.name: each.boot_s for each in cluster.types}
         self._fleet, self._clock = fleet, clock
+        self._measured = cluster.metrics_port is not None
         started = dict(cluster.devices)
         self._names: dict[str, list[str]] = {
             name: [rented_worker(name, n).name for n in range(started.get(name, 0))]
@@ -73,6 +74,9 @@ class LocalDevices:
         names = self._names[type_]
         while len(names) < count:
             role = rented_worker(type_, next(self._numbers[type_]))
+            if self._measured:
+                # Else it would take `up --metrics-port` from its environment, the control app's.
+                role = with_port(role, 0)
             names.append(role.name)
             self._fleet.start_at(role, self._clock() + self._boot_s[type_])
         while len(names) > count:

@@ -76,7 +76,7 @@ def _with_ports(every: tuple[Role, ...], first: int | None) -> tuple[Role, ...]:
     if first is None:
         return every
     ports = range(first, first + len(every)) if first else repeat(0)  # 0: each any free one
-    return tuple(_with_port(role, port) for role, port in zip(every, ports, strict=False))
+    return tuple(with_port(role, port) for role, port in zip(every, ports, strict=False))
 
 
 def _dashboards(port: int | None) -> list[Role]:
@@ -112,7 +112,8 @@ def _gateways(gateway: Gateways | None) -> list[Role]:
     return [Role(f"gateway-{i}", "gateway", ports) for i in range(gateway.processes)]
 
 
-def _with_port(role: Role, port: int) -> Role:
+def with_port(role: Role, port: int) -> Role:
+    """Return the role with a port for metrics; 0: any free one."""
     return replace(
         role, metrics_port=port, arguments=(*role.arguments, "--metrics-port", str(port))
     )

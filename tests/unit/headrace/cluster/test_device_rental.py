@@ -1,6 +1,6 @@
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -23,8 +23,10 @@ class FakeFleet:
 
     started: list[tuple[str, float]] = field(default_factory=list)
     retired: list[str] = field(default_factory=list)
+    roles: list[Role] = field(default_factory=list)
 
     def start_at(self, role: Role, due_s: float) -> None:
+        self.roles.append(role)
         self.started.append((role.name, due_s))
 
     def retire(self, name: str) -> None:
@@ -83,6 +85,20 @@ def test_a_plan_starts_devices_after_their_boot_time_and_ends_the_newest(
     plans.add(3, {"gpu": 1, "slow": 2})
     rental.tend()
     assert fleet.started[3:] == [("slow-3", 10.0)]  # a new name
+
+
+def test_a_device_rented_later_has_any_free_port_for_metrics(tmp_path: Path) -> None:
+    """It used to take the first port, the control app's, and its refusal ended `up`."""
+    cluster = read_pipeline_file(a_typed_file(tmp_path, TEXT)).cluster
+
+    def rented(port: int | None) -> list[tuple[str, ...]]:
+        fleet = FakeFleet()
+        LocalDevices(replace(cluster, metrics_port=port), fleet).scale("gpu", 1)
+        return [role.arguments for role in fleet.roles]
+
+    worker = ("--name", "gpu-0", "--device", "gpu")
+    assert rented(9400) == [(*worker, "--metrics-port", "0")]
+    assert rented(None) == [worker]
 
 
 def test_older_foreign_or_mixless_plans_change_nothing(
