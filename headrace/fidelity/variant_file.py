@@ -2,12 +2,13 @@
 
 A cold start under a policy differs from a command that changes to it, so the roles of a judged run
 read a file that names the policy. It lies beside the original for the time of the run, because
-paths and modules are found from there.
+paths and modules are found from there; a copy of the original's lock of models lies beside it.
 """
 
 import contextlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -15,6 +16,7 @@ import yaml
 from control.policies import policy_named
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import PipelineError
+from headrace.model_registry.lock_file import lock_path
 from headrace.simulation.overrides import Devices, changed
 
 
@@ -53,13 +55,21 @@ def as_asked(
         _set_devices(document.setdefault("cluster", {}), wanted)
     path = file.path.with_name(f".{file.path.stem}.{os.getpid()}{file.path.suffix}")
     try:
+        _write(document, path, file)
+        yield read_pipeline_file(path)
+    finally:
+        path.unlink(missing_ok=True)
+        lock_path(path).unlink(missing_ok=True)
+
+
+def _write(document: dict[str, Any], path: Path, file: PipelineFile) -> None:
+    """Write a pipeline file, and the lock of the original's models beside it."""
+    try:
         path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+        if file.models:
+            lock_path(path).write_bytes(lock_path(file.path).read_bytes())
     except OSError as error:
         raise PipelineError(
             f"{path.parent} cannot be written to ({error.strerror}), and a run with another policy "
             "or other devices needs a pipeline file there; copy the pipeline elsewhere"
         ) from error
-    try:
-        yield read_pipeline_file(path)
-    finally:
-        path.unlink(missing_ok=True)

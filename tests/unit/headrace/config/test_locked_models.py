@@ -10,6 +10,7 @@ from headrace.cli.main import run
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.profile_files import load_profile
 from headrace.errors import PipelineError
+from headrace.fidelity.variant_file import as_asked
 from headrace.kubernetes.folder import folder_files
 from tests.unit.headrace.model_registry.registries import file_store, model_folder
 
@@ -61,6 +62,20 @@ def test_the_lock_alone_is_read_once_a_reference_is_resolved(
     assert weights.read_text() == "weights"
     assert weights.is_relative_to(tmp_path / "pipeline.models")
     assert {"pipeline.lock", str(weights.relative_to(tmp_path))} <= set(folder_files(file))
+
+
+def test_a_judged_run_under_another_policy_has_the_models_of_the_lock(
+    store: Path, tmp_path: Path
+) -> None:
+    """Its file used to have no lock, so that its roles did not start."""
+    fast = {"kind": "static", "replicas": {"read/onnx": 1}}
+    file = locked(a_file(tmp_path, policies={"fast": fast}))
+    before = set(tmp_path.iterdir())
+    with as_asked(file, "fast") as found:
+        assert found.path != file.path
+        assert found.models == file.models
+        assert found.pipeline.tasks == file.pipeline.tasks
+    assert set(tmp_path.iterdir()) == before
 
 
 def test_a_copy_that_is_gone_or_changed_is_refused(store: Path, tmp_path: Path) -> None:
