@@ -187,9 +187,10 @@ class _Simulation:
         self._feed(times, advance)
         self._last_usd, self._last_s = self.fleet.usd, system.now
         longest_s = max(self.pipeline.slo_s, *self.pipeline.slo_classes.values(), 0.0)
-        # No query is answered while the broker is away, so wait for the last fault to end.
+        # No query is answered while the broker is away, so wait for the last fault to end. The
+        # count begins after the warm-up, also where all arrivals are within it.
         over = [first_s + f.at_s + f.for_s for f in faults if f.for_s < float("inf")]
-        ends_s = max([system.now, *over])
+        ends_s = max([system.now, first_s + run.warm_up_s, *over])
         system.run(ends_s + longest_s + self.pipeline.grace_s + PATIENCE_S)
         return times
 

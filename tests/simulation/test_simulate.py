@@ -112,6 +112,16 @@ def test_warm_up_is_reported_and_not_counted(
     assert capsys.readouterr().out.endswith("the first 2 s are not counted\n")
 
 
+def test_nothing_is_counted_of_arrivals_within_the_warm_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The counts of the warm-up used to stay, less the queries, as a negative number of losses."""
+    file, arrivals = a_cluster(tmp_path), some_arrivals(tmp_path, 10.0)
+    (row,) = simulate(capsys, file, "--arrivals", arrivals, "--warm-up", "30s")
+    assert [row[name] for name in ("queries", *OUTCOMES)] == [0] * 7
+    assert [row[name] for name in ("violation", "branch_violation", "p50_ms")] == [None] * 3
+
+
 def test_a_quantile_of_the_profile_can_stand_for_every_batch(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
