@@ -394,6 +394,7 @@ EXAMPLES = {
     "datatype": "name it, as in datatype: FP32",
     "shape": "write its sizes, -1 for any, as in shape: [-1, 3]",
     "most": "name the largest size, as in most: 1000",
+    "rate": "write the link's speed, as in rate: 8Mbps",
 }
 
 
@@ -423,6 +424,7 @@ SECTIONS: dict[tuple[int, str | int], type[Section]] = {
     (1, "size"): QuerySizeSection,
     (1, "deadline"): DeadlineSection,
     (1, "labels"): LabelsSection,
+    (1, "profiling"): ProfilingSection,
     (2, "labels"): ShadowSection,
     (2, "cluster"): GatewaySection,
     (1, "signature"): SignatureSection,

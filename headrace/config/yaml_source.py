@@ -61,7 +61,13 @@ def read_source(path: Path) -> Source:
 
 def parse_source(text: str, path: Path) -> Source:
     """Return the values and lines of a YAML text; raises ``PipelineError``."""
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise PipelineError(
+            f"{path}:{line}: YAML does not allow the character {text[error.position]!r}; remove it"
+        ) from error
     try:
         root = loader.get_single_node()
         if root is None:
@@ -130,7 +136,11 @@ class _Reading:
     def scalar(self, node: yaml.ScalarNode) -> Any:
         try:
             return self.loader.construct_object(node)
-        except ValueError as error:  # such as the date 2001-13-01
+        except yaml.constructor.ConstructorError as error:  # such as the merge key <<
+            raise self.error(
+                node, f"{node.value!r} has no meaning here; write keys and values out, or quote it"
+            ) from error
+        except (ValueError, LookupError) as error:  # such as the date 2001-13-01
             raise self.error(node, f"{node.value!r} cannot be read: {error}; quote it") from error
 
     def error(self, node: yaml.Node, sentence: str) -> PipelineError:

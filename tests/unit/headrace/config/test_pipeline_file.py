@@ -19,7 +19,13 @@ from headrace.config.cluster import Cluster
 from headrace.config.pipeline_file import read_pipeline_file, resolve_paths
 from headrace.config.policy_sections import section_of
 from headrace.config.profile_files import load_profile, planning_profile, weights_sha256
-from headrace.config.sections import together
+from headrace.config.sections import (
+    CLUSTER_SECTIONS,
+    EXAMPLES,
+    SECTIONS,
+    Section,
+    together,
+)
 from headrace.config.user_functions import load_combine, load_split, load_workload
 from headrace.errors import PipelineError
 from schemas.durations import duration
@@ -297,12 +303,38 @@ def test_limits_are_a_time_a_memory_or_both(
         ("slo: 300ms", "slo: &a [*a]", ":2: slo.0 contains itself; remove the alias"),
         ("slo: 300ms", "slo: [", "this is no YAML"),
         ("slo: 300ms", "slo: 2001-13-01", ":2: '2001-13-01' cannot be read"),
+        ("slo: 300ms", "slo: !!int ''", ":2: '' cannot be read"),
+        (
+            "slo: 300ms",
+            "slo: 300ms # \x07",
+            ":2: YAML does not allow the character '\\x07'; remove",
+        ),
+        (
+            "batch: 32",
+            "<<: {batch: 32}",
+            ":14: '<<' has no meaning here; write keys and values out",
+        ),
+        (
+            "slo: 300ms",
+            "slo: 300ms\nprofiling: {trth: reference}",
+            ":3: profiling.trth is no known key; did you mean 'truth'?",
+        ),
+        ("egress: 2", "links: {a>b: {}}", ":25: cluster.links.a>b.rate is missing; write the link"),
     ],
 )
 def test_error_is_reported_with_its_line_and_remedy(
     tmp_path: Path, old: str, new: str, words: str
 ) -> None:
     assert words in refusal(tmp_path, changed(old, new))
+
+
+def test_every_section_has_its_known_keys_and_an_example_of_each_key_that_is_required() -> None:
+    sections = set(Section.__subclasses__())
+    assert sections == {*SECTIONS.values(), *CLUSTER_SECTIONS.values()}
+    required = {
+        name for each in sections for name, key in each.model_fields.items() if key.is_required()
+    }
+    assert required <= EXAMPLES.keys()
 
 
 SHORT = """\
