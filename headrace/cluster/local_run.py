@@ -134,11 +134,11 @@ class LocalRun:
         alone = outnumbered(self._state, cores())
         for warning in (*alone, *overbooked(self._state, neighbours(self.directory), cores())):
             self._said(warning)
-        prepare(self._kafka, self._file.pipeline, "operator")
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._note()  # before the topics, which take seconds: another `up` must see this one
+        prepare(self._kafka, self._file.pipeline, "operator")
         if self.page is not None:
             self.page.keep(self.directory)
-        self._note()
         self.supervisor.start(self.roles)
         self._note()
         if self._file.cluster.scale == SUPERVISOR:
@@ -240,12 +240,17 @@ class LocalRun:
         if self._rental is not None:
             self._rental.close()
         self.supervisor.stop(drained, pipeline.slo_s + pipeline.grace_s + DRAIN_MORE_S)
-        clear_state(self.directory)
+        self._forget()
 
     def kill(self) -> None:
         """End the roles at once."""
         self.supervisor.kill()
-        clear_state(self.directory)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Remove the state file, unless it is that of another supervisor."""
+        if other_run(self.directory) is None:
+            clear_state(self.directory)
 
 
 class _Watch:
@@ -284,13 +289,21 @@ def claim(directory: Path) -> None:
     state = read_state(directory)
     if state is None:
         return
-    if state.supervisor.alive and state.supervisor.pid != os.getpid():
+    if other_run(directory) is not None:
         raise Unsuccessful(
             f"pipeline {state.pipeline!r} is up already (process {state.supervisor.pid}); "
             f"`headrace down {state.file}` ends it"
         )
     end_roles(state)
     clear_state(directory)
+
+
+def other_run(directory: Path) -> RunState | None:
+    """Return the run that another living supervisor has in a run directory, None without one."""
+    state = read_state(directory)
+    if state is None or state.supervisor.pid == os.getpid() or not state.supervisor.alive:
+        return None
+    return state
 
 
 def end_roles(state: RunState) -> None:

@@ -17,6 +17,7 @@ from headrace.cluster.local_run import (
     ReceivedSignal,
     claim,
     listening,
+    other_run,
     take_down,
 )
 from headrace.cluster.purge import Purged
@@ -232,7 +233,9 @@ def down_from_here(
 def stop_broker(directory: Path, bootstrap: str) -> None:
     """Stop the local broker, or hand it over to another pipeline on this machine that uses it."""
     (directory / HANDED_OVER).unlink(missing_ok=True)
-    users = [run.pipeline for run in neighbours(directory) if run.bootstrap == bootstrap]
+    other = other_run(directory)  # of this pipeline: it came first
+    runs = [*neighbours(directory), *([] if other is None else [other])]
+    users = [run.pipeline for run in runs if run.bootstrap == bootstrap]
     running = broker.status()
     if not users or running is None:
         broker.stop()
