@@ -89,8 +89,17 @@ def _serve(run: LocalRun, received: ReceivedSignal, *, as_json: bool) -> None:
     except Interrupted:
         pass  # a signal during start-up: shut down as usual
     finally:
-        say(f"{run.name}: stopping ingress, workers, egress, control")
+        _stop(run)
+
+
+def _stop(run: LocalRun) -> None:
+    """Stop a run in order; a second Ctrl-C ends its roles at once."""
+    say(f"{run.name}: stopping ingress, workers, egress, control")
+    try:
         run.stop()
+    except KeyboardInterrupt:
+        run.kill()
+        raise
 
 
 def up_row(run: LocalRun, plan: Plan, took_s: float) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.broker import local_broker
 from headrace.broker.local_broker import Running
-from headrace.cluster import local_run
+from headrace.cluster import local_run, up
 from headrace.cluster import supervisor as supervising
 from headrace.cluster.local_run import LocalRun, ReceivedSignal
 from headrace.cluster.run_state import RunState, read_state, write_state
@@ -96,3 +96,21 @@ def test_an_up_that_came_second_leaves_the_first_as_it_is(
         assert (read_state(directory), stopped) == (first_run, [])
         assert handed_over(directory)
         first.kill()
+
+
+def test_a_second_ctrl_c_ends_the_roles_while_they_are_being_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The roles and the state of the run used to be left behind."""
+    monkeypatch.setattr(supervising, "HEADRACE", (sys.executable, "-c", "input()"))
+    run = LocalRun(read_pipeline_file(WORDS), KafkaConfig("nobody:1"), tmp_path / "run")
+    run.supervisor.start(run.roles)
+
+    def interrupted() -> float:  # the first call while it stops
+        raise KeyboardInterrupt
+
+    run.supervisor.clock = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        up._stop(run)
+    assert run.supervisor.running == ()
+    assert not [each for each in run.supervisor.started if each.alive]
