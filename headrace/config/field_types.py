@@ -102,8 +102,13 @@ def _spec(value: str) -> str:
     return value
 
 
+def is_device(value: str) -> bool:
+    """Return whether a text is a device of a machine, such as "cpu" or "cuda:0"."""
+    return _DEVICE.fullmatch(value) is not None
+
+
 def _device(value: str) -> str:
-    if not _DEVICE.fullmatch(value):
+    if not is_device(value):
         raise ValueError(
             f"{{}}: {value!r} is no device; devices are cpu, cuda:0 and so on, emulated"
         )

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from headrace.config.field_types import is_device
 from headrace.config.pipeline_file import PipelineFile
+from headrace.config.yaml_source import nearest
 from headrace.errors import PipelineError
 
 Devices = int | Mapping[str, int] | None
@@ -18,8 +20,8 @@ def changed(
     """Return the file with the given workers, by device or of its only device, this SLO, and this
     share of the devices' time.
 
-    Raises ``PipelineError`` for a number that is not above 0, for a share above 1, and for a bare
-    number of devices if the cluster has several kinds.
+    Raises ``PipelineError`` for a number that is not above 0, for a share above 1, for a name that
+    is no device, and for a bare number of devices if the cluster has several kinds.
     """
     if share is not None:
         if not 0 < share <= 1:
@@ -43,7 +45,10 @@ def _counts(file: PipelineFile, devices: int | Mapping[str, int]) -> tuple[tuple
             names = ", ".join(device for device, _ in there)
             raise PipelineError(f"{devices} devices of which kind? name them, as in {names}=2")
         devices = {there[0][0]: devices}
+    known = [*dict(there), *(each.name for each in file.cluster.types)]
     for name, count in devices.items():
+        if name not in known and not is_device(name):
+            raise PipelineError(f"{name!r} is no device; {nearest(name, known)}")
         if count < 1:
             raise PipelineError(f"{count} devices {name!r} serve nothing; name 1 or more")
     return tuple((name, count * file.cluster.tasks_per_device) for name, count in devices.items())
@@ -81,9 +86,12 @@ def parsed(text: str) -> int | dict[str, int]:
     try:
         if "=" not in text:
             return int(text)
-        parts = (part.rpartition("=") for part in text.split(","))
-        return {name.strip(): int(count) for name, _, count in parts}
+        parts = [part.rpartition("=") for part in text.split(",")]
+        found = {name.strip(): int(count) for name, _, count in parts}
     except ValueError:
         raise PipelineError(
             f"{text!r} is no number of devices; write 8, or cpu=4,cuda:0=2"
         ) from None
+    if len(found) < len(parts):
+        raise PipelineError(f"{text!r} names a device twice; write the sum of both")
+    return found

@@ -214,6 +214,7 @@ def test_invalid_arguments_are_reported_in_one_sentence_before_any_run(
     faults.write_text("\n- {at: 1s, kind: death, device: cuda-9}\n")
     empty = tmp_path / "empty.txt"
     empty.write_text("")
+    load = ("--rate", "3", "--seconds", "1")
     cases = [
         (("--arrivals", arrivals, "--policy", "best"), known),
         (("--arrivals", arrivals, "--seed", "3", "4", "3"), "seed 3 is given twice"),
@@ -226,6 +227,8 @@ def test_invalid_arguments_are_reported_in_one_sentence_before_any_run(
         ((), "give one of --arrivals, --phases, --from-topic, and --rate"),
         (("--arrivals", arrivals, "--rate", "3"), "give one of --arrivals"),
         (("--rate", "3"), "--rate needs --seconds"),
+        ((*load, "--devices", "emulate=2"), "'emulate' is no device; did you mean 'emulated'?"),
+        ((*load, "--devices", "cpu=2,cpu=4"), "'cpu=2,cpu=4' names a device twice"),
         (("--arrivals", tmp_path / "gone.txt"), "cannot be read"),
     ]
     for arguments, sentence in cases:
