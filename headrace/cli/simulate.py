@@ -183,12 +183,15 @@ def simulate(
     # Model selection tables are small matrix products, as in ``headrace plan``.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if sessions is not None or recorded is not None:
+        asked["trace_out"] = trace_out
         return _simulate_sessions(file, sessions, recorded, asked, as_json=as_json)
     from headrace.simulation.batch_runs import rows, table_text
     from headrace.simulation.run_details import exported
     from headrace.simulation.sweep import labelled, swept
 
     outs = [asked.pop(name) for name in ("queries_out", "seconds_out")]
+    if trace_out is not None and any(outs):
+        raise click.UsageError("--trace-out excludes --queries-out and --seconds-out; run it twice")
     deployed = read_deployed(file)
     request, sweep, world = requested(deployed, asked)
     labels, wanted = swept(deployed, request, sweep)
@@ -206,8 +209,9 @@ def _simulate_sessions(
     """Play sessions that come and go; of the other options only --seconds and --seed count."""
     if sessions is None or recorded is None or not asked["seconds"]:
         raise click.UsageError("give --sessions, --recorded and --seconds together")
-    taken = {"seconds", "seed", "world", "cv", "bootstrap"}
-    others = sorted(name for name, value in asked.items() if value and name not in taken)
+    taken = {"seconds", "seed", "bootstrap"}
+    given = {**asked, "cv": asked["cv"] != 1.0}
+    others = sorted(name for name, value in given.items() if value and name not in taken)
     if others or len(asked["seed"]) > 1:
         named = others[0].replace("_", "-") if others else "seed"
         raise click.UsageError(

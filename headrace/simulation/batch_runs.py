@@ -71,6 +71,7 @@ class SimulationRequest:
             raise click.UsageError(
                 "give one of --arrivals, --phases, --from-topic, and --rate with --seconds"
             )
+        self._check_of_rate()
         if isinstance(self.arrivals, Path):
             return read_workload(self.arrivals)
         if self.arrivals is not None:
@@ -85,6 +86,16 @@ class SimulationRequest:
         if self.burst is not None:
             return Bursts(rate_qps=self.rate_qps, seconds=self.seconds, factor=self.burst)
         return Renewal(self.rate_qps, self.seconds, self.cv)
+
+    def _check_of_rate(self) -> None:
+        """Raise ``click.UsageError`` for options that would have no effect."""
+        shapes = {"seconds": self.seconds is not None, "burst": self.burst is not None,
+                  "cv": self.cv != 1.0}  # fmt: skip
+        for name, given in shapes.items():
+            if given and self.rate_qps is None:
+                raise click.UsageError(f"--{name} goes with --rate, not with recorded arrivals")
+        if shapes["burst"] and shapes["cv"]:
+            raise click.UsageError("--burst and --cv exclude each other; leave one out")
 
     def workload_text(self) -> str:
         """Describe the source of the arrivals: file, topic, or rate."""

@@ -230,7 +230,16 @@ def test_invalid_arguments_are_reported_in_one_sentence_before_any_run(
         ((*load, "--devices", "emulate=2"), "'emulate' is no device; did you mean 'emulated'?"),
         ((*load, "--devices", "cpu=2,cpu=4"), "'cpu=2,cpu=4' names a device twice"),
         (("--arrivals", tmp_path / "gone.txt"), "cannot be read"),
-    ]
+        (("--arrivals", arrivals, "--seconds", "3"), "--seconds goes with --rate"),
+        (("--arrivals", arrivals, "--burst", "3"), "--burst goes with --rate"),
+        (("--arrivals", arrivals, "--cv", "3"), "--cv goes with --rate"),
+        ((*load, "--burst", "3", "--cv", "3"), "--burst and --cv exclude each other"),
+        ((*load, "--trace-out", empty, "--queries-out", "q.csv"), "--trace-out excludes --queries"),
+        (("--sessions", empty, "--recorded", empty, "--seconds", "3", "--world", empty),
+         "--world is not for --sessions"),
+        (("--sessions", empty, "--recorded", empty, "--seconds", "3", "--cv", "3"),
+         "--cv is not for --sessions"),
+    ]  # fmt: skip
     for arguments, sentence in cases:
         told = refused(capsys, file, *arguments)
         assert sentence in told
