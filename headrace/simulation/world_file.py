@@ -120,7 +120,7 @@ def chosen(file: PipelineFile, option: str | None, now: datetime | None = None) 
         return ChosenWorld(calibration=None, sentence=sentence)
     unused = "".join(f"; {each}" for each in elsewhere)
     return ChosenWorld(
-        calibration=found, path=path, sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+        calibration=found, path=path, sha256=_sha256(path),
         sentence=f"hops and batches from {path.name}, calibrated {found.date}{unused}",
     )  # fmt: skip
 
@@ -183,8 +183,12 @@ def tasks_sha256(file: PipelineFile) -> str:
 
 
 def profiles_sha256(file: PipelineFile) -> dict[str, str]:
-    """Return the SHA-256 of each of the pipeline's profiles, by file name."""
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in file.profiles}
+    """Return the SHA-256 of each of the pipeline's profiles, by file name; "" for a missing one."""
+    return {path.name: _sha256(path) if path.is_file() else "" for path in file.profiles}
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def stretches_by_kind(calibration: Calibration, file: PipelineFile) -> dict[str, float]:
@@ -239,7 +243,10 @@ def as_json(found: Calibration) -> dict[str, Any]:
 
 
 def from_json(value: Mapping[str, Any]) -> Calibration:
-    """Return the calibration of ``as_json``; raises ``CalibrationError`` or ``KeyError``."""
+    """Return the calibration of ``as_json``.
+
+    Raises ``CalibrationError``; ``KeyError``, ``TypeError`` or ``ValueError`` for a damaged one.
+    """
     if value.get("format") != FORMAT:
         raise CalibrationError(
             f"a calibration has format {FORMAT}, and this has {value.get('format')!r}; run "
@@ -248,12 +255,15 @@ def from_json(value: Mapping[str, Any]) -> Calibration:
     phases = tuple(_read_phase(each) for each in value["phases"])
     if not phases:
         raise CalibrationError("the calibration has no phase; run `headrace calibrate` again")
+    if datetime.fromisoformat(value["date"]).tzinfo is None:
+        raise ValueError(f"its date {value['date']} has no time zone")
     same = ("pipeline", "tasks_sha256", "profiles_sha256", "devices", "policy", "dilate", "date",
             "machine", "versions", "host_cpu_share")  # fmt: skip
+    profiles = dict(value["profiles_sha256"])
     return Calibration(
         world=World(phases, tuple((share, seconds) for share, seconds in value["broker"])),
         figures=tuple(Figures(**each["figures"]) for each in value["phases"]),
-        **{name: value[name] for name in same},
+        **{name: value[name] for name in same} | {"profiles_sha256": profiles},
     )
 
 
@@ -285,6 +295,8 @@ def _phase(phase: Phase) -> dict[str, Any]:
 
 
 def _read_phase(value: Mapping[str, Any]) -> Phase:
+    if not value["seconds"] > 0:
+        raise ValueError(f"a phase lasts {value['seconds']} s")
     return Phase(
         rate_qps=value["rate_qps"],
         seconds=value["seconds"],
@@ -311,6 +323,7 @@ def _columns(seen: Seen) -> dict[str, list[float]]:
 
 def _read_levels(value: Mapping[str, Any]) -> dict[int, Seen]:
     return {
-        int(level): tuple(zip(each["at_s"], each["value"], strict=True))
+        int(level): tuple(zip(map(float, each["at_s"]), map(float, each["value"]), strict=True))
         for level, each in value.items()
+        if each["at_s"]
     }

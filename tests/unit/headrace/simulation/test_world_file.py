@@ -1,5 +1,6 @@
 """The calibration beside a pipeline file: stored, read, and used only if it fits."""
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -112,6 +113,35 @@ def test_a_named_one_may_be_another_machine_s_but_not_another_pipeline_s(
     store(replace(a_calibration(file), tasks_sha256="x"), path)
     with pytest.raises(CalibrationError, match="other tasks"):
         chosen(file, str(path), NOW)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("date", "yesterday"),
+        ("date", "2026-11-22T12:00:00"),
+        ("date", None),
+        ("profiles_sha256", "x"),
+        ("seconds", 0),
+        ("hops", {"0": {"at_s": [0.0], "value": ["x"]}}),
+    ],
+)
+def test_a_damaged_calibration_is_refused_with_a_remedy(
+    file: PipelineFile, key: str, value: object
+) -> None:
+    store(a_calibration(file), place(file.path))
+    document = json.loads(place(file.path).read_text())
+    (document if key in document else document["phases"][0])[key] = value
+    place(file.path).write_text(json.dumps(document))
+    with pytest.raises(CalibrationError, match=r"cannot be read \(.*headrace calibrate"):
+        chosen(file, None, NOW)
+
+
+def test_a_calibration_without_its_profile_is_left_alone(file: PipelineFile) -> None:
+    """The missing profile used to end commands with a traceback instead of its sentence."""
+    store(a_calibration(file), place(file.path))
+    file.profiles[0].unlink()
+    assert "measured with another profile" in chosen(file, None, NOW).sentence
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"format": 7}', '{"format": 1, "phases": []}'])
