@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 
-def writable(path: Path) -> None:
-    """Raise ``click.UsageError`` if a page cannot be written to ``path``."""
+def writable(path: Path, option: str = "--html") -> None:
+    """Raise ``click.UsageError``, naming the option, if no file can be written to ``path``."""
     if path.is_dir():
-        raise click.UsageError(f"--html {path} is a folder; name a file in it")
+        raise click.UsageError(f"{option} {path} is a folder; name a file in it")
     if not path.parent.is_dir():
-        raise click.UsageError(f"--html {path}: there is no folder {path.parent}; make it first")
+        raise click.UsageError(f"{option} {path}: there is no folder {path.parent}; make it first")
     if not os.access(path.parent, os.W_OK):
-        raise click.UsageError(f"--html {path}: {path.parent} cannot be written to; name another")
+        raise click.UsageError(f"{option} {path}: {path.parent} cannot be written to; name another")
 
 
 def write_whole(path: Path, text: str) -> None:

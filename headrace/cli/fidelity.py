@@ -140,6 +140,7 @@ def calibrate(
       headrace calibrate pipeline.yaml
       headrace calibrate cluster.yaml --rate 220 --dilate 4 --seconds 10s
     """
+    from headrace.atomic_file import writable
     from headrace.fidelity.calibration_run import CalibrationRequest
     from headrace.fidelity.calibration_run import calibrate as measured
     from headrace.fidelity.calibration_text import calibration_text
@@ -147,13 +148,14 @@ def calibrate(
     from headrace.simulation.world_file import place, store
 
     read = read_deployed(file)
+    path = out or place(read.path)
+    writable(path, "--out")  # before minutes of measurement
     found = measured(
         CalibrationRequest(
             file=read, rates_qps=rate, seconds=seconds, passes=passes, dilate=dilate,
             policy=policy, seed=seed,
         )
     )  # fmt: skip
-    path = out or place(read.path)
     store(found, path)
     print_json(document(found)) if as_json else print_text(calibration_text(found))
     say(f"stored as {path}")

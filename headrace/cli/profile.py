@@ -56,6 +56,7 @@ def profile(
       headrace profile examples/postcode/pipeline.yaml --device cpu
       headrace profile examples/postcode/pipeline.yaml --paths
     """
+    from headrace.atomic_file import writable
     from headrace.profiling.device_profiling import ProfilingOptions
     from headrace.profiling.profile_text import (
         paths_json,
@@ -67,6 +68,8 @@ def profile(
     )
 
     source, settings = read_file(file), ProfilingOptions(**asked)
+    if out is not None:
+        writable(out, "--out")  # before minutes of measurement
     if paths:
         place, table = profiled_paths(source, devices, out, settings)
         print_json(paths_json(table, place)) if as_json else print_text(

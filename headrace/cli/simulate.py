@@ -185,6 +185,7 @@ def simulate(
     if sessions is not None or recorded is not None:
         asked["trace_out"] = trace_out
         return _simulate_sessions(file, sessions, recorded, asked, as_json=as_json)
+    from headrace.atomic_file import writable
     from headrace.simulation.batch_runs import rows, table_text
     from headrace.simulation.run_details import exported
     from headrace.simulation.sweep import labelled, swept
@@ -192,6 +193,8 @@ def simulate(
     outs = [asked.pop(name) for name in ("queries_out", "seconds_out")]
     if trace_out is not None and any(outs):
         raise click.UsageError("--trace-out excludes --queries-out and --seconds-out; run it twice")
+    if trace_out is not None:
+        writable(trace_out, "--trace-out")
     deployed = read_deployed(file)
     request, sweep, world = requested(deployed, asked)
     labels, wanted = swept(deployed, request, sweep)

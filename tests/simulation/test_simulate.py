@@ -235,6 +235,7 @@ def test_invalid_arguments_are_reported_in_one_sentence_before_any_run(
         (("--arrivals", arrivals, "--cv", "3"), "--cv goes with --rate"),
         ((*load, "--burst", "3", "--cv", "3"), "--burst and --cv exclude each other"),
         ((*load, "--trace-out", empty, "--queries-out", "q.csv"), "--trace-out excludes --queries"),
+        ((*load, "--trace-out", tmp_path / "none" / "trace.json"), "there is no folder"),
         (("--sessions", empty, "--recorded", empty, "--seconds", "3", "--world", empty),
          "--world is not for --sessions"),
         (("--sessions", empty, "--recorded", empty, "--seconds", "3", "--cv", "3"),

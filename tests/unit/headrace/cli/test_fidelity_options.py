@@ -158,3 +158,13 @@ def test_larger_queries_are_predicted_to_be_slower(tmp_path: Path) -> None:
     assert small is not None
     assert large is not None
     assert large > small + 50  # on the gpu 10 ms, and 80 ms
+
+
+@pytest.mark.parametrize("command", ["calibrate", "profile"])
+def test_what_cannot_be_stored_is_not_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """It used to be lost after minutes, with a traceback."""
+    path = a_cluster(tmp_path)
+    assert run([command, str(path), "--out", str(tmp_path / "none" / "out.json")]) == BAD_INPUT
+    assert "there is no folder" in capsys.readouterr().err
