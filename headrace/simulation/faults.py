@@ -49,7 +49,7 @@ class Fault:
 
 def read_faults(path: Path, devices: Sequence[str]) -> tuple[Fault, ...]:
     """Return the schedule in a file; raise ``PipelineError`` naming the line."""
-    if not path.is_file() or not path.read_bytes().strip():
+    if not path.is_file() or not _content(path):
         raise PipelineError(
             f"{path} is no file with faults; docs/explanation/simulation.md shows one"
         )
@@ -57,6 +57,12 @@ def read_faults(path: Path, devices: Sequence[str]) -> tuple[Fault, ...]:
     if not isinstance(source.values, list):
         raise source.error((), "a list of faults is wanted, as in - {at: 10s, kind: death, ...}")
     return tuple(_fault(source, at, devices) for at in range(len(source.values)))
+
+
+def _content(path: Path) -> bool:
+    """Return whether a file has more than comments."""
+    lines = (line.strip() for line in path.read_bytes().splitlines())
+    return any(line and not line.startswith(b"#") for line in lines)
 
 
 def random_faults(
@@ -109,7 +115,7 @@ def _kind(source: Source, row: Any, place: Place) -> str:
     known = ", ".join(_KEYS)
     if not isinstance(row, dict) or "kind" not in row:
         raise source.error(place, f"a fault is a mapping with a kind, one of {known}")
-    if row["kind"] not in _KEYS:
+    if not isinstance(row["kind"], str) or row["kind"] not in _KEYS:
         raise source.error((*place, "kind"), f"no fault is called {row['kind']!r}; use {known}")
     return str(row["kind"])
 
@@ -130,7 +136,8 @@ def _device(source: Source, place: Place, value: Any, devices: Sequence[str]) ->
 
 def _factor(source: Source, place: Place, value: Any, kind: str) -> float:
     least = 1.0 if kind == BURST else 0.0
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > least:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not least < value < float("inf"):
         if kind in (DEATH, CONTROL_DOWN, BROKER_PAUSE):
             return 1.0
         raise source.error(place, f"a factor of {value!r} is none; write one above {least:g}")

@@ -38,6 +38,9 @@ def test_a_schedule_is_read(tmp_path: Path) -> None:
 
 WRONG = [
     ("", r"faults\.yaml is no file with faults"),
+    ("# none", r"faults\.yaml is no file with faults"),
+    ("- {kind: [death], at: 1s}", r":1: no fault is called \['death'\]; use death"),
+    ("- {kind: burst, at: 1s, for: 2s, factor: .inf}", r":1: a factor of inf is none"),
     ("{}", r"faults\.yaml:1: a list of faults is wanted"),
     ("- at", r"faults\.yaml:1: a fault is a mapping with a kind, one of death, slow"),
     ("- {kind: death, at: 1s, device: emulated-0}\n- {kind: flood, at: 1s}",
