@@ -29,7 +29,7 @@ class RentedFleet:
     def __init__(
         self, cluster: Cluster, devices: Mapping[str, str], system: Simulated, nodes: Nodes
     ) -> None:
-        self._system, self._nodes = system, nodes
+        self._system, self._nodes, self._devices = system, nodes, devices
         self._boot_s = {each.name: each.boot_s for each in cluster.types}
         self._prices = prices(cluster)
         self._here: dict[str, list[str]] = {
@@ -58,6 +58,11 @@ class RentedFleet:
         running = {name: type_ for type_, here in self._here.items() for name in here}
         open_usd = sum(self._cost(n, type_) for n, type_ in {**running, **self._leaving}.items())
         return self._usd + open_usd
+
+    def has(self, name: str) -> bool:
+        """Return whether a node may run: not a worker on a device of a type that is not rented."""
+        type_ = self._devices.get(name, "")
+        return type_ not in self._here or name in self._here[type_]
 
     def scale(self, effect: Scale) -> None:
         """Rent or release devices until ``effect.count`` of the type run or boot."""

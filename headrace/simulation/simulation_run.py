@@ -244,7 +244,8 @@ class _Simulation:
             self.fleet.lost(fault.device)
 
     def _return(self, fault: Fault) -> None:
-        self.system.start(fault.device, self.nodes.node(fault.device, self.system.now))
+        if self.fleet.has(fault.device):  # else it was released meanwhile
+            self.system.start(fault.device, self.nodes.node(fault.device, self.system.now))
 
     def _slow(self, fault: Fault) -> None:
         self.system.slow(fault.device, fault.factor)

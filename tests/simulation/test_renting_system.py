@@ -83,6 +83,23 @@ def test_a_device_that_is_revoked_is_rented_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
+def test_a_device_that_was_released_while_it_was_dead_does_not_come_back(tmp_path: Path) -> None:
+    """It used to serve again, without a price."""
+    file = read_pipeline_file(a_typed_file(tmp_path, RENTING))
+    seen_s: list[float] = []
+
+    class Returned:
+        def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
+            seen_s.extend([now] if node == "slow-0" else [])
+
+    fault = Fault(at_s=40.0, kind=DEATH, device="slow-0", for_s=2.0)
+    run = Run(file=file, policy="kairos", seed=1, arrivals=Rates((30.0,) * 50), faults=(fault,),
+              sizes=FILED)  # fmt: skip
+    ended = simulated(run, lambda sent: None, [Returned()])
+    assert max(seen_s) - ended.first_s < 40.0  # released when the demand rose
+
+
+@pytest.mark.thorough
 def test_other_sizes_lead_to_another_mix_within_seconds(tmp_path: Path) -> None:
     """In the file half of the queries are small. In the run all are large, so one device is too
     few."""
