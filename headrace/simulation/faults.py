@@ -7,6 +7,9 @@ A faults file is a list, times counted from the first arrival:
     - {at: 30s, kind: control-down, for: 3s}
     - {at: 40s, kind: broker-pause, for: 2s}
     - {at: 50s, kind: burst, for: 5s, factor: 4}
+
+Faults may overlap: a device that is slow by two of them is so by the larger factor, and a device or
+the control app is back once the last of its faults has ended.
 """
 
 from collections.abc import Sequence

@@ -132,6 +132,7 @@ class _Simulation:
         self.run = run
         self.first_s = self._last_s = 0.0
         self._first_usd = self._last_usd = 0.0
+        self._faults: list[Fault] = []  # under way
         self.nodes = SimulatedNodes(run, lambda: self.system.now, lambda: self.first_s)
         self.pipeline, self.devices = self.nodes.pipeline, self.nodes.devices
         self.solver = VirtualSolver(run.solve_s, run.dilate)
@@ -231,12 +232,27 @@ class _Simulation:
         return random_faults(self.run.random_faults, length_s, tuple(self.devices), rng)
 
     def _schedule(self, fault: Fault) -> None:
-        begins, ends = _FAULTS.get(fault.kind, (None, None))
         at_s = self.first_s + fault.at_s
-        if begins is not None:
-            self.system.at(at_s, partial(begins, self, fault))
-        if ends is not None and fault.for_s < float("inf"):
-            self.system.at(at_s + fault.for_s, partial(ends, self, fault))
+        if fault.kind in _FAULTS:
+            self.system.at(at_s, partial(self._begin, fault))
+            if fault.for_s < float("inf"):
+                self.system.at(at_s + fault.for_s, partial(self._end, fault))
+
+    def _begin(self, fault: Fault) -> None:
+        self._faults.append(fault)
+        _FAULTS[fault.kind][0](self, fault)
+
+    def _end(self, fault: Fault) -> None:
+        """End a fault; where others of its kind last on its device, only a slow-down changes."""
+        self._faults.remove(fault)
+        ends = _FAULTS[fault.kind][1]
+        if ends is not None and (fault.kind == SLOW or not self._alike(fault)):
+            ends(self, fault)
+
+    def _alike(self, fault: Fault) -> list[Fault]:
+        """Return the faults under way of the same kind on the same device."""
+        of = (fault.kind, fault.device)
+        return [each for each in self._faults if (each.kind, each.device) == of]
 
     def _die(self, fault: Fault) -> None:
         self.system.kill(fault.device)
@@ -248,10 +264,9 @@ class _Simulation:
             self.system.start(fault.device, self.nodes.node(fault.device, self.system.now))
 
     def _slow(self, fault: Fault) -> None:
-        self.system.slow(fault.device, fault.factor)
-
-    def _recover(self, fault: Fault) -> None:
-        self.system.slow(fault.device, 1.0)
+        """Let the largest factor under way count, 1 without any."""
+        factors = [each.factor for each in self._alike(fault)]
+        self.system.slow(fault.device, max(factors, default=1.0))
 
     def _lose_control(self, fault: Fault) -> None:
         self.system.kill(CONTROL)
@@ -279,7 +294,7 @@ _FAULTS: dict[
 ]
 _FAULTS = {
     DEATH: (_Simulation._die, _Simulation._return),
-    SLOW: (_Simulation._slow, _Simulation._recover),
+    SLOW: (_Simulation._slow, _Simulation._slow),
     CONTROL_DOWN: (_Simulation._lose_control, _Simulation._regain_control),
     BROKER_PAUSE: (_Simulation._pause_broker, None),
 }

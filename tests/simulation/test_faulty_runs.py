@@ -14,6 +14,7 @@ from benchmarks.small_cluster import a_cluster
 from control.checks.structure_check import check_structure
 from headrace.arrivals.arrival_processes import Renewal
 from headrace.config.pipeline_file import read_pipeline_file
+from headrace.simulation.faults import DEATH, SLOW, Fault
 from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import Ended, simulated
 from schemas.effects import (
@@ -135,6 +136,51 @@ def test_the_invariants_hold_after_every_event_whatever_goes_wrong(
 ) -> None:
     file = a_cluster(tmp_path, fan_out=fan_out, incomplete=incomplete)
     played(file, policy, seed, faults, cv)
+
+
+class Lives:
+    """Record the times, since the first arrival, at which a node handled events, and its batches'
+    durations."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.seen_s: list[float] = []
+        self.batches: list[tuple[float, float]] = []  # begin, duration
+
+    def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
+        if node == self.name:
+            self.seen_s.append(now)
+            if isinstance(event, Inferred):
+                self.batches.append((event.started_s, event.finished_s - event.started_s))
+
+
+def with_faults(folder: Path, name: str, *faults: Fault) -> tuple[Lives, float]:
+    lives = Lives(name)
+    file = read_pipeline_file(a_cluster(folder))
+    run = Run(
+        file=file, policy="static", seed=1, arrivals=Renewal(20.0, 12.0), faults=faults,
+        latency="p50",
+    )  # fmt: skip
+    return lives, simulated(run, lambda sent: None, (lives,)).first_s
+
+
+def test_a_device_is_back_when_the_last_of_its_overlapping_faults_ends(tmp_path: Path) -> None:
+    """The end of a short fault used to end a long one."""
+    dead = [Fault(at_s=2.0, kind=DEATH, device="emulated-0", for_s=6.0),
+            Fault(at_s=3.0, kind=DEATH, device="emulated-0", for_s=1.0)]  # fmt: skip
+    lives, first_s = with_faults(tmp_path, "emulated-0", *dead)
+    assert not [at_s for at_s in lives.seen_s if 2.0 < at_s - first_s < 7.9]
+    assert max(lives.seen_s) - first_s > 8.0
+
+
+def test_the_larger_of_two_factors_counts_while_a_device_is_slow_twice(tmp_path: Path) -> None:
+    slow = [Fault(at_s=2.0, kind=SLOW, device="emulated-0", for_s=6.0, factor=10.0),
+            Fault(at_s=3.0, kind=SLOW, device="emulated-0", for_s=1.0, factor=5.0)]  # fmt: skip
+    lives, first_s = with_faults(tmp_path, "emulated-0", *slow)
+    within = [took_s for at_s, took_s in lives.batches if 4.0 < at_s - first_s < 8.0]
+    after = [took_s for at_s, took_s in lives.batches if at_s - first_s > 8.0]
+    assert within
+    assert min(within) >= 10 * min(after) * (1 - 1e-9)
 
 
 def test_a_failure_names_the_command_that_repeats_it(
