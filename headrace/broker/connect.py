@@ -117,8 +117,14 @@ def local_broker(nodes: int | None = None) -> "Running":
         if started.started_here:
             # Else the first query would wait for the warm-up. The next request reports a broker
             # that fails.
-            with contextlib.suppress(BrokerError):
-                warm_up(KafkaConfig(started.bootstrap), WARM_UP_S)
+            try:
+                with contextlib.suppress(BrokerError):
+                    warm_up(KafkaConfig(started.bootstrap), WARM_UP_S)
+            except (
+                BaseException
+            ):  # a signal: the caller does not learn that it has a broker to stop
+                broker.stop()
+                raise
         return started
 
 

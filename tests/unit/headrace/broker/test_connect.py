@@ -5,8 +5,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headrace.broker.local_broker import status
+from headrace.broker import broker_warm_up
+from headrace.broker import local_broker as connected
+from headrace.broker.connect import local_broker
+from headrace.broker.local_broker import Running, status
 from headrace.cli.main import headrace
+from headrace.errors import Interrupted
+from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 
 READING = [
@@ -32,3 +37,25 @@ def test_a_command_that_reads_starts_no_broker(
     with pytest.raises(BrokerError, match="the local one does not run"):
         CliRunner().invoke(headrace, words, catch_exceptions=False)
     assert status() is None
+
+
+@pytest.mark.parametrize("by", [Interrupted, KeyboardInterrupt])
+def test_a_broker_that_is_interrupted_while_it_warms_up_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: type[BaseException]
+) -> None:
+    """`up` used to leave it running after Ctrl-C, since it had not learnt that it started it."""
+    stopped: list[bool] = []
+    running = Running(
+        bootstrap="nobody:1", port=1, pid=7, home=tmp_path, log=tmp_path, started_here=True
+    )
+
+    def interrupted(kafka: KafkaConfig, seconds: float) -> None:
+        raise by
+
+    monkeypatch.setattr(connected, "status", lambda: None)
+    monkeypatch.setattr(connected, "start", lambda **_: running)
+    monkeypatch.setattr(connected, "stop", lambda: stopped.append(True))
+    monkeypatch.setattr(broker_warm_up, "warm_up", interrupted)
+    with pytest.raises(by):
+        local_broker()
+    assert stopped == [True]
