@@ -18,6 +18,8 @@ from headrace.errors import INFEASIBLE
 from headrace.terminal import print_json, print_text, say
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headrace.config.pipeline_file import PipelineFile
     from headrace.planning.device_mix import MixRequest
     from headrace.planning.dry_run import PlanRequest
@@ -107,13 +109,18 @@ def plan(
     # A planner's matrices are small: BLAS threads cost more than they save. NumPy reads this
     # variable on import, so it is set before all imports.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    of_plans = {"devices": devices, "comm": comm, "solver": solver, "world": world,
+                "table": table or None, "violation": violation}  # fmt: skip
+    of_mixes = {"sizes": sizes, "bound": bound, "pick": pick}
     if cheapest or budget is not None or demand is None:
+        _refuse(of_plans, "mixes of device types; give --demand alone, or leave it out")
         from headrace.planning.device_mix import MixRequest
 
         request = MixRequest(
             budget=budget, sizes=sizes, bound=bound, pick=pick, top=top, slo_s=slo, policy=policy
         )
         return _mix(read_file(file), request, demand, cheapest, as_json)
+    _refuse(of_mixes, "plans of the file's devices; leave it out")
     from headrace.planning.dry_run import PlanRequest
     from headrace.planning.table_plans import selects
 
@@ -131,6 +138,13 @@ def plan(
     if note:
         say(note)
     return code
+
+
+def _refuse(given: "Mapping[str, object]", what: str) -> None:
+    """Raise ``click.UsageError`` for an option that has no effect on what is planned."""
+    for name, value in given.items():
+        if value is not None:
+            raise click.UsageError(f"--{name} has no effect on {what}")
 
 
 def _plans(file: "PipelineFile", asked: "PlanRequest", as_json: bool) -> int:

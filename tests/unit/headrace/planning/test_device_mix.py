@@ -139,6 +139,23 @@ def test_a_demand_beside_a_budget_is_refused(
     assert "--demand and --budget exclude each other" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--budget", "1.2", "--devices", "3"), "--devices has no effect on mixes"),
+        (("--budget", "1.2", "--world", "none"), "--world has no effect on mixes"),
+        (("--demand", "60", "--cheapest", "--table"), "--table has no effect on mixes"),
+        (("--demand", "60", "--pick", "first"), "--pick has no effect on plans"),
+        (("--demand", "60", "--sizes", "sizes.csv"), "--sizes has no effect on plans"),
+    ],
+)
+def test_an_option_of_the_other_kind_of_plan_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], named: str
+) -> None:
+    assert run(["plan", str(a_typed_file(tmp_path)), *options]) == 2
+    assert named in capsys.readouterr().err
+
+
 def test_the_cheapest_mix_says_what_ten_percent_more_would_cost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
