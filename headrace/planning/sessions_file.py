@@ -9,6 +9,8 @@ the others at intervals of ``every``; a session ends after ``lasts`` and sends `
 Their plans are searched over a recording, once for equal objectives.
 """
 
+import sys
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,7 @@ from control.policies.compass.search.search_step import cheapest_first
 from control.problem.session_space import SessionSpace
 from control.problem.tiers import QUARTERS
 from headrace.config.pipeline_file import PipelineFile, search_space
+from headrace.config.yaml_source import parse_source
 from headrace.errors import PipelineError
 from headrace.planning.instance_file import ANY
 from headrace.planning.recorded_truth import RecordedTruth
@@ -33,6 +36,15 @@ from schemas.durations import duration
 from schemas.records import SessionChoice
 
 Objectives = tuple[float | None, float | None, float | None]  # seconds, accuracy, $ an hour
+
+
+# The largest value of a number of a session, and what is allowed in words.
+RANGES = {
+    "accuracy": (1.0, "a number from 0 to 1"),
+    "cost": (float("inf"), "$ an hour, 0 or more"),
+    "weight": (sys.float_info.max, "0 or more"),
+    "qps": (sys.float_info.max, "0 or more"),
+}
 
 
 class _Session(msgspec.Struct, forbid_unknown_fields=True):
@@ -76,16 +88,21 @@ class PlannedSessions:
 def read_sessions(path: Path, usual: SessionSpace) -> tuple[Listed, ...]:
     """Read a sessions file; raise ``PipelineError`` naming the fault."""
     try:
-        read = msgspec.yaml.decode(path.read_bytes(), type=dict[str, _Session])
+        content = path.read_bytes()
+        read = msgspec.yaml.decode(content, type=dict[str, _Session])
     except OSError as error:
         raise PipelineError(f"the sessions {path} cannot be read ({error.strerror})") from error
     except msgspec.DecodeError as error:
         raise PipelineError(
             f"{path} lists no sessions: {error}; write such as cam: {{slo: 200ms, accuracy: 0.9}}"
         ) from error
+    parse_source(content.decode("utf-8"), path)  # refuses a name that is there twice
     found = [each for name, given in read.items() for each in _listed(path, name, given, usual)]
     if not found:
         raise PipelineError(f"{path} lists no session; write such as cam: {{slo: 200ms}}")
+    for name, number in Counter(each.id for each in found).items():
+        if number > 1:
+            raise PipelineError(f"{path}: {number} sessions are called {name!r}; rename them")
     return tuple(found)
 
 
@@ -94,8 +111,10 @@ def _listed(path: Path, name: str, given: _Session, usual: SessionSpace) -> list
         raise PipelineError(
             f"{path}: session {name!r} has the count {given.count}; write 1 or more"
         )
-    if given.qps < 0:
-        raise PipelineError(f"{path}: session {name!r} has the qps {given.qps:g}; write 0 or more")
+    for key, (most, wanted) in RANGES.items():
+        value = getattr(given, key)
+        if value is not None and not 0 <= value <= most:
+            raise PipelineError(f"{path}: session {name!r} has the {key} {value:g}; write {wanted}")
     texts = {n: getattr(given, n) for n in ("slo", "opens", "every", "lasts")}
     times = {n: _seconds(path, name, n, text) for n, text in texts.items() if text is not None}
     names = [name] if given.count == 1 else [f"{name}-{n}" for n in range(1, given.count + 1)]

@@ -99,6 +99,12 @@ def test_devices_are_the_fewest_and_none_is_overfull(plans: list[SessionChoice])
         ("a: {slo: quick}", "slo of 'a'"),
         ("a: {colour: red}", "colour"),
         ("a: {count: 0}", "write 1 or more"),
+        ("a: {slo: 1s}\na: {slo: 2s}", ":2: a is here a second time (first on line 1)"),
+        ("a: {count: 2}\na-2: {}", "2 sessions are called 'a-2'; rename them"),
+        ("a: {accuracy: 90}", "'a' has the accuracy 90; write a number from 0 to 1"),
+        ("a: {cost: -1}", "'a' has the cost -1; write $ an hour, 0 or more"),
+        ("a: {weight: .nan}", "'a' has the weight nan; write 0 or more"),
+        ("a: {qps: .inf}", "'a' has the qps inf; write 0 or more"),
     ],
 )
 def test_a_file_that_lists_no_sessions_is_refused_with_the_fault(
