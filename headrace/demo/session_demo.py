@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headrace.broker.connect import KAFKA_CONFIG
+from headrace.client.defaults import BOOTSTRAP
 from headrace.cluster.run_state import read_state
 from headrace.cluster.supervisor import last_word
 from headrace.config.pipeline_file import PipelineFile
@@ -31,6 +33,7 @@ SETTLE_EVERY_S = 2.0
 CHANGES = 0.22  # of the seconds, then the first data change; the others follow at that distance
 SLOWER = "0.02Mbps"  # a tenth of the file's link
 LINK = "handheld>depot"
+BROKER_NAMED_BY = (BOOTSTRAP, KAFKA_CONFIG)  # variables of the user's environment
 ALL_OVER_S = 60.0  # after the load, for its answers
 
 
@@ -107,8 +110,9 @@ class SessionDemo:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of the demo's processes."""
-        return {**os.environ, "HEADRACE_HOME": str(self.home), "PYTHONWARNINGS": "ignore"}
+        """The environment of the demo's processes; it names no broker but the demo's own."""
+        own = {name: value for name, value in os.environ.items() if name not in BROKER_NAMED_BY}
+        return {**own, "HEADRACE_HOME": str(self.home), "PYTHONWARNINGS": "ignore"}
 
     def sessions(self) -> dict[str, dict[str, Any]]:
         """Return the sessions by name, as ``session list --json`` has them."""

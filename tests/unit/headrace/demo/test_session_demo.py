@@ -1,4 +1,4 @@
-"""Error of the session demo for a pipeline that has ended."""
+"""The session demo: its environment, and its error for a pipeline that has ended."""
 
 from pathlib import Path
 
@@ -24,3 +24,16 @@ def test_command_error_after_up_ended_names_up_and_not_the_broker(
     ) as told:
         demo.sessions()
     assert "broker" not in str(told.value)
+
+
+def test_the_demo_runs_on_its_own_broker_whatever_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It used to make its topics and sessions on the broker of HEADRACE_BOOTSTRAP."""
+    monkeypatch.setenv("HEADRACE_BOOTSTRAP", "production:9092")
+    monkeypatch.setenv("HEADRACE_KAFKA_CONFIG", "production.properties")
+    monkeypatch.setenv("HEADRACE_METRICS_HOST", "0.0.0.0")
+    file = read_pipeline_file(shipped_pipeline().with_name("sessions.yaml"))
+    found = SessionDemo(file, tmp_path, 1.0, lambda text: None).environment
+    assert not {"HEADRACE_BOOTSTRAP", "HEADRACE_KAFKA_CONFIG"} & found.keys()
+    assert (found["HEADRACE_HOME"], found["HEADRACE_METRICS_HOST"]) == (str(tmp_path), "0.0.0.0")
