@@ -26,6 +26,7 @@ MOST_QPS = 300.0
 # Of the plan's capacity, for a steady load.
 LOAD = 0.5
 LEAST_STEADY_QPS, MOST_STEADY_QPS = 2.0, 40.0
+LEAST_QPS = 0.01  # a demand below this one is none
 UNMEASURED_QPS = 20.0  # without a profiled capacity
 
 
@@ -103,20 +104,21 @@ def hardware_qps(file: PipelineFile) -> float | None:
     """Return the largest demand that the most accurate variants can serve on all devices, by the
     profile.
 
-    None if the file's policy does not scale accuracy, or without a profile.
+    None if the file's policy does not scale accuracy, without a profile, or if they serve no demand
+    within the SLO.
     """
     policy = policy_named(file.pipeline, file.pipeline.policy)
     if policy is None or not spec_of(policy.kind).hardware_mode:
         return None
     asked = problem(file, PlanRequest(demands_qps=()))
     try:
-        return _most(asked) if asked.profile is not None else None
+        return (_most(asked) or None) if asked.profile is not None else None
     except PlanError:
         return None
 
 
 def _most(asked: Problem) -> float:
-    """Return the largest demand in hardware mode, by bisection to 1 %."""
+    """Return the largest demand in hardware mode, by bisection to 1 %; 0 below ``LEAST_QPS``."""
 
     def carries(demand_qps: float) -> bool:
         return allocate(replace(asked, demand_qps=demand_qps)).mode == "hardware"
@@ -124,7 +126,7 @@ def _most(asked: Problem) -> float:
     low, high = 0.0, 1.0
     while carries(high):
         low, high = high, 2 * high
-    while high - low > 0.01 * high:
+    while high - low > 0.01 * high and high > LEAST_QPS:
         middle = (low + high) / 2
         low, high = (middle, high) if carries(middle) else (low, middle)
     return low

@@ -1,5 +1,6 @@
 """headrace/demo/demo_load.py: the load of a demo and the time of its command."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -44,6 +45,14 @@ def test_load_rises_past_the_most_accurate_plan_and_falls_back_if_accuracy_is_sc
     assert load.phases.seconds == pytest.approx(80.0)
     assert demo_load(file, a_plan("loki"), 80.0, 30.0).phases.peak_qps == 30.0
     assert load.only("fast").then is None
+
+
+def test_load_is_steady_if_the_most_accurate_variants_serve_nothing_within_the_slo() -> None:
+    """It used to be 0 queries/s, found by a thousand solves."""
+    file = postcode()
+    strict = replace(file, pipeline=replace(file.pipeline, slo_s=0.05))
+    load = demo_load(strict, a_plan("loki", 30.0), 80.0, None)
+    assert [(phase.name, phase.from_qps) for phase in load.phases.phases] == [("steady", 15.0)]
 
 
 @pytest.mark.parametrize("seconds", [6.0, 7.0, 80.0])
