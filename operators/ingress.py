@@ -71,9 +71,9 @@ TASK = "ingress"  # the name under which ingress ends a query
 class Ingress:
     """The ingress node; it owns ``partitions`` of the input topic.
 
-    ``share`` is its part of the plan's capacity (1 / number of ingress processes), ``number`` its
-    index among them. ``places`` are its places on the input topic, starting at the first one that
-    an earlier incarnation did not commit (``operators/input_place.py``).
+    ``share`` is its part of the plan's capacity (that of its partitions among all), ``number`` its
+    index among the ingress processes. ``places`` are its places on the input topic, starting at the
+    first one that an earlier incarnation did not commit (``operators/input_place.py``).
 
     Under a plan that dispatches, queries wait in one of the ``dispatchers`` until a device is free.
     Where the policy plans sessions, a query follows the query plan of the session that it names.

@@ -34,6 +34,10 @@ class Share:
         """Return this process's partitions out of ``count``."""
         return tuple(p for p in range(count) if p % self.of == self.index)
 
+    def part(self, count: int) -> float:
+        """Return the part, 0 to 1, of what arrives evenly on ``count`` partitions."""
+        return len(self.mine(count)) / count
+
 
 def file_roles(file: PipelineFile) -> tuple[Role, ...]:
     """Return every role of a pipeline file, in start order."""

@@ -140,8 +140,8 @@ def run_edge_ingress(
     namesakes.check()  # before this ingress commits anything
     places, log, mine = _places(file, kafka, source, share.mine(seen.partitions), seen)
     ingress = Ingress(
-        name, pipeline, mine, incarnation=incarnation, share=1.0 / share.of, places=places,
-        split=load_split(pipeline),
+        name, pipeline, mine, incarnation=incarnation, share=share.part(seen.partitions),
+        places=places, split=load_split(pipeline),
     )  # fmt: skip
     beside = workers(file, devices, tier.name, incarnation, profile, journals, links)
     nodes = edge_nodes(ingress, name, places, beside, pipeline, edge.session)

@@ -48,7 +48,7 @@ def run_ingress(
     start = input_start(kafka, pipeline, group, mine, topic_id)
     await_former_notices(kafka, pipeline, start.upto)
     places = InputPlaces(start.upto, topic_id, start.regressed)
-    node = _ingress(file, kafka, share, mine, incarnation, places)
+    node = _ingress(file, kafka, share, count, incarnation, places)
     with (
         driver(
             pipeline,
@@ -70,15 +70,15 @@ def _ingress(
     file: PipelineFile,
     kafka: KafkaConfig,
     share: Share,
-    mine: Sequence[int],
+    count: int,
     incarnation: float,
     places: InputPlaces,
 ) -> Ingress:
-    """Return the node that reads the partitions ``mine`` of the input topic."""
+    """Return the node that reads its share of the input topic's ``count`` partitions."""
     recent = _recent(file, kafka)
     return Ingress(
-        f"ingress-{share.index}", file.pipeline, mine, incarnation=incarnation,
-        share=1.0 / share.of, places=places,
+        f"ingress-{share.index}", file.pipeline, share.mine(count), incarnation=incarnation,
+        share=share.part(count), places=places,
         dispatchers=central_queues(file, share.index, recent=recent),
         number=share.index, accuracies=_for_shadows(file), split=load_split(file.pipeline),
         recent=recent,

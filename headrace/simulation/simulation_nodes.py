@@ -167,9 +167,12 @@ class SimulatedNodes:
             )
         if role == "ingress":
             slots = {t.name: t.partitions for t in topics(pipeline)}
-            mine = Share(int(index), cluster.ingress).mine(slots[physical(pipeline.name, QUERIES)])
+            share, count = (
+                Share(int(index), cluster.ingress),
+                slots[physical(pipeline.name, QUERIES)],
+            )
             return Ingress(
-                name, pipeline, mine, incarnation=now, share=1.0 / cluster.ingress,
+                name, pipeline, share.mine(count), incarnation=now, share=share.part(count),
                 dispatchers=central_queues(self._file, int(index), self.profile), number=int(index),
                 accuracies=self.accuracies, split=even_parts,
             )  # fmt: skip

@@ -134,6 +134,17 @@ def test_a_quantile_of_the_profile_can_stand_for_every_batch(
     assert slow > 1.1 * mean
 
 
+@pytest.mark.parametrize("ingress", [3, 8])
+def test_each_ingress_admits_by_its_part_of_the_four_partitions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ingress: int
+) -> None:
+    """Of 3 processes one has two partitions, and of 8 four have none. Each used to admit an equal
+    part of the capacity, so that queries were refused at half of it."""
+    file = a_cluster(tmp_path, cluster={"devices": {"emulated": 4}, "ingress": ingress})
+    (row,) = simulate(capsys, file, "--rate", "60", "--seconds", "5")
+    assert (row["refused"], row["answered"]) == (0, row["queries"])
+
+
 def test_a_dead_device_costs_what_was_on_it_and_no_query_is_lost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,7 +25,7 @@ from headrace.cluster.supervisor import (
     pause_s,
 )
 from headrace.config.cluster import Cluster
-from headrace.config.topology import Role, profilers, roles, workers
+from headrace.config.topology import Role, Share, profilers, roles, workers
 from headrace.errors import Unsuccessful
 from headrace.processes import SUPERVISOR, Process, environment, how_it_ended, run_directory
 from headrace.roles.log_format import FORMATTERS
@@ -54,6 +54,14 @@ def test_each_role_has_a_port_for_metrics_of_its_own() -> None:
     ]
     free = roles(replace(cluster, metrics_port=0))
     assert {role.metrics_port for role in free} == {0}
+
+
+def test_shares_have_every_partition_once_and_their_parts_add_up_to_all() -> None:
+    for of, count in ((1, 4), (3, 4), (4, 4), (8, 4)):
+        shares = [Share(index, of) for index in range(of)]
+        assert sorted(p for share in shares for p in share.mine(count)) == [*range(count)]
+        assert sum(share.part(count) for share in shares) == pytest.approx(1.0)
+    assert [Share(index, 3).part(4) for index in range(3)] == [0.5, 0.25, 0.25]
 
 
 def test_emulated_workers_share_a_process_and_report_one_by_one() -> None:
