@@ -50,7 +50,7 @@ def read_lock(path: Path) -> dict[str, LockedModel]:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, LockedModel])
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise PipelineError(
             f"{path} cannot be read ({error}); make it anew with `headrace resolve`"
         ) from error

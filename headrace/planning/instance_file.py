@@ -58,7 +58,7 @@ def read_instance(path: Path, gpus: str) -> Instance:
         read = msgspec.json.decode(path.read_bytes(), type=_Instance)
     except OSError as error:
         raise PlanError(f"the instance {path} cannot be read ({error.strerror})") from error
-    except msgspec.DecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise PlanError(f"{path} is no scheduling instance: {error}") from error
     return Instance(
         tiers={name: _tier(path, name, tier, gpus) for name, tier in read.tiers.items()},

@@ -85,7 +85,7 @@ def _decoded(path: Path) -> _Document:
         return msgspec.json.decode(path.read_bytes(), type=_Document)
     except OSError as error:
         raise PipelineError(f"the recording {path} cannot be read ({error.strerror})") from error
-    except msgspec.DecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise PipelineError(f"{path} is no recording of profiles: {error}") from error
 
 

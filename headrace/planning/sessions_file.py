@@ -92,7 +92,7 @@ def read_sessions(path: Path, usual: SessionSpace) -> tuple[Listed, ...]:
         read = msgspec.yaml.decode(content, type=dict[str, _Session])
     except OSError as error:
         raise PipelineError(f"the sessions {path} cannot be read ({error.strerror})") from error
-    except msgspec.DecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise PipelineError(
             f"{path} lists no sessions: {error}; write such as cam: {{slo: 200ms, accuracy: 0.9}}"
         ) from error

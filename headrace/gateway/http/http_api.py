@@ -105,7 +105,7 @@ class HttpApi:
             with self._held(request) as held:
                 body = await self._body(request, held)
                 said = msgspec.json.decode(body or b"{}", type=dict[str, Any])
-        except msgspec.DecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise Unserved(Ending.BAD_REQUEST, f"the body is no JSON object: {error}") from None
         return json_response(self._front.index(ready_only=said.get("ready") is True))
 
