@@ -43,7 +43,8 @@ class ArrivalPeak:
             readings.popleft()
 
     def qps(self, now: float) -> float | None:
-        """Return the peak; None if no recent count is available. Call about once a second."""
+        """Return the peak; None if no recent count is available, or after a silence no recent rate
+        yet. Call about once a second."""
         if not self._readings or now - self._readings[-1][0] > SILENT_S:
             return None
         last_s, _ = self._readings[-1]
@@ -51,7 +52,7 @@ class ArrivalPeak:
             self._rates.append((now, self._rate()))
         while self._rates and now - self._rates[0][0] > self._memory_s:
             self._rates.popleft()
-        return max((rate for _, rate in self._rates), default=0.0)
+        return max((rate for _, rate in self._rates), default=None)
 
     def _rate(self) -> float:
         long_qps, short_qps = self._over(LONG_S), self._over(SHORT_S)

@@ -117,6 +117,20 @@ def test_the_cost_never_exceeds_the_budget_and_the_mix_settles(
     assert world.rental.mix == {"fast": 0, "slow": 1}
 
 
+@pytest.mark.parametrize("silent_s", [3, 10, 20, 30, 90])
+def test_counts_that_fail_for_a_while_release_no_device(silent_s: int) -> None:
+    """The first count after a silence showed no arrivals, so that all devices were released."""
+    world = World(rental(5.0))
+    world.pass_by(60, 30.0)
+    before = world.rental.mix
+    scaled = len(world.scaled)
+    world.now += silent_s
+    world.arrived += 30 * silent_s
+    world.pass_by(20, 30.0)
+    assert world.rental.mix == before
+    assert world.scaled[scaled:] == []
+
+
 @pytest.mark.parametrize("qps", [1.0, 5.0, 10.0, 18.0])
 def test_steady_demand_does_not_make_the_mix_swing(qps: float) -> None:
     world = World(rental(), seed=3)

@@ -47,6 +47,15 @@ def test_peak_is_unknown_without_recent_counts() -> None:
     assert peak.qps(20.0 + SILENT_S + 1) is None
 
 
+def test_first_counts_after_a_long_silence_show_no_rate_yet() -> None:
+    """They showed a rate of 0."""
+    peak = ArrivalPeak()
+    seen(peak, [20.0] * 20)
+    found = seen(peak, [20.0] * 10, begin_s=20.0 + 2 * MEMORY_S)
+    assert found[0] is None
+    assert all(x == pytest.approx(20.0, rel=0.5) for x in found if x is not None)
+
+
 def test_recreated_topic_counts_from_zero() -> None:
     peak = ArrivalPeak()
     seen(peak, [20.0] * 40)
