@@ -8,7 +8,15 @@ from typing import NamedTuple
 from control.estimation.class_mix import ClassMix
 from control.estimation.demand import Demand
 from control.estimation.ended_queries import EndedQueries
-from control.estimation.estimators import ESTIMATORS, Horizon, fell, jumped, outgrew, rose
+from control.estimation.estimators import (
+    ESTIMATORS,
+    Horizon,
+    fell,
+    jumped,
+    outgrew,
+    rose,
+    surge,
+)
 from control.estimation.measured_paths import corrected, moved
 from control.estimation.multiplicative_factors import Edge, Factors
 from control.estimation.report_deltas import ReportDeltas
@@ -50,8 +58,8 @@ class Estimates:
     __slots__ = (
         "_at_tasks", "_by_measured", "_capacity", "_classes", "_demand", "_ended", "_factors",
         "_from_egress", "_from_workers", "_load_s", "_measured", "_pace", "_pipeline",
-        "_planned_by", "_planned_for", "_profile", "_sizes", "_slow_workers", "_slowdown",
-        "_stretches", "_to_egress", "measured", "profile",
+        "_planned_by", "_planned_for", "_profile", "_recalled_qps", "_sizes", "_slow_workers",
+        "_slowdown", "_stretches", "_to_egress", "measured", "profile",
     )  # fmt: skip
 
     def __init__(self, pipeline: Pipeline, planned_by: PlannedBy) -> None:
@@ -76,7 +84,8 @@ class Estimates:
         self._by_measured = labels is not None and labels.plan_by == "measured"
         self._measured: Mapping[str, float] = {}  # accuracies by path
         self._planned_by: Mapping[str, float] = {}  # the accuracies in ``profile``
-        self._demand, self._at_tasks = Demand(), TaskDemand()
+        # The demand of an earlier control app's plan, until it is measured (0).
+        self._recalled_qps, self._demand, self._at_tasks = 0.0, Demand(), TaskDemand()
         self._ended, self._capacity = EndedQueries(), SeenCapacity()
         self._to_egress = TimeToEgress(pipeline.task_names)
         self._classes = ClassMix(pipeline)
@@ -89,6 +98,7 @@ class Estimates:
     def observe(self, report: Report) -> None:
         """Update the estimates with a report of any role."""
         self._demand.observe(report)
+        self._measures(report.sent_s)
         self._at_tasks.observe(report)
         if report.role == "worker":
             self._worker(report)
@@ -129,10 +139,26 @@ class Estimates:
     def count(self, event: Counted) -> None:
         """Update the demand with a count of the input topic."""
         self._demand.count(event)
+        self._measures(event.at_s)
 
     def recall(self, plan: Plan) -> None:
-        """Resume from the factors that an earlier control app put into its plan."""
+        """Resume from the factors and the demand that an earlier control app put into its plan.
+
+        That demand counts until a whole second has been observed: a rate over a fraction of a
+        second is 0 or far off.
+        """
         self._factors = self._factors.recall(plan.factors)
+        self._recalled_qps = plan.demand_qps if plan.settings.demand_qps is None else 0.0
+
+    def _measures(self, at_s: float) -> None:
+        """Forget the recalled demand once a whole second has been observed."""
+        if self._recalled_qps and self._demand.by_second(at_s):
+            self._recalled_qps = 0.0
+
+    def _recalled(self, now: float) -> float:
+        """Return the recalled demand, or the rate since a jump above it; 0 if none is recalled."""
+        recalled = self._recalled_qps
+        return max(recalled, surge(self._demand, now, recalled)) if recalled else 0.0
 
     def keep_pace(self, policy: Policy) -> ProfileTable | None:
         """Refresh ``profile`` with observed sizes and measured accuracies, and with observed
@@ -192,8 +218,9 @@ class Estimates:
         return self._factors.multiplicity()
 
     def arriving_qps(self, now: float) -> float:
-        """Return the current arrival rate in queries per second, without any forecast."""
-        return self._demand.rate_qps(now)
+        """Return the current arrival rate in queries per second, without any forecast; the recalled
+        demand until it has been measured."""
+        return self._recalled(now) or self._demand.rate_qps(now)
 
     def planned(self, policy: Policy) -> Pipeline:
         """Return the pipeline as the policy plans it.
@@ -221,6 +248,8 @@ class Estimates:
         """Return the demand to plan for: a command's, else the policy's estimate with headroom."""
         if settings.demand_qps is not None:
             return settings.demand_qps
+        if recalled := self._recalled(now):
+            return recalled
         horizon = Horizon(
             interval_s=policy.interval_s,
             slo_s=settings.slo_s,

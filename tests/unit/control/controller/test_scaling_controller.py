@@ -304,6 +304,32 @@ def test_changed_fan_out_is_planned_at_once_and_survives_a_control_app_restart()
     assert running(world.plan)["read/vit"] == 3
 
 
+@pytest.mark.parametrize("rate", [50.0, 75.0, 180.0])
+def test_restarted_control_app_keeps_its_plan_until_it_has_measured_the_demand(rate: float) -> None:
+    """It planned for no demand at first, and drained most workers."""
+    world = a_world()
+    world.flow(20.0, rate)
+    before, epoch = world.plan, world.plan.epoch
+    world.restart_controller()
+    world.flow(10.0, rate)
+    later = [plan for plan in world.plans if plan.epoch > epoch]
+    assert later
+    assert {frozenset(running(plan).items()) for plan in later} == {
+        frozenset(running(before).items())
+    }
+
+
+def test_restarted_control_app_follows_a_demand_that_has_changed_meanwhile() -> None:
+    world = a_world()
+    world.flow(10.0, 75.0)
+    world.restart_controller()
+    world.flow(1.0, 400.0)
+    assert world.plan.demand_qps > 300.0
+    world.restart_controller()
+    world.flow(4.0, 0.0)
+    assert world.plan.demand_qps < 50.0
+
+
 def test_a_policy_is_applied_while_running_and_rolled_back() -> None:
     world = a_world()
     scaled, epoch = running(world.plan), world.plan.epoch
