@@ -38,15 +38,16 @@ def place(
 ) -> Posts:
     """Return a variant for as many workers as the allocation requires.
 
-    Workers that already run the variant come first, then workers of its task, idle workers, and
-    workers of another task, which must drain first. Ties are broken by pace, then by name.
-    ``kinds`` names the kind of each device if the allocation distinguishes them.
+    Workers that already run the variant come first, those with its batch before others, then
+    workers of its task, idle workers, and workers of another task, which must drain first. Ties are
+    broken by pace, then by name. ``kinds`` names the kind of each device if the allocation
+    distinguishes them. A resumed allocation may list a variant once for each batch.
     """
     free = {m.name: m for m in sorted(members, key=lambda m: (m.pace, m.name)) if m.usable}
-    missing = {(each.key, each.device): each.count for each in allocation.replicas}
+    missing = [each.count for each in allocation.replicas]
     posts: dict[str, Replicas] = {}
     for rank in range(_WORST + 1):
-        for wanted in allocation.replicas:
+        for at, wanted in enumerate(allocation.replicas):
             fitting = [
                 m
                 for m in free.values()
@@ -54,24 +55,23 @@ def place(
                 and wanted.may_run_on(m.device)
                 and _rank(m, held.get(m.name), wanted) == rank
             ]
-            kind = (wanted.key, wanted.device)
-            for member in fitting[: missing[kind]]:
+            for member in fitting[: missing[at]]:
                 posts[member.name] = wanted
                 del free[member.name]
-                missing[kind] -= 1
+                missing[at] -= 1
     return posts
 
 
-_WORST = 6
+_WORST = 7
 
 
 def _rank(member: Member, lease: Lease | None, wanted: Replicas) -> int:
     """Return how well a worker fits a variant: 0 is best."""
     if lease is None:
-        return 2 if member.loaded == wanted.key else 5
+        return 3 if member.loaded == wanted.key else 6
     draining = lease.open_slot < 0
     if lease.key == wanted.key:
-        return 1 if draining else 0
+        return 2 if draining else int(lease.batch != wanted.batch)
     if lease.task == wanted.task:
-        return 4 if draining else 3
+        return 5 if draining else 4
     return _WORST

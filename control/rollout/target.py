@@ -39,7 +39,7 @@ class RolloutTarget:
 
     def __init__(self) -> None:
         self._target: Target | None = None
-        self._provisional = False  # the target is from a quick plan
+        self._provisional = False  # the target is from a quick plan, or resumed
         self._share = 1.0  # of the capacity, admitted in the newest plan
         self._paces: Mapping[str, float] = {}  # of slow workers, as of the last routes
         self._paces_s = float("-inf")  # when changed paces may have a plan
@@ -50,8 +50,12 @@ class RolloutTarget:
         self._since_s = float("-inf")  # when the target was set
 
     def resume(self, plan: Plan) -> None:
-        """Resume from a plan from before a restart."""
-        self._target = Target.of(plan)
+        """Resume from a plan from before a restart.
+
+        The plan may be one on the way, and does not tell kinds of devices: the next solve's
+        allocation replaces it.
+        """
+        self._target, self._provisional = Target.of(plan), True
 
     @property
     def allocation(self) -> Allocation | None:
@@ -76,7 +80,7 @@ class RolloutTarget:
     def choose(self, found: Allocation, problem: Problem, settings: Settings, now: float) -> Target:
         """Return the target for a solve's allocation, or the old one if a change is not worth it.
 
-        Any allocation replaces a quick plan's target.
+        Any allocation replaces a target that is resumed or from a quick plan.
         """
         kept = self._target
         if (

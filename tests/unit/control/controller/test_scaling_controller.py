@@ -8,12 +8,12 @@ import pytest
 
 from control.checks.structure_check import check_structure
 from control.estimation.demand import counted
-from profiles.measurements import PathAccuracy
+from profiles.measurements import Entry, Latency, PathAccuracy
 from profiles.profile_table import ProfileTable
-from schemas.effects import PLANS, REPORTS, Effect, Send
+from schemas.effects import PLANS, REPORTS, Effect, Send, Woke
 from schemas.pipeline import Policy
 from schemas.records import Factor, Plan, Report
-from tests.control_world import FakeWorker, World, a_pipeline, a_profile
+from tests.control_world import FakeWorker, World, a_pipeline, a_profile, an_entry
 
 WORKERS = ("w0", "w1", "w2", "w3", "w4", "w5")
 
@@ -317,6 +317,48 @@ def test_restarted_control_app_keeps_its_plan_until_it_has_measured_the_demand(r
     assert {frozenset(running(plan).items()) for plan in later} == {
         frozenset(running(before).items())
     }
+
+
+def two_kinds() -> ProfileTable:
+    """Return a profile where a GPU gains from batches of 4 and a CPU is too slow for them."""
+
+    def entry(task: str, variant: str, device: str, one_s: float, four_s: float) -> Entry:
+        made = an_entry(task, variant, 1.0, 0.9, fan_out=5.0 if task == "locate" else None)
+        names = ("mean_s", "p50_s", "p90_s", "p95_s", "p99_s")
+        rows = tuple(
+            Latency(batch=batch, repeats=9, **dict.fromkeys(names, seconds))
+            for batch, seconds in ((1, one_s), (4, four_s))
+        )
+        return replace(made, device=device, latency=rows)
+
+    return ProfileTable(
+        "postcode",
+        (
+            entry("locate", "net", "gpu", 0.01, 0.02), entry("locate", "net", "cpu", 0.04, 0.16),
+            entry("read", "vit", "gpu", 0.01, 0.02), entry("read", "vit", "cpu", 0.02, 0.2),
+        ),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("cpu", ["a", "z"])  # before or after the GPUs by name
+def test_restart_keeps_a_variant_that_runs_in_two_batches_on_two_kinds_of_devices(
+    cpu: str,
+) -> None:
+    """The target lacked the kinds: most workers drained, and GPUs got the batch of CPUs."""
+    pipeline = replace(a_pipeline(read={"vit": None}), policy="loki")
+    world = Busy(pipeline, two_kinds(), expected=9)
+    for device, prefix, count in (("cpu", cpu, 5), ("gpu", "g", 4)):
+        for name in (f"{prefix}{number}" for number in range(count)):
+            world.workers[name] = FakeWorker(name, device, incarnation=world.now)
+    world.tell(Woke())
+    world.flow(12.0, 140.0)
+    before, epoch = world.plan, world.plan.epoch
+    assert {x.batch for x in before.leases if x.key == "read/vit"} == {1, 4}
+    world.restart_controller()
+    world.flow(12.0, 140.0)
+    later = [plan for plan in world.plans if plan.epoch > epoch]
+    assert later
+    assert all(plan.leases == before.leases for plan in later)
 
 
 def test_restarted_control_app_follows_a_demand_that_has_changed_meanwhile() -> None:

@@ -3,8 +3,9 @@ and reads which slots."""
 
 from control.problem.problem import Allocation, Replicas
 from control.rollout.leases import after, arrange, without
+from control.rollout.next_plan import Target
 from control.rollout.placement import Member, place
-from schemas.records import Lease
+from schemas.records import Lease, Plan, Settings
 from tests.control_world import a_lease, some_slots
 
 
@@ -36,6 +37,25 @@ def test_worker_keeps_the_variant_that_it_runs() -> None:
         "a": "read/vit",
         "b": "read/vit",
         "c": "locate/net",
+    }
+
+
+def test_workers_keep_their_batches_where_a_resumed_plan_has_two_of_a_variant() -> None:
+    """Only as many workers as ran the last batch got a post; the others drained."""
+    leases = held(
+        a_lease("w0", "read", "vit", (0,), 0, batch=8),
+        a_lease("w1", "read", "vit", (1,), 1, batch=2),
+        a_lease("w2", "read", "vit", (2,), 2, batch=8),
+        a_lease("w3", "read", "vit", (3,), 3, batch=2),
+        a_lease("w4", "read", "vit", (4,), 4, batch=8),
+    )
+    plan = Plan(
+        pipeline="postcode", epoch=1, issued_s=0.0, reason="",
+        settings=Settings(policy="loki", slo_s=1.0), leases=tuple(leases.values()),
+    )  # fmt: skip
+    found = place(members(*leases, serves="read"), leases, Target.of(plan).allocation)
+    assert {name: post.batch for name, post in found.items()} == {
+        name: lease.batch for name, lease in leases.items()
     }
 
 
