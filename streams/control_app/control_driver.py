@@ -17,6 +17,7 @@ from aiokafka.errors import KafkaError
 from control.controller.controller import TICK_S, Controller
 from schemas.effects import (
     Arrived,
+    Effect,
     Event,
     Heartbeats,
     Observer,
@@ -285,14 +286,24 @@ class ControlDriver:
         return isinstance(record, Plan) and record.pipeline == self._pipeline.name
 
     async def _tell(self, event: Event, *, watched: bool = True) -> None:
-        if self._host is None:
+        """Pass an event to the host in charge and perform its effects.
+
+        Ignore it if a write has failed or the process has stalled: the host then knows a plan that
+        the topic does not have, and ``run`` replaces it before the next event.
+        """
+        if self._host is None or self._stalled:
             return
         if beats := self._intake.overdue(self._now()):
             await self._tell(Heartbeats(beats))
+            if self._stalled:
+                return
         now = self._now()
         effects = self._host.handle(event, now)
         for observer in self._observers if watched else ():
             observer.saw(NODE, event, effects, now)
+        await self._perform(effects)
+
+    async def _perform(self, effects: Iterable[Effect]) -> None:
         try:
             for effect in effects:
                 await self._effects.perform(effect, self._host)

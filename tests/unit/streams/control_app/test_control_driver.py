@@ -284,6 +284,18 @@ def test_an_app_that_was_replaced_gives_way_until_the_group_assigns_it_the_topic
         assert records == [COMMAND, *[ANSWER] * again]
 
 
+@pytest.mark.parametrize("batches", [1, 2])
+def test_an_overtaken_app_writes_nothing_for_the_other_reports_of_a_batch(batches: int) -> None:
+    """Only the first write was refused; the next reports led to plans on top of a successor's."""
+
+    def feed(driver: ControlDriver, now: float) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(batches):
+            loop.call_later(0.3, lambda: driver.reported(reports(3, now)))
+
+    told(feed, Replaced(), make=Publishing, replaced=lambda: True)
+
+
 class Slow(Inputs):
     """A history that counts how often it is read."""
 
