@@ -15,6 +15,8 @@ from schemas.pipeline import Pipeline
 from schemas.records import Command, Plan, Settings
 from schemas.variant_id import variant_id
 
+EPOCH_DIGITS = 18  # of the largest epoch; Python refuses to read numbers of thousands of digits
+
 
 class CommandError(ValueError):
     """A command that cannot be carried out; the message is the answer."""
@@ -171,7 +173,7 @@ def _dollars(text: str) -> float:
 
 def _rollback(situation: Situation, text: str) -> Change:
     plans = situation.plans
-    plan = plans.get(int(text)) if text.strip().isdecimal() else None
+    plan = plans.get(_epoch(text, -1))
     if plan is None:
         raise CommandError(_unknown_epoch(text, plans))
     _known_policy(situation.pipeline, plan.settings.policy)
@@ -183,11 +185,17 @@ def _rollback(situation: Situation, text: str) -> Change:
     return back, f"the settings of epoch {plan.epoch} are in force"
 
 
+def _epoch(text: str, otherwise: int) -> int:
+    """Return the epoch in a text; ``otherwise`` if it is none."""
+    digits = text.strip()
+    return int(digits) if digits.isdecimal() and len(digits) <= EPOCH_DIGITS else otherwise
+
+
 def _unknown_epoch(text: str, plans: Iterable[int]) -> str:
     known = sorted(plans)
     if not known:
         return f"no plan epoch {text!r}; there is none yet"
-    wanted = int(text) if text.strip().isdecimal() else known[-1]
+    wanted = _epoch(text, known[-1])
     nearest = min(known, key=lambda epoch: abs(epoch - wanted))
     return f"no plan epoch {text!r}; the nearest one known is {nearest}"
 

@@ -121,7 +121,13 @@ def _number(
 
 def hand_made(text: str, space: SessionSpace) -> SessionChoice:
     """Return the query plan in a JSON text; raise ``CommandError`` naming its first fault."""
-    read = _read(text)
+    try:
+        return _hand_made(_read(text), space)
+    except RecursionError:  # raised by reading it, or by quoting a part
+        raise CommandError("the plan is nested too deep to be one") from None
+
+
+def _hand_made(read: Mapping[str, Any], space: SessionSpace) -> SessionChoice:
     stages = [stage.name for stage in space.space.stages]
     tiers = _tiers(read.get("stages"), space)
     options = _options(read.get("config", {}), space)
@@ -168,7 +174,7 @@ def _tiers(stages: Any, space: SessionSpace) -> dict[str, str]:
 def _options(config: Any, space: SessionSpace) -> dict[str, str]:
     if not isinstance(config, dict):
         raise CommandError('the plan\'s config is no object, as in {"scan.scale": 0.5}')
-    named = {key: option_name(value) for key, value in config.items()}
+    named = {key: _option(key, value) for key, value in config.items()}
     knobs = {f"{knob.stage}.{knob.name}": knob for knob in space.space.knobs}
     for key in named:
         if key not in knobs:
@@ -183,6 +189,13 @@ def _options(config: Any, space: SessionSpace) -> dict[str, str]:
                 f"{', '.join(knob.options)}"
             )
     return named
+
+
+def _option(key: str, value: Any) -> str:
+    whole = isinstance(value, int) and abs(value) <= 2**53  # a float can hold it
+    if not (whole or isinstance(value, str | float)):
+        raise CommandError(f"the plan sets {key} to no text or number; write one of its options")
+    return option_name(value)
 
 
 def _quarters(shares: Any, tiers: Mapping[str, str], space: SessionSpace) -> dict[str, int]:

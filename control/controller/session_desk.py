@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from control.controller.session_searches import SessionSearches
 
 Answered = tuple[Command, bool, str]
+SEED_DIGITS = 18  # of a workload's seed
 
 
 class SessionDesk:
@@ -303,7 +304,8 @@ class SessionDesk:
                 )
             return
         seed = asked.samples.removeprefix(WORKLOAD)
-        if seed == asked.samples or not seed.isdigit():
+        numbered = seed.isdecimal() and len(seed) <= SEED_DIGITS
+        if seed == asked.samples or not numbered:
             raise CommandError(f"no sample set {asked.samples!r}; name one as workload@7")
 
     # ------------------------------------------------------------------ plans

@@ -38,7 +38,7 @@ class Samples:
             seed = name.removeprefix(WORKLOAD)
             if self._workload is None:
                 raise PipelineError(f"no sample set {name!r}: the pipeline file has no workload")
-            if not (name.startswith(WORKLOAD) and seed.isdigit()):
+            if not (name.startswith(WORKLOAD) and seed.isdecimal()):
                 raise PipelineError(f"no sample set {name!r}; name one as {WORKLOAD}7")
             queries = self._workload.queries(np.random.default_rng(int(seed)))
             self._open[name] = iter(queries), []

@@ -79,6 +79,7 @@ def test_an_action_changes_the_settings(
         ("restore", {"target": "w0"}, "no drained worker or device 'w0'; there are: cuda:1"),
         ("rollback", {"epoch": "9"}, "no plan epoch '9'; the nearest one known is 5"),
         ("rollback", {"epoch": "first"}, "no plan epoch 'first'"),
+        ("rollback", {"epoch": "9" * 5000}, "the nearest one known is 5"),
         ("rollback", {"epoch": "5"}, "no policy 'forgotten'"),
     ],
 )

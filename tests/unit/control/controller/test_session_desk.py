@@ -1,5 +1,6 @@
 """Worker reports on settings decide the plans of sessions."""
 
+import pytest
 from msgspec.structs import replace
 
 from control.controller.session_desk import SessionDesk
@@ -62,6 +63,18 @@ def test_improvement_over_an_earlier_plan_does_not_count_for_new_objectives() ->
         True
     ]
     assert not health.helps("cam", 0.6)
+
+
+@pytest.mark.parametrize("samples", ["workload@", "workload@²", "workload@" + 5000 * "7", "mine"])
+def test_sample_set_without_a_readable_seed_is_refused(samples: str) -> None:
+    """Profilers ended with an error for each of its requests."""
+    desk = SessionDesk(a_session_pipeline(), a_space())
+    command = Command(
+        id="1", pipeline="p", action="open-session",
+        arguments={"session": "cam", "accuracy": "0.5", "samples": samples},
+    )  # fmt: skip
+    ((_, done, message),) = desk.carry_out([command], "compass", WITH_SESSIONS, 0.0)
+    assert (done, message[:13]) == (False, "no sample set")
 
 
 def serving_desk() -> SessionDesk:

@@ -1,0 +1,68 @@
+"""Plans made by hand: any text gives a plan or a sentence."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.controller.commands import CommandError
+from control.controller.session_commands import hand_made
+from tests.session_world import a_space
+
+PLAN: dict[str, Any] = {
+    "stages": [["scan", "handheld"], ["read", "cloud"]],
+    "config": {"scan.scale": 0.5, "read.variant": "w", "read.votes": 3},
+    "shares": {"read": 0.25},
+}
+SPACE = a_space()
+
+values = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=3)
+    | st.integers() | st.sampled_from([10**400, "handheld", "cloud", "scan", "read"]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(["scan", "read", "scan.scale"]), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+
+
+def refused(plan: str) -> str:
+    """Return why a plan is refused, "" if it is not."""
+    try:
+        hand_made(plan, SPACE)
+    except CommandError as error:
+        return str(error)
+    return ""
+
+
+def test_a_plan_names_tiers_options_and_shares() -> None:
+    choice = hand_made(json.dumps(PLAN), SPACE)
+    assert choice.tiers == {"scan": "handheld", "read": "cloud"}
+    assert choice.quarters == {"scan": 0, "read": 1}
+
+
+@given(st.sampled_from(["stages", "config", "shares"]), values)
+def test_any_value_of_a_key_gives_a_plan_or_a_sentence(key: str, value: object) -> None:
+    refused(json.dumps({**PLAN, key: value}))
+
+
+@given(st.sampled_from(list(PLAN["config"])), values)
+def test_any_value_of_a_knob_gives_a_plan_or_a_sentence(knob: str, value: object) -> None:
+    """The control app ended with an error, and again after each restart for 15 seconds."""
+    refused(json.dumps({**PLAN, "config": {**PLAN["config"], knob: value}}))
+
+
+@pytest.mark.parametrize("value", [None, [0.5], {}])
+def test_knob_with_a_value_that_is_no_option_is_named(value: object) -> None:
+    plan = {**PLAN, "config": {**PLAN["config"], "scan.scale": value}}
+    assert refused(json.dumps(plan)) == (
+        "the plan sets scan.scale to no text or number; write one of its options"
+    )
+
+
+@pytest.mark.parametrize("depth", [200, 400, 600, 900, 100_000])
+def test_nested_plan_is_refused(depth: int) -> None:
+    nested = "[" * depth + "]" * depth
+    assert refused(nested)
+    assert refused(json.dumps({**PLAN, "shares": {"read": 7}}).replace("7", nested))
