@@ -15,7 +15,7 @@ from control.rollout.history import History
 from control.rollout.leases import arrange
 from control.rollout.placement import Member, Posts, place
 from control.rollout.plan_builder import assemble, throttled
-from control.rollout.staging import staged
+from control.rollout.staging import staged, within_slots
 from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Policy
@@ -110,7 +110,8 @@ def _staged(
             pass
         return 1.0
 
-    return staged(context.members, held, wanted, _needed(plan, context), rate)
+    posts = staged(context.members, held, wanted, _needed(plan, context), rate)
+    return within_slots(posts, wanted, held, {x.name: x.slots for x in context.pipeline.tasks})
 
 
 def _begun(

@@ -11,6 +11,9 @@ change at once. The others change while their task keeps its required capacity, 
 workers at a time; the rest wait until those have loaded. If no change is in flight and none is
 allowed, the task lacks capacity anyway: the change that leaves it the most goes ahead, so that the
 plan is reached.
+
+A task's waiting workers and their successors may need more slots than it has. The successors then
+begin one after another, and at least one of them at once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -63,6 +66,30 @@ def staged(
         kept.remove(best)
     stay = {each.worker: _post(held[each.worker]) for each in kept}
     return {**posts, **stay}
+
+
+def within_slots(
+    posts: Posts, wanted: Posts, held: Mapping[str, Lease], slots: Mapping[str, int]
+) -> Posts:
+    """Return the posts of the next plan with at most as many workers of a task as it has slots.
+
+    ``wanted`` are the posts of the allocation, which fits; ``slots`` are numbers by task.
+    """
+    found = dict(posts)
+    for task, count in slots.items():
+        own = sorted(name for name, post in posts.items() if post.task == task)
+        if len(own) <= count:
+            continue
+        here = [name for name in own if name in held and held[name].task == task]
+        new = sorted(set(own) - set(here), key=lambda name: (name in held, name))
+        wait = [name for name in here if name not in wanted or wanted[name].task != task]
+        begin = max(min(1, len(new)), count - len(here))
+        for name in wait[: max(0, len(here) + begin - count)]:
+            del found[name]
+            found.update({name: wanted[name]} if name in wanted else {})
+        for name in new[begin:]:
+            del found[name]
+    return found
 
 
 def _rate_now(member: Member, lease: Lease, rate: RateOf) -> float:

@@ -361,6 +361,23 @@ def test_restart_keeps_a_variant_that_runs_in_two_batches_on_two_kinds_of_device
     assert all(plan.leases == before.leases for plan in later)
 
 
+def test_workers_of_a_task_without_a_free_slot_give_way_to_faster_ones_one_after_another() -> None:
+    """The control app ended with an error: old workers waited for new ones, with no slot left."""
+    pipeline = replace(a_pipeline(read={"vit": None}, slots=2), policy="loki")
+    world = Busy(pipeline, two_kinds(), expected=4)
+    for name in ("c0", "c1", "c2", "c3"):
+        world.workers[name] = FakeWorker(name, "cpu", incarnation=world.now)
+    world.tell(Woke())
+    world.flow(10.0, 15.0)
+    assert {x.worker for x in world.plan.leases if x.task == "read"} == {"c1", "c2"}
+    for name in ("g0", "g1", "g2", "g3"):
+        world.workers[name] = FakeWorker(name, "gpu", incarnation=world.now)
+    world.flow(10.0, 60.0)
+    assert {world.workers[x.worker].device for x in world.plan.leases} == {"gpu"}
+    assert world.plan.capacity_qps == pytest.approx(80.0)
+    assert not world.rejected
+
+
 def test_restarted_control_app_follows_a_demand_that_has_changed_meanwhile() -> None:
     world = a_world()
     world.flow(10.0, 75.0)

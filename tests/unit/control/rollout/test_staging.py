@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from control.problem.problem import Replicas
 from control.rollout.placement import Member
-from control.rollout.staging import staged
+from control.rollout.staging import staged, within_slots
 from schemas.records import Lease
 
 RATES = {"net": 100.0, "fast": 100.0, "good": 40.0}
@@ -122,6 +122,29 @@ def test_no_task_falls_below_its_need_unless_it_already_was(
             assert after >= need - 1e-9 or _lone(now, posts, task)
     # A worker that does not wait has its final assignment.
     assert all(posts[name] in (wanted.get(name), now.get(name)) for name in posts)
+
+
+@given(
+    now=st.dictionaries(st.sampled_from("abcdef"), KEYS, min_size=1),
+    wanted=st.dictionaries(st.sampled_from("abcdefgh"), KEYS),
+    spare=st.integers(0, 2),
+)
+def test_posts_within_the_slots_of_a_task_lead_to_the_allocation(
+    now: dict[str, str], wanted: dict[str, str], spare: int
+) -> None:
+    """Old workers that waited and their successors were given more slots than there are."""
+    held = {name: a_lease(name, key) for name, key in now.items()}
+    asked = {name: a_post(key) for name, key in wanted.items()}
+    posts = {**asked, **{name: a_post(key) for name, key in now.items() if name < "e"}}
+    most = max(sum(post.task == task for post in asked.values()) for task in ("locate", "read"))
+    slots = dict.fromkeys(("locate", "read"), max(1, most + spare))
+    found = within_slots(posts, asked, held, slots)
+    for task, count in slots.items():
+        here = [name for name, post in found.items() if post.task == task]
+        started = [name for name in here if name not in held or held[name].task == task]
+        assert len(started) <= count
+        new = [name for name in posts if posts[name].task == task and name not in held]
+        assert not new or any(name in asked for name in here)
 
 
 def _lone(now: dict[str, str], posts: dict[str, str], task: str) -> bool:
