@@ -38,10 +38,12 @@ def corrected(
     variants.
 
     ``measured`` is by path text; if it has none of the pipeline's paths, the profile is returned
-    unchanged. Raises ``ProfileError`` for a variant without a profile.
+    unchanged. Paths with a variant without a profile are left out.
     """
     known = {tuple(path.split(" > ")): accuracy for path, accuracy in measured.items()}
-    every = list(islice(_paths(pipeline, pipeline.root.name), MOST_PATHS))
+    profiled = {each.key for each in table.entries}
+    listed = islice(_paths(pipeline, pipeline.root.name), MOST_PATHS)
+    every = [path for path in listed if profiled.issuperset(path)]
     known = {path: accuracy for path, accuracy in known.items() if path in set(every)}
     if not known:
         return table

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -38,6 +39,17 @@ def test_without_measurements_of_its_paths_the_profile_stands() -> None:
     table = a_table()
     assert corrected(table, lines(), {}) is table
     assert corrected(table, lines(), {"detect/other > read/small": 0.5}) is table
+
+
+def test_variant_without_a_profile_takes_part_in_no_path() -> None:
+    """The control app ended with an error once a scorer had measured any path."""
+    whole = a_table()
+    table = replace(whole, entries=tuple(x for x in whole.entries if x.key != "read/large"))
+    measured = {" > ".join(SMALL): 0.32, "detect/small > read/large": 0.9}
+    found = corrected(table, lines(), measured).path_accuracy
+    assert found[SMALL] == 0.32
+    assert found.keys() == {SMALL, ("detect/large", "read/small")}
+    assert corrected(table, lines(), {"detect/small > read/large": 0.9}) is table
 
 
 def test_measured_paths_count_and_unmeasured_paths_drift_in_proportion() -> None:
