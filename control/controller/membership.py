@@ -265,7 +265,8 @@ class ReportAges:
     def _age_s(self, name: tuple[str, str], incarnation: float, sent_s: float, now: float) -> float:
         lag_s = now - sent_s
         lags = self._lags.get(name)
-        if lags is None or incarnation > lags.incarnation:
+        # An earlier incarnation may be the newer process: its host's clock was set back.
+        if lags is None or incarnation != lags.incarnation:
             self._lags[name] = _Lags(incarnation, now + WINDOW_S, lag_s)
             return 0.0
         if now >= lags.until_s:

@@ -105,6 +105,21 @@ def test_a_restarted_node_is_measured_anew() -> None:
     assert ages.age_s(again, 150.0) == 0.0
 
 
+@pytest.mark.parametrize("back_s", [-3600.0, 5.0, 3600.0])
+def test_a_node_that_restarts_after_a_step_of_its_hosts_clock_is_heard_at_once(
+    back_s: float,
+) -> None:
+    """After a step back its reports counted as old for up to a minute."""
+    ages = ReportAges()
+    report = changed(an_ingress_report(sent_s=10_000.0), incarnation=9_999.0)
+    for second in range(100):
+        assert ages.age_s(changed(report, sent_s=10_000.0 + second), 10_000.0 + second) == 0.0
+    again = changed(report, incarnation=10_100.0 - back_s)
+    for second in range(100, 200):
+        sent_s = 10_000.0 + second - back_s
+        assert ages.age_s(changed(again, sent_s=sent_s), 10_000.0 + second) == 0.0
+
+
 def test_plan_followed_by_nodes_but_lost_on_the_topic_is_superseded() -> None:
     world = a_world().start("w0", "w1", "w2")
     world.run(1.0)
