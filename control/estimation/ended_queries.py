@@ -56,12 +56,17 @@ class Window:
 
 
 class EndedQueries:
-    """The current window; ``take`` and ``loads`` update it in place."""
+    """The current window; ``take`` and ``loads`` update it in place.
 
-    __slots__ = ("_loading", "_window")
+    Each egress measures the window by its own clock, from its first report in it; the first one
+    that finds it complete ends it. The clocks of hosts may differ, and an egress may end.
+    """
+
+    __slots__ = ("_began_s", "_loading", "_window")
 
     def __init__(self) -> None:
         self._window: Window | None = None
+        self._began_s: dict[str, float] = {}  # by egress
         self._loading: dict[str, float] = {}  # loading workers -> time of their last report
 
     def loads(self, report: Report) -> None:
@@ -73,13 +78,14 @@ class EndedQueries:
 
     def take(self, news: News) -> Window | None:
         """Add an egress report to the window; return the window if this report ends it."""
-        now = news.report.sent_s
+        now, node = news.report.sent_s, news.report.node
+        began_s = self._began_s.setdefault(node, now)
         window = self._window = self._window or Window(now)
         if news.seconds is not None:  # else the counts may be old
             window.add(news)
-        if now < window.since_s + WINDOW_S:
+        if now < began_s + WINDOW_S:
             return None
-        self._window = Window(now)
-        window.seconds = now - window.since_s
+        self._window, self._began_s = Window(now), {node: now}
+        window.seconds = now - began_s
         window.loading = any(at_s >= window.since_s for at_s in self._loading.values())
         return window

@@ -51,6 +51,22 @@ def test_windows_hold_what_ended_between_their_reports(ended: list[tuple[int, ..
         assert window.missed == sum(max(0, each) for each in promised)
 
 
+@pytest.mark.parametrize("ahead_s", [-3600.0, -0.7, 0.0, 0.7, 3600.0])
+def test_windows_do_not_wait_for_the_clock_of_an_egress_that_has_ended(ahead_s: float) -> None:
+    """Its clock was ahead by an hour, and for an hour no outcome changed the admission."""
+    queries, deltas, seconds = EndedQueries(), ReportDeltas("egress"), []
+    for tick in range(200):
+        at_s, counts = 10_000.0 + tick / 4, {"answered": 10.0 * tick}
+        both = [report(at_s, counts, "e0"), report(at_s + ahead_s, counts, "e1")]
+        for each in both if tick < 40 else both[:1]:
+            news = deltas.take(each)
+            assert news is not None
+            if (window := queries.take(news)) is not None:
+                seconds.append(window.seconds)
+    assert len(seconds) >= 45
+    assert max(seconds) < 1.5
+
+
 @given(st.lists(st.tuples(*[st.integers(0, 300)] * 3), max_size=40), st.integers(0, 10_000))
 def test_misses_that_no_plan_promised_to_avoid_do_not_change_admission(
     seconds: list[tuple[int, ...]], hopeless: int
