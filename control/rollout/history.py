@@ -40,7 +40,7 @@ class History:
         self.plans: dict[int, Plan] = {}
         self.epoch = self.highest = 0
         self._followed = 0  # the highest epoch that a node has reported
-        self._ahead = (0, 0.0)  # an epoch that a node follows but the topic lacks; since when
+        self._ahead = (0, 0.0)  # the highest epoch that nodes follow and the topic lacks; since
         self.outdated: list[str] = []
         self._routes = 0  # epoch of the plan that is remembered as ``ROUTES``
         self.slots = {task.name: Slots(task.slots) for task in pipeline.tasks}
@@ -86,15 +86,18 @@ class History:
         return max(self.highest, self._followed) + 1
 
     def lost(self, epoch: int, now: float) -> bool:
-        """Return whether the topic has lost a plan that a node follows; True once per epoch."""
+        """Return whether the topic has lost a plan that a node follows; True once per epoch.
+
+        Nodes may follow different ones: those that the last of the lost plans has not reached.
+        """
         self._followed = max(self._followed, epoch)
         if epoch <= self.highest:
             return False
-        if epoch != self._ahead[0]:
+        if epoch > self._ahead[0]:
             self._ahead = (epoch, now)
         if now - self._ahead[1] < UNREAD_S:
             return False
-        self.highest = epoch
+        self.highest = self._ahead[0]
         return True
 
     def settings(self) -> Settings:

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from control.controller.membership import REPORT_AGE_S, WINDOW_S, ReportAges
+from control.rollout.history import UNREAD_S, History
 from schemas.effects import PLANS, REPORTS, Woke
 from schemas.records import Plan
 from tests.control_world import World, a_pipeline, a_profile, an_ingress_report
@@ -148,6 +149,14 @@ def test_plan_followed_by_nodes_but_lost_on_the_topic_is_superseded() -> None:
     assert lost.plan.epoch == 41
     assert "the plans topic has lost plan 40" in lost.plan.reason
     assert {worker.plan.epoch for worker in lost.workers.values() if worker.plan} == {41}
+
+
+def test_lost_plans_are_noticed_where_nodes_follow_different_ones() -> None:
+    """Each report of another one restarted the wait, and no plan reached the nodes."""
+    history = History(a_pipeline())
+    reports = [(7 + tick % 2, tick / 10) for tick in range(50)]
+    assert [at_s for epoch, at_s in reports if history.lost(epoch, at_s)] == [0.1 + UNREAD_S]
+    assert history.next_epoch == 9
 
 
 def test_the_first_plan_has_an_epoch_above_those_that_nodes_follow() -> None:
