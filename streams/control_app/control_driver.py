@@ -102,7 +102,7 @@ class ControlDriver:
         self._inbox: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
         self._awake_s = clock()
         self._stalled = False
-        self._input = inputs or InputTopic(kafka, pipeline)
+        self._input = inputs or InputTopic(kafka, pipeline, clock)
         self._history = past or partial(history, kafka, pipeline)
         self._intake = ReportIntake(pipeline.name, self._event)
         self._writer = ControlWriter(pipeline, self._input, write_as)

@@ -17,9 +17,11 @@ from streams.kafka.topic_contents import (
     log_offsets,
     records_between,
 )
+from streams.live.inbox import Clock
 from streams.topics import SHARED, physical
 
 WAIT_S = 2.0  # a later answer would be obsolete
+LOOK_S = 1.0  # between two looks for partitions added to the input topic
 
 
 class Inputs(SharedLog, Protocol):
@@ -36,7 +38,7 @@ class Inputs(SharedLog, Protocol):
 class InputTopic:
     """Reads offsets from the broker; every method blocks."""
 
-    def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
+    def __init__(self, kafka: KafkaConfig, pipeline: Pipeline, clock: Clock) -> None:
         self._topic = physical(pipeline.name, QUERIES)
         more = (SESSIONS, PROFILE_RESULTS) if pipeline.sessions else ()
         shared = (REPORTS, PLANS, COMMAND_RESULTS, *more)
@@ -44,13 +46,15 @@ class InputTopic:
         self._name = pipeline.name.encode()
         self._reader = consumer(kafka, f"{pipeline.name}.ingress", **TELLS_ENDS)
         self._places: list[TopicPartition] = []
+        self._clock, self._look_s = clock, float("-inf")
 
     def ends(self) -> dict[int, int]:
         """Return the log-end offsets by partition; raise ``BrokerError``."""
         try:
-            if not self._places:
+            if not self._places or self._clock() >= self._look_s:
                 found = self._reader.list_topics(self._topic, timeout=WAIT_S).topics[self._topic]
                 self._places = [TopicPartition(self._topic, p) for p in found.partitions]
+                self._look_s = self._clock() + LOOK_S
             ends = log_offsets(self._reader, self._places, OFFSET_END, WAIT_S)
         except KafkaException as error:
             raise BrokerError(

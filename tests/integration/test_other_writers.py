@@ -44,7 +44,7 @@ def test_own_records_and_records_of_other_pipelines_are_not_another_apps(
     broker: str, pipeline: Pipeline
 ) -> None:
     kafka = KafkaConfig(broker)
-    reader, writer = InputTopic(kafka, pipeline), producer(kafka)
+    reader, writer = InputTopic(kafka, pipeline, time.monotonic), producer(kafka)
     since = {topic: reader.shared_ends()[topic] for topic in (PLANS, COMMAND_RESULTS)}
     own = {
         (PLANS, written(writer, PLANS, f"{pipeline.name}/1")),
@@ -61,7 +61,7 @@ def test_a_foreign_record_of_this_pipeline_is_another_apps(
     broker: str, pipeline: Pipeline, topic: str
 ) -> None:
     kafka = KafkaConfig(broker)
-    reader, writer = InputTopic(kafka, pipeline), producer(kafka)
+    reader, writer = InputTopic(kafka, pipeline, time.monotonic), producer(kafka)
     since = {each: reader.shared_ends()[each] for each in (PLANS, COMMAND_RESULTS)}
     own = {(topic, written(writer, topic, f"{pipeline.name}/1"))}
     written(writer, topic, f"{pipeline.name}/2")

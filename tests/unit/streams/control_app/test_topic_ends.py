@@ -1,11 +1,56 @@
 """A stalled consumer and a missing ingress are detected from the end offsets of topics."""
 
+from collections.abc import Sequence
+from types import SimpleNamespace
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from streams.control_app import topic_ends
 from streams.control_app.topic_ends import (
+    LOOK_S,
     STALLED_S,
     UNREAD_S,
+    InputTopic,
     ReportDelivery,
     UnreadPartitions,
 )
+from streams.kafka.kafka_config import KafkaConfig
+from tests.control_world import a_pipeline
+
+
+class Broker:
+    """The client's answers about an input topic with 100 queries in each partition."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions, self.looks = partitions, 0
+
+    def list_topics(self, topic: str, timeout: float) -> SimpleNamespace:
+        self.looks += 1
+        found = dict.fromkeys(range(self.partitions))
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=found)})
+
+    def offsets_for_times(
+        self, asked: Sequence[TopicPartition], timeout: float
+    ) -> list[TopicPartition]:
+        return [TopicPartition(each.topic, each.partition, 100) for each in asked]
+
+
+def test_queries_in_partitions_that_are_added_to_the_input_topic_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Demand lacked them until the control app restarted."""
+    broker, now = Broker(2), [0.0]
+    monkeypatch.setattr(topic_ends, "consumer", lambda *_, **__: broker)
+    inputs = InputTopic(KafkaConfig("127.0.0.1:1"), a_pipeline(), lambda: now[0])
+    assert inputs.ends() == {0: 100, 1: 100}
+    broker.partitions = 4
+    for _ in range(20):
+        inputs.ends()
+    assert broker.looks == 1
+    now[0] += LOOK_S
+    assert inputs.ends() == dict.fromkeys(range(4), 100)
+    assert broker.looks == 2
 
 
 def test_reports_that_are_written_and_not_delivered_mean_a_stalled_consumer() -> None:
