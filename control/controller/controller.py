@@ -301,14 +301,18 @@ class Controller:
         return [*self._solve(now), *self._table_jobs.more()] if self._settled else []
 
     def _is_settled(self, now: float) -> bool:
-        """Return whether the expected workers have reported, or have had time to."""
+        """Return whether the expected workers have reported, or have had time to; after a restart
+        also an ingress, if plans depend on the sizes that it counts."""
         state = self._state
         assert state.started_s is not None
         if state.members.unreported or not state.members:
             return False
-        takes_over = state.plan is not None and state.plan.leases
+        takes_over = state.plan is not None and bool(state.plan.leases)
         patience_s = GRACE_S if takes_over else FIRST_PLAN_S
-        return len(state.members) >= self._expected or now - state.started_s >= patience_s
+        # A solve for the file's sizes would refuse what the plan of the earlier app carries.
+        complete = len(state.members) >= self._expected
+        known = complete and not (takes_over and state.estimates.awaits_sizes)
+        return known or now - state.started_s >= patience_s
 
     def _note_moves(self, now: float) -> None:
         """Record workers that have drained or serve: the target's next step may wait for them."""

@@ -59,18 +59,15 @@ class Estimates:
         "_at_tasks", "_by_measured", "_capacity", "_classes", "_demand", "_ended", "_factors",
         "_from_egress", "_from_workers", "_load_s", "_measured", "_pace", "_pipeline",
         "_planned_by", "_planned_for", "_profile", "_recalled_qps", "_sizes", "_slow_workers",
-        "_slowdown", "_stretches", "_to_egress", "measured", "profile",
+        "_slowdown", "_stretches", "_to_egress", "awaits_sizes", "measured", "profile",
     )  # fmt: skip
 
     def __init__(self, pipeline: Pipeline, planned_by: PlannedBy) -> None:
         self._pipeline = pipeline
-        self._sizes: SeenSizes | None = None
-        profile: ProfileTable | None
-        if isinstance(planned_by, ProfileBySize):
-            self._sizes = SeenSizes(planned_by)
-            profile = self._sizes.profile
-        else:
-            profile = planned_by
+        self._sizes = SeenSizes(planned_by) if isinstance(planned_by, ProfileBySize) else None
+        profile = planned_by if self._sizes is None else self._sizes.profile
+        assert not isinstance(profile, ProfileBySize)
+        self.awaits_sizes = self._sizes is not None  # until an ingress has reported its counts
         self._profile = self._planned_for = profile  # for the sizes seen, and for those planned for
         # A plan may need any variant, including the one with the longest load time.
         self._load_s = max((e.load_s for e in profile.entries), default=0.0) if profile else 0.0
@@ -105,6 +102,7 @@ class Estimates:
         elif report.role == "egress":
             self._egress(report)
         elif report.role == "ingress":
+            self.awaits_sizes = False
             if self._sizes is not None and self._sizes.observe(report):
                 self._resize(self._sizes.profile)
         elif report.role == "scorer" and self._by_measured:
