@@ -57,6 +57,17 @@ def for_resolution(parsed: Any) -> Any:
     return copy
 
 
+def symbols(parsed: Any) -> frozenset[str]:
+    """Return the symbols of all enums in a parsed schema."""
+    if isinstance(parsed, list):
+        return frozenset().union(*map(symbols, parsed))
+    if not isinstance(parsed, dict):
+        return frozenset()
+    inner = [field["type"] for field in parsed.get("fields", ())]
+    inner += [parsed[key] for key in ("items", "values", "type") if key in parsed]
+    return frozenset(parsed.get("symbols", ())) | symbols(inner)
+
+
 def _load(folder: Traversable) -> list[Schema]:
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".avsc"))
     return [parse((folder / name).read_text("utf-8")) for name in names]

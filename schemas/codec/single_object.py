@@ -8,6 +8,7 @@ records for a schema registry, ``schemas/codec/json_form.py`` writes them for pe
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from io import BytesIO
 from typing import Any
 
@@ -17,7 +18,15 @@ from fastavro.read import SchemaResolutionError
 from schemas.codec.hot import HOT, Parts
 from schemas.codec.older_releases import FILL
 from schemas.codec.rows import FROM_ROW, TO_ROW, Row
-from schemas.codec.schema_store import CURRENT, KNOWN, MARK, Schema, as_of, for_resolution
+from schemas.codec.schema_store import (
+    CURRENT,
+    KNOWN,
+    MARK,
+    Schema,
+    as_of,
+    for_resolution,
+    symbols,
+)
 from schemas.codec.values import CodecError
 from schemas.records import Record
 
@@ -76,7 +85,8 @@ _WRITERS = {
     for kind, to_row in TO_ROW.items()
 }
 _READERS = {prefix: reader_of(schema) for prefix, schema in KNOWN.items()}
-_OLDER: dict[type, Schema] = {}  # schemas of an earlier release that ``encode`` writes
+# The schemas of an earlier release that ``encode`` writes, each with the symbols that it lacks.
+_OLDER: dict[type, tuple[Schema, frozenset[str]]] = {}
 
 
 def write_as(release: int | None) -> None:
@@ -90,8 +100,10 @@ def write_as(release: int | None) -> None:
     schemas = as_of(release)
     for kind in TO_ROW:
         schema = schemas.get(kind.__name__)
-        if schema is not None and schema.prefix != CURRENT[kind.__name__].prefix:
-            _OLDER[kind] = schema
+        current = CURRENT[kind.__name__]
+        if schema is not None and schema.prefix != current.prefix:
+            had = symbols(schema.parsed)
+            _OLDER[kind] = (schema, symbols(current.parsed) - had if had else had)
 
 
 def writes_newest(kind: type) -> bool:
@@ -104,8 +116,10 @@ def encode(record: Record) -> bytes:
     older = _OLDER.get(type(record))
     if older is None:
         return write(record, prefix_of(record))
+    schema, lacks = older
     try:
-        return _row(record, older.parsed, older.prefix)
+        row = _WRITERS[type(record)][0](record)
+        return _bytes(_known(row, lacks) if lacks else row, schema.parsed, schema.prefix)
     except CodecError:
         raise
     except _MISFITS as problem:
@@ -155,11 +169,28 @@ def write_row(record: Record, prefix: bytes) -> bytes:
 
 
 def _row(record: Record, schema: Any, prefix: bytes) -> bytes:
+    return _bytes(_WRITERS[type(record)][0](record), schema, prefix)
+
+
+def _bytes(row: Row, schema: Any, prefix: bytes) -> bytes:
     buffer = BytesIO()
     buffer.write(prefix)
-    # Fields that the schema does not know are left out.
-    schemaless_writer(buffer, schema, _WRITERS[type(record)][0](record))
+    schemaless_writer(buffer, schema, row)  # fields that the schema does not know are left out
     return buffer.getvalue()
+
+
+def _known(value: Any, lacks: frozenset[str]) -> Any:
+    """Return a row in which OTHER replaces the members of enumerations that an older schema lacks.
+
+    Readers with that schema read them so from the current schema, too.
+    """
+    if isinstance(value, StrEnum):
+        return type(value)("other") if value in lacks else value
+    if isinstance(value, dict):
+        return {name: _known(each, lacks) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)([_known(each, lacks) for each in value])
+    return value
 
 
 def _misfit(record: Record, problem: Exception) -> CodecError:
