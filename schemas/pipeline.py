@@ -170,6 +170,8 @@ class Pipeline:
     grace_s: float = 1.0  # egress waits this long behind a deadline before it closes a query
     deadline_most_s: float | None = None  # None: ten SLOs, see ``longest_deadline_s``
     deadline_clock: str = "producer"  # or "broker": whose clock stamps the input topic's records
+    input_partitions: int = 4  # of the input topic; an ingress reads one or more
+    results_partitions: int = 4  # of the results topic; a consumer of a group reads one or more
     egress_partitions: int = 4
     comm_s: float = 1.4e-3  # latency of one hop
     compute_share: float = 0.5  # of the SLO without hops; the rest is for queues

@@ -113,7 +113,7 @@ TABLE = (
     TopicRule(logical=REPORTS, partitions=1, kept_ms=2 * MINUTE_MS),
     TopicRule(logical=COMMANDS, partitions=1, kept_ms=DAY_MS),
     TopicRule(logical=COMMAND_RESULTS, partitions=1, kept_ms=DAY_MS, compacted=True),
-    TopicRule(logical=QUERIES, partitions=4, kept_ms=HOUR_MS),
+    TopicRule(logical=QUERIES, partitions="input_partitions", kept_ms=HOUR_MS),
     TopicRule(logical=EVERY_TASK, partitions="slots", kept_ms=10 * MINUTE_MS),
     TopicRule(logical=DISPATCHED, partitions="dispatchers", kept_ms=10 * MINUTE_MS),
     TopicRule(logical=COMPLETIONS, partitions="completion_slots", kept_ms=10 * MINUTE_MS),
@@ -121,7 +121,9 @@ TABLE = (
         logical=OUTPUTS, partitions="egress_partitions", kept_ms=HOUR_MS, stamps=Stamps.BROKER
     ),
     TopicRule(logical=LEASES, partitions=1, kept_ms=10 * MINUTE_MS, stamps=Stamps.BROKER),
-    TopicRule(logical=RESULTS, partitions=4, kept_ms=HOUR_MS, stamps=Stamps.LEASE),
+    TopicRule(
+        logical=RESULTS, partitions="results_partitions", kept_ms=HOUR_MS, stamps=Stamps.LEASE
+    ),
     TopicRule(logical=DEAD_LETTERS, partitions=1, kept_ms=7 * DAY_MS),
     # In one partition, the first label of an id is first again when a restart reads it again.
     TopicRule(logical=LABELS, partitions=1, kept_ms=DAY_MS, labels=True),
@@ -138,11 +140,35 @@ TABLE = (
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic to create: its name on the broker, partitions and broker settings."""
+    """A topic to create: its name on the broker, partitions and broker settings.
+
+    ``key`` is what determines the partitions: an attribute of the pipeline or task; "": nothing.
+    """
 
     name: str
     partitions: int
     settings: Mapping[str, str] = field(default_factory=dict)
+    key: str = ""
+
+
+# The keys of the pipeline file behind an attribute that determines partitions, if it is no key.
+_KEYS = {
+    "slots": "the task's `slots`",
+    "dispatchers": "`cluster.dispatchers`",
+    "completion_slots": "`cluster.ingress` or `cluster.dispatchers`",
+}
+
+
+def too_few(topic: Topic, there: int) -> tuple[str, str]:
+    """Return the mistake and the remedy for a topic that has fewer partitions than it needs.
+
+    Nothing adds partitions by itself: keys of other programs' records would change their partition.
+    """
+    has = f"{there} partition{'' if there == 1 else 's'}"
+    mend = f"run `kafka-topics --alter --topic {topic.name} --partitions {topic.partitions}`"
+    if topic.key:
+        mend += f", or lower {_KEYS.get(topic.key, f'`{topic.key}`')} in the pipeline file"
+    return f"topic {topic.name!r} has {has}, {topic.partitions} are needed", mend
 
 
 def physical(pipeline: str, logical: str) -> str:
@@ -189,17 +215,19 @@ def _topics(rule: TopicRule, pipeline: Pipeline) -> Iterator[Topic]:
     if rule.logical == EVERY_TASK:
         for task in pipeline.tasks:
             name = physical(pipeline.name, work_topic(task.name))
-            yield Topic(name, _partitions(rule, task), rule.settings)
+            yield _topic(name, rule, task)
         return
     if rule.logical == DISPATCHED:
         for task in pipeline.dispatched:
             name = physical(pipeline.name, waiting_topic(task.name))
-            yield Topic(name, _partitions(rule, pipeline), rule.settings)
+            yield _topic(name, rule, pipeline)
         return
     name = physical(pipeline.name, rule.logical)
-    yield Topic(name, _partitions(rule, pipeline), rule.settings)
+    yield _topic(name, rule, pipeline)
 
 
-def _partitions(rule: TopicRule, where: Pipeline | Task) -> int:
+def _topic(name: str, rule: TopicRule, where: Pipeline | Task) -> Topic:
     named = rule.partitions
-    return named if isinstance(named, int) else int(getattr(where, named))
+    if isinstance(named, int):
+        return Topic(name, named, rule.settings)
+    return Topic(name, int(getattr(where, named)), rule.settings, named)

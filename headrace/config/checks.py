@@ -38,6 +38,7 @@ def check(file: FileSection, source: Source) -> None:
     check_policies(file, source)
     check_dispatch(file, source)
     check_workers(file, source)
+    check_ingress(file, source)
     check_egress(file, source)
     check_sharing(file, source)
     for policy, section in policies(file):
@@ -79,6 +80,17 @@ def check_output_schemas(file: FileSection, source: Source) -> None:
                 ("tasks", name, "output_schema"),
                 f"{{}} is for leaf tasks, and {name} has children; give it to the leaf tasks",
             )
+
+
+def check_ingress(file: FileSection, source: Source) -> None:
+    """Check that every ingress has a partition of the input topic."""
+    partitions, processes = file.input_partitions, file.cluster.ingress
+    if partitions < processes:
+        raise source.error(
+            ("cluster", "ingress"),
+            f"{{}} is {processes}, above input_partitions ({partitions}), so that some ingresses "
+            f"would read nothing; write input_partitions: {processes} or more, or lower it",
+        )
 
 
 def check_egress(file: FileSection, source: Source) -> None:

@@ -133,6 +133,8 @@ def _pipeline(file: FileSection, folder: Path, models: Mapping[str, LockedModel]
         grace_s=file.grace,
         deadline_most_s=file.deadline.most,
         deadline_clock=file.deadline.clock,
+        input_partitions=file.input_partitions,
+        results_partitions=file.results_partitions,
         egress_partitions=file.egress_partitions,
         comm_s=file.comm,
         compute_share=file.compute_share,

@@ -261,6 +261,8 @@ class FileSection(Section):
     admission: bool = True
     grace: Duration = 1.0
     deadline: DeadlineSection = DeadlineSection()
+    input_partitions: Count = 4
+    results_partitions: Count = 4
     egress_partitions: Count = 4
     comm: Latency = 1.4e-3
     compute_share: DeviceShare = 0.5

@@ -12,7 +12,7 @@ from typing import Any
 from headrace.cells import few
 from headrace.errors import BAD_INPUT, NO_BROKER, UNSUCCESSFUL
 from streams.kafka.admin.acl_rights import CREATE, DESCRIBE_CONFIGS, Right
-from streams.topics import MOST_BYTES, STAMPED_BY, TOO_OLD, Topic
+from streams.topics import MOST_BYTES, STAMPED_BY, TOO_OLD, Topic, too_few
 
 OK, WARN, WRONG = "ok", "warn", "wrong"
 BROKER, FILE = "broker", "pipeline file"  # findings with specific exit codes
@@ -203,9 +203,21 @@ def topics_found(
         findings += _topic(topic, visible[topic.name])
     if not findings:
         found = f"{len(visible)} of {len(wanted)} exist with enough partitions"
+        found += _more_than_named(wanted, visible)
         found += f"; this user may not describe {few(hidden)}" if hidden else ""
         findings.append(Finding("topics", OK, found))
     return findings
+
+
+def _more_than_named(wanted: Sequence[Topic], there: Mapping[str, TopicState]) -> str:
+    """Return what to add on topics that have more partitions than the file names; they are kept."""
+    counts = [(topic, there[topic.name].partitions) for topic in wanted if topic.name in there]
+    more = [
+        f"{topic.name} has {count} ({topic.partitions} in the file)"
+        for topic, count in counts
+        if topic.key and count > topic.partitions
+    ]
+    return f"; {few(more)}" if more else ""
 
 
 def replication_found(
@@ -280,9 +292,7 @@ REPLICATION_FAULTS: tuple[tuple[Callable[[TopicState], bool], str, str], ...] = 
 
 def _topic(topic: Topic, state: TopicState) -> list[Finding]:
     if state.partitions < topic.partitions:
-        found = f"{topic.name} has {_count(state.partitions)}, {topic.partitions} are needed"
-        mend = "add partitions (kafka-topics --alter) or lower `slots` in the file"
-        return [Finding("topic", WRONG, found, mend)]
+        return [Finding("topic", WRONG, *too_few(topic, state.partitions))]
     return [
         _setting(topic, name, state.settings[name])
         for name in CHECKED
@@ -299,10 +309,6 @@ def _setting(topic: Topic, name: str, found: str) -> Finding:
         f"{name} of {topic.name} is {found}, {wanted} is needed",
         f"kafka-configs --alter --topic {topic.name} --add-config {name}={listed}",
     )
-
-
-def _count(partitions: int) -> str:
-    return f"{partitions} partition{'s' if partitions != 1 else ''}"
 
 
 def _falls_short(name: str, found: Mapping[str, str], wanted: Mapping[str, str]) -> bool:

@@ -43,6 +43,8 @@ def test_every_topic_is_made_as_its_rule_says() -> None:
     ]
     assert made["p.work.second"].partitions == CHILD.slots
     assert made["p.outputs"].partitions == PIPELINE.egress_partitions
+    assert made["p.queries"].partitions == PIPELINE.input_partitions
+    assert made["p.results"].partitions == PIPELINE.results_partitions
     assert made["p.results"].settings["message.timestamp.before.max.ms"] == str(LEASE_MS)
     assert made["p.outputs"].settings["message.timestamp.type"] == "LogAppendTime"
     assert made["headrace.command-results"].settings == {

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 from streams.kafka.kafka_client import POLL_S, admin, asked
 from streams.kafka.kafka_config import KafkaConfig, KafkaConfigError
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, forbidden, unreachable
-from streams.topics import Topic
+from streams.topics import Topic, too_few
 
 COPIES = 3  # replicas of every topic, given enough brokers
 REFERENCES = 3  # to a topic's id: by its description, a local name and ``getrefcount``
@@ -164,10 +164,7 @@ def _new_topic(topic: Topic, copies: int) -> NewTopic:
 
 def _check_partitions(topic: Topic, there: int) -> None:
     if there < topic.partitions:
-        raise BrokerError(
-            f"topic {topic.name!r} has {there} partitions, {topic.partitions} are "
-            f"needed; add partitions (kafka-topics --alter) or lower `slots` in the file"
-        )
+        raise BrokerError("; ".join(too_few(topic, there)))
 
 
 def _make(config: KafkaConfig, missing: list[NewTopic], timeout_s: float) -> None:

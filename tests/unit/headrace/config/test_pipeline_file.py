@@ -213,6 +213,11 @@ def test_limits_are_a_time_a_memory_or_both(
             "egress: 3",
             ":25: cluster.egress is 3, which does not divide egress_partitio",
         ),
+        (
+            "egress: 2",
+            "ingress: 5",
+            ":25: cluster.ingress is 5, above input_partitions (4), so that some ingresses",
+        ),
         ("egress: 2", "share: 0", ":25: cluster.share is 0; it must be above 0 and at most 1"),
         ("egress: 2", "share: 1.5", ":25: cluster.share is 1.5; it must be above 0 and at most 1"),
         ("egress: 2", "share: .nan", ":25: cluster.share is nan; it must be above 0 and at most"),

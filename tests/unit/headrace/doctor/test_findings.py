@@ -120,10 +120,12 @@ def test_a_skew_says_which_way_it_goes() -> None:
 
 
 PLANS = Topic("headrace.plans", 1, {"cleanup.policy": "compact"})
-QUERIES = Topic("p.queries", 4, {"cleanup.policy": "delete", "max.message.bytes": "8388608"})
+QUERIES = Topic(
+    "p.queries", 4, {"cleanup.policy": "delete", "max.message.bytes": "8388608"}, "input_partitions"
+)
 RIGHT = {
     "headrace.plans": TopicState(1, {"cleanup.policy": "compact"}, None),
-    "p.queries": TopicState(8, {"cleanup.policy": "delete", "max.message.bytes": "9000000"}, None),
+    "p.queries": TopicState(4, {"cleanup.policy": "delete", "max.message.bytes": "9000000"}, None),
 }
 
 
@@ -145,6 +147,16 @@ def test_topics_as_they_should_be_are_one_line() -> None:
     assert topics_found((PLANS, QUERIES), RIGHT, "p.yaml") == [
         Finding("topics", OK, "2 of 2 exist with enough partitions")
     ]
+
+
+def test_more_partitions_than_the_file_names_are_told() -> None:
+    there = {**RIGHT, "p.queries": TopicState(12, RIGHT["p.queries"].settings, None)}
+    assert topics_found((PLANS, QUERIES), there, "p.yaml") == [
+        Finding(
+            "topics", OK,
+            "2 of 2 exist with enough partitions; p.queries has 12 (4 in the file)",
+        )
+    ]  # fmt: skip
 
 
 def test_missing_topics_are_no_fault_but_are_named() -> None:
@@ -169,8 +181,9 @@ def test_too_few_partitions_and_settings_that_lose_records_are_wrong() -> None:
             "kafka-configs --alter --topic headrace.plans --add-config cleanup.policy=compact",
         ),
         Finding(
-            "topic", WRONG, "p.queries has 2 partitions, 4 are needed",
-            "add partitions (kafka-topics --alter) or lower `slots` in the file",
+            "topic", WRONG, "topic 'p.queries' has 2 partitions, 4 are needed",
+            "run `kafka-topics --alter --topic p.queries --partitions 4`, or lower "
+            "`input_partitions` in the pipeline file",
         ),
     ]  # fmt: skip
 
