@@ -120,7 +120,7 @@ def _deployment(
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(f"{pipeline}-{name}", role, pipeline, options),
+        "metadata": metadata(f"{pipeline}-{device_name(name)}", role, pipeline, options),
         "spec": {**more, "selector": {"matchLabels": chosen}, "template": template},
     }
 

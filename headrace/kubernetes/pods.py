@@ -52,7 +52,7 @@ class KubernetesOptions:
 
 
 def device_name(device: str) -> str:
-    """Return a device's name as part of the names of Kubernetes' objects."""
+    """Return a device's, or process's, name as part of the names of Kubernetes' objects."""
     return _REFUSED.sub("-", device.lower())
 
 

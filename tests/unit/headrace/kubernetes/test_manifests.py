@@ -65,6 +65,19 @@ def test_every_process_has_its_workload(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_dispatcher_of_any_task_has_a_name_that_kubernetes_takes(tmp_path: Path) -> None:
+    path = a_file(tmp_path).path
+    row = yaml.safe_load(path.read_text())
+    row["tasks"] |= {
+        "split": row["tasks"]["split"] | {"children": ["Shout_it"]},
+        "Shout_it": {"dispatch": "fcfs", "variants": {"plain": {"operator": "words:Shout"}}},
+    }
+    del row["tasks"]["shout"]
+    path.write_text(yaml.safe_dump(row))
+    spec = named(made(read_pipeline_file(path)), "Deployment")["words-dispatcher-shout-it-0"]
+    assert container(spec)["args"][2:] == ["--task", "Shout_it", "--share", "0/1"]
+
+
 def workloads(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {**named(objects, "Deployment"), **named(objects, "StatefulSet")}
 
