@@ -150,6 +150,7 @@ def _row(finding: "Finding") -> Any:
 @click.option("--gateway-tokens", default="", help="Secret with the gateway's bearer tokens.")
 @click.option("--gateway-tls", default="", help="Secret with its certificate (tls.crt, tls.key).")
 @click.option("--pod-monitor", is_flag=True, help="Add a PodMonitor for the Prometheus operator.")
+@click.option("--keep-replicas", is_flag=True, help="Leave out numbers of workers and gateways.")
 def kubernetes(
     file: Path,
     image: str,
@@ -162,6 +163,7 @@ def kubernetes(
     gateway_tokens: str,
     gateway_tls: str,
     pod_monitor: bool,
+    keep_replicas: bool,
 ) -> None:
     """Print the Kubernetes manifests of a pipeline.
 
@@ -169,7 +171,9 @@ def kubernetes(
     for the workers of each device, the gateway with its Service, the dashboard, and
     PodDisruptionBudgets. Without --claim the pipeline's folder is a ConfigMap of 1 MB at most. The
     secret of --gateway-tokens has the key `tokens`, one token per line. With --keda the number of
-    workers of each device type follows the control app (cluster.scale).
+    workers of each device type follows the control app (cluster.scale), and no manifest has it.
+    --keep-replicas leaves out the numbers of all workers and of the gateway, so that `kubectl
+    apply` does not undo `kubectl scale` or an autoscaler.
 
     \b
     Example:
@@ -188,6 +192,7 @@ def kubernetes(
         strimzi=strimzi,
         pod_monitor=pod_monitor,
         keda=keda,
+        keep_replicas=keep_replicas,
         gateway_tokens=gateway_tokens,
         gateway_tls=gateway_tls,
     )

@@ -2,7 +2,8 @@
 
 Prometheus has the metric ``headrace_workers_wanted`` from the control app. The control app decides
 slowly and within the budget, so KEDA follows it without stabilisation of its own. While the metric
-is missing, the numbers stay.
+is missing, the numbers stay. So a new StatefulSet, whose manifest has no number, has Kubernetes'
+default of one pod until the control app wants a number, which may be 0.
 """
 
 from math import floor

@@ -191,18 +191,25 @@ def _worker(
         template["spec"]["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
     chosen = _workers_of(pipeline, device)
     template["metadata"]["labels"] |= chosen
+    scaled = options.keep_replicas or bool(options.keda and file.cluster.type_of(device))
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": metadata(workers_name(pipeline, device), "worker", pipeline, options),
         "spec": {
-            "replicas": len(processes),
+            **_replicas(len(processes), scaled=scaled),
             "serviceName": workers_name(pipeline, device),
             "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": chosen},
             "template": template,
         },
     }
+
+
+def _replicas(count: int, *, scaled: bool) -> dict[str, int]:
+    """Return the number of pods; nothing if ``scaled``, since whoever scales the object decides it,
+    and every ``kubectl apply`` of a number would undo that. A new object then has one pod."""
+    return {} if scaled else {"replicas": count}
 
 
 def _resources(file: PipelineFile, device: str, host: str) -> dict[str, dict[str, str]]:
@@ -237,7 +244,8 @@ def _gateway(
     open_ports = {"metrics": METRICS_PORT, **ports}
     template = pod(file, files, "gateway", command, options, ports=open_ports, secrets=secrets)
     template["spec"]["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": LEAVES_S}}}
-    yield _deployment(file, "gateway", "gateway", template, options, replicas=gateway.processes)
+    replicas = _replicas(gateway.processes, scaled=options.keep_replicas)
+    yield _deployment(file, "gateway", "gateway", template, options, **replicas)
     yield {
         "apiVersion": "v1",
         "kind": "Service",

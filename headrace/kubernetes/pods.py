@@ -35,6 +35,8 @@ class KubernetesOptions:
     ``claim`` names a PersistentVolumeClaim that holds the pipeline's folder ("": a ConfigMap does).
     ``strimzi`` names the Kafka cluster of Strimzi whose topics and users are made ("": none).
     ``keda`` is the address of the Prometheus that KEDA asks how many workers should run ("": none).
+    ``keep_replicas``: objects that may be scaled name no number of pods, so that applying them
+    keeps the present one. With ``keda``, those that KEDA scales name none in any case.
     ``gateway_tokens`` and ``gateway_tls`` name the gateway's secrets ("": none): bearer tokens
     under the key ``tokens``, and a certificate of type ``kubernetes.io/tls``.
     """
@@ -47,6 +49,7 @@ class KubernetesOptions:
     strimzi: str = ""
     pod_monitor: bool = False
     keda: str = ""
+    keep_replicas: bool = False
     gateway_tokens: str = ""
     gateway_tls: str = ""
 

@@ -242,12 +242,40 @@ def test_keda_scales_each_type_as_the_control_app_wants(tmp_path: Path) -> None:
     assert {name: spec["maxReplicaCount"] for name, spec in scaled.items()} == {
         "rank-worker-gpu": 2, "rank-worker-slow": 6,
     }  # fmt: skip
-    assert {name: spec["replicas"] for name, spec in sets.items()} == {
-        "rank-worker-gpu": 0, "rank-worker-slow": 1,
-    }  # fmt: skip
+    assert [name for name, spec in sets.items() if "replicas" in spec] == []
     trigger = scaled["rank-worker-gpu"]["triggers"][0]["metadata"]
     assert trigger["query"] == 'max(headrace_workers_wanted{pipeline="rank",type="gpu"})'
     assert trigger["serverAddress"] == "http://prometheus:9090"
+
+
+def counts(objects: list[dict[str, Any]]) -> dict[str, int | None]:
+    return {name: spec.get("replicas") for name, spec in workloads(objects).items()}
+
+
+def test_the_file_gives_the_numbers_of_workers_and_gateways_unless_they_are_kept(
+    tmp_path: Path,
+) -> None:
+    file = a_file(tmp_path, ingress=2, devices={"cpu": 3}, gateway={"processes": 2}, dashboard={})
+    fixed = {
+        "words-control": 1, "words-egress-0": 1, "words-ingress-0": 1, "words-ingress-1": 1,
+        "words-dashboard": 1,
+    }  # fmt: skip
+    assert counts(made(file)) == {**fixed, "words-worker-cpu": 3, "words-gateway": 2}
+    kept = counts(made(file, replace(OPTIONS, keep_replicas=True)))
+    assert kept == {**fixed, "words-worker-cpu": None, "words-gateway": None}
+
+
+def test_beside_keda_the_file_gives_the_numbers_of_devices_that_are_not_rented(
+    tmp_path: Path,
+) -> None:
+    text = RANK.replace("budget: 1.2", "budget: 1.2\n  scale: supervisor\n  start: {slow: 1}")
+    file = read_pipeline_file(a_typed_file(tmp_path, text))
+    devices = (("cpu", 2), *file.cluster.devices)
+    mixed = replace(file, cluster=replace(file.cluster, devices=devices))
+    found = counts(made(mixed, replace(OPTIONS, keda="http://prometheus:9090")))
+    workers = {name: count for name, count in found.items() if "-worker-" in name}
+    assert workers == {"rank-worker-cpu": 2, "rank-worker-slow": None, "rank-worker-gpu": None}
+    assert counts(made(file))["rank-worker-slow"] == 1
 
 
 def test_keda_without_scale_supervisor_is_refused(tmp_path: Path) -> None:
