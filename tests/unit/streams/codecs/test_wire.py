@@ -161,8 +161,9 @@ def test_egress_knows_its_answers_of_every_format(
 ) -> None:
     if before == "confluent":
         pytest.importorskip("authlib", reason="the extra `registry` is not installed")
-        registry = schema_registry._client("mock://formats")  # each client is a registry of its own
-        monkeypatch.setattr(schema_registry, "_client", lambda url: registry)
+        # Each client is a registry of its own.
+        registry = schema_registry._client("mock://formats", 1.0, retries=0)
+        monkeypatch.setattr(schema_registry, "_client", lambda url, within_s, *, retries: registry)
     pipeline = replace(PIPELINE, schema_registry="mock://formats")
     written = encoder(replace(pipeline, results=before), RESULTS)(ANSWER)
     assert origins(replace(pipeline, results=now))(written) == [(0, 7)]
