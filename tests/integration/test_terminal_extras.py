@@ -132,7 +132,7 @@ def test_doctor_tells_topics_with_too_few_partitions(starter: Terminal, tmp_path
     findings = {finding["what"]: finding for finding in json.loads(out)["findings"]}
     narrow = findings["topic"]
     assert (code, narrow["state"]) == (1, "wrong")
-    assert narrow["found"] == f"{name}.queries has 1 partition, 4 are needed"
+    assert narrow["found"] == f"topic '{name}.queries' has 1 partition, 4 are needed"
     assert findings["topics"]["state"] == "warn"
 
 
