@@ -71,7 +71,9 @@ class Journal:
         self._drifted: frozenset[tuple[str, str]] = frozenset()  # path and shadows' path
         self._windows: dict[tuple[str, str, str], _Window] = {}
         # Most events have no line and cost one look-up.
-        self._by_event = self._writers(EVENT_LINES) | {Plan: self._plan, Command: self._command}
+        self._by_event = self._writers(EVENT_LINES) | {
+            Plan: self._plan, Command: self._command, Report: self._heard,
+        }  # fmt: skip
         self._by_effect = self._writers(EFFECT_LINES) | {
             Answer: self._answer, MeasuredAccuracy: self._accuracy, Plan: self._made,
             Report: self._counts,
@@ -158,6 +160,13 @@ class Journal:
 
     def _counts(self, node: str, effect: Send, now: float) -> None:
         self._regressed(node, effect.record)
+        self._end_windows(now)
+
+    def _heard(self, node: str, event: Arrived, now: float) -> None:
+        """End windows at the control app, which reads reports and sends none."""
+        self._end_windows(now)
+
+    def _end_windows(self, now: float) -> None:
         # Reports are sent every 200 ms in any case, so a pending count waits for no other line.
         over = [key for key, window in self._windows.items() if now - window.began_s >= WINDOW_S]
         for key in over:

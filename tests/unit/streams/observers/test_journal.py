@@ -207,6 +207,21 @@ def test_many_equal_events_are_logged_by_first_lines_and_then_a_count(lines: Lin
     assert len(lines.told()) == 1
 
 
+def test_windows_also_end_at_the_control_app_which_sends_no_reports(lines: Lines) -> None:
+    journal = Journal("p")
+    failed = Failed(1, "the planner took too much memory")
+    for _ in range(MOST + 2):
+        saw(journal, failed, node="control")
+    assert [event for _, event, _ in lines.told()] == ["job.failed"] * MOST
+    heard = arrived(a_report(1.0 + WINDOW_S).record, topic=REPORTS)
+    saw(journal, heard, node="control", now=1.0 + WINDOW_S)
+    saw(journal, failed, node="control", now=2.0 + WINDOW_S)
+    assert lines.told() == [
+        ("info", "more", "job.failed: 2 more within 10 s"),
+        ("warning", "job.failed", failed.error),
+    ]
+
+
 def test_dead_letters_and_failed_jobs_are_warnings(lines: Lines) -> None:
     letter = DeadLetter(
         topic="p.queries", partition=3, offset=41, reason="it is empty", value=b"", at_s=1.0
