@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from control.estimation.accuracy_drift import all_measured, sums_of
 from control.estimation.accuracy_sums import AccuracySums, total
 from operators.drop_reasons import EGRESS_TASK
-from operators.outcomes import cause_of, missed_at, outcome_of
+from operators.outcomes import LOST, OUTCOMES, cause_of, missed_at, outcome_of
 from schemas.count_names import count_name
 from schemas.effects import Arrived, Effect, Event, Failed, Inferred, Loaded, Send, Solve, Solved
 from schemas.enumerations import NodeState
@@ -116,7 +116,8 @@ class Metrics:
         self._epochs: dict[str, int] = {}
         self._plan: Plan | None = None
         self._measured: MeasuredAccuracy | None = None
-        self._counts: Counter[tuple[str, Labels]] = Counter()
+        # Counters of alerts begin at 0: to Prometheus a series that begins at 1 has not increased.
+        self._counts: Counter[tuple[str, Labels]] = Counter({("dead_letters_total", ()): 0})
         self._observed: dict[tuple[str, Labels], Observed] = {}
         self._solving: dict[int, float] = {}
         self._by_event: dict[type, Callable[[str, Any, Sequence[Effect], float], None]] = {
@@ -147,6 +148,10 @@ class Metrics:
     # ------------------------------------------------------------------ every node
 
     def _report(self, node: str, effect: Any, now: float) -> None:
+        if node not in self._reports and effect.record.role == "egress":
+            self._counts.update(
+                {("queries_total", (each,)): 0 for each in OUTCOMES if each != LOST}
+            )
         self._reports[node] = effect.record
 
     def _followed(self, node: str, event: Any, effects: Sequence[Effect], now: float) -> None:

@@ -74,6 +74,7 @@ def test_what_was_folded_is_read_over_http() -> None:
     assert buckets == [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]
     assert found["headrace_query_seconds_bucket{'le': '0.3'}"] == 1
     assert {name: value for name, value in found.items() if "bucket" not in name} == {
+        "headrace_dead_letters_total": 0,
         "headrace_queries_total{'outcome': 'answered'}": 1,
         "headrace_queries_total{'outcome': 'refused'}": 1,
         "headrace_misses_total"

@@ -57,12 +57,14 @@ LATE_DROP = "read/v would finish 12 ms after the deadline"
 
 
 def folded(metrics: Metrics) -> dict[tuple[str, ...], Any]:
-    """Samples by name and labels; histograms, summaries as (count, sum to the microsecond)."""
+    """Samples by name and labels, without counters at 0; histograms, summaries as (count, sum to
+    the microsecond)."""
     return {
         (name, *labels): (value.count, round(value.total, 6))
         if isinstance(value, Observed)
         else value
         for name, labels, value in metrics.samples()
+        if value or BY_NAME[name].kind != COUNTER
     }
 
 
@@ -192,6 +194,19 @@ def test_ingress_and_egress_count_queries_and_duplicates() -> None:
         ("queries_refused_total",): 2,
         ("duplicates_total",): 3,
     }
+
+
+def test_the_counters_of_alerts_begin_at_0_as_the_first_event_is_no_increase_otherwise() -> None:
+    metrics = Metrics(PIPELINE)
+    assert list(metrics.samples()) == [("dead_letters_total", (), 0)]
+    egress = structs.replace(report("egress-0"), role="egress", slots=(), counts={})
+    metrics.saw("egress-0", Woke(), [Send(REPORTS, egress, 0)], 1.0)
+    outcomes = ("answered", "late", "dropped", "failed", "refused")
+    began = [each for each in metrics.samples() if each[0] == "queries_total"]
+    assert began == [("queries_total", (outcome,), 0) for outcome in outcomes]
+    metrics.saw("egress-0", Woke(), [Send(RESULTS, an_answer())], 1.1)
+    metrics.saw("egress-0", Woke(), [Send(REPORTS, egress, 0)], 1.2)
+    assert folded(metrics)["queries_total", "answered"] == 1
 
 
 def test_the_plan_in_force_is_reported_by_the_control_app_and_its_epoch_by_every_node() -> None:
