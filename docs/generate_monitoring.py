@@ -128,7 +128,8 @@ ALERTS = (
         name="NoControl",
         value=total("pipeline", series("nodes"))
         + " unless "
-        + total("pipeline", series("plan_feasible")),
+        + total("pipeline", series("control_in_charge"))
+        + " > 0",
         lasting="2m",
         severity=PAGE,
         summary="{{ $labels.pipeline }} has no control app: no plans, no hand-over of lost workers",

@@ -30,6 +30,7 @@ LAG_WITHIN_S = 0.5  # longest wait of a scrape for the reading thread
 
 
 Fold = ClockSkews | FileMismatch | ControlStanding
+Source = Callable[[], Iterator[MetricSample]]
 
 
 class TransportReading(Protocol):
@@ -94,12 +95,18 @@ def _served(
     # Imported here: a role without metrics does not load the HTTP server.
     from headrace.roles.metrics_port import serve
 
-    sources: list[Callable[[], Iterator[MetricSample]]] = [fold.samples for fold in folds]
+    standing = next((fold for fold in folds if isinstance(fold, ControlStanding)), None)
+    sources = [fold.samples if standing is None else _current(standing, fold) for fold in folds]
     sources.append(build)
     if reading is not None:
         sources.append(lambda: _broker(pipeline, reading))
     assert logs.metrics_port is not None
     return serve(sources, logs.metrics_port, logs.metrics_host, pipeline.name, health)
+
+
+def _current(standing: ControlStanding, fold: Metrics | Fold) -> Source:
+    """Return the source of a control app's samples that hold now."""
+    return fold.samples if fold is standing else lambda: standing.current(fold.samples())
 
 
 def build() -> Iterator[MetricSample]:

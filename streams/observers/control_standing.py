@@ -5,11 +5,12 @@ of date: its node may have died meanwhile. Many of them mean that reports reach 
 instance because it is overloaded or its network is slow.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from control.controller.membership import REPORT_AGE_S, ReportAges
 from schemas.effects import Arrived, Effect, Event, Heartbeats
 from schemas.records import Report
+from streams.observers.metric_table import BY_NAME, GAUGE
 from streams.observers.metrics import MetricSample
 
 
@@ -46,3 +47,10 @@ class ControlStanding:
         """Yield whether this app is in charge, and the number of reports out of date."""
         yield "control_in_charge", (), float(self._in_charge)
         yield "reports_stale_total", (), float(self._stale)
+
+    def current(self, samples: Iterable[MetricSample]) -> Iterator[MetricSample]:
+        """Yield those of this app's samples that hold now: on standby no gauges, because they are
+        those of its last term."""
+        for sample in samples:
+            if self._in_charge or BY_NAME[sample[0]].kind != GAUGE:
+                yield sample

@@ -10,8 +10,9 @@ from tests.interop.go_programs import promtool
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "monitoring" / "alerts.yaml"
-# Series in promtool's notation: a counter that misses one query in five, and one without misses.
-MISSES = {
+# Series in promtool's notation: a counter that misses one query in five, and one without misses;
+# one query after a start; control apps without a plan, and none in charge.
+SERIES = {
     "rule_files": [str(RULES)],
     "evaluation_interval": "1m",
     "tests": [{
@@ -25,6 +26,16 @@ MISSES = {
              "values": "0+80x20"},
             {"series": 'headrace_broker_up{pipeline="ill",instance="a:9400"}',
              "values": "1x10 0x10"},
+            {"series": 'headrace_queries_read_total{pipeline="new"}', "values": "0x3 1x20"},
+            {"series": 'headrace_queries_total{pipeline="new",outcome="answered"}',
+             "values": "0x3 1x20"},
+            {"series": 'headrace_dead_letters_total{pipeline="new"}', "values": "0x3 1x20"},
+            {"series": 'headrace_nodes{pipeline="new",state="idle"}', "values": "3x20"},
+            {"series": 'headrace_control_in_charge{pipeline="new",instance="a:9400"}',
+             "values": "1x20"},
+            {"series": 'headrace_nodes{pipeline="ill",state="ready"}', "values": "3x20"},
+            {"series": 'headrace_control_in_charge{pipeline="ill",instance="a:9400"}',
+             "values": "0x20"},
         ],
         "alert_rule_test": [
             {"alertname": "HeadraceMisses", "eval_time": "15m", "exp_alerts": [{
@@ -39,6 +50,19 @@ MISSES = {
                                     "runbook": "the broker is away"},
             }]},
             {"alertname": "HeadraceFailures", "eval_time": "15m", "exp_alerts": []},
+            {"alertname": "HeadraceNoAnswers", "eval_time": "7m", "exp_alerts": []},
+            {"alertname": "HeadraceDeadLetters", "eval_time": "5m", "exp_alerts": [{
+                "exp_labels": {"pipeline": "new", "severity": "ticket"},
+                "exp_annotations": {"summary": "records that nobody can read reach new",
+                                    "runbook": "records on the dead-letter topic"},
+            }]},
+            {"alertname": "HeadraceNoControl", "eval_time": "5m", "exp_alerts": [{
+                "exp_labels": {"pipeline": "ill", "severity": "page"},
+                "exp_annotations": {
+                    "summary": "ill has no control app: no plans, no hand-over of lost workers",
+                    "runbook": "a command gets no answer",
+                },
+            }]},
         ],
     }],
 }  # fmt: skip
@@ -63,6 +87,6 @@ def test_promtool_takes_the_rules_and_refuses_a_broken_one(tmp_path: Path) -> No
 
 def test_alerts_fire_for_the_expected_series(tmp_path: Path) -> None:
     tests = tmp_path / "tests.yaml"
-    tests.write_text(yaml.safe_dump(MISSES))
+    tests.write_text(yaml.safe_dump(SERIES))
     done = checked("test", "rules", tests)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -2,9 +2,11 @@
 
 from msgspec.structs import replace
 
-from schemas.effects import REPORTS, Arrived, Heartbeat, Heartbeats
+from schemas.effects import PLANS, REPORTS, Arrived, Heartbeat, Heartbeats, Send, Woke
 from streams.observers.control_standing import ControlStanding
-from tests.control_world import an_ingress_report
+from streams.observers.metrics import Metrics
+from tests.builders import a_plan
+from tests.control_world import a_pipeline, an_ingress_report
 
 
 def heard(standing: ControlStanding, sent_s: float, now: float, pipeline: str = "postcode") -> None:
@@ -23,6 +25,17 @@ def test_whether_it_is_in_charge_is_exported() -> None:
     assert exported(standing)["control_in_charge"] == 1.0
     standing.ended()
     assert exported(standing)["control_in_charge"] == 0.0
+
+
+def test_on_standby_an_app_exports_its_counts_but_nothing_of_the_plan_of_its_last_term() -> None:
+    standing, metrics = ControlStanding("postcode"), Metrics(a_pipeline())
+    standing.began()
+    metrics.saw("control", Woke(), [Send(PLANS, a_plan(feasible=False), 0)], 100.0)
+    in_charge = {name for name, *_ in standing.current(metrics.samples())}
+    assert in_charge >= {"plans_total", "plan_feasible", "plan_demand_queries_per_second"}
+    standing.ended()
+    on_standby = {name for name, *_ in standing.current(metrics.samples())}
+    assert on_standby == {"plans_total", "dead_letters_total"}
 
 
 def test_reports_that_come_later_than_their_senders_fastest_one_are_counted() -> None:
