@@ -194,8 +194,11 @@ class Panel:
 
 
 def recent(name: str, part: str = "") -> str:
-    """Return the increase a second of a counter of the chosen pipelines."""
-    return rate(name, CHOSEN, part, over="1m")
+    """Return the increase a second of a counter of the chosen pipelines.
+
+    Grafana's interval covers four scrapes, and a whole step where a panel shows weeks.
+    """
+    return rate(name, CHOSEN, part, over="$__rate_interval")
 
 
 def quantile(q: float, name: str, by: str = "le") -> str:

@@ -48,6 +48,12 @@ def test_a_line_of_the_dashboard_is_the_threshold_of_its_alert() -> None:
     assert lines == {each.title: thresholds[each.alert] for each in PANELS if each.alert}
 
 
+def test_rates_of_the_dashboard_cover_several_scrapes_at_any_scrape_interval() -> None:
+    """Over a minute, Prometheus' default interval between scrapes, most panels had no data."""
+    drawn = [target["expr"] for panel in DRAWN for target in panel["targets"]]
+    assert set(re.findall(r"\[(.*?)\]", " ".join(drawn))) == {"$__rate_interval"}
+
+
 def test_an_expression_with_an_unknown_metric_is_refused() -> None:
     with pytest.raises(KeyError, match="no_such_total"):
         series("no_such_total")
