@@ -234,6 +234,7 @@ class Membership:
         )
 
 
+SILENT_S = 3600.0  # a node without a report for longer is gone
 WINDOW_S = 30.0  # "recent" is one to two windows: clocks converge slowly
 DRIFT = 0.02  # seconds per second, between two clocks, each slewed by at most 1 %
 
@@ -247,12 +248,12 @@ class _Lags:
 
 
 class ReportAges:
-    """The smallest lag of every node that reports."""
+    """The smallest lag of every node that has reported within ``SILENT_S``."""
 
     __slots__ = ("_lags",)
 
     def __init__(self) -> None:
-        self._lags: dict[tuple[str, str], _Lags] = {}
+        self._lags: dict[tuple[str, str], _Lags] = {}  # the oldest window first
 
     def age_s(self, report: Report, now: float) -> float:
         """Return a report's age in seconds relative to its sender's fastest; 0 for the first."""
@@ -267,12 +268,20 @@ class ReportAges:
         lags = self._lags.get(name)
         # An earlier incarnation may be the newer process: its host's clock was set back.
         if lags is None or incarnation != lags.incarnation:
-            self._lags[name] = _Lags(incarnation, now + WINDOW_S, lag_s)
+            self._newest(name, _Lags(incarnation, now + WINDOW_S, lag_s), now)
             return 0.0
         if now >= lags.until_s:
             lags.before_s = lags.least_s
             if now >= lags.until_s + WINDOW_S:  # the first report after a silence may be old
                 lags.before_s += DRIFT * (now - lags.until_s + WINDOW_S)
             lags.until_s, lags.least_s = now + WINDOW_S, lag_s
+            self._newest(name, lags, now)
         lags.least_s = min(lags.least_s, lag_s)
         return lag_s - min(lags.least_s, lags.before_s)
+
+    def _newest(self, name: tuple[str, str], lags: _Lags, now: float) -> None:
+        """Keep the lags of a new window; forget nodes that are gone."""
+        self._lags.pop(name, None)
+        self._lags[name] = lags
+        while now - (oldest := next(iter(self._lags.items())))[1].until_s > SILENT_S:
+            del self._lags[oldest[0]]

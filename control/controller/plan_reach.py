@@ -19,6 +19,11 @@ class PlanReach:
         self._behind: dict[str, tuple[_Standing, float]] = {}  # and since when
         self._told: dict[str, _Standing] = {}
 
+    def forget(self, node: str) -> None:
+        """Forget a node that is gone."""
+        self._behind.pop(node, None)
+        self._told.pop(node, None)
+
     def missed(self, report: Report, plan: Plan, now: float) -> bool:
         """Return whether a node has missed a plan; True once for each epoch that it follows.
 

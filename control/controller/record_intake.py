@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from control.controller.command_queue import COMMAND_VALID_S, CommandQueue
 from control.controller.control_state import ControlState
+from control.controller.departures import Departures
 from control.controller.membership import REPORT_AGE_S, ReportAges
 from control.controller.plan_reach import PlanReach
 from control.problem.plan_reasons import PlanReason, older_release, plan_lost, plan_missed
@@ -29,6 +30,7 @@ class RecordIntake:
         self._state, self._rental = state, rental
         self._commands = commands
         self._ages, self._reach = ReportAges(), PlanReach()
+        self._departures = Departures()
         self._ready: list[PlanReason] = []  # reasons to be merged with further ones
         self._merge_s = 0.0
         self.news = False
@@ -77,6 +79,9 @@ class RecordIntake:
         if report.pipeline != state.pipeline.name:
             state.hear_of(report.pipeline, now)
             return
+        for gone in self._departures.heard(report.node, now):
+            state.estimates.forget(gone)
+            self._reach.forget(gone)
         state.estimates.observe(report)
         if self._rental is not None:
             self._rental.take(report)

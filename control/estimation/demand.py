@@ -95,6 +95,10 @@ class Demand:
         )
         self._ingresses.read(report.node, reading)
 
+    def forget(self, node: str) -> None:
+        """Forget an ingress that is gone."""
+        self._ingresses.readings.pop(node, None)
+
     def count(self, event: Counted) -> None:
         """Add a reading of the input topic."""
         reading = _Reading(

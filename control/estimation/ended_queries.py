@@ -76,6 +76,10 @@ class EndedQueries:
         else:
             self._loading.pop(report.node, None)
 
+    def forget(self, node: str) -> None:
+        """Forget a worker that is gone."""
+        self._loading.pop(node, None)
+
     def take(self, news: News) -> Window | None:
         """Add an egress report to the window; return the window if this report ends it."""
         now, node = news.report.sent_s, news.report.node

@@ -108,6 +108,15 @@ class Estimates:
         elif report.role == "scorer" and self._by_measured:
             self._measured = report.measured
 
+    def forget(self, node: str) -> None:
+        """Forget a node that is gone."""
+        known = (
+            self._demand, self._at_tasks, self._ended, self._from_workers, self._from_egress,
+            self._slow_workers,
+        )  # fmt: skip
+        for each in known:
+            each.forget(node)
+
     def _worker(self, report: Report) -> None:
         self._ended.loads(report)
         news = self._from_workers.take(report)

@@ -48,3 +48,7 @@ class ReportDeltas:
             news = News(report, before.counts, report.sent_s - before.sent_s)
         self._last[report.node] = report
         return news
+
+    def forget(self, node: str) -> None:
+        """Forget a node that is gone."""
+        self._last.pop(node, None)

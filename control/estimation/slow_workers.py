@@ -81,6 +81,11 @@ class SlowWorkers:
             worker.observe(new)
             self._paces = None
 
+    def forget(self, node: str) -> None:
+        """Forget a worker that is gone: it is no longer one of its kind."""
+        if self._workers.pop(node, None) is not None:
+            self._paces = None
+
     def slow(self, node: str) -> bool:
         """Return whether a worker is slow, as of the last call of ``paces``."""
         worker = self._workers.get(node)

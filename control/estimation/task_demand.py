@@ -61,6 +61,10 @@ class TaskDemand:
         reading = _Reading(report.incarnation, report.sent_s, arrived, rates, queued)
         self._readings[report.node] = reading
 
+    def forget(self, node: str) -> None:
+        """Forget a worker that is gone."""
+        self._readings.pop(node, None)
+
     def arriving(self, now: float) -> dict[str, float]:
         """Return items per second by "task/variant", for variants with any arrivals."""
         sums: dict[str, float] = {}
