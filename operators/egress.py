@@ -101,7 +101,7 @@ class Egress:
         self._progress = _progress_of(self._partitions, notes)
         self._due: list[tuple[float, tuple[int, int]]] = []  # a heap of closing times
         self._committing: dict[int, None] = {}
-        self._sessions: frozenset[str] = frozenset()  # with counts
+        self._sessions: set[str] = set()  # with counts
         self._promised_s = 0.0  # the SLO that the plan in force is made for
         self._wakes_s = float("inf")
         self._reporter = Reporter(name, "egress", pipeline, incarnation)
@@ -315,7 +315,7 @@ class Egress:
             self._reporter.count(bucket(said.answered_s - said.created_s))
             counts["tight"] += outcome == ANSWERED and tight(said)
         if said.session:
-            self._sessions |= {said.session}
+            self._sessions.add(said.session)
             self._reporter.count(f"session/{said.session}/{outcome}")
         if outcome not in (ANSWERED, LATE):
             self._reporter.count(f"{outcome}/{cause_of(said)}")

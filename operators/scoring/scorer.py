@@ -128,7 +128,7 @@ class Scorer:
         self._plans = PlanFollower(pipeline.name)
         self._answers = WaitingRoom[Answered](labels.memory_bytes // 2, labels.within_s)
         self._labels = WaitingRoom[Labelled](labels.memory_bytes // 2, labels.within_s)
-        self._sessions: frozenset[str] = frozenset()  # with counts
+        self._sessions: set[str] = set()  # with counts
         self._trouble = ""
         self._counted = {topic: dict[int, int]() for topic in (RESULTS, LABELS, SHADOWS)}
         self._reporter = Reporter(name, "scorer", pipeline, incarnation)
@@ -277,7 +277,7 @@ class Scorer:
 
     def _count_session(self, session: str, score: float) -> None:
         """Count a score by its session, for the control app (control/sessions/score_drift.py)."""
-        self._sessions |= {session}
+        self._sessions.add(session)
         for what, amount in zip(SESSION_COUNTS, (1.0, score, score * score), strict=True):
             self._reporter.count(f"session/{session}/{what}", amount)
 

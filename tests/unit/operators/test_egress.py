@@ -1,5 +1,6 @@
 """Egress: join the branches of a query and emit its one Answer."""
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,25 @@ def done(offset: int, note: str, slot: int = 0) -> list[Effect]:
 
 
 # ---------------------------------------------------------------------- the common course
+
+
+def refused_in(offset: int, session: str) -> Notice:
+    """Return the notice of a refused query of a session."""
+    noticed = a_noticed(offset, refused="paused", session=session)
+    return Notice(partition=0, upto=offset + 1, queries=(noticed,))
+
+
+def test_an_answer_costs_the_same_with_many_open_sessions() -> None:
+    """Every answer copied the names of all sessions with answers."""
+    egress, sessions = an_egress(), 2000
+    for number in range(sessions):
+        egress.handle(arrived(refused_in(number, f"s{number}"), number), 0.2)
+    one_more = arrived(refused_in(sessions, "s7"), sessions)
+    tracemalloc.start()
+    egress.handle(one_more, 0.2)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 20_000
 
 
 def test_at_first_it_reads_plans_and_its_partitions() -> None:
