@@ -83,7 +83,7 @@ class Seldom(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._last: dict[tuple[str, str], float] = {}
+        self._last: dict[tuple[str, str], float] = {}  # of the last ``REPEAT_S``, the oldest first
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.split(".")[0] == OURS:
@@ -91,7 +91,11 @@ class Seldom(logging.Filter):
         key = (record.name, str(record.msg))
         if record.created - self._last.get(key, float("-inf")) < REPEAT_S:
             return False
+        self._last.pop(key, None)
         self._last[key] = record.created
+        # A library may put figures into its messages, so that each is new.
+        while record.created - (oldest := next(iter(self._last.items())))[1] >= REPEAT_S:
+            del self._last[oldest[0]]
         return True
 
 

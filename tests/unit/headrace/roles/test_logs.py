@@ -98,6 +98,14 @@ def test_repeated_library_lines_are_suppressed_and_headrace_lines_are_not() -> N
     assert [passes(record("headrace.node")) for _ in range(3)] == [True, True, True]
 
 
+def test_messages_that_are_new_each_time_are_forgotten_once_they_may_be_repeated() -> None:
+    seldom = Seldom()
+    for number in range(1000):
+        made = record("library", created=1000.0 + number, msg=f"took {number} ms", args=())
+        assert seldom.filter(made)
+    assert len(seldom._last) == REPEAT_S
+
+
 def test_last_line_explains_the_end_unless_it_is_routine() -> None:
     bad = record(text="it cannot be done")
     bad.levelname = "ERROR"
