@@ -1,5 +1,6 @@
 """Serve the observers' metrics to Prometheus over HTTP, with liveness and readiness probes."""
 
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -34,6 +35,8 @@ class Probes(Protocol):
 
 Source = Callable[[], Iterable[MetricSample]]
 
+REQUEST_S = 10.0  # a client that sends or takes nothing for this long would keep a thread
+
 
 def serve(
     sources: Iterable[Source], port: int, host: str, pipeline: str, health: Probes | None = None
@@ -48,9 +51,7 @@ def serve(
     registry = CollectorRegistry()
     registry.register(_Folded(tuple(sources), pipeline))
     try:
-        server = make_server(
-            host, port, _routes(make_wsgi_app(registry), health), ThreadingWSGIServer, _Silent
-        )
+        server = make_server(host, port, _routes(make_wsgi_app(registry), health), _Server, _Silent)
     except OSError as error:
         raise PortTaken(
             f"metrics cannot be served on {host}:{port} ({error.strerror}); "
@@ -60,7 +61,16 @@ def serve(
     return int(server.server_port)
 
 
+class _Server(ThreadingWSGIServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log nothing of a client that has gone or sends nothing; its thread ends."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
 class _Silent(WSGIRequestHandler):
+    timeout = REQUEST_S
+
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing: probes arrive every second."""
 

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Exemplar, Timestamp
 
 from headrace.errors import PortTaken
+from headrace.roles import metrics_port
 from headrace.roles.log_options import LOOPBACK
 from headrace.roles.metrics_port import serve
 from schemas.effects import RESULTS, Send, Woke
@@ -92,6 +93,17 @@ def test_port_in_use_is_reported_with_a_remedy() -> None:
         port = other.getsockname()[1]
         with pytest.raises(PortTaken, match=rf"127\.0\.0\.1:{port} .*--metrics-port"):
             serve([], port, LOOPBACK, "p")
+
+
+def test_a_client_that_sends_nothing_loses_its_connection_and_leaves_no_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(metrics_port._Silent, "timeout", 0.05)
+    port = serve([lag], 0, LOOPBACK, "p")
+    with socket.create_connection((LOOPBACK, port), timeout=5) as client:
+        assert client.recv(1) == b""
+    assert scraped(port) == {"headrace_lag_records{'topic': 'queries'}": 3}
+    assert capfd.readouterr().err == ""
 
 
 def test_it_answers_on_the_address_that_is_named_only() -> None:
