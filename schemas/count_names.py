@@ -9,7 +9,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 UNLOADABLE = "unloadable"  # by setting: 1 while a worker that serves sessions cannot load it
-KEPT = 4096  # cached names; a pipeline has a few hundred
+# Cached names: a pipeline has a few hundred, and some per session. Reports repeat all of them in
+# order, so that a smaller cache than their number has no hits at all.
+KEPT = 65536
 
 
 class CountName(NamedTuple):

@@ -23,3 +23,12 @@ def test_a_name_is_what_is_counted_and_of_what(
 ) -> None:
     assert count_name(text) == name
     assert count_name(text).labels == labels
+
+
+def test_the_counts_of_ten_thousand_sessions_are_split_once() -> None:
+    """Egress repeats them in every report, and the control app splits each several times."""
+    names = [f"session/s{n}/{end}" for n in range(10_000) for end in ("answered", "late")]
+    list(map(count_name, names))
+    before = count_name.cache_info().misses
+    list(map(count_name, names))
+    assert count_name.cache_info().misses == before
