@@ -13,11 +13,12 @@ from benchmarks.papers.compass_compare import (
     BASELINES,
     METHODS,
     Method,
+    Row,
     WholeProfiles,
     searched,
 )
 from benchmarks.papers.compass_model import applications, draw
-from benchmarks.papers.compass_page import _schedules, page
+from benchmarks.papers.compass_page import ALONE, SURROGATE, _schedules, page
 from benchmarks.papers.sources import DataError
 from benchmarks.scheduling import ScheduleRow
 from control.policies.compass.search.placement_factors import session_deployment
@@ -143,6 +144,23 @@ def test_page_shows_whether_the_requested_schedule_was_reached(cpu_s: float, ask
     )  # fmt: skip
     line = f"| goodput | 10,000 | compass | 0.99920 | {cpu_s:.3f} | 0.999, 0.5 s: {asked} |"
     assert line in "\n".join(_schedules([row]))
+
+
+def test_page_tells_where_composed_latencies_find_a_plan_sooner() -> None:
+    surrogate_s = {"SR": (0.5, 0.5), "DVC": (0.5, 2.0), "ACG": (2.0, 2.0)}
+    rows = [
+        Row(
+            app=app, method=method, query=query, steps=2, found=True, false=False, propose_ms=1.0,
+            samples=0.5, seconds=surrogate_s[app][query] if method == SURROGATE else 1.0,
+        )
+        for app in surrogate_s
+        for method in (*METHODS, *BASELINES)
+        for query in (0, 1)
+    ]  # fmt: skip
+    assert ALONE in METHODS
+    text = page(rows, [])
+    assert "**Composed latencies find the first plan sooner in ACG, later in SR**" in text
+    assert "| 0.50x (0.50 to 0.50) | 1.25x (0.50 to 2.00) | 2.00x (2.00 to 2.00) |" in text
 
 
 def _fields(row: Any) -> dict[str, Any]:
