@@ -21,7 +21,7 @@ from benchmarks.papers.compass_plans import (
 from benchmarks.papers.compass_search_sweeps import searches, with_larger_analysers
 from benchmarks.papers.compass_sweep_rows import Row
 from benchmarks.papers.compass_sweeps import SCENES, among, in_cloud, tightened
-from benchmarks.papers.compass_sweeps_page import page
+from benchmarks.papers.compass_sweeps_page import few_seeds, page
 from control.policies.compass.schedule.instance import (
     Candidate,
     Instance,
@@ -111,6 +111,23 @@ def test_page_shows_factors_and_sessions_without_a_plan() -> None:
     text = page(rows, 12)
     assert "| load 1 | 4.00x (2.00 to inf) |" in text  # 60 / 15; inf: draws of the third seed
     assert "20.0 ± 0.0 (50, 25 %)" in text
+
+
+def test_page_says_that_a_bootstrap_over_three_seeds_is_no_95_percent_interval() -> None:
+    assert "cover some 75 % at most, not 95 %" in few_seeds(3)
+    assert few_seeds(6) == ""
+    rows = [
+        Row(sweep=sweep, point="here", app="VT", seed=seed, method="compass", goodput=1.0)
+        for sweep in ("load", "searches")
+        for seed in range(3)
+    ]
+    load, _, searches_ = page([*rows[:3], *_with_shares(rows[3:])], 12).partition("## Committees")
+    assert "Seeds: 3 (20 required). **The intervals of the factors cover" in load
+    assert "cover some" not in searches_
+
+
+def _with_shares(rows: list[Row]) -> list[Row]:
+    return [replace(row, app="SR", figures={"profiling": 0.5}) for row in rows]
 
 
 def test_page_reports_a_component_that_gains_less_than_the_papers_claim() -> None:
