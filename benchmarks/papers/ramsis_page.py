@@ -325,7 +325,8 @@ SETTING_TEXT = """## In the paper's setting
   central queue (`benchmarks/papers/ramsis_baselines.py`).
 - The tuned static choice is the fair baseline: the most accurate model that some largest batch
   keeps below 1 % in a trial of 60 s, with the best batch. If no model qualifies, it runs the choice
-  of Jellyfish+.
+  of Jellyfish+. The trial has one central queue, also for the rows `round robin`, which serve the
+  same choice by turn and may therefore miss more than a choice tried by turn would.
 
 Nothing is dropped. At constant load the tables are those of the load. On the trace they are those
 of the next higher load in steps of 200, for the arrivals of the last half second.
@@ -390,6 +391,8 @@ The nodes that serve live, in virtual time, with hops as on the local broker.
   the intervals of accuracy and violation are half a point.
 - Serving is round robin, and in runs under `ramsis`. Tables are for the load that is played, and
   plan for what three hops of 1.4 ms leave of the SLO.
+- The static choices are those of trials on the bare queues, which have no hops: unlike the tables
+  they are made for the whole SLO.
 - With a central queue ingress sends each free worker a batch and receives its end, one hop each
   way.
 - Workers rescue and drop as above, except under `ramsis-paper` and the static choice without
