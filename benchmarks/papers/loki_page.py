@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.papers.loki_compare import MAIN, PAPER, SCENES, Row
-from headrace.machine import machine
 from headrace.results.statistics import Mean, difference, mean_of
 
 NOTES = Path(__file__).parent / "loki_notes.md"  # the reading of the last run, and the history
@@ -58,7 +57,6 @@ def page(rows: Sequence[Row]) -> str:
     head = HEAD.format(
         commit=" and ".join(dict.fromkeys(row.commit for row in rows)),
         day=datetime.now(UTC).date(),
-        machine=machine(),
         queries=", ".join(found.queries(scene) for scene in MAIN),
     )
     notes = NOTES.read_text(encoding="utf-8").partition("## History")
@@ -205,8 +203,7 @@ HEAD = """\
 # Loki: results
 
 Made by `python -m benchmarks.papers.loki DATA_DIR OUT_DIR --compare --page docs/results/loki.md`
-of runs at commit {commit}, {day}, on
-{machine} (x86-64 cores shared with other work; equal runs give equal figures on any machine).
+of runs at commit {commit}; page written {day}. Equal runs give equal figures on any machine.
 
 The comparison is that of Loki's evaluation (HPDC 2024, sections 6.2 and 6.3) on stand-in traces of
 five minutes, simulated with the nodes, policies and controller that run live. `DATA_DIR` is the
@@ -246,7 +243,8 @@ rest. These have fewer than {seeds} seeds (number of seeds in brackets):
 RULES = """\
 ## Single rules of `loki`
 
-Traffic analysis with admission: `loki` with one of its rules replaced by that of `loki-paper`.
+Traffic analysis with admission: `loki` with one of its rules replaced by that of `loki-paper`, and
+its dropping by the per-task rule.
 """
 
 OTHER_RULES = """\
@@ -270,7 +268,7 @@ SETTING = """\
 | traffic | the paper's full tree, all tasks planned | gender recognition: one fixed device |
 | devices | 20 for all tasks | 18, and one each for the sink and gender recognition |
 | admission | refuses beyond the plan's capacity (a violation); or none | none |
-| hops | traffic: 0.3 to 6 ms, 1.4 ms in plans; social: none | none |
+| hops | 0.3 to 6 ms, 1.4 ms in plans; none on social as coded | none |
 | plans | every 10 s, at once if demand jumps or falls; a solve takes 200 ms | every 1 or 10 s |
 | first hop | by the routing table | by queue length |
 | Proteus | exact MILP, gap 1e-6 | gap 0.5, target lowered in steps of 0.05 |

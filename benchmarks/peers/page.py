@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from benchmarks.peers.measure import CAPACITY, Row
 from benchmarks.peers.systems import SYSTEMS
 from benchmarks.rig import ROOT
-from headrace.machine import machine
 
 Lines = Mapping[str, Mapping[str, int]]  # of user code, by workload and system
 OURS, HTTP = "headrace", "HTTP"
@@ -19,8 +18,9 @@ HEAD = """\
 # Beside Ray Serve and MLServer
 
 Made by `python -m benchmarks.peers --record docs/results/rows/peers.jsonl --page
-docs/results/peers.md` of rows measured at {commit}, on {date}, on {machine}; clients, systems and
-broker share these cores.
+docs/results/peers.md` of rows measured at {commit}; page written {date}. When and on which machine
+they were measured stands under [conditions](#conditions). Clients, systems and broker share its
+cores.
 Figures are medians over {rounds}, with the least and the largest in brackets. The systems ran one
 after the other, and each round began with another system.
 
@@ -81,7 +81,7 @@ def page(rows: Sequence[Row], lines: Lines) -> str:
     rounds = max(row.round for row in rows)
     text = HEAD.format(
         commit=" and ".join(dict.fromkeys(row.commit for row in rows)),
-        date=datetime.now(UTC).date(), machine=machine(),
+        date=datetime.now(UTC).date(),
         rounds=f"{rounds} rounds" if rounds > 1 else "1 round",
         ray=_version("ray", "ray"), mlserver=_version("mlserver", "mlserver"),
     )  # fmt: skip
