@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 OURS, ORACLE = "compass, 5 s", "all plans known"
 SLOW = ("vulcan-like, 15 s", "videostorm-like, 15 s")  # the papers' slower baselines
 WHOLE = ", whole GPUs"
+SERVES_NONE, COSTS_NONE = "baseline serves none", "`compass` pays nothing"
 COSTS = ("usd_per_h", "ours_usd_per_h")
-Factors = Callable[[Sequence["Played"], str, str, str], list[float]]
+Pair = tuple[float, float]
+Factors = Callable[[Sequence["Played"], str, str, str], list[Pair]]
 GOODPUT_REQUIRED, COST_REQUIRED = 2.4, 3.0
 
 
@@ -55,12 +57,18 @@ def _at_load(rows: Sequence["Played"], title: str, pace: str) -> Iterator[str]:
     yield _table(apps, names, lambda app, name: _goodput(rows, app, name))
     yield FACTORS
     rivals = [name for name in names if "like" in name]
-    yield _table(apps, rivals, lambda app, name: _factor(_goodput_factors(rows, app, OURS, name)))
+    yield _table(
+        apps,
+        rivals,
+        lambda app, name: _factor(_goodput_factors(rows, app, OURS, name), SERVES_NONE),
+    )
     yield from _verdicts(rows, apps, _goodput_factors, GOODPUT_REQUIRED)
     yield f"## Cost at {title}\n\n{COST}"
     yield _table(apps, names, lambda app, name: _cost(rows, app, name))
     yield COST_FACTORS
-    yield _table(apps, rivals, lambda app, name: _factor(_cost_factors(rows, app, OURS, name)))
+    yield _table(
+        apps, rivals, lambda app, name: _factor(_cost_factors(rows, app, OURS, name), COSTS_NONE)
+    )
     yield from _verdicts(rows, apps, _cost_factors, COST_REQUIRED)
 
 
@@ -88,26 +96,31 @@ def _goodput(rows: Sequence["Played"], app: str, name: str) -> str:
 def _cost(rows: Sequence["Played"], app: str, name: str) -> str:
     found = _of(rows, app, name)
     theirs, ours = (np.mean([getattr(row, of) for row in found]) for of in COSTS)
-    return f"{theirs:.1f}, ours {ours:.1f} (of {_percent(found)} %)" if theirs else "no plan"
+    return f"{theirs:.1f}, ours {ours:.1f} (of {_percent(found)} %)"
 
 
 def _percent(found: Sequence["Played"]) -> str:
     return f"{100 * float(np.mean([row.common for row in found])):.0f}"
 
 
-def _goodput_factors(rows: Sequence["Played"], app: str, method: str, name: str) -> list[float]:
-    """Return a method's goodput over that of ``name``, by seed."""
+def _goodput_factors(rows: Sequence["Played"], app: str, method: str, name: str) -> list[Pair]:
+    """Return a method's goodput and that of ``name``, by seed."""
     pairs = zip(_of(rows, app, method), _of(rows, app, name), strict=True)
-    return [_over(one.goodput, other.goodput) for one, other in pairs]
+    return [(one.goodput, other.goodput) for one, other in pairs]
 
 
-def _cost_factors(rows: Sequence["Played"], app: str, method: str, name: str) -> list[float]:
-    """Return the cost of ``name`` over ours or the oracle's, for the same sessions, by seed."""
+def _cost_factors(rows: Sequence["Played"], app: str, method: str, name: str) -> list[Pair]:
+    """Return the cost of ``name`` and ours or the oracle's, for the same sessions, by seed that has
+    such sessions."""
     found = [row for row in _of(rows, app, name) if row.common]
     least = method == ORACLE
-    return [
-        _over(row.usd_per_h, row.least_usd_per_h if least else row.ours_usd_per_h) for row in found
-    ]
+    return [(row.usd_per_h, row.least_usd_per_h if least else row.ours_usd_per_h) for row in found]
+
+
+def factor(pairs: Sequence[Pair]) -> float | None:
+    """Return the ratio of the means of pairs; infinite over 0; None without pairs, or 0 over 0."""
+    one, other = (sum(values) for values in zip(*pairs, strict=True)) if pairs else (0.0, 0.0)
+    return _over(one, other) if one or other else None
 
 
 def _over(one: float, other: float) -> float:
@@ -139,17 +152,20 @@ def _verdicts(
 def _least(
     rows: Sequence["Played"], app: str, factors: Factors, method: str, suffix: str
 ) -> float | None:
-    """Return a method's least mean factor over both baselines; None if one of them has no plan."""
-    both = [factors(rows, app, method, name + suffix) for name in SLOW]
-    return min(float(np.mean(each)) for each in both) if all(both) else None
+    """Return a method's least factor over both baselines; None if one of them has no plan."""
+    both = [factor(factors(rows, app, method, name + suffix)) for name in SLOW]
+    known = [each for each in both if each is not None]
+    return min(known) if len(known) == len(both) else None
 
 
-def _factor(factors: Sequence[float]) -> str:
-    if not factors:
-        return "no plan"
-    if not np.isfinite(factors).all():
-        return "baseline serves none"
-    return f"{np.mean(factors):.2f}x ({min(factors):.2f} to {max(factors):.2f})"
+def _factor(pairs: Sequence[Pair], infinite: str) -> str:
+    value = factor(pairs)
+    if value is None:
+        return "nothing to compare"
+    if value == float("inf"):
+        return infinite
+    by_seed = [_over(one, other) for one, other in pairs if one or other]
+    return f"{value:.2f}x ({min(by_seed):.2f} to {max(by_seed):.2f})"
 
 
 HEAD = """\
@@ -162,7 +178,8 @@ HEAD = """\
 - Sessions are served for an exponential time with the papers' means (SR 13.8 s, VT 37.6 s, LVC
   67.2 s). They give up after waiting 20 s for GPUs.
 - Each of {seeds} seeds draws {queries} queries, from which the arrivals pick.
-- Figures are means over the seeds. Ranges in brackets are the least and the largest of the seeds.
+- Figures are means over the seeds. Factors are ratios of these means; in brackets, the least and
+  the largest factor of a seed.
 
 Where the paper leaves the protocol open:
 

@@ -15,7 +15,7 @@ from benchmarks.papers.compass_online import (
     fitting,
     mean_cost,
 )
-from benchmarks.papers.compass_online_page import page
+from benchmarks.papers.compass_online_page import factor, page
 from benchmarks.papers.compass_plans import Planned
 from control.policies.compass.schedule.instance import PlanItem, PlanOption
 
@@ -119,3 +119,29 @@ def test_the_page_has_factors_over_both_baselines() -> None:
     )
     assert "| vulcan-like, 15 s | baseline serves none |" in none
     assert "baselines with our shares | unknown (a baseline has no plan) |" in none
+
+
+def test_a_factor_is_of_the_means_over_the_seeds() -> None:
+    assert factor([(10.0, 1.0), (10.0, 9.0)]) == 2.0  # the mean of the seeds' factors is 5.6
+    assert factor([(10.0, 0.0), (10.0, 5.0)]) == 4.0
+    assert factor([(10.0, 0.0)]) == float("inf")
+    assert factor([]) is None
+
+
+def test_a_baseline_that_serves_sessions_of_some_seeds_serves_some() -> None:
+    def row(method: str, seed: int, goodput: float, ours_usd_per_h: float) -> Played:
+        return Played(
+            app="SR", pace=1.0, method=method, seed=seed, load=1.0, sessions=10, planned=0.1,
+            served=0.1, complying=0.1, goodput=goodput, usd_per_h=3.0, least_usd_per_h=0.5,
+            ours_usd_per_h=ours_usd_per_h, common=0.1,
+        )  # fmt: skip
+
+    methods = ("vulcan-like, 15 s", "videostorm-like, 15 s")
+    rows = [row("compass, 5 s", seed, 12.0, 1.0) for seed in (0, 1)]
+    rows += [row("all plans known", seed, 12.0, 1.0) for seed in (0, 1)]
+    for method in (*methods, *(f"{each}, whole GPUs" for each in methods)):
+        rows += [row(method, 0, 0.0, 0.0), row(method, 1, 4.0, 2.0)]
+    text = page(rows, 12)
+    assert "| vulcan-like, 15 s | 6.00x (3.00 to inf) |" in text  # of goodput
+    assert "| vulcan-like, 15 s | 3.00x (1.50 to inf) |" in text  # of cost, where ours may be 0
+    assert "serves none" not in text
