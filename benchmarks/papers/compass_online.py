@@ -388,6 +388,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         kept = [options.out / f"online-{name}.json" for name in LIVES_S]
         found = [each.read_text(encoding="utf-8") for each in kept if each.exists()]
         rows = [Played(**row) for text in found for row in json.loads(text)]
+        if not rows:
+            raise DataError(f"{options.out} has no hour that was played; leave out --again")
         options.page.write_text(page(rows, options.queries), encoding="utf-8")
         print(options.page)
     except (DataError, OSError) as error:

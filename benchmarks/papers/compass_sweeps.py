@@ -334,7 +334,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if not options.again:
             play(options, rows)
-        options.page.write_text(page(list(rows.read()), options.queries), encoding="utf-8")
+        if not (found := rows.read()):
+            raise DataError(f"{rows.path} has no row; leave out --again")
+        options.page.write_text(page(found, options.queries), encoding="utf-8")
     except (DataError, RowFileError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -261,7 +261,9 @@ def main() -> None:
             for row in compare(options.out, options.scene, options.seeds):
                 print(row, flush=True)
         if options.page is not None:
-            options.page.write_text(page(recorded(options.out).read()), encoding="utf-8")
+            if not (rows := recorded(options.out).read()):
+                raise DataError(f"{options.out} has no run to show; add --compare")
+            options.page.write_text(page(rows), encoding="utf-8")
             print(options.page)
     except (DataError, RowFileError) as error:
         parser.exit(2, f"{error}\n")

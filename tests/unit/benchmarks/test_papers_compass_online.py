@@ -1,6 +1,7 @@
 """Arriving and leaving sessions over modelled plans: service, abandonment and cost."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from benchmarks.papers.compass_online import (
     Played,
     arrivals,
     fitting,
+    main,
     mean_cost,
 )
 from benchmarks.papers.compass_online_page import factor, page
@@ -145,3 +147,11 @@ def test_a_baseline_that_serves_sessions_of_some_seeds_serves_some() -> None:
     assert "| vulcan-like, 15 s | 6.00x (3.00 to inf) |" in text  # of goodput
     assert "| vulcan-like, 15 s | 3.00x (1.50 to inf) |" in text  # of cost, where ours may be 0
     assert "serves none" not in text
+
+
+def test_a_folder_without_rows_leaves_the_page_as_it_is(tmp_path: Path) -> None:
+    shown = tmp_path / "page.md"
+    shown.write_text("as it was")
+    with pytest.raises(SystemExit, match="leave out --again"):
+        main([str(tmp_path), str(tmp_path), "--again", "--page", str(shown)])
+    assert shown.read_text() == "as it was"

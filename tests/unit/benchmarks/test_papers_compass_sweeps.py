@@ -20,7 +20,7 @@ from benchmarks.papers.compass_plans import (
 )
 from benchmarks.papers.compass_search_sweeps import searches, with_larger_analysers
 from benchmarks.papers.compass_sweep_rows import Row
-from benchmarks.papers.compass_sweeps import SCENES, among, in_cloud, tightened
+from benchmarks.papers.compass_sweeps import SCENES, among, in_cloud, main, tightened
 from benchmarks.papers.compass_sweeps_page import few_seeds, page
 from control.policies.compass.schedule.instance import (
     Candidate,
@@ -230,3 +230,10 @@ def test_our_profiler_finds_plans_for_more_queries_in_the_same_time(
     )
     ours = planned(lambda q: by_compass(q, limit_s, ()))
     assert ours > planned(lambda q: without_profiler(q, limit_s, ()))
+
+
+def test_a_folder_without_rows_leaves_the_page_as_it_is(tmp_path: Path) -> None:
+    shown = tmp_path / "page.md"
+    shown.write_text("as it was")
+    assert main([str(tmp_path), str(tmp_path), "--again", "--page", str(shown)]) == 1
+    assert shown.read_text() == "as it was"
