@@ -368,10 +368,16 @@ class Ingress:
         """Pass a plan to the dispatchers; send the queries that a dispatcher releases."""
         left = [work for each in self._dispatchers for work in each.change(plan, now)]
         self._dispatcher = next((each for each in self._dispatchers if each.active), None)
-        sent = [effect for work in left for effect in self._onward(work, now)] if self._runs else []
+        sent = [effect for work in left for effect in self._released(work, now)]
         if self._dispatcher is None:
             return sent
         return [Assign(COMPLETIONS, (self._number,)), *sent, *self._soon(now)]
+
+    def _released(self, work: Work, now: float) -> list[Effect]:
+        """Send a query that a dispatcher released onward; drop it if the plan has no worker."""
+        if self._dispatcher is None and not self._has_worker:
+            return [self._dropped(work, no_worker(self._root))]
+        return self._onward(work, now)
 
     # ------------------------------------------------------------------ dispatch
 
@@ -397,7 +403,10 @@ class Ingress:
         self._decide_s = float("inf")
         picks, dropped = dispatcher.decide(now)
         effects: list[Effect] = [Send(self._topic, each.work, slot) for each, slot in picks]
-        effects += [self._given_up(each.work, short_s) for each, short_s in dropped]
+        effects += [
+            self._dropped(each.work, past_saving("every device", short_s))
+            for each, short_s in dropped
+        ]
         # Their offsets can be committed with the next notices.
         for each, _ in (*picks, *dropped):
             self._pending.setdefault(each.work.origin.partition, [])
@@ -407,10 +416,10 @@ class Ingress:
             effects.append(Wake(next_s))
         return [*effects, *(self._flush_by(now + NOTICE_S) if picks or dropped else [])]
 
-    def _given_up(self, work: Work, short_s: float) -> Effect:
+    def _dropped(self, work: Work, reason: Reason) -> Effect:
+        """End a query that a dispatcher held."""
         self._counts["dropped"] += 1
-        end = dropped(TASK, past_saving("every device", short_s))
-        gone = replace(work, task="", items=(Item(end=end),))
+        gone = replace(work, task="", items=(Item(end=dropped(TASK, reason)),))
         return Send(OUTPUTS, gone, self._egress_slot(work.origin.partition))
 
     def _woke(self, now: float) -> list[Effect]:

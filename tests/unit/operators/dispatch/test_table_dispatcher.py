@@ -11,8 +11,20 @@ from control.policies import POLICIES
 from operators.dispatch.dispatch_profile import device_kind
 from operators.dispatch.dispatch_queue import Part
 from operators.dispatch.table_dispatcher import AHEAD, TableDispatcher
+from operators.drop_reasons import dropped, no_worker
 from operators.ingress import Ingress
-from schemas.effects import PLANS, QUERIES, Arrived, Assign, Effect, Send, Wake, Woke, work_topic
+from schemas.effects import (
+    OUTPUTS,
+    PLANS,
+    QUERIES,
+    Arrived,
+    Assign,
+    Effect,
+    Send,
+    Wake,
+    Woke,
+    work_topic,
+)
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import (
     ANSWERED,
@@ -359,3 +371,17 @@ def test_ingress_sends_by_the_tables_and_commits_what_it_has_sent() -> None:
     ended = completion(0, 0, 0.04, "w")
     node.handle(Arrived(ended, "completions", 0, 0, 0.05), 0.05)
     assert to_workers(list(node.handle(Woke(), 0.05))) == [(1, 0, "w")]
+
+
+def test_what_a_policy_without_workers_takes_over_is_dropped_at_once() -> None:
+    node = an_ingress("a")
+    assert to_workers(arrive(node, 0, 0.0)) == [(0, 0, "w")]
+    assert to_workers(arrive(node, 1, 0.001)) == []
+    plan = a_plan_for(policy="static", epoch=2)
+    effects = node.handle(Arrived(plan, PLANS, 0, 2, 0.002), 0.002)
+    ended = [
+        (e.record.origin.offset, e.record.items[0].end)
+        for e in effects
+        if isinstance(e, Send) and e.topic == OUTPUTS and isinstance(e.record, Work)
+    ]
+    assert ended == [(1, dropped("ingress", no_worker("read")))]
