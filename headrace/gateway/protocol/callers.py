@@ -131,20 +131,23 @@ def caller_timeout_s(
 ) -> float | None:
     """Return the longest wait of the caller, in seconds: the smallest value given, None without.
 
-    A value of 0 sets no limit, as in Triton and Envoy.
+    A header or parameter of 0 sets no limit, as in Triton and Envoy; a call with no time left has
+    0.0.
 
     ``headers`` are looked up by names in lower case. Raises ``Unserved`` for a value that is no
     number of 0 or more.
     """
-    limits_s = [grpc_remaining_s] if grpc_remaining_s is not None else []
-    limits_s += [
+    limits_s = [
         _seconds(f"header {name}", headers[name], unit_s)
         for name, unit_s in TIMEOUTS.items()
         if name in headers
     ]
     if TIMEOUT in parameters:
         limits_s.append(_seconds("parameter timeout", parameters[TIMEOUT], TIMEOUT_UNIT_S))
-    return min((each for each in limits_s if each != 0.0), default=None)
+    limits_s = [each for each in limits_s if each != 0.0]
+    if grpc_remaining_s is not None:
+        limits_s.append(grpc_remaining_s)
+    return min(limits_s, default=None)
 
 
 def _seconds(what: str, said: Any, unit_s: float) -> float:

@@ -77,6 +77,10 @@ def test_the_smallest_of_all_deadlines_wins() -> None:
     assert caller_timeout_s({"headrace-timeout-ms": "0"}, {"timeout": 0}) is None
 
 
+def test_a_call_without_time_left_is_not_a_call_without_a_limit() -> None:
+    assert caller_timeout_s({"headrace-timeout-ms": "900"}, {}, grpc_remaining_s=0.0) == 0.0
+
+
 @pytest.mark.parametrize("said", ["soon", "-1", "nan", "inf", ""])
 def test_a_deadline_that_is_no_number_is_reported(said: str) -> None:
     with pytest.raises(Unserved, match="number of milliseconds") as raised:
