@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, closing
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, Message, TopicPartition
 
 from headrace.client.formats import Headers, answers_in, reader_of, writer_of
 from headrace.errors import Unsuccessful
@@ -26,7 +26,7 @@ from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import COMMAND_RESULTS, COMMANDS, LABELS, PLANS, QUERIES, RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Command, CommandResult, Label, Plan, Query
-from streams.kafka.admin.topic_admin import readable_partitions
+from streams.kafka.admin.topic_admin import PartitionCount, readable_partitions
 from streams.kafka.kafka_client import OnError, available, consumer, fatal_errors, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal
@@ -35,6 +35,7 @@ from streams.topics import MAX_RECORD_BYTES, physical
 
 MOST_AT_ONCE = 499
 WAIT_S = 10.0  # for offsets and topics from the broker
+COUNT_S = 5.0  # between two looks for added partitions
 POLICY_WITHIN_S = 30.0  # for the first plan of a policy
 ACKNOWLEDGED_WITHIN_S = 30.0  # an interactive client waits less for a broker than a role does
 
@@ -42,13 +43,15 @@ ACKNOWLEDGED_WITHIN_S = 30.0  # an interactive client waits less for a broker th
 class Tail:
     """Follows a topic from its end, or from ``since_s`` (epoch seconds; 0: its beginning).
 
-    Raises ``BrokerError`` if the broker or the topic is not available.
+    Partitions that are added to the topic are read from their beginning. Raises ``BrokerError`` if
+    the broker or the topic is not available.
     """
 
     def __init__(self, kafka: KafkaConfig, topic: str, since_s: float | None = None) -> None:
         count = readable_partitions(kafka, topic, WAIT_S)
         if not count:
             raise BrokerError(f"topic {topic!r} is not on the broker; run `headrace up FILE` first")
+        self._topic, self._count = topic, PartitionCount(kafka, topic, COUNT_S)
         self._consumer = consumer(kafka, "headrace.reader")
         places = [TopicPartition(topic, p) for p in range(count)]
         try:
@@ -74,7 +77,16 @@ class Tail:
 
     def messages(self, timeout_s: float) -> list[Message]:
         """Return the records that ``take`` would, with keys, headers and offsets."""
+        self._read_added()
         return [m for m in available(self._consumer, timeout_s, MOST_AT_ONCE) if usable(m)]
+
+    def _read_added(self) -> None:
+        """Read the partitions that were added."""
+        added = range(len(self._starts), self._count.answered())
+        if added:
+            places = [TopicPartition(self._topic, p, OFFSET_BEGINNING) for p in added]
+            self._consumer.incremental_assign(places)
+            self._starts += places
 
     def written(self, within_s: float) -> list[Message]:
         """Return the unread records on the topic, as far as they arrive within ``within_s``."""

@@ -8,14 +8,18 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import NewPartitions
 
 from headrace import Client, ClientClosed, NoAnswer
-from headrace.client.topic_clients import new_id
+from headrace.client import topic_clients
+from headrace.client.topic_clients import Tail, new_id
 from schemas.records import Answer
 from streams.kafka.admin.topic_admin import ensure_topics
+from streams.kafka.kafka_client import admin, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.topics import Topic
@@ -105,6 +109,23 @@ def silent(broker: str) -> str:
 def test_a_timeout_says_what_to_check(broker: str, silent: str) -> None:
     with Client(broker, silent) as client, pytest.raises(NoAnswer, match=r"within 0\.2 s; check"):
         client.ask(b"hello", id="q", timeout=0.2)
+
+
+def test_answers_in_partitions_that_are_added_are_read(
+    broker: str, silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_clients, "COUNT_S", 0.1)
+    kafka, topic = KafkaConfig(broker), f"{silent}.results"
+    with closing(Tail(kafka, topic)) as tail, closing(producer(kafka)) as sender:
+        altering = admin(kafka)
+        altering.create_partitions([NewPartitions(topic, 3)])[topic].result(AMPLE_S)
+        for partition in range(3):
+            sender.produce(topic, str(partition).encode(), partition=partition)
+        found: list[bytes] = []
+        until = time.monotonic() + AMPLE_S
+        while len(found) < 3 and time.monotonic() < until:
+            found += tail.take(0.1)
+        assert sorted(found) == [b"0", b"1", b"2"]
 
 
 def test_closing_ends_pending_queries_and_refuses_new_ones(broker: str, silent: str) -> None:

@@ -83,6 +83,33 @@ def look_at(config: KafkaConfig, topic: str, timeout_s: float = 10.0) -> Iterato
             release_id(found)
 
 
+class PartitionCount:
+    """A topic's number of partitions, asked for every ``every_s`` without a wait for the answer."""
+
+    def __init__(self, config: KafkaConfig, topic: str, every_s: float) -> None:
+        self._config, self._topic, self._every_s = config, topic, every_s
+        self._next_s = time.monotonic() + every_s
+        self._client: AdminClient | None = None  # made for the first question
+        self._asked: Future[Any] | None = None
+
+    def answered(self) -> int:
+        """Return the number if it was answered since the last call, else 0; ask if it is due."""
+        now, asked_for = time.monotonic(), self._asked
+        if asked_for is None and now >= self._next_s:
+            self._next_s = now + self._every_s
+            self._client = self._client or admin(self._config)
+            self._asked = self._client.describe_topics(TopicCollection([self._topic]))[self._topic]
+        if asked_for is None or not asked_for.done():
+            return 0
+        self._asked = None
+        if asked_for.exception() is not None:
+            return 0  # the broker is away, or does not know the topic
+        found = asked_for.result()
+        count = len(found.partitions)
+        release_id(found)
+        return count
+
+
 def release_id(description: Any) -> None:
     """Drop the client's leaked reference to the id of a described topic, if there is one.
 
