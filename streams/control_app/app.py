@@ -27,7 +27,7 @@ from streams.codecs.wire import Fetched
 from streams.control_app.control_driver import LEVELS, PUBLISH_S, READY, ControlDriver
 from streams.control_app.control_records import AGAIN_S, reachable
 from streams.control_app.control_writer import Write
-from streams.control_app.election import CHARGED, Election
+from streams.control_app.election import CHARGED, Election, elected
 from streams.control_app.report_reader import ReportReader
 from streams.kafka.admin.preflight import prepare
 from streams.kafka.faust_security import to_faust
@@ -78,7 +78,7 @@ def make_app(election: Election, driver: ControlDriver) -> faust.App:
         driver.tick()
 
     async def assigned(_app: faust.App, partitions: Iterable[Any], **_: Any) -> None:
-        driver.assigned(partition.topic for partition in partitions)
+        driver.assigned(elected(partitions))
 
     app.timer(driver.tick_s)(tick)
     app.on_partitions_assigned.connect(assigned)

@@ -3,6 +3,7 @@ the topics of commands and plans."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from confluent_kafka import KafkaError
 
@@ -18,10 +19,27 @@ ANSWER_S = 2.0  # without an answer within this time an app assumes that it is i
 REQUEST_S = 60.0
 
 
+class Assigned(Protocol):
+    """A partition that the group assigned to a member."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+
+
 class TopicGone(HeadraceError):
     """A topic that the app in charge reads is no longer on the broker."""
 
     exit_code = UNSUCCESSFUL
+
+
+def elected(assigned: Iterable[Assigned]) -> set[str]:
+    """Return the topics whose first partition is assigned.
+
+    Others, of a topic to which partitions were added, may be assigned to another member.
+    """
+    return {place.topic for place in assigned if place.partition == 0}
 
 
 def charged(pipeline: str, topics: Iterable[str]) -> bool:
@@ -67,7 +85,7 @@ class Election:
             return False
         wanted = {physical(self.pipeline, logical) for logical in CHARGED}
         return any(
-            wanted <= {place.topic for place in member.assignment.topic_partitions}
+            wanted <= elected(member.assignment.topic_partitions)
             for member in found.members
             if member.client_id != self.client and member.assignment is not None
         )

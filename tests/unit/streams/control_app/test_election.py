@@ -1,21 +1,19 @@
-"""The app in charge, by the topics that the group of control apps assigns."""
+"""The control app in charge, by the partitions that its group assigns it."""
 
-import pytest
+from confluent_kafka import TopicPartition
 
-from streams.control_app.election import TopicGone, charged
-
-COMMANDS, PLANS = "headrace.commands", "headrace.plans"
-
-
-@pytest.mark.parametrize(
-    ("topics", "in_charge"),
-    [((COMMANDS, PLANS), True), ((PLANS, COMMANDS, "shop.other"), True), ((), False)],
-)
-def test_an_app_with_both_topics_is_in_charge(topics: tuple[str, ...], in_charge: bool) -> None:
-    assert charged("shop", topics) is in_charge
+from schemas.effects import COMMANDS, PLANS
+from streams.control_app.election import charged, elected
+from streams.topics import physical
 
 
-@pytest.mark.parametrize(("had", "lost"), [(COMMANDS, PLANS), (PLANS, COMMANDS)])
-def test_an_app_with_one_of_them_names_the_other(had: str, lost: str) -> None:
-    with pytest.raises(TopicGone, match=f"the broker has lost {lost}; this control app begins"):
-        charged("shop", [had])
+def assigned(*partitions: int) -> list[TopicPartition]:
+    """Return these partitions of each control topic."""
+    return [
+        TopicPartition(physical("p", each), p) for each in (COMMANDS, PLANS) for p in partitions
+    ]
+
+
+def test_of_two_apps_that_share_added_partitions_one_is_in_charge() -> None:
+    shares = (assigned(0), assigned(1, 2), assigned())
+    assert [charged("p", elected(each)) for each in shares] == [True, False, False]
