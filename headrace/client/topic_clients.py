@@ -252,7 +252,9 @@ class Commander:
             arguments=arguments,
             issued_s=time.time(),
         )
-        self._producer.produce(physical(self._pipeline, COMMANDS), encode(command), command.id)
+        # The app in charge may be assigned this partition only, if others were added.
+        topic = physical(self._pipeline, COMMANDS)
+        self._producer.produce(topic, encode(command), command.id, partition=0)
         self._producer.poll(0)
         return command.id
 
