@@ -10,6 +10,7 @@ from control.policies.kairos.query_sizes import SizeDistribution
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
 from headrace.config.sizes_file import sizes_of
+from headrace.config.topology import Share
 from headrace.errors import PipelineError
 from operators.dispatch.dispatch_profile import device_kind, dispatch_profile
 from operators.dispatch.dispatch_queue import CentralQueue, Part
@@ -63,11 +64,12 @@ def dispatches(file: PipelineFile) -> bool:
 
 def central_queues(
     file: PipelineFile,
-    number: int,
+    part: Part,
     known: ProfileTable | None = None,
     recent: Iterable[int] = (),
 ) -> tuple[CentralQueue, ...]:
-    """Return the dispatchers of ingress ``number``, of which a plan makes one active at most.
+    """Return the dispatchers of the ingress with this part of the devices (``ingress_part``), of
+    which a plan makes one active at most.
 
     ``known`` is the file's profile if already read, ``recent`` are the sizes of the last queries.
     """
@@ -76,19 +78,28 @@ def central_queues(
         return ()  # without a profile read
     profile = planning_profile(file) if known is None else known
     found: list[CentralQueue] = []
-    single = _dispatcher(file, number, profile) if by_query else None
+    single = _dispatcher(file, part, profile) if by_query else None
     if single is not None:
         single.recall(recent)
         found.append(single)
     kinds = _kinds(file, file.pipeline.root, profile) if alone else {}
     if kinds:
-        found.append(_table_dispatcher(file, number, kinds, profile))
+        found.append(_table_dispatcher(file, part, kinds, profile))
     return tuple(found)
+
+
+def ingress_part(share: Share, partitions: int) -> Part:
+    """Return an ingress's part of the root task's devices.
+
+    The ingresses with a partition of the input topic divide them; the others get no query.
+    """
+    of = min(share.of, partitions)
+    return Part(share.index % of, of)
 
 
 def _table_dispatcher(
     file: PipelineFile,
-    number: int,
+    part: Part,
     kinds: Mapping[str, tuple[Variant, str]],
     profile: ProfileTable,
 ) -> TableDispatcher:
@@ -98,11 +109,10 @@ def _table_dispatcher(
         return profile.latency_s(variant.task, variant.name, device, batch, "mean")
 
     pipeline = file.pipeline
-    part = Part(number, file.cluster.ingress)
     return TableDispatcher(pipeline, tuple(kinds), seconds, part, 2 * pipeline.comm_s)
 
 
-def _dispatcher(file: PipelineFile, number: int, profile: ProfileTable) -> Dispatcher | None:
+def _dispatcher(file: PipelineFile, part: Part, profile: ProfileTable) -> Dispatcher | None:
     """Return the dispatcher of single queries; None if the root task is not profiled."""
     variant = _profiled(file, profile)
     if variant is None:
@@ -118,7 +128,7 @@ def _dispatcher(file: PipelineFile, number: int, profile: ProfileTable) -> Dispa
     return Dispatcher(
         file.pipeline,
         dispatch_profile(types, seconds, largest, file.cluster.base, sizes_of(file)),
-        Part(number, file.cluster.ingress),
+        part,
         round_trip_s=2 * file.pipeline.comm_s,
     )
 

@@ -7,7 +7,7 @@ from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import load_profile
 from headrace.config.topology import Share
 from headrace.config.user_functions import load_split
-from headrace.roles.dispatching import central_queues
+from headrace.roles.dispatching import central_queues, ingress_part
 from headrace.roles.input_topic.input_commits import commits_end, input_start
 from headrace.roles.input_topic.input_watch import check_input, watched_input
 from headrace.roles.input_topic.recent_sizes import recent_sizes
@@ -79,7 +79,7 @@ def _ingress(
     return Ingress(
         f"ingress-{share.index}", file.pipeline, share.mine(count), incarnation=incarnation,
         share=share.part(count), places=places,
-        dispatchers=central_queues(file, share.index, recent=recent),
+        dispatchers=central_queues(file, ingress_part(share, count), recent=recent),
         number=share.index, accuracies=_for_shadows(file), split=load_split(file.pipeline),
         recent=recent,
     )  # fmt: skip

@@ -20,7 +20,12 @@ from control.problem.problem import PlanError
 from headrace.config.profile_files import load_profile, planning_profile
 from headrace.config.topology import Share, dispatchers
 from headrace.planning.rentable import rentable_of
-from headrace.roles.dispatching import central_queues, planned_by, task_dispatcher
+from headrace.roles.dispatching import (
+    central_queues,
+    ingress_part,
+    planned_by,
+    task_dispatcher,
+)
 from headrace.roles.profile_lookups import accuracies, latency_of, variant_of
 from headrace.roles.workers.device_time import DeviceTime
 from headrace.simulation.paid_batches import PaidBatches, own_rates
@@ -173,8 +178,8 @@ class SimulatedNodes:
             )
             return Ingress(
                 name, pipeline, share.mine(count), incarnation=now, share=share.part(count),
-                dispatchers=central_queues(self._file, int(index), self.profile), number=int(index),
-                accuracies=self.accuracies, split=even_parts,
+                dispatchers=central_queues(self._file, ingress_part(share, count), self.profile),
+                number=int(index), accuracies=self.accuracies, split=even_parts,
             )  # fmt: skip
         if role == "dispatcher":
             task, _, number = index.rpartition("-")
