@@ -11,7 +11,7 @@ from benchmarks.squares import PIPELINE, right
 from headrace.cli.main import run
 from headrace.client.accuracy_topic import newest_accuracy
 from schemas.codec.single_object import encode
-from schemas.effects import LABELS
+from schemas.effects import LABELS, RESULTS
 from schemas.records import Label, MeasuredAccuracy
 from streams.kafka.kafka_client import producer
 from streams.topics import physical
@@ -89,3 +89,11 @@ def test_labels_give_an_accuracy_and_survive_a_killed_scorer(
     report = json.loads(capsys.readouterr().out)
     assert report["measured"]["paths"] == status["measured"]["paths"]
     assert report["measured"]["overall"]["queries"] == 8
+
+
+def test_a_scorer_begins_anew_when_partitions_are_added_to_the_results(rig: Rig) -> None:
+    rig.may_end.add("scorer")
+    rig.add_partitions(RESULTS, 5)
+    said = "results' has 5 partitions and had 4 when this role began"
+    rig.until(lambda: said in rig.log("scorer").read_text(), said)
+    rig.until(lambda: rig.ended("scorer"), "the scorer to end")
