@@ -15,10 +15,17 @@ import time
 import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing
+from functools import partial
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from headrace.client.formats import Headers, answers_in, reader_of, writer_of
 from headrace.errors import Unsuccessful
@@ -181,9 +188,17 @@ class Asker(AbstractContextManager["Asker"]):
 
         every = [*headers, *more_headers]
         partition = -1 if together is None else together % self._partitions
-        self._producer.produce(
-            self._topic, value, query.id, partition, headers=every, on_delivery=delivered
-        )
+        send = partial(
+            self._producer.produce, self._topic, value, query.id, headers=every,
+            on_delivery=delivered,
+        )  # fmt: skip
+        try:
+            send(partition=partition)
+        except KafkaException as error:
+            if partition <= 0 or error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                raise
+            self._partitions = partition  # the topic was made anew, with this many at most
+            send(partition=-1)
         self._producer.poll(0)
 
     def poll(self) -> None:
