@@ -21,6 +21,7 @@ from schemas.effects import (
     Assign,
     Count,
     Counted,
+    Deliver,
     Done,
     Effect,
     Event,
@@ -38,6 +39,7 @@ from schemas.effects import (
     Send,
     Solve,
     Solved,
+    Unload,
     Wake,
     Woke,
 )
@@ -45,13 +47,19 @@ from schemas.records import (
     Answer,
     Command,
     CommandResult,
+    Completion,
     DeadLetter,
     Garbled,
+    Label,
+    MeasuredAccuracy,
     Notice,
     Plan,
+    ProfileRequest,
+    ProfileResult,
     Query,
     Report,
     Selection,
+    Session,
     Work,
 )
 
@@ -61,13 +69,14 @@ STORY = 5  # the node's last events in a mismatch's message
 _SPELLED: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        Arrived, Assign, Count, Counted, Done, Failed, Forget, Garbled, Heartbeat,
+        Arrived, Assign, Count, Counted, Deliver, Done, Failed, Forget, Garbled, Heartbeat,
         Heartbeats, Infer, Inferred, Load, Loaded, Reject, Scale, Send, Solve, Solved,
-        Wake, Woke,
+        Unload, Wake, Woke,
     )
 }  # fmt: skip
 _RECORDS = (
-    Answer, Command, CommandResult, DeadLetter, Notice, Plan, Query, Report, Selection, Work,
+    Answer, Command, CommandResult, Completion, DeadLetter, Label, MeasuredAccuracy, Notice, Plan,
+    ProfileRequest, ProfileResult, Query, Report, Selection, Session, Work,
 )  # fmt: skip
 
 

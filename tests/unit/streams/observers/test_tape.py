@@ -1,13 +1,29 @@
 """The file form of a tape. Replays: tests/agreement/test_tape.py."""
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
-from schemas.effects import Arrived, Assign, Done, Infer, Inferred, Send, Solve, Solved, Woke
-from schemas.records import Garbled
-from streams.observers.tape import Tape, TapeError
+from schemas.codec.single_object import _WRITERS
+from schemas.effects import (
+    Arrived,
+    Assign,
+    Deliver,
+    Done,
+    Effect,
+    Event,
+    Infer,
+    Inferred,
+    Send,
+    Solve,
+    Solved,
+    Unload,
+    Woke,
+)
+from schemas.records import Completion, Garbled, Origin
+from streams.observers.tape import _RECORDS, _SPELLED, Tape, TapeError
 from tests.builders import a_plan, a_work
 
 
@@ -26,6 +42,23 @@ def test_every_kind_of_value_comes_back_from_a_file(tmp_path: Path) -> None:
     tape.saw("c", Solved(1, a_plan()), [Solve(2, "greedy", {"devices": 3})], 5.0)
     tape.save(tmp_path / "all.tape")
     assert Tape.load(tmp_path / "all.tape").entries == tape.entries
+
+
+def test_dispatching_and_edge_come_back_from_a_file(tmp_path: Path) -> None:
+    tape = Tape()
+    ended = Completion(
+        query_id="q", origin=Origin(0, 1), slot=0, worker="w", type="gpu", setting="read/v", size=1,
+        queued_s=0.0, run_s=0.1, outcome="answered",
+    )  # fmt: skip
+    passed = Deliver("w", Arrived(a_work(3), "work.read", 0, 7, 0.25))
+    tape.saw("ingress-0", Arrived(ended, "completions", 0, 0, 0.5), [passed, Unload("read/v")], 1.0)
+    tape.save(tmp_path / "edge.tape")
+    assert Tape.load(tmp_path / "edge.tape").entries == tape.entries
+
+
+def test_every_event_effect_and_record_has_a_form() -> None:
+    assert {*get_args(Event), *get_args(Effect)} <= {*_SPELLED.values()}
+    assert {*_WRITERS} <= {*_RECORDS}
 
 
 def test_arrays_and_errors_come_back_with_what_can_be_seen_of_them(tmp_path: Path) -> None:
