@@ -131,6 +131,7 @@ def plan(
         stretches=stretches,
     )  # fmt: skip
     if selects(read, asked):
+        _refuse({"world": world}, "tables of ramsis and its kin; leave it out")
         return _tables(read, asked, violation, as_json, table)
     if table or violation is not None:
         raise click.UsageError("--table and --violation are for ramsis and its kin; see --policy")

@@ -111,6 +111,7 @@ def test_a_person_reads_what_a_table_promises_and_what_it_decides(
         (["--slo", "15ms"], 3, "takes 20 ms for one query and the SLO is 15 ms; raise the SLO"),
         (["--comm", "1ms"], 2, "lower --slo by what hops take"),
         (["--solver", "cbc"], 2, "knows no --solver"),
+        (["--world", "none"], 2, "--world has no effect on tables"),
     ],
 )
 def test_unplannable_request_is_reported_in_one_sentence(
