@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from headrace.cli.shared_options import bootstrap_option, json_option
 from headrace.errors import UNSUCCESSFUL
@@ -64,6 +65,7 @@ def demo(
     from headrace.demo.demo_run import DemoOptions, shipped_pipeline
 
     if sessions:
+        _refuse_unused(("bootstrap", "rate", "seed", "compare"))
         path = file or shipped_pipeline().with_name("sessions.yaml")
         return _with_sessions(read_pipeline_file(path), seconds, as_json)
     options = DemoOptions(
@@ -71,6 +73,14 @@ def demo(
         rate_qps=rate, seed=seed, as_json=as_json,
     )  # fmt: skip
     return _compared(options) if compare else _shown(options)
+
+
+def _refuse_unused(names: tuple[str, ...]) -> None:
+    """Raise ``click.UsageError`` for one of these options on the command line."""
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} has no effect with --sessions; leave it out")
 
 
 def _with_sessions(file: "PipelineFile", seconds: float, as_json: bool) -> int:

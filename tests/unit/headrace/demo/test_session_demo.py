@@ -1,9 +1,10 @@
-"""The session demo: its environment, and its error for a pipeline that has ended."""
+"""The session demo: its environment and options, and its error for a pipeline that has ended."""
 
 from pathlib import Path
 
 import pytest
 
+from headrace.cli.main import run
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.demo.demo_run import shipped_pipeline
 from headrace.demo.session_demo import SessionDemo
@@ -37,3 +38,13 @@ def test_the_demo_runs_on_its_own_broker_whatever_the_environment_names(
     found = SessionDemo(file, tmp_path, 1.0, lambda text: None).environment
     assert not {"HEADRACE_BOOTSTRAP", "HEADRACE_KAFKA_CONFIG"} & found.keys()
     assert (found["HEADRACE_HOME"], found["HEADRACE_METRICS_HOST"]) == (str(tmp_path), "0.0.0.0")
+
+
+@pytest.mark.parametrize(
+    "option", [("--bootstrap", "x:9092"), ("--rate", "5"), ("--seed", "1"), ("--compare",)]
+)
+def test_options_without_an_effect_are_refused(
+    option: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["demo", "--sessions", *option]) == 2
+    assert f"{option[0]} has no effect with --sessions" in capsys.readouterr().err
