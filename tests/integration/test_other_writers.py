@@ -1,4 +1,4 @@
-"""The control app detects records of another control app on the shared topics, on a real broker."""
+"""The control app counts queries and detects records of another control app, on a real broker."""
 
 import time
 import uuid
@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import NewPartitions
 
-from schemas.effects import COMMAND_RESULTS, PLANS, REPORTS
+from schemas.effects import COMMAND_RESULTS, PLANS, QUERIES, REPORTS
 from schemas.pipeline import Pipeline
+from streams.control_app import topic_ends
 from streams.control_app.election import CHARGED, Election
 from streams.control_app.topic_ends import InputTopic
 from streams.kafka.admin.topic_admin import ensure_topics
-from streams.kafka.kafka_client import consumer, producer
+from streams.kafka.kafka_client import admin, consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.topics import physical, topics
 from tests.control_world import a_pipeline
@@ -88,3 +90,16 @@ def test_of_two_apps_the_one_outside_the_group_is_replaced(broker: str, pipeline
         assert (first.replaced(), second.replaced()) == (False, True)
     finally:
         reader.close()
+
+
+def test_queries_in_partitions_that_are_added_are_counted(
+    broker: str, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_ends, "LOOK_S", 0.0)
+    kafka, topic = KafkaConfig(broker), physical(pipeline.name, QUERIES)
+    reader, altering = InputTopic(kafka, pipeline, time.monotonic), admin(kafka)
+    assert reader.ends() == dict.fromkeys(range(4), 0)
+    altering.create_partitions([NewPartitions(topic, 5)])[topic].result(30.0)
+    until_s = time.monotonic() + 30.0
+    while reader.ends() != dict.fromkeys(range(5), 0):
+        assert time.monotonic() < until_s, "the added partition was not counted within 30 s"
