@@ -6,6 +6,7 @@ stderr.
 """
 
 import contextlib
+import gc
 import itertools
 import os
 import signal
@@ -213,9 +214,10 @@ def _measure(job: Job, pace: Any, mouth: Mouth) -> None:
     operator, load_bytes = grown(lambda: loaded(job.file, job.variant, device))
     inputs, truths = sample(job, job.samples)
     _, batch_bytes = grown(lambda: runner(job, operator, inputs)(max(job.batches)))
-    # Before the second load, during which the device holds the model twice.
     memory_bytes = gpu_bytes(job.file.cluster.host_device(device)) or load_bytes + batch_bytes
-    load_s = _load_s(job)
+    del operator  # a device has room for one model above half its memory
+    gc.collect()
+    operator, load_s = _reloaded(job)
     outputs = predicted(operator, inputs, min(job.variant.batch, max(job.batches)))
     judge = load_workload(job.file).task_score
     scores = [judge(job.task.name, out, t) for out, t in zip(outputs, truths, strict=True)]
@@ -248,11 +250,12 @@ def grown(act: Callable[[], T]) -> tuple[T, int]:
     return result, max(0, process.memory_info().rss - before)
 
 
-def _load_s(job: Job) -> float:
-    """Return the seconds of a second load in this process: the cost of a change of variant."""
+def _reloaded(job: Job) -> tuple[Any, float]:
+    """Return the operator of a second load in this process, and the load's seconds: the cost of a
+    change of variant."""
     began = time.perf_counter()
-    loaded(job.file, job.variant, job.device)
-    return round(time.perf_counter() - began, 6)
+    operator = loaded(job.file, job.variant, job.device)
+    return operator, round(time.perf_counter() - began, 6)
 
 
 def loaded(file: PipelineFile, variant: Variant, device: str) -> Any:

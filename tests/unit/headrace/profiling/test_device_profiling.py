@@ -104,6 +104,14 @@ class OnGpu(Shout):
         OnGpu.reserved += 1000
         sys.modules["torch"] = sys.modules[__name__]
 
+class Large(Shout):  # as a model above half of its device
+    held = []
+    def load(self, device):
+        import weakref
+        assert not any(each() for each in self.held), "out of memory"
+        self.held.append(weakref.ref(self))
+        self.itself = self  # garbage in a cycle
+
 class cuda:
     def max_memory_reserved(device): return OnGpu.reserved
 
@@ -201,10 +209,17 @@ def test_a_measurement_whose_load_did_not_last_is_refused(tmp_path: Path) -> Non
 
 @pytest.mark.thorough
 def test_memory_of_a_gpu_is_that_of_one_load(tmp_path: Path) -> None:
-    """The time of a load is that of a second one, beside the first model."""
+    """The time of a load is that of a second one."""
     file = words(tmp_path, "words_gpu", "OnGpu")
     _, shout = jobs(file, ["cuda:0"], QUICK)
     assert measured(shout, (), lambda what: None).memory_bytes == 1000
+
+
+@pytest.mark.thorough
+def test_a_model_that_fits_its_device_once_is_measured(tmp_path: Path) -> None:
+    file = words(tmp_path, "words_large", "Large")
+    _, shout = jobs(file, ["cpu"], QUICK)
+    assert measured(shout, (), lambda what: None).accuracy == 0.5
 
 
 @pytest.mark.thorough
