@@ -70,7 +70,7 @@ class Entry:
     """The measurements of one variant on one device.
 
     ``load_s`` is the loading time with the libraries imported already, ``memory_bytes`` the growth
-    of a fresh process (on a GPU: of its memory), imports included.
+    of a fresh process, imports included (on a GPU: of its memory there, 0 if unknown).
     """
 
     task: str

@@ -36,6 +36,17 @@ def check_devices(
             )
 
 
+def check_memory_known(cluster: Cluster, devices: Sequence[str], torch: bool) -> None:
+    """Raise ``PipelineError`` for a GPU whose memory is limited but cannot be measured: that takes
+    ``torch``, whatever library runs the model."""
+    for name in devices:
+        if name in dict(cluster.memory) and cluster.host_device(name) != "cpu" and not torch:
+            raise PipelineError(
+                f"the memory of {name!r} is limited, but without torch nobody knows what a model "
+                "takes of it; run pip install 'headrace[torch]', or remove the limit"
+            )
+
+
 def cuda_count() -> int:
     """Return the number of CUDA devices: by torch if installed, else by the driver's nodes."""
     if importlib.util.find_spec("torch") is not None:

@@ -29,7 +29,7 @@ from headrace.config.pipeline_file import PipelineFile
 from headrace.config.user_functions import load_workload, sized_inputs
 from headrace.errors import PipelineError
 from headrace.machine import cores, cpu_model
-from headrace.profiling.device_check import check_devices, check_place
+from headrace.profiling.device_check import check_devices, check_memory_known, check_place
 from headrace.profiling.variant_process import Job, NotOnThisDevice, measured
 from operators.models.libraries import cuda_index, library
 from profiles.measure import Repeats, default_batches, time_left_s
@@ -41,7 +41,8 @@ from schemas.pipeline import Variant
 LIBRARIES = ("lightgbm", "numpy", "onnxruntime", "scipy", "torch", "torchvision", "transformers")
 NOTE = (
     "load_s: second load in a process, libraries imported; memory_bytes: growth of a fresh "
-    "process over import, load and one full batch, on cuda the GPU memory reserved; latency: "
+    "process over import, load and one full batch, on cuda of its GPU memory (0: unknown, without "
+    "torch); latency: "
     "predict() alone, while busy_devices others run the same variant and batch size"
 )
 
@@ -101,6 +102,8 @@ def profile(
     devices = real_devices(file.cluster, devices)
     check_place(out)
     check_devices(file.cluster, devices)
+    torch = importlib.util.find_spec("torch") is not None
+    check_memory_known(file.cluster, devices, torch)
     planned = jobs(file, devices, settings)
     load_before = load_average()
     entries, left_out = _measured(file, devices, planned, settings.busy, progress)

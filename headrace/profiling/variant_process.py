@@ -7,10 +7,10 @@ stderr.
 
 import contextlib
 import gc
+import importlib.util
 import itertools
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ from headrace.config.profile_files import weights_sha256
 from headrace.config.user_functions import load_workload, sized_inputs
 from headrace.errors import PipelineError
 from headrace.roles.workers.shared_cpu import PaidOperator
+from operators.models.libraries import library
 from operators.models.loading import load_operator
 from operators.models.model_errors import BadDevice, ModelError
 from operators.operator_outputs import listed
@@ -211,10 +212,14 @@ def _measure(job: Job, pace: Any, mouth: Mouth) -> None:
     """Measure the variant and send its entry."""
     device = job.device
     mouth.doing(f"{job.name}, load and accuracy")
+    host = job.file.cluster.host_device(device)
+    free_bytes = gpu_free_bytes(host)
     operator, load_bytes = grown(lambda: loaded(job.file, job.variant, device))
     inputs, truths = sample(job, job.samples)
     _, batch_bytes = grown(lambda: runner(job, operator, inputs)(max(job.batches)))
-    memory_bytes = gpu_bytes(job.file.cluster.host_device(device)) or load_bytes + batch_bytes
+    memory_bytes = load_bytes + batch_bytes
+    if host.startswith("cuda"):
+        memory_bytes = gpu_bytes(host, free_bytes)
     del operator  # a device has room for one model above half its memory
     gc.collect()
     operator, load_s = _reloaded(job)
@@ -330,9 +335,20 @@ def _outputs(operator: Any, values: list[Any]) -> Sequence[Any]:
     return outputs
 
 
-def gpu_bytes(device: str) -> int:
-    """Return the peak bytes that torch reserved on a CUDA device, 0 on any other device."""
-    torch = sys.modules.get("torch")
-    if torch is None or not device.startswith("cuda"):
+def gpu_free_bytes(device: str) -> int:
+    """Return the bytes free on a CUDA device; 0 on any other device, and without torch."""
+    if not device.startswith("cuda") or importlib.util.find_spec("torch") is None:
         return 0
-    return int(torch.cuda.max_memory_reserved(device))
+    return int(library("torch").cuda.mem_get_info(device)[0])
+
+
+def gpu_bytes(device: str, free_before: int) -> int:
+    """Return the bytes of a CUDA device that this process took since ``free_before`` were free;
+    0, for unknown, without torch.
+
+    Torch's allocator knows its peak, but nothing of what other libraries took.
+    """
+    if importlib.util.find_spec("torch") is None:
+        return 0
+    reserved = int(library("torch").cuda.max_memory_reserved(device))
+    return max(reserved, free_before - gpu_free_bytes(device))

@@ -11,7 +11,7 @@ from headrace.config.cluster import Cluster, DeviceType
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.profile_files import load_profile
 from headrace.errors import PipelineError
-from headrace.profiling.device_check import check_devices, check_place
+from headrace.profiling.device_check import check_devices, check_memory_known, check_place
 from headrace.profiling.device_profiling import (
     ProfilingOptions,
     ProfilingStep,
@@ -97,12 +97,16 @@ class Fading(Shout):  # the first process ends under load, and the measured one 
         threads = os.listdir(f"/proc/{process.pid}/task")  # they may outlast the first one
         return process.status() == psutil.STATUS_ZOMBIE and len(threads) == 1
 
-class OnGpu(Shout):
-    reserved = 0
+class OnGpu(Shout):  # the first batch takes memory, and torch's allocator knows of a part of it
+    taken = 0
     def load(self, device):
-        import sys
-        OnGpu.reserved += 1000
-        sys.modules["torch"] = sys.modules[__name__]
+        import torch
+        torch.cuda.free -= 1000
+    def predict(self, batch):
+        import torch
+        torch.cuda.free -= 0 if self.taken else 200
+        self.taken = 200
+        return super().predict(batch)
 
 class Large(Shout):  # as a model above half of its device
     held = []
@@ -112,9 +116,6 @@ class Large(Shout):  # as a model above half of its device
         self.held.append(weakref.ref(self))
         self.itself = self  # garbage in a cycle
 
-class cuda:
-    def max_memory_reserved(device): return OnGpu.reserved
-
 class Words:
     def queries(self, rng): yield b"a b", None
     def score(self, result, truth): return 0, 1
@@ -122,6 +123,12 @@ class Words:
         texts = ["a b", "a b c"] if task == "split" else ["a", "1"]
         return [texts[i % 2] for i in range(n)], [i % 2 for i in range(n)]
     def task_score(self, task, output, truth): return float(task == "split" or truth == 0)
+"""
+TORCH = """\
+class cuda:
+    free = 9000
+    def mem_get_info(device): return cuda.free, 10000
+    def max_memory_reserved(device): return RESERVED
 """
 SIZED = """
     def sized_inputs(self, task, size, rng):
@@ -208,11 +215,23 @@ def test_a_measurement_whose_load_did_not_last_is_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.thorough
-def test_memory_of_a_gpu_is_that_of_one_load(tmp_path: Path) -> None:
-    """The time of a load is that of a second one."""
+@pytest.mark.parametrize(("reserved", "memory_bytes"), [(1500, 1500), (0, 1200)])
+def test_memory_of_a_gpu_is_that_of_one_load(
+    tmp_path: Path, reserved: int, memory_bytes: int
+) -> None:
+    """The time of a load is that of a second one. Torch reserves nothing for ONNX models."""
     file = words(tmp_path, "words_gpu", "OnGpu")
+    (tmp_path / "torch.py").write_text(TORCH.replace("RESERVED", str(reserved)))
     _, shout = jobs(file, ["cuda:0"], QUICK)
-    assert measured(shout, (), lambda what: None).memory_bytes == 1000
+    assert measured(shout, (), lambda what: None).memory_bytes == memory_bytes
+
+
+def test_a_limit_of_a_gpu_needs_torch_to_measure() -> None:
+    limited = Cluster((("cpu", 1), ("cuda:0", 1), ("cuda:1", 1)), memory=(("cuda:0", 8),))
+    with pytest.raises(PipelineError, match="memory of 'cuda:0' is limited, but without torch"):
+        check_memory_known(limited, ["cpu", "cuda:1", "cuda:0"], torch=False)
+    check_memory_known(limited, ["cuda:0"], torch=True)
+    check_memory_known(limited, ["cpu", "cuda:1"], torch=False)
 
 
 @pytest.mark.thorough
