@@ -12,7 +12,7 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -51,12 +51,11 @@ def mlflow_model(reference: Reference, env: Mapping[str, str]) -> FoundModel:
 
 
 def _from_server(reference: Reference, server: str, env: Mapping[str, str]) -> FoundModel:
-    def got(path: str, **query: str) -> dict[str, Any]:
+    def got(path: str, *keys: str, **query: str) -> str:
         url = f"{server}/{API}/{path}?{urllib.parse.urlencode(query)}"
         try:
             with _opened(url, env) as answer:
-                found: dict[str, Any] = json.load(answer)
-                return found
+                return _within(json.load(answer), keys)
         except FileNotFoundError:
             raise _unknown(reference, server) from None
         except (OSError, ValueError) as error:
@@ -68,12 +67,21 @@ def _from_server(reference: Reference, server: str, env: Mapping[str, str]) -> F
     version = reference.version
     if reference.alias:
         named = {"name": reference.name, "alias": reference.alias}
-        version = str(got("registered-models/alias", **named)["model_version"]["version"])
+        version = got("registered-models/alias", "model_version", "version", **named)
     asked = {"name": reference.name, "version": version}
-    source = str(got("model-versions/get-download-uri", **asked)["artifact_uri"])
+    source = got("model-versions/get-download-uri", "artifact_uri", **asked)
     return FoundModel(
         version=version, source=source, opened=_artifacts(reference, source, server, env)
     )
+
+
+def _within(found: Any, keys: Sequence[str]) -> str:
+    """Return the text at ``keys`` of what MLflow wrote; raises ``ValueError`` without it."""
+    for key in keys:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    if not isinstance(found, str | int) or not str(found):
+        raise ValueError(f"no {'.'.join(keys)} in it")
+    return str(found)
 
 
 def _artifacts(
@@ -154,11 +162,12 @@ def _from_folder(reference: Reference, store: Path) -> FoundModel:
     try:
         version = reference.version or (model / "aliases" / reference.alias).read_text().strip()
         meta = yaml.safe_load((model / f"version-{version}" / "meta.yaml").read_text())
+        moved = isinstance(meta, Mapping) and meta.get("storage_location")
+        source = _within(meta, ["storage_location" if moved else "source"])
     except FileNotFoundError:
         raise _unknown(reference, str(store)) from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise Unsuccessful(f"MLflow's file store {store} cannot be read: {error}") from error
-    source = str(meta.get("storage_location") or meta["source"])
     return FoundModel(version=version, source=source, opened=_files(reference, source))
 
 

@@ -27,8 +27,11 @@ def mlmodel_file(text: str, reference: str) -> str:
 
     Raises ``PipelineError`` without one, or with several.
     """
-    flavors = _mlmodel(text, reference).get("flavors", {})
-    named = dict.fromkeys(str(each["data"]) for each in flavors.values() if "data" in each)
+    flavors = _mlmodel(text, reference).get("flavors")
+    rows = flavors.values() if isinstance(flavors, Mapping) else ()
+    named = dict.fromkeys(
+        str(each["data"]) for each in rows if isinstance(each, Mapping) and "data" in each
+    )
     found = [name for name in named if Path(name).suffix and Path(name).suffix not in PICKLED]
     if len(found) == 1:
         return found[0]
@@ -40,8 +43,21 @@ def mlmodel_file(text: str, reference: str) -> str:
 
 
 def mlmodel_signature(text: str, reference: str) -> Signature | None:
-    """Return the tensors of an ``MLmodel``; None if it has none (columns of a table, say)."""
+    """Return the tensors of an ``MLmodel``; None if it has none (columns of a table, say).
+
+    Raises ``PipelineError`` for a signature that MLflow does not write.
+    """
     stated = _mlmodel(text, reference).get("signature") or {}
+    try:
+        return _signature(stated)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise PipelineError(
+            f"the MLmodel of {reference} has a signature that is not as MLflow writes it "
+            f"({type(error).__name__}: {error}); log the model again with one"
+        ) from error
+
+
+def _signature(stated: Mapping[str, Any]) -> Signature | None:
     inputs, outputs = (json.loads(stated.get(side) or "[]") for side in ("inputs", "outputs"))
     if not inputs or not outputs:
         return None
@@ -52,16 +68,18 @@ def mlmodel_signature(text: str, reference: str) -> Signature | None:
 
 def _mlmodel(text: str, reference: str) -> Mapping[str, Any]:
     try:
-        found: Mapping[str, Any] = yaml.safe_load(text) or {}
-        return found
-    except yaml.YAMLError as error:
+        found = yaml.safe_load(text) or {}
+    except (ValueError, yaml.YAMLError) as error:
         raise PipelineError(f"the MLmodel of {reference} is no YAML: {error}") from error
+    if not isinstance(found, Mapping):
+        raise PipelineError(f"the MLmodel of {reference} is no mapping; log the model again")
+    return found
 
 
 def _mlflow_tensor(row: Mapping[str, Any]) -> TensorSpec:
     spec = row["tensor-spec"]
     datatype = _NUMPY.get(spec["dtype"], spec["dtype"])
-    return TensorSpec(str(row.get("name", "")), datatype, tuple(spec["shape"]))
+    return TensorSpec(str(row.get("name", "")), datatype, tuple(map(int, spec["shape"])))
 
 
 def onnx_signature(path: Path) -> Signature:

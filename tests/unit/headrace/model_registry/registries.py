@@ -53,11 +53,13 @@ def hub_cache(home: Path, commit: str, files: Mapping[str, bytes]) -> Path:
 
 @contextmanager
 def mlflow_server(
-    model: Path, token: str, artifacts: str = "mlflow-artifacts:/1/a model", broken: str = ""
-) -> Iterator[str]:
+    model: Path, token: str, artifacts: str = "mlflow-artifacts:/1/a model", broken: str = "",
+    alias: bytes = b'{"model_version": {"version": "3"}}',
+) -> Iterator[str]:  # fmt: skip
     """Serve MLflow's REST interface with a model `reader`, version 3, to callers with the token.
 
-    The connection breaks off a byte before the end of the file ``broken``.
+    The connection breaks off a byte before the end of the file ``broken``. ``alias`` is the answer
+    to a request for the alias.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -80,7 +82,7 @@ def mlflow_server(
             if path == "mlflow/registered-models/alias" and query == {
                 "name": "reader", "alias": "champion",
             }:  # fmt: skip
-                return json.dumps({"model_version": {"version": "3"}}).encode()
+                return alias
             if path == "mlflow/model-versions/get-download-uri" and query["name"] == "reader":
                 return json.dumps({"artifact_uri": artifacts}).encode()
             start = "mlflow-artifacts/artifacts/1/a%20model/"

@@ -22,7 +22,13 @@ from tests.unit.headrace.model_registry.registries import (
 
 CHAMPION = "models:/reader@champion"
 SIGNATURE = Signature((TensorSpec("pixels", "FP32", (-1, 4)),), (TensorSpec("", "FP32", (-1, 2)),))
+READABLE = "flavors: {onnx: {data: model.onnx}}"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def signed(tensors: str) -> str:
+    """Return an ``MLmodel`` whose signature states these inputs and outputs."""
+    return f"{READABLE}\nsignature: {{inputs: '{tensors}', outputs: '{tensors}'}}"
 
 
 def resolve(texts: Sequence[str], file: Path, **env: str) -> list[LockedModel]:
@@ -72,6 +78,24 @@ def test_a_server_gives_what_the_file_store_does(tmp_path: Path) -> None:
         versions([parsed(CHAMPION)], env)
 
 
+@pytest.mark.parametrize("answer", [b"[]", b"{}", b'{"model_version": null}', b'"3"'])
+def test_a_server_that_is_no_mlflow_is_one_sentence(answer: bytes, tmp_path: Path) -> None:
+    with mlflow_server(tmp_path, token="t", alias=answer) as server:
+        env = {"MLFLOW_TRACKING_URI": server, "MLFLOW_TRACKING_TOKEN": "t"}
+        with pytest.raises(Unsuccessful, match=r"no model_version\.version in it.*check MLFLOW_"):
+            versions([parsed(CHAMPION)], env)
+
+
+@pytest.mark.parametrize("meta", ["", "- a", "name: reader", "source: [", "at: 2001-99-99"])
+def test_a_file_store_whose_version_names_no_files_is_one_sentence(
+    meta: str, tmp_path: Path
+) -> None:
+    store = file_store(tmp_path / "mlruns", str(tmp_path))
+    (store / "models" / "reader" / "version-3" / "meta.yaml").write_text(meta)
+    with pytest.raises(Unsuccessful, match=r"file store .* cannot be read"):
+        versions([parsed(CHAMPION)], {"MLFLOW_TRACKING_URI": str(store)})
+
+
 def test_credentials_go_to_no_other_server(tmp_path: Path) -> None:
     model, elsewhere = model_folder(tmp_path / "model"), "mlflow-artifacts://other:5000/1/m"
     with mlflow_server(model, token="t", artifacts=elsewhere) as server:
@@ -113,6 +137,18 @@ def test_what_a_registry_lacks_is_one_sentence(
         ("flavors: {a: {data: x.onnx}, b: {data: y.onnx}}", "names files x.onnx, y.onnx"),
         ("flavors: {python_function: {data: model.pkl}}", "never pickles"),
         ("flavors: [", "is no YAML"),
+        ("created: 2001-99-99", "is no YAML"),
+        ("- flavors", "is no mapping"),
+        ("flavors: [onnx]", "names no file that this reads"),
+        ("flavors: {onnx: model.onnx}", "names no file that this reads"),
+        (signed("[1]"), "not as MLflow writes it"),
+        (signed("pixels"), "not as MLflow writes it"),
+        (signed('[{"type": "tensor"}]'), "not as MLflow writes it .KeyError: 'tensor-spec'"),
+        (
+            signed('[{"type": "tensor", "tensor-spec": {"dtype": "int8", "shape": "n"}}]'),
+            "not as MLflow writes it",
+        ),
+        (f"{READABLE}\nsignature: [1]", "not as MLflow writes it"),
     ],
 )
 def test_a_model_without_one_readable_file_is_refused(
