@@ -21,6 +21,7 @@ from headrace.gateway.result_watch import AnswerStream
 from schemas.records import Answer
 
 MOST_WAIT_S = 60.0
+AHEAD_S = 3600.0  # of this clock, at most, is that of the gateway which took a query
 HEARTBEAT_S = 15.0  # of a stream, so that proxies keep it and a reader that left is noticed
 OCTETS = "application/octet-stream"
 _JSON = InferRequest(inputs=())
@@ -42,7 +43,7 @@ class AnswerApi:
         model = self._front.model(request.match_info["model"])
         name = request.match_info["id"]
         wait_s = min(_number(request, "wait") or 0.0, MOST_WAIT_S)
-        since_s = _number(request, "since")
+        since_s = _since_s(request, time.time())
         answer = await self._front.unless_draining(model.answers.answer(name, wait_s, since_s))
         if answer is not None:
             asked = _BINARY if OCTETS in request.headers.get("Accept", "") else _JSON
@@ -95,6 +96,17 @@ def event(model: Model, answer: Answer) -> bytes:
         "body": msgspec.Raw(response.body),  # type: ignore[arg-type]
     }  # fmt: skip
     return b"event: answer\ndata: " + msgspec.json.encode(row) + b"\n\n"
+
+
+def _since_s(request: web.Request, now: float) -> float | None:
+    since_s = _number(request, "since")
+    if since_s is not None and since_s > now + AHEAD_S:
+        raise Unserved(
+            Ending.BAD_REQUEST,
+            f"since is {request.query['since'][:40]!r}, which is in the future; it is when the "
+            "query was sent, in seconds since 1970, as in the Location",
+        )
+    return since_s
 
 
 def _number(request: web.Request, name: str) -> float | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 from headrace.model_registry.signature import Signature, TensorSpec
 from tests.gateway_world import BrokerInTest, a_gateway, an_answer, got, parts, said_to
@@ -26,5 +27,19 @@ def test_answer_without_a_json_form_is_available_in_binary_form() -> None:
             "parameters": {"binary_data_size": 6},
         }  # fmt: skip
         assert body[json_length:] == b"\x02\0\0\0\xff\xfe"
+
+    asyncio.run(play())
+
+
+def test_a_time_in_the_future_is_refused() -> None:
+    """Such as one in milliseconds: the answer would be pending for ever."""
+
+    async def play() -> None:
+        async with a_gateway(BrokerInTest()) as gateway:
+            for since, status in (("1e300", 400), (f"{time.time() * 1e3:.0f}", 400), ("0", 404)):
+                said = await said_to(gateway.http, got(f"{ANSWER}?since={since}"))
+                assert parts(said)[0] == status
+            near = f"{ANSWER}?since={time.time() + 60.0}"
+            assert parts(await said_to(gateway.http, got(near)))[0] == 202
 
     asyncio.run(play())
