@@ -130,10 +130,13 @@ def broker_found(address: str, nodes: int, produce_version: int | None, local: s
     if local:
         return Finding(BROKER, OK, f"{where}, the local Apache Kafka {local}")
     if produce_version is None:
-        return Finding(BROKER, WARN, f"{where}, release unknown", "use Apache Kafka 3.7 or newer")
+        return Finding(BROKER, WARN, f"{where}, release unknown", "use Apache Kafka 3.6 or newer")
     known = [release for version, release in RELEASES.items() if version <= produce_version]
     if not known:
         return Finding(BROKER, WARN, f"{where}, older than Apache Kafka 2.8", "upgrade the broker")
+    if known[-1] == "2.8":  # releases up to 3.6 share the version
+        found = f"{where}, speaks the protocol of Apache Kafka 2.8 to 3.6"
+        return Finding(BROKER, WARN, found, "use Apache Kafka 3.6 or newer")
     speaks = f"speaks the protocol of Apache Kafka {known[-1]}"
     return Finding(BROKER, OK, f"{where}, {speaks}" + (" or newer" if known[-1] == "4.1" else ""))
 

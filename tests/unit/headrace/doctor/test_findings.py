@@ -83,6 +83,8 @@ def test_little_disk_is_warned_of_before_it_is_wrong(free: float, state: str) ->
     [
         (13, "", OK, "Apache Kafka 4.1 or newer"),
         (11, "", OK, "protocol of Apache Kafka 3.8"),
+        (10, "", OK, "protocol of Apache Kafka 3.7"),
+        (9, "", WARN, "protocol of Apache Kafka 2.8 to 3.6"),
         (8, "", WARN, "older than Apache Kafka 2.8"),
         (None, "", WARN, "release unknown"),
         (13, "4.3.1", OK, "the local Apache Kafka 4.3.1"),
