@@ -16,6 +16,13 @@ class TimedBatch(list[Any]):
         self.left_s = tuple(left_s)
 
 
+def later(batch: list[Any], waited_s: float) -> list[Any]:
+    """Return a batch whose call begins ``waited_s`` later than its ``left_s`` says."""
+    if not isinstance(batch, TimedBatch) or not batch.left_s:
+        return batch
+    return TimedBatch(batch, [left_s - waited_s for left_s in batch.left_s])
+
+
 class OutOfTime(Exception):
     """Returned instead of an output: the item's deadline has passed, so it counts as dropped."""
 

@@ -139,20 +139,23 @@ class OpenInference:
 
     def predict(self, batch: list[Value]) -> list[Any]:
         """Return an output, or an error, for each value; all requests run at once."""
-        left = seconds_left(batch, self._timeout_s)
-        begun = [self._begun(value, left_s) for value, left_s in zip(batch, left, strict=True)]
+        now = time.monotonic()
+        until = [now + left_s for left_s in seconds_left(batch, math.inf)]
+        begun = [self._begun(value, until_s) for value, until_s in zip(batch, until, strict=True)]
         return [self._ended(each) if isinstance(each, _Asked) else each for each in begun]
 
     # ------------------------------------------------------------------ a request
 
-    def _begun(self, value: Value, left_s: float) -> _Asked | Exception:
-        """Return the call of a request in flight, or the error that prevented it."""
-        if left_s <= 0:
-            return OutOfTime(f"{self._where} was not asked: the deadline has passed")
+    def _begun(self, value: Value, until_s: float) -> _Asked | Exception:
+        """Return the call of a request in flight, or the error that prevented it. The ``before`` of
+        this item and those ahead of it take of the time until ``until_s``."""
         try:
-            prepared = self._before(value)
+            prepared = self._before(value) if time.monotonic() < until_s else None
         except Exception as error:  # noqa: BLE001 - a user's function; it fails this item only
             return error
+        left_s = min(self._timeout_s, until_s - time.monotonic())
+        if left_s <= 0:
+            return OutOfTime(f"{self._where} was not asked: the deadline has passed")
         try:
             request = self._request(self._tensors(prepared), left_s)
         except Exception as error:  # noqa: BLE001 - whatever a value raises as it is made a tensor

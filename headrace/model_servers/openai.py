@@ -7,6 +7,8 @@ and the server stops computing. Requests are not retried.
 
 import asyncio
 import json
+import math
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -83,7 +85,9 @@ class OpenAi:
 
     def predict(self, batch: list[Value]) -> list[Any]:
         """Return an output, or an error, for each value; all requests run at once."""
-        return asyncio.run(self._all(batch, seconds_left(batch, self._timeout_s)))
+        now = time.monotonic()
+        until = [now + left_s for left_s in seconds_left(batch, math.inf)]
+        return asyncio.run(self._all(batch, until))
 
     async def _reached(self) -> None:
         async with self._session() as session:
@@ -106,19 +110,21 @@ class OpenAi:
 
     # ------------------------------------------------------------------ requests
 
-    async def _all(self, batch: Sequence[Value], left: Sequence[float]) -> list[Any]:
+    async def _all(self, batch: Sequence[Value], until: Sequence[float]) -> list[Any]:
         async with self._session() as session:
             return await asyncio.gather(
-                *(self._one(session, *each) for each in zip(batch, left, strict=True)),
+                *(self._one(session, *each) for each in zip(batch, until, strict=True)),
                 return_exceptions=True,  # an error of ``before`` or ``after`` fails its item only
             )
 
-    async def _one(self, session: aiohttp.ClientSession, value: Value, left_s: float) -> Any:
-        """Return the output for a value, or an exception in its place; raise users' errors."""
+    async def _one(self, session: aiohttp.ClientSession, value: Value, until_s: float) -> Any:
+        """Return the output for a value, or an exception in its place; raise users' errors. The
+        ``before`` of this item and those ahead of it take of the time until ``until_s``."""
         where = f"model {self._fields['model']} at {self._url}"
+        prepared = self._before(value) if time.monotonic() < until_s else ""
+        left_s = min(self._timeout_s, until_s - time.monotonic())
         if left_s <= 0:
             return OutOfTime(f"{where} was not asked: the deadline has passed")
-        prepared = self._before(value)
         try:
             body = json.dumps({**self._fields, "messages": self._messages(prepared)}).encode()
         except (RecursionError, TypeError, ValueError) as error:

@@ -15,6 +15,7 @@ from benchmarks.received_answers import ends, in_time
 from benchmarks.rig import Rig, Stuck
 from headrace.roles.workers.subprocess_operator import Isolated
 from operators.join import MOST_CRASHES
+from operators.timed_batch import TimedBatch
 from operators.user_frames import OperatorFailed
 from schemas.enumerations import ReasonCode
 from schemas.pipeline import Variant
@@ -60,6 +61,19 @@ def test_a_process_that_ended_between_two_batches_is_replaced(operator: Isolated
     operator._process.kill()
     operator._process.join()
     assert operator.predict([b"b"]) == [b"b"]
+
+
+def test_a_new_process_is_told_the_time_that_its_start_has_left() -> None:
+    variant = Variant(
+        task="echo", name="patient", operator=f"{FOR_TESTS}:Patient", time_limit_s=1.0
+    )
+    operator = Isolated(variant, Path(__file__))
+    operator.load("cpu")
+    assert operator._process is not None
+    operator._process.kill()
+    operator._process.join()
+    (left_s,) = operator.predict(TimedBatch([b"a"], [100.0]))
+    assert 0.0 < left_s < 100.0
 
 
 @pytest.mark.thorough

@@ -6,6 +6,7 @@ from threading import Condition
 from typing import Any
 
 from headrace.roles.workers.device_time import DeviceTime
+from operators.timed_batch import later
 from streams.live.executors import Operator
 
 Clock = Callable[[], float]
@@ -25,7 +26,7 @@ class SharedCpu:
         clock: Clock = time.monotonic,
         wait: Callable[[Condition, float], object] = Condition.wait,
     ) -> None:
-        self._clock, self._wait = clock, wait
+        self.clock, self._wait = clock, wait
         self._time = DeviceTime(parts, rate, clock())
         self._ended = Condition()
 
@@ -33,15 +34,15 @@ class SharedCpu:
         """Return a batch's outputs, begun once the part owes no time; ``used_s`` reads what the
         calling thread has used of the device."""
         with self._ended:
-            while (left_s := self._time.wait_s(part, self._clock())) > 0.0:
+            while (left_s := self._time.wait_s(part, self.clock())) > 0.0:
                 self._wait(self._ended, left_s)
-            self._time.begin(part, self._clock())
+            self._time.begin(part, self.clock())
         began_s = used_s()
         try:
             return batch()
         finally:
             with self._ended:
-                self._time.end(part, used_s() - began_s, self._clock())
+                self._time.end(part, used_s() - began_s, self.clock())
                 self._ended.notify_all()
 
 
@@ -93,4 +94,9 @@ class PartOperator:
 
     def predict(self, batch: list[Any]) -> list[Any]:
         """Return the operator's outputs."""
-        return self._cpu.run(self._part, lambda: self._operator.predict(batch), self._used_s)
+        asked_s = self._cpu.clock()
+
+        def begun() -> list[Any]:
+            return self._operator.predict(later(batch, self._cpu.clock() - asked_s))
+
+        return self._cpu.run(self._part, begun, self._used_s)

@@ -26,6 +26,7 @@ from operators.device_faults import device_lost, raise_if_lost
 from operators.models.loading import load_operator
 from operators.models.warm_up import warm_up
 from operators.operator_outputs import listed
+from operators.timed_batch import later
 from operators.user_frames import OperatorFailed, sentence, trace, with_frames
 from schemas.pipeline import Variant
 
@@ -76,13 +77,14 @@ class Isolated:
 
     def predict(self, batch: list[Any]) -> list[Any]:
         """Run one batch within the limits, in a new process where the last one ended idle."""
+        asked_s = time.monotonic()
         if self._process is None or not self._process.is_alive():
             self._again()
         self._await_load()
         pipe = self._pipe
         assert pipe is not None
         with contextlib.suppress(OSError):  # the process has ended, as the wait for its answer sees
-            pipe.send(batch)
+            pipe.send(later(batch, time.monotonic() - asked_s))
         said = self._answer(self._variant.time_limit_s, "took")
         if isinstance(said, _Raised):
             raise OperatorFailed(f"{self._variant.key} raised {said.sentence}", said.trace)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -172,7 +173,7 @@ def test_stream_is_closed_at_its_deadline_and_the_server_notices(
     server.answer = server.hang
     (output,) = operator.predict(TimedBatch(["never"], [0.05]))
     assert isinstance(output, OutOfTime)
-    assert "had not finished within 50 ms" in str(output)
+    assert re.search(r"had not finished within \d+ ms", str(output))
     assert server.left.wait(10)
 
 

@@ -13,6 +13,7 @@ from headrace.config.pipeline_file import read_pipeline_file
 from headrace.roles.workers.device_time import SAVED_S
 from headrace.roles.workers.shared_cpu import PaidOperator, PartOperator, SharedCpu
 from headrace.roles.workers.worker_models import share_of
+from operators.timed_batch import TimedBatch, seconds_left
 from streams.live.executors import Operator
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "postcode"
@@ -70,6 +71,25 @@ def test_an_operator_uses_its_share_of_the_cpu_time(rate: float) -> None:
         assert operator.predict([number]) == [number]
     # Its savings are used, and the last batch is not paid for yet.
     assert clock.used_s / clock() == pytest.approx(rate, rel=0.02)
+
+
+def test_an_operator_is_told_the_time_that_waiting_for_its_part_has_left() -> None:
+    class Patient(Burner):
+        def predict(self, batch: list[Any]) -> list[Any]:
+            super().predict(batch)
+            return seconds_left(batch, 9.0)
+
+    clock = Clock()
+    cpu = SharedCpu(1, 0.5, clock, clock.wait)
+    operator = PartOperator(Patient(clock), cpu, 0, apart=False, thread_s=clock.thread_s)
+    for _ in range(100):
+        operator.predict([1])  # uses the savings
+    waited_s = -clock.waited_s
+    (left_s,) = operator.predict(TimedBatch([1], [5.0]))
+    waited_s += clock.waited_s
+    assert waited_s > 0.0
+    assert left_s == pytest.approx(5.0 - waited_s)
+    assert operator.predict([1]) == [9.0]
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5])
