@@ -5,12 +5,16 @@ of the process, whatever its input. An index out of range in one item is enough.
 CUDA, such as too little memory, pass.
 """
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 # Those of which CUDA's driver_types.h says that "the process must be terminated and relaunched".
 LASTING = frozenset((226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911))
+
+# Of onnxruntime, CUDA and cuBLAS.
+_NO_MEMORY = re.compile(r"failed to allocate memory|out of memory|alloc_failed", re.IGNORECASE)
 
 
 def device_lost(error: BaseException) -> bool:
@@ -19,6 +23,19 @@ def device_lost(error: BaseException) -> bool:
     fault = getattr(sys.modules.get("torch"), "AcceleratorError", None)
     return fault is not None and any(
         isinstance(each, fault) and getattr(each, "error_code", None) in LASTING
+        for each in _causes(error)
+    )
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Return whether the error, or its cause, says that the device or the host lacks memory.
+
+    Of the libraries only torch has a type for that.
+    """
+    return any(
+        isinstance(each, MemoryError)
+        or type(each).__name__ == "OutOfMemoryError"
+        or (isinstance(each, RuntimeError) and _NO_MEMORY.search(str(each)) is not None)
         for each in _causes(error)
     )
 

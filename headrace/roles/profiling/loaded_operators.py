@@ -1,6 +1,7 @@
 """The operators of a profiler: loaded by setting, run in the batches of service, timed."""
 
 import contextlib
+import gc
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -8,11 +9,12 @@ from typing import Any
 
 from control.problem.session_space import VARIANT, SessionSpace
 from headrace.config.pipeline_file import PipelineFile
+from operators.device_faults import out_of_memory
 from operators.models.loading import load_operator
 from operators.profiler import in_batches
 from schemas.records import Value
 
-LOADED = 64  # operators in memory
+LOADED = 64  # operators in memory, or fewer if the device has no room
 
 
 class Operators:
@@ -32,6 +34,15 @@ class Operators:
         those of the task's first variant (``control/policies/compass/session_options.py``)."""
         task = self._sessions.space.stages[stage].name
         operator, most = self._operator(task, configuration), self._batches[task]
+        outputs, seconds = self._timed(operator, values, most)
+        lacking = [isinstance(each, Exception) and out_of_memory(each) for each in outputs]
+        if any(lacking) and len(self._loaded) > 1:
+            outputs = []  # the errors, with frames that hold tensors
+            self._evict(self._sessions.setting(task, configuration))
+            return self._timed(operator, values, most)
+        return outputs, seconds
+
+    def _timed(self, operator: Any, values: Sequence[Value], most: int) -> tuple[list[Any], float]:
         self.running_since = began = time.monotonic()
         outputs = in_batches(operator.predict, values, most)
         self.running_since = 0.0
@@ -51,17 +62,36 @@ class Operators:
 
     def _loaded_operator(self, setting: str) -> Any:
         if setting not in self._loaded:
-            operator: Any = load_operator(self._sessions.variant(self._file.pipeline, setting))
-            self.loading_since = time.monotonic()
             try:
-                operator.load(self._device)
-            finally:
-                self.loading_since = 0.0
+                operator = self._load(setting)
+            except Exception as error:
+                if not (self._loaded and out_of_memory(error)):
+                    raise
+                operator = None
+            if operator is None:  # outside of the clause, whose error holds the part that fitted
+                self._evict()
+                operator = self._load(setting)
             self._loaded[setting] = operator
             if len(self._loaded) > LOADED:
                 self._loaded.popitem(last=False)
         self._loaded.move_to_end(setting)
         return self._loaded[setting]
+
+    def _load(self, setting: str) -> Any:
+        operator: Any = load_operator(self._sessions.variant(self._file.pipeline, setting))
+        self.loading_since = time.monotonic()
+        try:
+            operator.load(self._device)
+        finally:
+            self.loading_since = 0.0
+        return operator
+
+    def _evict(self, besides: str = "") -> None:
+        """Free the memory of all operators but one."""
+        for setting in list(self._loaded):
+            if setting != besides:
+                del self._loaded[setting]
+        gc.collect()
 
 
 def one_of_each_variant(sessions: SessionSpace) -> list[str]:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from operators.device_faults import device_lost, raise_if_lost
+from operators.device_faults import device_lost, out_of_memory, raise_if_lost
 
 
 class AcceleratorError(RuntimeError):
@@ -51,3 +51,23 @@ def test_a_fault_in_place_of_an_output_is_raised() -> None:
     raise_if_lost([1, ValueError("no label")])
     with pytest.raises(AcceleratorError):
         raise_if_lost([1, ASSERTION])
+
+
+class OutOfMemoryError(RuntimeError):
+    """Torch's error."""
+
+
+@pytest.mark.parametrize(
+    ("error", "lacking"),
+    [
+        (OutOfMemoryError(), True),
+        (MemoryError(), True),
+        (RuntimeError("Failed to allocate memory for requested buffer of size 8"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling ..."), True),
+        (raised(ValueError("no label"), OutOfMemoryError()), True),
+        (ValueError("the word is out of memory"), False),
+        (RuntimeError("no label"), False),
+    ],
+)
+def test_a_lack_of_memory_is_found(error: Exception, lacking: bool) -> None:
+    assert out_of_memory(error) is lacking

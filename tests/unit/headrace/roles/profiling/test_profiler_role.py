@@ -1,6 +1,7 @@
 """Answers of a profiler to requests: results, errors, and what it retains."""
 
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -148,6 +149,49 @@ def test_an_operator_that_calls_exit_does_not_end_the_profiler(
     role.operators.warm()
     found = result(role.answered(a_request(), 1.0))
     assert (found.scores, found.error) == (scores, error)
+
+
+class SmallDevice:
+    """A device with room for one operator; each holds a cycle, as many of torch's do."""
+
+    def __init__(self) -> None:
+        self._held: list[weakref.ref[Read]] = []
+
+    def take(self, operator: Any) -> None:
+        """Hold an operator; raise torch's error if another one is alive."""
+        operator.itself = operator
+        if any(each() not in (None, operator) for each in self._held):
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 MiB")
+        self._held.append(weakref.ref(operator))
+
+
+@pytest.mark.parametrize("where", ["load", "predict"])
+def test_operators_make_room_for_the_next_one(
+    a_role: Callable[[], ProfilerRole], monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A sample that failed for lack of memory would score 0."""
+    device, plain = SmallDevice(), Read.predict
+
+    def predict(self: Read, batch: list[Any]) -> list[str]:
+        device.take(self)
+        return plain(self, batch)
+
+    taking = {"load": lambda self, _: device.take(self), "predict": predict}
+    monkeypatch.setattr(Read, where, taking[where])
+    role = a_role()
+    for upper, first, scores in (("false", 0, 0.0), ("true", 0, 1.0), ("true", 1, 1.0)):
+        found = result(role.answered(a_request(upper, first), 1.0))
+        assert (found.scores, found.error) == ((scores, scores), "")
+
+
+def test_a_lack_of_memory_of_a_lone_operator_is_its_items_failure(
+    a_role: Callable[[], ProfilerRole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def predict(self: Read, batch: list[Any]) -> list[str]:
+        raise MemoryError
+
+    monkeypatch.setattr(Read, "predict", predict)
+    assert result(a_role().answered(a_request(), 1.0)).scores == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("ends", [None, RuntimeError("no file")])
