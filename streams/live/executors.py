@@ -13,6 +13,7 @@ from operators.device_faults import device_lost, raise_if_lost
 from operators.operator_outputs import listed
 from operators.timed_batch import TimedBatch
 from operators.user_frames import OperatorFailed, sentence, trace, with_frames
+from profiles.measurements import ProfileError
 from schemas.effects import Event, Failed, Infer, Inferred, Load, Loaded, Unload
 from schemas.user_errors import UNSUCCESSFUL, HeadraceError
 from streams.live.crash_journal import CrashJournal
@@ -223,14 +224,16 @@ def _message(error: BaseException) -> str:
 class Emulation(Protocol):
     """A variant with latencies and outputs from its profile."""
 
-    def latency_s(self, batch: int) -> float: ...
+    def latency_s(self, batch: int) -> float:
+        """Return the seconds of a batch; raise ``ProfileError`` above the largest measured one."""
+
     def predict(self, values: list[Any]) -> list[Any]: ...
 
 
 class EmulatedExecutor:
     """Executor of emulated devices: batches and loads end by the driver's timers.
 
-    It needs no thread, so one process hosts many of them.
+    It needs no thread, so one process hosts many of them. A batch whose latency is unknown fails.
     """
 
     def __init__(
@@ -251,7 +254,11 @@ class EmulatedExecutor:
         began = self._clock()
         self._end_loads(effect.variant, began)
         variant = self._variants.use(effect.variant)
-        ends = began + variant.latency_s(effect.cost)
+        try:
+            ends = began + variant.latency_s(effect.cost)
+        except ProfileError as error:
+            self._post_at(began, Failed(effect.job, str(error)))
+            return
         outputs = tuple(variant.predict(list(effect.values)))
         self._post_at(ends, Inferred(effect.job, outputs, began, ends))
 

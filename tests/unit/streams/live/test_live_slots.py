@@ -13,6 +13,7 @@ import pytest
 
 from operators.timed_batch import seconds_left
 from operators.user_frames import OperatorFailed
+from profiles.measurements import ProfileError
 from schemas.codec.single_object import encode
 from schemas.effects import (
     PLANS,
@@ -30,7 +31,7 @@ from schemas.records import Command, Plan, Record, Work
 from streams.codecs.wire import Fetched
 from streams.fencing import StoodStill
 from streams.live.crash_journal import CrashJournal
-from streams.live.executors import LOAD_S, STUCK_S, ModelExecutor, OperatorStuck
+from streams.live.executors import LOAD_S, STUCK_S, EmulatedExecutor, ModelExecutor, OperatorStuck
 from streams.live.inbox import FetchedBatch, Inbox
 from streams.live.live_driver import Live
 from streams.live.slot_readers import CATCH_UP_S, LogWentBack
@@ -222,6 +223,31 @@ def test_operator_receives_the_time_limit_of_each_item(posted: SimpleQueue[Event
     told = [posted.get(timeout=10).outputs for _ in range(2)]  # type: ignore[union-attr]
     executor.close()
     assert told == [(0.5, 5.0, -1.0), (5.0, 5.0)]
+
+
+def test_an_emulated_batch_above_the_largest_measured_one_fails() -> None:
+    """An error would end the role, and again when the restarted one has read the items again."""
+
+    class Measured:
+        def latency_s(self, batch: int) -> float:
+            if batch > 4:
+                raise ProfileError("measured for batches of 1 to 4")
+            return 0.5
+
+        def predict(self, values: list[Any]) -> list[Any]:
+            return values
+
+    posted: list[tuple[float, Event]] = []
+    executor = EmulatedExecutor(
+        lambda _: Measured(), lambda _: 0.0, lambda at_s, event: posted.append((at_s, event)),
+        clock=lambda: 7.0,
+    )  # fmt: skip
+    executor.load(Load("read/a"))
+    executor.infer(Infer(1, "read/a", (1,), size=5))
+    executor.infer(Infer(2, "read/a", (1,), size=4))
+    assert posted[1:] == [
+        (7.0, Failed(1, "measured for batches of 1 to 4")), (7.5, Inferred(2, (1,), 7.0, 7.5))
+    ]  # fmt: skip
 
 
 def test_variants_loaded_beside_stay_until_one_is_wanted_alone(
