@@ -1,5 +1,6 @@
 """Executors of a worker's models: real ones on threads, emulated ones by the driver's timers."""
 
+import gc
 import queue
 import threading
 import time
@@ -9,7 +10,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from operators.device_faults import device_lost, raise_if_lost
+from operators.device_faults import device_lost, out_of_memory, raise_if_lost
 from operators.operator_outputs import listed
 from operators.timed_batch import TimedBatch
 from operators.user_frames import OperatorFailed, sentence, trace, with_frames
@@ -144,8 +145,7 @@ class ModelExecutor:
         try:
             if effect.fresh:
                 self._forget_code()
-            operator = self._make(variant)
-            operator.load(self._device)
+            operator = self._made(variant)
         except BaseException as error:  # noqa: BLE001 - a user's class may raise SystemExit too
             if (newest := self._newest(effect)).fresh and newest is not effect:
                 return self._load(newest)
@@ -157,6 +157,25 @@ class ModelExecutor:
             return self._load(newest)
         self._operators.add(replace(effect, beside=newest.beside), operator)
         self._post(Loaded(variant, self._clock() - began))
+
+    def _made(self, variant: str) -> Operator:
+        """Return a variant that is loaded.
+
+        An evicted model that holds a cycle keeps its memory until garbage is collected, which roles
+        do seldom: a load without memory collects it and tries again.
+        """
+        try:
+            return self._loaded(variant)
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+        gc.collect()
+        return self._loaded(variant)
+
+    def _loaded(self, variant: str) -> Operator:
+        operator = self._make(variant)
+        operator.load(self._device)
+        return operator
 
     def _newest(self, effect: Load) -> Load:
         """Record the end of a load; return the newest request for its variant.

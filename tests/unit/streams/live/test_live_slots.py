@@ -1,6 +1,8 @@
 """The live driver when slots change owners, and the executor when variants change."""
 
+import gc
 import sys
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -529,6 +531,41 @@ def test_a_batch_that_loses_the_device_ends_the_process_as_a_crash_does(
     executor.close()
     assert posted.empty()
     assert CrashJournal(path).strikes == {"the-item": 1}
+
+
+def test_a_model_that_was_evicted_makes_room_for_the_next_one(posted: SimpleQueue[Event]) -> None:
+    """The device holds two models, and each holds a cycle, as many of torch's do."""
+    alive: list[weakref.ref[Any]] = []
+
+    class Cyclic(Named):
+        def load(self, device: str) -> None:
+            self.itself = self
+            if sum(each() is not None for each in alive) == 2:
+                raise RuntimeError("CUDA out of memory. Tried to allocate 5.00 GiB")
+            alive.append(weakref.ref(self))
+
+    executor = ModelExecutor(Cyclic, "cuda:0", posted.put, lambda: 0.0)
+    gc.disable()
+    try:
+        for job, variant in enumerate(("read/a", "read/b", "read/c")):
+            executor.load(Load(variant))
+            assert posted.get(timeout=10) == Loaded(variant, 0.0)
+            executor.infer(Infer(job, variant, (1,)))
+            assert posted.get(timeout=10) == Inferred(job, (variant,), 0.0, 0.0)
+        # A fourth model beside the serving one fits as well; two more do not.
+        executor.load(Load("read/d", beside=True))
+        assert posted.get(timeout=10) == Loaded("read/d", 0.0)
+        executor.load(Load("read/e", beside=True))
+        failed = posted.get(timeout=10)
+    finally:
+        gc.enable()
+    assert isinstance(failed, Failed)
+    assert (failed.job, "cannot be loaded: RuntimeError: CUDA out of memory" in failed.error) == (
+        "read/e", True,
+    )  # fmt: skip
+    executor.infer(Infer(9, "read/c", (1,)))
+    assert posted.get(timeout=10) == Inferred(9, ("read/c",), 0.0, 0.0)
+    executor.close()
 
 
 def test_a_load_that_loses_the_device_fails_and_ends_the_process(
