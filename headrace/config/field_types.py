@@ -8,6 +8,8 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJso
 from schemas.durations import duration
 
 SIZES = {"MB": 1e6, "GB": 1e9, "MiB": 2.0**20, "GiB": 2.0**30}
+MOST_BYTES = 1e18
+MOST_PROCESSES = 100_000  # of one kind
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)")
 _DEVICE = re.compile(r"cpu|emulated|cuda:\d+")
 _SPEC = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -18,7 +20,10 @@ def size(value: Any) -> int:
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if match is None or match.group(2) not in SIZES:
         raise ValueError(f"{{}} is {value!r}, which is no size; write one such as 512MB or 2GB")
-    return int(float(match.group(1)) * SIZES[match.group(2)])
+    found = float(match.group(1)) * SIZES[match.group(2)]
+    if found > MOST_BYTES:
+        raise ValueError(f"{{}} is above {MOST_BYTES / 1e9:.0f}GB; write one such as 512MB or 2GB")
+    return int(found)
 
 
 RATES = {"bps": 1.0, "kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9}
@@ -30,7 +35,10 @@ def rate(value: Any) -> float:
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if match is None or match.group(2) not in RATES:
         raise ValueError(f"{{}} is {value!r}, which is no rate; write one such as 8Mbps or 1Gbps")
-    return float(match.group(1)) * RATES[match.group(2)] / 8
+    found = float(match.group(1)) * RATES[match.group(2)] / 8
+    if found > MOST_BYTES:
+        raise ValueError(f"{{}} is above {MOST_BYTES * 8e-9:.0f}Gbps; write one such as 8Mbps")
+    return found
 
 
 def slo_seconds(value: Any) -> float:
@@ -164,8 +172,9 @@ Device = Annotated[str, AfterValidator(_device)]
 TypeName = Annotated[str, AfterValidator(_type_name)]
 DeviceShare = Annotated[float, AfterValidator(_share)]
 Count = Annotated[int, Field(ge=1)]
+Processes = Annotated[int, Field(ge=1, le=MOST_PROCESSES)]
 Port = Annotated[int, AfterValidator(_port)]
-Replicas = Annotated[int, Field(ge=0)]
+Replicas = Annotated[int, Field(ge=0, le=MOST_PROCESSES)]
 
 
 # A section is a mapping of known keys; nothing is converted silently.

@@ -24,6 +24,7 @@ from headrace.config.field_types import (
     PipelineName,
     Port,
     Positive,
+    Processes,
     Rate,
     Replicas,
     Size,
@@ -69,11 +70,11 @@ class TierSection(Section):
     device: Device = "emulated"
     speed: Positive = 1.0
     cpu_speed: Positive = 1.0
-    count: Count | None = None
+    count: Processes | None = None
     shares: Literal[4] = 4
     price: Annotated[float, Field(ge=0)] = 0.0
     memory: Size | None = None
-    most: Count | None = None
+    most: Processes | None = None
     per: Literal["session"] | None = None
 
     @property
@@ -158,7 +159,7 @@ class GatewaySection(Section):
 
     http_port: Port = 8000
     grpc_port: Port | None = 8001
-    processes: Count = 1
+    processes: Processes = 1
 
 
 class DashboardSection(Section):
@@ -170,12 +171,12 @@ class DashboardSection(Section):
 class ClusterSection(Section):
     """``cluster``."""
 
-    devices: Annotated[dict[Device, Count], Field(min_length=1)] | None = None
-    ingress: Count = 1
-    egress: Count = 1
-    dispatchers: Count = 1
+    devices: Annotated[dict[Device, Processes], Field(min_length=1)] | None = None
+    ingress: Processes = 1
+    egress: Processes = 1
+    dispatchers: Processes = 1
     share: DeviceShare = 1.0
-    tasks_per_device: Count = 1
+    tasks_per_device: Processes = 1
     metrics_port: Port | None = None
     memory: dict[Device, Size] = {}
     types: Annotated[dict[TypeName, TypeSection], Field(min_length=1)] | None = None
@@ -186,7 +187,7 @@ class ClusterSection(Section):
     scale_command: str | None = None  # called with a type and a number of devices
     tiers: Annotated[dict[Name, TierSection], Field(min_length=1)] | None = None
     links: dict[str, LinkSection] = {}
-    profilers: Count = 1
+    profilers: Processes = 1
     gateway: GatewaySection | None = None
     dashboard: DashboardSection | None = None
 

@@ -173,6 +173,17 @@ def test_limits_are_a_time_a_memory_or_both(
         ("slo: 300ms", "slo: 5min", ":2: slo is '5min', but 'min' is no unit here; use us, ms or"),
         ("slo: 300ms", "slo: soon", ":2: slo is 'soon', which is no duration; write one such as"),
         ("slo: 300ms", "slo: 0ms", ":2: slo is 0; it must be above 0"),
+        ("slo: 300ms", f"slo: {'9' * 400}s", ":2: slo is above 1000000000s; write a shorter one"),
+        (
+            "batch: 32",
+            f"limits: {{memory: {'9' * 400}GB}}",
+            ":14: tasks.read.variants.forest.limits.memory is above 1000000000GB; write one such",
+        ),
+        (
+            "cpu: 3",
+            "cpu: 2000000000",
+            ":24: cluster.devices.cpu is 2000000000; it must be 100000 or less",
+        ),
         ("slo: 300ms", "slo: true", ":2: slo is True, which is no duration"),
         ("slo: 300ms\n", "", ":1: slo is missing; add a line such as: slo: 300ms"),
         ("{bulk: 2s}", "{bulk: 2}", ":6: slo_classes.bulk is 2 without a unit; write 2ms or 2s"),
