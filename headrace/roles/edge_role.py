@@ -19,6 +19,7 @@ from headrace.roles.input_topic.input_commits import commits_end, input_start
 from headrace.roles.input_topic.input_watch import check_input, watched_input
 from headrace.roles.link_file import file_links, follow_link_file
 from headrace.roles.log_options import SILENT, LogOptions
+from headrace.roles.observability import tell_idle
 from headrace.roles.process_setup import dilation
 from headrace.roles.role_process import (
     FENCE_S,
@@ -138,6 +139,7 @@ def run_edge_ingress(
     preload_operators(pipeline, devices)
     journals = {each: crash_journal(pipeline, each) for each in devices}
     namesakes.check()  # before this ingress commits anything
+    tell_idle(name, pipeline.name, source.topic, share, seen.partitions)
     places, log, mine = _places(file, kafka, source, share.mine(seen.partitions), seen)
     ingress = Ingress(
         name, pipeline, mine, incarnation=incarnation, share=share.part(seen.partitions),

@@ -10,7 +10,7 @@ from headrace.config.user_functions import load_combine
 from headrace.errors import NameTaken
 from headrace.roles.link_file import file_links, follow_link_file
 from headrace.roles.log_options import SILENT, LogOptions
-from headrace.roles.observability import LEVELS
+from headrace.roles.observability import LEVELS, tell_idle
 from headrace.roles.profile_lookups import accuracies
 from headrace.roles.role_process import (
     FENCE_S,
@@ -50,7 +50,9 @@ def run_egress(
     group = f"{pipeline.name}.egress"
     outputs = physical(pipeline.name, OUTPUTS)
     # Partitions beyond the file's number may hold records from before the file was changed.
-    mine = share.mine(partitions_of(kafka, outputs))
+    count = partitions_of(kafka, outputs)
+    mine = share.mine(count)
+    tell_idle(name, pipeline.name, outputs, share, count)
     lease = _egress_lease(kafka, pipeline, name, mine)
     namesakes.check()
     lease.acquire()  # so an earlier egress of these partitions answers nothing more

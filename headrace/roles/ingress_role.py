@@ -12,6 +12,7 @@ from headrace.roles.input_topic.input_commits import commits_end, input_start
 from headrace.roles.input_topic.input_watch import check_input, watched_input
 from headrace.roles.input_topic.recent_sizes import recent_sizes
 from headrace.roles.log_options import SILENT, LogOptions
+from headrace.roles.observability import tell_idle
 from headrace.roles.profile_lookups import accuracies
 from headrace.roles.role_process import FENCE_S, driver, namesakes_of, process_now, run_until_signal
 from operators.dispatch.dispatcher import WINDOW
@@ -41,6 +42,7 @@ def run_ingress(
     name, incarnation = f"ingress-{share.index}", process_now()
     namesakes = namesakes_of(kafka, pipeline, (name,))
     group, mine = f"{pipeline.name}.ingress", share.mine(count)
+    tell_idle(name, pipeline.name, queries, share, count)
     stamp_input(kafka, pipeline)
     namesakes.check()  # before this ingress commits anything
     topic_id = topic_id_on(kafka, queries)

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
+from headrace.config.topology import Share
 from headrace.processes import ALIVE, RESTARTED
 from headrace.roles.log_options import LogOptions
 from headrace.service_manager import service_manager
@@ -141,6 +142,18 @@ def ended(role: str, pipeline: str) -> None:
     tell(log, logging.INFO, "role.ended", f"{role} of {pipeline} stopped", **_who(role, pipeline))
 
 
+def tell_idle(name: str, pipeline: str, topic: str, share: Share, partitions: int) -> None:
+    """Log a line if no partition of a topic is in a node's share."""
+    if share.mine(partitions):
+        return
+    text = (
+        f"{name} has nothing to read: topic {topic} has {partitions} partitions, and --share "
+        f"{share.index}/{share.of} has none of them; run {partitions} processes at most, each with "
+        f"--share INDEX/{partitions}, or add partitions"
+    )
+    tell(log, LEVELS["share.empty"], "share.empty", text, pipeline=pipeline, topic=topic)
+
+
 def _who(role: str, pipeline: str) -> dict[str, str]:
     return {"role": role, "pipeline": pipeline}
 
@@ -152,4 +165,5 @@ LEVELS = {
     "role.failed": logging.ERROR,
     "role.restarted": logging.WARNING,
     "role.started": logging.INFO,
+    "share.empty": logging.WARNING,
 }

@@ -11,6 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from headrace.config.topology import Share
 from headrace.roles.log_format import (
     FORMAT_VARIABLE,
     FORMATTERS,
@@ -26,6 +27,7 @@ from headrace.roles.log_options import (
     LogOptions,
     role_options,
 )
+from headrace.roles.observability import tell_idle
 from streams.kafka.kafka_errors import BrokerError
 from streams.observers.journal import tell
 
@@ -174,3 +176,13 @@ def test_the_end_of_a_role_is_a_line_of_json_too(
     line = json.loads(found.stderr)
     assert (found.exit_code, line["event"], line["message"]) == (code, "role.failed", message)
     assert ("traceback" in line) == (raised == "unexpected")
+
+
+def test_a_share_without_partitions_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    tell_idle("ingress-3", "p", "p.queries", Share(3, 5), 4)
+    assert caplog.messages == []
+    tell_idle("ingress-4", "p", "p.queries", Share(4, 5), 4)
+    assert caplog.messages == [
+        "ingress-4 has nothing to read: topic p.queries has 4 partitions, and --share 4/5 has none "
+        "of them; run 4 processes at most, each with --share INDEX/4, or add partitions"
+    ]
