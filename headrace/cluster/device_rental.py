@@ -15,6 +15,7 @@ from typing import Protocol
 
 from headrace.config.cluster import Cluster
 from headrace.config.topology import Role, rented_worker, with_port
+from headrace.processes import STOP_PATIENCE_S, end_session
 from schemas.codec.single_object import CodecError, decode
 from schemas.records import Plan
 
@@ -47,6 +48,9 @@ class Actuator(Protocol):
     with the same count; returns whether it is done."""
 
     def scale(self, type_: str, count: int) -> bool: ...
+
+    def close(self, patience_s: float) -> None:
+        """End what is under way, within ``patience_s``; rented devices stay."""
 
 
 class LocalDevices:
@@ -83,6 +87,9 @@ class LocalDevices:
             self._fleet.retire(names.pop())  # the newest, which may still be booting
         return True
 
+    def close(self, patience_s: float) -> None:
+        """Do nothing: the supervisor ends the workers."""
+
 
 class CommandedDevices:
     """Rented devices that the user's command rents and releases: ``COMMAND TYPE COUNT``.
@@ -112,11 +119,31 @@ class CommandedDevices:
         self._for, self._until_s = (type_, count), self._clock() + COMMAND_WITHIN_S
         try:
             self._running = subprocess.Popen(
-                [*self._command, type_, str(count)], cwd=self._folder, stdin=subprocess.DEVNULL
-            )
+                [*self._command, type_, str(count)], cwd=self._folder, stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )  # fmt: skip
         except OSError as error:
             self._failed(str(error))
         return False
+
+    def close(self, patience_s: float) -> None:
+        """Wait for a running command, then kill it with its children.
+
+        One that went on could scale after that of the next `up`.
+        """
+        if self._running is None:
+            return
+        try:
+            self._running.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self._kill(f"did not end within {patience_s:g} s while the pipeline stops; killed")
+        self._running = None
+
+    def _kill(self, why: str) -> None:
+        assert self._running is not None
+        end_session(self._running.pid)
+        self._running.wait()
+        self._failed(why)
 
     def _ended(self) -> None:
         running = self._running
@@ -124,9 +151,7 @@ class CommandedDevices:
             return
         code = running.poll()
         if code is None and self._clock() > self._until_s:
-            running.kill()
-            running.wait()
-            self._failed(f"took longer than {COMMAND_WITHIN_S:g} s")
+            self._kill(f"took longer than {COMMAND_WITHIN_S:g} s")
         elif code is not None:
             if code:
                 self._failed(f"exited with code {code}")
@@ -156,8 +181,13 @@ class DeviceRental:
         self._late = set(start)  # types whose number is not reached
 
     def close(self) -> None:
-        """End reading plans; rented devices stay."""
+        """End reading plans and a command that runs; rented devices stay."""
         self._plans.close()
+        self._actuator.close(STOP_PATIENCE_S)
+
+    def kill(self) -> None:
+        """Kill a command that runs."""
+        self._actuator.close(0.0)
 
     def tend(self) -> None:
         """Read plans; rent and release."""

@@ -245,6 +245,8 @@ class LocalRun:
     def kill(self) -> None:
         """End the roles at once."""
         self.supervisor.kill()
+        if self._rental is not None:
+            self._rental.kill()
         self._forget()
 
     def _forget(self) -> None:

@@ -3,6 +3,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from headrace.cluster.device_rental import AGAIN_S, CommandedDevices, DeviceRental, LocalDevices
@@ -140,6 +141,20 @@ def test_failed_command_is_reported_and_retried_once(tmp_path: Path) -> None:
     assert len(said) == 1
     now[0] += AGAIN_S
     until(lambda: devices.scale("gpu", 1) or len(said) == 2)
+
+
+def test_a_command_that_runs_at_the_end_is_ended_with_its_children(tmp_path: Path) -> None:
+    """It would scale after the command of the next `up`."""
+    said: list[str] = []
+    rent = "sleep 1000 & echo $! > child; wait"
+    devices = CommandedDevices(("sh", "-c", rent), tmp_path, said.append)
+    child = tmp_path / "child"
+    until(lambda: devices.scale("gpu", 1) or (child.exists() and child.read_text() != ""))
+    devices.close(0.0)
+    pid = int(child.read_text())
+    until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie")
+    assert said[0].endswith("gpu 1: did not end within 0 s while the pipeline stops; killed")
+    devices.close(0.0)
 
 
 def test_missing_command_is_reported(tmp_path: Path) -> None:
