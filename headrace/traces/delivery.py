@@ -85,9 +85,12 @@ class Delivery:
             )
 
     def _refused(self, error: NotTaken, attempt: int) -> None:
-        self._next_s = self._clock() + wait_s(attempt, error.after_s, self._chance())
+        waits_s = wait_s(attempt, error.after_s, self._chance())
+        self._next_s = self._clock() + waits_s
         self._why = str(error)
-        if attempt == 0:
+        if waits_s > GIVE_UP_S:
+            self._why += f"; it asked for no request within {waits_s:.0f} s"
+        elif attempt == 0:
             self._tell(f"{error}; retrying for {GIVE_UP_S:g} s")
 
     def _drop(self, spans: int, why: str) -> None:

@@ -90,6 +90,8 @@ def test_a_collector_that_wants_to_be_left_alone_for_long_is_left_alone() -> Non
         collector.delivery.deliver(a_request(1))
     assert collector.sent_s == [1000.0]
     assert collector.delivery.dropped == 3
+    why = "no; it asked for no request within 3600 s"
+    assert collector.told == [f"{why}; 1 spans dropped, {count} in all" for count in (1, 2, 3)]
     collector.now += 3600.0
     collector.delivery.deliver(a_request(1))
     assert collector.delivery.taken == 1
