@@ -103,7 +103,9 @@ def _artifacts(
 
 def _opened(url: str, env: Mapping[str, str]) -> BinaryIO:
     """Open an address; raises ``FileNotFoundError`` for 404 and other ``OSError``s."""
-    request = urllib.request.Request(url, headers=_credentials(env))
+    request = urllib.request.Request(url)
+    for name, value in _credentials(env).items():
+        request.add_unredirected_header(name, value)  # a redirect may lead to another server
     try:
         return io.BufferedReader(_Body(urllib.request.urlopen(request, timeout=PATIENCE_S)))
     except urllib.error.HTTPError as error:

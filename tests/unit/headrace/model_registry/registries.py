@@ -54,19 +54,20 @@ def hub_cache(home: Path, commit: str, files: Mapping[str, bytes]) -> Path:
 @contextmanager
 def mlflow_server(
     model: Path, token: str, artifacts: str = "mlflow-artifacts:/1/a model", broken: str = "",
-    alias: bytes = b'{"model_version": {"version": "3"}}',
+    alias: bytes = b'{"model_version": {"version": "3"}}', elsewhere: str = "",
 ) -> Iterator[str]:  # fmt: skip
     """Serve MLflow's REST interface with a model `reader`, version 3, to callers with the token.
 
     The connection breaks off a byte before the end of the file ``broken``. ``alias`` is the answer
-    to a request for the alias.
+    to a request for the alias. ``elsewhere``: the server to which it redirects every request.
     """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             found = self._found() if self._allowed() else None
             status = 403 if not self._allowed() else 404 if found is None else 200
-            self.send_response(status)
+            self.send_response(307 if elsewhere else status)
+            self.send_header("Location", elsewhere + self.path)
             if broken and self.path.endswith(f"/{broken}"):
                 self.send_header("Content-Length", str(len(found or b"{}") + 1))
             self.end_headers()

@@ -104,6 +104,16 @@ def test_credentials_go_to_no_other_server(tmp_path: Path) -> None:
             versions([parsed(CHAMPION)], env)
 
 
+def test_a_redirect_carries_no_credentials(tmp_path: Path) -> None:
+    with (
+        mlflow_server(tmp_path, token="t") as other,
+        mlflow_server(tmp_path, token="t", elsewhere=other) as server,
+    ):
+        env = {"MLFLOW_TRACKING_URI": server, "MLFLOW_TRACKING_TOKEN": "t"}
+        with pytest.raises(Unsuccessful, match=r"403.*check MLFLOW_TRACKING_URI and the cred"):
+            versions([parsed(CHAMPION)], env)
+
+
 @pytest.mark.parametrize(
     ("env", "text", "sentence"),
     [
