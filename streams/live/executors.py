@@ -52,6 +52,10 @@ class Operator(Protocol):
     def predict(self, batch: list[Any]) -> list[Any]: ...
 
 
+def _unlimited(variant: str) -> bool:
+    return False
+
+
 def _nothing() -> None:
     """Do nothing: the code of tests' operators does not change."""
 
@@ -71,9 +75,11 @@ class ModelExecutor:
         clock: Clock = time.time,
         journal: CrashJournal | None = None,
         forget_code: Callable[[], None] = _nothing,
+        limited: Callable[[str], bool] = _unlimited,
     ) -> None:
         self._journal = journal
         self._forget_code = forget_code  # so that ``make`` reads the user's modules anew
+        self._limited = limited  # whether a variant's own time limit ends its batches
         self._make = make
         self._device = device
         self._post = post
@@ -109,8 +115,8 @@ class ModelExecutor:
         self._operators.unload(effect.variant)
 
     def look(self, now: float) -> None:
-        """Raise ``OperatorStuck`` if a batch runs for over ``STUCK_S``, a load for over ``LOAD_S``,
-        the device is lost, or the thread that runs batches has died.
+        """Raise ``OperatorStuck`` if a batch without a time limit runs for over ``STUCK_S``, a load
+        for over ``LOAD_S``, the device is lost, or the thread that runs batches has died.
 
         A hanging job fails first: one call posts ``Failed``, the next raises, so that the node can
         forward the reason in between.
@@ -118,7 +124,7 @@ class ModelExecutor:
         if self._stuck:
             raise OperatorStuck(self._stuck)
         running = self._running
-        if running is not None and now - running[1] > STUCK_S:
+        if running and now - running[1] > STUCK_S and not self._limited(running[0]):
             self._stuck = (
                 f"{running[0]} has been running one batch for {STUCK_S:g} s; a thread cannot be "
                 "ended; with `limits: {time: ...}` the variant runs in a process that can"

@@ -22,6 +22,7 @@ from headrace.roles.workers.worker_models import (
     emulated_executor,
     limited,
     model_maker,
+    setting_of,
     shared_cpu,
     worker_devices,
 )
@@ -119,6 +120,7 @@ def attach(
         else:
             make = model_maker(file, device, cpu, number)
             running = ModelExecutor(
-                make, host, live.post(each), process_clock, journals[each], forget_code
-            )
+                make, host, live.post(each), process_clock, journals[each], forget_code,
+                lambda key: setting_of(file, key).time_limit_s is not None,
+            )  # fmt: skip
             live.attach(each, running)
