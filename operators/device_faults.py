@@ -35,9 +35,14 @@ def out_of_memory(error: BaseException) -> bool:
     return any(
         isinstance(each, MemoryError)
         or type(each).__name__ == "OutOfMemoryError"
-        or (isinstance(each, RuntimeError) and _NO_MEMORY.search(str(each)) is not None)
+        or (_of_library(each) and _NO_MEMORY.search(str(each)) is not None)
         for each in _causes(error)
     )
+
+
+def _of_library(error: BaseException) -> bool:
+    # Those of onnxruntime derive from Exception.
+    return isinstance(error, RuntimeError) or type(error).__module__.startswith("onnxruntime.")
 
 
 def raise_if_lost(outputs: Sequence[Any]) -> None:

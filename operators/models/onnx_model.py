@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from operators.device_faults import out_of_memory
 from operators.models.hooks import hooks
 from operators.models.libraries import cuda_index, library
 from operators.models.model_errors import BadDevice, BadWeights
@@ -41,6 +42,8 @@ class OnnxModel:
                 str(self._weights), sess_options=options, providers=providers
             )
         except (errors.Fail, errors.InvalidGraph, errors.InvalidProtobuf) as error:
+            if out_of_memory(error):
+                raise
             raise BadWeights(f"{str(self._weights)!r} is no ONNX model: {error}") from error
         self._session.disable_fallback()
         _check_provider(self._session, device)

@@ -213,6 +213,23 @@ def test_a_session_that_fell_back_to_the_cpu_is_refused(
         onnx_model(tmp_path).load("cuda:0")
 
 
+@pytest.mark.models
+def test_a_device_without_memory_makes_no_bad_onnx_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = library("onnxruntime")
+    fault = runtime.capi.onnxruntime_pybind11_state.Fail
+
+    def session(*_: object, **__: object) -> None:
+        raise fault(
+            "[ONNXRuntimeError] : 1 : FAIL : Failed to allocate memory for requested buffer"
+        )
+
+    monkeypatch.setattr(runtime, "InferenceSession", session)
+    with pytest.raises(fault, match="Failed to allocate memory"):
+        onnx_model(tmp_path).load("cpu")
+
+
 @pytest.mark.parametrize(
     ("adapter", "absent", "extra"),
     [

@@ -57,12 +57,19 @@ class OutOfMemoryError(RuntimeError):
     """Torch's error."""
 
 
+class Fail(Exception):
+    """Onnxruntime's error."""
+
+    __module__ = "onnxruntime.capi.onnxruntime_pybind11_state"
+
+
 @pytest.mark.parametrize(
     ("error", "lacking"),
     [
         (OutOfMemoryError(), True),
         (MemoryError(), True),
-        (RuntimeError("Failed to allocate memory for requested buffer of size 8"), True),
+        (Fail("Failed to allocate memory for requested buffer of size 8"), True),
+        (Fail("Load model from x failed"), False),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling ..."), True),
         (raised(ValueError("no label"), OutOfMemoryError()), True),
         (ValueError("the word is out of memory"), False),
