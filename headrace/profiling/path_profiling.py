@@ -10,6 +10,7 @@ over the workload's queries, in the order of ``queries``. Each variant runs once
 each path before it. Latencies are not measured here.
 """
 
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -154,14 +155,15 @@ def _items(outputs: Sequence[Any], child: str, children: Sequence[str]) -> list[
 def _measure(job: PathJob, mouth: Mouth) -> None:
     """Run every path and send their accuracies."""
     pipeline, workload = job.file.pipeline, load_workload(job.file)
-    sampled = islice(workload.queries(np.random.default_rng(job.seed)), job.samples)
+    sampled = list(islice(workload.queries(np.random.default_rng(job.seed)), job.samples))
     queries, truths = zip(*sampled, strict=True)
     operators: dict[str, Any] = {}
 
     def run(variant: Variant, inputs: Sequence[Any]) -> Sequence[Any]:
         mouth.doing(f"{variant.key}, {len(inputs)} items")
         if variant.key not in operators:
-            operators.clear()  # one model at a time
+            operators.clear()  # one model at a time, also of those that hold cycles
+            gc.collect()
             operators[variant.key] = loaded(job.file, variant, job.device)
         return predicted(operators[variant.key], inputs, variant.batch)
 

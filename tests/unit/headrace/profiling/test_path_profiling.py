@@ -214,3 +214,25 @@ def test_difference_from_the_products_is_reported(tmp_path: Path) -> None:
     assert paths_json(table, out)["paths"][0] == {
         "path": ["split/all", "shout/loud"], "accuracy": 0.8, "product": 1.0, "queries": 2,
     }  # fmt: skip
+
+
+LARGE = """
+import gc, weakref
+gc.disable()
+held = []
+
+def hold(operator):
+    assert not any(each() for each in held), "out of memory"
+    held.append(weakref.ref(operator))
+    operator.itself = operator  # garbage in a cycle
+"""
+
+
+@pytest.mark.thorough
+def test_a_device_holds_one_model_at_a_time(tmp_path: Path) -> None:
+    file = words(tmp_path, "path_words_large")
+    out = tmp_path / "profile-cpu.json"
+    profile(file, ["cpu"], out, QUICK)
+    loads = MODULE.replace("def load(self, device): ...", "def load(self, device): hold(self)")
+    (tmp_path / "path_words_large.py").write_text(LARGE + loads)
+    assert len(profile_paths(file, ["cpu"], out, QUICK).paths) == 4
