@@ -156,6 +156,8 @@ def _measure(job: PathJob, mouth: Mouth) -> None:
     """Run every path and send their accuracies."""
     pipeline, workload = job.file.pipeline, load_workload(job.file)
     sampled = list(islice(workload.queries(np.random.default_rng(job.seed)), job.samples))
+    if not sampled:
+        raise ProfileError("the workload's method queries yields none; paths are judged by them")
     queries, truths = zip(*sampled, strict=True)
     operators: dict[str, Any] = {}
 

@@ -236,3 +236,14 @@ def test_a_device_holds_one_model_at_a_time(tmp_path: Path) -> None:
     loads = MODULE.replace("def load(self, device): ...", "def load(self, device): hold(self)")
     (tmp_path / "path_words_large.py").write_text(LARGE + loads)
     assert len(profile_paths(file, ["cpu"], out, QUICK).paths) == 4
+
+
+@pytest.mark.thorough
+def test_a_workload_without_queries_is_one_sentence(tmp_path: Path) -> None:
+    file = words(tmp_path, "path_words_empty")
+    out = tmp_path / "profile-cpu.json"
+    profile(file, ["cpu"], out, QUICK)
+    empty = MODULE.replace("while True:", "for _ in ():")
+    (tmp_path / "path_words_empty.py").write_text(empty)
+    with pytest.raises(PipelineError, match="profiling paths: the workload's method queries yield"):
+        profile_paths(file, ["cpu"], out, QUICK)
