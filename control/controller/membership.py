@@ -5,11 +5,20 @@ clock at arrival less the sender's clock at sending: the transport time plus the
 smallest recent lag of a node is that of its fastest report; a report's age is its lag beyond that.
 After a silence the lag from before applies, because a network that recovers first delivers delayed
 reports.
+
+Estimates and the membership get each report with its times by the controller's clock
+(``ReportAges.dated``). A node's incarnation is the start of its process, and a later one replaces
+an earlier one at once. An earlier one is a delayed report of the replaced process, unless the later
+process has been silent for ``DEAD_AFTER_S``: then it is a new process on a host whose clock was set
+back. By the controller's clock each new process starts after the one that it replaces.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf, nextafter
+
+from msgspec.structs import replace
 
 from control.problem.plan_reasons import PlanReason, about_worker
 from control.rollout.placement import Member
@@ -241,34 +250,58 @@ DRIFT = 0.02  # seconds per second, between two clocks, each slewed by at most 1
 
 @dataclass(slots=True)
 class _Lags:
-    incarnation: float
+    incarnation: float  # by the node's clock
+    began_s: float  # the same by the controller's clock
+    heard_s: float  # last report that was not out of date
     until_s: float
     least_s: float
     before_s: float = float("inf")  # the least of the previous window
 
 
 class ReportAges:
-    """The smallest lag of every node that has reported within ``SILENT_S``."""
+    """The current process of every node that has reported within ``SILENT_S``, and its smallest
+    lag."""
 
     __slots__ = ("_lags",)
 
     def __init__(self) -> None:
         self._lags: dict[tuple[str, str], _Lags] = {}  # the oldest window first
 
+    def dated(self, report: Report, now: float) -> Report | None:
+        """Return a report with its times by the controller's clock; None if it is out of date."""
+        age_s = self.age_s(report, now)
+        if age_s > REPORT_AGE_S:
+            return None
+        began_s = self._lags[report.pipeline, report.node].began_s
+        return replace(report, incarnation=began_s, sent_s=now - age_s)
+
+    def dated_beat(self, beat: Heartbeat, now: float) -> Heartbeat | None:
+        """Return the same of a heartbeat, a report without news."""
+        age_s = self.beat_age_s(beat, now)
+        if age_s > REPORT_AGE_S:
+            return None
+        began_s = self._lags[beat.pipeline, beat.worker].began_s
+        return Heartbeat(beat.pipeline, beat.worker, began_s, now - age_s)
+
     def age_s(self, report: Report, now: float) -> float:
-        """Return a report's age in seconds relative to its sender's fastest; 0 for the first."""
+        """Return a report's age in seconds relative to its sender's fastest; 0 for the first, and
+        infinity for a replaced process."""
         return self._age_s((report.pipeline, report.node), report.incarnation, report.sent_s, now)
 
     def beat_age_s(self, beat: Heartbeat, now: float) -> float:
-        """Return the age of a heartbeat, a report without news."""
+        """Return the age of a heartbeat."""
         return self._age_s((beat.pipeline, beat.worker), beat.incarnation, beat.sent_s, now)
 
     def _age_s(self, name: tuple[str, str], incarnation: float, sent_s: float, now: float) -> float:
         lag_s = now - sent_s
         lags = self._lags.get(name)
-        # An earlier incarnation may be the newer process: its host's clock was set back.
         if lags is None or incarnation != lags.incarnation:
-            self._newest(name, _Lags(incarnation, now + WINDOW_S, lag_s), now)
+            began_s = incarnation + lag_s
+            if lags is not None:
+                if incarnation < lags.incarnation and now - lags.heard_s <= DEAD_AFTER_S:
+                    return inf
+                began_s = max(began_s, nextafter(lags.began_s, inf))
+            self._newest(name, _Lags(incarnation, began_s, now, now + WINDOW_S, lag_s), now)
             return 0.0
         if now >= lags.until_s:
             lags.before_s = lags.least_s
@@ -277,7 +310,10 @@ class ReportAges:
             lags.until_s, lags.least_s = now + WINDOW_S, lag_s
             self._newest(name, lags, now)
         lags.least_s = min(lags.least_s, lag_s)
-        return lag_s - min(lags.least_s, lags.before_s)
+        age_s = lag_s - min(lags.least_s, lags.before_s)
+        if age_s <= REPORT_AGE_S:
+            lags.heard_s = now
+        return age_s
 
     def _newest(self, name: tuple[str, str], lags: _Lags, now: float) -> None:
         """Keep the lags of a new window; forget nodes that are gone."""

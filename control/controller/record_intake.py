@@ -68,12 +68,13 @@ class RecordIntake:
         """Process heartbeats, the reports without news."""
         members, ages, own = self._state.members, self._ages, self._state.pipeline.name
         for beat in event.beats:
-            if beat.pipeline == own and ages.beat_age_s(beat, now) <= REPORT_AGE_S:
-                members.beat(beat, now)
+            if beat.pipeline == own and (dated := ages.dated_beat(beat, now)) is not None:
+                members.beat(dated, now)
                 members.listen(now)
 
-    def _report(self, report: Report, now: float) -> None:
-        if self._ages.age_s(report, now) > REPORT_AGE_S:
+    def _report(self, sent: Report, now: float) -> None:
+        report = self._ages.dated(sent, now)
+        if report is None:
             return
         state = self._state
         if report.pipeline != state.pipeline.name:
