@@ -50,6 +50,12 @@ class CommandQueue:
         if self.know(command.id):
             self._queue.append(command)
 
+    def expired(self, now: float) -> list[Command]:
+        """Remove and return the commands whose senders will soon no longer wait for a result."""
+        found = [each for each in self._queue if now - each.issued_s >= COMMAND_VALID_S]
+        self._queue = deque(each for each in self._queue if each not in found)
+        return found
+
     def next(self) -> Command | None:
         """Return the next command, or None while one is in flight."""
         return self._queue.popleft() if self._queue and self.pending is None else None

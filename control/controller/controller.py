@@ -79,6 +79,7 @@ TICK_S = 0.1
 JUST_S = 0.001  # after the time at which a worker counts as lost
 FEW, SPACING_S = 100, 2e-5  # workers; review time for each further one
 FIRST_PLAN_S = 3.0  # the first plan waits this long for all workers
+NO_WORKER = "no worker has reported, and nothing can be planned; start one, then try again"
 ANY_MEMORY: Mapping[str, int] = {}
 
 
@@ -288,6 +289,9 @@ class Controller:
             effects += self._solve(now)
             effects += self._advance(now)
             effects += self._table_jobs.more()
+        else:
+            expired = self._commands.expired(now)
+            effects += [self._state.answer(command, False, NO_WORKER, now) for command in expired]
         if now >= self._wake_s:
             # Also wake when a silent worker's time is up, to detect its loss at once.
             lost_s = self._state.members.next_loss_s(now) + JUST_S

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from control.controller.command_queue import COMMAND_VALID_S, KNOWN_IDS, CommandQueue
 from control.controller.commands import ACTIONS
+from control.controller.controller import NO_WORKER
 from control.controller.membership import LOADING_S
 from control.problem.problem import Allocation, Replicas
 from control.rollout.history import REMEMBERED_PLANS, ROUTES, History
@@ -536,7 +537,7 @@ def test_a_command_that_waited_too_long_for_workers_is_refused_with_the_reason()
     world.run(1.0)
     ((ok, message),) = [(result.ok, result.message) for result in world.results]
     assert not ok
-    assert "is valid for 15 s; give it again" in message
+    assert "no worker has reported" in message
     assert not world.plan.settings.paused
 
 
@@ -645,3 +646,15 @@ def test_swap_that_does_not_fit_keeps_the_plan_and_is_reported_once() -> None:
     assert {lease.variant for lease in world.plan.leases} == {"net", "forest"}
     assert world.plan.settings == before.settings
     assert [effect.constraints for effect in world.rejected] == [("swap-memory",)]
+
+
+def test_without_any_worker_a_command_is_answered_before_its_sender_gives_up() -> None:
+    """It got no answer, not even a ``pause``."""
+    world = World(a_pipeline(), a_profile()).start()
+    assert world.command("pause") is None
+    world.run(COMMAND_VALID_S - 0.5)
+    assert world.results == []
+    world.run(0.6)
+    assert [(each.id, each.ok, each.message) for each in world.results] == [
+        ("c1", False, NO_WORKER)
+    ]
