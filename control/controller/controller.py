@@ -337,6 +337,7 @@ class Controller:
         lost = state.members.expire(now)
         if not lost:
             return []
+        state.estimates.lose(lost)
         reason = workers_lost(lost)
         state.reasons.append(reason)
         held = state.held()

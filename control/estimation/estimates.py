@@ -1,6 +1,6 @@
 """Estimates for plans and routes, from reports: demand, fan-out and the devices' slowdown."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import inf
 from typing import NamedTuple
@@ -209,6 +209,10 @@ class Estimates:
     def classes(self) -> dict[str, float]:
         """Return the SLOs of the SLO classes to plan for, in seconds."""
         return self._classes.counting()
+
+    def lose(self, workers: Iterable[str]) -> None:
+        """Stop to compare other workers with these, which are lost or have ended."""
+        self._slow_workers.lose(workers)
 
     def paces(self) -> dict[str, float]:
         """Return the pace of each slow worker: its time over that of others of its kind."""

@@ -14,7 +14,7 @@ averages over a kind, which hides one slow worker of twenty. Not from a paper.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from statistics import median
@@ -39,6 +39,7 @@ class _Worker:
     reports: int = 0  # with batches of it
     least: float = inf  # stretch of these reports
     pace: float = 0.0  # 0: not slow
+    lost: bool = False  # and so none of the others of its kind
 
     def runs(self, variant: VariantId) -> None:
         """Start to measure another variant; keep the pace."""
@@ -77,9 +78,17 @@ class SlowWorkers:
         elif worker.variant != variant:
             worker.runs(variant)
             self._paces = None
+        if new.batches > 0 or worker.lost:
+            self._paces, worker.lost = None, False
         if new.batches > 0:
             worker.observe(new)
-            self._paces = None
+
+    def lose(self, nodes: Iterable[str]) -> None:
+        """Leave workers out until they report again: they are lost, or have ended."""
+        for node in nodes:
+            if node in self._workers:
+                self._workers[node].lost = True
+        self._paces = None
 
     def forget(self, node: str) -> None:
         """Forget a worker that is gone: it is no longer one of its kind."""
@@ -98,7 +107,8 @@ class SlowWorkers:
         return self._paces
 
     def _judged(self) -> dict[str, float]:
-        known = [(w, s) for w in self._workers.values() if (s := w.stretch) is not None]
+        there = {name: worker for name, worker in self._workers.items() if not worker.lost}
+        known = [(w, s) for w in there.values() if (s := w.stretch) is not None]
         kinds: dict[str, list[float]] = {}
         alike: dict[tuple[str, VariantId], list[float]] = {}
         for worker, stretch in known:
@@ -113,7 +123,7 @@ class SlowWorkers:
             same_pace = stretch / _median_of_others(same, stretch) if len(same) > 1 else worker.pace
             pace = min(pace, same_pace)
             worker.pace = pace if pace >= (FASTER if worker.pace else SLOW) else 0.0
-        return {name: worker.pace for name, worker in self._workers.items() if worker.pace}
+        return {name: worker.pace for name, worker in there.items() if worker.pace}
 
 
 def _median_of_others(ordered: Sequence[float], own: float) -> float:

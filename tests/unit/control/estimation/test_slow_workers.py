@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control.estimation.slow_workers import SLOW, SlowWorkers, _median_of_others
-from control.estimation.slowdown import FEWEST, Ran
+from control.estimation.slowdown import FEWEST, NONE_RAN, Ran
 from schemas.records import Report
 
 
@@ -90,3 +90,17 @@ def test_the_median_of_the_others(numbers: list[float], data: st.DataObject) -> 
     others = [*numbers]
     others.remove(own)
     assert _median_of_others(sorted(numbers), own) == pytest.approx(median(others))
+
+
+def test_a_worker_that_is_lost_is_no_measure_for_others_until_it_reports_again() -> None:
+    workers = SlowWorkers()
+    for number, stretch in enumerate((1.0, 1.0, 2.0, 2.0, 2.0)):
+        workers.observe(report(f"w{number}", "small"), Ran(FEWEST, FEWEST, FEWEST * stretch))
+    workers.observe(report("w5", "small"), Ran(FEWEST, FEWEST, FEWEST * 4.0))
+    assert workers.paces() == {"w5": 2.0}
+    workers.lose(["w2", "w3", "w4", "unknown"])
+    assert workers.paces() == {"w5": 4.0}
+    workers.lose(["w5"])
+    assert workers.paces() == {}
+    workers.observe(report("w5", "small"), NONE_RAN)
+    assert workers.paces() == {"w5": 4.0}
