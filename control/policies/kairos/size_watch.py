@@ -50,7 +50,7 @@ class SizeWatch:
         self.distribution = distribution
         self._most, self._guessed = most, guessed
         self._behind = WINDOW  # queries behind the distribution
-        self._counts: dict[tuple[str, float], dict[int, float]] = {}  # by node and incarnation
+        self._counts: dict[str, tuple[float, dict[int, float]]] = {}  # incarnation, counts, by node
         self._window: deque[int] = deque(maxlen=WINDOW)
         self._untested = 0  # queries since the last test
 
@@ -60,8 +60,11 @@ class SizeWatch:
         The first counts of an incarnation cover its whole life. They fill the window but do not
         count as a change, unless nothing was known before.
         """
-        first = (node, incarnation) not in self._counts and bool(self._window)
-        before = self._counts.setdefault((node, incarnation), {})
+        known, before = self._counts.get(node, (None, {}))
+        if known != incarnation:
+            before = {}
+            self._counts[node] = incarnation, before
+        first = known != incarnation and bool(self._window)
         news: dict[int, int] = {}
         for name, value in counts.items():
             what, of = count_name(name)

@@ -147,3 +147,11 @@ def test_any_stretch_of_a_sample_has_the_shares_of_the_whole(
         assert sum(each <= size for each in stretch) == pytest.approx(
             share * len(stretch), abs=0.02 * len(stretch) + 8
         )
+
+
+def test_only_the_newest_incarnation_of_an_ingress_is_remembered() -> None:
+    watch = SizeWatch(SizeDistribution((10,), (1.0,)), MOST)
+    for restart in range(100):
+        watch.take("ingress-0", float(restart), counted([10] * 30))
+    assert len(watch._counts) == 1
+    assert len(watch._window) == 3_000
