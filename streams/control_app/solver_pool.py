@@ -93,8 +93,10 @@ class Planners:
         return Failed(effect.job, f"planner {effect.solver!r} failed: {error!r}; see the log")
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes, also during a solve: nobody waits for its result any longer."""
         for pool in self._pools.values():
+            for process in [*pool._processes.values()]:
+                process.kill()
             pool.shutdown(wait=True, cancel_futures=True)
 
 

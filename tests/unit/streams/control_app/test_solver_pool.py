@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 from itertools import count
 
 import pytest
@@ -125,3 +126,13 @@ def test_a_plan_takes_the_place_of_an_earlier_plan_and_of_nothing_else(
     plans += [planners.start(Solve(job, "static", PROBLEM)) for job in (11, 12)]
     assert step.exception(60) is not None  # it was attempted; a cancelled one raises
     assert plans[-1].result(60) == allocate(PROBLEM)
+
+
+def test_closing_ends_a_running_solve() -> None:
+    """A control app that ended waited for its solve, for minutes."""
+    planners = Planners()
+    future = planners.start(Solve(50, SCHEDULE, Endless()))
+    while not future.running():
+        os.sched_yield()
+    planners.close()
+    assert isinstance(future.exception(), BrokenProcessPool)
