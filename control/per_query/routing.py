@@ -34,7 +34,8 @@ class WeightedRoundRobin:
 
     def resume(self, slot: int) -> None:
         """Continue after ``slot`` if shares are equal; it need not be one of the slots."""
-        self._turn = sum(each <= slot for each in self._slots) - 1
+        before = ((each, place) for place, each in enumerate(self._slots) if each <= slot)
+        self._turn = max(before, default=(-1, -1))[1]  # routes may list slots in any order
 
     def follow(self, before: "WeightedRoundRobin") -> None:
         """Continue where ``before``, with other slots or shares, has stopped.

@@ -95,3 +95,17 @@ def test_new_slot_takes_over_the_due_share_of_a_removed_slot() -> None:
     after = WeightedRoundRobin([(1, 0.25), (2, 0.75)])
     after.follow(before)
     assert [after.pick() for _ in range(8)].count(2) == 6
+
+
+@given(st.permutations(range(4)), st.integers(1, 5))
+def test_each_slot_gets_its_turn_though_every_plan_lists_the_slots_in_any_order(
+    slots: list[int], picks: int
+) -> None:
+    """Routes are listed by accuracy. With a new plan after each query a slot got none."""
+    spread, found = WeightedRoundRobin((slot, 0.25) for slot in slots), Counter[int]()
+    for _ in range(4):
+        found.update(spread.pick() for _ in range(picks))
+        renewed = WeightedRoundRobin((slot, 0.25) for slot in slots)
+        renewed.follow(spread)
+        spread = renewed
+    assert set(found.values()) == {picks}
