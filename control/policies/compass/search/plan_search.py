@@ -28,6 +28,7 @@ from control.policies.compass.search.gaussian_process import GaussianProcess, Ke
 from control.policies.compass.search.pricing import Priced
 
 SPREAD = 1.0  # of a latency's logarithm before the first profile
+LEAST_S = 1e-6  # of a plan's latency: a coarse clock may measure 0, which has no logarithm
 NOISE = 1e-4  # variance of a profiled latency's logarithm
 
 
@@ -66,7 +67,7 @@ class PlanSearch(SessionSearch):
         latency = self.deployment.latency(np.array(found.seconds)[None], sent[None])[0, placement]
         if np.isfinite(latency):
             at = c * self.deployment.fits.shape[1] + placement
-            self._latency.tell(at, float(np.log(latency)), NOISE)
+            self._latency.tell(at, float(np.log(max(latency, LEAST_S))), NOISE)
         return added
 
     def _ranked(self, likely: Floats) -> tuple[Floats, Floats]:

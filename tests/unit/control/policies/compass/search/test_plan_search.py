@@ -1,5 +1,7 @@
 """The paper's search: what it learns about whole plans, and the plans it finds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -56,3 +58,15 @@ def test_search_learns_accurate_configurations_from_history() -> None:
     assert asked is not None
     assert asked.origin == "committee"
     assert world.accuracy[asked.configuration] > SLO.accuracy - 0.1
+
+
+def test_stages_that_took_no_measurable_time_have_a_finite_latency() -> None:
+    world = World(a_space(), 2)
+    world.deployment.delay[:] = 0.0
+    world.sent[:] = 0.0
+    search = a_search(world)
+    asked = search.ask()
+    assert asked is not None
+    found = world.profiled(asked.configuration, SLO)
+    search.tell(replace(found, seconds=(0.0,) * len(found.seconds)))
+    assert np.isfinite(search._latency.mean).all()
