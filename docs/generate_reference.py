@@ -191,6 +191,7 @@ _TYPES: Mapping[OptionType, str] = {
     OptionType.AMOUNT: "number, 0 or more",
     OptionType.WHOLE: "whole number, 1 or more",
     OptionType.SHARE: "above 0, at most 1",
+    OptionType.CONFIDENCE: "above 0.5, below 1",
     OptionType.FRACTION: "0 to 1",
     OptionType.PART: "0 or more, below 1",
     OptionType.COUNT: "whole number, 0 or more",

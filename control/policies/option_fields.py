@@ -22,6 +22,7 @@ class OptionType(Enum):
     AMOUNT = auto()  # float, 0 or above
     WHOLE = auto()  # int, 1 or above
     SHARE = auto()  # float above 0, at most 1
+    CONFIDENCE = auto()  # float above 0.5, below 1
     FRACTION = auto()  # float, 0 to 1
     PART = auto()  # float, 0 or above, below 1
     COUNT = auto()  # int, 0 or above

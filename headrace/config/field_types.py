@@ -86,6 +86,12 @@ def _share(value: float) -> float:
     return value
 
 
+def _confidence(value: float) -> float:
+    if not 0.5 < value < 1:
+        raise ValueError(f"{{}} is {value:g}; it must be above 0.5 and below 1")
+    return value
+
+
 def _port(value: int) -> int:
     if not 0 <= value <= 65535:
         raise ValueError(f"{{}} is {value}; it must be a port, 1 to 65535, or 0 for any free one")
@@ -170,6 +176,7 @@ PipelineName = Annotated[str, AfterValidator(_pipeline_name)]
 Spec = Annotated[str, AfterValidator(_spec)]
 Device = Annotated[str, AfterValidator(_device)]
 TypeName = Annotated[str, AfterValidator(_type_name)]
+Confidence = Annotated[float, AfterValidator(_confidence)]
 DeviceShare = Annotated[float, AfterValidator(_share)]
 Count = Annotated[int, Field(ge=1)]
 Processes = Annotated[int, Field(ge=1, le=MOST_PROCESSES)]

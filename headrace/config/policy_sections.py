@@ -13,6 +13,7 @@ from control.policies.spec import PolicySpec
 from control.problem.problem import PlanError
 from headrace.config.field_types import (
     STRICT,
+    Confidence,
     Count,
     DeviceShare,
     Duration,
@@ -33,6 +34,7 @@ _TYPES: Mapping[OptionType, Any] = {
     OptionType.AMOUNT: Amount,
     OptionType.WHOLE: Count,
     OptionType.SHARE: DeviceShare,
+    OptionType.CONFIDENCE: Confidence,
     OptionType.FRACTION: Annotated[float, Field(ge=0, le=1)],
     OptionType.PART: Annotated[float, Field(ge=0, lt=1)],
     OptionType.COUNT: Annotated[int, Field(ge=0)],

@@ -22,7 +22,7 @@ SPEND = Option(
 )
 CONFIDENCE = Option(
     name="confidence",
-    type=OptionType.SHARE,
+    type=OptionType.CONFIDENCE,
     default=0.99,
     meaning="confidence at which profiling stops with a verdict",
 )

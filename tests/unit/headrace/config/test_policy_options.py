@@ -80,3 +80,14 @@ def test_every_key_with_one_value_is_an_option() -> None:
 def test_an_option_of_another_kind_is_none(file: PipelineFile) -> None:
     with pytest.raises(PipelineError, match="'nodes' is no option that"):
         policy_asked(file, "static:nodes=5")
+
+
+@pytest.mark.parametrize("confidence", ["0.5", "1", "0", "1.5"])
+def test_a_confidence_that_no_search_can_use_is_refused(
+    file: PipelineFile, confidence: str
+) -> None:
+    """Values of 1 and of at most 0.5 were accepted, and every search failed."""
+    with pytest.raises(
+        PipelineError, match=f"confidence is {confidence}; it must be above 0.5 and below 1"
+    ):
+        policy_asked(file, f"compass:confidence={confidence}")
