@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from control.policies import policy_named, spec_of
-from control.policies.option_fields import DISCRETISATION, PRICE, STEPS, VIOLATION
+from control.policies import POLICIES, policy_named, spec_of
+from control.policies.option_fields import DISCRETISATION, LOADS, PRICE, STEPS, VIOLATION
 from control.policies.solvers import solve
 from control.problem.candidates import paths
 from control.problem.problem import PlanError, Problem
@@ -164,9 +164,19 @@ def without_effect(pipeline: Pipeline) -> list[str]:
     ineffective."""
     found = []
     for policy in pipeline.policies:
-        if not spec_of(policy.kind).choose:
+        said, spec = f"policy {policy.name!r}: ", spec_of(policy.kind)
+        if policy.replicas and policy.kind in POLICIES and spec.plan != POLICIES["static"].plan:
+            found.append(
+                f"{said}replicas has no effect, since the policy chooses them; tasks.<task>."
+                "replicas bounds them"
+            )
+        if LOADS.of(policy) and len(pipeline.tasks) > 1:
+            found.append(
+                f"{said}loads has no effect, since the tables of several tasks are made for what "
+                "the plan sends to each"
+            )
+        if not spec.choose:
             continue
-        said = f"policy {policy.name!r}: "
         if policy.batch_delay_s is not None:
             found.append(f"{said}batch_delay has no effect, since its tables say when a batch runs")
         if VIOLATION.of(policy) is not None and PRICE.of(policy) > 0:

@@ -139,3 +139,15 @@ def test_options_of_tables_without_effect_are_reported(
     path = a_cluster(tmp_path, children={"read": ()}, fan_out=0, policies=policies)
     found = without_effect(read_pipeline_file(path).pipeline)
     assert [each.startswith(f"policy 'mine': {said}") for each in found] == [True] * bool(said)
+
+
+def test_options_that_the_policy_or_the_pipeline_ignores_are_reported(tmp_path: Path) -> None:
+    policies = {
+        "scaled": {"kind": "loki", "replicas": {"read/small": 2}},
+        "fixed": {"kind": "static", "replicas": {"read/small": 2, "detect/small": 1}},
+        "loaded": {"kind": "loki", "loads": [10, 20]},
+    }
+    found = without_effect(read_pipeline_file(a_cluster(tmp_path, policies=policies)).pipeline)
+    assert [each.split(" has")[0] for each in found] == [
+        "policy 'scaled': replicas", "policy 'loaded': loads",
+    ]  # fmt: skip
