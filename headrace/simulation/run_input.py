@@ -94,7 +94,7 @@ def queries(run: Run, count: int) -> list[Query]:
         return made
     names = [*(name for name, _ in run.classes), ""]
     parts = [part for _, part in run.classes]
-    rng = np.random.default_rng([run.seed, 7])
+    rng = np.random.default_rng([run.seed, 8])  # 7: of the world
     drawn = rng.choice(len(names), size=count, p=[*parts, max(0.0, 1.0 - sum(parts))])
     shared: dict[tuple[int, int], Query] = {
         (each.size, k): replace(each, slo_class=name)
