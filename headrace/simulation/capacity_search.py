@@ -140,8 +140,9 @@ def capacity(asked: CapacityRequest, advance: Callable[[int], None] = lambda _: 
     runs = 0
     best: Trial | None = None
     low, high = 0.0, float("inf")
-    qps, step = asked.start_qps or _expected_qps(asked), asked.first_step
     lowest_qps = 1 / (APART * asked.file.pipeline.slo_s)
+    qps = max(asked.start_qps or _expected_qps(asked), 2 * lowest_qps)
+    step = asked.first_step
     while high > low * WITHIN and qps > lowest_qps:
         _check_length(asked, qps)
         found = trial(asked, qps)

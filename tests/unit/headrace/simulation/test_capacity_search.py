@@ -156,3 +156,11 @@ def test_mistakes_are_reported_in_one_sentence(
 ) -> None:
     assert run(["capacity", str(a_typed_file(tmp_path)), *options]) == code
     assert says in capsys.readouterr().err
+
+
+def test_a_tight_slo_is_searched_though_the_first_variant_has_no_profile(tmp_path: Path) -> None:
+    """The search began at 1/s, no higher than the lowest rate that is tried, and tried none."""
+    path = a_typed_file(tmp_path, RANK.replace("slo: 100ms", "slo: 10ms"), ONE_SIZE)
+    request = asked(path, {"gpu": 1}, "fcfs", 200)
+    found = capacity(replace(request, start_qps=1.0))
+    assert found.runs > 0
