@@ -16,6 +16,7 @@ from headrace.atomic_file import write_whole
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import CertificateError
 from headrace.fidelity.certificate import Certificate
+from headrace.simulation.world_file import named_profiles
 
 FOLDER = ".certificates"
 PREDICTION, CERTIFICATE = ".prediction.json", ".certificate.json"
@@ -98,6 +99,5 @@ def stale(certificate: Certificate, file: PipelineFile) -> tuple[str, ...]:
     """Return the names of the files that changed after the certificate was made."""
     it = certificate.conditions
     known = {it.file: it.file_sha256, **it.profiles_sha256}
-    return tuple(
-        each.name for each in (file.path, *file.profiles) if known.get(each.name) != sha256(each)
-    )
+    files = {file.path.name: file.path, **named_profiles(file)}
+    return tuple(name for name, path in files.items() if known.get(name) != sha256(path))

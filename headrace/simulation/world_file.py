@@ -7,10 +7,12 @@ it fits: same machine, same tasks, variants, kinds of device and profiles, not o
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import inf, sqrt
+from os.path import relpath
 from pathlib import Path
 from typing import Any
 
@@ -183,8 +185,21 @@ def tasks_sha256(file: PipelineFile) -> str:
 
 
 def profiles_sha256(file: PipelineFile) -> dict[str, str]:
-    """Return the SHA-256 of each of the pipeline's profiles, by file name; "" for a missing one."""
-    return {path.name: _sha256(path) if path.is_file() else "" for path in file.profiles}
+    """Return the SHA-256 of each of the pipeline's profiles; "" for a missing one.
+
+    The keys are those of ``named_profiles``.
+    """
+    named = named_profiles(file)
+    return {name: _sha256(path) if path.is_file() else "" for name, path in named.items()}
+
+
+def named_profiles(file: PipelineFile) -> dict[str, Path]:
+    """Return the pipeline's profiles by file name; several of one name by their paths from the
+    pipeline file."""
+    times, here = Counter(path.name for path in file.profiles), file.path.parent
+    return {
+        path.name if times[path.name] == 1 else relpath(path, here): path for path in file.profiles
+    }
 
 
 def _sha256(path: Path) -> str:

@@ -200,3 +200,16 @@ def test_plans_take_real_devices_to_be_as_slow_as_their_batches_were(file: Pipel
     assert stretches_by_kind(found, changed(file, {"cpu": 4})) == {"cpu": 3.0}
     both = changed(file, {"cpu": 2, "cuda:0": 1})
     assert stretches_by_kind(found, both) == {"cpu": 3.0, "cuda:0": 1.5}
+
+
+def test_profiles_of_one_name_are_both_compared(file: PipelineFile, tmp_path: Path) -> None:
+    """The second one hid a change of the first."""
+    places = [tmp_path / folder / "profile.json" for folder in ("first", "second")]
+    for each in places:
+        each.parent.mkdir()
+        each.write_text("{}")
+    both = replace(file, profiles=(*places, file.path.parent / "more.json"))
+    before = profiles_sha256(both)
+    assert list(before) == ["first/profile.json", "second/profile.json", "more.json"]
+    places[0].write_text("[]")
+    assert profiles_sha256(both) != before
