@@ -2,10 +2,17 @@
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from control.estimation.demand import counted
 from schemas.effects import Counted
 from streams.control_app.report_intake import ReportIntake
-from streams.control_app.topic_ends import STALLED_S, Inputs, UnreadPartitions
+from streams.control_app.topic_ends import (
+    STALLED_S,
+    AddedPartitions,
+    Inputs,
+    UnreadPartitions,
+)
 from streams.kafka.kafka_errors import BrokerError
 from streams.live.inbox import Clock
 
@@ -17,7 +24,7 @@ class InputCount:
 
     def __init__(self, inputs: Inputs, intake: ReportIntake, now: Clock) -> None:
         self._inputs, self._intake, self._now = inputs, intake, now
-        self._unread = UnreadPartitions()
+        self._added, self._unread = AddedPartitions(), UnreadPartitions()
         self._listened_s = float("-inf")
 
     def counted(self) -> tuple[Counted, Mapping[int, int]]:
@@ -26,7 +33,9 @@ class InputCount:
         ends = self._inputs.ends()
         now = self._now()
         done = self._inputs.done()
-        return counted(now, ends, done), self._unread.look(ends, done, now)
+        found = counted(now, ends, done)
+        arrived = found.arrived - self._added.held(ends)
+        return replace(found, arrived=arrived), self._unread.look(ends, done, now)
 
     def blind(self) -> None:
         """Restart the search for unread partitions: ingress could not read either."""

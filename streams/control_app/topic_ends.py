@@ -112,6 +112,25 @@ def _no_answer(what: str, error: KafkaException) -> str:
     return f"the broker did not say {what}: {error.args[0].str()}"
 
 
+class AddedPartitions:
+    """The queries that partitions added to the input topic held when they were found. They came
+    since the last look for partitions, and to count them all at once would show a jump of demand.
+    """
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held: dict[int, int] = {}
+
+    def held(self, ends: Mapping[int, int]) -> int:
+        """Return their number; ``ends`` are the log-end offsets by partition."""
+        if not self._held:
+            self._held = dict.fromkeys(ends, 0)
+        for partition, end in ends.items():
+            self._held.setdefault(partition, end)
+        return sum(self._held.values())
+
+
 UNREAD_S = 10.0  # a partition whose queries are not read for this long has no ingress
 
 

@@ -6,11 +6,15 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import TopicPartition
 
+from control.estimation.demand import Demand
+from control.estimation.estimators import jumped
+from schemas.effects import Counted
 from streams.control_app import topic_ends
 from streams.control_app.topic_ends import (
     LOOK_S,
     STALLED_S,
     UNREAD_S,
+    AddedPartitions,
     InputTopic,
     ReportDelivery,
     UnreadPartitions,
@@ -93,3 +97,18 @@ def test_a_partition_without_queries_needs_no_reader() -> None:
     for second in range(60):
         assert unread.look({0: 5, 1: 0}, {0: 5}, float(second)) == {}
     assert unread.look({0: 6, 1: 0}, {0: 5}, 60.0) == {}  # it has just arrived
+
+
+@pytest.mark.parametrize("qps", [100.0, 1000.0])
+def test_partitions_that_are_added_to_the_input_topic_show_no_jump_of_demand(qps: float) -> None:
+    """A fifth of the queries goes to a fifth partition for a second before it is found. Counted at
+    once they were a demand of 2.8 times as much."""
+    added, demand = AddedPartitions(), Demand()
+    for tick in range(300):
+        now, later_s = 100.0 + tick / 10, max(0.0, tick / 10 - 20.0)
+        ends = {0: round(qps * (tick / 10 - 0.2 * later_s))}
+        if later_s >= 1.0:
+            ends[1] = round(qps * 0.2 * later_s)
+        arrived = sum(ends.values()) - added.held(ends)
+        demand.count(Counted(arrived=arrived, waiting=0, at_s=now))
+        assert not jumped(demand, now, qps)
