@@ -100,5 +100,10 @@ def _check_arguments(called: Callable[..., Any], variant: Variant, *before: Any)
     except TypeError as error:
         known = list(signature.parameters)
         unknown = [name for name in variant.arguments if name not in known]
-        hint = nearest(unknown[0], known) if unknown else f"; it takes {', '.join(known)}"
+        if not unknown:
+            hint = f"; it takes {', '.join(known)}"
+        elif repr(unknown[0]) in str(error):
+            hint = nearest(unknown[0], known)
+        else:  # the error names the argument that is missing, not the misspelt one
+            hint = f"; it has no {unknown[0]!r}{nearest(unknown[0], known)}"
         raise BadArguments(f"{variant.operator}: {error}{hint}") from error

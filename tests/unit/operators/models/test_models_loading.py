@@ -118,7 +118,7 @@ def test_a_name_that_leads_nowhere_is_refused_with_the_nearest_one(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"facto": 2}, "missing a required argument: 'factor'; did you mean 'factor'?"),
+        ({"facto": 2}, "required argument: 'factor'; it has no 'facto'; did you mean 'factor'?"),
         ({"factor": 1, "ofset": 2}, "unexpected keyword argument 'ofset'; did you mean 'offset'?"),
         ({}, "missing a required argument: 'factor'; it takes factor, offset"),
     ],
