@@ -98,8 +98,13 @@ class _Judge:
         """Return the profile of the variant on the kind of device; raise ``ProfileError``."""
         task, variant = variant_id(host[0])
         names = [d for d in self.problem.devices if self.hosts[host].may_run_on(d)]
-        if self.problem.profile is None or not names:
-            raise ProfileError(f"there is no device for {host[0]}, or no profile")
+        if self.problem.profile is None:
+            raise ProfileError(
+                f"{host[0]} has no profile; run `headrace profile` or name its profile "
+                "under profiles"
+            )
+        if not names:
+            raise ProfileError(f"there is no device for {host[0]}")
         return self.problem.profile.entry(task, variant, names[0])
 
     def seconds(self, host: Host, batch: int, quantile: str) -> float:

@@ -169,6 +169,18 @@ def test_a_task_that_nobody_measured_is_named(
     assert "task 'read' has no profiled variant on emulated; run `headrace profile`" in told
 
 
+def test_a_fixed_plan_of_a_file_without_profiles_says_how_to_make_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = YAML.replace("profiles: [plates.json]\n", "").replace("emulated", "cpu")
+    path = a_file(tmp_path, text=bare)
+    told = sentence(capsys, path, "--demand", "10", "--policy", "static", code=2)
+    assert told == (
+        "headrace: find/small has no profile; run `headrace profile` or name its profile under "
+        "profiles\n"
+    )
+
+
 def test_a_profile_without_the_fan_out_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
