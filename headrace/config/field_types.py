@@ -121,7 +121,8 @@ def is_device(value: str) -> bool:
     return _DEVICE.fullmatch(value) is not None
 
 
-def _device(value: str) -> str:
+def device_name(value: str) -> str:
+    """Return the name of a device of this machine; raises ``ValueError`` naming the devices."""
     if not is_device(value):
         raise ValueError(
             f"{{}}: {value!r} is no device; devices are cpu, cuda:0 and so on, emulated"
@@ -174,7 +175,7 @@ Size = Annotated[int, BeforeValidator(size), Field(gt=0), _SIZE_TEXT]
 Name = Annotated[str, AfterValidator(_name)]
 PipelineName = Annotated[str, AfterValidator(_pipeline_name)]
 Spec = Annotated[str, AfterValidator(_spec)]
-Device = Annotated[str, AfterValidator(_device)]
+Device = Annotated[str, AfterValidator(device_name)]
 TypeName = Annotated[str, AfterValidator(_type_name)]
 Confidence = Annotated[float, AfterValidator(_confidence)]
 DeviceShare = Annotated[float, AfterValidator(_share)]

@@ -6,7 +6,9 @@ import numpy as np
 
 from control.problem.seats import task_of
 from headrace.config.cluster import TierDevices
+from headrace.config.field_types import device_name
 from headrace.config.pipeline_file import PipelineFile
+from headrace.errors import PipelineError
 from headrace.roles.process_setup import dilation, process_clock
 from headrace.roles.profile_lookups import variant_of
 from headrace.roles.workers.shared_cpu import PaidOperator, PartOperator, SharedCpu
@@ -25,11 +27,16 @@ from streams.live.live_driver import Live
 def worker_devices(file: PipelineFile, name: str, device: str, count: int) -> dict[str, str]:
     """Return the workers of one process with the device that each reports.
 
-    A device of a tier has one for each task that the tier may run.
+    A device of a tier has one for each task that the tier may run. Raises ``PipelineError`` for a
+    name that is no device, and no type or tier of the file.
     """
     tier = file.cluster.tier(device)
     if tier is not None:
         return tier.seats(name)
+    try:
+        device_name(file.cluster.host_device(device))
+    except ValueError as error:
+        raise PipelineError(str(error).replace("{}", "--device", 1)) from error
     names = [name] if count == 1 else [f"{name}-{i}" for i in range(count)]
     return dict.fromkeys(names, device)
 

@@ -53,10 +53,10 @@ def run_worker(
     logs: LogOptions = SILENT,
 ) -> None:
     """Serve as a worker until SIGTERM or SIGINT; ``count`` workers share the process: emulated
-    ones, or those that share a device."""
+    ones, or those that share a device. Raises ``PipelineError`` for an unknown device."""
     pipeline = file.pipeline
-    prepare(kafka, pipeline, "worker")
     devices = worker_devices(file, name, device, count)
+    prepare(kafka, pipeline, "worker")
     names = list(devices)
     incarnation, namesakes = process_now(), namesakes_of(kafka, pipeline, names)
     profile = planning_profile(file)
