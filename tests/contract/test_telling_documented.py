@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 
 from headrace.cli.main import headrace
+from headrace.config.cluster import Cluster
+from headrace.config.topology import roles
 from headrace.roles import observability as observing
 from headrace.roles.log_format import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE
 from headrace.roles.log_format import LEVELS as CHOICES
@@ -22,9 +24,9 @@ from streams.observers import log_lines as lines
 from streams.observers.metric_table import HISTOGRAM, METRICS, PREFIX
 from streams.observers.metrics import BOUNDS_S
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "logs-and-metrics.md").read_text(
-    encoding="utf-8"
-)
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "reference" / "logs-and-metrics.md").read_text(encoding="utf-8")
+TUTORIAL = (DOCS / "tutorial" / "first-pipeline.md").read_text(encoding="utf-8")
 EVENTS = {
     **lines.LEVELS,
     **clock_skew.LEVELS,
@@ -66,6 +68,20 @@ def test_the_expressions_use_existing_metrics() -> None:
     named = set(re.findall(r"headrace_\w+", section))
     assert named <= known
     assert len(named) > 5
+
+
+def test_the_tutorial_asks_the_port_of_the_role_that_has_the_metric() -> None:
+    first, port, metric = re.findall(
+        r"--metrics-port (\d+)\n(?:headrace load .*\n)curl -s localhost:(\d+)/metrics \| grep "
+        r"headrace_(\w+)",
+        TUTORIAL,
+    )[0]
+    (asked,) = (
+        role.kind
+        for role in roles(Cluster(devices=(("cpu", 2),), metrics_port=int(first)))
+        if role.metrics_port == int(port)
+    )
+    assert metric in [each.name for each in METRICS[asked]]
 
 
 def test_options_variables_and_limits_are_listed() -> None:
