@@ -100,7 +100,8 @@ def no_answer(name: str, within_s: float) -> NoAnswer:
     """Return the error for a query without an answer."""
     return NoAnswer(
         f"no answer to {name} within {within_s:g} s; check that the pipeline is up with "
-        "`headrace status FILE --once`, or wait longer with timeout="
+        "`headrace status FILE --once` and that input= is what its file says, or wait longer with "
+        "timeout="
     )
 
 

@@ -62,6 +62,7 @@ def test_a_query_ends_when_its_time_is_over_and_not_before() -> None:
     with pytest.raises(NoAnswer, match=r"no answer to early within 0\.5 s; check that") as raised:
         early.result(0)
     assert isinstance(raised.value, TimeoutError)
+    assert "input= is what its file says" in str(raised.value)  # else nothing knows the query's id
 
 
 def test_closing_ends_present_and_later_calls() -> None:
