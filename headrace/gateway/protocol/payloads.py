@@ -52,6 +52,8 @@ def _only_element(inputs: Sequence[Tensor]) -> bytes:
         )
     element: bytes = inputs[0].elements[0]
     if not element:
+        if not inputs[0].name:  # a raw body
+            raise Unserved(Ending.BAD_REQUEST, "the body is empty; a query needs a payload")
         raise bad(inputs[0].name, "is empty; a query needs a payload")
     return element
 

@@ -51,7 +51,8 @@ def test_with_a_signature_a_payload_has_the_inputs_by_name() -> None:
     [
         ([], None, "raw", "one BYTES tensor"),
         ([IMAGE], None, "raw", "one BYTES tensor"),
-        ([bytes_tensor("x", [b""], [1])], None, "raw", "is empty"),
+        ([bytes_tensor("x", [b""], [1])], None, "raw", "tensor 'x' is empty"),
+        ([bytes_tensor("", [b""], [1])], None, "raw", "the body is empty"),
         ([TEXT], None, "avro", "is JSON, but this is none"),
         ([IMAGE, TEXT], SIGNATURE, "avro", "takes image, text, tags"),
         ([IMAGE, IMAGE, TEXT], SIGNATURE, "avro", "takes image, text, tags"),
