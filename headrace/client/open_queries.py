@@ -73,7 +73,7 @@ class OpenQueries:
         with self._lock:
             late = [(name, w.within_s) for name, w in self._waiting.items() if now > w.due_s]
         for name, within_s in late:
-            self.fail(name, no_answer(name, within_s))
+            self.fail(name, _no_answer(name, within_s))
 
     def end(self, error: Exception) -> None:
         """Resolve every query, and refuse new ones, with an error. The first error wins."""
@@ -96,7 +96,7 @@ class _Waiting:
     within_s: float
 
 
-def no_answer(name: str, within_s: float) -> NoAnswer:
+def _no_answer(name: str, within_s: float) -> NoAnswer:
     """Return the error for a query without an answer."""
     return NoAnswer(
         f"no answer to {name} within {within_s:g} s; check that the pipeline is up with "

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from headrace.client.exchange import BrokerNews
 from headrace.client.formats import Read
-from headrace.client.open_queries import no_answer
+from headrace.errors import NoAnswer
 from headrace.gateway.result_watch import ResultWatch
 from schemas.codec.single_object import CodecError
 from schemas.records import Answer
@@ -167,7 +167,7 @@ class RequestsInFlight:
         now = self._loop.time()
         late = [(key, query) for key, query in self._queries.items() if now >= query.due_s]
         for key, query in late:
-            self._fail(key, no_answer(key.decode(), query.within_s))
+            self._fail(key, _no_answer(key.decode(), query.within_s))
             query.ended(None)
         self._look = None
         if self._queries:
@@ -196,3 +196,10 @@ def _resolve_taken(query: _Query) -> None:
 def _give_up(waiter: Waiter) -> None:
     if not waiter.done():
         waiter.set_result(None)
+
+
+def _no_answer(name: str, within_s: float) -> NoAnswer:
+    return NoAnswer(
+        f"no answer to {name} within {within_s:g} s; allow it more time, or check that the "
+        "pipeline is up with `headrace status FILE --once`"
+    )
