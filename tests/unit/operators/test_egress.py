@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from control.problem.tiers import Link
 from operators.drop_reasons import dropped, read_late
-from operators.egress import Egress, highest, note_of, upto_of
+from operators.egress import Egress, highest, made_s, note_of, upto_of
 from operators.input_place import GENERATION
 from operators.join import MOST_CRASHES
 from operators.latency_histogram import bucket
@@ -26,6 +26,7 @@ from schemas.records import (
     Garbled,
     Item,
     Notice,
+    Origin,
     Report,
     SessionPlan,
     SessionStage,
@@ -161,6 +162,13 @@ def test_one_commit_for_all_that_came_at_once_names_every_input_partition() -> N
     other = Notice(partition=1, upto=4)
     effects = commits(egress, arrived(third, 5), arrived(a_notice(upto=6), 6), arrived(other, 1, 1))
     assert effects == [Assign("outputs", done=(Done(0, 7, "0:6,2:9"), Done(1, 2, "1:4")))]
+
+
+def test_queries_that_complete_at_once_are_committed_by_one_wake() -> None:
+    egress = an_egress()
+    commits(egress, arrived(a_notice(0)), arrived(a_notice(1), 1))
+    assert told(egress, (arrived(whole(0), 2), 0.2)) == [an_answered(), Wake(0.2)]
+    assert told(egress, (arrived(whole(1), 3), 0.2)) == [an_answered(1)]
 
 
 def test_a_refused_query_is_answered_by_its_notice() -> None:
@@ -431,6 +439,15 @@ def test_an_early_answer_whose_notice_was_lost_holds_up_no_commit_for_ever() -> 
     assert effects == done(3, "0:3")
 
 
+def test_an_early_answer_whose_notice_may_still_come_is_held() -> None:
+    egress = an_egress(answered={(0, 9), (1, 0)})
+    other = replace(whole(0), origin=Origin(1, 0))
+    assert commits(egress, arrived(other), arrived(whole(9), 1)) == []
+    assert commits(egress, arrived(a_notice(2, upto=3), 2), arrived(whole(2), 3)) == []
+    assert commits(egress, arrived(a_notice(0, partition=1), 4)) == done(1, "")
+    assert commits(egress, arrived(a_notice(9), 5)) == done(6, "0:10,1:1")
+
+
 def test_a_query_whose_records_lie_in_two_slots_is_closed_and_both_are_committed() -> None:
     egress = an_egress()
     egress.handle(arrived(a_notice(0), 0, 1), 0.1)
@@ -443,6 +460,13 @@ def test_a_query_whose_records_lie_in_two_slots_is_closed_and_both_are_committed
 
 def test_notes_of_two_slots_on_one_partition_say_the_higher_place() -> None:
     assert highest([{0: 7, 1: 3}, {}, {0: 5, 2: 1}]) == {0: 7, 1: 3, 2: 1}
+
+
+def test_the_age_of_a_record_is_that_of_its_queries() -> None:
+    notice = Notice(partition=0, upto=2, queries=(a_noticed(0, created_s=3.0), a_noticed(1)))
+    assert [made_s(each) for each in (notice, replace(whole(0), created_s=7.0), an_answer())] == [
+        [3.0, 0.0], [7.0], [],
+    ]  # fmt: skip
 
 
 def test_queries_of_a_topic_that_was_made_anew_are_no_duplicates() -> None:
@@ -469,6 +493,14 @@ def test_a_result_is_back_at_its_sessions_tier_after_its_link(delay_s: float, ou
     (answer,) = sends(egress, Woke(), ends_s)
     assert (answer.outcome, answer.answered_s) == (outcome, ends_s)
     assert sends(egress, Woke(), 20.0) == []
+
+
+def test_a_sessions_result_without_emulated_links_is_an_answer_at_once() -> None:
+    session = SessionPlan(session="a", number=1, slo_s=SLO_S, stages=(), admits=True)
+    for links in (None, SessionLinks("handheld", {})):
+        record = arrived(replace(whole(0), session=session))
+        (answer,) = sends(an_egress(links=links), record, 0.2)
+        assert (answer.session, answer.answered_s) == ("a", 0.2)
 
 
 def sends(egress: Egress, event: Event, now: float) -> list[Answer]:

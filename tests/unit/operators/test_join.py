@@ -19,6 +19,7 @@ from operators.join import (
     path_accuracy,
     refusal,
 )
+from operators.record_size import MOST_BYTES
 from schemas.codec.single_object import encode
 from schemas.enumerations import ReasonCode
 from schemas.pipeline import Pipeline
@@ -163,12 +164,20 @@ def test_a_combine_function_that_raises_fails_the_query() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("result", [object(), {1: 2}, 1 << 70, "\ud800", ["\ud800", b""]])
+@pytest.mark.parametrize(
+    "result", [object(), {1: 2}, 1 << 70, "\ud800", ["\ud800", b""], [0.5, object()]]
+)
 def test_a_combined_result_that_cannot_be_sent_fails_the_query(result: Any) -> None:
     pipeline = a_pipeline(combine="postcode:join")
     found = closed(a_query(an_ended("a")), pipeline, combine=lambda values, tasks: result)
     assert (found.outcome, found.task, found.result) == (FAILED, "egress", None)
     assert "postcode:join raised CodecError" in found.reason
+
+
+def test_a_combined_result_that_is_too_large_for_a_record_fails_the_query() -> None:
+    found = closed(a_query(an_ended("a")), combine=lambda values, tasks: b"x" * (MOST_BYTES + 1))
+    assert (found.outcome, found.task) == (FAILED, "egress")
+    assert "a value of 7.0 MiB fits no record (at most 7)" in found.reason
 
 
 TEXTS = st.text(max_size=3) | st.just("\ud800")
@@ -274,8 +283,8 @@ def test_missing_and_unmeasured_leaves_have_no_expected_accuracy() -> None:
     accuracies = {"read/v": 0.8}
     a = half("a", (0, 0), path=(a_hop(),), credit=1)
     unmeasured = half("b", (0, 1), path=(a_hop(variant="w"),))
-    dropped = half(None, (0, 2), path=(a_hop(),), outcome=DROPPED)
-    found = closed(a_query(a, unmeasured, dropped), accuracies=accuracies)
+    dropped = half(None, (0, 2), path=(a_hop(variant="x"),), outcome=DROPPED)
+    found = closed(a_query(a, unmeasured, dropped), accuracies={**accuracies, "read/x": 0.1})
     assert found.expected_accuracy == 0.8
     assert closed(a_query(unmeasured), accuracies=accuracies).expected_accuracy is None
 

@@ -13,7 +13,9 @@ def begun(*offsets: int, pieces: int = 1) -> Progress:
 
 def test_nothing_is_done_before_the_first_record() -> None:
     progress = Progress()
-    assert (progress.done, progress.seen, progress.advance()) == (-1, -1, False)
+    assert (progress.done, progress.seen, progress.movable, progress.advance()) == (
+        -1, -1, False, False,
+    )  # fmt: skip
 
 
 def test_a_record_finished_out_of_order_waits_for_those_before_it() -> None:
