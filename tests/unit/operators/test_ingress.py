@@ -7,6 +7,7 @@ import pytest
 from control.policies.kairos.size_watch import size_count
 from operators.ingress import NOTICE_S, REFUSAL_S, Ingress
 from operators.input_place import GENERATION, InputPlaces, place_of
+from operators.record_size import MOST_BYTES
 from schemas.effects import (
     Arrived,
     Assign,
@@ -270,6 +271,18 @@ def test_an_unknown_slo_class_is_refused_with_the_known_ones() -> None:
     assert ingress.handle(a_query(slo_class="silver"), 0.0) == [Wake(REFUSAL_S)]
     notice = Notice(partition=0, upto=1, queries=(a_noticed(refused=reason),))
     assert noticing(ingress) == notified(notice)
+
+
+def test_a_class_is_unknown_to_a_pipeline_without_classes() -> None:
+    ingress = Ingress("i", a_pipeline(), range(4), incarnation=0.0)
+    told(ingress, (Woke(), 0.0), (arrived(PLAN), 0.0))
+    reason = "SLO class 'gold' is unknown; the pipeline file has: none"
+    assert refused(ingress, a_query(slo_class="gold")) == reason
+
+
+def test_a_query_that_fits_no_record_is_refused() -> None:
+    found = refused(an_ingress(), a_query(payload=b"x" * (MOST_BYTES + 1)))
+    assert found.startswith("a value of 7.0 MiB fits no record (at most 7)")
 
 
 def test_a_refusal_does_not_wait_as_long_as_the_notices_of_admitted_queries() -> None:

@@ -476,7 +476,10 @@ def test_a_query_above_the_largest_size_is_refused_with_the_limit() -> None:
 def test_query_given_up_ends_as_dropped() -> None:
     node = an_ingress("gpu")
     arrive(node, 0, 90, 0.0)
-    assert to_workers(arrive(node, 1, 90, 0.0)) == []
+    effects = arrive(node, 1, 90, 0.0)  # the gpu needs 90 ms for it and has 100
+    assert to_workers(effects) == []
+    assert effects[-1] == Wake(pytest.approx(0.01))
+    assert node.handle(Woke(), 0.009) == []
     effects = list(node.handle(Woke(), 0.05))
     ended = [
         item.end
