@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from operators.record_size import MOST_BYTES
 from operators.serving.fanout import failed, outcome
 from operators.timed_batch import OutOfTime
 from schemas.enumerations import ReasonCode
@@ -96,6 +97,20 @@ def test_an_exception_fails_its_own_item() -> None:
     assert failing(LOCATE, KeyError()) == "KeyError"
 
 
+def test_an_exception_that_was_raised_is_named_with_its_type() -> None:
+    with pytest.raises(ValueError, match="no digit in it") as raised:
+        raise ValueError("no digit in it")
+    assert failing(LEAF, raised.value).startswith("ValueError: no digit in it (at test_fanout.py:")
+
+
+@pytest.mark.parametrize(
+    "output", [b"x" * (MOST_BYTES + 1), ["x" * (MOST_BYTES + 1)], np.zeros(MOST_BYTES, np.int16)]
+)
+def test_an_output_that_fits_no_record_fails_its_item(output: Any) -> None:
+    assert "MiB fits no record" in failing(LEAF, output)
+    assert "MiB fits no record" in failing(LOCATE, [output])
+
+
 class Odd:
     """An object that cannot be sent."""
 
@@ -118,6 +133,12 @@ def endless() -> list[Any]:
     return found
 
 
+def endless_dict() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    found["a"] = found
+    return found
+
+
 class Mute(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no words")
@@ -128,7 +149,7 @@ class Lazy(UserDict[str, Any]):
         raise LookupError(f"{key} is not loaded")
 
 
-@pytest.mark.parametrize("output", [endless(), nested(3000, 1), {"a": endless()}])
+@pytest.mark.parametrize("output", [endless(), nested(3000, 1), {"a": endless()}, [endless_dict()]])
 def test_an_output_that_is_nested_without_end_fails_its_item(output: Any) -> None:
     """A ``RecursionError`` here ended the worker, and every later one that read the item."""
     assert failing(LEAF, output) == "a value is nested more than 64 levels deep; flatten it"

@@ -58,6 +58,14 @@ def test_an_idle_worker_runs_a_shadow_whose_offset_was_committed_as_it_came() ->
     assert not any(isinstance(effect, Assign) for effect in ended)
 
 
+def test_a_shadow_that_is_read_twice_runs_once() -> None:
+    node = a_worker()
+    node.handle(a_shadow(0), 0.0)
+    assert node.handle(a_shadow(0), 0.0) == []
+    (batch,) = inferring(woken(node, 0.0))
+    assert inferring(node.handle(inferred(batch.job, b"y", finished_s=0.1), 0.1)) == []
+
+
 def test_a_worker_whose_file_samples_no_shadows_passes_them_over() -> None:
     node = a_worker(share=0.0)
     assert node.handle(a_shadow(0), 0.0) == [Assign("work.read", done=(Done(0, 1),))]

@@ -149,6 +149,7 @@ def test_a_load_that_fails_is_reported_and_tried_again_with_the_next_plan() -> N
     assert worker.handle(Failed("read/v", "no such file"), 0.1) == []
     (report,) = reports(worker.handle(Woke(), 0.3))
     assert (report.state, report.error) == (NodeState.FAILED, "no such file")
+    assert report.counts == DECLARED  # no failed reload
     assert Load("read/v") in worker.handle(arrived(a_plan([a_lease()], epoch=2)), 0.4)
 
 
@@ -581,6 +582,26 @@ def test_a_full_worker_drops_what_is_past_saving_and_goes_on_reading() -> None:
     assert gone == [DROPPED] * HELD_BATCHES
     assert not any(isinstance(e, Assign) and e.paused for e in effects)
     assert told(worker, (inferred(1, "a"), 0.5))[-1] == Infer(2, "read/v", (b"x",))
+
+
+def test_a_full_worker_whose_items_are_all_past_saving_drops_them_all() -> None:
+    worker = serving(a_lease(batch=1))
+    worker.handle(arrived(a_work(0, deadline_s=9.0)), 0.1)
+    worker.handle(Woke(), 0.1)  # it is running, so new items wait
+    late = [arrived(a_work(i, deadline_s=0.3), i) for i in range(1, 2 + HELD_BATCHES)]
+    effects = told(worker, *[(event, 0.1) for event in late[:-1]], (late[-1], 0.4))
+    assert len(sent(effects, "outputs")) == HELD_BATCHES + 1
+    assert told(worker, (inferred(1, "a"), 0.5))[-1] == done(0, HELD_BATCHES + 2)
+
+
+def test_a_worker_that_is_not_full_drops_nothing_before_it_takes_a_batch() -> None:
+    worker = serving(a_lease(batch=1))
+    worker.handle(arrived(a_work(0, deadline_s=9.0)), 0.1)
+    worker.handle(Woke(), 0.1)
+    for offset in range(1, 1 + HELD_BATCHES):
+        worker.handle(arrived(a_work(offset, deadline_s=0.3), offset), 0.1)
+    effects = told(worker, (arrived(a_plan([a_lease(batch=1)], epoch=2)), 0.4))
+    assert effects == [Assign("work.read", (0,), ())]
 
 
 # ---------------------------------------------------------------------- what cannot be understood
