@@ -381,6 +381,10 @@ def test_a_used_path_must_keep_the_budget_where_another_does() -> None:
     assert (violation.constraint, violation.subject) == (
         Constraint.LATENCY, ("locate/net", "read/vit"),
     )  # fmt: skip
+    own = (*PLAN.routes[:2], Route("read", 1, 1.0, source="locate/net"))
+    assert check_plan(structs.replace(tight, routes=own), met) == (violation,)
+    none_keeps_it = replace(met, pipeline=replace(pipeline, compute_share=0.01))
+    assert check_plan(structs.replace(tight, routes=routes), none_keeps_it) == ()
     free = replace(met, latency=frozenset())
     assert check_plan(structs.replace(tight, routes=routes), free) == ()
 
@@ -426,6 +430,9 @@ def test_a_worker_is_given_no_variant_that_every_path_excludes() -> None:
     assert check_plan(tight, met) == (
         Violation(Constraint.LATENCY, ("read/vit",), pytest.approx(0.015), pytest.approx(0.012)),
     )
+    hops = replace(met, pipeline=replace(pipeline, comm_s=0.01))  # three of them
+    longer = structs.replace(tight, settings=Settings(policy="proteus", slo_s=0.13))
+    assert check_plan(longer, hops) == check_plan(tight, met)
     assert check_plan(tight, replace(met, held={"c": LEASES[2]})) == ()  # it was assigned before
     # locate/net is the fastest variant of its task, so nothing else could run.
     assert check_plan(tight, replace(met, pipeline=replace(pipeline, compute_share=0.01),

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from control.checks.session_check import check_sessions
-from control.checks.violations import Constraint
+from control.checks.violations import Constraint, Violation
 from schemas.records import Lease, Plan, SessionPlan, SessionStage
 from tests.builders import a_lease, a_plan
 from tests.session_world import a_space, seats
@@ -69,6 +69,28 @@ def test_two_sessions_share_a_device_and_have_one_each_of_their_own() -> None:
 def test_a_mutated_plan_is_caught(constraint: Constraint) -> None:
     found = check_sessions(the_plan(*MUTATIONS[constraint]()), SPACE, DEVICES)
     assert constraint in {each.constraint for each in found}
+
+
+def test_the_newest_plan_of_a_session_keeps_its_share_while_it_drains() -> None:
+    closing = replace(stage(1, quarters=3), admits=False)
+    assert check_sessions(the_plan(closing, OTHER), SPACE, DEVICES) == (
+        Violation(Constraint.SESSION_SHARE, ("cloud-0",), 1.25, 1),
+    )
+    assert check_sessions(the_plan(closing, replace(ONE, number=2), OTHER), SPACE, DEVICES) == ()
+
+
+def test_a_tier_that_has_no_seat_for_the_task_is_named() -> None:
+    plan = the_plan(stage(1, tier="handheld", device="handheld-0"), OTHER)
+    found = check_sessions(plan, SPACE, DEVICES)
+    assert [each.constraint for each in found] == [Constraint.SESSION_TIER, Constraint.SESSION_SLOT]
+
+
+def test_a_seat_whose_worker_serves_another_task_is_none() -> None:
+    plan = replace(
+        the_plan(ONE), leases=(LEASES[0], LEASES[1], a_seat_lease("cloud-0-read", "scan", 0))
+    )
+    slot = Violation(Constraint.SESSION_SLOT, ("a", "read"), 0)
+    assert check_sessions(plan, SPACE, DEVICES) == (slot,)
 
 
 def test_a_plan_that_drains_may_name_a_worker_that_is_gone() -> None:

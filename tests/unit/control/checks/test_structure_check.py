@@ -41,6 +41,7 @@ def test_a_good_plan_breaks_nothing() -> None:
         (with_lease(a_lease("c", "read", "vit", [0], 0)), "slot 0 of task 'read' is open for 2"),
         (with_lease(a_lease("c", "read", "vit", [1, 2], 1)), "slot 2 of task 'read' is read 2"),
         (with_lease(a_lease("c", "read", "vit", [3], 1)), "does not read slot 1, which it has"),
+        (with_lease(a_lease("a", "locate", "net", [1], 0)), "does not read slot 0, which it has"),
         (with_lease(a_lease("c", "read", "vit", [1, 4], 1)), "slot 4 of task 'read'"),
         (with_lease(a_lease("c", "read", "ocr", [1], 1)), "'read/ocr', which its task"),
         (with_lease(a_lease("c", "read", "vit", [1], 1, batch=0)), "batches of 0"),
@@ -66,6 +67,26 @@ def test_a_good_plan_breaks_nothing() -> None:
 )
 def test_a_broken_promise_is_named(plan: Plan, clause: str) -> None:
     assert clause in sentences(check_structure(plan, PIPELINE))
+
+
+def test_a_draining_worker_reads_its_slots_and_gets_no_route() -> None:
+    draining = with_lease(a_lease("d", "read", "vit", [3]))
+    assert check_structure(draining, PIPELINE) == ()
+    routed = replace(draining, routes=(*GOOD.routes, Route("read", -1, 0.0)))
+    assert check_structure(routed, PIPELINE) == (Violation(Constraint.ROUTE_OPEN, ("read", "-1")),)
+    last = replace(GOOD, leases=(LEASES[0], a_lease("b", "read", "vit", [0])), feasible=False)
+    assert check_structure(replace(last, routes=GOOD.routes[:1]), PIPELINE) == ()
+
+
+def test_every_slot_of_a_task_may_be_open() -> None:
+    plan = replace(GOOD, leases=(*LEASES[:1], a_lease("b", "read", "vit", [0], 0), LEASES[2]))
+    assert check_structure(plan, a_pipeline(slots=2)) == ()
+
+
+def test_the_figure_below_0_of_a_route_is_named() -> None:
+    plan = replace(GOOD, routes=(replace(GOOD.routes[0], latency_s=-1.0), *GOOD.routes[1:]))
+    figures = Violation(Constraint.ROUTE_FIGURES, ("locate",), -1.0)
+    assert check_structure(plan, PIPELINE) == (figures,)
 
 
 def test_more_replicas_than_slots_are_found() -> None:
