@@ -110,7 +110,7 @@ class ClassAdmission:
         return [b for b in self._buckets.values() if b.arriving_qps(now) < IDLE_QPS]
 
     def _fill(self, now: float) -> None:
-        seconds, self._at = max(0.0, now - self._at), max(now, self._at)
+        seconds, self._at = max(0.0, now - self._at), now
         if self._rate is None or seconds == 0.0:
             return
         left = self._rate * seconds

@@ -96,6 +96,13 @@ def test_a_floor_goes_before_the_weights() -> None:
     assert sum(found.values()) == pytest.approx(100.0, rel=0.03)
 
 
+def test_a_floor_is_a_part_of_the_arrivals_and_no_more() -> None:
+    shares = {"gold": ClassShare(1.0), "bronze": ClassShare(1.0, floor=0.1)}
+    found = admitted(shares, {"gold": 200.0, "bronze": 200.0}, 100.0)
+    # 20 of the 100 first; the rest by weight.
+    assert found == pytest.approx({"gold": 40.0, "bronze": 60.0}, rel=0.05)
+
+
 def test_floors_beyond_the_capacity_are_cut_alike() -> None:
     shares = {"gold": ClassShare(1.0, floor=1.0), "bronze": ClassShare(1.0, floor=1.0)}
     found = admitted(shares, {"gold": 300.0, "bronze": 100.0}, 100.0)
@@ -111,7 +118,8 @@ def test_a_clock_that_steps_back_refuses_nothing_for_long() -> None:
     admission = ClassAdmission({})
     admission.change(10.0, 5.0, 100.0)
     assert admission.admit(100.0)
-    assert all(admission.admit(40.0) for _ in range(4))
+    assert [admission.admit(40.0) for _ in range(5)] == [True] * 4 + [False]
+    assert admission.admit(40.1)  # a tenth of a second, not a minute later
 
 
 @given(
