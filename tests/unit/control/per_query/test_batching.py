@@ -60,6 +60,7 @@ def test_items_of_one_class_do_not_make_the_batch_smaller_until_all_would_be_lat
 
 def test_item_that_is_already_too_late_does_not_shrink_the_batch() -> None:
     assert sparing(4, [0.1, 1.0, 1.0, 1.0], [0.0, 0.9, 0.9, 0.9], takes_s) == 3
+    assert sparing(4, [0.1, 1.0], [0.0, 0.0], takes_s) == 2  # none can be saved
 
 
 @given(

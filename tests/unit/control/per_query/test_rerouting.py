@@ -66,6 +66,11 @@ def test_worker_in_turn_is_taken_if_it_fits_and_no_worker_has_spare_capacity() -
     assert a_junction(*crowded).in_time(0.0, 0.0419, 0.0) == (0, NOWHERE)
 
 
+def test_worker_in_turn_that_fits_is_taken_before_a_slower_one_that_fits() -> None:
+    turn, slower = Route("read", 0, 1.0, "", 0.0, 0.01), Route("read", 1, 0.0, "", 10.0, 0.015)
+    assert a_junction(turn, slower).in_time(0.0, 0.0219, 0.0) == (0, 0)  # neither is on track
+
+
 def test_routes_without_latencies_do_not_reroute() -> None:
     junction = a_junction(Route("read", 0, 1.0))
     assert junction.in_time(0.1, 0.01, 0.0) == (0, 0)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from control.per_query.run_admission import RunAdmission, admits_by_turn, wait_s
 from schemas.pipeline import ClassShare
+from schemas.records import Route
 from tests.builders import a_lease, a_pipeline, a_plan
 
 # Two workers that each serve 4 queries in 100 ms.
@@ -56,6 +57,19 @@ def test_a_new_plan_keeps_what_was_sent_and_one_without_capacity_admits_everythi
     for plan in (replace(PLAN, capacity_qps=None), None):
         admission.change(plan, "read", BUDGET_S)
         assert admission.admits(0, 0.01)
+
+
+def test_only_the_tasks_own_slots_count() -> None:
+    other = a_lease("c", task="sort", batch=16, slots=(0,))
+    both = replace(PLAN, leases=(*PLAN.leases, other), routes=(*PLAN.routes, Route("sort", 0, 1.0)))
+    admission = RunAdmission()
+    admission.change(both, "read", BUDGET_S)
+    for _ in range(4):
+        admission.sent(0, 0.0)
+    assert [admission.admits(0, now) for now in (0.03, 0.04)] == [False, True]
+    closed = replace(PLAN, routes=(Route("read", 0, 0.0), Route("read", 1, 1.0)))
+    admission.change(closed, "read", BUDGET_S)  # slot 0 gets nothing, so nothing is planned for it
+    assert admission.admits(0, 0.0)
 
 
 @given(st.lists(st.floats(0.0, 0.02), min_size=200, max_size=400))
