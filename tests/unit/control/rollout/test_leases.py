@@ -116,6 +116,18 @@ def test_a_lost_workers_slots_go_to_the_least_laden_with_its_variant() -> None:
     )
 
 
+def test_a_draining_worker_adopts_no_slot_while_another_serves() -> None:
+    leases = held(
+        a_lease("a", "read", "vit", [0], -1),
+        a_lease("b", "read", "forest", [1, 2], 1),
+        a_lease("c", "read", "vit", [3], 3),
+    )
+    assert without(leases, ["c"], some_slots(read=3)) == (
+        a_lease("a", "read", "vit", [0], -1),
+        a_lease("b", "read", "forest", [1, 2, 3], 1),
+    )
+
+
 def test_slots_of_a_task_without_workers_wait_for_the_first() -> None:
     leases = held(a_lease("a", "read", "vit", [0, 1], 0))
     slots = some_slots(read=1)
