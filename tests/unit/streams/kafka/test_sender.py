@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Message
 
+from streams.fencing import LeaseLost
 from streams.kafka import kafka_client, sender
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.send_window import TurnRecord
+from streams.kafka.send_window import MOST_UNCONFIRMED, TurnRecord
 from streams.kafka.sender import Sender
 from streams.kafka.turn import Turn
 from streams.topics import MAX_RECORD_BYTES
@@ -23,6 +24,7 @@ class Client:
         self.full = False
         self.left: list[bytes] = []
         self.headers: list[list[tuple[str, bytes]] | None] = []
+        self.stamps: list[int] = []
         self.settings: dict[str, Any] = {}
         self._under_way: list[Callable[[KafkaError | None, Message | None], None]] = []
         self._taken: list[Callable[[KafkaError | None, Message | None], None]] = []
@@ -40,6 +42,7 @@ class Client:
             raise BufferError
         self.left.append(value)
         self.headers.append(headers)
+        self.stamps.append(timestamp)
         self._under_way.append(on_delivery)
 
     def take(self) -> None:
@@ -144,6 +147,49 @@ def test_a_record_that_was_too_late_for_its_lease_leaves_again_with_its_headers(
     sends.progress([turn], 0.0)
     assert client.left == [b"first"] * 2
     assert client.headers == [[("name", b"value")]] * 2
+
+
+def test_only_records_of_the_leased_topic_have_the_stamp_of_the_lease(client: Client) -> None:
+    sends, turn = Sender(KafkaConfig("b:1"), Lease(), lambda error: None), Turn()
+    for topic in ("a", "b"):
+        sends.send((topic, 0), TurnRecord(turn, b"value", None))
+    assert client.stamps == [Lease.stamp_ms, 0]
+
+
+def test_records_of_the_leased_topic_alone_wait_for_a_fresh_lease(client: Client) -> None:
+    lease = Lease()
+    sends, turn = Sender(KafkaConfig("b:1"), lease, lambda error: None), Turn()
+    lease.fresh = False
+    for topic in ("a", "b"):
+        sends.send((topic, 0), TurnRecord(turn, topic.encode(), None))
+    sends.progress([turn], 0.0)
+    assert client.left == [b"b"]
+    lease.fresh = True
+    sends.progress([turn], 0.0)
+    assert client.left == [b"b", b"a"]
+
+
+def test_a_lease_that_is_lost_ends_the_turn_before_anything_leaves(client: Client) -> None:
+    class Lost(Lease):
+        def check(self) -> None:
+            raise LeaseLost("another egress holds it")
+
+    sends, turn = Sender(KafkaConfig("b:1"), Lost(), lambda error: None), Turn()
+    for value in (b"first", b"second"):
+        sends.send(("b", 0), TurnRecord(turn, value, None))
+    with pytest.raises(LeaseLost):
+        sends.progress([turn], 0.0)
+    assert client.left == [b"first"]
+
+
+def test_the_end_of_a_process_sends_what_waits_for_confirmations(client: Client) -> None:
+    sends, values = Sender(KafkaConfig("b:1"), None, lambda error: None), [b"1", b"2", b"3"]
+    for value in values * MOST_UNCONFIRMED:
+        sends.send(("a", 0), TurnRecord(Turn(), value, None))
+        sends.progress([], 0.0)
+    assert client.left == (values * MOST_UNCONFIRMED)[:MOST_UNCONFIRMED]
+    sends.flush(1.0)
+    assert client.left == values * MOST_UNCONFIRMED
 
 
 def test_a_queue_that_stays_full_ends_the_role(client: Client) -> None:

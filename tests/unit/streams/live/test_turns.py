@@ -3,7 +3,19 @@
 from collections.abc import Sequence
 from typing import Any
 
-from schemas.effects import Assign, Done, Effect, Event, Infer, Inferred, Load, Unload
+from schemas.effects import (
+    Assign,
+    Deliver,
+    Done,
+    Effect,
+    Event,
+    Infer,
+    Inferred,
+    Load,
+    Loaded,
+    Unload,
+    Woke,
+)
 from streams.live.inbox import Inbox
 from streams.live.live_driver import Live
 from tests.builders import a_pipeline
@@ -14,9 +26,13 @@ DONE = Assign("work.read", done=(Done(0, 5),))
 
 
 class Node:
-    """A node that requests the effects carried by an event."""
+    """A node that requests the effects carried by an event, and records the events."""
+
+    def __init__(self) -> None:
+        self.seen: list[Event] = []
 
     def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        self.seen.append(event)
         return event.outputs if isinstance(event, Inferred) else ()
 
 
@@ -68,3 +84,31 @@ def test_a_turn_that_also_told_the_transport_something_is_ended_at_once() -> Non
 
 def test_effects_of_an_earlier_turn_do_not_end_a_later_one() -> None:
     assert ended([DONE], [BEGINS], [BEGINS], [DONE]) == [1, 1, 1, 2]
+
+
+def test_events_of_one_time_are_delivered_in_the_order_of_their_effects() -> None:
+    clock, inbox, node = VirtualClock(), Inbox(), Node()
+    live = Live(
+        a_pipeline(), {"w": node}, MemoryTransport(a_pipeline(), clock, 0.0), clock=clock,
+        inbox=inbox,
+    )  # fmt: skip
+    events = [Woke(), Loaded("read/v", 1.0), Woke(), Loaded("read/a", 1.0)]
+    inbox.put(("w", Inferred(1, tuple(Deliver("w", event) for event in events), 0.0, 0.0)))
+    live.turn()
+    assert node.seen[1:] == events
+
+
+def test_a_node_that_pauses_its_slots_resumes_none_of_another_node() -> None:
+    clock, inbox = VirtualClock(), Inbox()
+    transport = MemoryTransport(a_pipeline(), clock, 0.0)
+    nodes = {"a": Node(), "b": Node()}
+    live = Live(a_pipeline(), nodes, transport, clock=clock, inbox=inbox)
+    for slot, name in enumerate(nodes):
+        reads = Assign("work.read", (slot, slot + 2))
+        inbox.put((name, Inferred(1, (reads,), 0.0, 0.0)))
+    for slot, name in enumerate(nodes):
+        inbox.put((name, Inferred(1, (Assign("work.read", paused=(slot,)),), 0.0, 0.0)))
+    live.turn()
+    for slot in range(4):
+        transport.send("p.work.read", b"", slot, "")
+    assert [fetched.slot for fetched in transport.landed()] == [2, 3]
