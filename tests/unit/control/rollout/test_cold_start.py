@@ -76,12 +76,16 @@ HALF = {"a": "read/forest", "b": "read/forest", "c": "read/vit"}
 def test_half_of_the_workers_of_a_cold_task_first_load_the_fastest_loading_variant() -> None:
     assert begun(THREE, the_interims()) == HALF
     assert begun({"a": "read/vit"}, the_interims()) == {"a": "read/forest"}
+    two = {"a": "read/vit", "b": "read/vit"}
+    assert begun(two, the_interims()) == {**two, "a": "read/forest"}
 
 
 def test_an_interim_variant_is_kept_until_it_is_loaded() -> None:
     assert begun(THREE, the_interims(), held=HALF) == HALF
     moved = {"a": "read/vit", "b": "read/forest", "c": "read/vit"}
     assert begun(THREE, the_interims(), held=moved) == moved
+    last = {"a": "read/forest", "b": "read/vit", "c": "read/forest"}
+    assert begun(THREE, the_interims(), held={"c": "read/forest"}) == last
 
 
 def test_all_workers_switch_to_the_wanted_variant_once_one_has_loaded() -> None:

@@ -102,6 +102,15 @@ def test_allocation_with_more_devices_of_a_kind_than_exist_is_impossible() -> No
     assert worth_a_change(kept, having(1, vit=1), a_problem(10.0), 0.0)
 
 
+def test_devices_of_each_kind_are_counted_on_their_own() -> None:
+    on_gpu = Replicas(task="locate", variant="net", batch=4, count=1, device="cuda")
+    on_cpu = Replicas(task="read", variant="vit", batch=4, count=1, device="cpu")
+    kept = Allocation((on_gpu, on_cpu))
+    mixed = replace(a_problem(10.0), devices=("cuda:0", "cpu"))
+    assert not worth_a_change(kept, kept, mixed, 0.0)
+    assert worth_a_change(kept, kept, replace(mixed, devices=("cpu", "cpu")), 0.0)
+
+
 def test_any_difference_is_a_change_without_a_profile() -> None:
     blind = replace(a_problem(50.0), profile=None)
     assert worth_a_change(having(1, vit=1), having(1, vit=2), blind, 0.0)

@@ -1,8 +1,10 @@
 """control/rollout/placement.py and control/rollout/leases.py: which worker runs which variant
 and reads which slots."""
 
+import pytest
+
 from control.problem.problem import Allocation, Replicas
-from control.rollout.leases import after, arrange, without
+from control.rollout.leases import after, arrange, running, without
 from control.rollout.next_plan import Target
 from control.rollout.placement import Member, place
 from schemas.records import Lease, Plan, Settings
@@ -75,6 +77,38 @@ def test_a_swap_within_the_task_comes_before_a_drain() -> None:
 def test_an_idle_worker_that_has_the_variant_loaded_is_preferred() -> None:
     idle = [Member(name="a"), Member(name="b", loaded="read/vit")]
     assert posts(wanted(read__vit=1), idle, {}) == {"b": "read/vit"}
+
+
+# Workers for read/vit, the best first: what each reports as loaded, and its lease.
+BY_FITNESS = [
+    ("read/vit", ("read", "vit", 0)),
+    ("read/vit", ("read", "vit", -1)),  # draining
+    ("read/vit", None),
+    ("read/forest", ("read", "forest", 0)),
+    ("read/forest", ("read", "forest", -1)),
+    ("", None),
+    ("locate/net", ("locate", "net", 0)),
+]
+
+
+@pytest.mark.parametrize("better", range(len(BY_FITNESS) - 1))
+def test_the_worker_that_fits_better_gets_the_variant(better: int) -> None:
+    them, leases = [], {}
+    # By name the one that fits less well would come first.
+    for name, (loaded, lease) in zip("ba", BY_FITNESS[better : better + 2], strict=True):
+        them.append(Member(name=name, loaded=loaded))
+        if lease is not None:
+            task, variant, opened = lease
+            leases[name] = a_lease(name, task, variant, [0], opened)
+    assert posts(wanted(read__vit=1), them, leases) == {"b": "read/vit"}
+
+
+def test_workers_that_drain_take_no_new_work() -> None:
+    leases = [
+        a_lease("a", "read", "vit", [0], 0), a_lease("b", "read", "vit", [1], 1),
+        a_lease("c", "read", "forest", [2], -1),
+    ]  # fmt: skip
+    assert running(leases) == {"read/vit": 2}
 
 
 def test_a_drained_worker_is_given_nothing() -> None:

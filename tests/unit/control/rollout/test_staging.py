@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from control.problem.problem import Replicas
 from control.rollout.placement import Member
@@ -67,6 +68,21 @@ def test_loading_worker_counts_with_the_slower_of_its_variants() -> None:
     # 40 + 100 + 100 + 100; without b 280 are left.
     assert next_posts(now, FOUR_GOOD, {"read": 280.0}, loading)["b"] == "read/good"
     assert next_posts(now, FOUR_GOOD, {"read": 281.0}, loading)["b"] == "read/fast"
+
+
+def test_loading_worker_serves_with_the_slower_variant_until_the_faster_is_loaded() -> None:
+    wanted, loading = {**FOUR_GOOD, "a": "read/fast"}, {"a": "read/good"}
+    assert next_posts(FOUR_FAST, wanted, {"read": 280.0}, loading)["b"] == "read/good"
+    assert next_posts(FOUR_FAST, wanted, {"read": 281.0}, loading)["b"] == "read/fast"
+
+
+def test_a_draining_worker_serves_nothing_and_is_waited_for() -> None:
+    members = [a_member(name, "read/fast") for name in "abc"]
+    held = {name: a_lease(name, "read/fast", slot) for slot, name in enumerate("abc")}
+    held["c"] = structs.replace(held["c"], open_slot=-1)
+    posts = {"a": a_post("locate/net"), "b": a_post("read/fast")}
+    found = staged(members, held, posts, {"read": 150.0}, rate)
+    assert {name: post.key for name, post in found.items()} == {"a": "read/fast", "b": "read/fast"}
 
 
 def test_a_task_keeps_what_it_needs() -> None:
