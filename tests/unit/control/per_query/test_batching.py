@@ -10,11 +10,15 @@ from control.per_query.batching import (
     BATCHERS,
     HELD_BATCHES,
     HELD_S,
+    IDLE,
+    PATIENT,
     batch_size,
+    batcher_of,
     most_held,
     released,
     sparing,
 )
+from schemas.pipeline import Policy
 
 
 @pytest.mark.parametrize(
@@ -25,6 +29,12 @@ def test_only_a_patient_device_waits_for_more_items(
     name: str, queued: int, begins_s: float
 ) -> None:
     assert BATCHERS[name](queued, 4, 7.5) == begins_s
+
+
+def test_a_device_also_waits_where_the_policy_has_a_delay() -> None:
+    for rule in (IDLE, PATIENT):
+        assert batcher_of(Policy(name="loki", batching=rule)) == rule
+        assert batcher_of(Policy(name="loki", batching=rule, batch_delay_s=0.0)) == PATIENT
 
 
 def test_a_batch_is_what_waits_up_to_the_plans() -> None:

@@ -107,6 +107,7 @@ def test_floors_beyond_the_capacity_are_cut_alike() -> None:
     shares = {"gold": ClassShare(1.0, floor=1.0), "bronze": ClassShare(1.0, floor=1.0)}
     found = admitted(shares, {"gold": 300.0, "bronze": 100.0}, 100.0)
     assert found["gold"] / found["bronze"] == pytest.approx(3.0, rel=0.15)
+    assert sum(found.values()) == pytest.approx(100.0, rel=0.03)
 
 
 def test_without_a_rate_everything_is_admitted() -> None:

@@ -42,6 +42,14 @@ def test_spare_capacity_is_used_up_and_comes_again() -> None:
     assert [two.gap(0.01, 0.1, 0.0)[1] for _ in range(3)] == [1, 2, NOWHERE]
 
 
+def test_a_new_plan_fills_no_spare_capacity_that_was_used_up() -> None:
+    before, after = a_junction(), a_junction(SLOW, MIDDLE, replace(FAST, slot=3))
+    for _ in range(6):
+        before.gap(0.01, 0.1, 0.0)  # slots 1 and 2 take three items each
+    after.follow(before, 0.0)
+    assert [after.gap(0.01, 0.1, 0.0)[1] for _ in range(4)] == [3, 3, 3, NOWHERE]
+
+
 # ---------------------------------------------------------------------- by the deadline
 
 
@@ -123,4 +131,5 @@ def test_a_sender_with_a_table_of_its_own_follows_it() -> None:
     pipeline = a_pipeline({"locate": ["read"], "read": []})
     routes = (*THREE, replace(FAST, share=1.0, source="locate/v"))
     assert junctions(routes, "locate/v", pipeline, 0.3, 1, 0.0)["read"].gap(0, 1, 0) == (2, 2)
-    assert junctions(routes, "locate/w", pipeline, 0.3, 1, 0.0)["read"].gap(0, 1, 0) == (0, 0)
+    others = junctions(routes, "locate/w", pipeline, 0.3, 1, 0.0)["read"]
+    assert [others.gap(0, 1, 0) for _ in range(4)] == [(0, 0)] * 4

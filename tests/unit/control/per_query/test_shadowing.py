@@ -86,6 +86,8 @@ def test_the_least_slack_is_remembered_for_one_to_two_windows() -> None:
     assert slack.least_s(1.9 * SLACK_WINDOW_S) == -0.1
     assert slack.least_s(2.1 * SLACK_WINDOW_S) == 0.2
     assert slack.least_s(9 * SLACK_WINDOW_S) == inf
+    slack.saw([0.1], 9 * SLACK_WINDOW_S)
+    assert slack.least_s(11 * SLACK_WINDOW_S) == inf  # nothing was asked or seen for two windows
 
 
 def test_a_worker_has_room_if_its_items_could_have_waited() -> None:

@@ -29,6 +29,10 @@ def test_a_body_that_is_unpacked_is_the_one_that_was_packed(
     assert unpacked(pack(text), coding, 300) == text  # type: ignore[operator]
 
 
+def test_a_body_of_no_bytes_has_no_coding() -> None:
+    assert unpacked(b"", "gzip", 300) == b""
+
+
 @pytest.mark.parametrize(("coding", "pack"), PACKED)
 def test_a_body_that_is_cut_short_anywhere_is_refused(coding: str, pack: object) -> None:
     packed: bytes = pack(TEXT)  # type: ignore[operator]

@@ -42,6 +42,17 @@ def test_json_and_binary_tensors_in_one_body() -> None:
     assert (request.binary, request.binary_default) == (frozenset("o"), False)
 
 
+@pytest.mark.parametrize(
+    ("asked", "outputs", "binary_default"),
+    [(True, [], True), (True, [{"name": "o"}], False), (False, [], False), (1, [], False)],
+)
+def test_outputs_are_binary_by_default_if_none_is_named(
+    asked: object, outputs: list[Any], binary_default: bool
+) -> None:
+    row = {"inputs": [], "outputs": outputs, "parameters": {"binary_data_output": asked}}
+    assert parsed(*body_of(row)).binary_default is binary_default
+
+
 def test_a_header_of_no_bytes_makes_the_body_the_input() -> None:
     (only,) = parsed(b"\x89PNG", "0").inputs
     assert binary(only) == b"\x04\0\0\0\x89PNG"
@@ -76,6 +87,12 @@ def test_binary_output_by_default_and_by_name() -> None:
             {"inputs": [{"name": "n", "datatype": "FP32", "shape": [1],
                          "parameters": {"binary_data_size": 9}}]},
             (b"xyz",), "3 bytes are left",
+        ),
+        *(
+            ({"inputs": [{"name": "n", "datatype": "INT8", "shape": [1],
+                          "parameters": {"binary_data_size": size}}]},
+             (b"x",), "1 bytes are left")
+            for size in (True, 1.0, "1", None, -1)
         ),
         (
             {"inputs": [{"name": "n", "datatype": "FP32", "shape": [1], "data": [1],
