@@ -1,7 +1,16 @@
+import math
+
 import numpy as np
 import pytest
 
-from control.estimation.arrival_peak import MEMORY_S, SILENT_S, ArrivalPeak
+from control.estimation.arrival_peak import (
+    LONG_S,
+    MEMORY_S,
+    SHORT_S,
+    SIGMAS,
+    SILENT_S,
+    ArrivalPeak,
+)
 
 
 def seen(peak: ArrivalPeak, rates: list[float], begin_s: float = 0.0) -> list[float | None]:
@@ -61,3 +70,16 @@ def test_recreated_topic_counts_from_zero() -> None:
     seen(peak, [20.0] * 40)
     found = seen(peak, [20.0] * 40, begin_s=40.0)
     assert all(x == pytest.approx(20.0, rel=0.5) for x in found if x is not None)
+
+
+@pytest.mark.parametrize(("noises", "shows"), [(0.8, False), (2.5, True)])
+def test_a_short_peak_shows_if_it_exceeds_the_noise(noises: float, shows: bool) -> None:
+    noise_qps = SIGMAS * math.sqrt(20.0 / SHORT_S)
+    peak, arrived, steps = ArrivalPeak(), 0.0, 10
+    short_qps = 20.0 + noises * noise_qps
+    for step in range(1, steps * int(LONG_S + SHORT_S) + 1):
+        arrived += (20.0 if step <= steps * LONG_S else short_qps) / steps
+        peak.see(arrived, step / steps)
+    found = peak.qps(LONG_S + SHORT_S)
+    assert found is not None
+    assert (found > short_qps - noise_qps / 4) is shows

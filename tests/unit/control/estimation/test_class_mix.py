@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from msgspec.structs import replace as with_fields
 
-from control.estimation.class_mix import ClassMix
+from control.estimation.class_mix import MEMORY_S, ClassMix
 from control.estimation.report_deltas import ReportDeltas
 from schemas.enumerations import NodeState
 from schemas.pipeline import ClassShare, Pipeline
@@ -73,6 +73,12 @@ def test_a_class_near_the_limit_neither_enters_nor_leaves() -> None:
 
 def test_a_class_that_has_gone_is_forgotten() -> None:
     assert after(a_mix(), {"": 50, "gold": 50}, *[{"": 100}] * 240) == []
+
+
+def test_a_class_that_returns_after_long_counts_within_the_memory() -> None:
+    long, memory = [{"": 100}] * int(10 * MEMORY_S), [{"": 80, "gold": 20}] * int(MEMORY_S)
+    assert after(a_mix(), *long) == []
+    assert after(a_mix(), *long, *memory) == ["gold"]
 
 
 def test_counts_of_an_egress_before_its_first_report_are_ignored() -> None:
