@@ -224,9 +224,10 @@ def best(rows: Sequence[Row], figure: Figure) -> float | None:
 
 
 def is_met(figure: Figure, mine: float | None, peer: float | None) -> bool:
-    """Return whether Headrace is ahead, or within what the figure allows."""
+    """Return whether Headrace is ahead, or within what the figure allows; False without a figure
+    of its own: two figures that are both infinite cannot be compared."""
     if mine is None or peer is None:
-        return peer is None
+        return mine is not None
     return mine >= peer if figure.more else mine <= figure.within * peer
 
 

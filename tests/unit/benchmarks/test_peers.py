@@ -169,6 +169,7 @@ def test_only_low_load_may_be_slower_by_half() -> None:
     assert not is_met(own, 5.1, 5.0)
     assert not is_met(own, None, 5.0)
     assert is_met(own, 5.0, None)
+    assert not is_met(own, None, None)
     assert not is_met(allowed["throughput, closed loop (/s)"], 99.0, 100.0)
 
 
