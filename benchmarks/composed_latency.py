@@ -183,8 +183,7 @@ def measured(stage: LiveEnvironment, count: int, queries: int, seed: int) -> lis
             serving(file, stage.kafka, session, SERVES_WITHIN_S)
             answers = answered(exchange, waiting, session, samples)
             close_session(file, stage.kafka, session)
-            live = Latencies(*zip(*((latency_ms(a), run_ms(a)) for a in answers), strict=True))
-            rows.append(row(named(space, c, p), composed, live, unpaused))
+            rows.append(row(named(space, c, p), composed, lived(answers), unpaused))
             print(text(rows[-1]), flush=True)
     return rows
 
@@ -192,17 +191,25 @@ def measured(stage: LiveEnvironment, count: int, queries: int, seed: int) -> lis
 def answered(
     exchange: Exchange, waiting: OpenQueries, session: str, samples: Sequence[Sample]
 ) -> list[Answer]:
-    """Return the answers to the samples, each sent after the previous answer; the time of the first
-    ``WARM_UP`` is not counted."""
+    """Return the answers to the samples, failed ones too, each sent after the previous answer; the
+    first ``WARM_UP`` are left out."""
     found = []
     for turn, sample in enumerate((*samples[:WARM_UP], *samples)):
         query = Query(payload=sample.payload, id=f"{session}-{turn}", session=session)
         future = waiting.add(query.id, time.time(), ANSWERED_WITHIN_S)
         exchange.send(query)
         answer = future.result()
-        if turn >= WARM_UP and answer.outcome == ANSWERED:
+        if turn >= WARM_UP:
             found.append(answer)
     return found
+
+
+def lived(answers: Sequence[Answer]) -> Latencies:
+    """Return the latencies of queries, of which those that were not answered count as the longest:
+    ``ANSWERED_WITHIN_S``. They have no part of the operators."""
+    served = [each for each in answers if each.outcome == ANSWERED]
+    missed = [1e3 * ANSWERED_WITHIN_S] * (len(answers) - len(served))
+    return Latencies([*map(latency_ms, served), *missed], [run_ms(each) for each in served])
 
 
 def run_ms(answer: Answer) -> float:
