@@ -138,6 +138,12 @@ class Kept:
         """Whether the part is below ``LEAST_SHARE``."""
         return self.share.value < LEAST_SHARE
 
+    @property
+    def unsure(self) -> bool:
+        """Whether the part is not below ``LEAST_SHARE``, but its 95 % interval has values that
+        are."""
+        return not self.missed and self.share.value - (self.share.half or 0.0) < LEAST_SHARE
+
 
 def kept(rows: Sequence[Row], policy: str, factor: float) -> Kept:
     """Return the share that a policy keeps: for every seed, the goodput at the load beyond capacity
@@ -172,7 +178,7 @@ def page(rows: Sequence[Row]) -> str:
 def _line(policy: str, found: Kept) -> str:
     cells = [f"{each.value:.1f} ± {each.half or 0.0:.1f}" for each in found.goodputs]
     share = f"{found.share.value:.3f} ± {found.share.half or 0.0:.3f}"
-    share = f"**{share}**" if found.missed else share
+    share = f"**{share}**" if found.missed else f"{share} *" if found.unsure else share
     return f"| `{policy}` | {' | '.join(cells)} | {share} | {found.share.count} |"
 
 
@@ -187,7 +193,8 @@ HEAD = """\
 with the nodes that run live, in virtual time. Commit {commit}, {day}, {machine}.
 
 - Goodput is the number of queries per second that are answered in time. Required: {least:g} of the
-  best goodput at 1.5 and at 3 times the capacity. What misses it is **bold**.
+  best goodput at 1.5 and at 3 times the capacity. What misses it is **bold**; a part with a * is
+  met by the mean, and its interval has values below.
 - Five devices serve two tasks in a line with a fan-out of two; under policies that plan one task,
   they serve one task. The SLO is 1 s.
 - Each seed plays {seconds:g} s after {warm_up:g} s that are not counted. Figures are means with

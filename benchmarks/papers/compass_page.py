@@ -82,8 +82,11 @@ def _factors(rows: Sequence["Row"], apps: Sequence[str]) -> Iterator[str]:
             cells = [f"{ours} / {rival}", PAPER[rival] if ours == BEST else "-", f"{asked:g}x"]
             for app in apps:
                 low, value, high = ratio(*_seconds(rows, app, rival, ours))
-                missed = "" if value >= asked else " **missed**"
-                cells.append(f"{value:.1f}x ({low:.1f} to {high:.1f}){missed}")
+                if value < asked:
+                    how = " **missed**"
+                else:
+                    how = "" if low >= asked else " met by the mean only"
+                cells.append(f"{value:.1f}x ({low:.1f} to {high:.1f}){how}")
             lines.append(cells)
     yield _table(["compass / baseline", "papers", "required", *apps], lines)
 
@@ -199,7 +202,8 @@ FACTORS = """## Against the papers' baselines
 Mean time of the baseline over the mean time of `compass`. `vulcan-like` is a Bayesian search by
 expected improvement of one utility; `videostorm-like` is hill climbing with restarts. Both profile
 whole pipelines on a fixed number of samples. The papers' factors are over their own Vulcan and
-VideoStorm, on real applications.
+VideoStorm, on real applications. `met by the mean only`: the 95 % interval has values below the
+required factor.
 """
 PIECES_TEXT = """## Ablations
 

@@ -36,3 +36,16 @@ def test_page_marks_missed_targets() -> None:
     assert "| `static` | 100.0 ± 0.0 | 100.0 ± 0.0 | 95.0 ± 0.0 | 0.950 ± 0.000 | 1 |" in text
     assert "| **0.500 ± 0.000** | 1 |" in text
     assert "Commit abc, " in text
+
+
+def test_page_marks_what_is_met_by_the_mean_only() -> None:
+    played = [
+        *rows("static", 1.0, (100.0, 100.0, 100.0), (100.0, 100.0, 84.0)),
+        *rows("static", 1.3, (100.0, 100.0, 99.0), (100.0, 100.0, 99.0)),
+    ]  # fmt: skip
+    found = kept(played, "static", 1.0)
+    assert (found.missed, found.unsure) == (False, True)
+    assert not kept(played, "static", 1.3).unsure
+    (line, sure) = [line for line in page(played).splitlines() if line.startswith("| `static`")]
+    assert line.endswith(" * | 2 |")
+    assert "*" not in sure

@@ -18,7 +18,15 @@ from benchmarks.papers.compass_compare import (
     searched,
 )
 from benchmarks.papers.compass_model import applications, draw
-from benchmarks.papers.compass_page import ALONE, SURROGATE, _schedules, page
+from benchmarks.papers.compass_page import (
+    ALONE,
+    BEST,
+    RIVALS,
+    SURROGATE,
+    _factors,
+    _schedules,
+    page,
+)
 from benchmarks.papers.sources import DataError
 from benchmarks.scheduling import ScheduleRow
 from control.policies.compass.search.placement_factors import session_deployment
@@ -161,6 +169,22 @@ def test_page_tells_where_composed_latencies_find_a_plan_sooner() -> None:
     text = page(rows, [])
     assert "**Composed latencies find the first plan sooner in ACG, later in SR**" in text
     assert "| 0.50x (0.50 to 0.50) | 1.25x (0.50 to 2.00) | 2.00x (2.00 to 2.00) |" in text
+
+
+def test_page_tells_where_an_interval_reaches_below_a_required_factor() -> None:
+    rows = [
+        Row(
+            app="SR", method=method, query=query, steps=2, found=True, false=False, propose_ms=1.0,
+            samples=0.5, seconds=seconds[query] if method in RIVALS else 1.0,
+        )
+        for method in (BEST, ALONE, *RIVALS)
+        for query, seconds in enumerate([(4.0, 9.0)] * 2)
+    ]  # fmt: skip
+    _, table = _factors(rows, ["SR"])
+    assert [line.rpartition("x (")[2] for line in table.splitlines()[2:]] == [
+        "4.0 to 9.0) met by the mean only |", "4.0 to 9.0) |",
+        "4.0 to 9.0) **missed** |", "4.0 to 9.0) |",
+    ]  # fmt: skip
 
 
 def _fields(row: Any) -> dict[str, Any]:
