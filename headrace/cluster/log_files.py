@@ -4,6 +4,7 @@ A role writes ``NAME.log`` in the run's directory; ``NAME.log.1`` holds the log 
 restart or rotation.
 """
 
+import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,12 @@ def keep_last(log: Path) -> None:
     """Rename the log of the last run to ``.log.1``."""
     if log.exists():
         log.replace(_before(log))
+
+
+def remove(log: Path) -> None:
+    """Remove a log and the one before the last restart or rotation, as far as they exist."""
+    for path in (_before(log), log):
+        path.unlink(missing_ok=True)
 
 
 def rotate(log: Path, most_bytes: int = MOST_BYTES) -> bool:
@@ -125,10 +132,14 @@ class Follower:
         """Return the entries since the last call by time; read a truncated file from its start."""
         found: list[LogEntry] = []
         for role, path in role_logs(self._directory).items():
-            size, end = path.stat().st_size, self._ends.get(role, 0)
-            with path.open("rb") as file:
-                file.seek(end if size >= end else 0)
-                text = file.read()
+            end = self._ends.get(role, 0)
+            try:
+                with path.open("rb") as file:
+                    size = os.fstat(file.fileno()).st_size
+                    file.seek(end if size >= end else 0)
+                    text = file.read()
+            except FileNotFoundError:  # of a retired role, removed meanwhile
+                continue
             whole = text[: text.rfind(b"\n") + 1]
             self._ends[role] = (end if size >= end else 0) + len(whole)
             found += parsed(role, whole.decode("utf-8", "replace").splitlines())

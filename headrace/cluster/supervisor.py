@@ -10,11 +10,12 @@ import os
 import signal
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.cluster.log_files import keep_last, rotate
+from headrace.cluster.log_files import keep_last, remove, rotate
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.topology import Role
 from headrace.config.topology import profilers as profiler_roles
@@ -35,6 +36,7 @@ from headrace.roles.log_format import log_text
 SOUND_AFTER_S = 60.0  # a role that ran this long restarts after the shortest pause
 LONGEST_PAUSE_S = 30.0
 ROTATE_EVERY_S = 10.0
+RETIRED_LOGS = 20  # of the last retired roles; every rented worker has a new name
 
 
 def pause_s(restarts: int) -> float:
@@ -68,7 +70,8 @@ class _Child:
 class Supervisor:
     """The roles of one pipeline file on one broker. Call ``tend`` a few times a second.
 
-    ``said`` receives one line for each event. ``started`` has every process ever started.
+    ``said`` receives one line for each event. ``started`` has the processes that were started and
+    whose end has not been seen.
     """
 
     file: Path
@@ -78,6 +81,7 @@ class Supervisor:
     clock: Callable[[], float] = time.monotonic
     started: list[Process] = field(default_factory=list)
     _children: dict[str, _Child] = field(default_factory=dict)
+    _retired: deque[str] = field(default_factory=deque)  # names whose logs are kept
     _rotate_s: float = 0.0  # when to check the sizes of the logs next
 
     def start(self, wanted: Iterable[Role]) -> None:
@@ -161,7 +165,18 @@ class Supervisor:
             return
         if process is not None:
             end_session(process.pid)
-        del self._children[child.role.name]
+            self._forget(process.pid)
+        name = child.role.name
+        del self._children[name]
+        for path in (self.alive(name), self.directory / f"{name}.running.json"):
+            path.unlink(missing_ok=True)
+        self._retired.append(name)
+        while len(self._retired) > RETIRED_LOGS:
+            remove(self.log(self._retired.popleft()))
+
+    def _forget(self, pid: int) -> None:
+        """Forget an ended process."""
+        self.started = [each for each in self.started if each.pid != pid]
 
     def _hangs(self, child: _Child, now: float) -> str:
         """Return what a role that hangs has not done, once per hang, else ""."""
@@ -183,6 +198,7 @@ class Supervisor:
     def _ended(self, child: _Child, process: "subprocess.Popen[bytes]", now: float) -> None:
         code = process.returncode
         end_session(process.pid)  # its children
+        self._forget(process.pid)
         word = last_word(self.log(child.role.name))
         if self._refuses(child, code):
             raise Unsuccessful(f"{child.role.name} cannot run: {word}")

@@ -19,6 +19,7 @@ from headrace.cluster.run_state import RunState, clear_state, read_state, write_
 from headrace.cluster.supervisor import (
     BEGINS_WITHIN_S,
     HUNG_S,
+    RETIRED_LOGS,
     Supervisor,
     _Child,
     last_word,
@@ -140,7 +141,7 @@ def test_a_role_that_has_worked_is_started_again_whatever_it_ended_with(
 
     def ends(code: str) -> None:
         monkeypatch.setattr(supervising, "HEADRACE", (sys.executable, "-c", code))
-        if supervisor.started:
+        if supervisor._children:
             supervisor.tend()
         else:
             supervisor.start([Role("ingress-0", "ingress")])
@@ -336,6 +337,42 @@ def test_a_retired_role_ends_and_is_not_started_again(tmp_path: Path) -> None:
         now[0] = 100.0
         supervisor.tend()
     assert supervisor._children == {}
+
+
+def test_roles_that_come_and_go_for_months_leave_few_files_and_no_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every rented worker has a new name; the files and the process of each were kept."""
+    monkeypatch.setattr(supervising, "HEADRACE", ("true",))
+    supervisor = Supervisor(tmp_path / "p.yaml", "nobody:1", tmp_path, print)
+    for number in range(RETIRED_LOGS + 5):
+        name = f"slow-{number}"
+        supervisor.log(name).touch()  # of an earlier run: `start` keeps it
+        supervisor.start([Role(name, "worker")])
+        supervisor.alive(name).touch()
+        (tmp_path / f"{name}.running.json").touch()
+        os.waitid(os.P_PID, supervisor.started[-1].pid, os.WEXITED | os.WNOWAIT)
+        supervisor.retire(name)
+        supervisor.tend()
+    assert supervisor.started == []
+    kept = {f"slow-{number}.log" for number in range(5, RETIRED_LOGS + 5)}
+    assert {path.name for path in tmp_path.iterdir()} == kept | {f"{name}.1" for name in kept}
+
+
+def test_a_restarted_role_is_one_started_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "HEADRACE", ("true",))
+    now = [0.0]
+    supervisor = Supervisor(tmp_path / "f.yaml", "b:1", tmp_path, lambda _: None, lambda: now[0])
+    supervisor.start([Role("ingress-0", "ingress")])
+    for _ in range(3):
+        (process,) = supervisor.started
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        supervisor.tend()  # it has ended
+        now[0] += 60.0
+        supervisor.tend()  # it starts again
+    supervisor.kill()
 
 
 def test_a_role_that_starts_later_is_not_started_before_and_may_be_retired(tmp_path: Path) -> None:
