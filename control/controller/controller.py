@@ -111,10 +111,10 @@ class Controller:
         self._state = ControlState(pipeline, planned_by, memory)
         self._commands = CommandQueue()
         self._rental = None if rentable is None else rentable.rental()
-        self._intake = RecordIntake(self._state, self._commands, self._rental)
         self._solves = Solves(self._state, self._commands)
         self._table_jobs = TableJobs(pipeline, self._state.estimates.measured, memory)
         self._gate = PlanGate(pipeline, memory, self._table_jobs.sets, space)
+        self._intake = RecordIntake(self._state, self._commands, self._rental, self._gate.forget)
         self._sessions = SessionDesk(pipeline, space)
         self._has_sessions = space is not None
         self._quiet: frozenset[str] = frozenset()

@@ -90,6 +90,10 @@ class PlanGate:
             elif loaded.get(worker) == lease.key:
                 self._beside.pop(worker, None)
 
+    def forget(self, worker: str) -> None:
+        """Forget a worker that is gone."""
+        self._beside.pop(worker, None)
+
     def reject(self, violations: tuple[Violation, ...]) -> list[Effect]:
         """Return the effect that reports violations; repeated ones are not reported again."""
         if violations == self._rejected:

@@ -1,5 +1,6 @@
 """Fold records into the controller's state: reports, counts, plans on the topic, and commands."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -22,15 +23,22 @@ CONTEST_S = 1.0  # time until another controller's plan is replaced
 
 
 class RecordIntake:
-    """Folds records into the state. ``news``: a report changed an input of the next review."""
+    """Folds records into the state. ``news``: a report changed an input of the next review.
+
+    ``gone`` is called with the name of every node that is gone for good.
+    """
 
     def __init__(
-        self, state: ControlState, commands: CommandQueue, rental: "Rental | None" = None
+        self,
+        state: ControlState,
+        commands: CommandQueue,
+        rental: "Rental | None" = None,
+        gone: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._state, self._rental = state, rental
         self._commands = commands
         self._ages, self._reach = ReportAges(), PlanReach()
-        self._departures = Departures()
+        self._departures, self._gone = Departures(), gone
         self._ready: list[PlanReason] = []  # reasons to be merged with further ones
         self._merge_s = 0.0
         self.news = False
@@ -83,6 +91,9 @@ class RecordIntake:
         for gone in self._departures.heard(report.node, now):
             state.estimates.forget(gone)
             self._reach.forget(gone)
+            self._gone(gone)
+            if self._rental is not None:
+                self._rental.forget(gone)
         state.estimates.observe(report)
         if self._rental is not None:
             self._rental.take(report)

@@ -92,6 +92,10 @@ class Rental:
         if report.role == "ingress":
             self._watch.take(report.node, report.incarnation, report.counts)
 
+    def forget(self, node: str) -> None:
+        """Forget a node that is gone."""
+        self._watch.forget(node)
+
     def count(self, event: Counted) -> None:
         """Record a count of the input topic."""
         self._peak.see(event.arrived, event.at_s)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from control.controller.commands import CommandError, unexpired
+from control.controller.departures import Departures
 from control.controller.node_releases import HOLD_S
 from control.controller.session_commands import (
     CLOSE,
@@ -65,6 +66,7 @@ class SessionDesk:
             self._health = SessionHealth(space, pipeline.longest_deadline_s + pipeline.grace_s)
         self._held: dict[str, frozenset[str]] = {}  # by worker
         self._failures: dict[str, LoadFailures] = {}  # by worker
+        self._departures = Departures()
         self._reads = UNDECLARED
         self.changed = False
 
@@ -185,6 +187,11 @@ class SessionDesk:
             book.replan(name, now, **changes)
 
     def _heard(self, report: Report, now: float) -> None:
+        for gone in self._departures.heard(report.node, now):
+            self._held.pop(gone, None)
+            self._failures.pop(gone, None)
+            if self._health is not None:
+                self._health.forget_node(gone)
         if self._health is not None:
             self._health.take(report, now)
         if report.role != "worker":

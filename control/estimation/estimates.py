@@ -116,6 +116,8 @@ class Estimates:
         )  # fmt: skip
         for each in known:
             each.forget(node)
+        if self._sizes is not None:
+            self._sizes.forget(node)
 
     def _worker(self, report: Report) -> None:
         self._ended.loads(report)

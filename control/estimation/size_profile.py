@@ -54,6 +54,10 @@ class SeenSizes:
         self.profile = self._by_size.per_query(self._watch.distribution)
         return True
 
+    def forget(self, node: str) -> None:
+        """Forget an ingress that is gone."""
+        self._watch.forget(node)
+
 
 def growth(before: ProfileTable, after: ProfileTable, device: str) -> float:
     """Return the mean ratio of a query's latency on a device under ``after`` to that under

@@ -160,6 +160,10 @@ class SessionHealth:
         self._accuracies.pop(session, None)
         self._pauses.pop(session, None)
 
+    def forget_node(self, node: str) -> None:
+        """Discard the counts of a node that is gone."""
+        self._counts.pop(node, None)
+
     def objectives_changed(self, session: str) -> None:
         """Discard the accuracy for which a session was replanned: it serves by another plan."""
         self._accuracies.pop(session, None)

@@ -75,6 +75,10 @@ class SizeWatch:
         self._window.extend(min(size, self._most) for size in sizes)
         self._untested += 0 if first else len(sizes)
 
+    def forget(self, node: str) -> None:
+        """Forget the counts of an ingress that is gone; its sizes stay in the window."""
+        self._counts.pop(node, None)
+
     def changed(self) -> bool:
         """Return whether the distribution in use has been replaced: by the newest sizes after a
         change, and once more when the window has filled."""

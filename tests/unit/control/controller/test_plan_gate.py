@@ -80,6 +80,8 @@ def test_a_set_stays_until_another_variant_is_loaded() -> None:
     )
     going = context(asked, dict.fromkeys(WORKERS, "a/good"), small)
     assert gate.plan(other, going)[0] == Violation(*swap)
+    gate.forget("w1")
+    assert list(gate._beside) == ["w0"]
     gone = context(asked, dict.fromkeys(WORKERS, "a/fast"), small)
     assert gate.plan(other, gone) == ()
 

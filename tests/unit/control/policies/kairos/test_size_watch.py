@@ -105,6 +105,17 @@ def test_first_counts_give_the_sizes_if_none_were_known() -> None:
     assert watch.distribution.sizes == (class_of(10),)
 
 
+def test_only_the_newest_incarnation_of_a_node_is_counted_and_kept() -> None:
+    watch = SizeWatch(SizeDistribution((MOST,), (1.0,)), MOST, guessed=True)
+    for incarnation in range(1, 10):
+        watch.take("ingress-0", float(incarnation), {size_count(10): 50.0})
+    watch.take("ingress-0", 1.0, {size_count(500): float(NEWEST)})
+    assert not watch.changed()
+    assert len(watch._counts) == 1  # each restart used to leave the counts of its life
+    watch.forget("ingress-0")
+    assert watch._counts == {}
+
+
 def counted(sizes: list[int]) -> dict[str, float]:
     """Return the counts of an ingress that first counted small and then large sizes."""
     counts = Counter(map(size_count, sorted(sizes, key=lambda size: -abs(size - 160))))
