@@ -47,7 +47,7 @@ class PipelineHistory:
         """Add records; seconds are sampled as the reports' times pass, never beyond ``now``."""
         for record in records:
             if isinstance(record, Report) and record.pipeline == self.board.pipeline:
-                self.reach(min(record.sent_s, now))
+                self._sample_to(min(record.sent_s, now))
             self.board.see((record,))
             if isinstance(record, Plan) and record.pipeline == self.board.pipeline:
                 self._plan(record)
@@ -56,7 +56,15 @@ class PipelineHistory:
                 self._event("command", record.finished_s, record.id, text, good=record.ok)
 
     def reach(self, now: float) -> None:
-        """Sample every whole second up to ``now`` that has not been sampled."""
+        """Sample every whole second up to ``now`` that has not been sampled. The rows begin anew
+        after the clock was set back by more than ``GONE_AFTER_S``."""
+        if now < self._sampled_s - GONE_AFTER_S:
+            self.rates.clear()
+            self.queues.clear()
+            self._sampled_s = 0.0
+        self._sample_to(now)
+
+    def _sample_to(self, now: float) -> None:
         if not self._sampled_s or now - self._sampled_s > KEPT_S:
             self._sampled_s = floor(now)
         while self._sampled_s + 1 <= now:

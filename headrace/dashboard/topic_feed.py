@@ -126,7 +126,7 @@ class _PipelineFeed:
             accuracy = [decoded(value) for value in self._accuracy.take(0.0)]
             self._history.see(accuracy, now)
         self._history.see(records, now)
-        if now - self._asked_s >= BACKLOG_EVERY_S:
+        if not 0.0 <= now - self._asked_s < BACKLOG_EVERY_S:  # the clock may be set back
             self._asked_s = now
             self._history.waiting = self._backlog.slots()
         self._history.reach(now)

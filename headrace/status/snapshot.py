@@ -158,7 +158,10 @@ class Board:
         series = self._nodes.setdefault(report.node, deque())
         if series and series[-1].incarnation > report.incarnation:
             return  # from an earlier incarnation
-        if series and series[-1].incarnation < report.incarnation:
+        if series and (
+            series[-1].incarnation < report.incarnation
+            or report.sent_s < series[-1].sent_s  # its clock was set back
+        ):
             series.clear()
         series.append(report)
         while report.sent_s - series[0].sent_s > WINDOW_S:

@@ -51,6 +51,31 @@ def test_a_clock_that_is_ahead_does_not_move_the_time_on() -> None:
     assert [row[0] for row in found.rates] == [101.0]
 
 
+def test_after_the_clock_is_set_back_rows_begin_anew() -> None:
+    """Nothing was sampled until the clock reached its old time."""
+    found = history()
+    found.see([report(5000 + at / 5, 10 * at) for at in range(16)], now=5003.0)
+    found.reach(5003.0)
+    found.reach(5002.5)  # a small step: the next second follows
+    assert [row[0] for row in found.rates] == [5001.0, 5002.0, 5003.0]
+    set_back = [report(100 + at / 5, 150 + 10 * at) for at in range(16)]
+    found.see(set_back[:1], now=100.0)
+    found.reach(100.0)
+    assert (list(found.rates), list(found.queues)) == ([], [])  # so viewers discard theirs
+    found.see(set_back[1:], now=103.0)
+    found.reach(103.0)
+    assert arrived(found.rates) == [(101.0, 50.0), (102.0, 50.0), (103.0, 50.0)]
+
+
+def test_a_late_report_does_not_begin_the_rows_anew() -> None:
+    found = history()
+    found.see([report(100 + at / 5) for at in range(16)], now=103.0)
+    found.reach(103.0)
+    found.see([report(90.0, node="slow")], now=103.1)
+    found.reach(103.1)
+    assert [row[0] for row in found.rates] == [101.0, 102.0, 103.0]
+
+
 def test_rows_are_forgotten_after_the_time_shown() -> None:
     found = history()
     found.see([report(100.0)], now=100.0)

@@ -89,6 +89,15 @@ def test_a_restarted_node_begins_anew_and_its_old_life_is_not_heard_again() -> N
     assert (row.arrived_qps, row.workers) == (10.0, 1)
 
 
+def test_after_a_clock_is_set_back_rates_are_of_the_new_time_and_old_reports_go() -> None:
+    board = board_of(PIPELINE)
+    board.see([PLAN, *(worker(5000.0 + at, counts(10.0 * at, 0, 0, 0)) for at in range(3))])
+    board.see([worker(100.0 + at, counts(30.0 + 10.0 * at, 0, 0, 0)) for at in range(10)])
+    (row,) = board.snapshot(109.0).variants
+    assert row.arrived_qps == 10.0
+    assert len(board._nodes["cpu-0"]) == 4  # all of them were kept until the old time was reached
+
+
 def test_a_silent_node_is_gone() -> None:
     board = board_of(PIPELINE)
     board.see([PLAN, worker(10.0, {}), egress(12.0, 0, 0)])
