@@ -78,6 +78,7 @@ def examined(file: PipelineFile) -> Examined:
             *unmoved(file.pipeline),
             *blind_to_sizes(file.pipeline),
             *without_effect(file.pipeline),
+            *unmeasured(file, table),
         ),
     )
 
@@ -184,6 +185,28 @@ def without_effect(pipeline: Pipeline) -> list[str]:
         by_model = DISCRETISATION.of(policy) != DISCRETISATION.default
         if by_model and STEPS.of(policy) != STEPS.default:
             found.append(f"{said}steps has no effect, since it is for fixed-length discretisation")
+    return found
+
+
+def unmeasured(file: PipelineFile, table: ProfileTable) -> list[str]:
+    """Return a sentence for each batch of a policy that is above the largest measured one."""
+    if file.pipeline.size is not None:
+        return []  # what was measured are sizes
+    found = []
+    for policy in _tried(file.pipeline, profiled=bool(table.entries)):
+        if spec_of(policy.kind).needs_profile:
+            continue  # it chooses batches among the measured ones
+        for variant in (v for task in file.pipeline.tasks for v in task.variants):
+            batch = policy.batch.get(variant.key, variant.batch)
+            for entry in table.entries:
+                most = entry.latency[-1].batch
+                if entry.key == variant.key and most < batch:
+                    found.append(
+                        f"policy {policy.name!r} runs {variant.key} in batches of up to {batch}, "
+                        f"measured up to {most} on {entry.device}: `plan` and `simulate` fail "
+                        "where it has workers; lower the batch or run `headrace profile` with "
+                        f"--batches up to {batch}"
+                    )
     return found
 
 

@@ -8,16 +8,19 @@ import pytest
 from benchmarks.small_cluster import a_cluster
 from control.policies import policy_named
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.config.profile_files import load_profile
 from headrace.config.validation import (
     check_plannable,
     described,
     examined,
+    unmeasured,
     unmoved,
     without_effect,
 )
 from headrace.errors import PipelineError, Unfeasible
 from operators.models.model_errors import ModelError
-from schemas.pipeline import Labels
+from profiles.measurements import ProfileError
+from schemas.pipeline import Labels, Policy
 from tests.typed_files import RANK, a_typed_file
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -68,6 +71,28 @@ def test_an_slo_that_the_hops_alone_use_up_is_warned_of() -> None:
     )
     assert described(examined(file)).splitlines()[-1].startswith("warning: slo is 1 ms")
     assert examined(postcode()).warnings == ()
+
+
+def test_a_batch_above_the_largest_measured_one_is_warned_of() -> None:
+    file = postcode()
+    table = load_profile(file)
+    entry = table.entries[0]
+    most = entry.latency[-1].batch
+
+    def warned(kind: str, batch: int) -> list[str]:
+        policy = Policy(name="mine", kind=kind, batch={entry.key: batch})
+        only = replace(file.pipeline, policies=(policy,), policy="mine")
+        return unmeasured(replace(file, pipeline=only), table)
+
+    assert warned("static", most) == []
+    assert warned("loki", most + 1) == []
+    (warning,) = warned("static", most + 1)
+    assert warning.startswith(
+        f"policy 'mine' runs {entry.key} in batches of up to {most + 1}, measured up to {most} on "
+    )
+    # What it warns of:
+    with pytest.raises(ProfileError, match=f"lower the batch .* up to {most + 1}"):
+        table.latency_s(entry.task, entry.variant, entry.device, most + 1)
 
 
 def test_a_sample_for_the_warm_up_has_to_be_a_file() -> None:
