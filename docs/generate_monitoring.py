@@ -40,6 +40,21 @@ def total(by: str, expression: str) -> str:
     return f"sum by ({by}) ({expression})" if by else f"sum({expression})"
 
 
+def workers_by_instance(where: str) -> str:
+    """Return the workers of each instance: its nodes, less the ingress at an edge process."""
+    nodes = total("instance", series("nodes", where))
+    ingresses = f"count by (instance) ({series('queries_read_total', where)})"
+    return f"({nodes} - ({ingresses} or 0 * {nodes}))"
+
+
+def behind_s(where: str = "", over: str = "5m") -> str:
+    """Return the records of each topic that wait, in seconds of the queries read: a fast pipeline
+    has more work in flight than a slow one."""
+    read = total("pipeline", rate("queries_read_total", where, over=over))
+    waiting = total("pipeline, topic", series("lag_records", where))
+    return f"{waiting} / on (pipeline) group_left () {read}"
+
+
 # ---------------------------------------------------------------------- alerts
 
 
@@ -136,12 +151,23 @@ ALERTS = (
         runbook="a command gets no answer",
     ),
     Alert(
+        name="NoIngress",
+        value=total("pipeline", series("nodes"))
+        + " unless "
+        + total("pipeline", series("queries_read_total")),
+        lasting="2m",
+        severity=PAGE,
+        summary="{{ $labels.pipeline }} has no ingress: nobody reads its queries",
+        runbook="no ingress exports metrics",
+    ),
+    Alert(
         name="Lag",
-        value=total("pipeline, topic", series("lag_records")),
-        threshold=1000,
+        value=behind_s(),
+        threshold=30,
         lasting="5m",
         severity=TICKET,
-        summary="{{ $value }} records of {{ $labels.topic }} wait",
+        summary="{{ $labels.topic }} of {{ $labels.pipeline }} is behind by"
+        " {{ $value | humanizeDuration }} of queries",
         runbook="latency rises, nothing is dropped",
     ),
     Alert(
@@ -234,8 +260,7 @@ PANELS = (
         "percentunit",
         {
             "{{instance}}": total("instance", recent("device_busy_seconds_total"))
-            + " / "
-            + total("instance", series("nodes", CHOSEN))
+            + f" / {workers_by_instance(CHOSEN)}"
         },
     ),
     Panel(
@@ -253,9 +278,9 @@ PANELS = (
         {"{{task}}/{{variant}}": total("task, variant", series("plan_workers", CHOSEN))},
     ),
     Panel(
-        "Records that wait",
-        "short",
-        {"{{topic}}": total("topic", series("lag_records", CHOSEN))},
+        "Records that wait, in seconds of queries",
+        "s",
+        {"{{topic}}": behind_s(CHOSEN, over="$__rate_interval")},
         alert="Lag",
     ),
 )

@@ -153,7 +153,7 @@ METRICS: dict[str, tuple[Metric, ...]] = {
         _counter("reports_stale_total", "Reports ignored because they came too late."),
         _gauge("clock_skew_seconds", "Largest difference between a node's clock and control's."),
         _gauge("nodes_with_other_file", "Nodes whose pipeline file differs from control's."),
-        _counter("plans_total", "Plans made."),
+        _counter("plans_total", "Plans made, also those that no broker took."),
         _gauge("plan_feasible", "1 if the plan in force is feasible, else 0."),
         _gauge(
             "plan_demand_queries_per_second", "Demand at the root task that the plan is made for.",

@@ -11,7 +11,8 @@ from tests.interop.go_programs import promtool
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "monitoring" / "alerts.yaml"
 # Series in promtool's notation: a counter that misses one query in five, and one without misses;
-# one query after a start; control apps without a plan, and none in charge.
+# one query after a start; control apps without a plan, and none in charge; records that wait for
+# 0.2 and for 40 s of the queries read; a pipeline without an ingress.
 SERIES = {
     "rule_files": [str(RULES)],
     "evaluation_interval": "1m",
@@ -34,6 +35,14 @@ SERIES = {
             {"series": 'headrace_control_in_charge{pipeline="new",instance="a:9400"}',
              "values": "1x20"},
             {"series": 'headrace_nodes{pipeline="ill",state="ready"}', "values": "3x20"},
+            {"series": 'headrace_queries_read_total{pipeline="ill"}', "values": "0+6000x20"},
+            {"series": 'headrace_lag_records{pipeline="ill",topic="queries"}',
+             "values": "4030x20"},
+            {"series": 'headrace_queries_read_total{pipeline="well"}', "values": "0+600000x20"},
+            {"series": 'headrace_lag_records{pipeline="well",topic="queries"}',
+             "values": "2000x20"},
+            {"series": 'headrace_nodes{pipeline="deaf",state="ready"}', "values": "3x20"},
+            {"series": 'headrace_control_in_charge{pipeline="deaf"}', "values": "1x20"},
             {"series": 'headrace_control_in_charge{pipeline="ill",instance="a:9400"}',
              "values": "0x20"},
         ],
@@ -55,6 +64,16 @@ SERIES = {
                 "exp_labels": {"pipeline": "new", "severity": "ticket"},
                 "exp_annotations": {"summary": "records that nobody can read reach new",
                                     "runbook": "records on the dead-letter topic"},
+            }]},
+            {"alertname": "HeadraceLag", "eval_time": "15m", "exp_alerts": [{
+                "exp_labels": {"pipeline": "ill", "topic": "queries", "severity": "ticket"},
+                "exp_annotations": {"summary": "queries of ill is behind by 40s of queries",
+                                    "runbook": "latency rises, nothing is dropped"},
+            }]},
+            {"alertname": "HeadraceNoIngress", "eval_time": "10m", "exp_alerts": [{
+                "exp_labels": {"pipeline": "deaf", "severity": "page"},
+                "exp_annotations": {"summary": "deaf has no ingress: nobody reads its queries",
+                                    "runbook": "no ingress exports metrics"},
             }]},
             {"alertname": "HeadraceNoControl", "eval_time": "5m", "exp_alerts": [{
                 "exp_labels": {"pipeline": "ill", "severity": "page"},
