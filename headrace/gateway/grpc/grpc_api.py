@@ -7,17 +7,18 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
-from grpc_reflection.v1alpha import reflection_pb2_grpc
 
 from headrace.gateway.access import Tls, grpc_credentials
 from headrace.gateway.front import Front
 from headrace.gateway.grpc.grpc_calls import abort, decoded
+from headrace.gateway.grpc.guard import Guarded
 from headrace.gateway.grpc.health_and_reflection import (
     DESCRIPTORS,
     SERVICES,
     GatewayHealth,
-    GuardedReflection,
+    Reflection,
     health_handlers,
+    reflection_handlers,
 )
 from headrace.gateway.grpc.queue_wait import QueueWait
 from headrace.gateway.http.listeners import Limits, taken
@@ -36,9 +37,10 @@ Reply = Callable[[bytes, Any], Awaitable[Any]]
 class GrpcApi:
     """The service's handlers."""
 
-    def __init__(self, front: Front, queue: QueueWait) -> None:
+    def __init__(self, front: Front, queue: QueueWait, message_s: float) -> None:
         self._front = front
         self._queue = queue
+        self._message_s = message_s  # the longest time for a message of the health service
         self._pool = pool(DESCRIPTORS)
         self._messages = classes(self._pool)
         self._health = GatewayHealth(front)
@@ -52,10 +54,15 @@ class GrpcApi:
     def add_to(self, server: Any) -> None:
         """Add the services to a ``grpc.aio`` server."""
         handlers = {method: self._handler(method) for method in METHODS}
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-        server.add_generic_rpc_handlers((health_handlers(self._health),))
-        guarded = GuardedReflection(self._front, (SERVICE, *SERVICES), self._pool)
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(guarded, server)
+        inference = grpc.method_handlers_generic_handler(SERVICE, handlers)
+        reflection = reflection_handlers(Reflection((SERVICE, *SERVICES), self._pool))
+        server.add_generic_rpc_handlers(
+            (
+                Guarded(self._front, inference),
+                Guarded(self._front, reflection),
+                health_handlers(self._health, self._message_s),
+            )
+        )
 
     async def update_health(self) -> None:
         """Publish the state of the gateway and its models to watchers of the health service."""
@@ -69,7 +76,6 @@ class GrpcApi:
 
         async def handled(raw: bytes, context: Any) -> Any:
             try:
-                self._front.check(dict(context.invocation_metadata()).get("authorization", ""))
                 return await reply(raw, context)
             except Unserved as error:
                 await abort(context, error.status)

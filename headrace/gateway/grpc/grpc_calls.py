@@ -4,12 +4,33 @@ Handlers get messages as bytes: gRPC itself would end a call whose message it ca
 UNKNOWN, and log each with its trace.
 """
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from headrace.gateway.protocol.statuses import Ending, Status, Unserved
+
+
+def authorization(metadata: Any) -> str:
+    """Return the value of the header ``Authorization`` in the metadata of a call, "" without."""
+    return str(dict(metadata or ()).get("authorization", ""))
+
+
+async def only(messages: AsyncIterator[bytes], within_s: float) -> bytes:
+    """Return the message of a call that has one; raise ``Unserved`` if it does not come within
+    ``within_s``, seconds."""
+    try:
+        async with asyncio.timeout(within_s):
+            async for message in messages:
+                return message
+    except TimeoutError:
+        raise Unserved(
+            Ending.SLOW_CLIENT, f"the message did not arrive within {within_s:g} s"
+        ) from None
+    raise Unserved(Ending.BAD_REQUEST, "the call has no message")
 
 
 def decoded(kind: Any, raw: bytes) -> Any:

@@ -1,7 +1,7 @@
-"""gRPC's own services: health, which ends its streams when the gateway shuts down, and reflection
-for callers with a token."""
+"""gRPC's own services: reflection, and health, which ends its streams at the gateway's shutdown."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import grpc
@@ -10,12 +10,16 @@ from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from headrace.gateway.front import Front
-from headrace.gateway.grpc.grpc_calls import abort, decoded, undecodable
-from headrace.gateway.protocol.statuses import Unserved
+from headrace.gateway.grpc.grpc_calls import abort, authorization, decoded, only, undecodable
+from headrace.gateway.protocol.statuses import Ending, Unserved
 
 SERVICES = (health.SERVICE_NAME, reflection.SERVICE_NAME)
 DESCRIPTORS = (health_pb2.DESCRIPTOR.serialized_pb, reflection_pb2.DESCRIPTOR.serialized_pb)
 _Health = health_pb2.HealthCheckResponse
+
+MOST_STRANGERS = (
+    100  # calls of health without a token at a time, so that they occupy no others' places
+)
 
 
 class GatewayHealth(health.aio.HealthServicer):  # type: ignore[misc]
@@ -24,6 +28,26 @@ class GatewayHealth(health.aio.HealthServicer):  # type: ignore[misc]
     def __init__(self, front: Front) -> None:
         super().__init__()
         self._front = front
+        self._strangers = 0  # calls
+
+    @contextlib.contextmanager
+    def place(self, metadata: Any) -> Iterator[None]:
+        """Count a call while its ``with`` block runs, unless it has a token.
+
+        Entering the block raises ``Unserved`` above ``MOST_STRANGERS``.
+        """
+        if self._front.tokens.admit(authorization(metadata)):
+            yield
+            return
+        if self._strangers >= MOST_STRANGERS:
+            raise Unserved(
+                Ending.OVER_CAPACITY, f"{MOST_STRANGERS} calls without a token are open here"
+            )
+        self._strangers += 1
+        try:
+            yield
+        finally:
+            self._strangers -= 1
 
     async def Watch(self, request: Any, context: Any) -> None:
         """Send each state of a service until the gateway shuts down."""
@@ -35,16 +59,18 @@ class GatewayHealth(health.aio.HealthServicer):  # type: ignore[misc]
         await self.set(service, _Health.NOT_SERVING if why else _Health.SERVING)
 
 
-def health_handlers(servicer: GatewayHealth) -> Any:
-    """Return the handlers of the health service, for messages that are not decoded yet."""
+def health_handlers(servicer: GatewayHealth, within_s: float) -> Any:
+    """Return the handlers of the health service, for messages that are not decoded yet and that
+    must come within ``within_s``, seconds."""
 
     def decoding(kind: Any, reply: Callable[[Any, Any], Awaitable[Any]]) -> Any:
-        async def handled(raw: bytes, context: Any) -> Any:
+        async def handled(messages: AsyncIterator[bytes], context: Any) -> Any:
             try:
-                request = decoded(kind, raw)
+                with servicer.place(context.invocation_metadata()):
+                    request = decoded(kind, await only(messages, within_s))
+                    return await reply(request, context)
             except Unserved as error:
                 await abort(context, error.status)
-            return await reply(request, context)
 
         return handled
 
@@ -53,27 +79,32 @@ def health_handlers(servicer: GatewayHealth) -> Any:
     watch = decoding(health_pb2.HealthCheckRequest, servicer.Watch)
     one, all_ = _Health.SerializeToString, health_pb2.HealthListResponse.SerializeToString
     handlers = {
-        "Check": grpc.unary_unary_rpc_method_handler(check, response_serializer=one),
-        "List": grpc.unary_unary_rpc_method_handler(listing, response_serializer=all_),
-        "Watch": grpc.unary_stream_rpc_method_handler(watch, response_serializer=one),
+        "Check": grpc.stream_unary_rpc_method_handler(check, response_serializer=one),
+        "List": grpc.stream_unary_rpc_method_handler(listing, response_serializer=all_),
+        "Watch": grpc.stream_stream_rpc_method_handler(watch, response_serializer=one),
     }
     return grpc.method_handlers_generic_handler(health.SERVICE_NAME, handlers)
 
 
-class GuardedReflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]
-    """Reflection for callers that the gateway admits."""
-
-    def __init__(self, front: Front, services: Sequence[str], pool: Any) -> None:
-        super().__init__(services, pool)
-        self._front = front
+class Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]
+    """Reflection, which reports messages that cannot be decoded."""
 
     async def ServerReflectionInfo(self, requests: Any, context: Any) -> AsyncIterator[Any]:
-        """Answer the questions of a caller with a token."""
+        """Answer the questions of a caller."""
         try:
-            self._front.check(dict(context.invocation_metadata()).get("authorization", ""))
             async for response in super().ServerReflectionInfo(requests, context):
                 yield response
         except DecodeError as error:
             await abort(context, undecodable(reflection_pb2.ServerReflectionRequest, error).status)
-        except Unserved as error:
-            await abort(context, error.status)
+
+
+def reflection_handlers(servicer: Reflection) -> Any:
+    """Return the handlers of the reflection service."""
+    handler = grpc.stream_stream_rpc_method_handler(
+        servicer.ServerReflectionInfo,
+        request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
+        response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
+    )
+    return grpc.method_handlers_generic_handler(
+        reflection.SERVICE_NAME, {"ServerReflectionInfo": handler}
+    )

@@ -8,6 +8,7 @@ waited about as long as the last of these.
 
 import asyncio
 import os
+import secrets
 from contextlib import suppress
 from typing import Any
 
@@ -17,8 +18,24 @@ EVERY_S = 0.05
 BUSY = 5  # calls within ``EVERY_S`` from which on the gateway measures
 MOST = 200  # of its own calls in flight
 LATELY_S = 1.0  # an older measurement is ignored
-SERVICE, METHOD = "headrace.Gateway", "Wait"
+PATH = "/headrace.Gateway/Wait"
+KEY = "headrace-own-call"
 NAME_BYTES = 8
+
+
+class _Own(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """The method of own calls. Others do not have it: their messages might never come."""
+
+    def __init__(self, key: str, handler: Any) -> None:
+        self._key = key
+        self._handler = handler
+
+    def service(self, handler_call_details: Any) -> Any:
+        """Return the handler of an own call, None for any other."""
+        if handler_call_details.method != PATH:
+            return None
+        own = (KEY, self._key) in tuple(handler_call_details.invocation_metadata or ())
+        return self._handler if own else None
 
 
 class QueueWait:
@@ -26,6 +43,7 @@ class QueueWait:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._key = secrets.token_hex()  # of own calls
         self._sent_s: dict[bytes, float] = {}  # own calls in flight, by name
         self._waited_s, self._seen_s = 0.0, float("-inf")
         self._calls = 0  # since the last check
@@ -33,8 +51,7 @@ class QueueWait:
     def add_to(self, server: Any, place: str) -> None:
         """Let the server answer own calls, at an address like ``unix:/folder/socket``."""
         handler = grpc.unary_unary_rpc_method_handler(self._handled)
-        service = grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler})
-        server.add_generic_rpc_handlers((service,))
+        server.add_generic_rpc_handlers((_Own(self._key, handler),))
         server.add_insecure_port(place)
 
     def waited_s(self) -> float:
@@ -45,7 +62,7 @@ class QueueWait:
     async def watch(self, place: str) -> None:
         """Measure while many calls arrive, until cancelled."""
         async with grpc.aio.insecure_channel(place) as channel:
-            call = channel.unary_unary(f"/{SERVICE}/{METHOD}")
+            call = channel.unary_unary(PATH)
             asked: set[asyncio.Task[None]] = set()
             while True:
                 await asyncio.sleep(EVERY_S)
@@ -59,12 +76,12 @@ class QueueWait:
         self._sent_s[name] = self._loop.time()
         try:
             with suppress(grpc.aio.AioRpcError):  # the server has closed
-                await call(name)
+                await call(name, metadata=((KEY, self._key),))
         finally:
             self._sent_s.pop(name, None)
 
     async def _handled(self, name: bytes, _: Any) -> bytes:
-        """End an own call, and ignore calls of others."""
+        """End an own call."""
         sent_s = self._sent_s.pop(name, None)
         if sent_s is not None:
             self._seen_s = self._loop.time()

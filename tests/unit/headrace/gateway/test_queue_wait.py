@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from headrace.gateway.grpc.queue_wait import BUSY, EVERY_S, METHOD, SERVICE, QueueWait
+from headrace.gateway.grpc.queue_wait import BUSY, EVERY_S, PATH, QueueWait
 
 WORKS_S = 0.005  # a handler that does not yield
 BATCHES = 6  # number of calls, 0.1 s each
@@ -57,10 +57,11 @@ def test_calls_that_come_faster_than_they_are_handled_are_seen_to_wait(tmp_path:
     asyncio.run(play())
 
 
-def test_foreign_call_to_the_probe_service_is_ignored(tmp_path: Path) -> None:
+def test_others_have_no_such_method(tmp_path: Path) -> None:
     async def play() -> None:
         async with served(tmp_path) as server, grpc.aio.insecure_channel(server.place) as channel:
-            await channel.unary_unary(f"/{SERVICE}/{METHOD}")(b"of nobody")
+            call = channel.stream_unary(PATH)()  # it never sends its message
+            assert await call.code() is grpc.StatusCode.UNIMPLEMENTED
             assert server.queue.waited_s() == 0.0
 
     asyncio.run(play())
