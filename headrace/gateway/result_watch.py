@@ -18,11 +18,20 @@ class AnswerStream:
         self.overrun = False
 
     def put(self, answer: Answer) -> None:
-        """Add an answer; a reader that is too slow overruns and ends."""
-        try:
+        """Add an answer; a reader that is too slow overruns and ends.
+
+        Of an overrun stream only the next answer is kept: its reader may take long to be cut off.
+        """
+        if self.overrun:
+            return
+        if not self.answers.full():
             self.answers.put_nowait(answer)
-        except asyncio.QueueFull:
-            self.overrun = True
+            return
+        self.overrun = True
+        following = self.answers.get_nowait()
+        while not self.answers.empty():
+            self.answers.get_nowait()
+        self.answers.put_nowait(following)
 
 
 class ResultWatch:
