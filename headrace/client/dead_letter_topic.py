@@ -106,7 +106,7 @@ def described(filed: Filed) -> list[str]:
         f"letter {filed.name}: {letter.reason}",
         f"found {_moment(letter)} UTC by {letter.node} at {letter.partition}-{letter.offset} of "
         f"{letter.topic}",
-        *(f"header {name}: {_readable(held)}" for name, held in letter.headers),
+        *(f"header {_printable(name)}: {_readable(held)}" for name, held in letter.headers),
         f"value of {len(letter.value)} bytes"
         + (f", the first {PREVIEW}:" if len(letter.value) > PREVIEW else ":"),
         *preview(letter.value[:PREVIEW]),
@@ -134,7 +134,10 @@ def _ascii(row: bytes) -> str:
 
 
 def _readable(held: bytes) -> str:
-    text = held[:PREVIEW].decode(errors="replace")
+    return _printable(held[:PREVIEW].decode(errors="replace"))
+
+
+def _printable(text: str) -> str:
     return text if text.isprintable() else repr(text)
 
 

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from control.per_query.routing import WeightedRoundRobin
 from operators.dead_letter import dead_letter
-from operators.record_size import MOST_BYTES, excess, record_size
+from operators.record_size import MOST_BYTES, MOST_REASON_BYTES, brief, excess, record_size
 from operators.serving.outbox import packed
 from schemas.codec.single_object import encode
 from schemas.effects import Arrived, Send
@@ -38,6 +40,19 @@ def test_text_near_the_limit_is_weighed_as_utf_8() -> None:
 def test_only_bytes_that_fit_no_record_are_excess() -> None:
     assert excess(bytes(MOST_BYTES)) == ""
     assert "fits no record" in excess(bytes(MOST_BYTES + 1))
+
+
+def test_a_terminal_does_not_act_on_a_reason_that_quotes_an_input() -> None:
+    assert brief("no postcode: \x1b]0;owned\x07\x9b2J\n\tat 3") == (
+        "no postcode: \\x1b]0;owned\\x07\\x9b2J\n\tat 3"
+    )
+
+
+@given(st.text(max_size=3 * MOST_REASON_BYTES))
+def test_a_brief_reason_fits_and_stays_as_it_is(reason: str) -> None:
+    short = brief(reason)
+    assert len(short.encode()) <= MOST_REASON_BYTES
+    assert brief(short) == short
 
 
 def test_items_that_together_exceed_a_record_travel_in_several() -> None:

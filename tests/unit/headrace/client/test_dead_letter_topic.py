@@ -49,6 +49,11 @@ def test_a_letter_is_shown_with_headers_and_the_beginning_of_its_value() -> None
     ]
 
 
+def test_a_terminal_does_not_act_on_the_name_of_a_header() -> None:
+    lines = described(a_letter(headers=(("\x1b[2J", b"q"),)))
+    assert "header '\\x1b[2J': q" in lines
+
+
 def test_a_long_value_is_cut_and_says_so() -> None:
     lines = described(a_letter("grüße ".encode() * 100))
     assert "value of 800 bytes, the first 256:" in lines
