@@ -31,6 +31,7 @@ DTYPES = {
 }  # fmt: skip
 # Deep enough for any document of Headrace, shallow enough for every JSON parser.
 MAX_DEPTH = 64
+MOST_DIMENSIONS = 64  # of an array of NumPy
 _NULL = ("null", None)
 _PLAIN = frozenset((type(None), bool, int, float, str))
 
@@ -272,6 +273,10 @@ def _unpack_tensor(row: dict[str, Any]) -> np.ndarray:
     dtype, shape, data = DTYPES.get(row["dtype"]), row["shape"], row["data"]
     if dtype is None:
         raise CodecError(f"a tensor has dtype {row['dtype'][:40]!r}; known are {', '.join(DTYPES)}")
+    if len(shape) > MOST_DIMENSIONS:  # their product would take minutes
+        raise CodecError(
+            f"a tensor has {len(shape)} dimensions; at most {MOST_DIMENSIONS} are possible"
+        )
     if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data):
         raise CodecError(
             f"a tensor of shape {shape[:8]} and dtype {row['dtype']} came with {len(data)} bytes"

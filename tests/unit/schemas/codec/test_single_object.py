@@ -366,6 +366,8 @@ def as_tensor_branch(**fields_of_it: typing.Any) -> bytes:
         (as_tensor_branch(dtype="uint8", shape=[3], data=b"ab"), "came with 2 bytes"),
         (as_tensor_branch(dtype="uint8", shape=[-1, -2], data=b"ab"), "came with 2 bytes"),
         (as_tensor_branch(dtype="uint8", shape=[2**62, 2**62], data=b"ab"), "came with 2 bytes"),
+        (as_tensor_branch(dtype="uint8", shape=[1] * 65, data=b"a"), "65 dimensions"),
+        (as_tensor_branch(dtype="uint8", shape=[2**62] * 40_000, data=b"a"), "40000 dimensions"),
         (as_tensor_branch(dtype="uint8", shape=[0, 2**62, 2**62], data=b""), "the Query record"),
         (as_tensor_branch(dtype="uint8", shape=[1] * 99, data=b"a"), "the Query record"),
     ],
