@@ -169,8 +169,9 @@ class ControlState:
             finished_s=now,
         )
         # All pipelines share the compacted topic: under the bare id, another pipeline's answer to
-        # the same command would replace this one.
-        return Send(COMMAND_RESULTS, result, key=f"{result.pipeline}/{command.id}")
+        # the same command would replace this one. Other control apps look for results in the first
+        # partition, and a purge deletes them there.
+        return Send(COMMAND_RESULTS, result, slot=0, key=f"{result.pipeline}/{command.id}")
 
     # ------------------------------------------------------------------ other pipelines
 

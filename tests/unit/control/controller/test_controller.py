@@ -616,7 +616,7 @@ def test_it_reads_its_topics_and_asks_to_be_woken_again() -> None:
     assert world.controller.handle(Woke(), 50.1) == [Wake(50.2)]
 
 
-def test_plans_and_answers_go_to_their_topics() -> None:
+def test_plans_and_answers_go_to_the_first_partition_of_their_topics() -> None:
     world = a_world(solving=False).start("w0", "w1", "w2")
     sent: list[Send] = []
     perform = world._perform
@@ -630,7 +630,7 @@ def test_plans_and_answers_go_to_their_topics() -> None:
     world.command("nonsense")
     assert [(s.topic, s.slot, s.key) for s in sent] == [
         (PLANS, 0, "postcode/00000001"),
-        ("command-results", -1, "postcode/c1"),  # compacted, and other pipelines answer as well
+        ("command-results", 0, "postcode/c1"),  # compacted, and other pipelines answer as well
     ]
 
 
