@@ -19,6 +19,7 @@ from typing import Any
 
 import faust
 from aiokafka.errors import KafkaConnectionError
+from faust.assignor import PartitionAssignor
 
 from control.controller.controller import Controller
 from schemas.effects import Observer
@@ -57,6 +58,26 @@ class Tableless(faust.App):  # type: ignore[misc]  # faust has no types
         pass
 
 
+class FirstPartitions(PartitionAssignor):  # type: ignore[misc]  # faust has no types
+    """Assigns the first partition of every topic to the same member of the group, and no others.
+
+    Faust assigns topics with different numbers of partitions independently of each other: of two
+    apps, one could get the commands and the other one the plans, and none would be in charge.
+    """
+
+    @classmethod
+    def _get_copartitioned_groups(cls, topics: set[str], cluster: Any, subscriptions: Any) -> Any:
+        there = {topic for topic in topics if cluster.partitions_for_topic(topic)}
+        return {1: cls._group_co_subscribed(there, subscriptions)} if there else {}
+
+    @classmethod
+    def _get_client_metadata(cls, metadata: Any) -> Any:
+        found = super()._get_client_metadata(metadata)
+        had = found.assignment.actives  # also other partitions, if an older release assigned them
+        found.assignment.actives = {topic: [0] for topic, numbers in had.items() if 0 in numbers}
+        return found
+
+
 def make_app(election: Election, driver: ControlDriver) -> faust.App:
     """Return the Faust app. Its topics must exist, as Faust silently ignores missing ones."""
     app = Tableless(election.group, datadir=os.devnull, **_settings(election))
@@ -90,6 +111,7 @@ def _settings(election: Election) -> dict[str, Any]:
     kafka = election.kafka
     return {
         "broker_client_id": election.client,
+        "PartitionAssignor": FirstPartitions,
         "broker": [f"kafka://{server.strip()}" for server in kafka.bootstrap.split(",")],
         "broker_credentials": to_faust(kafka),
         "broker_session_timeout": SESSION_TIMEOUT_S,
