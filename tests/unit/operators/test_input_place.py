@@ -63,6 +63,16 @@ def test_a_commit_without_the_topics_id_and_a_broker_without_ids_are_of_the_same
     assert start_of_input((0,), {0: (5, "1@old")}, {}, "") == InputStart({0: GENERATION + 5}, {}, 0)
 
 
+@given(st.integers(0, 1000), st.integers(0, 3), st.integers(0, 1000))
+def test_a_commit_that_a_tool_has_reset_is_in_the_generation_of_the_closed_queries(
+    offset: int, generation: int, closed: int
+) -> None:
+    base = generation * GENERATION
+    start = start_of_input((0,), {0: (offset, "")}, {0: base + closed}, "id")
+    assert start == InputStart({0: base + offset}, {}, 0)
+    assert InputPlaces(start.upto).take(0, offset) == base + offset
+
+
 def test_the_commits_bear_the_topics_id() -> None:
     places = InputPlaces({0: GENERATION + 3}, "an-id", regressed=2)
     places.take(0, 3)
@@ -97,5 +107,5 @@ def test_places_closed_before_the_commit_or_in_another_generation_say_nothing_of
     assert behind == InputStart({0: GENERATION + 5}, {}, 0)
     beyond = start_of_input((0,), {0: (1000, "")}, {0: 990}, "id", {0: 900})  # shown by its commit
     assert beyond == InputStart({0: 1000}, {}, 0)
-    ahead = start_of_input((0,), {0: (700, "")}, {0: GENERATION + 900}, "id", {0: 899})
+    ahead = start_of_input((0,), {0: (700, "@id")}, {0: GENERATION + 900}, "id", {0: 899})
     assert ahead == InputStart({0: 700}, {}, 0)
