@@ -36,7 +36,7 @@ from headrace.cluster.supervisor import last_word
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import BAD_INPUT, NO_BROKER
 from headrace.processes import end_session, environment
-from schemas.effects import QUERIES, RESULTS
+from schemas.effects import LEASES, QUERIES, RESULTS
 from schemas.records import Query
 from streams.kafka.admin.acl_rights import ROLES
 from streams.kafka.admin.preflight import prepare
@@ -44,6 +44,7 @@ from streams.kafka.admin.topic_settings import set_stamps, settings_of
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.leases.egress_lease import EgressLease
 from streams.topics import LEASE_MS, TOO_OLD, Stamps, physical
 from tests.integration.certificates import make_authority
 from tests.integration.secured_broker import Secured, secured_broker
@@ -366,6 +367,34 @@ def test_a_missing_right_to_commit_is_reported(guarded: Guarded) -> None:
     finally:
         for deleted in admin.delete_acls([as_filter(binding)]).values():
             deleted.result(10)
+
+
+@pytest.mark.parametrize("right", ["Read", "Write"])
+def test_an_egress_that_loses_a_right_on_its_lease_ends_with_the_name_of_the_right(
+    guarded: Guarded, right: str
+) -> None:
+    leases = physical(NAME, LEASES)
+    binding = AclBinding(
+        ResourceType.TOPIC, leases, ResourcePatternType.LITERAL, f"User:{NAME}-egress",
+        "*", OPERATIONS[right], AclPermissionType.DENY,
+    )  # fmt: skip
+    admin = guarded.broker.admin()
+    lease = EgressLease(guarded.kafka("egress"), NAME, (0,), "egress-0")
+    try:
+        lease.acquire()
+        give(guarded.broker, [binding])
+        with pytest.raises(BrokerError, match=f"no right to {right} on topic '{leases}'"):
+            check_for_seconds(lease)
+    finally:
+        for deleted in admin.delete_acls([as_filter(binding)]).values():
+            deleted.result(10)
+        lease.end(confirmed=False)
+
+
+def check_for_seconds(lease: EgressLease) -> None:
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        lease.check()
 
 
 def as_filter(binding: AclBinding) -> Any:

@@ -179,10 +179,15 @@ class EgressLease:
         writer.produce(self._topic, encoded(record), partition=0, on_delivery=written)
 
     def _read(self, reader: Consumer, since: int = 0) -> list[LeaseRecord]:
-        """Fold what has arrived; return the records of others from offset ``since`` on."""
+        """Fold what has arrived; return the records of others from offset ``since`` on.
+
+        Raise ``BrokerError`` if the user may no longer read the topic.
+        """
         found = []
         for message in available(reader, POLL_S, 500):
-            if message.error() is not None:
+            if (error := message.error()) is not None:
+                if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:  # not that of the group
+                    raise BrokerError(refusal(self._config, error, "Read", "topic", self._topic))
                 continue  # librdkafka retries by itself
             offset, at_s = message.offset(), message.timestamp()[1] / 1e3
             record = read_lease(message.value() or b"")
