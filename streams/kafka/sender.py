@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from streams.kafka.kafka_client import OnError, producer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, forbidden
 from streams.kafka.leases.refused_records import RefusedRecords, find_written
 from streams.kafka.offset_ledger import Place
 from streams.kafka.send_window import Departure, PartitionQueue, SendWindow, TurnRecord
@@ -49,6 +49,7 @@ class Sender:
     def __init__(
         self, config: KafkaConfig, lease: PartitionLease | None, on_error: OnError
     ) -> None:
+        self._config = config
         self._lease, self._leased = lease, "" if lease is None else lease.stamped
         self._producer = producer(config, error_cb=on_error, **NO_EXPIRY)
         self._window = SendWindow()
@@ -174,7 +175,11 @@ class Sender:
                 self._producer.poll(POLL_S)  # wait for the broker instead of discarding
                 continue
             except KafkaException as error:
-                raise BrokerError(f"cannot send to {topic!r}: {error.args[0].str()}") from error
+                why = error.args[0]
+                if why.code() in FORBIDDEN:
+                    text = forbidden(self._config, "Write", "topic", topic)
+                    raise BrokerError(text) from error
+                raise BrokerError(f"cannot send to {topic!r}: {why.str()}") from error
             return
         raise BrokerError(
             f"the broker takes nothing of what waits for {topic!r} and other topics, and no more "

@@ -20,7 +20,8 @@ class Message:
 
 
 class Client:
-    """The library's clients; the broker is away, and the producer takes no value ``b"large"``."""
+    """The library's clients; the broker is away, and the producer takes no value ``b"large"``, and
+    nothing for the topic "denied"."""
 
     def __init__(self) -> None:
         self.commits: list[TopicPartition] = []
@@ -31,6 +32,8 @@ class Client:
     def produce(self, topic: str, value: bytes, *_: Any, on_delivery: Any, **__: Any) -> None:
         if value == b"large":
             raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+        if topic == "denied":
+            raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
         self._queued.append(on_delivery)
 
     def purge(self) -> None:
@@ -77,3 +80,10 @@ def test_records_discarded_after_an_error_do_not_hide_it_and_nothing_behind_them
     role.close()
     assert client.commits == []
     assert client.closed == 2  # the reader's consumer and the ledger's
+
+
+def test_a_topic_that_the_user_may_no_longer_write_is_named_with_the_right(client: Client) -> None:
+    role = KafkaTransport(KafkaConfig("nobody:1"), "p.workers")
+    with pytest.raises(BrokerError, match=r"no right to Write on topic 'denied'; `headrace acls"):
+        role.send("denied", b"small", 0, "")
+    role.close()
