@@ -18,7 +18,11 @@ from functools import partial
 from typing import Any
 
 import faust
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    KafkaConnectionError,
+    TopicAuthorizationFailedError,
+)
 from faust.assignor import PartitionAssignor
 
 from control.controller.controller import Controller
@@ -33,6 +37,7 @@ from streams.control_app.report_reader import ReportReader
 from streams.kafka.admin.preflight import prepare
 from streams.kafka.faust_security import to_faust
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError, forbidden
 from streams.live.dilation import REAL, Dilation
 from streams.live.inbox import Clock
 from streams.observers.journal import tell
@@ -178,10 +183,21 @@ async def _serve(pipeline: Pipeline, election: Election, driver: ControlDriver) 
         if served.done() and not stopping.is_set():
             served.result()
         if app.crash_reason is not None:
-            raise app.crash_reason
+            raise explained(kafka, app.crash_reason)
     finally:
         await app.stop()
         driver.close()
+
+
+def explained(kafka: KafkaConfig, error: BaseException) -> BaseException:
+    """Return the ``BrokerError`` with the right that Faust's consumer lacks, or any other error
+    unchanged."""
+    lacks = {TopicAuthorizationFailedError: "topic", GroupAuthorizationFailedError: "group"}
+    if type(error) not in lacks or not error.args:
+        return error
+    named = error.args[0]  # a name, or a set of names
+    names = named if isinstance(named, str) else ", ".join(sorted(named))
+    return BrokerError(forbidden(kafka, "Read", lacks[type(error)], names))
 
 
 def _report_reader(pipeline: Pipeline, kafka: KafkaConfig, driver: ControlDriver) -> ReportReader:
