@@ -112,8 +112,8 @@ def start_of_input(
 
     ``closed`` holds by partition the place below which egress has closed every query. A partition
     was recreated if its commit names another topic, or if egress has closed queries of it although
-    it has no commit. A commit without a note is in the generation of the closed queries: places of
-    an earlier one would count as closed.
+    it has no commit. A commit of an earlier generation than the closed queries is raised to theirs:
+    its places would count as closed.
 
     A partition has lost its end if egress has closed queries beyond the end; ``ends`` holds the end
     offsets of partitions whose commit has a leader epoch. Ingress then reads from the last closed
@@ -127,8 +127,7 @@ def start_of_input(
         offset, note = committed.get(p, (0, ""))
         of_this = topic_id_of(note) in ("", topic_id) or not topic_id
         if p in committed and of_this:
-            # Tools that reset a group's offsets write no note: the generation is that of egress.
-            upto[p] = place_of(offset, note or note_of_base(closed.get(p, 0)))
+            upto[p] = _open_place(offset, note, closed.get(p, 0))
             if _beyond(closed.get(p, 0), upto[p], ends.get(p)):
                 upto[p] = fresh[p] = closed[p]
             continue
@@ -138,6 +137,15 @@ def start_of_input(
             regressed += 1
         fresh[p] = upto.get(p, 0)
     return InputStart(upto, fresh, regressed)
+
+
+def _open_place(offset: int, note: str, closed: int) -> int:
+    """Return the place of a commit, in the generation of the ``closed`` place if that is a later
+    one: ingress ended before it committed there, or a tool has reset the offset, without a note."""
+    place, base = place_of(offset, note), closed - closed % GENERATION
+    if place >= base:
+        return place
+    return base + (min(offset, closed - base) if note else offset)
 
 
 def _beyond(closed: int, place: int, end: int | None) -> bool:
