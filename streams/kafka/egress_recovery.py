@@ -53,11 +53,17 @@ def committed_notes(
 ) -> tuple[Committed, ...]:
     """Return the slots' committed offsets and notes; the beginning for a slot without a commit.
 
+    If the commit is beyond the slot's end, the topic was made anew or has lost its end: commit the
+    beginning. From a commit with a leader epoch the client would go to the slot's present end, and
+    leave its records out.
+
     Raise ``BrokerError`` if the broker does not answer.
     """
     reader = consumer(config, group, **TELLS_ENDS)
     try:
-        return tuple(_committed(reader, place) for place in committed(reader, topic, slots, WAIT_S))
+        found = committed(reader, topic, slots, WAIT_S)
+        places = [_within(config, group, reader, place) for place in found]
+        return tuple(_committed(reader, place) for place in places)
     finally:
         reader.close()
 
@@ -99,6 +105,18 @@ def commit_now(config: KafkaConfig, group: str, places: Iterable[TopicPartition]
         ) from error
     finally:
         client.close()
+
+
+def _within(
+    config: KafkaConfig, group: str, reader: Consumer, place: TopicPartition
+) -> TopicPartition:
+    """Return a commit, after committing the slot's beginning if it is beyond the slot's end."""
+    low, high = watermarks(reader, place, WAIT_S)
+    if place.offset <= high:
+        return place
+    beginning = TopicPartition(place.topic, place.partition, low, place.metadata or "")
+    commit_now(config, group, [beginning])
+    return beginning
 
 
 def _committed(reader: Consumer, place: TopicPartition) -> Committed:

@@ -19,6 +19,7 @@ from streams.kafka.egress_recovery import (
 )
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.topic_contents import committed
 from streams.topics import Topic, physical, topics
 from tests.builders import a_pipeline, an_answer
 
@@ -49,9 +50,11 @@ def write(broker: str, topic: str, slot: int, value: bytes, at_s: float) -> None
     assert client.flush(10.0) == 0
 
 
-def commit(broker: str, topic: str, slot: int, offset: int, note: str) -> None:
+def commit(
+    broker: str, topic: str, slot: int, offset: int, note: str, leader_epoch: int = -1
+) -> None:
     client = consumer(KafkaConfig(broker), GROUP)
-    place = TopicPartition(topic, slot, offset, metadata=note)
+    place = TopicPartition(topic, slot, offset, metadata=note, leader_epoch=leader_epoch)
     client.commit(offsets=[place], asynchronous=False)
     client.close()
 
@@ -72,6 +75,20 @@ def test_a_slot_is_read_from_its_commit_or_from_its_beginning(broker: str, name:
         Committed(0, 3, "0:8,2:9", None),
         Committed(1, 1, "1:1", None),
     )
+
+
+def test_a_topic_that_was_made_anew_is_read_from_its_beginning(broker: str, name: str) -> None:
+    kafka, outputs = KafkaConfig(broker), physical(name, OUTPUTS)
+    for at_s in (BASE_S, BASE_S + 1):
+        write(broker, outputs, 0, b"x", at_s)
+    commit(broker, outputs, 0, 10, "0:7", leader_epoch=0)
+    found = committed_notes(kafka, GROUP, outputs, (0,))
+    assert found == (Committed(0, 0, "0:7", BASE_S),)
+    reader = consumer(kafka, GROUP)
+    reader.assign(committed(reader, outputs, (0,)))  # as a role does
+    (first,) = reader.consume(1, timeout=20.0)
+    assert first.offset() == 0
+    reader.close()
 
 
 def test_an_answer_that_bears_an_earlier_time_than_its_record_is_found(

@@ -40,6 +40,10 @@ class Log:
     def __init__(self, end: int, done: int) -> None:
         self._end, self._done = end, done
         self._unread: list[Read] = []
+        self.made: list[tuple[int, str]] = []  # commits: offset and note
+
+    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> None:
+        self.made += [(place.offset, place.metadata or "") for place in offsets]
 
     def committed(self, places: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         return [TopicPartition(p.topic, 0, self._done, "", leader_epoch=EPOCH) for p in places]
@@ -66,8 +70,9 @@ class Log:
         """Do nothing."""
 
 
-# The commit at the log's end; beyond it; within what was written since.
-@pytest.mark.parametrize(("end", "done", "since_s"), [(6, 6, None), (8, 9, 6.0), (12, 9, 6.0)])
+# The commit at the log's end; within what was written since the cut; beyond the log's end, where
+# the topic may have been made anew.
+@pytest.mark.parametrize(("end", "done", "since_s"), [(6, 6, None), (12, 9, 6.0), (8, 9, 0.0)])
 def test_the_records_behind_a_cut_are_those_that_will_be_read_again(
     monkeypatch: pytest.MonkeyPatch, end: int, done: int, since_s: float | None
 ) -> None:
@@ -76,6 +81,7 @@ def test_the_records_behind_a_cut_are_those_that_will_be_read_again(
     monkeypatch.setattr(egress_recovery, "consumer", lambda *_, **__: log)
     (found,) = committed_notes(NOBODY, "p.egress", "p.outputs", [0])
     assert found.since_s == since_s
+    assert log.made == ([(0, "")] if done > end else [])
 
 
 def test_a_topic_that_no_broker_knows_does_not_count_as_one_without_answers(
