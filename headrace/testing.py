@@ -14,11 +14,11 @@ from typing import Any
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.user_functions import load_combine
 from headrace.errors import PipelineError
+from operators.calls.operator_outputs import listed
+from operators.calls.user_frames import sentence, with_frames
 from operators.join import Join, OpenQuery, as_list
 from operators.models.loading import load_operator
-from operators.operator_outputs import listed
 from operators.serving.fanout import failed, outcome
-from operators.user_frames import sentence, with_frames
 from schemas.pipeline import Task, Variant
 from schemas.records import Answer, Hop, Item, Origin, Value
 from schemas.variant_id import variant_key

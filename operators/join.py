@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from operators.calls.user_frames import sentence, with_frames
 from operators.drop_reasons import EGRESS_TASK, dropped, unfinished
 from operators.record_size import brief, excess
-from operators.user_frames import sentence, with_frames
 from schemas.codec.json_form import value_to_json
 from schemas.codec.values import pack
 from schemas.enumerations import ReasonCode

@@ -15,12 +15,12 @@ from typing import Any
 
 from control.policies.compass.search.prefix_cache import PrefixCache
 from control.problem.space import Space
-from operators.device_faults import device_lost, raise_if_lost
+from operators.calls.device_faults import device_lost, raise_if_lost
+from operators.calls.operator_outputs import listed
+from operators.calls.user_frames import sentence
 from operators.join import Combine, Join, OpenQuery
-from operators.operator_outputs import listed
 from operators.record_size import record_size
 from operators.serving.fanout import outcome
-from operators.user_frames import sentence
 from schemas.pipeline import Pipeline
 from schemas.records import ANSWERED, Answer, Item, Origin, Value
 

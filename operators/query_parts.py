@@ -6,10 +6,10 @@ fan-out: the combine function gets them in the order of the parts.
 
 from collections.abc import Callable, Sequence
 
+from operators.calls.user_frames import sentence
 from operators.record_size import excess
 from operators.serving.fanout import split as shares
 from operators.serving.sized import Sized
-from operators.user_frames import sentence
 from schemas.pipeline import MOST_PARTS, QuerySize
 from schemas.records import FULL_CREDIT, Item, Query, Value
 

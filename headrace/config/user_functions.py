@@ -10,9 +10,9 @@ import numpy as np
 from control.problem.lazy_references import parts
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import PipelineError
+from operators.calls.user_frames import sentence, with_frames
 from operators.models.user_modules import import_module
 from operators.query_parts import Split
-from operators.user_frames import sentence, with_frames
 from schemas.pipeline import Labels, Pipeline
 
 # The methods of a workload class; the arguments are in docs/reference/operators.md.

@@ -207,8 +207,8 @@ def _worker(
 
 
 def _replicas(count: int, *, scaled: bool) -> dict[str, int]:
-    """Return the number of pods; nothing if ``scaled``, since whoever scales the object decides it,
-    and every ``kubectl apply`` of a number would undo that. A new object then has one pod."""
+    """Return the number of pods; nothing if ``scaled``: ``kubectl apply`` would reset the number
+    that an autoscaler has set. A new object without a number has one pod."""
     return {} if scaled else {"replicas": count}
 
 

@@ -28,10 +28,10 @@ from headrace.config.profile_files import weights_sha256
 from headrace.config.user_functions import load_workload, sized_inputs
 from headrace.errors import PipelineError
 from headrace.roles.workers.shared_cpu import PaidOperator
+from operators.calls.operator_outputs import listed
 from operators.models.libraries import library
 from operators.models.loading import load_operator
 from operators.models.model_errors import BadDevice, ModelError
-from operators.operator_outputs import listed
 from profiles.measure import Repeats, accuracy, fan_outs, latency_rows
 from profiles.measurements import Entry, ProfileError
 from schemas.pipeline import Task, Variant

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from operators.calls.user_frames import sentence, trace, with_frames
 from operators.models.model_errors import BadArguments, BadOperator, ModelError
 from operators.models.module_references import nearest, resolve
 from operators.models.output_schema import Checked, schema_check
 from operators.models.python import Python
-from operators.user_frames import sentence, trace, with_frames
 from schemas.pipeline import Variant
 
 

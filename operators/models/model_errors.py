@@ -10,7 +10,7 @@ ModelError
     MissingExtra    a library of an optional extra that is not installed
 """
 
-from operators.user_frames import OperatorFailed
+from operators.calls.user_frames import OperatorFailed
 from schemas.user_errors import HeadraceError
 
 

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from operators.device_faults import out_of_memory
+from operators.calls.device_faults import out_of_memory
 from operators.models.hooks import hooks
 from operators.models.libraries import cuda_index, library
 from operators.models.model_errors import BadDevice, BadWeights

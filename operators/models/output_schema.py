@@ -13,9 +13,9 @@ import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 from fastavro.validation import ValidationError, validate
 
+from operators.calls.operator_outputs import listed
 from operators.models.libraries import library
 from operators.models.model_errors import BadSchema
-from operators.operator_outputs import listed
 
 Check = Callable[[Any], str]  # the error of an output, "" if it fits
 MOST_SHOWN = 200  # most characters of a value in an error

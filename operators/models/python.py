@@ -4,9 +4,9 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from operators.calls.operator_outputs import listed
 from operators.models.model_errors import BadOperator
 from operators.models.module_references import resolve
-from operators.operator_outputs import listed
 from schemas.records import Value
 
 

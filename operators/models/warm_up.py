@@ -8,9 +8,9 @@ code is compiled. The samples come from the operator's own method ``warm_up()``,
 from pathlib import Path
 from typing import Any
 
+from operators.calls.operator_outputs import listed
+from operators.calls.user_frames import sentence, trace, with_frames
 from operators.models.model_errors import BadOperator, ModelError
-from operators.operator_outputs import listed
-from operators.user_frames import sentence, trace, with_frames
 from schemas.pipeline import Variant
 
 

@@ -23,6 +23,7 @@ from control.estimation.accuracy_drift import (
     accuracies_to_plan_by,
     all_measured,
 )
+from operators.calls.user_frames import sentence
 from operators.dead_letter import dead_letter
 from operators.join import Accuracies, Combine, as_list
 from operators.outcomes import outcome_of
@@ -33,7 +34,6 @@ from operators.scoring.label_join import Place, WaitingRoom
 from operators.scoring.score_sums import ExpectedOf, Measurements, unknown
 from operators.scoring.shadow_pairs import COUNTS as SHADOW_COUNTS
 from operators.scoring.shadow_pairs import Pair, ShadowPairs
-from operators.user_frames import sentence
 from schemas.codec.json_form import json_value
 from schemas.effects import (
     ACCURACY,

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from operators.calls.user_frames import sentence, with_frames
 from operators.drop_reasons import Reason, dropped
 from operators.record_size import MOST_BYTES, brief, excess
 from operators.serving.sized import Sized
 from operators.timed_batch import OutOfTime
-from operators.user_frames import sentence, with_frames
 from schemas.codec.values import MAX_DEPTH, pack
 from schemas.enumerations import ReasonCode
 from schemas.pipeline import Task

@@ -93,7 +93,7 @@ class Planners:
         return Failed(effect.job, f"planner {effect.solver!r} failed: {error!r}; see the log")
 
     def close(self) -> None:
-        """End the processes, also during a solve: nobody waits for its result any longer."""
+        """End the processes, also during a solve."""
         for pool in self._pools.values():
             for process in [*pool._processes.values()]:
                 process.kill()

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from operators.device_faults import device_lost, out_of_memory, raise_if_lost
-from operators.operator_outputs import listed
+from operators.calls.device_faults import device_lost, out_of_memory, raise_if_lost
+from operators.calls.operator_outputs import listed
+from operators.calls.user_frames import OperatorFailed, sentence, trace, with_frames
 from operators.timed_batch import TimedBatch
-from operators.user_frames import OperatorFailed, sentence, trace, with_frames
 from profiles.measurements import ProfileError
 from schemas.effects import Event, Failed, Infer, Inferred, Load, Loaded, Unload
 from schemas.user_errors import UNSUCCESSFUL, HeadraceError

@@ -265,8 +265,10 @@ class Live:
             self._fatal.ended_at(handled, error)
 
     def _stalled_at_record(self, error: Exception) -> bool:
-        """Return whether the process stood still since it began the present record: a decoder or a
-        user's function that takes so long does so in every life."""
+        """Return whether the process stood still while it handled the present record.
+
+        A decoder or a user's function that takes so long does so in every life.
+        """
         if not isinstance(error, StoodStill) or self._fence_s is None:
             return False
         return self._clock() - self._slots.began_s > self._fence_s

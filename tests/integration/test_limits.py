@@ -14,9 +14,9 @@ import pytest
 from benchmarks.received_answers import ends, in_time
 from benchmarks.rig import Rig, Stuck
 from headrace.roles.workers.subprocess_operator import Isolated
+from operators.calls.user_frames import OperatorFailed
 from operators.join import MOST_CRASHES
 from operators.timed_batch import TimedBatch
-from operators.user_frames import OperatorFailed
 from schemas.enumerations import ReasonCode
 from schemas.pipeline import Variant
 from schemas.records import ANSWERED, FAILED, REFUSED, Answer

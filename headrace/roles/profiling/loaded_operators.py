@@ -9,7 +9,7 @@ from typing import Any
 
 from control.problem.session_space import VARIANT, SessionSpace
 from headrace.config.pipeline_file import PipelineFile
-from operators.device_faults import out_of_memory
+from operators.calls.device_faults import out_of_memory
 from operators.models.loading import load_operator
 from operators.profiler import in_batches
 from schemas.records import Value

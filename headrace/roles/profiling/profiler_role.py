@@ -33,11 +33,11 @@ from headrace.roles.observability import observed
 from headrace.roles.profiling.loaded_operators import Operators
 from headrace.roles.profiling.samples import ReadBack, Samples
 from headrace.roles.profiling.waiting_requests import WaitingRequests, take_requests
-from operators.device_faults import device_lost
+from operators.calls.device_faults import device_lost
+from operators.calls.user_frames import sentence
 from operators.join import as_list
 from operators.profiler import Judge, Profile, Profiler
 from operators.scoring.scorer import exact_match, parts_of
-from operators.user_frames import sentence
 from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import PROFILE_REQUESTS, PROFILE_RESULTS
 from schemas.pipeline import Pipeline

@@ -22,12 +22,12 @@ from typing import Any
 import psutil
 
 from headrace.config.pipeline_file import make_importable
-from operators.device_faults import device_lost, raise_if_lost
+from operators.calls.device_faults import device_lost, raise_if_lost
+from operators.calls.operator_outputs import listed
+from operators.calls.user_frames import OperatorFailed, sentence, trace, with_frames
 from operators.models.loading import load_operator
 from operators.models.warm_up import warm_up
-from operators.operator_outputs import listed
 from operators.timed_batch import later
-from operators.user_frames import OperatorFailed, sentence, trace, with_frames
 from schemas.pipeline import Variant
 
 LOAD_S = 120.0  # a first start may download and compile

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from operators.calls.user_frames import OperatorFailed
 from operators.timed_batch import seconds_left
-from operators.user_frames import OperatorFailed
 from profiles.measurements import ProfileError
 from schemas.codec.single_object import encode
 from schemas.effects import (

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operators.operator_outputs import listed
+from operators.calls.operator_outputs import listed
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,14 @@ from types import ModuleType
 
 import pytest
 
-from operators.user_frames import MAX_FRAMES, MAX_SENTENCE, frames, sentence, trace, with_frames
+from operators.calls.user_frames import (
+    MAX_FRAMES,
+    MAX_SENTENCE,
+    frames,
+    sentence,
+    trace,
+    with_frames,
+)
 
 OPERATOR = """\
 import json

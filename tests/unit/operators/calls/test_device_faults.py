@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from operators.device_faults import device_lost, out_of_memory, raise_if_lost
+from operators.calls.device_faults import device_lost, out_of_memory, raise_if_lost
 
 
 class AcceleratorError(RuntimeError):
