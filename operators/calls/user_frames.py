@@ -27,7 +27,7 @@ MAX_LOGGED = 12  # in a log
 MAX_LINE = 80  # characters of one source line
 MAX_SENTENCE = 500  # characters of the exception's own words
 
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[2]
 _OWN = tuple(
     f"{_ROOT / name}/"
     for name in ("schemas", "profiles", "control", "operators", "streams", "headrace")
