@@ -166,8 +166,8 @@ ALERTS = (
         threshold=30,
         lasting="5m",
         severity=TICKET,
-        summary="{{ $labels.topic }} of {{ $labels.pipeline }} is behind by"
-        " {{ $value | humanizeDuration }} of queries",
+        summary="{{ $labels.pipeline }}: as many records of {{ $labels.topic }} wait"
+        " as queries come in {{ $value | humanizeDuration }}",
         runbook="latency rises, nothing is dropped",
     ),
     Alert(

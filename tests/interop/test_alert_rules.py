@@ -37,7 +37,7 @@ SERIES = {
             {"series": 'headrace_nodes{pipeline="ill",state="ready"}', "values": "3x20"},
             {"series": 'headrace_queries_read_total{pipeline="ill"}', "values": "0+6000x20"},
             {"series": 'headrace_lag_records{pipeline="ill",topic="queries"}',
-             "values": "4030x20"},
+             "values": "4000x20"},
             {"series": 'headrace_queries_read_total{pipeline="well"}', "values": "0+600000x20"},
             {"series": 'headrace_lag_records{pipeline="well",topic="queries"}',
              "values": "2000x20"},
@@ -67,7 +67,8 @@ SERIES = {
             }]},
             {"alertname": "HeadraceLag", "eval_time": "15m", "exp_alerts": [{
                 "exp_labels": {"pipeline": "ill", "topic": "queries", "severity": "ticket"},
-                "exp_annotations": {"summary": "queries of ill is behind by 40s of queries",
+                "exp_annotations": {"summary": "ill: as many records of queries wait "
+                                               "as queries come in 40s",
                                     "runbook": "latency rises, nothing is dropped"},
             }]},
             {"alertname": "HeadraceNoIngress", "eval_time": "10m", "exp_alerts": [{
