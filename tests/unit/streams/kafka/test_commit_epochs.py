@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TopicPartition
 
-from streams.kafka import partition_reader, sender, transport
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.transport import KafkaTransport
+from tests.kafka_clients import replace_clients
 
 PLACE = ("p.queries", 0)
 
@@ -66,13 +66,7 @@ class Client:
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> Client:
     made = Client()
-    for module, names in (
-        (transport, ("consumer", "report_producer")),
-        (partition_reader, ("consumer",)),
-        (sender, ("producer",)),
-    ):
-        for name in names:
-            monkeypatch.setattr(module, name, lambda *_, **__: made)
+    replace_clients(monkeypatch, made)
     return made
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from streams.kafka import partition_reader, sender, transport
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.transport import KafkaTransport
+from tests.kafka_clients import replace_clients
 
 
 class Message:
@@ -58,13 +58,7 @@ class Client:
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> Client:
     made = Client()
-    for module, names in (
-        (transport, ("consumer", "report_producer")),
-        (partition_reader, ("consumer",)),
-        (sender, ("producer",)),
-    ):
-        for name in names:
-            monkeypatch.setattr(module, name, lambda *_, **__: made)
+    replace_clients(monkeypatch, made)
     return made
 
 
