@@ -1,16 +1,14 @@
 """Size limits of records: the broker rejects a larger record permanently."""
 
-import re
-
 import numpy as np
 
 from schemas.records import Value
+from schemas.visible_text import visible
 
 # The broker's 8 MiB less a reserve for the rest of a record: ids, paths, headers.
 MOST_BYTES = 7 * 1024 * 1024
 MOST_REASON_BYTES = 2000
 MOST_HEADER_BYTES = 64 * 1024  # of a dead letter's headers together
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # not: tab, line break
 _SCALARS = frozenset((type(None), bool, int, float))
 
 
@@ -50,7 +48,7 @@ def excess(value: Value) -> str:
 def brief(reason: str) -> str:
     """Truncate a reason to ``MOST_REASON_BYTES`` of UTF-8, with control characters as escapes:
     errors may quote a whole input, and terminals would act on a producer's."""
-    reason = _shown(reason)
+    reason = visible(reason)
     if len(reason) <= MOST_REASON_BYTES and reason.isascii():
         return reason
     said = reason.encode("utf-8", "replace")
@@ -58,7 +56,3 @@ def brief(reason: str) -> str:
         return said.decode()
     mark = f"... ({len(said)} bytes in all)"
     return said[: MOST_REASON_BYTES - len(mark)].decode("utf-8", "ignore") + mark
-
-
-def _shown(text: str) -> str:
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from schemas.visible_text import visible
+
 FORMATS = ("human", "json")
 LEVELS = ("debug", "info", "warning", "error")
 FORMAT_VARIABLE, LEVEL_VARIABLE = "HEADRACE_LOG_FORMAT", "HEADRACE_LOG_LEVEL"
@@ -40,7 +42,7 @@ class Human(logging.Formatter):
         who = fields.get("node") or record.name.removeprefix(f"{OURS}.")
         line = f"{_time(record)} {record.levelname:<7} {who}: {_one_line(record.getMessage())}"
         if fields.get("trace"):
-            line = f"{line}\n{_shown(fields['trace'])}"
+            line = f"{line}\n{visible(fields['trace'])}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -70,12 +72,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _one_line(text: str) -> str:
-    return _shown(" ".join(text.split()) if "\n" in text else text)
-
-
-def _shown(text: str) -> str:
-    """Return the text with control characters as escapes: a terminal would act on a producer's."""
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+    return visible(" ".join(text.split()) if "\n" in text else text)
 
 
 class Seldom(logging.Filter):
@@ -99,7 +96,6 @@ class Seldom(logging.Filter):
         return True
 
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # not: tab, line break
 _ROUTINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (DEBUG|INFO|WARNING) ")
 
 
