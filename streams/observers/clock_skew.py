@@ -33,7 +33,7 @@ class ClockSkews:
 
     def __init__(self, pipeline: str) -> None:
         self._pipeline = pipeline
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _Seen] = {}  # the oldest window first
         self._now = 0.0
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
@@ -44,8 +44,9 @@ class ClockSkews:
             return
         ahead_s, seen = report.sent_s - now, self._seen.get(report.node)
         if seen is None or now >= seen.until_s:
-            self._forget()
+            self._seen.pop(report.node, None)
             self._seen[report.node] = _Seen(now + WINDOW_S, ahead_s)
+            self._forget()
             if abs(ahead_s) >= SKEW_S:
                 self._warn(report.node, ahead_s)
         else:
@@ -53,8 +54,8 @@ class ClockSkews:
 
     def _forget(self) -> None:
         """Forget the nodes that have gone: a new window would have replaced theirs."""
-        for node in [node for node, seen in self._seen.items() if self._gone(seen)]:
-            del self._seen[node]
+        while self._gone((oldest := next(iter(self._seen.items())))[1]):
+            del self._seen[oldest[0]]
 
     def _gone(self, seen: _Seen) -> bool:
         return self._now > seen.until_s + LIVING_S
