@@ -3,18 +3,19 @@
     python -m benchmarks.gateway [--json] [--rate 50] [--seconds 20] [--connections 32] [--rounds 2]
 
 One run, one broker, one pipeline (benchmarks/pipelines/noop.yaml) and one gateway share this
-machine with the load. At the fixed rate queries go in turn through ``headrace.Client``, HTTP and
-gRPC, so that all three see the same machine. Between them are liveness calls of either protocol,
-which show the time of client and server without a query. gRPC has two clients: grpcio's, and one
-that sends prepared frames (benchmarks/raw_grpc.py), which shows the share of grpcio's client. Then
-every connection sends its next request as soon as the last one is answered. In turn a client writes
-to Kafka directly with as many queries in flight, an upper bound for any gateway. The body is 500
-bytes, sent unchanged; the answer is JSON.
+machine with the load. At the fixed rate queries go through ``headrace.Client``, HTTP and gRPC in
+rounds of random order, so that all three see the same machine. Between them are liveness calls of
+either protocol, which show the time of client and server without a query. gRPC has two clients:
+grpcio's, and one that sends prepared frames (benchmarks/raw_grpc.py), which shows the share of
+grpcio's client. Then every connection sends its next request as soon as the last one is answered.
+In turn a client writes to Kafka directly with as many queries in flight, an upper bound for any
+gateway. The body is 500 bytes, sent unchanged; the answer is JSON.
 """
 
 import argparse
 import asyncio
 import json
+import random
 import statistics
 import subprocess
 import sys
@@ -130,18 +131,29 @@ def ways(bootstrap: str) -> Iterator[dict[str, Callable[[], object]]]:
         }
 
 
-def in_turn(
+def shuffled_rounds(names: Sequence[str]) -> Iterator[str]:
+    """Yield all names again and again, each round in a random order.
+
+    A query takes longer after a longer pause of the roles, and in a fixed order some ways would
+    always follow a short one.
+    """
+    chance = random.Random(0)
+    while True:
+        yield from chance.sample(names, len(names))
+
+
+def at_rate(
     asked: dict[str, Callable[[], object]], rate: float, seconds: float
 ) -> dict[str, list[float]]:
     """Return the latencies of each way in ms; ``rate`` is queries per second of all ways."""
     took: dict[str, list[float]] = {name: [] for name in asked}
-    names = list(asked)
-    rate *= len(names) / (len(names) - len(LIVE))
+    order = shuffled_rounds(list(asked))
+    rate *= len(asked) / (len(asked) - len(LIVE))
     began = time.perf_counter()
     for number in range(round(rate * (WARM_S + seconds))):
         due_s = began + number / rate
         time.sleep(max(0.0, due_s - time.perf_counter()))
-        name = names[number % len(names)]
+        name = next(order)
         before = time.perf_counter()
         asked[name]()
         if number >= rate * WARM_S:
@@ -205,7 +217,7 @@ def run(rate: float, seconds: float, connections: int, rounds: int) -> dict[str,
             gateway(broker.bootstrap, logs / "gw.log") as process,
         ):
             with ways(broker.bootstrap) as asked:
-                took = in_turn(asked, rate, seconds)
+                took = at_rate(asked, rate, seconds)
             direct = Load(rate=None, seconds=seconds, outstanding=connections)
             flat = []
             for _ in range(rounds):
@@ -248,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="The gateway against Kafka directly.")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    parser.add_argument("--rate", type=float, default=50.0, help="queries per second, in turn")
+    parser.add_argument("--rate", type=float, default=50.0, help="queries per second, of all ways")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
     parser.add_argument("--connections", type=int, default=32, help="flat out")
     parser.add_argument("--rounds", type=int, default=2, help="flat out")
