@@ -44,8 +44,13 @@ WANTED = 0.9
 # Settings of the policies that plan nothing; the others need none.
 FIXED: Mapping[str, Mapping[str, Any]] = {
     "fast": {"kind": "static", "replicas": {"locate/components": 1, "read/mlp": 1}},
+    "accurate": {
+        "kind": "static",
+        "replicas": {"locate/deep": 1, "read/committee": 1},
+        "batch": {"locate/deep": 4, "read/committee": 2},
+    },
 }
-POLICIES = ("fast", "loki", "inferline", "proteus")
+POLICIES = ("fast", "accurate", "loki", "inferline", "proteus")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
