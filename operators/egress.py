@@ -55,6 +55,9 @@ from schemas.records import (
 )
 from schemas.trace_context import headers_of
 
+# Delay of a commit: one commit for many records. A process that ends still makes it (``PENDING_S``
+# in streams/live/live_driver.py).
+COMMIT_S = 0.1
 Returned = tuple[tuple[int, int], Work]  # a query's key, and one of its results
 COUNTS = (
     "answered", "late", "incomplete", "dropped", "failed", "refused", "duplicates", "unpromised",
@@ -101,6 +104,7 @@ class Egress:
         self._progress = _progress_of(self._partitions, notes)
         self._due: list[tuple[float, tuple[int, int]]] = []  # a heap of closing times
         self._committing: dict[int, None] = {}
+        self._commit_s = float("inf")  # time of the next commit
         self._sessions: set[str] = set()  # with counts
         self._promised_s = 0.0  # the SLO that the plan in force is made for
         self._wakes_s = float("inf")
@@ -273,7 +277,6 @@ class Egress:
 
     def _finish(self, held: Sequence[Held], now: float) -> list[Effect]:
         """Release records; they span several slots if the number of slots was changed."""
-        idle = not self._committing
         left = list(held)
         for slot, offset in left:
             progress = self._progress[slot]
@@ -281,7 +284,7 @@ class Egress:
             left += self._released(slot, offset)
             if progress.movable:  # else an older open query holds up the commit
                 self._committing[slot] = None
-        return [Wake(now)] if idle and self._committing else []
+        return self._commit_by(now + COMMIT_S) if self._committing else []
 
     def _released(self, slot: int, offset: int) -> Sequence[Held]:
         """Return the records held behind this one, if it is a notice that has finished."""
@@ -324,12 +327,17 @@ class Egress:
     # ------------------------------------------------------------------ offsets and time
 
     def _commit_soon(self, slot: int, now: float) -> list[Effect]:
-        # ``Woke`` follows the records that have already arrived: one commit per drain.
-        idle = not self._committing
         self._committing[slot] = None
-        return [Wake(now)] if idle else []
+        return self._commit_by(now + COMMIT_S)
+
+    def _commit_by(self, at_s: float) -> list[Effect]:
+        if self._commit_s <= at_s:
+            return []
+        self._commit_s = at_s
+        return [Wake(at_s)]
 
     def _commit(self) -> list[Effect]:
+        self._commit_s = float("inf")
         slots, self._committing = self._committing, {}
         done = [
             Done(slot, self._progress[slot].done, note_of(self._progress[slot].notes))
@@ -345,7 +353,7 @@ class Egress:
         if self._back is not None:
             effects += self._take_back(self._back, now)
         effects += self._close_overdue(now)
-        if self._committing:
+        if now >= self._commit_s:
             effects += self._commit()
         return [*effects, *self._reporter.due(now)]
 

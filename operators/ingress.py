@@ -61,7 +61,7 @@ from schemas.records import (
     Work,
 )
 
-NOTICE_S = 0.025  # delay of the notice and of the offset commit: one notice for many queries
+NOTICE_S = 0.05  # delay of the notice and of the offset commit: one notice for many queries
 REFUSAL_S = 0.01  # delay of the notice by which egress answers a refused query
 UNKNOWN: Mapping[str, float] = {}
 _COUNTED = ("arrived", "admitted", "refused", "dropped", "missing")

@@ -42,9 +42,9 @@ from streams.live.slot_readers import InputLog, SlotReaders
 from streams.topics import physical
 
 LOOK_S = 0.2  # interval between two checks for a hanging executor
-PENDING_S = (
-    0.04  # a node that ends still handles what is due by then: ingress notices its last queries
-)
+# A node that ends still handles what is due by then: ingress notices its last queries, and egress
+# commits its last records.
+PENDING_S = 0.1
 MOST_FETCHES = 4  # unhandled fetches at a time; beyond it the backlog stays on the broker
 
 

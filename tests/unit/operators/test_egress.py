@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from control.problem.tiers import Link
 from operators.drop_reasons import dropped, read_late
-from operators.egress import Egress, highest, made_s, note_of, upto_of
+from operators.egress import COMMIT_S, Egress, highest, made_s, note_of, upto_of
 from operators.input_place import GENERATION
 from operators.join import MOST_CRASHES
 from operators.latency_histogram import bucket
@@ -88,7 +88,7 @@ def commits(egress: Egress, *events: Event, now: float = 0.2) -> list[Effect]:
     """Return the commits after these events."""
     for event in events:
         egress.handle(event, now)
-    return quiet(egress.handle(Woke(), now))
+    return quiet(egress.handle(Woke(), now + COMMIT_S))
 
 
 def done(offset: int, note: str, slot: int = 0) -> list[Effect]:
@@ -130,7 +130,7 @@ def test_a_noticed_query_is_awaited_until_its_deadline_and_grace() -> None:
 def test_a_complete_query_is_answered_and_its_records_are_done() -> None:
     egress = an_egress()
     assert commits(egress, arrived(a_notice(0))) == []
-    assert told(egress, (arrived(whole(0), 1), 0.2)) == [an_answered(), Wake(0.2)]
+    assert told(egress, (arrived(whole(0), 1), 0.2)) == [an_answered(), Wake(0.2 + COMMIT_S)]
     assert commits(egress) == done(2, "0:1")
 
 
@@ -167,7 +167,7 @@ def test_one_commit_for_all_that_came_at_once_names_every_input_partition() -> N
 def test_queries_that_complete_at_once_are_committed_by_one_wake() -> None:
     egress = an_egress()
     commits(egress, arrived(a_notice(0)), arrived(a_notice(1), 1))
-    assert told(egress, (arrived(whole(0), 2), 0.2)) == [an_answered(), Wake(0.2)]
+    assert told(egress, (arrived(whole(0), 2), 0.2)) == [an_answered(), Wake(0.2 + COMMIT_S)]
     assert told(egress, (arrived(whole(1), 3), 0.2)) == [an_answered(1)]
 
 
@@ -175,7 +175,7 @@ def test_a_refused_query_is_answered_by_its_notice() -> None:
     egress = an_egress()
     notice = Notice(partition=0, upto=5, queries=(a_noticed(4, refused="over capacity"),))
     assert told(egress, (arrived(notice), 0.2)) == [
-        emitted(a_refusal(4, "over capacity", 0.2)), Wake(0.2),
+        emitted(a_refusal(4, "over capacity", 0.2)), Wake(0.2 + COMMIT_S),
     ]  # fmt: skip
     assert commits(egress) == done(1, "0:5")
 
@@ -193,14 +193,15 @@ def test_a_query_whose_work_is_lost_is_dropped_after_its_grace() -> None:
         answered_s=CLOSES_S,
         epoch=0,
     )
-    assert effects == [emitted(lost), Wake(CLOSES_S), *done(1, "0:1")]
+    assert effects == [emitted(lost), Wake(CLOSES_S + COMMIT_S)]
+    assert commits(egress, now=CLOSES_S) == done(1, "0:1")
 
 
 def test_record_behind_a_closed_query_is_a_duplicate() -> None:
     egress = an_egress()
     commits(egress, arrived(a_notice(0)))
     egress.handle(Woke(), CLOSES_S)
-    assert told(egress, (arrived(whole(0), 1), CLOSES_S)) == [Wake(CLOSES_S)]
+    assert told(egress, (arrived(whole(0), 1), CLOSES_S)) == []  # the commit is to come already
     assert commits(egress, now=CLOSES_S) == done(2, "0:1")
 
 
@@ -256,7 +257,7 @@ def test_a_query_answered_before_its_notice_is_held_until_it_comes() -> None:
     # Committed here, a restart could not tell that the notice is of a query with an answer.
     assert commits(egress) == []
     assert commits(egress, arrived(whole(0), 1)) == []
-    assert told(egress, (arrived(a_notice(0), 2), 0.2)) == [Wake(0.2)]
+    assert told(egress, (arrived(a_notice(0), 2), 0.2)) == [Wake(0.2 + COMMIT_S)]
     assert commits(egress) == done(3, "0:1")
 
 
@@ -264,7 +265,7 @@ def test_a_refusal_noticed_behind_an_answer_is_not_a_second_answer() -> None:
     egress = an_egress()
     commits(egress, arrived(whole(4)))
     notice = Notice(partition=0, upto=5, queries=(a_noticed(4, refused="over capacity"),))
-    assert told(egress, (arrived(notice, 1), 0.2)) == [Wake(0.2)]
+    assert told(egress, (arrived(notice, 1), 0.2)) == [Wake(0.2 + COMMIT_S)]
 
 
 def test_the_work_of_a_query_answered_before_its_notice_is_committed_with_the_notice() -> None:
@@ -371,7 +372,7 @@ def test_a_garbled_record_becomes_a_dead_letter_and_is_done() -> None:
     )  # fmt: skip
     garbled = Garbled(b"\xff", "not Avro")
     assert told(egress, (Arrived(garbled, "outputs", 0, 0, 0.0), 0.2)) == [
-        Send("dead-letters", letter, key="e"), Wake(0.2),
+        Send("dead-letters", letter, key="e"), Wake(0.2 + COMMIT_S),
     ]  # fmt: skip
     assert commits(egress) == done(1, "")
     assert egress.handle(Arrived(garbled, "plans", 0, 5, 0.0), 0.2) == []
@@ -453,9 +454,7 @@ def test_a_query_whose_records_lie_in_two_slots_is_closed_and_both_are_committed
     egress.handle(arrived(a_notice(0), 0, 1), 0.1)
     effects = egress.handle(arrived(whole(0), 0, 0), 0.1)
     assert [e.record.outcome for e in effects if isinstance(e, Send)] == [ANSWERED]  # type: ignore[union-attr]
-    assert quiet(egress.handle(Woke(), 0.2)) == [
-        Assign("outputs", done=(Done(1, 1, "0:1"), Done(0, 1, "")))
-    ]
+    assert commits(egress, now=0.1) == [Assign("outputs", done=(Done(1, 1, "0:1"), Done(0, 1, "")))]
 
 
 def test_notes_of_two_slots_on_one_partition_say_the_higher_place() -> None:

@@ -9,7 +9,7 @@ from control.policies.kairos.query_sizes import SizeDistribution
 from operators.dispatch.dispatch_profile import dispatch_profile
 from operators.dispatch.dispatch_queue import MOST_SENT, Part
 from operators.dispatch.dispatcher import ENOUGH_SIZES, Dispatcher
-from operators.ingress import Ingress
+from operators.ingress import NOTICE_S, Ingress
 from schemas.effects import OUTPUTS, QUERIES, Arrived, Assign, Effect, Send, Wake, Woke, work_topic
 from schemas.pipeline import Pipeline, Policy, QuerySize
 from schemas.records import (
@@ -452,14 +452,14 @@ def test_sent_queries_are_committed_and_waiting_queries_are_not() -> None:
     node = an_ingress("gpu")
     assert to_workers(arrive(node, 0, 20, 0.0)) == [(0, 20, 0)]
     assert to_workers(arrive(node, 1, 20, 0.001)) == []
-    flushed = list(node.handle(Woke(), 0.03))
+    flushed = list(node.handle(Woke(), NOTICE_S))
     assert committed(flushed) == [1]  # the second query comes again after a restart
     notices = [e.record for e in flushed if isinstance(e, Send) and e.topic == OUTPUTS]
     assert [n.upto for n in notices if isinstance(n, Notice)] == [2]
-    done = completion(work(0, 20), 0, 0.03, "gpu-0")
-    node.handle(Arrived(done, "completions", 0, 0, 0.03), 0.03)
-    assert to_workers(list(node.handle(Woke(), 0.03))) == [(1, 20, 0)]
-    assert committed(list(node.handle(Woke(), 0.06))) == [2]
+    done = completion(work(0, 20), 0, NOTICE_S, "gpu-0")
+    node.handle(Arrived(done, "completions", 0, 0, NOTICE_S), NOTICE_S)
+    assert to_workers(list(node.handle(Woke(), NOTICE_S))) == [(1, 20, 0)]
+    assert committed(list(node.handle(Woke(), 2 * NOTICE_S))) == [2]
 
 
 def test_a_query_above_the_largest_size_is_refused_with_the_limit() -> None:

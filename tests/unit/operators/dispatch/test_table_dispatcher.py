@@ -12,7 +12,7 @@ from operators.dispatch.dispatch_profile import device_kind
 from operators.dispatch.dispatch_queue import Part
 from operators.dispatch.table_dispatcher import AHEAD, TableDispatcher
 from operators.drop_reasons import dropped, no_worker
-from operators.ingress import Ingress
+from operators.ingress import NOTICE_S, Ingress
 from schemas.effects import (
     OUTPUTS,
     PLANS,
@@ -363,14 +363,14 @@ def test_ingress_sends_by_the_tables_and_commits_what_it_has_sent() -> None:
     node = an_ingress("a")
     assert to_workers(arrive(node, 0, 0.0)) == [(0, 0, "w")]
     assert to_workers(arrive(node, 1, 0.001)) == []
-    flushed = node.handle(Woke(), 0.03)
+    flushed = node.handle(Woke(), NOTICE_S)
     done = [
         d.offset for e in flushed if isinstance(e, Assign) and e.topic == QUERIES for d in e.done
     ]
     assert done == [1]  # the second query comes again after a restart
     ended = completion(0, 0, 0.04, "w")
-    node.handle(Arrived(ended, "completions", 0, 0, 0.05), 0.05)
-    assert to_workers(list(node.handle(Woke(), 0.05))) == [(1, 0, "w")]
+    node.handle(Arrived(ended, "completions", 0, 0, 0.06), 0.06)
+    assert to_workers(list(node.handle(Woke(), 0.06))) == [(1, 0, "w")]
 
 
 def test_what_a_policy_without_workers_takes_over_is_dropped_at_once() -> None:

@@ -4,13 +4,14 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from operators.ingress import Ingress
+from operators.egress import COMMIT_S
+from operators.ingress import NOTICE_S, REFUSAL_S, Ingress
 from schemas.codec.single_object import decode, encode
 from schemas.effects import PLANS, Arrived, Assign, Effect, Event, Wake
 from schemas.records import Notice, Query, Work
 from streams.codecs.wire import Fetched
 from streams.live.inbox import Inbox
-from streams.live.live_driver import Live
+from streams.live.live_driver import PENDING_S, Live
 from tests.builders import a_lease, a_pipeline, a_plan, a_work
 from tests.memory_transport import MemoryTransport, VirtualClock
 
@@ -104,3 +105,7 @@ def test_an_ingress_that_ends_notices_its_last_queries() -> None:
     noticed = [q.query_id for n in records if isinstance(n, Notice) for q in n.queries]
     assert noticed == ["q0", "q1"]
     assert transport.committed[("p.queries", 0)][0] == 2
+
+
+def test_a_role_that_ends_waits_for_the_last_notices_and_commits() -> None:
+    assert max(NOTICE_S, REFUSAL_S, COMMIT_S) <= PENDING_S
