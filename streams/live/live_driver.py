@@ -73,6 +73,8 @@ class Live:
         self._clock = clock
         self._inbox = inbox or Inbox()
         self._observers = tuple(observers)
+        # What they are yet to see: queries do not wait for them.
+        self._unseen: list[tuple[str, Event, Sequence[Effect], float]] = []
         self._executor: dict[str, Executor] = {}
         self._look_at_s = 0.0
         self._began = self._told = False  # in this turn: a batch began; the transport was notified
@@ -145,6 +147,7 @@ class Live:
             self._transport.abandon()
             raise
         finally:
+            self._show()
             for executor in self._executor.values():
                 executor.close()
             self._transport.close()
@@ -216,6 +219,7 @@ class Live:
             return
         self._began = self._told = False
         self._transport.end_turn(now)
+        self._show()
         if now >= self._look_at_s:
             self._look_at_s = now + LOOK_S
             for executor in self._executor.values():
@@ -296,8 +300,15 @@ class Live:
         effects = self._nodes[node].handle(event, now)
         for effect in effects:
             self._perform(node, effect)
-        for observer in self._observers:  # queries do not wait for them
-            observer.saw(node, event, effects, now)
+        if self._observers:
+            self._unseen.append((node, event, effects, now))
+
+    def _show(self) -> None:
+        """Show the observers what was handled, once its effects have left."""
+        unseen, self._unseen = self._unseen, []
+        for each in unseen:
+            for observer in self._observers:
+                observer.saw(*each)
 
     # ------------------------------------------------------------------ effects
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from schemas.effects import (
     Assign,
     Deliver,
@@ -112,3 +114,43 @@ def test_a_node_that_pauses_its_slots_resumes_none_of_another_node() -> None:
     for slot in range(4):
         transport.send("p.work.read", b"", slot, "")
     assert [fetched.slot for fetched in transport.landed()] == [2, 3]
+
+
+class Watching:
+    """An observer that records, for each event, how many turns had ended."""
+
+    def __init__(self, transport: Counting) -> None:
+        self._transport = transport
+        self.saw_after: list[int] = []
+
+    def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
+        self.saw_after.append(self._transport.ended)
+
+
+class Failing:
+    def handle(self, event: Event, now: float) -> Sequence[Effect]:
+        raise ValueError("no such variant")
+
+
+def test_observers_see_a_turn_once_its_effects_have_left() -> None:
+    clock, inbox = VirtualClock(), Inbox()
+    transport = Counting(a_pipeline(), clock, 0.0)
+    watching = Watching(transport)
+    nodes = {"w": Node()}
+    live = Live(a_pipeline(), nodes, transport, clock=clock, inbox=inbox, observers=[watching])
+    for _ in range(2):
+        inbox.put(("w", Inferred(1, (DONE,), 0.0, 0.0)))
+    live.turn()
+    live.turn(wait_s=0.0)
+    assert watching.saw_after == [1, 1]
+
+
+def test_observers_see_what_was_handled_before_the_error_that_ends_the_process() -> None:
+    clock = VirtualClock()
+    transport = Counting(a_pipeline(), clock, 0.0)
+    watching = Watching(transport)
+    nodes = {"first": Node(), "second": Failing()}
+    live = Live(a_pipeline(), nodes, transport, clock=clock, observers=[watching])
+    with pytest.raises(ValueError, match="no such variant"):
+        live.run()
+    assert watching.saw_after == [0]
