@@ -9,15 +9,16 @@ and plans; their group elects the app in charge.
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from streams.codecs.wire import Fetched
 from streams.control_app.control_records import fetched_from
 from streams.kafka.kafka_client import OnError, consumer, fatal_errors
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError, unreadable
 from streams.kafka.partition_reader import assign_anew
 from streams.kafka.silent_slots import SilentSlots
 from streams.kafka.topic_contents import ends_now
@@ -52,6 +53,7 @@ class ReportReader:
         on_error: OnError | None = None,
     ) -> None:
         self._config, self._pipeline = config, pipeline
+        self._group = f"{pipeline}.control"
         self._deliver, self._fail, self._on_error = deliver, fail, on_error
         self._ends: threading.Event | None = None
 
@@ -76,11 +78,8 @@ class ReportReader:
 
     def _run(self, places: list[TopicPartition], ends: threading.Event) -> None:
         try:
-            reader = consumer(
-                self._config,
-                f"{self._pipeline}.control",
-                error_cb=fatal_errors(self._config, self._on_error),
-            )
+            on_error = fatal_errors(self._config, self._on_error)
+            reader = consumer(self._config, self._group, error_cb=on_error)
             try:
                 reader.incremental_assign(places)
                 self._read(reader, places, ends)
@@ -99,21 +98,29 @@ class ReportReader:
             if time.monotonic() >= look_at_s:
                 _look(reader, silent)
                 look_at_s = time.monotonic() + LOOK_S
-            batch = _gathered(reader)
+            batch = self._records(_gathered(reader))
             for each in batch:
                 silent.heard((each.topic, each.slot), each.offset)
             if batch and not ends.is_set():
                 self._deliver(batch)
 
+    def _records(self, messages: Iterable[Message]) -> list[Fetched]:
+        """Return the messages without errors as records; raise ``BrokerError`` for an error after
+        which librdkafka does not retry."""
+        found = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                found.append(fetched_from(message))
+            elif why := unreadable(self._config, error, message.topic() or "", self._group):
+                raise BrokerError(why)
+        return found
 
-def _gathered(reader: Consumer) -> list[Fetched]:
-    """Wait for a record; return it and those that follow within ``GATHER_S``."""
+
+def _gathered(reader: Consumer) -> list[Message]:
+    """Wait for a message; return it and those that follow within ``GATHER_S``."""
     first = reader.poll(WAIT_S)
-    if first is None:
-        return []
-    messages = [first, *reader.consume(MOST - 1, timeout=GATHER_S)]
-    # librdkafka retries by itself after an error.
-    return [fetched_from(each) for each in messages if each.error() is None]
+    return [] if first is None else [first, *reader.consume(MOST - 1, timeout=GATHER_S)]
 
 
 def _look(reader: Consumer, silent: SilentSlots) -> None:

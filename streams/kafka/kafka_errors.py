@@ -14,6 +14,13 @@ FORBIDDEN = frozenset(
     }
 )
 
+# Errors of requests that no retry mends.
+HOPELESS = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError._AUTHENTICATION,
+)
+
 
 class BrokerError(HeadraceError):
     """The broker cannot be used; the message names the attempt and the remedy."""
@@ -65,6 +72,16 @@ def refusal(
     return sentence or config.hide(
         f"the broker refused to {operation} on {resource} {name!r}: {unadorned(error)}"
     )
+
+
+def unreadable(config: KafkaConfig, error: KafkaError, topic: str, group: str) -> str | None:
+    """Return the message for a consumer's permanent error; None for one after which the library
+    retries."""
+    if not error.fatal() and error.code() not in HOPELESS:
+        return None
+    of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+    resource = ("group", group) if of_group else ("topic", topic)
+    return refusal(config, error, "Read", *resource)
 
 
 def unadorned(error: KafkaError) -> str:

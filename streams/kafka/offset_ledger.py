@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.kafka_errors import BrokerError, refusal
+from streams.kafka.kafka_errors import HOPELESS, BrokerError, refusal
 from streams.kafka.topic_contents import committed, ends_now, watermarks
 from streams.observers.journal import tell
 
@@ -41,12 +41,6 @@ AGAIN_S = 0.2  # between two attempts of a failed request for offsets
 SERVE_S = 1.0  # interval at which an idle ledger polls the client's errors
 RENEW_WITHIN_S = 5.0  # longest wait for the commits to be renewed
 CLOSE_S = 15.0  # longest delay of a role's end by an absent coordinator
-
-HOPELESS = (
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError._AUTHENTICATION,
-)
 
 
 class OffsetLedger:

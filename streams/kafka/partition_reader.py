@@ -22,8 +22,8 @@ from confluent_kafka import (
 from streams.codecs.wire import Fetched
 from streams.kafka.kafka_client import available, consumer, read_headers
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.kafka_errors import BrokerError, refusal
-from streams.kafka.offset_ledger import HOPELESS, NO_EPOCH, Place
+from streams.kafka.kafka_errors import BrokerError, unreadable
+from streams.kafka.offset_ledger import NO_EPOCH, Place
 from streams.kafka.silent_slots import SilentSlots, told
 from streams.observers.journal import tell
 
@@ -203,10 +203,9 @@ class PartitionReader:
             return _fetched(message)
         if error.code() == KafkaError._BAD_COMPRESSION:
             return self._passed_over(message)
-        if error.fatal() or error.code() in HOPELESS:
-            of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
-            what = ("group", self._group) if of_group else ("topic", message.topic() or "")
-            raise BrokerError(refusal(self._config, error, "Read", *what))
+        why = unreadable(self._config, error, message.topic() or "", self._group)
+        if why is not None:
+            raise BrokerError(why)
         return None
 
     def _passed_over(self, message: Any) -> Fetched | None:

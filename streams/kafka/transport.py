@@ -32,8 +32,8 @@ from streams.codecs.wire import Fetched
 from streams.kafka.connectivity import Connectivity
 from streams.kafka.kafka_client import consumer, fatal_errors, report_producer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.kafka_errors import BrokerError, refusal
-from streams.kafka.offset_ledger import HOPELESS, NO_EPOCH, Commit, OffsetLedger, Place
+from streams.kafka.kafka_errors import HOPELESS, BrokerError, refusal
+from streams.kafka.offset_ledger import NO_EPOCH, Commit, OffsetLedger, Place
 from streams.kafka.partition_reader import PartitionReader
 from streams.kafka.send_window import TurnRecord
 from streams.kafka.sender import PartitionLease, Sender

@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import pytest
 from confluent_kafka import KafkaError
 
-from streams.control_app.report_reader import GATHER_S, WAIT_S, _gathered
+from streams.control_app.report_reader import GATHER_S, WAIT_S, ReportReader, _gathered
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 
 
 class Message:
@@ -52,7 +55,8 @@ class Client:
 
 
 def offsets(client: Any) -> list[int]:
-    return [each.offset for each in _gathered(client)]
+    reader = ReportReader(KafkaConfig("b:1"), "p", lambda batch: None, lambda error: None)
+    return [each.offset for each in reader._records(_gathered(client))]
 
 
 def test_without_a_report_it_only_waits_for_one() -> None:
@@ -71,3 +75,16 @@ def test_errors_are_no_reports() -> None:
     error = KafkaError(KafkaError._TRANSPORT)
     assert offsets(Client(Message(0, error), Message(3))) == [3]
     assert offsets(Client(Message(0, error))) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "right"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "topic 'reports'"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "group 'p.control'"),
+    ],
+)
+def test_a_right_that_the_user_has_lost_is_named(code: int, right: str) -> None:
+    """The control app read on without reports, and told only that it is to be started anew."""
+    with pytest.raises(BrokerError, match=f"no right to Read on {right}; `headrace acls"):
+        offsets(Client(Message(3), Message(0, KafkaError(code))))
