@@ -16,7 +16,7 @@ from headrace.config.user_functions import load_split
 from headrace.errors import PipelineError
 from headrace.roles.ingress_role import stamp_input
 from headrace.roles.input_topic.input_commits import commits_end, input_start
-from headrace.roles.input_topic.input_watch import check_input, watched_input
+from headrace.roles.input_topic.input_watch import check_input, restore_input, watched_input
 from headrace.roles.link_file import file_links, follow_link_file
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.observability import tell_idle
@@ -154,7 +154,10 @@ def run_edge_ingress(
             role=name, fence_s=FENCE_S, namesakes=namesakes, input_log=log,
         ) as live,
         commits_end(source.kafka, source.group, source.topic, places, source.first),
-        watched_input(source.kafka, source.topic, seen, live.fail),
+        watched_input(
+            source.kafka, source.topic, seen, live.fail,
+            restore=partial(restore_input, source.kafka, pipeline),
+        ),
     ):  # fmt: skip
         attach(live, file, profile, devices, 0, journals)
         namesakes.watch(incarnation, live.fail)

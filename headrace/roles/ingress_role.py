@@ -9,7 +9,7 @@ from headrace.config.topology import Share
 from headrace.config.user_functions import load_split
 from headrace.roles.dispatching import central_queues, ingress_part
 from headrace.roles.input_topic.input_commits import commits_end, input_start
-from headrace.roles.input_topic.input_watch import check_input, watched_input
+from headrace.roles.input_topic.input_watch import check_input, restore_input, watched_input
 from headrace.roles.input_topic.recent_sizes import recent_sizes
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.observability import tell_idle
@@ -62,7 +62,9 @@ def run_ingress(
             input_log=InputLog(start.offsets, partial(check_input, kafka, queries, seen)),
         ) as live,
         commits_end(kafka, group, queries, places),
-        watched_input(kafka, queries, seen, live.fail),
+        watched_input(
+            kafka, queries, seen, live.fail, restore=partial(restore_input, kafka, pipeline)
+        ),
     ):
         namesakes.watch(incarnation, live.fail)
         run_until_signal(live, live.stop)

@@ -11,6 +11,7 @@ from headrace.cli.main import headrace
 from headrace.config.cluster import Cluster
 from headrace.config.topology import roles
 from headrace.roles import observability as observing
+from headrace.roles.input_topic import input_watch
 from headrace.roles.log_format import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE
 from headrace.roles.log_format import LEVELS as CHOICES
 from headrace.roles.log_options import METRICS_HOST_VARIABLE, METRICS_VARIABLE
@@ -37,6 +38,7 @@ EVENTS = {
     **write_barrier.LEVELS,
     **control_app.LEVELS,
     **observing.LEVELS,
+    **input_watch.LEVELS,
     **former_notices.LEVELS,
     **topic_settings.LEVELS,
 }

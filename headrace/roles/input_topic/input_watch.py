@@ -1,25 +1,40 @@
-"""Watch the input topic for a changed number of partitions, and for its recreation.
+"""Watch the input topic for a changed number of partitions, its deletion and its recreation.
 
 Added partitions have no reader until ingress restarts and takes its share of them. Offsets alone do
 not reveal a recreated topic that has outgrown the old one. If they go back, they do not show
 whether the topic was recreated or truncated.
+
+A deleted topic is made anew, as every other topic is: by the start of a role that the loss ended.
+Ingress only reads the input topic, so the loss does not end it. It must not end before the topic
+exists again: without its commit the next start could give new queries the places of old ones.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from headrace.errors import InputMadeAnew, PartitionsChanged
-from streams.kafka.admin.topic_admin import TopicLook, look_at
+from schemas.effects import QUERIES
+from schemas.pipeline import Pipeline
+from streams.kafka.admin.topic_admin import UNKNOWN_TOPIC, TopicLook, ensure_topics, look_at
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
+from streams.observers.journal import tell
+from streams.topics import physical, topics
+
+log = logging.getLogger("headrace.broker")
+LEVELS = {"input.deleted": logging.ERROR}
 
 LOOK_S = 1.0
 CHECK_S = 3.0  # ingress waits meanwhile, and ends if it stands still for 5 s
 ONE_S = 1.0  # longest wait for one look of a check
 AGREE = 2  # looks that show the same topic, ``AGAIN_S`` apart
 AGAIN_S = 0.2
+# A broker that has just started does not know every topic. Whoever deletes the topic to create it
+# with other settings has this time.
+GONE_S = 10.0
 
 
 @contextmanager
@@ -30,24 +45,28 @@ def watched_input(
     fail: Callable[[BaseException], None],
     every_s: float = LOOK_S,
     within_s: float = CHECK_S,
+    gone_s: float = GONE_S,
+    restore: Callable[[], None] = lambda: None,
 ) -> Iterator[None]:
     """Look at a topic on a thread while the block runs; call ``fail`` once if it is no longer as
-    ``seen``.
+    ``seen``, and ``restore`` whenever no broker has known it for ``gone_s``.
 
     ``fail`` gets an ``InputMadeAnew`` or a ``PartitionsChanged``, or an error of the client; the
-    thread then ends. A broker that is unreachable for ``within_s``, or does not know the topic,
-    changes nothing.
+    thread then ends. A broker that is unreachable for ``within_s`` changes nothing.
     """
-    over = threading.Event()
+    over, absence = threading.Event(), Absence(gone_s)
 
     def look() -> None:
         try:
             looks = look_at(kafka, topic, within_s)
             while not over.wait(every_s):
-                error = changed(topic, seen, next(looks))
+                now = next(looks)
+                error = changed(topic, seen, now)
                 if error is not None:
                     fail(error)
                     return
+                if absence.lasts(now, time.monotonic()):
+                    restore()
         except Exception as error:  # noqa: BLE001 - the role's thread raises it
             fail(error)
 
@@ -59,6 +78,40 @@ def watched_input(
         # An answer that reaches the client library while the interpreter ends crashes the process.
         over.set()
         thread.join(within_s + 1.0)
+
+
+class Absence:
+    """Finds that no broker has known a topic for ``gone_s``."""
+
+    def __init__(self, gone_s: float) -> None:
+        self._gone_s = gone_s
+        self._since_s: float | None = None
+
+    def lasts(self, look: TopicLook | None, now: float) -> bool:
+        """Return whether it lasts at a look, once per ``gone_s``. Looks without an answer of a
+        broker do not count."""
+        if look is None:
+            return False
+        if look != UNKNOWN_TOPIC:
+            self._since_s = None
+        elif self._since_s is None:
+            self._since_s = now
+        elif now - self._since_s >= self._gone_s:
+            self._since_s = now
+            return True
+        return False
+
+
+def restore_input(kafka: KafkaConfig, pipeline: Pipeline, timeout_s: float = CHECK_S) -> None:
+    """Make the input topic anew if it is missing; log the deletion, and why it cannot be made."""
+    topic = physical(pipeline.name, QUERIES)
+    end = "it was made anew, without the queries that it held"
+    try:
+        ensure_topics(kafka, (each for each in topics(pipeline) if each.name == topic), timeout_s)
+    except BrokerError as error:
+        end = f"no query can be sent: {error}"
+    text = f"topic {topic!r} was deleted while this role read it; {end}"
+    tell(log, LEVELS["input.deleted"], "input.deleted", text, topic=topic)
 
 
 def check_input(kafka: KafkaConfig, topic: str, seen: TopicLook) -> None:
@@ -94,7 +147,7 @@ def verdict(
         error = changed(topic, seen, now)
         if error is not None:
             return error
-        same += now is not None
+        same += now is not None and now != UNKNOWN_TOPIC
         if same == AGREE:
             return None
     return BrokerError(
@@ -108,9 +161,10 @@ def changed(
 ) -> InputMadeAnew | PartitionsChanged | None:
     """Return the change of the topic since it was ``seen``, or None.
 
-    An empty id, from a broker without topic ids, proves nothing.
+    An empty id, from a broker without topic ids, proves nothing. Nor does a broker that does not
+    know the topic, as one that has just started.
     """
-    if now is None:
+    if now is None or now == UNKNOWN_TOPIC:
         return None
     if seen.id and now.id and now.id != seen.id:
         return InputMadeAnew(

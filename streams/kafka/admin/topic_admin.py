@@ -63,21 +63,25 @@ class TopicLook(NamedTuple):
     """A topic as the broker describes it."""
 
     id: str  # a recreated topic has a new one; "" if the broker has none
-    partitions: int
+    partitions: int  # 0: the broker does not know the topic
+
+
+UNKNOWN_TOPIC = TopicLook("", 0)
 
 
 def look_at(config: KafkaConfig, topic: str, timeout_s: float = 10.0) -> Iterator[TopicLook | None]:
     """Yield the topic as it is at each step, over one connection.
 
-    Yield None while the broker does not answer or does not know the topic.
+    Yield ``UNKNOWN_TOPIC`` while the broker does not know the topic, None while it does not answer.
     """
     client = admin(config)
     while True:
         asked_for = client.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)
         try:
             found = asked_for[topic].result()
-        except KafkaException:
-            yield None
+        except KafkaException as error:
+            unknown = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            yield UNKNOWN_TOPIC if unknown else None
         else:
             yield TopicLook(str(found.topic_id or ""), len(found.partitions))
             release_id(found)

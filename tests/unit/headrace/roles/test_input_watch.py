@@ -6,15 +6,15 @@ import threading
 import pytest
 
 from headrace.errors import InputMadeAnew, PartitionsChanged
-from headrace.roles.input_topic.input_watch import changed, verdict, watched_input
-from streams.kafka.admin.topic_admin import TopicLook
+from headrace.roles.input_topic.input_watch import Absence, changed, verdict, watched_input
+from streams.kafka.admin.topic_admin import UNKNOWN_TOPIC, TopicLook
 from streams.kafka.kafka_config import KafkaConfig, KafkaConfigError
 from streams.kafka.kafka_errors import BrokerError
 
 SEEN = TopicLook("id-1", 3)
 
 
-@pytest.mark.parametrize("now", [SEEN, None, TopicLook("", 3)])
+@pytest.mark.parametrize("now", [SEEN, None, TopicLook("", 3), UNKNOWN_TOPIC])
 def test_nothing_has_changed(now: TopicLook | None) -> None:
     assert changed("shop.queries", SEEN, now) is None
 
@@ -47,6 +47,7 @@ ANEW = TopicLook("id-2", 3)
         ((None, ANEW), InputMadeAnew),
         ((None, SEEN, None, SEEN), type(None)),
         ((None, None), BrokerError),
+        ((UNKNOWN_TOPIC, SEEN, UNKNOWN_TOPIC), BrokerError),
         ((SEEN,), BrokerError),
     ],
 )
@@ -54,6 +55,16 @@ def test_a_topic_is_the_same_where_two_looks_agree(
     looks: tuple[TopicLook | None, ...], found: type
 ) -> None:
     assert type(verdict("shop.queries", SEEN, looks)) is found
+
+
+def test_a_topic_is_gone_if_no_broker_knows_it_for_a_while_and_again_after_that() -> None:
+    absence = Absence(10.0)
+    assert [s for s in range(35) if absence.lasts(UNKNOWN_TOPIC, float(s))] == [10, 20, 30]
+    assert not absence.lasts(None, 41.0)
+    assert absence.lasts(UNKNOWN_TOPIC, 42.0)
+    absence.lasts(SEEN, 50.0)
+    assert not absence.lasts(UNKNOWN_TOPIC, 55.0)
+    assert not absence.lasts(UNKNOWN_TOPIC, 64.0)
 
 
 def test_a_watch_that_cannot_look_any_more_ends_its_role() -> None:
