@@ -6,11 +6,16 @@ on three brokers). Restarting the process helped, and so does assigning the slot
 
 A slot is checked if no record has come between two looks. If the broker has more records at both
 this look and the next, and none has come, the slot is to be read anew.
+
+A new assignment discards a fetch under way, and a fetch may take long: a large record, a slow
+network, a quota. So the looks between two new assignments double, up to ``MOST_LOOKS``, while no
+record comes.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 
 Place = tuple[str, int]  # topic on the broker, slot
+MOST_LOOKS = 32
 
 
 class SilentSlots:
@@ -19,7 +24,8 @@ class SilentSlots:
     def __init__(self) -> None:
         self._next: dict[Place, int] = {}
         self._heard: set[Place] = set()  # slots with a record since the last look
-        self._behind: dict[Place, int] = {}  # behind at the last look -> their place
+        # Behind at the last look -> their place, and the number of looks since it was found so.
+        self._behind: dict[Place, tuple[int, int]] = {}
         self._known: dict[Place, int] = {}  # slots read anew -> the end then
 
     def reads(self, place: Place, offset: int) -> None:
@@ -67,12 +73,20 @@ class SilentSlots:
             at = self._next.get(place)
             if at is None or at >= end or place in excused or self._known.get(place) == end:
                 self._behind.pop(place, None)
-            elif self._behind.get(place) == at:
-                self._known[place] = end
-                found.append((place, at))
             else:
-                self._behind[place] = at
+                before, looks = self._behind.get(place, (at, -1))
+                looks = looks + 1 if before == at else 0
+                self._behind[place] = at, looks
+                if _is_due(looks):
+                    self._known[place] = end
+                    found.append((place, at))
         return found
+
+
+def _is_due(looks: int) -> bool:
+    """Return whether a slot is to be read anew after this many looks: 1, 2, 4, ..., then after each
+    ``MOST_LOOKS``."""
+    return looks > 0 and (looks.bit_count() == 1 or looks % MOST_LOOKS == 0)
 
 
 def told(stopped: Iterable[tuple[Place, int]], ends: Mapping[Place, int]) -> str:

@@ -48,6 +48,22 @@ def test_a_record_that_came_while_the_broker_was_asked_counts() -> None:
     assert slots.stopped({A: 9}, ()) == []
 
 
+def test_a_fetch_that_takes_long_is_not_discarded_each_second() -> None:
+    """A throttled ingress read nothing: each look discarded the fetch under way."""
+    slots, due = reading(a=5), list[int]()
+    for second in range(100):
+        slots.silent(())
+        if slots.stopped({A: 9 + second}, ()):
+            due.append(second)
+    assert due == [1, 2, 4, 8, 16, 32, 64, 96]
+    slots.heard(A, 5)
+    slots.silent(())
+    slots.silent(())
+    assert slots.stopped({A: 200}, ()) == []
+    slots.silent(())
+    assert slots.stopped({A: 200}, ()) == [(A, 6)]
+
+
 def test_marks_behind_the_last_record_cost_one_assignment() -> None:
     slots = reading(a=5)
     found = []
