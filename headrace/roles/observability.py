@@ -41,6 +41,8 @@ class TransportReading(Protocol):
     def away(self) -> bool: ...
     @property
     def commit_failures(self) -> int: ...
+    @property
+    def throttled_s(self) -> float: ...
     def lag(self, timeout_s: float) -> dict[tuple[str, int], int]: ...
 
 
@@ -118,6 +120,7 @@ def build() -> Iterator[MetricSample]:
 def _broker(pipeline: Pipeline, reading: TransportReading) -> Iterator[MetricSample]:
     yield "broker_up", (), 0.0 if reading.away else 1.0
     yield "commit_failures_total", (), float(reading.commit_failures)
+    yield "broker_throttled_seconds_total", (), reading.throttled_s
     behind: dict[str, float] = {}
     for (topic, _), records in reading.lag(LAG_WITHIN_S).items():
         name = logical(pipeline.name, topic)

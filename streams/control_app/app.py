@@ -36,6 +36,7 @@ from streams.control_app.election import CHARGED, Election, elected
 from streams.control_app.report_reader import ReportReader
 from streams.kafka.admin.preflight import prepare
 from streams.kafka.faust_security import to_faust
+from streams.kafka.kafka_client import fatal_errors
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, forbidden
 from streams.live.dilation import REAL, Dilation
@@ -210,8 +211,9 @@ def _report_reader(pipeline: Pipeline, kafka: KafkaConfig, driver: ControlDriver
     def fail(error: BaseException) -> None:
         loop.call_soon_threadsafe(driver.failed, error)
 
-    on_error = driver.connectivity.failed_request
-    return ReportReader(kafka, pipeline.name, deliver, fail, on_error)
+    on_error = fatal_errors(kafka, driver.connectivity.failed_request)
+    callbacks = {"error_cb": on_error, "throttle_cb": driver.throttled}
+    return ReportReader(kafka, pipeline.name, deliver, fail, callbacks)
 
 
 async def started(

@@ -42,6 +42,7 @@ from streams.control_app.topic_ends import (
 from streams.kafka.connectivity import Connectivity, QuietFilter
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.throttling import ThrottleEvent, Throttling
 from streams.live.dilation import REAL, Dilation
 from streams.live.inbox import Clock
 from streams.observers.control_standing import ControlStanding
@@ -96,6 +97,7 @@ class ControlDriver:
         self._fresh = fresh
         self._observers = observers
         self._connectivity = Connectivity(kafka)
+        self._throttling = Throttling(kafka)
         self._kafka = kafka
         self._host: ControlHost | None = None  # None: not in charge
         self._planners = planners or Planners(dilation.factor)
@@ -137,6 +139,11 @@ class ControlDriver:
         """End ``run`` with this error."""
         self._inbox.put_nowait(partial(self._raise, error))
 
+    def throttled(self, event: ThrottleEvent) -> None:
+        """Record a delay of the reports by a quota; may be called from any thread."""
+        self._throttling.reads_delayed(event)
+        self._intake.answered()
+
     @property
     def connectivity(self) -> Connectivity:
         """The broker's state as this process's clients see it."""
@@ -167,6 +174,7 @@ class ControlDriver:
                 observer.beat(NODE)
         self._look_at_the_clock()
         self._connectivity.look(self._clock())
+        self._throttling.look(self._clock())
         if self._gone is not None and self._clock() > self._gone[0]:
             self.failed(self._gone[1])
         if self._stalled and self._inbox.empty():

@@ -43,8 +43,12 @@ class ReportIntake:
     def arrived(self, batch: Sequence[Fetched], now: float) -> None:
         """Add a batch, which waits until it is delivered."""
         if any(map(self._is_report, batch)):
-            self._delivery.delivered()
+            self.answered()
         self._waiting.append((now, batch))
+
+    def answered(self) -> None:
+        """Record that the reader gets answers: reports, or a delay by a quota."""
+        self._delivery.delivered()
 
     def events(self, batch: Sequence[Fetched]) -> Iterator[Arrived | Heartbeats]:
         """Yield the events of a batch for the controller; its heartbeats come last, in one."""

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from streams.codecs.wire import Fetched
 from streams.control_app.control_records import fetched_from
-from streams.kafka.kafka_client import OnError, consumer, fatal_errors
+from streams.kafka.kafka_client import NO_CALLBACKS, Callbacks, consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, unreadable
 from streams.kafka.partition_reader import assign_anew
@@ -50,11 +50,11 @@ class ReportReader:
         pipeline: str,
         deliver: Deliver,
         fail: Callable[[BaseException], None],
-        on_error: OnError | None = None,
+        callbacks: Callbacks = NO_CALLBACKS,
     ) -> None:
         self._config, self._pipeline = config, pipeline
         self._group = f"{pipeline}.control"
-        self._deliver, self._fail, self._on_error = deliver, fail, on_error
+        self._deliver, self._fail, self._callbacks = deliver, fail, callbacks
         self._ends: threading.Event | None = None
 
     def start(self, offsets: Mapping[str, int]) -> None:
@@ -78,8 +78,7 @@ class ReportReader:
 
     def _run(self, places: list[TopicPartition], ends: threading.Event) -> None:
         try:
-            on_error = fatal_errors(self._config, self._on_error)
-            reader = consumer(self._config, self._group, error_cb=on_error)
+            reader = consumer(self._config, self._group, **self._callbacks)
             try:
                 reader.incremental_assign(places)
                 self._read(reader, places, ends)

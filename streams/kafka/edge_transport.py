@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from confluent_kafka import TopicPartition
 
 from streams.codecs.wire import Fetched
-from streams.kafka.kafka_client import consumer, fatal_errors
+from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.offset_ledger import NO_EPOCH, Commit, OffsetLedger, Place
 from streams.kafka.partition_reader import PartitionReader
@@ -47,9 +47,7 @@ class EdgeTransport(KafkaTransport):
         self._input_epochs: dict[Place, int] = {}
         there, name = source.kafka, source.group
         self._input_ledger = OffsetLedger(there, name, consumer(there, name))
-        self._input = PartitionReader(
-            there, name, fatal_errors(there), self._input_ledger.peek, self._input_epochs
-        )
+        self._input = PartitionReader(there, name, {}, self._input_ledger.peek, self._input_epochs)
         self._fetched = self._reader  # the reader of the last fetch
         self._input_look_s = self._input_renew_s = 0.0
 

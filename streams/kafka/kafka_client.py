@@ -32,6 +32,9 @@ Key = TypeVar("Key")
 
 
 OnError = Callable[[KafkaError], None]
+# A client's callbacks by the names of the library's settings (``error_cb``, ``throttle_cb``).
+Callbacks = Mapping[str, Callable[[Any], None]]
+NO_CALLBACKS: Callbacks = {}
 
 
 def admin(config: KafkaConfig, on_error: OnError | None = None) -> AdminClient:
@@ -74,6 +77,7 @@ def report_producer(config: KafkaConfig, **more: Any) -> Producer:
     A report is obsolete after a second, and the next one contains all its counts.
     """
     quick = {
+        **heartbeat_id(config),
         "acks": 1,
         "enable.idempotence": False,
         "delivery.timeout.ms": REPORT_TIMEOUT_MS,
@@ -81,6 +85,15 @@ def report_producer(config: KafkaConfig, **more: Any) -> Producer:
         "queue.buffering.max.messages": 1000,
     }
     return producer(config, **quick, **more)
+
+
+def heartbeat_id(config: KafkaConfig) -> dict[str, str]:
+    """Return the client id of producers of reports and leases.
+
+    A quota on the id of the others does not delay them: a node whose reports are late counts as
+    lost, and an egress without a fresh lease sends no answer.
+    """
+    return {"client.id": f"{config.client('producer')['client.id']}-heartbeats"}
 
 
 def consumer(config: KafkaConfig, group: str, **more: Any) -> Consumer:

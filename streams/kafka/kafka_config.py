@@ -16,6 +16,7 @@ from schemas.user_errors import HeadraceError
 KINDS = ("producer", "consumer", "admin")
 TOPICS = "topics"  # properties of created topics, not of a client
 HIDDEN = "[hidden]"
+CLIENT_ID = "headrace"  # by which brokers count and limit requests, unless the properties name one
 
 # The delivery guarantees depend on these properties (docs/decisions/0004).
 _OURS = frozenset(
@@ -52,6 +53,7 @@ class KafkaConfig:
         """Return confluent-kafka's settings for a client of a kind, one of ``KINDS``."""
         return {
             "allow.auto.create.topics": False,
+            "client.id": CLIENT_ID,
             "reconnect.backoff.max.ms": 500,
             # Also the longest pause between two requests for a partition's new leader.
             "retry.backoff.max.ms": 250,

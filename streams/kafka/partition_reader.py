@@ -20,7 +20,7 @@ from confluent_kafka import (
 )
 
 from streams.codecs.wire import Fetched
-from streams.kafka.kafka_client import available, consumer, read_headers
+from streams.kafka.kafka_client import Callbacks, available, consumer, read_headers
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, unreadable
 from streams.kafka.offset_ledger import NO_EPOCH, Place
@@ -52,11 +52,11 @@ class PartitionReader:
     """
 
     def __init__(
-        self, config: KafkaConfig, group: str, on_error: Callable[[KafkaError], None], ends: Ends,
+        self, config: KafkaConfig, group: str, callbacks: Callbacks, ends: Ends,
         epochs: dict[Place, int] | None = None,
     ) -> None:  # fmt: skip
         self._config, self._group = config, group
-        self._consumer = consumer(config, group, error_cb=on_error)
+        self._consumer = consumer(config, group, **callbacks)
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._paused: set[Place] = set()
         self._read: set[Place] = set()  # slots read; used by the reading thread only

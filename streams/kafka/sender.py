@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
-from streams.kafka.kafka_client import OnError, producer
+from streams.kafka.kafka_client import Callbacks, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, forbidden
 from streams.kafka.leases.refused_records import RefusedRecords, find_written
@@ -47,11 +47,11 @@ class Sender:
     """One producer for all nodes of a process; used on the driver's thread only."""
 
     def __init__(
-        self, config: KafkaConfig, lease: PartitionLease | None, on_error: OnError
+        self, config: KafkaConfig, lease: PartitionLease | None, callbacks: Callbacks
     ) -> None:
         self._config = config
         self._lease, self._leased = lease, "" if lease is None else lease.stamped
-        self._producer = producer(config, error_cb=on_error, **NO_EXPIRY)
+        self._producer = producer(config, **callbacks, **NO_EXPIRY)
         self._window = SendWindow()
         self._heard = False  # the broker's confirmations, since the last turn
         self.abandoned = False

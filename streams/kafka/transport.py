@@ -37,6 +37,8 @@ from streams.kafka.offset_ledger import NO_EPOCH, Commit, OffsetLedger, Place
 from streams.kafka.partition_reader import PartitionReader
 from streams.kafka.send_window import TurnRecord
 from streams.kafka.sender import PartitionLease, Sender
+from streams.kafka.stalled_sends import STALLED_S, StalledSends
+from streams.kafka.throttling import READS, SENDS, Throttling
 from streams.kafka.turn import Turn, unconfirmed_since
 from streams.topics import physical
 
@@ -44,8 +46,6 @@ COMMIT_S = 0.2
 RENEW_S = 3600.0  # between two renewals of the commits of slots without records
 FLUSH_S = 10.0  # longest wait for confirmations when a role ends
 HAND_OVER_S = 10.0  # longest wait, confirmed or not, until a slot is given up after the request
-SILENCE_S = 2.0  # a delivery after a silence this long means that the broker is back
-STALLED_S = 20.0  # the role ends if the broker delivers but confirms nothing for this long
 HOLDING_S = 0.001  # longest turn while records wait for confirmations of others
 UNSETTLED_S = 0.05  # while confirmations or commits are under way
 IDLE_S = 1.0
@@ -90,15 +90,19 @@ class KafkaTransport:
         self._config = config
         self._lease = lease
         self._connectivity = Connectivity(config)
+        self._throttling = Throttling(config)
         on_error = fatal_errors(config, self._connectivity.failed_request)
+        sends = {"throttle_cb": self._throttling.sends_delayed}
+        reads = {"throttle_cb": self._throttling.reads_delayed}
         self._epochs: dict[Place, int] = {}  # leader epochs of each slot's last record
         self._ledger = OffsetLedger(config, group, consumer(config, group))
         self._reader = PartitionReader(
-            config, group, on_error, self._ledger.peek, self._epochs if validates else None
-        )
+            config, group, {"error_cb": on_error, **reads}, self._ledger.peek,
+            self._epochs if validates else None,
+        )  # fmt: skip
         self._asked = 0  # assignments ordered
-        self._sender = Sender(config, lease, on_error)
-        self._reporter = report_producer(config, error_cb=fatal_errors(config))
+        self._sender = Sender(config, lease, {"error_cb": on_error, **sends})
+        self._reporter = report_producer(config, **sends)
         self._reports = 0  # in flight
         self._refused: KafkaError | None = None  # the permanent error of a report
         self._now = 0.0  # at the end of the last turn
@@ -110,7 +114,7 @@ class KafkaTransport:
         self._commit_at = self._look_at_s = self._watch_at_s = 0.0
         self._renew_at = 0.0 if validates else float("inf")
         self._answered = False  # whether the broker confirmed a send made while it counted as away
-        self._delivered_s = self._back_s = 0.0
+        self._stalled = StalledSends()
 
     def warm(self, topics: Iterable[str]) -> bool:
         """Connect the producer and fetch these topics' metadata; False if the broker is away."""
@@ -246,9 +250,10 @@ class KafkaTransport:
     def _watch(self, now: float) -> None:
         """Run the checks that are not needed in every turn."""
         self._ledger.check()
-        self._check_stall(now)
         self._connectivity.look(now)
-        if now >= self._look_at_s:
+        self._throttling.look(now)
+        self._check_stall(now)
+        if now >= max(self._look_at_s, self._throttling.until_s[READS]):
             self._look_at_s = now + LOOK_S
             self._reader.look()
         if now >= self._renew_at:
@@ -268,22 +273,13 @@ class KafkaTransport:
         self._ledger.commit(ready)
 
     def _check_stall(self, now: float) -> None:
-        """Raise ``BrokerError`` if sends stay unconfirmed although the broker delivers.
-
-        After a broker's absence a producer was observed to send nothing for minutes. Its input is
-        not committed, so the slot's next reader repeats the work. A returning broker delivers
-        before it confirms, so the time counts from its return.
-        """
+        """Raise ``BrokerError`` if sends stay unconfirmed although the broker delivers."""
         if self._reader.delivers:
-            if self._connectivity.away and now - self._delivered_s > SILENCE_S:
-                self._back_s = now
-            self._reader.delivers, self._delivered_s = False, now
-        sent_s = unconfirmed_since(self._turns)
-        if sent_s is None:
-            return
-        # A report that was delivered first may have ended the outage (``since_s``).
-        began_s = max(sent_s, self._back_s, self._connectivity.since_s)
-        if self._delivered_s - began_s > STALLED_S:
+            self._reader.delivers = False
+            self._stalled.delivered(now, away=self._connectivity.away)
+        # A report that was delivered first may have ended the outage. Throttled sends wait.
+        since_s = max(self._connectivity.since_s, self._throttling.until_s[SENDS])
+        if self._stalled.stalled(unconfirmed_since(self._turns), since_s):
             raise BrokerError(
                 f"the broker delivers, but has confirmed nothing of what was sent for "
                 f"{STALLED_S:g} s; start this role anew"
@@ -318,6 +314,11 @@ class KafkaTransport:
     def away(self) -> bool:
         """Whether the broker counts as away."""
         return self._connectivity.away
+
+    @property
+    def throttled_s(self) -> float:
+        """The sum of the delays that the broker's quotas imposed, in seconds."""
+        return self._throttling.delayed_s
 
     def lag(self, timeout_s: float) -> dict[Place, int]:
         """Return the backlog of each slot read with commits: records after its committed offset.

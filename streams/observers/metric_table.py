@@ -51,6 +51,10 @@ METRICS: dict[str, tuple[Metric, ...]] = {
         _gauge("broker_up", "1 while a broker answers, 0 while none does."),
         _gauge("lag_records", "Consumer lag: records after the committed offsets.", "topic"),
         _counter("commit_failures_total", "Failed offset commits; each is retried."),
+        _counter(
+            "broker_throttled_seconds_total",
+            "Sum of the delays of requests that the broker's quotas imposed.",
+        ),
         _gauge("nodes", "Nodes: idle, loading, ready, draining, leaving, failed, stuck.", "state"),
     ),
     "ingress": (

@@ -17,7 +17,7 @@ from headrace.roles.log_format import LEVELS as CHOICES
 from headrace.roles.log_options import METRICS_HOST_VARIABLE, METRICS_VARIABLE
 from streams.control_app import app as control_app
 from streams.kafka import connectivity as presence
-from streams.kafka import former_notices, offset_ledger, partition_reader
+from streams.kafka import former_notices, offset_ledger, partition_reader, throttling
 from streams.kafka.admin import topic_settings
 from streams.kafka.leases import write_barrier
 from streams.observers import clock_skew, file_mismatch, journal
@@ -35,6 +35,7 @@ EVENTS = {
     **presence.LEVELS,
     **partition_reader.LEVELS,
     **offset_ledger.LEVELS,
+    **throttling.LEVELS,
     **write_barrier.LEVELS,
     **control_app.LEVELS,
     **observing.LEVELS,

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from streams.kafka import sender
+from streams.kafka import sender, stalled_sends
 from streams.kafka import transport as module
 from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.egress_recovery import commit_now, notes
@@ -48,7 +48,7 @@ def a_topic(broker: str) -> str:
 def test_a_role_that_is_served_but_gets_no_confirmations_ends_with_an_explanation(
     broker: str, transport: KafkaTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "STALLED_S", 1.0)
+    monkeypatch.setattr(stalled_sends, "STALLED_S", 1.0)
     topic = a_topic(broker)
     source = producer(KafkaConfig(broker))
     transport.assign([(topic, 0)], [], commits=False)
@@ -61,16 +61,15 @@ def test_a_role_that_is_served_but_gets_no_confirmations_ends_with_an_explanatio
             transport.fetch(0.05)
             transport.end_turn(time.time())
 
-    with pytest.raises(BrokerError, match="has confirmed nothing of what was sent for 1 s"):
+    with pytest.raises(BrokerError, match="has confirmed nothing of what was sent"):
         served()
     assert source.flush(5) == 0
 
 
 @pytest.mark.parametrize("report_first", [False, True])
 def test_after_an_outage_the_time_to_confirm_counts_from_the_brokers_return(
-    broker: str, transport: KafkaTransport, monkeypatch: pytest.MonkeyPatch, report_first: bool
+    broker: str, transport: KafkaTransport, report_first: bool
 ) -> None:
-    monkeypatch.setattr(module, "STALLED_S", 20.0)
     topic = a_topic(broker)
     source = producer(KafkaConfig(broker))
     transport.assign([(topic, 0)], [], commits=False)
@@ -100,7 +99,7 @@ def test_after_an_outage_the_time_to_confirm_counts_from_the_brokers_return(
 def test_a_broker_that_is_merely_silent_is_waited_for(
     transport: KafkaTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "STALLED_S", 0.2)
+    monkeypatch.setattr(stalled_sends, "STALLED_S", 0.2)
     until_s = time.monotonic() + 1.0
     while time.monotonic() < until_s:
         transport.fetch(0.05)

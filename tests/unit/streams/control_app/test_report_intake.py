@@ -88,6 +88,14 @@ def test_a_reader_that_delivers_nothing_of_what_is_written_has_stalled() -> None
     assert not intake.stalled({REPORTS: 10}, STALLED_S + 2.0)
 
 
+def test_a_reader_that_a_quota_delays_has_not_stalled() -> None:
+    """The control app ended again and again, which read its topics anew each time."""
+    intake = an_intake()
+    for second in range(60):
+        intake.answered()
+        assert not intake.stalled({REPORTS: second}, float(second))
+
+
 def test_a_topic_that_was_made_anew_is_read_from_its_end_at_most() -> None:
     intake = an_intake(**{REPORTS: 7})
     intake.stalled({REPORTS: 2}, 0.0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.broker.connect import KAFKA_CONFIG, kafka_config, read_kafka_properties
 from streams.kafka.faust_security import to_faust
-from streams.kafka.kafka_client import admin, consumer, producer
+from streams.kafka.kafka_client import admin, consumer, heartbeat_id, producer
 from streams.kafka.kafka_config import (
     HIDDEN,
     KafkaConfig,
@@ -135,6 +135,20 @@ def test_a_property_with_a_prefix_is_for_clients_of_that_kind_and_beats_the_othe
     ]  # fmt: skip
     assert config.common() == {"client.id": "all", "log_level": "0"}
     assert "consumer.client.id" not in config.client("consumer")
+
+
+@pytest.mark.parametrize(
+    ("properties", "found"),
+    [
+        ({}, "headrace-heartbeats"),
+        ({"client.id": "shop"}, "shop-heartbeats"),
+        ({"client.id": "shop", "producer.client.id": "sender"}, "sender-heartbeats"),
+    ],
+)
+def test_reports_and_leases_have_a_client_id_of_their_own(
+    properties: dict[str, str], found: str
+) -> None:
+    assert heartbeat_id(KafkaConfig("a:1", properties)) == {"client.id": found}
 
 
 def test_properties_reach_the_client_library_which_knows_them_best() -> None:

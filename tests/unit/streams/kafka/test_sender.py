@@ -95,7 +95,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Client:
 
 
 def test_a_record_leaves_at_once_where_earlier_turns_are_confirmed_by_now(client: Client) -> None:
-    sends, turns = Sender(KafkaConfig("b:1"), None, lambda error: None), [Turn(), Turn()]
+    sends, turns = Sender(KafkaConfig("b:1"), None, {}), [Turn(), Turn()]
     for turn, value in zip(turns, (b"first", b"second"), strict=True):
         sends.send(("a", 0), TurnRecord(turn, value, None))
         assert client.left[-1] == value
@@ -106,7 +106,7 @@ def test_a_record_leaves_at_once_where_earlier_turns_are_confirmed_by_now(client
 
 
 def test_the_other_records_of_a_turn_leave_together_at_its_end(client: Client) -> None:
-    sends, turn = Sender(KafkaConfig("b:1"), None, lambda error: None), Turn()
+    sends, turn = Sender(KafkaConfig("b:1"), None, {}), Turn()
     for value in (b"first", b"second", b"third"):
         sends.send(("a", 0), TurnRecord(turn, value, None))
     assert client.left == [b"first"]
@@ -117,12 +117,12 @@ def test_the_other_records_of_a_turn_leave_together_at_its_end(client: Client) -
 def test_no_record_expires_since_a_later_one_of_its_partition_would_arrive_without_it(
     client: Client,
 ) -> None:
-    Sender(KafkaConfig("b:1"), None, lambda error: None)
+    Sender(KafkaConfig("b:1"), None, {})
     assert client.settings["delivery.timeout.ms"] == 0
 
 
 def test_a_record_leaves_with_its_headers(client: Client) -> None:
-    sends, header = Sender(KafkaConfig("b:1"), None, lambda error: None), ("name", b"value")
+    sends, header = Sender(KafkaConfig("b:1"), None, {}), ("name", b"value")
     sends.send(("a", 0), TurnRecord(Turn(), b"first", None, (header,)))
     sends.send(("a", 1), TurnRecord(Turn(), b"second", None))
     assert client.headers == [[header], None]
@@ -138,7 +138,7 @@ def test_a_record_that_was_too_late_for_its_lease_leaves_again_with_its_headers(
         return frozenset()
 
     monkeypatch.setattr(sender, "find_written", nothing_written)
-    sends, turn = Sender(KafkaConfig("b:1"), Lease(), lambda error: None), Turn()
+    sends, turn = Sender(KafkaConfig("b:1"), Lease(), {}), Turn()
     sends.send(("a", 0), TurnRecord(turn, b"first", None, (("name", b"value"),)))
     client.refuse("a")
     sends.progress([turn], 0.0)
@@ -150,7 +150,7 @@ def test_a_record_that_was_too_late_for_its_lease_leaves_again_with_its_headers(
 
 
 def test_only_records_of_the_leased_topic_have_the_stamp_of_the_lease(client: Client) -> None:
-    sends, turn = Sender(KafkaConfig("b:1"), Lease(), lambda error: None), Turn()
+    sends, turn = Sender(KafkaConfig("b:1"), Lease(), {}), Turn()
     for topic in ("a", "b"):
         sends.send((topic, 0), TurnRecord(turn, b"value", None))
     assert client.stamps == [Lease.stamp_ms, 0]
@@ -158,7 +158,7 @@ def test_only_records_of_the_leased_topic_have_the_stamp_of_the_lease(client: Cl
 
 def test_records_of_the_leased_topic_alone_wait_for_a_fresh_lease(client: Client) -> None:
     lease = Lease()
-    sends, turn = Sender(KafkaConfig("b:1"), lease, lambda error: None), Turn()
+    sends, turn = Sender(KafkaConfig("b:1"), lease, {}), Turn()
     lease.fresh = False
     for topic in ("a", "b"):
         sends.send((topic, 0), TurnRecord(turn, topic.encode(), None))
@@ -174,7 +174,7 @@ def test_a_lease_that_is_lost_ends_the_turn_before_anything_leaves(client: Clien
         def check(self) -> None:
             raise LeaseLost("another egress holds it")
 
-    sends, turn = Sender(KafkaConfig("b:1"), Lost(), lambda error: None), Turn()
+    sends, turn = Sender(KafkaConfig("b:1"), Lost(), {}), Turn()
     for value in (b"first", b"second"):
         sends.send(("b", 0), TurnRecord(turn, value, None))
     with pytest.raises(LeaseLost):
@@ -183,7 +183,7 @@ def test_a_lease_that_is_lost_ends_the_turn_before_anything_leaves(client: Clien
 
 
 def test_the_end_of_a_process_sends_what_waits_for_confirmations(client: Client) -> None:
-    sends, values = Sender(KafkaConfig("b:1"), None, lambda error: None), [b"1", b"2", b"3"]
+    sends, values = Sender(KafkaConfig("b:1"), None, {}), [b"1", b"2", b"3"]
     for value in values * MOST_UNCONFIRMED:
         sends.send(("a", 0), TurnRecord(Turn(), value, None))
         sends.progress([], 0.0)
@@ -193,7 +193,7 @@ def test_the_end_of_a_process_sends_what_waits_for_confirmations(client: Client)
 
 
 def test_a_queue_that_stays_full_ends_the_role(client: Client) -> None:
-    sends = Sender(KafkaConfig("b:1"), None, lambda error: None)
+    sends = Sender(KafkaConfig("b:1"), None, {})
     client.full = True
     with pytest.raises(BrokerError, match="no more fits; start this role anew"):
         sends.send(("a", 0), TurnRecord(Turn(), b"first", None))
@@ -201,7 +201,7 @@ def test_a_queue_that_stays_full_ends_the_role(client: Client) -> None:
 
 def test_behind_a_record_that_did_not_fit_nothing_leaves_any_more(client: Client) -> None:
     """A role that ends flushes its sends, and there may be room again then."""
-    sends, turn = Sender(KafkaConfig("b:1"), None, lambda error: None), Turn()
+    sends, turn = Sender(KafkaConfig("b:1"), None, {}), Turn()
     for value in (b"first", b"second", b"third"):
         sends.send(("a", 0), TurnRecord(turn, value, None))
     client.full = True

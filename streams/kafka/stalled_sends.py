@@ -1,0 +1,31 @@
+"""Find a producer whose sends stay unconfirmed although the broker delivers.
+
+After a broker's absence a producer was observed to send nothing for minutes. Its input is not
+committed, so the role ends and the slot's next reader repeats the work.
+"""
+
+SILENCE_S = 2.0  # a delivery after a silence this long means that the broker is back
+STALLED_S = 20.0  # the role ends if the broker delivers but confirms nothing for this long
+
+
+class StalledSends:
+    """Compares the time of the oldest unconfirmed send with that of the newest delivery.
+
+    A returning broker delivers before it confirms, so the time counts from its return.
+    """
+
+    def __init__(self) -> None:
+        self._delivered_s = self._back_s = 0.0
+
+    def delivered(self, now: float, *, away: bool) -> None:
+        """Record that records were delivered; ``away``: the broker counts as away."""
+        if away and now - self._delivered_s > SILENCE_S:
+            self._back_s = now
+        self._delivered_s = now
+
+    def stalled(self, sent_s: float | None, since_s: float) -> bool:
+        """Return whether sends have stalled; ``sent_s`` is the time of the oldest unconfirmed one,
+        if any. The time before ``since_s`` is excused."""
+        if sent_s is None:
+            return False
+        return self._delivered_s - max(sent_s, self._back_s, since_s) > STALLED_S
