@@ -42,7 +42,7 @@ from streams.control_app.topic_ends import (
 from streams.kafka.connectivity import Connectivity, QuietFilter
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.throttling import ThrottleEvent, Throttling
+from streams.kafka.throttling import HEARTBEATS, ThrottleEvent, Throttling
 from streams.live.dilation import REAL, Dilation
 from streams.live.inbox import Clock
 from streams.observers.control_standing import ControlStanding
@@ -141,7 +141,7 @@ class ControlDriver:
 
     def throttled(self, event: ThrottleEvent) -> None:
         """Record a delay of the reports by a quota; may be called from any thread."""
-        self._throttling.reads_delayed(event)
+        self._throttling.delayed(HEARTBEATS, event)
         self._intake.answered()
 
     @property

@@ -4,9 +4,9 @@ A record leaves at once if none of its partition is in flight. Others leave at t
 turn, and wait for earlier ones (``streams/kafka/send_window.py``).
 
 With a lease, records of its topic are stamped by it, and wait while its stamp is not fresh, as
-after an absence of the broker. A record that reaches the broker too late for its stamp is refused.
-If it is not on the topic, it is sent again under the renewed lease
-(``streams/kafka/leases/refused_records.py``).
+after an absence of the broker, or while a quota delays what is sent. A record that reaches the
+broker too late for its stamp is refused. If it is not on the topic, it is sent again under the
+renewed lease (``streams/kafka/leases/refused_records.py``).
 """
 
 from collections.abc import Callable, Iterable
@@ -47,10 +47,12 @@ class Sender:
     """One producer for all nodes of a process; used on the driver's thread only."""
 
     def __init__(
-        self, config: KafkaConfig, lease: PartitionLease | None, callbacks: Callbacks
-    ) -> None:
+        self, config: KafkaConfig, lease: PartitionLease | None, callbacks: Callbacks,
+        delayed: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
         self._config = config
         self._lease, self._leased = lease, "" if lease is None else lease.stamped
+        self._delayed = delayed  # whether the broker would delay a record by a quota
         self._producer = producer(config, **callbacks, **NO_EXPIRY)
         self._window = SendWindow()
         self._heard = False  # the broker's confirmations, since the last turn
@@ -155,7 +157,9 @@ class Sender:
         self._produce(queue.topic, queue.slot, record, stamp_ms, stamped)
 
     def _may_leave(self, topic: str) -> bool:
-        return topic != self._leased or self._lease is None or self._lease.fresh
+        if topic != self._leased or self._lease is None:
+            return True
+        return self._lease.fresh and not self._delayed()
 
     def _produce(
         self, topic: str, slot: int, record: TurnRecord, stamp_ms: int,

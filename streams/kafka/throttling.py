@@ -15,7 +15,7 @@ log = logging.getLogger("headrace.broker")
 
 TOLD_S = 0.1  # a shorter delay is only counted
 REMIND_S = 30.0  # between two lines; throttling has ended after this time without a delay
-SENDS, READS = "sends", "reads"
+SENDS, READS, HEARTBEATS = "sends", "reads", "reports"  # kinds of clients
 LEVELS = {"broker.throttled": logging.WARNING, "broker.unthrottled": logging.INFO}
 
 
@@ -29,9 +29,9 @@ class ThrottleEvent(Protocol):
 class Throttling:
     """The delays that the broker imposes on a process's clients.
 
-    ``sends_delayed`` and ``reads_delayed`` may be called from any thread, the rest from one.
-    ``delayed_s`` is the sum of all delays, ``until_s`` by ``SENDS`` and ``READS`` the time until
-    which the last one lasts.
+    ``delayed`` may be called from any thread, the rest from one. ``delayed_s`` is the sum of all
+    delays; ``until_s`` has by kind (``SENDS``, ``READS``, ``HEARTBEATS``) the time until which one
+    lasts.
     """
 
     def __init__(self, config: KafkaConfig) -> None:
@@ -41,15 +41,11 @@ class Throttling:
         self._began_s: float | None = None
         self._told_s = self._last_s = 0.0
         self.delayed_s = 0.0
-        self.until_s = {SENDS: 0.0, READS: 0.0}
+        self.until_s = {SENDS: 0.0, READS: 0.0, HEARTBEATS: 0.0}
 
-    def sends_delayed(self, event: ThrottleEvent) -> None:
-        """Record a delay of a producer."""
-        self._events.append((SENDS, event.throttle_time))
-
-    def reads_delayed(self, event: ThrottleEvent) -> None:
-        """Record a delay of a consumer."""
-        self._events.append((READS, event.throttle_time))
+    def delayed(self, what: str, event: ThrottleEvent) -> None:
+        """Record a delay of a client of a kind."""
+        self._events.append((what, event.throttle_time))
 
     def look(self, now: float) -> None:
         """Process the recorded delays; log the lines that are due."""

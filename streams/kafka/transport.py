@@ -18,6 +18,7 @@ discarded: its input is not committed, so the slot's next reader repeats the wor
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 from confluent_kafka import (
@@ -38,7 +39,7 @@ from streams.kafka.partition_reader import PartitionReader
 from streams.kafka.send_window import TurnRecord
 from streams.kafka.sender import PartitionLease, Sender
 from streams.kafka.stalled_sends import STALLED_S, StalledSends
-from streams.kafka.throttling import READS, SENDS, Throttling
+from streams.kafka.throttling import HEARTBEATS, READS, SENDS, Throttling
 from streams.kafka.turn import Turn, unconfirmed_since
 from streams.topics import physical
 
@@ -87,22 +88,21 @@ class KafkaTransport:
         *,
         validates: bool = False,
     ) -> None:
-        self._config = config
-        self._lease = lease
+        self._config, self._lease = config, lease
         self._connectivity = Connectivity(config)
         self._throttling = Throttling(config)
         on_error = fatal_errors(config, self._connectivity.failed_request)
-        sends = {"throttle_cb": self._throttling.sends_delayed}
-        reads = {"throttle_cb": self._throttling.reads_delayed}
+        delayed = self._throttling.delayed
+        sends = {"error_cb": on_error, "throttle_cb": partial(delayed, SENDS)}
+        reads = {"error_cb": on_error, "throttle_cb": partial(delayed, READS)}
         self._epochs: dict[Place, int] = {}  # leader epochs of each slot's last record
         self._ledger = OffsetLedger(config, group, consumer(config, group))
         self._reader = PartitionReader(
-            config, group, {"error_cb": on_error, **reads}, self._ledger.peek,
-            self._epochs if validates else None,
-        )  # fmt: skip
+            config, group, reads, self._ledger.peek, self._epochs if validates else None
+        )
         self._asked = 0  # assignments ordered
-        self._sender = Sender(config, lease, {"error_cb": on_error, **sends})
-        self._reporter = report_producer(config, **sends)
+        self._sender = Sender(config, lease, sends, self._sends_wait)
+        self._reporter = report_producer(config, throttle_cb=partial(delayed, HEARTBEATS))
         self._reports = 0  # in flight
         self._refused: KafkaError | None = None  # the permanent error of a report
         self._now = 0.0  # at the end of the last turn
@@ -193,6 +193,10 @@ class KafkaTransport:
         else:
             record = TurnRecord(self._turn, value, key or None, headers)
             self._sender.send((topic, slot), record)
+
+    def _sends_wait(self) -> bool:
+        """Return whether the broker delays the next send by a quota."""
+        return self._now < self._throttling.until_s[SENDS]
 
     def _report(self, value: bytes, slot: int, key: str) -> None:
         away = self._connectivity.away

@@ -169,6 +169,21 @@ def test_records_of_the_leased_topic_alone_wait_for_a_fresh_lease(client: Client
     assert client.left == [b"b", b"a"]
 
 
+def test_records_of_the_leased_topic_alone_wait_while_a_quota_delays_what_is_sent(
+    client: Client,
+) -> None:
+    """Their stamps expired on the way, again and again: egress answered nothing."""
+    delayed = [True]
+    sends, turn = Sender(KafkaConfig("b:1"), Lease(), {}, lambda: delayed[0]), Turn()
+    for topic in ("a", "b"):
+        sends.send((topic, 0), TurnRecord(turn, topic.encode(), None))
+    sends.progress([turn], 0.0)
+    assert client.left == [b"b"]
+    delayed[0] = False
+    sends.progress([turn], 0.0)
+    assert client.left == [b"b", b"a"]
+
+
 def test_a_lease_that_is_lost_ends_the_turn_before_anything_leaves(client: Client) -> None:
     class Lost(Lease):
         def check(self) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.throttling import READS, REMIND_S, SENDS, TOLD_S, Throttling
+from streams.kafka.throttling import HEARTBEATS, READS, REMIND_S, SENDS, TOLD_S, Throttling
 
 KAFKA = KafkaConfig("b:1", {"sasl.username": "ann"})
 
@@ -34,16 +34,16 @@ def test_many_delays_are_one_line_with_the_longest_of_each_kind_and_reminders(
     told: pytest.LogCaptureFixture,
 ) -> None:
     throttling = Throttling(KAFKA)
-    throttling.sends_delayed(Delay(0.5))
-    throttling.sends_delayed(Delay(4.25))
-    throttling.reads_delayed(Delay(1.0))
+    throttling.delayed(SENDS, Delay(0.5))
+    throttling.delayed(SENDS, Delay(4.25))
+    throttling.delayed(READS, Delay(1.0))
     throttling.look(100.0)
     ((event, text, seconds),) = lines(told)
     assert (event, seconds) == ("broker.throttled", 4.25)
     assert "the broker at b:1 throttles user 'ann' by a quota" in text
     assert "sends wait up to 4.2 s and reads wait up to 1.0 s; raise the quotas" in text
-    assert throttling.until_s == {SENDS: 104.25, READS: 101.0}
-    throttling.reads_delayed(Delay(0.25))
+    assert throttling.until_s == {SENDS: 104.25, READS: 101.0, HEARTBEATS: 0.0}
+    throttling.delayed(READS, Delay(0.25))
     throttling.look(101.0)
     throttling.look(99.0 + REMIND_S)
     assert lines(told) == []
@@ -60,7 +60,7 @@ def test_many_delays_are_one_line_with_the_longest_of_each_kind_and_reminders(
 def test_throttling_that_begins_again_is_told_at_once(told: pytest.LogCaptureFixture) -> None:
     throttling = Throttling(KAFKA)
     for begin_s in (0.0, 100.0):
-        throttling.sends_delayed(Delay(0.5))
+        throttling.delayed(SENDS, Delay(0.5))
         throttling.look(begin_s)
         throttling.look(begin_s + REMIND_S)
         throttling.look(begin_s + 2 * REMIND_S)
@@ -70,18 +70,18 @@ def test_throttling_that_begins_again_is_told_at_once(told: pytest.LogCaptureFix
 def test_short_delays_are_counted_and_not_told(told: pytest.LogCaptureFixture) -> None:
     throttling = Throttling(KAFKA)
     for at in range(100):
-        throttling.sends_delayed(Delay(TOLD_S / 2))
+        throttling.delayed(SENDS, Delay(TOLD_S / 2))
         throttling.look(float(at))
     assert lines(told) == []
     assert throttling.delayed_s == pytest.approx(100 * TOLD_S / 2)
-    assert throttling.until_s == {SENDS: 99 + TOLD_S / 2, READS: 0.0}
+    assert throttling.until_s == {SENDS: 99 + TOLD_S / 2, READS: 0.0, HEARTBEATS: 0.0}
 
 
 def test_a_delay_that_lasts_longer_than_a_reminder_has_not_ended(
     told: pytest.LogCaptureFixture,
 ) -> None:
     throttling = Throttling(KAFKA)
-    throttling.sends_delayed(Delay(3 * REMIND_S))
+    throttling.delayed(SENDS, Delay(3 * REMIND_S))
     throttling.look(0.0)
     throttling.look(2 * REMIND_S)
     assert [event for event, *_ in lines(told)] == ["broker.throttled"]
