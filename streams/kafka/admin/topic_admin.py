@@ -184,11 +184,11 @@ def _new_topic(topic: Topic, copies: int) -> NewTopic:
     """Return the topic to create.
 
     With three replicas, two must have a record before it is acknowledged, and an out-of-sync
-    replica never becomes the leader: acknowledged records survive the loss of any one broker.
+    replica never becomes the leader: acknowledged records survive the loss of any one broker. With
+    fewer, the brokers' own ``min.insync.replicas`` might be one that the topic never has.
     """
-    settings = dict(topic.settings)
+    settings = {**topic.settings, "min.insync.replicas": str(max(1, copies - 1))}
     if copies >= COPIES:
-        settings["min.insync.replicas"] = str(copies - 1)
         settings["unclean.leader.election.enable"] = "false"
     return NewTopic(topic.name, topic.partitions, replication_factor=copies, config=settings)
 
