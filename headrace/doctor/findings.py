@@ -5,14 +5,14 @@ broker. No finding shows a property of the Kafka clients.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from headrace.cells import few
 from headrace.errors import BAD_INPUT, NO_BROKER, UNSUCCESSFUL
 from streams.kafka.admin.acl_rights import CREATE, DESCRIBE_CONFIGS, Right
-from streams.topics import MOST_BYTES, STAMPED_BY, TOO_OLD, Topic, too_few
+from streams.topics import MINUTE_MS, MOST_BYTES, STAMPED_BY, TOO_OLD, Topic, too_few
 
 OK, WARN, WRONG = "ok", "warn", "wrong"
 BROKER, FILE = "broker", "pipeline file"  # findings with specific exit codes
@@ -177,6 +177,8 @@ class TopicState:
 
 IN_SYNC = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
+KEPT, MOST_KEPT = "retention.ms", "retention.bytes"
+LEAST_KEPT_MS = MINUTE_MS  # a role that died is back within this time
 COMMITS_KEPT = "offsets.retention.minutes"
 ORDERLY_STOP = "controlled.shutdown.enable"
 HIDDEN_TOPIC = TopicState(0, {}, frozenset())  # this user may not describe it
@@ -246,7 +248,7 @@ def replication_found(
 def commits_found(topic: str, state: TopicState, settings: Mapping[str, str]) -> list[Finding]:
     """Return a finding if the input topic keeps records for longer than brokers with these
     ``settings`` keep the commits of roles that are down."""
-    kept_ms, minutes = state.settings.get("retention.ms"), settings.get(COMMITS_KEPT)
+    kept_ms, minutes = state.settings.get(KEPT), settings.get(COMMITS_KEPT)
     if kept_ms is None or minutes is None or 0 <= int(kept_ms) <= int(minutes) * 60_000:
         return []
     found = (
@@ -297,10 +299,33 @@ def _topic(topic: Topic, state: TopicState) -> list[Finding]:
     if state.partitions < topic.partitions:
         return [Finding("topic", WRONG, *too_few(topic, state.partitions))]
     return [
-        _setting(topic, name, state.settings[name])
-        for name in CHECKED
-        if name in state.settings and _falls_short(name, state.settings, topic.settings)
+        *(
+            _setting(topic, name, state.settings[name])
+            for name in CHECKED
+            if name in state.settings and _falls_short(name, state.settings, topic.settings)
+        ),
+        *_retention(topic, state.settings),
     ]
+
+
+def _retention(topic: Topic, found: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield findings on a topic that may delete records before they are read."""
+    if KEPT not in topic.settings:
+        return
+    alter = f"kafka-configs --alter --topic {topic.name} --add-config"
+    kept_ms, most_bytes = int(found.get(KEPT, -1)), int(found.get(MOST_KEPT, -1))
+    if 0 <= kept_ms < LEAST_KEPT_MS:
+        text = (
+            f"{topic.name} keeps records for {kept_ms / 1e3:g} s: a reader that is behind by more "
+            "loses them"
+        )
+        yield Finding("topic", WARN, text, f"{alter} {KEPT}={topic.settings[KEPT]}")
+    if most_bytes >= 0:
+        text = (
+            f"{topic.name} keeps {most_bytes} bytes of each partition ({MOST_KEPT}): a reader "
+            "that is behind by more loses records"
+        )
+        yield Finding("topic", WARN, text, f"{alter} {MOST_KEPT}=-1")
 
 
 def _setting(topic: Topic, name: str, found: str) -> Finding:

@@ -191,6 +191,25 @@ def test_too_few_partitions_and_settings_that_lose_records_are_wrong() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"retention.ms": "59000"}, ["p.queries keeps records for 59 s: a reader that is behind"]),
+        ({"retention.ms": "60000", "retention.bytes": "-1"}, []),
+        ({"retention.ms": "-1"}, []),
+        ({"retention.bytes": "9"}, ["p.queries keeps 9 bytes of each partition (retention.bytes)"]),
+    ],
+)
+def test_topics_that_may_delete_unread_records_are_reported(
+    settings: dict[str, str], told: list[str]
+) -> None:
+    wanted = Topic("p.queries", 4, {"retention.ms": "3600000"})
+    there = {"p.queries": TopicState(4, settings, None)}
+    found = [each for each in topics_found((wanted,), there, "p.yaml") if each.state == WARN]
+    assert [each.found[: len(text)] for each, text in zip(found, told, strict=True)] == told
+    assert all("kafka-configs --alter --topic p.queries" in each.mend for each in found)
+
+
+@pytest.mark.parametrize(
     ("kept_ms", "minutes", "faults"),
     [("3600000", "60", 0), ("3600001", "60", 1), ("-1", "9", 1), (None, "60", 0), ("1", None, 0)],
 )
