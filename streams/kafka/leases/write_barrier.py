@@ -28,6 +28,7 @@ log = logging.getLogger("headrace.broker")
 LEVELS = {"results.unsettled": logging.WARNING}
 
 TOO_OLD_MS = 1  # a time stamp of 1970
+TRANSACTION_MS = 10_000
 CALL_S = 10.0  # for one request; a frozen coordinator is replaced by then
 # A lost replica is dropped within the brokers' default session timeout of 9 s.
 DROPPED_S = 10.0
@@ -38,7 +39,7 @@ def pass_barrier(config: KafkaConfig, name: str, topic: str, within_s: float = 6
 
     ``name`` is the transactional id, of one process at a time. The topic must refuse old time
     stamps. A user without the right to the id waits ``DROPPED_S`` instead. Raise ``BrokerError``
-    if the brokers do not pass the barrier within ``within_s``.
+    if the brokers do not pass the barrier within ``within_s``, or allow no transaction this long.
     """
     until_s = time.monotonic() + within_s
     while True:
@@ -52,6 +53,11 @@ def pass_barrier(config: KafkaConfig, name: str, topic: str, within_s: float = 6
             if cause.code() in FORBIDDEN:
                 _wait(config, name, topic)
                 return
+            if cause.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+                raise BrokerError(
+                    f"the brokers allow no transaction of {TRANSACTION_MS} ms, which egress needs "
+                    "before it reads its answers back; raise transaction.max.timeout.ms on them"
+                ) from error
             if time.monotonic() > until_s:
                 raise BrokerError(
                     f"it is not known which answers topic {topic!r} holds: {unadorned(cause)}; "
@@ -106,7 +112,7 @@ def _check_refused(topic: str, told: Sequence[KafkaError | None]) -> None:
 
 
 def _transactional(config: KafkaConfig, name: str) -> Producer:
-    timeouts = {"transaction.timeout.ms": 10_000, "delivery.timeout.ms": 10_000}
+    timeouts = dict.fromkeys(("transaction.timeout.ms", "delivery.timeout.ms"), TRANSACTION_MS)
     made = producer(config, **timeouts, **{"transactional.id": name})
     made.init_transactions(CALL_S)
     return made
