@@ -10,7 +10,7 @@ from schemas.pipeline import Pipeline
 from streams.control_app.control_writer import SharedLog
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.kafka_errors import FORBIDDEN, BrokerError
 from streams.kafka.topic_contents import (
     TELLS_ENDS,
     done_offsets,
@@ -39,7 +39,7 @@ class InputTopic:
     """Reads offsets from the broker; every method blocks."""
 
     def __init__(self, kafka: KafkaConfig, pipeline: Pipeline, clock: Clock) -> None:
-        self._topic = physical(pipeline.name, QUERIES)
+        self._kafka, self._topic = kafka, physical(pipeline.name, QUERIES)
         more = (SESSIONS, PROFILE_RESULTS) if pipeline.sessions else ()
         shared = (REPORTS, PLANS, COMMAND_RESULTS, *more)
         self._read = {each: physical(pipeline.name, each) for each in shared}
@@ -57,9 +57,8 @@ class InputTopic:
                 self._look_s = self._clock() + LOOK_S
             ends = log_offsets(self._reader, self._places, OFFSET_END, WAIT_S)
         except KafkaException as error:
-            raise BrokerError(
-                _no_answer("how many queries stand on the input topic", error)
-            ) from error
+            what = f"how many queries stand on topic {self._topic!r}"
+            raise _no_answer(self._kafka, what, error) from error
         return {partition: offset for (_, partition), offset in ends.items()}
 
     def shared_ends(self) -> dict[str, int]:
@@ -84,7 +83,7 @@ class InputTopic:
         try:
             found = log_offsets(self._reader, places.values(), OFFSET_END, WAIT_S)
         except KafkaException as error:
-            raise BrokerError(_no_answer(what, error)) from error
+            raise _no_answer(self._kafka, what, error) from error
         return {each: found[place.topic, 0] for each, place in places.items()}
 
     def _foreign(self, topic: str, start: int, end: int, own: Collection[tuple[str, int]]) -> bool:
@@ -104,12 +103,16 @@ class InputTopic:
         try:
             done = done_offsets(self._reader, self._places, WAIT_S)
         except KafkaException as error:
-            raise BrokerError(_no_answer("how far ingress is", error)) from error
+            raise _no_answer(self._kafka, "how far ingress is", error) from error
         return {partition: offset for (_, partition), offset in done.items()}
 
 
-def _no_answer(what: str, error: KafkaException) -> str:
-    return f"the broker did not say {what}: {error.args[0].str()}"
+def _no_answer(kafka: KafkaConfig, what: str, error: KafkaException) -> BrokerError:
+    cause = error.args[0]
+    text = f"the broker did not say {what}: {cause.str()}"
+    if cause.code() in FORBIDDEN:
+        text += f"; {kafka.who} lacks a right that `headrace acls FILE` prints for the role control"
+    return BrokerError(text)
 
 
 class AddedPartitions:

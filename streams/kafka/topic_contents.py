@@ -222,7 +222,10 @@ def _at_times(
     found: list[TopicPartition] = client.offsets_for_times(list(asked), timeout=timeout_s)
     for place in found:
         if place.error is not None:
-            raise KafkaException(place.error)
+            why = (
+                f"{place.topic}: {place.error.str()}"  # the library's text does not name the topic
+            )
+            raise KafkaException(KafkaError(place.error.code(), why))
     return found
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from control.estimation.demand import Demand
 from control.estimation.estimators import jumped
@@ -20,6 +20,7 @@ from streams.control_app.topic_ends import (
     UnreadPartitions,
 )
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from tests.control_world import a_pipeline
 
 
@@ -55,6 +56,32 @@ def test_queries_in_partitions_that_are_added_to_the_input_topic_are_counted(
     now[0] += LOOK_S
     assert inputs.ends() == dict.fromkeys(range(4), 100)
     assert broker.looks == 2
+
+
+class Forbidding:
+    """A client of a user who may not see the offsets of command results."""
+
+    def offsets_for_times(
+        self, asked: Sequence[TopicPartition], timeout: float
+    ) -> list[SimpleNamespace]:
+        forbidden = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+        hidden = "headrace.command-results"
+        return [
+            SimpleNamespace(topic=p.topic, error=forbidden if p.topic == hidden else None)
+            for p in asked
+        ]
+
+
+def test_a_right_to_offsets_that_the_user_has_lost_is_named_with_its_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topic_ends, "consumer", lambda *_, **__: Forbidding())
+    kafka = KafkaConfig("127.0.0.1:1", {"sasl.username": "ann"})
+    inputs = InputTopic(kafka, a_pipeline(), lambda: 0.0)
+    with pytest.raises(BrokerError) as told:
+        inputs.shared_ends()
+    assert "headrace.command-results: " in str(told.value)
+    assert "; user 'ann' lacks a right that `headrace acls FILE` prints" in str(told.value)
 
 
 def test_reports_that_are_written_and_not_delivered_mean_a_stalled_consumer() -> None:
