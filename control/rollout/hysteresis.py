@@ -10,6 +10,10 @@ change if
     devices     it is as good with fewer devices, even for ``MARGIN`` more demand, and the present
                 one has been in force for an interval
 
+An allocation is replaced at once if it is no longer possible, or if one of its variants is no
+longer on a path within the compute budget, as on devices that have become slower, and the other
+allocation's variants all are.
+
 If both leave a task without a worker, neither serves a query completely, and the other allocation
 replaces the one in force because it is made for the present demand. The same applies to
 allocations that were not measured.
@@ -21,7 +25,7 @@ forth: a spare device costs little for a while, a missing one costs answers.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from control.problem.candidates import device_kinds, lacks_memory
+from control.problem.candidates import FITS_S, budgets_s, device_kinds, lacks_memory, paths
 from control.problem.forecast import accuracy_by_path, factor
 from control.problem.problem import Allocation, Problem, Replicas
 from control.problem.routes import BALANCED, Receiver, most_accurate_first
@@ -47,9 +51,9 @@ class ServedValue:
 def worth_a_change(kept: Allocation, other: Allocation, problem: Problem, for_s: float) -> bool:
     """Return whether to replace an allocation, in force for ``for_s``, by another one.
 
-    True if the allocation in force is no longer possible.
+    True if the allocation in force is no longer possible, or late where the other one is in time.
     """
-    if not _possible(kept, problem):
+    if not _possible(kept, problem) or (_is_late(kept, problem) and not _is_late(other, problem)):
         return True
     was, would = worth(kept.replicas, problem), worth(other.replicas, problem)
     if was is None or would is None or not (was.served or would.served):
@@ -76,6 +80,30 @@ def _possible(kept: Allocation, problem: Problem) -> bool:
         for each in kept.replicas
         for device in problem.devices
         if each.may_run_on(device)
+    )
+
+
+def _is_late(allocation: Allocation, problem: Problem) -> bool:
+    """Return whether a variant's batch, with the fastest of the other tasks, exceeds the compute
+    budget of a leaf task (untied: of every one); False if a variant was not measured."""
+    took_s: dict[str, list[float]] = {task.name: [] for task in problem.pipeline.tasks}
+    try:
+        for each in allocation.replicas:
+            took_s[each.task].append(_batch_s(each, problem, problem.policy.latency))
+    except ProfileError:
+        return False
+    fastest_s = {task: min(found, default=0.0) for task, found in took_s.items()}
+    ways, budget_s = paths(problem.pipeline.tasks), budgets_s(problem)
+    over = all if problem.pipeline.branches == "untied" else any
+    return any(
+        over(
+            sum(fastest_s[name] for name in way) - fastest_s[task] + seconds
+            > budget_s[leaf] + FITS_S
+            for leaf, way in ways.items()
+            if task in way
+        )
+        for task, found in took_s.items()
+        for seconds in found
     )
 
 
@@ -120,11 +148,7 @@ def _receivers(
     """Return one receiver per variant, for all its replicas."""
     receivers: dict[str, list[Receiver]] = {}
     for slot, each in enumerate(replicas):
-        kinds = [d for d in problem.devices if each.device in ("", d, d.partition(":")[0])]
-        device = kinds[0] if kinds else each.device
-        batch_s = profile.latency_s(
-            each.task, each.variant, device, each.batch, problem.policy.rate
-        )
+        batch_s = _batch_s(each, problem, problem.policy.rate)
         receivers.setdefault(each.task, []).append(
             Receiver(
                 variant=each.key,
@@ -135,6 +159,17 @@ def _receivers(
             )
         )
     return receivers
+
+
+def _batch_s(replicas: Replicas, problem: Problem, quantile: str) -> float:
+    """Return the seconds of a batch on a device of the kind; raise ``ProfileError``."""
+    if problem.profile is None:
+        raise ProfileError(f"{replicas.key} has no profile")
+    kinds = [d for d in problem.devices if replicas.device in ("", d, d.partition(":")[0])]
+    device = kinds[0] if kinds else replicas.device
+    return problem.profile.latency_s(
+        replicas.task, replicas.variant, device, replicas.batch, quantile
+    )
 
 
 def _served(

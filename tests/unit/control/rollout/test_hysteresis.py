@@ -115,3 +115,35 @@ def test_any_difference_is_a_change_without_a_profile() -> None:
     blind = replace(a_problem(50.0), profile=None)
     assert worth_a_change(having(1, vit=1), having(1, vit=2), blind, 0.0)
     assert not worth_a_change(having(1, vit=1), having(1, vit=1), blind, 0.0)
+
+
+def slowed(problem: Problem, factor: float) -> Problem:
+    assert problem.profile is not None
+    return replace(problem, profile=problem.profile.stretched({"cpu": factor}))
+
+
+def in_batches(allocation: Allocation, batch: int) -> Allocation:
+    return Allocation(tuple(replace(each, batch=batch) for each in allocation.replicas))
+
+
+def test_batches_that_slower_devices_make_late_are_replaced_at_once() -> None:
+    """A batch of 4 takes 40 + 20 ms, on devices of a third of the speed 180 ms of a budget of 147;
+    a batch of 1 takes a quarter. The kept allocation served as much with as many devices."""
+    fours, ones = having(1, vit=2), in_batches(having(1, vit=2), 1)
+    before = a_problem(20.0)
+    after = slowed(before, 3.0)
+    assert worth(fours.replicas, after) == worth(ones.replicas, after)
+    assert not worth_a_change(fours, ones, before, LONG)
+    assert worth_a_change(fours, ones, after, 0.0)
+
+
+def test_a_late_allocation_is_kept_beside_one_that_is_late_too() -> None:
+    fours, twos = having(1, vit=2), in_batches(having(1, vit=2), 2)
+    assert not worth_a_change(fours, twos, slowed(a_problem(2.0), 50.0), LONG)
+
+
+def test_one_late_variant_is_enough() -> None:
+    """vit takes 20 ms and forest 4: after net's 40, only forest keeps a budget of 51."""
+    both, forest = having(1, forest=1, vit=1), having(1, forest=2)
+    assert worth_a_change(both, forest, replace(a_problem(10.0), slo_s=0.105), 0.0)
+    assert not worth_a_change(both, forest, a_problem(10.0), LONG)
