@@ -1,9 +1,10 @@
 """The SLO classes that plans are made for, selected by their share of the queries.
 
 A class starts to count when its share of the queries of about the last minute reaches ``ENTERS``,
-and stops when the share falls below ``LEAVES``. A class with a floor always counts. Until ``KNOWN``
-queries have ended every class counts, so that the first queries of a tight class do not meet a plan
-made for a slack one.
+and stops when the share falls below ``LEAVES`` of at least ``KNOWN`` queries. A class with a floor
+always counts. Until ``KNOWN`` queries have ended every class counts, so that the first queries of a
+tight class do not meet a plan made for a slack one. For the same reason fewer queries suffice for a
+class to start to count.
 """
 
 from collections.abc import Mapping
@@ -53,13 +54,13 @@ class ClassMix:
 
     def _judge(self) -> None:
         total = sum(self._ended.values())
-        if total < KNOWN:
+        if total <= 0:
             return
         for name in self._slos_s:
             share = self._ended.get(name, 0.0) / total
             if name in self._always or share >= ENTERS:
                 self._counting.add(name)
-            elif share < LEAVES:
+            elif share < LEAVES and total >= KNOWN:
                 self._counting.discard(name)
 
 

@@ -81,6 +81,17 @@ def test_a_class_that_returns_after_long_counts_within_the_memory() -> None:
     assert after(a_mix(), *long, *memory) == ["gold"]
 
 
+def test_a_class_that_sends_alone_counts_however_rarely_it_sends() -> None:
+    """One query a second never reaches a hundred of the last minute: the class stayed left out."""
+    mix = a_mix()
+    assert after(mix, {"": 1000}) == []
+    assert after(mix, *[{}] * 600, *[{"gold": 1}] * 60) == ["gold"]
+
+
+def test_few_queries_of_others_do_not_end_a_class() -> None:
+    assert after(a_mix(), {"": 50, "gold": 50}, *[{"": 1}] * 600) == ["gold"]
+
+
 def test_counts_of_an_egress_before_its_first_report_are_ignored() -> None:
     mix = a_mix()
     tell(mix, a_report(1.0, {"": 1000}))
