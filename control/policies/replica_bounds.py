@@ -1,7 +1,8 @@
 """Bounds on the replicas of a task (`replicas: {least, most}`), under every policy.
 
 ``most`` is a limit on slots, which every planner keeps. Planners that support ``least`` plan with
-it; for the others, unused devices are added to the tasks that have too few.
+it; for the others, unused devices are added to the tasks that have too few. If the devices that can
+run a task are fewer than its ``least``, the plan serves as much as without it, and names the task.
 """
 
 from dataclasses import replace
@@ -26,6 +27,14 @@ def bounded(problem: Problem) -> Problem:
 def _bounded(task: Task, *, enough: bool) -> Task:
     slots = task.slots if task.most is None else min(task.slots, task.most)
     return replace(task, slots=slots, least=task.least if enough else 1)
+
+
+def without_least(problem: Problem) -> Problem:
+    """Return the problem without least numbers of replicas."""
+    tasks = tuple(replace(task, least=1) for task in problem.pipeline.tasks)
+    if tasks == problem.pipeline.tasks:
+        return problem
+    return replace(problem, pipeline=replace(problem.pipeline, tasks=tasks))
 
 
 def topped_up(plan: Allocation, problem: Problem) -> Allocation:

@@ -1,5 +1,6 @@
 """Run the solver of a ``Solve`` effect, such as a policy's planner, and quick plans."""
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from control.policies import spec_of
 from control.policies.class_slos import Planner, for_classes
 from control.policies.option_fields import NODES, QUICK, SOLVE_WITHIN, with_options
-from control.policies.replica_bounds import bounded, short_of, topped_up
+from control.policies.replica_bounds import bounded, short_of, topped_up, without_least
 from control.problem.lazy_references import load
 from control.problem.problem import Allocation, PlanError, Problem
 
@@ -39,11 +40,26 @@ def solve(solver: str, problem: Any) -> Any:
 
 
 def _bounded(planner: Planner, problem: Problem) -> Allocation | None:
-    plan = planner(asked := bounded(problem))
+    plan = _planned(planner, asked := bounded(problem))
     if plan is None:
         return None
     plan, short = topped_up(plan, asked), short_of(problem)
     return replace(plan, feasible=False, binding=plan.binding or short) if short else plan
+
+
+def _planned(planner: Planner, problem: Problem) -> Allocation | None:
+    """Return the plan; if it would serve no query, the one without least numbers of replicas."""
+    free = without_least(problem)
+    if free is problem:
+        return planner(problem)
+    try:
+        plan = planner(problem)
+    except PlanError:
+        return planner(free)
+    if plan is not None and not plan.served_share:
+        with suppress(PlanError):  # no time is left
+            return planner(free)
+    return plan
 
 
 def has_quick(problem: Problem) -> bool:

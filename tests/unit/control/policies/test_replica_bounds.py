@@ -66,6 +66,21 @@ def test_the_least_of_a_task_is_spread_over_kinds_of_devices(kind: str) -> None:
     assert check_allocation(plan, problem) == ()
 
 
+@pytest.mark.parametrize("kind", ["loki", "loki-paper", "inferline", "proteus"])
+def test_a_task_with_too_few_devices_of_its_kind_still_serves(kind: str) -> None:
+    """All but one GPU are lost: the plans of Loki used to serve nothing, and proteus had none."""
+    on_gpu = [replace(each, device="gpu") if each.task == "read" else each for each in ENTRIES]
+    problem = a_problem(
+        on_gpu, CHAIN, demand=5.0, devices=("cpu", "cpu", "cpu", "gpu"),
+        policy=POLICIES[kind].usual, tasks={"read": {"least": 2}},
+    )  # fmt: skip
+    plan = solve(kind, problem)
+    assert (plan.feasible, plan.served_share, count(plan, "read")) == (False, 1.0, 1)
+    assert plan.binding.startswith("devices: task 'read' has 1 of at least 2 replicas")
+    assert {each.variant for each in plan.replicas if each.task == "find"} == {"large"}
+    assert check_allocation(plan, problem) == ()
+
+
 def _twice(row: Latency) -> Latency:
     seconds = {f"{name}_s": 2 * getattr(row, f"{name}_s") for name in QUANTILES}
     return replace(row, **seconds)
