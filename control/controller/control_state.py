@@ -16,7 +16,7 @@ from control.estimation.estimates import Estimates, LastSolve
 from control.estimation.size_profile import PlannedBy
 from control.policies import policy_named
 from control.problem.plan_reasons import PlanReason, causes, sentence
-from control.problem.problem import Problem
+from control.problem.problem import Problem, is_exhausted
 from control.rollout.history import History
 from control.rollout.leases import running
 from control.rollout.next_plan import PlanningContext
@@ -91,8 +91,8 @@ class ControlState:
         found = None if self.plan is None or self.members.loading else self.plan.capacity_qps
         capacity_qps = inf if found is None else found / self.target.share
         # A pool that can rent more follows demand beyond its present capacity.
-        feasible = self.plan is None or self.plan.feasible or bool(self.plan.mix)
-        return LastSolve(problem, reserve, capacity_qps, feasible)
+        exhausted = self.plan is not None and not self.plan.mix and is_exhausted(self.plan)
+        return LastSolve(problem, reserve, capacity_qps, exhausted)
 
     def context(self, settings: Settings, now: float) -> PlanningContext:
         """Return the state from which the next plan is built."""

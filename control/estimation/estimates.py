@@ -30,7 +30,7 @@ from control.policies import spec_of
 from control.problem.forecast import ExpectedTraffic
 from control.problem.lazy_references import chosen
 from control.problem.plan_reasons import PlanReason, measured_anew
-from control.problem.problem import Problem
+from control.problem.problem import Problem, is_exhausted
 from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
 from schemas.effects import Counted
@@ -44,12 +44,12 @@ SHORT = 1.01  # ratio of reserves; more than planned, for observed slow workers
 class LastSolve(NamedTuple):
     """The problem of the last solve and the present state: the reserve that a solve would use now
     (``Problem.reserve``), the capacity of the plan in force in queries per second, and whether the
-    plan is feasible."""
+    plan serves as much as possible, and less than its demand."""
 
     problem: Problem
     reserve: float = 1.0
     capacity_qps: float = inf
-    feasible: bool = True
+    exhausted: bool = False
 
 
 class Estimates:
@@ -205,7 +205,7 @@ class Estimates:
         if plan.capacity_qps:
             whole_qps = plan.capacity_qps / self.capacity_share(policy)
             planned_qps = whole_qps * self._allowed(policy)
-            final = not (plan.feasible and spec_of(policy.kind).follows_demand)
+            final = is_exhausted(plan) or not spec_of(policy.kind).follows_demand
             self._capacity.serves(planned_qps, plan.capacity_qps, final=final)
 
     def classes(self) -> dict[str, float]:
@@ -302,8 +302,8 @@ class Estimates:
         planned_qps = last.problem.demand_qps / last.problem.reserve
         expected = self.demand_qps(last.problem.policy, settings, now)
         planned = f"(planned for {planned_qps:.4g})"
-        if not last.feasible and expected >= planned_qps:
-            return None  # the plan already serves as much as possible
+        if last.exhausted and expected >= planned_qps:
+            return None
         if jumped(self._demand, now, planned_qps) or rose(expected, planned_qps):
             text = f"demand jumped to {expected:.4g} queries/s {planned}"
             return PlanReason(PlanCause.DEMAND_JUMPED, text)

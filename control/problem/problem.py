@@ -6,6 +6,7 @@ from math import inf
 
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Policy, Variant
+from schemas.records import Plan
 from schemas.user_errors import HeadraceError
 from schemas.variant_id import variant_key
 
@@ -155,3 +156,12 @@ class Allocation:
     def devices_used(self) -> int:
         """Number of workers that run a variant."""
         return sum(each.count for each in self.replicas)
+
+
+def is_exhausted(plan: Plan) -> bool:
+    """Return whether a plan serves as much as possible, and less than the demand that it is for.
+
+    A plan that serves its demand may be infeasible for another reason: an SLO class that cannot be
+    met, or too few devices for a task's least replicas. With more demand it would use more devices.
+    """
+    return not plan.feasible and plan.mode in ("", BEST_EFFORT)

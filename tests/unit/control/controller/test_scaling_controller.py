@@ -48,8 +48,9 @@ class Busy(World):
                 counts[key] = counts.get(key, 0.0) + more
 
 
-def a_world(policy: str = "loki", policies: tuple[Policy, ...] = ()) -> Busy:
+def a_world(policy: str = "loki", policies: tuple[Policy, ...] = (), **changes: object) -> Busy:
     pipeline = replace(a_pipeline(policies=policies), policy=policy)
+    pipeline = replace(pipeline, **changes)  # type: ignore[arg-type]
     world = Busy(pipeline, a_profile(), expected=6)
     world.start(*WORKERS)
     world.flow(5.0, 50.0)
@@ -68,6 +69,15 @@ def test_a_steady_demand_is_served_by_the_fewest_of_the_most_accurate() -> None:
     assert (world.plan.mode, world.plan.feasible) == ("hardware", True)
     assert world.plan.demand_qps == pytest.approx(60.0, abs=2.0)
     assert world.plan.expected_accuracy == pytest.approx(0.9 * 0.95)
+
+
+def test_a_class_that_no_plan_can_meet_does_not_delay_a_plan_for_more_demand() -> None:
+    """The plan is infeasible, but for another reason than its capacity; a jump used to wait for
+    the interval, ten seconds at a third of the capacity needed."""
+    world = a_world(slo_classes={"gold": 0.001})
+    assert (world.plan.feasible, len(world.plan.leases)) == (False, 3)
+    world.flow(2.0, 150.0)
+    assert len(world.plan.leases) == 6
 
 
 def test_plan_compensates_for_a_slow_worker() -> None:

@@ -84,7 +84,7 @@ def test_a_plan_for_devices_that_are_fast_again_admits_no_more_where_queries_wer
     assert 1000.0 * estimates.capacity_share(PACED) == pytest.approx(before_qps)
 
 
-def asked(planned_qps: float, *, feasible: bool) -> PlanCause | None:
+def asked(planned_qps: float, *, exhausted: bool = False) -> PlanCause | None:
     """Return the reason for another plan under a load of ``RATE_QPS``."""
     estimates = Estimates(a_pipeline(), a_profile())
     for at in range(200):
@@ -94,11 +94,11 @@ def asked(planned_qps: float, *, feasible: bool) -> PlanCause | None:
         pipeline=a_pipeline(), policy=PACED, slo_s=1.0, demand_qps=planned_qps, devices=("cpu",),
         profile=estimates.keep_pace(PACED),
     )  # fmt: skip
-    reason = estimates.unlike(LastSolve(problem, feasible=feasible), SETTINGS, 20.0)
+    reason = estimates.unlike(LastSolve(problem, exhausted=exhausted), SETTINGS, 20.0)
     return None if reason is None else reason.cause
 
 
 def test_a_demand_that_rises_is_planned_for_unless_the_plan_serves_all_it_can() -> None:
-    assert asked(100.0, feasible=True) == PlanCause.DEMAND_JUMPED
-    assert asked(100.0, feasible=False) is None
-    assert asked(2000.0, feasible=False) == PlanCause.DEMAND_FELL
+    assert asked(100.0) == PlanCause.DEMAND_JUMPED
+    assert asked(100.0, exhausted=True) is None
+    assert asked(2000.0, exhausted=True) == PlanCause.DEMAND_FELL
