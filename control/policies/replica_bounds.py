@@ -45,12 +45,13 @@ def topped_up(plan: Allocation, problem: Problem) -> Allocation:
     for task in problem.pipeline.tasks:
         missing = task.least - _count(plan, task)
         most = max(_of(plan, task), key=lambda each: each.count, default=None)
-        if missing <= 0 or most is None:
+        if missing <= 0 or task.least == 1:  # a branch without queries needs none
             continue
-        added = min(missing, _left_over(plan, problem, most))
-        more = replace(most, count=most.count + added)
-        replicas = tuple(more if each is most else each for each in plan.replicas)
-        plan = replace(plan, replicas=replicas)
+        added = 0 if most is None else min(missing, _left_over(plan, problem, most))
+        if most is not None:
+            more = replace(most, count=most.count + added)
+            replicas = tuple(more if each is most else each for each in plan.replicas)
+            plan = replace(plan, replicas=replicas)
         if added < missing:
             plan = replace(plan, feasible=False, binding=plan.binding or _too_few(plan, task))
     return plan

@@ -131,3 +131,12 @@ def test_a_plan_without_devices_to_spare_names_the_task_that_has_too_few() -> No
     plan = topped_up(Allocation(tuple(made)), problem)
     assert (plan.feasible, plan.devices_used) == (False, 3)
     assert plan.binding.startswith("devices: task 'read' has 1 of at least 2 replicas")
+
+
+def test_a_plan_without_any_replica_of_a_task_names_it_if_it_has_a_least_number() -> None:
+    made = Allocation((Replicas(task="find", variant="small", batch=1, count=1),))
+    least = a_problem(ENTRIES, CHAIN, tasks={"read": {"least": 2}})
+    plan = topped_up(made, least)
+    assert (plan.feasible, plan.replicas) == (False, made.replicas)
+    assert plan.binding.startswith("devices: task 'read' has 0 of at least 2 replicas")
+    assert topped_up(made, a_problem(ENTRIES, CHAIN)) == made
