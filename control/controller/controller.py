@@ -260,6 +260,7 @@ class Controller:
         plan = self._table_jobs.expecting(step.plan, state.estimates.arriving_qps(now))
         plan = replace(plan, release=state.releases.agree(now))
         if state.plan is not None and same(plan, state.plan) and not state.contested:
+            state.trouble = ""
             return self._tables_for(state.plan, now)
         return self._publish(plan, now)
 

@@ -362,6 +362,20 @@ def test_next_plan_states_the_previous_failure() -> None:
     assert world.plan.reason == "first plan; the previous solve failed: the planner broke"
 
 
+def test_a_failure_is_forgotten_once_a_solve_confirms_the_plan_in_force() -> None:
+    """Without a new plan, a plan hours later still said that "the previous solve failed"."""
+    world = World(replace(a_pipeline(), policy="loki-paper"), a_profile()).start("w0", "w1", "w2")
+    world.solving = False
+    world.run(11.0)
+    world.tell(Failed(world.solves.pop().job, "the planner broke"))
+    world.solving = True
+    world.run(11.0)
+    assert len(world.plans) == 1
+    world.command("set-slo", slo="250ms")
+    world.run(1.0)
+    assert "the planner broke" not in "; ".join(plan.reason for plan in world.plans)
+
+
 def test_a_failed_command_does_not_swallow_other_reasons_to_plan() -> None:
     world = a_world(solving=False).start("w0", "w1", "w2")
     world.finish_solves()
