@@ -1,7 +1,7 @@
 """Compute the current state of a running pipeline from its reports and plans.
 
 Counts in reports are cumulative within one incarnation of a node, so rates are differences over
-the last ``WINDOW_S``; a node that is silent for ``SILENT_AFTER_S`` counts as gone. The module uses
+the last ``WINDOW_S``; a node that is silent for ``SILENT_AFTER_S`` does not count. The module uses
 no clock and no network.
 """
 
@@ -24,6 +24,7 @@ from schemas.variant_id import variant_key
 
 WINDOW_S = 3.0
 SILENT_AFTER_S = 1.0
+GONE_S = 3600.0  # a node that is silent for longer is forgotten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,11 +169,12 @@ class Board:
             series.popleft()
 
     def reports(self) -> dict[str, Report]:
-        """Return the newest report of every node seen so far, whether or not it is silent now."""
+        """Return the newest report of every node that is not gone, whether or not it is silent."""
         return {name: series[-1] for name, series in sorted(self._nodes.items())}
 
     def snapshot(self, now: float, lag: Mapping[str, int] | None = None) -> Snapshot:
         """Return the snapshot at ``now``; ``lag`` is the backlog on the broker by task."""
+        self._forget(now)
         alive = {n: s for n, s in self._nodes.items() if now - s[-1].sent_s <= SILENT_AFTER_S}
         rates = _rates(alive.values())
         crew = [series for series in alive.values() if series[-1].role == "worker"]
@@ -201,6 +203,11 @@ class Board:
             classes=_classes(rates),
         )
         return _with_labels(_with_plan(found, self.plan), self.measured)
+
+    def _forget(self, now: float) -> None:
+        """Forget the nodes that are gone: every rented worker has a new name."""
+        for name in [n for n, each in self._nodes.items() if now - each[-1].sent_s > GONE_S]:
+            del self._nodes[name]
 
     def _rows(
         self,

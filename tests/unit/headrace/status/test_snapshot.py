@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from headrace.status.snapshot import Board, DeviceRow, NodeRow, VariantRow, board_of
+from headrace.status.snapshot import GONE_S, Board, DeviceRow, NodeRow, VariantRow, board_of
 from headrace.status.status_text import head, troubles, view
 from headrace.terminal import rich_console
 from operators.latency_histogram import bucket
@@ -214,3 +214,12 @@ def test_on_a_narrow_terminal_columns_go_and_no_number_is_cut(width: int) -> Non
     assert {"workers", "done/s", "busy"} <= set(heads)
     assert len(row) == len(heads) + 1  # "50 %" has a blank
     assert "…" not in captured.get()
+
+
+def test_nodes_that_come_and_go_for_months_are_forgotten() -> None:
+    """Every rented worker has a new name; a dashboard kept the last reports of all of them."""
+    board = Board("words")
+    for minute in range(1000):
+        board.see((replace(worker(60.0 * minute, {}), node=f"cpu-{minute}"),))
+        board.snapshot(60.0 * minute)
+    assert len(board.reports()) == GONE_S / 60 + 1
