@@ -7,7 +7,7 @@ Only records of closed queries are committed, so a restart reads every open quer
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from operators.dead_letter import dead_letter
 from operators.egress_times import EgressTimes
@@ -63,6 +63,8 @@ COUNTS = (
     "answered", "late", "incomplete", "dropped", "failed", "refused", "duplicates", "unpromised",
     "tight",
 )  # fmt: skip
+
+MOST_CLOSED = 1000  # closing times of closed queries that are kept beside as many open ones
 
 
 class Egress:
@@ -293,6 +295,8 @@ class Egress:
         return ()
 
     def _close_overdue(self, now: float) -> list[Effect]:
+        if len(self._due) > 2 * len(self._open) + MOST_CLOSED:
+            self._forget_closed()
         due = self._due
         effects: list[Effect] = []
         # Skip closed queries: waking for each of them would dominate egress's load.
@@ -304,6 +308,13 @@ class Egress:
             self._wakes_s = due[0][0] if due else float("inf")
             effects += [Wake(self._wakes_s)] if due else []
         return effects
+
+    def _forget_closed(self) -> None:
+        """Forget the closing times of closed queries: an open query of a short deadline would keep
+        those of a long deadline behind it."""
+        grace_s = self._pipeline.grace_s
+        self._due = [(query.deadline_s + grace_s, key) for key, query in self._open.items()]
+        heapify(self._due)
 
     def _emit(self, said: Answer, trace: Trace | None) -> list[Effect]:
         counts = self._counts

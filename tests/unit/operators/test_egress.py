@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from control.problem.tiers import Link
 from operators.drop_reasons import dropped, read_late
-from operators.egress import COMMIT_S, Egress, highest, made_s, note_of, upto_of
+from operators.egress import COMMIT_S, MOST_CLOSED, Egress, highest, made_s, note_of, upto_of
 from operators.input_place import GENERATION
 from operators.join import MOST_CRASHES
 from operators.latency_histogram import bucket
@@ -84,6 +84,12 @@ def an_answered(offset: int = 0, value: Any = "seven", **changes: Any) -> Send:
     return emitted(an_answer(offset, result=[value], paths=((HOP,),), ends=(ANSWER,), **changes))
 
 
+def emitted_ids(effects: list[Effect]) -> list[str]:
+    return [
+        each.record.id for each in effects if type(each) is Send and type(each.record) is Answer
+    ]
+
+
 def commits(egress: Egress, *events: Event, now: float = 0.2) -> list[Effect]:
     """Return the commits after these events."""
     for event in events:
@@ -115,6 +121,22 @@ def test_an_answer_costs_the_same_with_many_open_sessions() -> None:
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak_bytes < 20_000
+
+
+def test_answered_queries_of_a_long_deadline_leave_nothing_behind_open_ones_of_a_short_one() -> (
+    None
+):
+    """Their closing times were kept until the deadline: at an hour and 1000 queries/s, 700 MB."""
+    egress = an_egress()
+    egress.handle(arrived(a_notice(0)), 0.2)
+    for offset in range(1, 5000):
+        noticed = a_noticed(offset, deadline_s=3600.0)
+        notice = Notice(partition=0, upto=offset + 1, queries=(noticed,))
+        egress.handle(arrived(notice, 2 * offset), 0.2)
+        egress.handle(arrived(a_work(offset, an_ended(), task=""), 2 * offset + 1), 0.2)
+        egress.handle(Woke(), 0.2)
+    assert len(egress._due) <= MOST_CLOSED + 2
+    assert emitted_ids(egress.handle(Woke(), CLOSES_S)) == ["q0"]
 
 
 def test_at_first_it_reads_plans_and_its_partitions() -> None:
