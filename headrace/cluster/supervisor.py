@@ -168,8 +168,9 @@ class Supervisor:
             self._forget(process.pid)
         name = child.role.name
         del self._children[name]
-        for path in (self.alive(name), self.directory / f"{name}.running.json"):
-            path.unlink(missing_ok=True)
+        for path in self.directory.glob(f"{name}.*"):
+            if not path.name.startswith(f"{name}.log"):
+                path.unlink(missing_ok=True)
         self._retired.append(name)
         while len(self._retired) > RETIRED_LOGS:
             remove(self.log(self._retired.popleft()))

@@ -350,7 +350,8 @@ def test_roles_that_come_and_go_for_months_leave_few_files_and_no_processes(
         supervisor.log(name).touch()  # of an earlier run: `start` keeps it
         supervisor.start([Role(name, "worker")])
         supervisor.alive(name).touch()
-        (tmp_path / f"{name}.running.json").touch()
+        for left in ("running.json", "fatal-records.json", "fatal-records.mark"):
+            (tmp_path / f"{name}.{left}").touch()
         os.waitid(os.P_PID, supervisor.started[-1].pid, os.WEXITED | os.WNOWAIT)
         supervisor.retire(name)
         supervisor.tend()
