@@ -18,6 +18,7 @@ log = logging.getLogger("headrace.node")
 
 LEVELS = {"file.differs": logging.ERROR}
 LIVING_S = 3.0  # a node without a report for this long does not count
+GONE_S = 3600.0  # nor is it remembered after this long: a new pod or rented worker has a new name
 
 
 class FileMismatch:
@@ -26,7 +27,9 @@ class FileMismatch:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline.name
         self._file = fingerprint(pipeline)
-        self._others: dict[str, tuple[str, float]] = {}  # node -> its file, its last report
+        self._others: dict[
+            str, tuple[str, float]
+        ] = {}  # node -> its file, its last report; the oldest first
         self._now = 0.0
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
@@ -35,12 +38,12 @@ class FileMismatch:
         report, self._now = event.record, now
         if report.pipeline != self._pipeline:
             return
-        known = self._others.get(report.node)
+        known = self._others.pop(report.node, None)
         if report.file in ("", self._file):  # "": the node's release reports no fingerprint
-            if known is not None:
-                del self._others[report.node]
             return
         self._others[report.node] = (report.file, now)
+        while now - (oldest := next(iter(self._others.items())))[1][1] > GONE_S:
+            del self._others[oldest[0]]
         if known is None or known[0] != report.file:
             self._tell(report)
 

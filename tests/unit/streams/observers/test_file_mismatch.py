@@ -8,7 +8,7 @@ from msgspec import structs
 
 from schemas.effects import REPORTS, Arrived
 from schemas.pipeline_fingerprint import fingerprint
-from streams.observers.file_mismatch import FileMismatch
+from streams.observers.file_mismatch import GONE_S, FileMismatch
 from tests.control_world import a_pipeline, an_ingress_report
 
 OURS = a_pipeline()
@@ -47,3 +47,11 @@ def test_a_node_that_has_gone_or_has_the_right_file_again_does_not_count() -> No
     assert counted(files) == 1.0
     heard(files, "egress-0", fingerprint(OURS), 110.0)
     assert counted(files) == 0.0
+
+
+def test_nodes_that_come_and_go_for_months_are_forgotten() -> None:
+    """Every pod or rented worker has a new name; the memory of the control app grew with them."""
+    files = FileMismatch(OURS)
+    for minute in range(1000):
+        heard(files, f"cpu-{minute}", OTHER, 60.0 * minute)
+    assert len(files._others) == GONE_S / 60 + 1
