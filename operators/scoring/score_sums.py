@@ -1,7 +1,7 @@
 """A scorer's measurements: sums by path, class and hour, and the newest of each path."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import TypeVar
 
 from msgspec import structs
@@ -19,6 +19,7 @@ ExpectedOf = Callable[[str], Expected | None]
 
 HOUR_S = 3600.0
 MOST_PATHS = 50  # further paths count together under ``OTHER``
+UNUSED_S = 6 * HOUR_S  # a path without an answer for this long makes room for another
 MOST_ROWS = 1000  # beyond it the oldest hour goes, but the newest one stays
 OTHER = "other"
 
@@ -49,12 +50,12 @@ class Measurements:
     """
 
     def __init__(self, expected: ExpectedOf = unknown) -> None:
-        self._expected = cache(expected)
+        self._expected = lru_cache(2 * MOST_PATHS)(expected)
         self._rows: dict[RowKey, AccuracySums] = {}
         self._agreed: dict[ShadowKey, AccuracySums] = {}
         self._references: dict[str, float | None] = {}  # the profile's accuracy of shadows' paths
         self._recent: dict[RecentKey, RecentAccuracy] = {}
-        self._paths: set[str] = set()
+        self._paths: dict[str, float] = {}  # time of each path's newest answer
 
     def resume(self, earlier: MeasuredAccuracy) -> None:
         """Continue with the sums of an earlier incarnation."""
@@ -63,17 +64,19 @@ class Measurements:
         for row in earlier.shadows:
             self._agreed[row.path, row.slo_class, row.hour_s, row.reference] = sums_of(row)
             self._references[row.reference] = row.reference_accuracy
-        self._paths = {path for path, _, _ in self._rows}
+        for path, _, hour_s in sorted(self._rows, key=lambda row: -row[2]):
+            if path != OTHER:
+                self._known(path, hour_s)
 
     def labelled(
         self, path: str, slo_class: str, answered_s: float, right: float, of: float
     ) -> None:
         """Count an answer, ``right`` of ``of`` parts of which are right by its label."""
-        path = self._known(path)
+        path = self._known(path, answered_s)
         key = (path, slo_class, hour(answered_s))
         self._rows[key] = self._rows.get(key, AccuracySums()).plus(right, of)
         self._rows = _bounded(self._rows)
-        self.note(path, "", answered_s, right, of)
+        self._note(path, "", answered_s, right, of)
 
     def compared(
         self,
@@ -87,22 +90,42 @@ class Measurements:
     ) -> None:
         """Count an answer with ``right`` of ``of`` parts equal to those of its shadow. The shadow
         ran along ``reference``, a path of this ``accuracy`` by its profile."""
-        path, reference = self._known(path), self._known(reference)
+        path, reference = self._known(path, answered_s), self._known(reference, answered_s)
         key = (path, slo_class, hour(answered_s), reference)
         self._agreed[key] = self._agreed.get(key, AccuracySums()).plus(right, of)
         self._references[reference] = accuracy
         self._agreed = _bounded(self._agreed)
-        self.note(path, reference, answered_s, right, of)
+        self._note(path, reference, answered_s, right, of)
 
-    def note(self, path: str, reference: str, answered_s: float, right: float, of: float) -> None:
-        """Count a query among the newest of its path only."""
+    def note(self, path: str, answered_s: float, right: float, of: float) -> None:
+        """Count a query by its label among the newest of its path only."""
+        self._note(self._known(path, answered_s), "", answered_s, right, of)
+
+    def _note(self, path: str, reference: str, answered_s: float, right: float, of: float) -> None:
         self._recent.setdefault((path, reference), RecentAccuracy()).add(right, of, answered_s)
 
-    def _known(self, path: str) -> str:
-        """Return the path if it is one of the first ``MOST_PATHS``, else ``OTHER``."""
-        if len(self._paths) < MOST_PATHS:
-            self._paths.add(path)
-        return path if path in self._paths else OTHER
+    def _known(self, path: str, answered_s: float) -> str:
+        """Return the path if it is one of the ``MOST_PATHS`` that are counted, else ``OTHER``."""
+        if path not in self._paths and len(self._paths) == MOST_PATHS:
+            self._make_room(answered_s)
+        if path not in self._paths and len(self._paths) == MOST_PATHS:
+            return OTHER
+        self._paths[path] = max(answered_s, self._paths.get(path, answered_s))
+        return path
+
+    def _make_room(self, now: float) -> None:
+        """Stop counting paths that are not in use, such as those of replaced variants. Their rows
+        stay."""
+        unused = [path for path, at_s in self._paths.items() if now - at_s > UNUSED_S]
+        if not unused:
+            return
+        for path in unused:
+            del self._paths[path]
+        kept, shown = {OTHER, "", *self._paths}, {key[3] for key in self._agreed}
+        self._recent = {key: each for key, each in self._recent.items() if kept.issuperset(key)}
+        self._references = {
+            path: each for path, each in self._references.items() if path in kept | shown
+        }
 
     # ------------------------------------------------------------------ rows
 

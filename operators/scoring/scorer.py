@@ -256,7 +256,7 @@ class Scorer:
             right, of = score(shadow.result, label, self._judge)
         except (Exception, SystemExit):  # noqa: BLE001 - a user's function; reported for the answer
             return
-        self._measured.note(shadow.path, "", shadow.answered_s, right, of)
+        self._measured.note(shadow.path, shadow.answered_s, right, of)
 
     def _compare(self, pair: Pair | None) -> None:
         """Count whether an answer equals the result of its query's shadow."""

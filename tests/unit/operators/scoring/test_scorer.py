@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from operators.scoring import score_sums
-from operators.scoring.score_sums import MOST_PATHS, OTHER, Measurements
+from operators.scoring.score_sums import MOST_PATHS, OTHER, UNUSED_S, Measurements
 from operators.scoring.scorer import MOST_PARTS, WRITE_S, Scorer, exact_match, score
 from schemas.effects import (
     ACCURACY,
@@ -215,6 +215,30 @@ def test_paths_and_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({row.path for row in rows}) <= MOST_PATHS + 1
     assert OTHER in {row.path for row in rows}
     assert len(rows) <= 60
+
+
+def test_a_path_that_is_in_use_takes_the_place_of_one_that_no_longer_is() -> None:
+    """After fifty paths in a scorer's life, those of new variants counted as "other" for good."""
+    sums = Measurements()
+    for number in range(MOST_PATHS):
+        sums.compared(f"old{number}", "", 0.0, 1.0, 1.0, "old0", 0.9)
+    sums.labelled("new", "", UNUSED_S, 1.0, 1.0)
+    sums.compared("new", "", UNUSED_S + 1.0, 1.0, 1.0, "best", 0.8)
+    assert [row.path for row in sums.rows()] == [OTHER]
+    rows = {(row.path, row.reference): row.reference_accuracy for row in sums.shadows()}
+    assert rows == {(f"old{number}", "old0"): 0.9 for number in range(MOST_PATHS)} | {
+        ("new", "best"): 0.8
+    }
+    recent = [(row.path, row.reference) for row in sums.recent(UNUSED_S)]
+    assert recent == [("new", "best"), (OTHER, "")]
+
+
+def test_the_newest_answers_are_kept_of_a_bounded_number_of_paths() -> None:
+    """Those of labelled shadows were kept of every path, each combination of branches one."""
+    sums = Measurements()
+    for number in range(1000):
+        sums.note(f"p{number}", 0.0, 1.0, 1.0)
+    assert len(sums.recent(0.0)) == MOST_PATHS + 1
 
 
 def test_rows_of_the_newest_hour_stay_however_many_they_are(
