@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from operators.serving.outbox import Onward
-from schemas.count_names import UNLOADABLE
+from schemas.count_names import UNLOADABLE, count_name
 from schemas.effects import REPORTS, Effect, Send, Wake
 from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
@@ -31,8 +31,8 @@ class Reporter:
 
     __slots__ = (
         "_arrived", "_epoch", "_file", "_incarnation", "_next", "_pipeline", "_ran", "_role",
-        "counts", "device", "error", "held", "measured", "name", "slots", "state", "task",
-        "unloadable", "variant", "warning",
+        "_variants", "counts", "device", "error", "held", "measured", "name", "slots", "state",
+        "task", "unloadable", "variant", "warning",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +55,7 @@ class Reporter:
         self._ran: dict[str, _Ran] = {}
         self._role = role
         self._pipeline = pipeline.name
+        self._variants = frozenset([v.key for task in pipeline.tasks for v in task.variants])
         self._file = fingerprint(pipeline)
         self._incarnation = incarnation
         self._epoch = 0
@@ -93,6 +94,16 @@ class Reporter:
         if failures:
             self.count(f"failed/{variant}", failures)
 
+    def forget(self, setting: str) -> None:
+        """Drop the counts of a session's setting that was unloaded; variants keep theirs, by which
+        the control app estimates."""
+        if setting in self._variants:
+            return
+        self._arrived.pop(setting, None)
+        self._ran.pop(setting, None)
+        for name in [each for each in self.counts if _is_of(each, setting)]:
+            del self.counts[name]
+
     def due(self, now: float) -> list[Effect]:
         """Return the report and the wake-up for the next one if a report is due."""
         if now < self._next:
@@ -123,3 +134,8 @@ class Reporter:
             error=self.error if self.state in FAULTS else self.warning, held=self.held,
             file=self._file, measured=self.measured,
         )  # fmt: skip
+
+
+def _is_of(name: str, setting: str) -> bool:
+    """Return whether a count is of this setting, as ``children/scan/scan@scale=1/read`` is."""
+    return f"{count_name(name).of}/".startswith(f"{setting}/")

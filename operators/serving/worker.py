@@ -29,7 +29,7 @@ from operators.serving.table_batching import TableBatching
 from operators.serving.transfers import SessionLinks, Transfers
 from operators.serving.variant_serving import VariantServing
 from operators.serving.worker_rules import UNSTEERED, LatencyOf, WorkerRules
-from schemas.effects import Arrived, Effect, Event, Failed, Inferred, Loaded, Wake, Woke
+from schemas.effects import Arrived, Effect, Event, Failed, Inferred, Loaded, Unload, Wake, Woke
 from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import Command, Garbled, Lease, Plan, Selection, Work
@@ -366,7 +366,11 @@ class Worker:
 
     def _load_settings(self, now: float) -> list[Effect]:
         running = self._batch.variant if self._batch.busy else ""
-        return self._sessions.more(self._queue, running, now)
+        effects = self._sessions.more(self._queue, running, now)
+        for each in effects:
+            if type(each) is Unload:
+                self._reporter.forget(each.variant)
+        return effects
 
     def _on_device(self, event: Loaded, now: float) -> list[Effect]:
         self._reporter.count(f"load_s/{event.variant}", event.seconds)

@@ -5,7 +5,17 @@ from itertools import pairwise
 from operators.serving.worker import Worker
 from schemas.effects import Assign, Done, Failed, Infer, Load, Send, Woke
 from schemas.records import DROPPED, FAILED, Report, Settings
-from tests.builders import a_lease, a_plan, a_work, an_item, arrived, loaded, sent
+from tests.builders import (
+    a_lease,
+    a_plan,
+    a_work,
+    an_item,
+    arrived,
+    inferred,
+    loaded,
+    reports,
+    sent,
+)
 from tests.session_world import a_query_plan, a_session_pipeline
 
 HELD = 8  # items that a worker holds before it stops reading, for batches of one
@@ -110,3 +120,22 @@ def test_a_setting_that_failed_to_load_is_loaded_again_ever_later_until_it_loads
     effects = worker.handle(arrived(a_work(0, an_item(), task="scan", session=plan)), 64.1)
     assert not sent(effects, "outputs")
     assert load not in worker.handle(Woke(), 200.0)
+
+
+def test_settings_that_no_session_uses_any_more_leave_no_counts() -> None:
+    """Each setting that ever ran stayed in every report: five counts of each."""
+    worker = a_session_worker()
+    lease, settings = a_lease(task="scan", batch=1), Settings(policy="compass", slo_s=1.0)
+    for number in range(100):
+        plan = a_query_plan(f"scan/v@scale={number}")
+        opened = a_plan([lease], 2 + number, settings=settings, sessions=(plan,))
+        worker.handle(arrived(opened), 0.1)
+        worker.handle(loaded(f"scan/v@scale={number}"), 0.1)
+        work = a_work(number, an_item(), task="scan", session=plan)
+        worker.handle(arrived(work, offset=number), 0.1)
+        (infer,) = [each for each in worker.handle(Woke(), 0.1) if isinstance(each, Infer)]
+        worker.handle(inferred(infer.job, []), 0.2)
+    (report,) = reports(worker.handle(Woke(), 0.6))
+    counted = {name.partition("@")[2].partition("/")[0] for name in report.counts} - {""}
+    assert counted == {"scale=99"}
+    assert report.counts["finished/scan/v@scale=99"] == 1
