@@ -59,9 +59,11 @@ class LoadedVariants(Generic[M]):
         self._models.pop(variant, None)
         self._beside.discard(variant)
         self._leaving.pop(variant, None)
+        for leaving in list(self._leaving.values()):  # else it would stay in memory until then
+            leaving.pop(variant, None)
 
     def _evict(self, leaving: dict[str, M]) -> None:
         """Evict the models held before a swap, except those loaded anew since."""
-        for variant, model in leaving.items():
+        for variant, model in list(leaving.items()):
             if self._models.get(variant) is model:
                 self.unload(variant)

@@ -1,8 +1,9 @@
 """State machine of a worker's device: the variants it holds and the one it is loading.
 
 Make before break: the old variant serves until the new one is loaded, and the swap happens between
-two batches. ``TRANSITIONS`` lists every transition. A table-driven worker holds further variants
-``beside`` the serving one and loads them one at a time while it serves.
+two batches. The first batch of a variant evicts those before it; if none runs until the next plan,
+they are unloaded then. ``TRANSITIONS`` lists every transition. A table-driven worker holds further
+variants ``beside`` the serving one and loads them one at a time while it serves.
 Variants are named "task/variant".
 """
 
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from control.state_machine import StateMachine
-from schemas.effects import Effect, Load
+from schemas.effects import Effect, Load, Unload
 from schemas.variant_id import variant_id
 
 
@@ -66,7 +67,8 @@ class Device:
     """
 
     __slots__ = (
-        "_beside", "_fetching", "_refused", "_states", "held", "loading", "serving", "standby",
+        "_beside", "_fetching", "_leaving", "_refused", "_states", "held", "loading", "serving",
+        "standby",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -78,16 +80,23 @@ class Device:
         self._beside: tuple[str, ...] = ()
         self._fetching = ""  # the variant being loaded to be held beside
         self._refused: frozenset[str] = frozenset()  # load failures; reset by a new ``beside``
+        # In memory until the serving variant runs its first batch.
+        self._leaving: frozenset[str] = frozenset()
 
     @property
     def state(self) -> DeviceState:
         """The device's state."""
         return self._states.state
 
-    def want(self, variant: str, beside: Sequence[str] = ()) -> list[Effect]:
-        """Load ``variant`` ("": keep what is held) and then the variants ``beside`` it."""
+    def want(self, variant: str, beside: Sequence[str] = (), running: str = "") -> list[Effect]:
+        """Load ``variant`` ("": keep what is held) and then the variants ``beside`` it.
+
+        Variants that only wait for their eviction are unloaded first, except that of the
+        ``running`` batch: no query may come for long, and a device has no room for all variants.
+        """
+        cleared: frozenset[str] = frozenset()
         if variant and variant_id(self.serving).task != variant_id(variant).task:
-            self._clear()
+            cleared = self._clear()
         if tuple(beside) != self._beside:
             self._beside, self._refused = tuple(beside), frozenset()
         if not variant or variant == self.loading:
@@ -97,20 +106,35 @@ class Device:
         if variant == self.standby:
             return self.more()
         # The earlier load is superseded: its variant must not serve.
+        self._leaving |= frozenset((self.standby,)) - {""}
         self.standby = ""
         if variant == self.serving and (beside or len(self.held) <= 1):
             self._states.go(DeviceChange.KEEP, variant)
             self.loading = ""
-            return self.more()
+            return [*self._unload(running), *self.more()]
         self._states.go(DeviceChange.LOAD, variant)
         self.loading = variant
-        return [Load(variant)]
+        unloads = self._unload(running)
+        self._leaving |= cleared  # until the next plan: a batch of theirs may be about to begin
+        return [*unloads, Load(variant)]
 
-    def _clear(self) -> None:
-        """Evict every held variant: the next task cannot use them."""
+    def _unload(self, running: str) -> list[Effect]:
+        """Unload the variants that wait for their eviction and that nothing uses."""
+        used = self.held.union(self._beside, (self._fetching, running))
+        gone, self._leaving = self._leaving - used, self._leaving & used
+        return [Unload(each) for each in sorted(gone)]
+
+    def _clear(self) -> frozenset[str]:
+        """Evict every held variant, as the next task cannot use them; return them."""
         if self.serving:
             self._states.go(DeviceChange.CLEAR, self.serving)
-        self.serving, self.held = "", frozenset()
+        held, self.serving, self.held = self.held, "", frozenset()
+        return held
+
+    def ran(self, variant: str) -> None:
+        """Record that a batch begins; the first one of the serving variant evicts all others."""
+        if self._leaving and variant == self.serving:
+            self._leaving = frozenset()
 
     def more(self) -> list[Effect]:
         """Load the next missing ``beside`` variant, if nothing else is loading or on standby."""
@@ -125,7 +149,7 @@ class Device:
         loaded = self.held.union((self.standby,)) - {""}
         self._states = StateMachine("the device", TRANSITIONS, DeviceState.EMPTY)
         self.serving = self.loading = self.standby = self._fetching = ""
-        self.held = self._refused = frozenset()
+        self.held = self._refused = self._leaving = frozenset()
         self._beside = ()
         return loaded
 
@@ -156,5 +180,6 @@ class Device:
             return False
         self._states.go(DeviceChange.SWAP, self.standby)
         self.serving, self.standby = self.standby, ""
-        self.held = frozenset((self.serving,))
+        held = frozenset((self.serving,))
+        self._leaving, self.held = (self._leaving | self.held) - held, held
         return True

@@ -180,9 +180,9 @@ class VariantServing:
         if plan is not None:
             self._builds.ask(plan.settings.reloads)
 
-    def want(self, wanted: str) -> list[Effect]:
-        """Load the lease's variant and those of the tables."""
-        loads = self._device.want(wanted, self._tables.variants)
+    def want(self, wanted: str, running: str) -> list[Effect]:
+        """Load the lease's variant and those of the tables; ``running`` is that of a batch."""
+        loads = self._device.want(wanted, self._tables.variants, running)
         return [*self._builds.fresh(loads), *self.renew()]
 
     def release(self) -> frozenset[str]:
@@ -211,6 +211,10 @@ class VariantServing:
         if due:
             self._retry_s = inf
         return due
+
+    def begins(self, variant: str) -> None:
+        """Record that a batch begins."""
+        self._device.ran(variant)
 
     def swap(self) -> bool:
         """Swap the standby variant in, between two batches; return False if there is none."""

@@ -235,6 +235,7 @@ class Worker:
             effects = self._ends.dropped(found.late, found.variant, found.ends_s, now)
         if found.items:
             effects.append(self._batch.start(found, now))
+            self._variants.begins(found.variant)
         return effects
 
     def _inferred(self, event: Inferred, now: float) -> list[Effect]:
@@ -362,11 +363,17 @@ class Worker:
         """Follow the tables of the policy in force, and load the variants that it needs."""
         wanted = self._slots.wanted
         self._variants.follow(self._plans.plan, wanted, now)
-        return self._load_settings(now) if self._sessions.active else self._variants.want(wanted)
+        if self._sessions.active:
+            return self._load_settings(now)
+        return self._variants.want(wanted, self._running)
+
+    @property
+    def _running(self) -> str:
+        """The variant or setting of the running batch; "": none."""
+        return self._batch.variant if self._batch.busy else ""
 
     def _load_settings(self, now: float) -> list[Effect]:
-        running = self._batch.variant if self._batch.busy else ""
-        effects = self._sessions.more(self._queue, running, now)
+        effects = self._sessions.more(self._queue, self._running, now)
         for each in effects:
             if type(each) is Unload:
                 self._reporter.forget(each.variant)

@@ -1,5 +1,7 @@
 """Variants on a device after loads, uses and unloads."""
 
+import sys
+
 import pytest
 
 from schemas.effects import Load
@@ -41,3 +43,13 @@ def test_an_unloaded_variant_evicts_nothing_when_it_is_loaded_beside_others() ->
     variants.add(Load("b", beside=True), "b2")
     variants.use("b")
     assert [*variants] == ["a", "b"]
+
+
+def test_an_unloaded_variant_is_in_memory_no_more_even_if_another_was_to_evict_it() -> None:
+    kept = LoadedVariants[set[int]]()
+    model = {1}
+    kept.add(Load("a"), model)
+    kept.add(Load("b"), {2})
+    held = sys.getrefcount(model)
+    kept.unload("a")
+    assert sys.getrefcount(model) == held - 2

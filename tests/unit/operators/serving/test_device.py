@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from operators.serving.device import TRANSITIONS, Device, DeviceChange, DeviceState
-from schemas.effects import Effect, Load
+from schemas.effects import Effect, Load, Unload
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_going_back_while_the_new_one_loads_keeps_the_old_one(serving: Device) -
 def test_going_back_while_the_new_one_is_on_standby_keeps_the_old_one(serving: Device) -> None:
     serving.want("read/b")
     serving.loaded("read/b")
-    assert serving.want("read/a") == []
+    assert serving.want("read/a") == [Unload("read/b")]
     serving.swap()
     assert serving.serving == "read/a"
 
@@ -71,7 +71,7 @@ def test_going_back_while_the_new_one_is_on_standby_keeps_the_old_one(serving: D
 def test_a_variant_on_standby_for_one_task_never_serves_another(serving: Device) -> None:
     serving.want("read/b")
     serving.loaded("read/b")
-    assert serving.want("locate/a") == [Load("locate/a")]
+    assert serving.want("locate/a") == [Unload("read/b"), Load("locate/a")]
     serving.swap()
     assert (serving.serving, serving.loading) == ("", "locate/a")
 
@@ -84,6 +84,23 @@ def test_a_variant_of_another_task_stops_serving_at_once(serving: Device) -> Non
 def test_device_keeps_its_variant_if_no_variant_is_wanted(serving: Device) -> None:
     assert serving.want("") == []
     assert serving.serving == "read/a"
+
+
+def test_a_variant_that_no_batch_evicted_is_unloaded_before_the_load_after_next(
+    serving: Device,
+) -> None:
+    """Without queries, every variant that plans named stayed in memory."""
+    serving.want("read/b")
+    serving.loaded("read/b")
+    serving.swap()
+    assert serving.want("read/c", running="read/a") == [Load("read/c")]
+    serving.loaded("read/c")
+    serving.swap()
+    assert serving.want("read/a") == [Unload("read/a"), Unload("read/b"), Load("read/a")]
+    serving.loaded("read/a")
+    serving.swap()
+    serving.ran("read/a")
+    assert serving.want("read/b") == [Load("read/b")]
 
 
 def test_a_failed_load_is_tried_again_when_it_is_wanted_again(serving: Device) -> None:
