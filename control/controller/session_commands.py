@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from control.controller.commands import CommandError
 from control.problem.sample_sets import first_set
 from control.problem.seats import SESSION_ID
-from control.problem.session_space import SessionSpace, option_name
+from control.problem.session_space import MOST_WEIGHT, SessionSpace, option_name
 from control.problem.tiers import QUARTERS
 from schemas.durations import duration
 from schemas.enumerations import SessionState
@@ -67,7 +67,7 @@ def asked_session(
         slo_s=_slo_s(arguments, space.latency_s),
         accuracy=_number(arguments, "accuracy", space.accuracy, most=1.0),
         usd_per_h=_number(arguments, "cost", space.usd_per_h),
-        weight=_number(arguments, "weight", space.weight) or space.weight,
+        weight=_weight(arguments, space.weight),
         samples="" if plan else arguments.get("samples", first_set(space.truth, now)),
         plans=(hand_made(plan, space),) if plan else (),
     )
@@ -114,6 +114,13 @@ def _number(
         upto = f" to {most:g}" if isfinite(most) else " or more"
         raise CommandError(f"{name} is {arguments[name]!r}; write a number from 0{upto}")
     return value
+
+
+def _weight(arguments: Mapping[str, str], usual: float) -> float:
+    weight = _number(arguments, "weight", usual, most=MOST_WEIGHT)
+    if not weight:
+        raise CommandError(f"weight is {arguments['weight']!r}; it must be above 0")
+    return weight
 
 
 # --- plans made by hand -------------------------------------------------------------------------

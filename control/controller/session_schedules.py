@@ -64,7 +64,8 @@ class SessionSchedules:
         self._asked, self._plans = (wanted, now), plans
         self._job, self._in_flight = self._job + 1, True
         weights = [book.aged_weight(each, now) for each in book.contending]
-        instance = self._instance(book, weights)
+        largest = max(weights)  # divided by it: weights age beyond what a solver takes
+        instance = self._instance(book, [each / largest for each in weights])
         return [Solve(self._job, SCHEDULE, ScheduleProblem(instance, OBJECTIVE.of(policy)))]
 
     def solved(self, event: Solved | Failed, book: SessionBook, now: float) -> None:

@@ -16,6 +16,7 @@ from schemas.variant_id import variant_id, variant_key
 
 VARIANT = "variant"  # the knob of a task's variants
 AGEING_S = 60.0  # of waiting, after which the weight of a session has doubled
+MOST_WEIGHT = 1e9  # of a session: solvers take weights from 1e20 on as infinite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

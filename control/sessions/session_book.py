@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from control.problem.seats import Seat, seat_worker
-from control.problem.session_space import AGEING_S, SessionSpace
+from control.problem.session_space import AGEING_S, MOST_WEIGHT, SessionSpace
 from control.sessions.devices import Devices, session_plan
 from control.sessions.objectives import kept, search_reason
 from control.sessions.session_entry import SessionEntry, alike, index_of, since_opening
@@ -275,7 +275,8 @@ class SessionBook:
 
     def aged_weight(self, session: Session, now: float) -> float:
         """Return the aged weight of a waiting session."""
-        return session.weight * (1 + max(now - session.changed_s, 0.0) / self.ageing_s)
+        waited_s = max(now - session.changed_s, 0.0)
+        return min(session.weight, MOST_WEIGHT) * (1 + waited_s / self.ageing_s)
 
     def _urgency(self, entry: SessionEntry, now: float) -> tuple[float, float, str]:
         session = entry.session

@@ -72,7 +72,7 @@ class TierSection(Section):
     cpu_speed: Positive = 1.0
     count: Processes | None = None
     shares: Literal[4] = 4
-    price: Annotated[float, Field(ge=0)] = 0.0
+    price: Annotated[float, Field(ge=0, le=1e9)] = 0.0  # $ an hour
     memory: Size | None = None
     most: Processes | None = None
     per: Literal["session"] | None = None

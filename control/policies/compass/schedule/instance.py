@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import NamedTuple
 
 from control.policies.compass.packing import QUARTERS, Sizes
 from control.problem.problem import PlanError
+from control.problem.session_space import MOST_WEIGHT
 
 GOODPUT, COST = "goodput", "cost"
 OBJECTIVES = (GOODPUT, COST)
+MOST_USD = MOST_GPUS = 1e9  # solvers take numbers from 1e20 on as infinite
 
 
 class PlanItem(NamedTuple):  # a tuple, because scheduling hashes tens of thousands
@@ -60,10 +61,10 @@ class Instance:
     def __post_init__(self) -> None:
         """Raise ``PlanError`` for an invalid instance."""
         for name, tier in self.tiers.items():
-            if not (isfinite(tier.price) and tier.price >= 0) or (tier.gpus or 0) < 0:
+            if not (0 <= tier.price <= MOST_USD and 0 <= (tier.gpus or 0) <= MOST_GPUS):
                 raise PlanError(
                     f"tier {name!r} has {tier.gpus} GPUs at {tier.price:g} $/h; "
-                    "give 0 or more of both"
+                    f"give 0 to {MOST_GPUS:g} of both"
                 )
         seen: set[str | int] = set()
         for session in self.sessions:
@@ -73,9 +74,10 @@ class Instance:
             self._check(session)
 
     def _check(self, session: Candidate) -> None:
-        if not (isfinite(session.weight) and session.weight >= 0):
+        if not 0 <= session.weight <= MOST_WEIGHT:
             raise PlanError(
-                f"session {session.id!r} has the weight {session.weight:g}; it must be 0 or more"
+                f"session {session.id!r} has the weight {session.weight:g}; it must be 0 to "
+                f"{MOST_WEIGHT:g}"
             )
         for number, plan in enumerate(session.plans):
             for item in plan.items:

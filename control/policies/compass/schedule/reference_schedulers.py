@@ -70,7 +70,6 @@ class _Ilp:
     def __init__(self, instance: Instance, objective: str) -> None:
         self.instance, self.cost = instance, objective == COST
         self.pairs = [(i, j) for i, s in enumerate(instance.sessions) for j in range(len(s.plans))]
-        self.gpus = [name for name, tier in instance.tiers.items() for _ in range(tier.gpus or 0)]
         unlimited = any(tier.gpus is None for tier in instance.tiers.values())
         pooled = any(item.pool for s in instance.sessions for p in s.plans for item in p.items)
         if unlimited or pooled or any(map(any, instance.free.values())):
@@ -78,15 +77,19 @@ class _Ilp:
                 "the integer program over single GPUs takes limited, empty tiers without pools; "
                 "use the policy compass"
             )
-        self.variables = len(self.pairs) + 5 * len(self.gpus)
+        gpus = sum(tier.gpus or 0 for tier in instance.tiers.values())
+        self.variables = len(self.pairs) + 5 * gpus
         if self.variables > ILP_VARIABLES:
             raise PlanError(
                 f"the integer program over single GPUs would have {self.variables} variables, "
                 f"more than {ILP_VARIABLES}; use the policy compass"
             )
+        self.gpus = [name for name, tier in instance.tiers.items() for _ in range(tier.gpus or 0)]
 
     def solved(self) -> tuple[tuple[int | None, ...], float | None]:
         """Return the plan of every session, and the proven gap."""
+        if not self.variables:
+            return (None,) * len(self.instance.sessions), 0.0
         found = optimize.milp(
             self._objective(),
             integrality=np.ones(self.variables, dtype=np.int64),

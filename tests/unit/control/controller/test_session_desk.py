@@ -4,14 +4,15 @@ import pytest
 from msgspec.structs import replace
 
 from control.controller.session_desk import SessionDesk
+from control.policies.solvers import solve
 from control.problem.seats import open_seats
 from control.sessions.session_book import settings_of
-from schemas.effects import Send
+from schemas.effects import Send, Solve
 from schemas.enumerations import NodeState, SessionState
 from schemas.records import Command, Plan, Report, Session, Settings
 from schemas.release import WITH_SESSIONS
 from tests.builders import a_lease, a_plan
-from tests.session_world import TASKS, a_session_pipeline, a_space
+from tests.session_world import TASKS, a_hand_made_plan, a_session_pipeline, a_space
 from tests.unit.control.sessions.test_session_book import a_choice
 from tests.unit.control.sessions.test_session_health import CAM, find_inaccurate
 
@@ -123,3 +124,25 @@ def test_a_session_that_closes_is_not_planned_again() -> None:
     assert told(desk, "replan-session", 1.1) == (
         False, "session 'cam' closes; open another one",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("weight", ["0", "-1", "1e20", "inf"])
+def test_weight_that_no_schedule_takes_is_refused(weight: str) -> None:
+    """No contending session got devices; above 1.7e308 with age, the control app ended."""
+    desk = SessionDesk(a_session_pipeline(), a_space())
+    arguments = {"session": "cam", "weight": weight, "plan": a_hand_made_plan()}
+    command = Command(id="1", pipeline="p", action="open-session", arguments=arguments)
+    ((_, done, message),) = desk.carry_out([command], "compass", WITH_SESSIONS, 0.0)
+    assert (done, message[:6]) == (False, "weight")
+
+
+@pytest.mark.parametrize("weight", [1e9, 1.7e308])
+def test_sessions_of_any_weight_and_age_are_scheduled(weight: float) -> None:
+    desk = SessionDesk(a_session_pipeline(), a_space())
+    for name in ("a", "b"):
+        asked = replace(CAM, id=name, state=SessionState.WAITING, plans=(a_choice("1"),))
+        desk.take(replace(asked, weight=weight, changed_s=0.0, stopped="space"), 0.0)
+    desk.start(None, 0.0)
+    desk.stamped(PLAN, DEVICES, 1e9)
+    (asked_for,) = (e for e in desk.planning("compass", 1e9) if isinstance(e, Solve))
+    assert solve(asked_for.solver, asked_for.problem).served == 2

@@ -249,8 +249,11 @@ def test_an_unknown_objective_names_the_known_ones() -> None:
 @pytest.mark.parametrize(
     ("tiers", "session", "words"),
     [
-        ({"near": Tier(-1, 2.0)}, Candidate("a", 1.0, ()), "0 or more"),
-        ({}, Candidate("a", -1.0, ()), "must be 0 or more"),
+        ({"near": Tier(-1, 2.0)}, Candidate("a", 1.0, ()), "give 0 to"),
+        ({"near": Tier(1, 1e20)}, Candidate("a", 1.0, ()), "give 0 to"),
+        ({"near": Tier(10**400, 1.0)}, Candidate("a", 1.0, ()), "give 0 to"),
+        ({}, Candidate("a", 1e20, ()), "must be 0 to"),
+        ({}, Candidate("a", -1.0, ()), "must be 0 to"),
         ({}, Candidate("a", 1.0, (PlanOption((PlanItem("moon", 1),)),)), "the tiers are none"),
         (
             {"near": Tier(1, 2.0)},
@@ -270,3 +273,18 @@ def test_a_session_listed_twice_is_refused() -> None:
     twice = Candidate("a", 1.0, ())
     with pytest.raises(PlanError, match="listed twice"):
         Instance(tiers={}, sessions=(twice, twice))
+
+
+def test_the_integer_program_of_many_gpus_is_refused_before_it_lists_them() -> None:
+    instance = Instance(tiers={"near": Tier(10**9, 2.0)}, sessions=())
+    with pytest.raises(PlanError, match="5000000000 variables"):
+        SCHEDULERS["compass-ilp"](instance, "goodput", unmetered)
+
+
+@pytest.mark.parametrize("policy", SCHEDULERS)
+@pytest.mark.parametrize("sessions", [(), (Candidate("a", 1.0, ()),)])
+def test_an_instance_with_nothing_to_choose_has_a_schedule(
+    policy: str, sessions: tuple[Candidate, ...]
+) -> None:
+    made = SCHEDULERS[policy](Instance(tiers={}, sessions=sessions), "goodput", unmetered)
+    assert made.plans == (None,) * len(sessions)
