@@ -191,9 +191,10 @@ def _options(config: Any, space: SessionSpace) -> dict[str, str]:
         if len(knob.options) == 1:
             named.setdefault(key, knob.options[0])
         if named.get(key) not in knob.options:
+            # As a literal: a text of JSON may hold half a character, which no record can.
+            given = repr(named[key]) if key in named else "nothing"
             raise CommandError(
-                f"the plan sets {key} to {named.get(key, 'nothing')}; its options are "
-                f"{', '.join(knob.options)}"
+                f"the plan sets {key} to {given}; its options are {', '.join(knob.options)}"
             )
     return named
 
@@ -213,7 +214,7 @@ def _quarters(shares: Any, tiers: Mapping[str, str], space: SessionSpace) -> dic
     for task, tier in tiers.items():
         share = shares.get(task, 1.0)
         if share not in (0.25, 0.5, 0.75, 1.0):
-            raise CommandError(f"the plan's share of {task!r} is {share}; write 0.25 to 1")
+            raise CommandError(f"the plan's share of {task!r} is {share!r}; write 0.25 to 1")
         own = space.tiers[tier].own or task in free
         found[task] = 0 if own else int(share * QUARTERS)
     return found

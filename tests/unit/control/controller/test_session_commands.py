@@ -66,3 +66,22 @@ def test_nested_plan_is_refused(depth: int) -> None:
     nested = "[" * depth + "]" * depth
     assert refused(nested)
     assert refused(json.dumps({**PLAN, "shares": {"read": 7}}).replace("7", nested))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"stages": [["scan", "\ud800"], ["read", "cloud"]]},
+        {"stages": [["scan", "cloud"], ["read", "cloud"], ["\ud800", "cloud"]]},
+        {"config": {**PLAN["config"], "scan.scale": "\ud800"}},
+        {"config": {"\ud800": 1}},
+        {"shares": {"read": "\ud800"}},
+        {"shares": {"\ud800": 1}},
+        {"\ud800": 1},
+    ],
+)
+def test_a_plan_with_half_a_character_is_refused_in_a_sentence_that_can_be_written(
+    changed: dict[str, Any],
+) -> None:
+    """The result could not be encoded, which ended the control app, again after each restart."""
+    assert refused(json.dumps({**PLAN, **changed})).encode()
