@@ -20,6 +20,7 @@ from operators.calls.operator_outputs import listed
 from operators.calls.user_frames import sentence
 from operators.join import Combine, Join, OpenQuery
 from operators.record_size import record_size
+from operators.scoring.scorer import parts_of
 from operators.serving.fanout import outcome
 from schemas.pipeline import Pipeline
 from schemas.records import ANSWERED, Answer, Item, Origin, Value
@@ -77,7 +78,10 @@ class Profiler:
     def profile(
         self, configuration: int, sample_set: str, samples: Sequence[Sample], run: Run
     ) -> Profile:
-        """Return the profile of a configuration on samples of a set."""
+        """Return the profile of a configuration on samples of a set.
+
+        Raises ``ValueError`` for a score that is not from 0 to 1.
+        """
         found = Profile(stages=[StageCost() for _ in self._space.stages])
         for sample in samples:
             found.input_bytes += record_size(sample.payload)
@@ -98,8 +102,11 @@ class Profiler:
             truth = true.result
         if answered.outcome != ANSWERED:
             return 0.0
-        right, of = self._judge(answered.result, truth)
-        return float(right) / float(of) if of else 0.0
+        judged = self._judge(answered.result, truth)
+        if judged[1] == 0:
+            return 0.0
+        right, of = parts_of(judged)
+        return right / of
 
     def _answered(
         self, configuration: int, sample_set: str, sample: Sample, run: Run, found: Profile

@@ -138,3 +138,11 @@ def test_answers_are_compared_with_those_of_a_reference_whose_seconds_are_spent(
     assert found.spent_s > alone.spent_s
     itself = a_profiler(cache_bytes, reference=titles).profile(titles, "s", samples, Counting())
     assert itself.scores == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("judged", [(87.0, 1), (-1, 2), (float("nan"), 1), (1, float("inf"))])
+def test_a_score_beyond_0_to_1_is_an_error(judged: tuple[float, float]) -> None:
+    """A score in per cent accepted every configuration; one that was no number, none."""
+    profiler = Profiler(PIPELINE, SPACE, PrefixCache(0), as_list, lambda result, truth: judged)
+    with pytest.raises(ValueError, match="write 0 <= right <= of"):
+        profiler.profile(0, "s", SAMPLES[:1], Counting())
