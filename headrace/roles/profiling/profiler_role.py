@@ -55,6 +55,7 @@ log = logging.getLogger("headrace.profiler")
 
 STRIKES = 2  # deaths of the process by one request
 HANGS_S = 60.0  # seconds of one operator's call
+LOOK_S = 1.0  # interval at which the running call is looked at
 POLL_S = 0.1
 SESSION_MS = 6000  # a dead profiler's requests go to the others after this time
 WRITTEN_WITHIN_S = 30.0
@@ -118,11 +119,11 @@ class ProfilerRole:
                 del self._finished[next(iter(self._finished))]
         return key, value
 
-    def hung(self, monotonic_s: float, now_s: float) -> tuple[bytes, bytes] | None:
+    def hung(self, ran_s: float, now_s: float) -> tuple[bytes, bytes] | None:
         """Return the key and the value of the running request's result, an error, if a call of its
-        operator takes longer than ``HANGS_S``; else None."""
-        since, request = self.operators.running_since, self.running
-        if not since or request is None or monotonic_s - since <= HANGS_S:
+        operator has run for longer than ``HANGS_S``; else None."""
+        request = self.running
+        if request is None or ran_s <= HANGS_S:
             return None
         why = f"an operator did not return within {HANGS_S:g} s"
         log.error("%s: %s", request.options, why)
@@ -258,6 +259,21 @@ def _serve(
         reader.commit(offsets=[waiting.committed(place)], asynchronous=True)
 
 
+class CallWatch:
+    """How long a call of an operator has run, by regular looks. Seconds in which the process was
+    stopped or its host suspended do not count: the call could not return."""
+
+    def __init__(self) -> None:
+        self._since, self._ran_s, self._looked_s = 0.0, 0.0, float("-inf")
+
+    def ran_s(self, running_since: float, now_s: float) -> float:
+        """Return the seconds that the call since ``running_since`` has run, 0.0 without a call."""
+        passed_s = min(now_s - max(self._looked_s, running_since), 2 * LOOK_S)
+        self._ran_s = passed_s + (self._ran_s if running_since == self._since else 0.0)
+        self._since, self._looked_s = running_since, now_s
+        return self._ran_s if running_since else 0.0
+
+
 def works(running_since: float, loading_since: float, turned_s: float, now_s: float) -> bool:
     """Return whether a profiler does not hang: an operator runs since ``running_since`` (0.0: none;
     ``HANGS_S`` judges that), one loads since ``loading_since``, or its loop has turned."""
@@ -268,12 +284,14 @@ def works(running_since: float, loading_since: float, turned_s: float, now_s: fl
 def _watch(role: ProfilerRole, writer: Producer, results: str, beat: Callable[[], None]) -> None:
     """End the process, with an error as the result, if an operator's call hangs; until then give
     signs of life while the role works."""
+    calls = CallWatch()
     while True:
-        time.sleep(1.0)
+        time.sleep(LOOK_S)
         running_since, loading_since = role.operators.running_since, role.operators.loading_since
         if works(running_since, loading_since, role.turned_s, time.monotonic()):
             beat()
-        if (found := role.hung(time.monotonic(), time.time())) is not None:
+        ran_s = calls.ran_s(running_since, time.monotonic())
+        if (found := role.hung(ran_s, time.time())) is not None:
             key, value = found
             writer.produce(results, value, key)
             writer.flush(WRITTEN_WITHIN_S)

@@ -74,6 +74,9 @@ class ProfileStore:
             name = f"{result.space}/{self._removed(result)}/{name}"
         inputs = input_set(result.sample_set) is not None
         kept = self._sets.setdefault(name, SampleSet(inputs))
+        known = kept.blocks.get((configuration, result.first))
+        if result.error and known is not None and not known.error:
+            return  # of a second profiler that got the request
         kept.blocks[configuration, result.first] = result
 
     def _removed(self, result: ProfileResult) -> str:

@@ -15,7 +15,14 @@ from control.problem.space import Knob, Space, Stage
 from headrace.config.pipeline_file import read_pipeline_file, search_space
 from headrace.roles.input_topic.recent_inputs import RecentInputs
 from headrace.roles.profiling import profiler_role
-from headrace.roles.profiling.profiler_role import HANGS_S, STRIKES, ProfilerRole, result_key
+from headrace.roles.profiling.profiler_role import (
+    HANGS_S,
+    LOOK_S,
+    STRIKES,
+    CallWatch,
+    ProfilerRole,
+    result_key,
+)
 from schemas.codec.single_object import decode
 from schemas.records import ProfileRequest, ProfileResult
 from streams.live.crash_journal import CrashJournal
@@ -248,12 +255,23 @@ def test_a_lost_device_ends_the_profiler_with_a_strike(
 
 def test_an_operator_that_does_not_return_is_an_error(a_role: Callable[[], ProfilerRole]) -> None:
     role = a_role()
-    role.running, role.operators.running_since = a_request(), 100.0
-    assert role.hung(100.0 + HANGS_S, 7.0) is None
-    found = result(role.hung(100.1 + HANGS_S, 7.0))
+    role.running = a_request()
+    assert role.hung(HANGS_S, 7.0) is None
+    found = result(role.hung(HANGS_S + 0.1, 7.0))
     assert (found.scores, found.error) == ((), "an operator did not return within 60 s")
-    role.operators.running_since = 0.0
+    role.running = None
     assert role.hung(1e9, 7.0) is None
+
+
+def test_seconds_in_which_the_profiler_was_stopped_are_not_those_of_a_call() -> None:
+    """The woken profiler rejected the configuration that it ran, and ended."""
+    calls = CallWatch()
+    assert calls.ran_s(0.0, 9.5) == 0.0
+    assert calls.ran_s(10.0, 10.5) == 0.5
+    assert calls.ran_s(10.0, 11.5) == 1.5
+    assert calls.ran_s(10.0, 1000.0) <= 1.5 + 2 * LOOK_S
+    assert calls.ran_s(1000.5, 1001.0) == 0.5
+    assert calls.ran_s(0.0, 1002.0) == 0.0
 
 
 def test_a_request_of_another_space_is_an_error(a_role: Callable[[], ProfilerRole]) -> None:

@@ -94,3 +94,12 @@ def test_a_set_of_labelled_inputs_does_not_end_where_it_ended_for_an_earlier_sea
         store.reopen(sample_set, rule, 5.1)
     assert list(store.blocks(labelled)) == [(3, 0), (3, 30), (4, 0)]
     assert len(store.blocks(InputSet("cam", 1.0, 2.0).name)) == len(store.blocks(SEEN)) == 5
+
+
+def test_an_error_does_not_replace_the_scores_of_a_block() -> None:
+    """A request that was given to a second profiler is answered twice."""
+    store = ProfileStore(SPACE)
+    store.keep(result(SPACE, 3, error="no memory", scores=()))
+    store.keep(result(SPACE, 3))
+    store.keep(result(SPACE, 3, error="no memory", scores=()))
+    assert [each.error for each in store.blocks(SEEN).values()] == [""]
