@@ -25,7 +25,12 @@ from scipy.special import ndtr
 from control.policies.compass.search.committee import Committee
 from control.policies.compass.search.composition import Deployment, HopBytes, StageTimes, meets
 from control.policies.compass.search.gaussian_process import GaussianProcess, Kernel
-from control.policies.compass.search.pricing import Priced, cheapest_estimates, fits, priced
+from control.policies.compass.search.pricing import (
+    Priced,
+    affordable,
+    cheapest_estimates,
+    priced,
+)
 from control.policies.compass.search.sequential_test import StopRule, Tested, Verdict
 from control.problem.problem import PlanError
 
@@ -98,12 +103,7 @@ def may_comply(deployment: Deployment, slo: Slo, found: Profiled) -> bool:
     """Return whether a plan of a configuration is fast and cheap enough, by a profile with sizes;
     if none is, its accuracy needs no further samples."""
     c, seconds, sent = found.configuration, np.array(found.seconds), np.array(found.sent)
-    if not fits(deployment, c, seconds, sent, slo.latency_s).any():
-        return False
-    if slo.usd_per_h == float("inf"):
-        return True
-    plans = priced(deployment, c, seconds, sent, slo.latency_s)
-    return any(plan.usd_per_h <= slo.usd_per_h for plan in plans)
+    return affordable(deployment, c, seconds, sent, slo.latency_s, slo.usd_per_h)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

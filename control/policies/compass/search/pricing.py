@@ -61,6 +61,29 @@ def priced(
     return tuple(cheap.values())
 
 
+def affordable(
+    deployment: Deployment,
+    configuration: int,
+    seconds: Floats,
+    sent: Floats,
+    slo_s: float,
+    usd_per_h: float,
+) -> bool:
+    """Return whether a plan of a configuration within the SLO costs at most ``usd_per_h``.
+
+    Only placements that cost less on the least shares and more on whole GPUs are trimmed.
+    """
+    placements = np.flatnonzero(fits(deployment, configuration, seconds, sent, slo_s))
+    whole = deployment.price[:, placements].sum(axis=0)
+    if (whole <= usd_per_h).any():
+        return True
+    return any(
+        _plan(deployment, configuration, placement, shares).usd_per_h <= usd_per_h
+        for placement in placements[whole / QUARTERS <= usd_per_h].tolist()
+        for shares in _trimmed(deployment, configuration, placement, seconds, sent, slo_s)
+    )
+
+
 def fits(
     deployment: Deployment, configuration: int, seconds: Floats, sent: Floats, slo_s: float
 ) -> Bools:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control.policies.compass.search import pricing
 from control.policies.compass.search.composition import Deployment
-from control.policies.compass.search.pricing import cheapest_estimates, priced
+from control.policies.compass.search.pricing import affordable, cheapest_estimates, priced
 from control.problem.space import Space, Stage
 
 TIERS = ("edge", "near")
@@ -83,6 +84,30 @@ def test_plans_of_a_tree_equal_brute_force(
     demands = [sum(quarters for _, quarters in each.demand) for each in found]
     least = min((demand for demand, _ in every.values()), default=None)
     assert min(demands, default=None) == least
+
+
+@given(PARENTS, st.integers(-1, 3), st.integers(0, 1000), st.floats(0.05, 0.5), st.floats(0, 9))
+def test_a_configuration_is_affordable_if_one_of_its_plans_is(
+    parents: tuple[str, ...], batched: int, seed: int, slo_s: float, usd: float
+) -> None:
+    deployment = a_deployment(parents, batched, seed)
+    seconds = np.random.default_rng(seed).uniform(0.005, 0.1, len(parents))
+    sent = np.zeros(len(deployment.delay))
+    plans = priced(deployment, 0, seconds, sent, slo_s)
+    cheap = any(plan.usd_per_h <= usd for plan in plans)
+    assert affordable(deployment, 0, seconds, sent, slo_s, usd) is cheap
+
+
+def test_placements_that_cost_too_much_on_any_shares_are_not_trimmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The control app stood still for 1.8 s at each block of 7 stages on 3 tiers."""
+    deployment = a_deployment(("", "a", "a"), -1, 0)
+    monkeypatch.delattr(pricing, "trimmed")
+    sent, seconds = np.zeros(len(deployment.delay)), np.full(3, 0.01)
+    slowed = replace(deployment, slowdown=np.where(deployment.price > 0, 1.0, 99.0))
+    assert affordable(deployment, 0, seconds, sent, 0.5, 0.0)  # all stages on the free tier
+    assert not affordable(slowed, 0, seconds, sent, 0.5, 0.4)
 
 
 def test_tree_too_slow_on_quarter_gpus_takes_whole_gpus() -> None:
