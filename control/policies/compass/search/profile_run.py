@@ -54,7 +54,7 @@ class ProfileRun:
         """
         self._blocks.setdefault(first, np.asarray(scores, dtype=np.float64))
         end = first + len(scores)
-        if end < min(first + self._rule.look, self._rule.most):
+        if len(scores) < self._rule.look and end < self._rule.most:
             self._end_at(end)
         known = self.scores
         for samples in self._counts():
@@ -100,5 +100,9 @@ class ProfileRun:
 
 
 def blocks(rule: StopRule, upto: int) -> tuple[tuple[int, int], ...]:
-    """Return the blocks (first, upto) that cover the samples below ``upto``."""
-    return tuple((first, min(first + rule.look, rule.most)) for first in range(0, upto, rule.look))
+    """Return the blocks (first, upto) that cover the samples below ``upto``.
+
+    They are whole, also beyond ``rule.most``: to a search with a larger one, a short block is the
+    end of the samples.
+    """
+    return tuple((first, first + rule.look) for first in range(0, upto, rule.look))

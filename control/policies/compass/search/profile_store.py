@@ -101,7 +101,7 @@ class ProfileStore:
             for at, each in kept.blocks.items()
             if each.error
             or each.finished_s >= before_s
-            or len(each.scores) >= min(rule.look, rule.most - each.first)
+            or len(each.scores) >= rule.look
         }
 
     def blocks(self, sample_set: str) -> Mapping[Block, ProfileResult]:

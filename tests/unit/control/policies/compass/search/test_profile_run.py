@@ -1,5 +1,7 @@
 """A test in blocks: the verdict is that of the samples in order, whatever the order of blocks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -30,7 +32,18 @@ def test_only_missing_blocks_up_to_the_next_look_are_wanted() -> None:
     assert run.wanted() == ((0, 10), (10, 20))
     run.add(10, [1.0] * 10)
     assert run.wanted(ahead=1) == ((0, 10), (20, 30))
-    assert blocks(RULE, 95)[-1] == (90, 95)
+    assert blocks(RULE, 95)[-1] == (90, 100)
+
+
+def test_a_test_of_more_samples_goes_on_behind_the_last_block_of_one_of_fewer() -> None:
+    """After a policy's samples.most was raised from 95, every profile still ended at 95."""
+    halves = [0.0, 1.0] * 50
+    short, long = ProfileRun(0.5, RULE), ProfileRun(0.5, replace(RULE, most=200))
+    for first, upto in blocks(RULE, RULE.most):
+        short.add(first, halves[first:upto])
+        long.add(first, halves[first:upto])
+    assert (short.wanted(), short.tested.samples) == ((), 95)
+    assert (long.wanted(), long.tested.samples) == (((100, 110),), 100)
 
 
 def test_a_block_far_below_the_floor_ends_the_profile() -> None:

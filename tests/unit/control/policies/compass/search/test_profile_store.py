@@ -85,7 +85,7 @@ def test_a_set_of_labelled_inputs_does_not_end_where_it_ended_for_an_earlier_sea
     store, rule = ProfileStore(SPACE), StopRule(least=20, most=35)
     labelled = InputSet("cam", 1.0).name
     for sample_set in (labelled, InputSet("cam", 1.0, 2.0).name, SEEN):
-        for first, count in ((0, 10), (10, 7), (20, 0), (30, 5)):
+        for first, count in ((0, 10), (10, 7), (20, 0), (30, 10)):
             more = {"first": first, "scores": (1.0,) * count, "finished_s": 5.0}
             store.keep(result(SPACE, 3, sample_set=sample_set, **more))
         store.keep(result(SPACE, 4, sample_set=sample_set, scores=(), error="no weights"))
