@@ -25,6 +25,7 @@ from streams.topics import physical
 
 MOST = 1000  # samples of a set
 MOST_UNLABELLED = 4000  # inputs of a session that wait for their labels, the newest
+MOST_LABELLED = 2 * MOST  # inputs read after their labels; repeated labels make no samples
 # Samples; a profile does not wait for more. By simulated scores (five digits each, floor 0.8) a
 # configuration of 0.9 is accepted in 88 of 100 cases (96 with 50), one at the floor in 15 (13).
 ENOUGH = 30
@@ -38,11 +39,17 @@ class InputJoin:
 
     def __init__(self) -> None:
         self._inputs: OrderedDict[str, Value] = OrderedDict()
+        self._labelled: dict[str, Value] = {}  # inputs whose labels wait
         self._labels: deque[tuple[Label, float]] = deque()
+        self._wanted: set[str] = set()  # ids of these labels
         self.samples: list[Sample] = []
 
     def add_input(self, name: str, payload: Value) -> None:
-        """Add an input of the session; of those without a label the newest are kept."""
+        """Add an input of the session. Of those without a label the newest are kept, of those with
+        one the oldest: an hour of inputs is read after its labels."""
+        if name in self._wanted and len(self._labelled) < MOST_LABELLED:
+            self._labelled[name] = payload
+            return
         self._inputs[name] = payload
         if len(self._inputs) > MOST_UNLABELLED:
             self._inputs.popitem(last=False)
@@ -51,6 +58,7 @@ class InputJoin:
         """Add a label that was written at ``at_s``; one without a truth makes no sample."""
         if label.truth is not None:
             self._labels.append((label, at_s))
+            self._wanted.add(label.id)
 
     def join(self, read_s: float) -> None:
         """Make samples; every input that was written before ``read_s`` has been added.
@@ -60,12 +68,15 @@ class InputJoin:
         """
         while self._labels:
             label, at_s = self._labels[0]
-            if label.id in self._inputs:
-                payload = self._inputs.pop(label.id)
+            found = next((i for i in (self._labelled, self._inputs) if label.id in i), None)
+            if found is not None:
+                payload = found.pop(label.id)
                 self.samples.append(Sample(len(self.samples), payload, label.truth))
             elif at_s > read_s - LATE_S:
                 return
             self._labels.popleft()
+        self._wanted.clear()
+        self._labelled.clear()
 
 
 class RecentInputs:

@@ -99,9 +99,7 @@ class ProfileStore:
         kept.blocks = {
             at: each
             for at, each in kept.blocks.items()
-            if each.error
-            or each.finished_s >= before_s
-            or len(each.scores) >= rule.look
+            if each.error or each.finished_s >= before_s or len(each.scores) >= rule.look
         }
 
     def blocks(self, sample_set: str) -> Mapping[Block, ProfileResult]:

@@ -5,6 +5,7 @@ import pytest
 from control.problem.sample_sets import InputSet
 from headrace.roles.input_topic.recent_inputs import (
     MOST,
+    MOST_LABELLED,
     MOST_UNLABELLED,
     InputJoin,
     awaited,
@@ -66,6 +67,28 @@ def test_of_too_many_inputs_without_a_label_the_newest_are_kept() -> None:
         join.add_label(Label(id=name, truth=0), 1.0)
     join.join(10.0)
     assert joined(join) == [(0, 1, 0)]
+
+
+def test_inputs_that_are_read_after_their_labels_are_kept_however_many_follow() -> None:
+    """A profiler that was started later numbered the samples otherwise than the first one."""
+    join = InputJoin()
+    for name in ("0", "7"):
+        join.add_label(Label(id=name, truth=0), 1.0)
+    for number in range(2 * MOST_UNLABELLED):
+        join.add_input(str(number), number)
+    join.join(10.0)
+    assert joined(join) == [(0, 0, 0), (1, 7, 0)]
+
+
+def test_of_too_many_inputs_with_labels_the_oldest_are_kept() -> None:
+    join = InputJoin()
+    count = MOST_LABELLED + MOST_UNLABELLED + 1
+    for number in range(count):
+        join.add_label(Label(id=str(number), truth=0), 1.0)
+    for number in range(count):
+        join.add_input(str(number), number)
+    join.join(10.0)
+    assert [each.payload for each in join.samples[:MOST_LABELLED]] == list(range(MOST_LABELLED))
 
 
 @pytest.mark.parametrize(
