@@ -34,6 +34,7 @@ from schemas.records import ProfileRequest, ProfileResult, Session, SessionChoic
 EXPIRES_S = 60.0  # requests without a running search expire
 FIRST_JOB = 1 << 40  # job numbers of steps are above; of plans, tables, schedules elsewhere
 MOST_PLANS = 16  # kept per session, the cheapest
+MOST_BEGUN = 4  # searches in a turn: each tests the known profiles, which takes up to 0.2 s
 
 Links = Mapping[tuple[str, str], Link]
 
@@ -93,7 +94,7 @@ class SessionSearches:
     def begin(
         self, waiting: Sequence[Session], seen: SessionHealth, policy: Policy, now: float
     ) -> None:
-        """Begin the searches of sessions for which there are profilers.
+        """Begin the searches of sessions for which there are profilers, a few at a time.
 
         Searches of sessions that are no longer listed, or whose objectives have changed, end
         without a result. ``seen`` has links that differ from the file's, and rates of queries.
@@ -107,13 +108,16 @@ class SessionSearches:
         }
         self._sharing = {}
         searched = {self._objectives(by_name[name]): name for name in self._runs}
+        left = MOST_BEGUN
         for session in waiting:
             shared = searched.get(self._objectives(session))
             if shared is not None:
                 if shared != session.id:
                     self._sharing[session.id] = shared
-            elif self._has_room(session) and self._begun(session, policy, now):
-                searched[self._objectives(session)] = session.id
+            elif left and self._has_room(session):
+                left -= 1
+                if self._begun(session, policy, now):
+                    searched[self._objectives(session)] = session.id
 
     def _has_room(self, session: Session) -> bool:
         """Return whether a profiler is free for a search, or the search needs none."""

@@ -2,10 +2,11 @@
 
 from msgspec.structs import replace
 
-from control.controller.session_searches import SessionSearches
+from control.controller.session_searches import MOST_BEGUN, SessionSearches
 from control.policies.compass.search.camo import Proposal
 from control.policies.compass.search.search_step import SearchStep
 from control.problem.sample_sets import Truth, first_set
+from control.problem.tiers import Link
 from control.sessions.session_health import SessionHealth
 from schemas.effects import Solve, Solved
 from schemas.enumerations import SessionState
@@ -67,3 +68,17 @@ def test_a_search_without_labelled_inputs_is_repeated_once_there_are_some() -> N
     (end,) = searches.ended()
     assert "the samples end after 0" in end.reason
     assert requested(10_060.0) == blocks
+
+
+def test_searches_of_many_sessions_begin_a_few_in_a_turn() -> None:
+    """A link that fell for 50 sessions stopped the control app for 7.7 s, and so it began anew."""
+    space = a_space()
+    searches, seen = SessionSearches("p", space), SessionHealth(space, 1.0)
+    sessions = [replace(SESSION, id=f"cam-{number}") for number in range(2 * MOST_BEGUN + 1)]
+    for number, session in enumerate(sessions):
+        seen.links[session.id] = {("handheld", "cloud"): Link(1e5 + number, 0.01)}
+    begun = []
+    for turn in range(3):
+        searches.begin(sessions, seen, POLICY, 1.0 + turn)
+        begun.append(len(searches.states))
+    assert begun == [MOST_BEGUN, 2 * MOST_BEGUN, len(sessions)]
