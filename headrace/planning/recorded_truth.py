@@ -10,6 +10,7 @@
 over one sample after the other.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from control.problem.space import Space, leaves
 from headrace.errors import PipelineError
 
 Floats = NDArray[np.float64]
+
+LEAST = 2  # scores of a configuration: fewer have no variance
 
 
 class _Row(msgspec.Struct, forbid_unknown_fields=True):
@@ -69,7 +72,7 @@ def read_truth(path: Path, space: Space) -> RecordedTruth:
     ordered = [rows[c] for c in range(space.configuration_count)]
     names = [stage.name for stage in space.stages]
     try:
-        return RecordedTruth(
+        found = RecordedTruth(
             scores=tuple(_scores(row, document.of) for row in ordered),
             seconds=np.array([[row.seconds[name] for name in names] for row in ordered]),
             sent=np.stack([_sent(row, document, space) for row in ordered]),
@@ -78,15 +81,34 @@ def read_truth(path: Path, space: Space) -> RecordedTruth:
         )
     except (KeyError, ValueError) as error:
         raise PipelineError(f"{path}: a configuration lacks {error}; record it anew") from error
+    _check(path, found, ordered)
+    return found
+
+
+def _check(path: Path, found: RecordedTruth, rows: Sequence[_Row]) -> None:
+    for options, scores in zip((row.options for row in rows), found.scores, strict=True):
+        if len(scores) < LEAST or not ((scores >= 0) & (scores <= 1)).all():
+            raise PipelineError(
+                f"{path}: the configuration {options} has no {LEAST} scores or more from 0 to 1; "
+                "record it anew"
+            )
+    for what in (found.seconds, found.sent, found.memory):
+        if not (np.isfinite(what) & (what >= 0)).all():
+            raise PipelineError(
+                f"{path}: seconds or bytes of a configuration are not 0 or more; record it anew"
+            )
 
 
 def _decoded(path: Path) -> _Document:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Document)
+        document = msgspec.json.decode(path.read_bytes(), type=_Document)
     except OSError as error:
         raise PipelineError(f"the recording {path} cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
         raise PipelineError(f"{path} is no recording of profiles: {error}") from error
+    if not (document.parallelism > 0 and document.of > 0):
+        raise PipelineError(f"{path}: parallelism and of must be above 0; record it anew")
+    return document
 
 
 def _scores(row: _Row, of: int) -> Floats:

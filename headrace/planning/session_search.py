@@ -196,7 +196,7 @@ def _slo(sessions: SessionSpace, asked: Asked) -> Slo:
     cost = sessions.usd_per_h if asked.usd_per_h is None else asked.usd_per_h
     return Slo(
         accuracy=accuracy,
-        latency_s=asked.latency_s or sessions.latency_s,
+        latency_s=sessions.latency_s if asked.latency_s is None else asked.latency_s,
         usd_per_h=float("inf") if cost is None else cost,
     )
 

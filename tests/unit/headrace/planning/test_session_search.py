@@ -197,3 +197,34 @@ def test_invalid_request_is_reported_in_one_sentence(
     assert captured.out == ""
     assert captured.err.count("\n") == 1
     assert words in captured.err
+
+
+def test_an_slo_of_0_is_not_that_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["search", *files(tmp_path), "--slo", "0s"]) == 2
+    assert "latency must be above 0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"parallelism": 0}, "must be above 0"),
+        ({"of": 0}, "must be above 0"),
+        ({"input_bytes": -1}, "are not 0 or more"),
+        ({"scores": [0.5, 87.0]}, "scores or more from 0 to 1"),
+        ({"scores": [0.5]}, "scores or more from 0 to 1"),
+        ({"scores": []}, "scores or more from 0 to 1"),
+        ({"seconds": {"scan": -1, "read": 0.1}}, "are not 0 or more"),
+        ({"memory_bytes": {"scan": -1}}, "are not 0 or more"),
+    ],
+)
+def test_a_recording_with_impossible_numbers_is_refused(
+    changed: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command ended with a traceback, or found plans of an accuracy of 87."""
+    truth = recording()
+    of_row = changed.keys() & truth["configurations"][0].keys() | {"memory_bytes"} & changed.keys()
+    (truth["configurations"][3] if of_row else truth).update(changed)
+    assert run(["search", *files(tmp_path, truth=truth)]) == 2
+    assert words in capsys.readouterr().err
