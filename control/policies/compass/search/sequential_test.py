@@ -125,7 +125,9 @@ def stratified(scores: Floats, strata: Sequence[int]) -> Estimate:
 
 
 def at_least(estimate: Estimate, floor: float) -> float:
-    """Return the one-sided confidence that the mean is at or above the floor."""
+    """Return the one-sided confidence that the mean is at or above the floor: certain at 0."""
+    if floor <= 0:
+        return 1.0
     return float(stdtr(estimate.freedom, (estimate.mean - floor) / sqrt(estimate.variance)))
 
 

@@ -104,3 +104,9 @@ def test_samples_of_a_finite_set_give_more_certainty_than_of_an_infinite_one() -
         run_test(scores, 0.45, StopRule(population=population)) for population in (None, 350)
     )
     assert counted.samples <= endless.samples
+
+
+def test_no_accuracy_is_too_low_for_the_floor_0() -> None:
+    """350 samples without a right answer were rejected."""
+    found = run_test(np.zeros(350), 0.0, StopRule())
+    assert (found.verdict, found.samples) == (Verdict.ACCEPTED, 50)
