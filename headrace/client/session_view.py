@@ -91,7 +91,7 @@ def serving(file: PipelineFile, kafka: KafkaConfig, name: str, within_s: float) 
         found = session_named(file, kafka, name)
         if found.state is SessionState.SERVING:
             return found
-        if found.stopped and not found.plans:
+        if without_plan(found):
             raise Unfeasible(f"session {name!r}: {found.reason}")
         if time.monotonic() > until:
             raise Unsuccessful(
@@ -99,6 +99,11 @@ def serving(file: PipelineFile, kafka: KafkaConfig, name: str, within_s: float) 
                 f"{found.reason}"
             )
         time.sleep(LOOK_EVERY_S)
+
+
+def without_plan(session: Session) -> bool:
+    """Return whether a session's search has ended without a plan, for its ``reason``."""
+    return session.state is SessionState.WAITING and not session.plans
 
 
 def outcomes(file: PipelineFile, kafka: KafkaConfig) -> dict[str, dict[str, float]]:

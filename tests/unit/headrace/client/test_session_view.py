@@ -1,8 +1,10 @@
 """A session as ``headrace session list|show --json`` prints it."""
 
-from headrace.client.session_view import details, row
+import pytest
+
+from headrace.client.session_view import details, row, without_plan
 from schemas.enumerations import SessionState
-from schemas.records import Session
+from schemas.records import Session, SessionChoice
 
 
 def a_session(**changes: object) -> Session:
@@ -24,3 +26,20 @@ def test_seconds_until_planned_and_served_are_none_until_then() -> None:
     assert "  first served 2.0 s after it was opened" in details(found)
     found = row(a_session(), {})
     assert (found["planned_s"], found["serving_s"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("state", "plans", "ended"),
+    [
+        (SessionState.OPENING, 0, False),
+        (SessionState.SEARCHING, 0, False),
+        (SessionState.WAITING, 1, False),  # for devices
+        (SessionState.WAITING, 0, True),
+    ],
+)
+def test_a_session_is_waited_for_until_its_search_ends_without_a_plan(
+    state: SessionState, plans: int, ended: bool
+) -> None:
+    """A search that ended for want of samples was waited for until the time was over."""
+    choices = (SessionChoice(settings={}, tiers={}, quarters={}),) * plans
+    assert without_plan(a_session(state=state, plans=choices, stopped="")) is ended
