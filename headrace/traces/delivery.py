@@ -3,7 +3,8 @@
 A request that may succeed later is sent again, as the OpenTelemetry protocol requires: after the
 collector's ``Retry-After``, and not before a wait that doubles, with jitter. The exporter reads no
 answers meanwhile, so the topic keeps them. Spans that the collector refuses, or does not take
-within ``GIVE_UP_S``, are dropped and counted.
+within ``GIVE_UP_S``, are dropped and counted. A ``Retry-After`` above ``LONGEST_S`` counts as that:
+it may come from a wrong clock, and its spans would be dropped until then.
 """
 
 import math
@@ -16,6 +17,7 @@ from headrace.traces.otlp import NotTaken, spans_in
 
 GIVE_UP_S = 60.0  # after the first attempt, and after the end of the export
 FIRST_WAIT_S, MOST_WAIT_S = 1.0, 16.0
+LONGEST_S = 3600.0  # of the waits that a collector may ask for
 
 
 def wait_s(attempt: int, after_s: float | None, chance: float) -> float:
@@ -24,7 +26,7 @@ def wait_s(attempt: int, after_s: float | None, chance: float) -> float:
     ``after_s`` is the collector's ``Retry-After``, ``chance`` in [0, 1) the jitter.
     """
     backed_off_s = min(MOST_WAIT_S, FIRST_WAIT_S * 2.0**attempt) * (1 + chance) / 2
-    return max(backed_off_s, after_s or 0.0)
+    return max(backed_off_s, min(after_s or 0.0, LONGEST_S))
 
 
 class Delivery:
@@ -89,7 +91,7 @@ class Delivery:
         self._next_s = self._clock() + waits_s
         self._why = str(error)
         if waits_s > GIVE_UP_S:
-            self._why += f"; it asked for no request within {waits_s:.0f} s"
+            self._why += f"; it gets no request for {waits_s:.0f} s, by its Retry-After"
         elif attempt == 0:
             self._tell(f"{error}; retrying for {GIVE_UP_S:g} s")
 

@@ -1,5 +1,6 @@
 """Delivery to a temporarily busy or unavailable collector, in virtual time."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.traces.delivery import GIVE_UP_S, MOST_WAIT_S, Delivery, wait_s
+from headrace.traces.delivery import GIVE_UP_S, LONGEST_S, MOST_WAIT_S, Delivery, wait_s
 from headrace.traces.otlp import NotTaken, request_of
 
 
@@ -90,11 +91,22 @@ def test_a_collector_that_wants_to_be_left_alone_for_long_is_left_alone() -> Non
         collector.delivery.deliver(a_request(1))
     assert collector.sent_s == [1000.0]
     assert collector.delivery.dropped == 3
-    why = "no; it asked for no request within 3600 s"
+    why = "no; it gets no request for 3600 s, by its Retry-After"
     assert collector.told == [f"{why}; 1 spans dropped, {count} in all" for count in (1, 2, 3)]
     collector.now += 3600.0
     collector.delivery.deliver(a_request(1))
     assert collector.delivery.taken == 1
+
+
+@pytest.mark.parametrize("after_s", [1e9, math.inf])
+def test_a_collector_that_wants_to_be_left_alone_for_years_is_asked_again_after_an_hour(
+    after_s: float,
+) -> None:
+    collector = Collector([(True, after_s)])
+    collector.delivery.deliver(a_request(1))
+    collector.now += LONGEST_S
+    collector.delivery.deliver(a_request(2))
+    assert (collector.delivery.taken, collector.delivery.dropped) == (2, 1)
 
 
 def test_remaining_spans_get_one_minute_in_total_at_the_end() -> None:
