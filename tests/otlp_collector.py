@@ -52,6 +52,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(self.server.body)
 
+    def do_GET(self) -> None:
+        """Serve a page, as a proxy that asks users to log in."""
+        self.send_response(200)
+        self.end_headers()
+
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing."""
 

@@ -20,6 +20,16 @@ PATH = "/v1/traces"
 RETRYABLE = frozenset((429, 502, 503, 504))
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Treats a redirect as an error. urllib would follow it with a GET, which has no spans."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Follow none."""
+
+
+_opener = urllib.request.build_opener(_NoRedirects)
+
+
 class NotTaken(Unsuccessful):
     """A collector did not take ``spans`` of a request's spans; one sentence.
 
@@ -72,7 +82,7 @@ def send(endpoint: str, request: dict[str, Any]) -> None:
         url, json.dumps(request).encode(), {"Content-Type": "application/json"}
     )
     try:
-        with urllib.request.urlopen(posted, timeout=WITHIN_S) as response:
+        with _opener.open(posted, timeout=WITHIN_S) as response:
             _check(url, spans, response.read())
     except urllib.error.HTTPError as error:
         with error:
@@ -85,7 +95,7 @@ def send(endpoint: str, request: dict[str, Any]) -> None:
 
 def _passes(error: Exception) -> bool:
     """Return whether an error may be transient: no connection, or a broken one. An invalid address
-    (such as that of a redirect) and a bad certificate are permanent."""
+    and a bad certificate are permanent."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     return not isinstance(cause, ValueError | InvalidURL)  # a bad certificate is a ValueError
 
@@ -102,7 +112,7 @@ def _check(url: str, spans: int, body: bytes) -> None:
     try:
         told = json.loads(body).get("partialSuccess") or {}
         rejected = min(spans, int(told.get("rejectedSpans") or 0))
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, OverflowError, RecursionError, TypeError, ValueError):
         return  # no response of OTLP in JSON: nothing is known to be rejected
     if rejected > 0:
         why = str(told.get("errorMessage") or "no reason given")[:200]
@@ -121,7 +131,7 @@ def retry_after_s(header: str | None, now: float) -> float | None:
         return float(header)
     try:
         return max(0.0, parsedate_to_datetime(header).timestamp() - now)
-    except ValueError:
+    except (OverflowError, ValueError):
         return None
 
 

@@ -61,6 +61,8 @@ def test_a_collector_that_is_away_may_come_back() -> None:
         (b'{"partialSuccess": {"rejectedSpans": "1", "errorMessage": "too old"}}', 1),
         (b'{"partialSuccess": {"errorMessage": "a warning"}}', 0),
         (b'{"partialSuccess": null}', 0),
+        (b'{"partialSuccess": {"rejectedSpans": 1e999}}', 0),
+        (b"[" * 100_000, 0),
         (b"[]", 0),
         (b"no JSON", 0),
         (b"", 0),
@@ -88,10 +90,20 @@ def test_spans_that_a_collector_rejects_of_those_taken_are_reported(
         ("Thu, 01 Jan 1970 00:00:01 GMT", 0.0),
         ("-3", None),
         ("soon", None),
+        ("Thu, 99999999999999999999 Jan 1970 00:01:00 GMT", None),
+        ("Thu, 01 Jan 1970 00:01:00 +99999999999999999999", None),
     ],
 )
 def test_retry_after_has_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
     assert retry_after_s(header, now=40.0) == seconds
+
+
+def test_a_redirect_is_a_refusal_since_its_target_would_get_no_spans() -> None:
+    with a_collector() as collector, a_collector() as other:
+        collector.status, collector.more_headers = 302, {"Location": other.endpoint}
+        with pytest.raises(NotTaken, match=r"did not take 1 spans \(HTTP Error 302") as told:
+            send(collector.endpoint, a_request())
+    assert not told.value.again
 
 
 def test_an_address_that_is_none_of_http_is_refused() -> None:
