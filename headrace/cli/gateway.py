@@ -76,7 +76,9 @@ def _duration(name: str, default: str, help_text: str) -> Callable[[F], F]:
 @_count("--most-bytes", 8 * 1024 * 1024, "Largest request body after decompression, in bytes.")
 @_count("--most-bytes-held", 1024**3, "Most bytes of bodies in flight; further requests get 429.")
 @_count(
-    "--most-connections", 1000, "Most HTTP connections; further ones get 503 (TLS: are closed)."
+    "--most-connections",
+    1000,
+    "Most connections over each protocol; further ones get 503 (TLS, gRPC: are closed).",
 )
 @_count("--most-requests", 10_000, "Most requests in flight per pipeline; further ones get 429.")
 @_duration("--idle", "30s", "Close a connection after this time without a complete request.")

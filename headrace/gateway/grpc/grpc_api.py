@@ -3,14 +3,14 @@
 import asyncio
 import errno
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import grpc
 
 from headrace.gateway.access import Tls, grpc_credentials
 from headrace.gateway.front import Front
-from headrace.gateway.grpc.grpc_calls import abort, decoded
+from headrace.gateway.grpc.grpc_calls import abort, decoded, only
 from headrace.gateway.grpc.guard import Guarded
 from headrace.gateway.grpc.health_and_reflection import (
     DESCRIPTORS,
@@ -40,7 +40,7 @@ class GrpcApi:
     def __init__(self, front: Front, queue: QueueWait, message_s: float) -> None:
         self._front = front
         self._queue = queue
-        self._message_s = message_s  # the longest time for a message of the health service
+        self._message_s = message_s  # the longest time for a message to come
         self._pool = pool(DESCRIPTORS)
         self._messages = classes(self._pool)
         self._health = GatewayHealth(front)
@@ -55,7 +55,8 @@ class GrpcApi:
         """Add the services to a ``grpc.aio`` server."""
         handlers = {method: self._handler(method) for method in METHODS}
         inference = grpc.method_handlers_generic_handler(SERVICE, handlers)
-        reflection = reflection_handlers(Reflection((SERVICE, *SERVICES), self._pool))
+        services = Reflection((SERVICE, *SERVICES), self._pool)
+        reflection = reflection_handlers(services, self._message_s)
         server.add_generic_rpc_handlers(
             (
                 Guarded(self._front, inference),
@@ -74,13 +75,14 @@ class GrpcApi:
     def _handler(self, method: str) -> Any:
         reply = self._replies[method]
 
-        async def handled(raw: bytes, context: Any) -> Any:
+        async def handled(messages: AsyncIterator[bytes], context: Any) -> Any:
             try:
-                return await reply(raw, context)
+                return await reply(await only(messages, self._message_s), context)
             except Unserved as error:
                 await abort(context, error.status)
 
-        return grpc.unary_unary_rpc_method_handler(
+        # For gRPC's handlers of one message, that message may take any time.
+        return grpc.stream_unary_rpc_method_handler(
             handled,
             response_serializer=getattr(self._messages, f"{method}Response").SerializeToString,
         )
@@ -174,6 +176,7 @@ def grpc_server(limits: Limits, models: int, *, share: bool) -> Any:
     """Return a ``grpc.aio`` server without services; ``models`` is their number."""
     # Above the models' limits: gRPC's own refusal does not say when to retry.
     most = 2 * models * limits.requests + SPARE_CALLS
+    idle_ms = round(limits.idle_s * 1e3)
     return grpc.aio.server(
         maximum_concurrent_rpcs=most,
         options=(
@@ -181,7 +184,12 @@ def grpc_server(limits: Limits, models: int, *, share: bool) -> Any:
             ("grpc.max_send_message_length", -1),
             ("grpc.max_concurrent_streams", most),
             ("grpc.so_reuseport", int(share)),
-            ("grpc.max_connection_idle_ms", round(limits.idle_s * 1e3)),
+            ("grpc.max_allowed_incoming_connections", limits.connections),
+            ("grpc.server_handshake_timeout_ms", idle_ms),
+            ("grpc.max_connection_idle_ms", idle_ms),
+            ("grpc.keepalive_time_ms", idle_ms),  # a client that vanished keeps no call open
+            ("grpc.keepalive_timeout_ms", idle_ms),
+            ("grpc.http2.ping_timeout_ms", idle_ms),
         ),
     )
 

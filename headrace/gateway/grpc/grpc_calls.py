@@ -6,12 +6,14 @@ UNKNOWN, and log each with its trace.
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from headrace.gateway.protocol.statuses import Ending, Status, Unserved
+
+T = TypeVar("T")
 
 
 def authorization(metadata: Any) -> str:
@@ -19,17 +21,27 @@ def authorization(metadata: Any) -> str:
     return str(dict(metadata or ()).get("authorization", ""))
 
 
+async def timely(messages: AsyncIterator[T], within_s: float) -> AsyncIterator[T]:
+    """Yield the messages of a call; raise ``Unserved`` if one does not come within ``within_s``,
+    seconds."""
+    while True:
+        try:
+            async with asyncio.timeout(within_s):
+                message = await anext(messages)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise Unserved(
+                Ending.SLOW_CLIENT, f"the message did not arrive within {within_s:g} s"
+            ) from None
+        yield message
+
+
 async def only(messages: AsyncIterator[bytes], within_s: float) -> bytes:
     """Return the message of a call that has one; raise ``Unserved`` if it does not come within
     ``within_s``, seconds."""
-    try:
-        async with asyncio.timeout(within_s):
-            async for message in messages:
-                return message
-    except TimeoutError:
-        raise Unserved(
-            Ending.SLOW_CLIENT, f"the message did not arrive within {within_s:g} s"
-        ) from None
+    async for message in timely(messages, within_s):
+        return message
     raise Unserved(Ending.BAD_REQUEST, "the call has no message")
 
 

@@ -10,7 +10,14 @@ from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from headrace.gateway.front import Front
-from headrace.gateway.grpc.grpc_calls import abort, authorization, decoded, only, undecodable
+from headrace.gateway.grpc.grpc_calls import (
+    abort,
+    authorization,
+    decoded,
+    only,
+    timely,
+    undecodable,
+)
 from headrace.gateway.protocol.statuses import Ending, Unserved
 
 SERVICES = (health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -87,7 +94,7 @@ def health_handlers(servicer: GatewayHealth, within_s: float) -> Any:
 
 
 class Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]
-    """Reflection, which reports messages that cannot be decoded."""
+    """Reflection, which reports messages that cannot be decoded or do not come."""
 
     async def ServerReflectionInfo(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         """Answer the questions of a caller."""
@@ -96,12 +103,20 @@ class Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]
                 yield response
         except DecodeError as error:
             await abort(context, undecodable(reflection_pb2.ServerReflectionRequest, error).status)
+        except Unserved as error:
+            await abort(context, error.status)
 
 
-def reflection_handlers(servicer: Reflection) -> Any:
-    """Return the handlers of the reflection service."""
+def reflection_handlers(servicer: Reflection, within_s: float) -> Any:
+    """Return the handlers of the reflection service, whose messages must each come within
+    ``within_s``, seconds."""
+
+    async def handled(messages: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        async for response in servicer.ServerReflectionInfo(timely(messages, within_s), context):
+            yield response
+
     handler = grpc.stream_stream_rpc_method_handler(
-        servicer.ServerReflectionInfo,
+        handled,
         request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
         response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
     )

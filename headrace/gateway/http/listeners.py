@@ -12,7 +12,7 @@ from headrace.errors import GatewayError, PortTaken
 from headrace.gateway.http.http_connection import HttpConnection
 from headrace.gateway.http.tls_handshake import TlsHandshake
 
-SPARE_FILES = 512  # for Kafka's clients, gRPC's connections, the log, and those beyond the limit
+SPARE_FILES = 512  # for Kafka's clients, the log, and connections beyond the limit
 # The response to a connection beyond the limit; over TLS none, since it would need a handshake.
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
@@ -23,10 +23,12 @@ _FULL = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Limits of the gateway. ``body_bytes``: of a request, decompressed. ``held_bytes``: of all
-    bodies whose requests are in flight. ``connections``: over HTTP at once. ``requests``: in flight
-    for one pipeline. ``idle_s``: the longest wait for a complete request head, or for a TLS
-    handshake. ``body_s``: the longest time for a body to arrive, or for a client to read written
-    data. ``drain_s``: the longest time of requests in flight at shutdown."""
+    bodies whose requests are in flight. ``connections``: over each protocol at once.
+    ``requests``: in flight for one pipeline. ``idle_s``: the longest wait for a complete request
+    head, for a TLS handshake, or for what shows that a gRPC client is there. ``body_s``: the
+    longest time for a body to arrive, or for a client to read written data. ``drain_s``: the
+    longest time of requests in flight at shutdown.
+    """
 
     body_bytes: int
     held_bytes: int
@@ -118,25 +120,28 @@ def taken(what: str, host: str, port: int, error: Exception) -> PortTaken:
     )
 
 
-def open_file_limit(connections: int, soft: int, hard: int) -> int:
-    """Return the soft limit on open files that this number of HTTP connections needs, each a file.
+def open_file_limit(connections: int, ports: int, soft: int, hard: int) -> int:
+    """Return the soft limit on open files that this number of connections to each port needs, each
+    a file.
 
     It is ``soft`` where that suffices, and at most ``hard``: the limits that
     ``resource.getrlimit`` returns.
 
     Raises ``GatewayError`` if ``hard`` is too low.
     """
-    wanted = connections + SPARE_FILES
+    wanted = ports * connections + SPARE_FILES
     if wanted > hard != resource.RLIM_INFINITY:
         raise GatewayError(
             f"--most-connections {connections} needs {wanted} open files, but this process may "
-            f"have {hard}; lower it to {max(hard - SPARE_FILES, 1)}, or raise the hard limit "
-            "(ulimit -Hn)"
+            f"have {hard}; lower it to {max((hard - SPARE_FILES) // ports, 1)}, or raise the hard "
+            "limit (ulimit -Hn)"
         )
     return soft if soft == resource.RLIM_INFINITY else max(soft, wanted)
 
 
-def raise_open_files(connections: int) -> None:
-    """Raise this process's soft limit to what the connections need; raise ``GatewayError``."""
+def raise_open_files(connections: int, ports: int) -> None:
+    """Raise this process's soft limit to what the connections to each port need; raise
+    ``GatewayError``."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (open_file_limit(connections, soft, hard), hard))
+    wanted = open_file_limit(connections, ports, soft, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

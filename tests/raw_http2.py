@@ -1,0 +1,45 @@
+"""The bytes of HTTP/2 as a client writes them that keeps to no rule of gRPC's."""
+
+import asyncio
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, SETTINGS, PING = 0, 1, 4, 6
+END_STREAM, END_HEADERS, ACK = 1, 4, 1
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    """Return a frame."""
+    return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
+
+
+def opening() -> bytes:
+    """Return the first bytes of a connection."""
+    return PREFACE + frame(SETTINGS, 0, 0)
+
+
+async def next_ping(reader: asyncio.StreamReader) -> bytes:
+    """Read frames up to a ping; return what it holds, which its answer repeats."""
+    while True:
+        head = await reader.readexactly(9)
+        payload = await reader.readexactly(int.from_bytes(head[:3]))
+        if (head[3], head[4]) == (PING, 0):
+            return payload
+
+
+def call_head(method: str, stream: int = 1) -> bytes:
+    """Return the head of a gRPC call, whose message is not sent."""
+    named = {
+        ":method": "POST", ":scheme": "http", ":path": method, ":authority": "x",
+        "content-type": "application/grpc", "te": "trailers",
+    }  # fmt: skip
+    block = b"".join(b"\0" + _text(name) + _text(said) for name, said in named.items())
+    return frame(HEADERS, END_HEADERS, stream, block)
+
+
+def message(content: bytes = b"", stream: int = 1) -> bytes:
+    """Return the only message of a call."""
+    return frame(DATA, END_STREAM, stream, b"\0" + len(content).to_bytes(4) + content)
+
+
+def _text(said: str) -> bytes:
+    return bytes((len(said),)) + said.encode()

@@ -1,0 +1,71 @@
+"""Limits on what one client can hold of the gRPC port."""
+
+import asyncio
+from dataclasses import replace
+
+import grpc
+import pytest
+
+from headrace.gateway.protocol.descriptors import METHODS, SERVICE
+from tests.gateway_world import LIMITS, BrokerInTest, a_gateway
+from tests.raw_http2 import ACK, PING, call_head, frame, message, next_ping, opening
+
+REFLECTION = "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+WATCH = "/grpc.health.v1.Health/Watch"
+
+
+@pytest.mark.parametrize("method", [*(f"{SERVICE}/{method}" for method in METHODS), REFLECTION])
+def test_a_call_ends_whose_message_does_not_come(method: str) -> None:
+    async def play() -> tuple[grpc.StatusCode, str]:
+        async with (
+            a_gateway(BrokerInTest(), limits=replace(LIMITS, body_s=0.05)) as gateway,
+            grpc.aio.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel,
+        ):
+            call = channel.stream_unary(f"/{method}")(timeout=20.0)
+            return await call.code(), await call.details()
+
+    told = asyncio.run(play())
+    assert told == (
+        grpc.StatusCode.DEADLINE_EXCEEDED, "the message did not arrive within 0.05 s",
+    )  # fmt: skip
+
+
+def test_a_connection_beyond_the_limit_is_closed() -> None:
+    async def play() -> None:
+        limits = replace(LIMITS, connections=2)
+        async with a_gateway(BrokerInTest(), limits=limits) as gateway:
+            held = []
+            for _ in range(2):
+                reader, writer = await asyncio.open_connection("127.0.0.1", gateway.grpc)
+                writer.write(opening())
+                assert await reader.read(1)
+                held.append(writer)
+            reader, writer = await asyncio.open_connection("127.0.0.1", gateway.grpc)
+            assert await reader.read() == b""
+            for each in (*held, writer):
+                each.close()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("sent", "pings"),
+    [
+        pytest.param(b"", 0, id="says nothing"),
+        pytest.param(opening() + call_head(WATCH) + message(), 0, id="answers no ping"),
+        pytest.param(opening() + call_head(WATCH) + message(), 1, id="vanishes during a call"),
+    ],
+)
+def test_a_client_is_cut_off_that(sent: bytes, pings: int) -> None:
+    async def play() -> None:
+        limits = replace(LIMITS, idle_s=0.2)
+        async with a_gateway(BrokerInTest(), limits=limits) as gateway:
+            reader, writer = await asyncio.open_connection("127.0.0.1", gateway.grpc)
+            writer.write(sent)
+            for _ in range(pings):
+                writer.write(frame(PING, ACK, 0, await next_ping(reader)))
+            async with asyncio.timeout(20.0):
+                await reader.read()  # to the end
+            writer.close()
+
+    asyncio.run(play())
