@@ -14,16 +14,16 @@ import uuid
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
+from typing import TypedDict, Unpack
 
 from headrace.client.defaults import brokers, only_pipeline
 from headrace.client.exchange import Exchange
 from headrace.client.formats import WRITERS, reader_of
 from headrace.client.open_queries import OpenQueries
+from headrace.client.query_arguments import query_of, seconds
 from headrace.errors import ClientClosed, NoAnswer
-from schemas.codec.raw import query_fault
-from schemas.codec.values import CodecError
-from schemas.pipeline import Pipeline
-from schemas.records import Answer, Query, Value
+from schemas.pipeline import Pipeline, QuerySize
+from schemas.records import Answer, Value
 from streams.kafka.kafka_client import reach
 from streams.kafka.kafka_errors import BrokerError
 
@@ -34,14 +34,25 @@ ANSWER_WITHIN_S = 30.0  # the default timeout without a deadline: the client doe
 BEYOND_DEADLINE_S = 4.0  # egress's grace and the answer's transfer
 
 
+class QueryArguments(TypedDict, total=False):
+    """The arguments of ``Client.submit`` besides the payload."""
+
+    deadline: float | str | None
+    slo_class: str
+    session: str
+    size: int
+    id: str
+    timeout: float | str | None
+
+
 class Client(AbstractContextManager["Client"]):
     """A client of a running pipeline. Safe for several threads and event loops at once.
 
     ``bootstrap`` defaults to HEADRACE_BOOTSTRAP or the local broker; ``pipeline``, the name in the
     pipeline file, to the only pipeline on it. ``input`` is the form that the file names: raw
-    (payloads are bytes), avro or confluent (any ``schemas.records.Value``). ``properties`` are
-    librdkafka's, for security. Answers may be JSON or Avro, and with ``schema_registry``, a URL,
-    Avro in Confluent's framing.
+    (payloads are bytes), avro or confluent (any ``schemas.records.Value``); ``size_header`` is the
+    file's ``size.header``. ``properties`` are librdkafka's, for security. Answers may be JSON or
+    Avro, and with ``schema_registry``, a URL, Avro in Confluent's framing.
 
     Raises ``BrokerError`` if the broker or the pipeline's topics are not available.
     """
@@ -54,14 +65,15 @@ class Client(AbstractContextManager["Client"]):
         input: str = "raw",
         properties: Mapping[str, str] | None = None,
         schema_registry: str = "",
+        size_header: str = "headrace-size",
     ) -> None:
-        asked = _asked(pipeline or "", input, schema_registry)
+        asked = _asked(pipeline or "", input, schema_registry, size_header)
         kafka = brokers(bootstrap, properties or {})
         self._raw = input == "raw"
         reach(kafka, OPENS_WITHIN_S)  # fails fast without a broker
         if not pipeline:
             pipeline = only_pipeline(kafka)
-            asked = _asked(pipeline, input, schema_registry)
+            asked = _asked(pipeline, input, schema_registry, size_header)
         self._open = OpenQueries(reader_of(asked))
         self._exchange = Exchange(kafka, asked, self._open)
         self._prefix = uuid.uuid4().hex[:12]
@@ -71,72 +83,53 @@ class Client(AbstractContextManager["Client"]):
         self,
         payload: Value,
         *,
-        deadline: float | None = None,
+        deadline: float | str | None = None,
         slo_class: str = "",
+        session: str = "",
+        size: int = 1,
         id: str = "",
-        timeout: float | None = None,
+        timeout: float | str | None = None,
     ) -> "Future[Answer]":
         """Send a query at once and return a future for its answer.
 
-        ``deadline`` is in seconds from now; the default is the pipeline's SLO. After ``timeout``
-        seconds (by default 4 beyond the deadline, or 30 without one) the future raises
-        ``NoAnswer``; it raises ``BrokerError`` if the broker does not take the query and
-        ``ClientClosed`` if the client is closed first. Raises ``TypeError``, ``ValueError`` and
-        ``headrace.errors.Unsuccessful`` for a query that cannot be sent.
+        ``deadline`` is a time from now, in seconds or as a text such as "300ms"; the default is the
+        pipeline's SLO. After ``timeout``, in the same forms (by default 4 s beyond the deadline, or
+        30 s without one), the future raises ``NoAnswer``; it raises ``BrokerError`` if the broker
+        does not take the query and ``ClientClosed`` if the client is closed first. ``session`` and
+        ``size`` are those of the query, for pipelines that have them.
+
+        Raises ``TypeError``, ``ValueError`` and ``headrace.errors.Unsuccessful`` for a query that
+        cannot be sent.
         """
-        if self._raw and not isinstance(payload, bytes):
-            raise TypeError(
-                f"the payload is {type(payload).__name__}, but a raw input topic takes bytes; "
-                'encode it, or say input="avro" if the pipeline file does'
-            )
-        name = id or f"{self._prefix}-{next(self._numbers)}"
-        query = Query(
-            payload=payload,
-            id=name,
-            deadline_s=None if deadline is None else time.time() + deadline,
+        deadline_s = seconds("deadline", deadline)
+        patience_s = _patience(deadline_s, seconds("timeout", timeout))
+        query = query_of(
+            payload,
+            id=id or f"{self._prefix}-{next(self._numbers)}",
+            deadline_s=None if deadline_s is None else time.time() + deadline_s,
             slo_class=slo_class,
+            session=session,
+            size=size,
+            raw=self._raw,
         )
-        wrong = query_fault(query)
-        if wrong:  # ingress would answer it under another id, which nobody awaits
-            raise CodecError(wrong)
-        future = self._open.add(name, time.monotonic(), _patience(deadline, timeout))
+        future = self._open.add(query.id, time.monotonic(), patience_s)
         try:
             self._exchange.send(query)
         except (BrokerError, ClientClosed) as error:
-            self._open.fail(name, error)
+            self._open.fail(query.id, error)
         except Exception as error:
-            self._open.fail(name, error)
+            self._open.fail(query.id, error)
             raise
         return future
 
-    def ask(
-        self,
-        payload: Value,
-        *,
-        deadline: float | None = None,
-        slo_class: str = "",
-        id: str = "",
-        timeout: float | None = None,
-    ) -> Answer:
-        """Send a query and return its answer; raises the errors of ``submit`` and its future."""
-        return self.submit(
-            payload, deadline=deadline, slo_class=slo_class, id=id, timeout=timeout
-        ).result()
+    def ask(self, payload: Value, **arguments: Unpack[QueryArguments]) -> Answer:
+        """Send a query and return its answer; arguments and errors are those of ``submit``, and the
+        errors of its future."""
+        return self.submit(payload, **arguments).result()
 
-    async def ask_async(
-        self,
-        payload: Value,
-        *,
-        deadline: float | None = None,
-        slo_class: str = "",
-        id: str = "",
-        timeout: float | None = None,
-    ) -> Answer:
+    async def ask_async(self, payload: Value, **arguments: Unpack[QueryArguments]) -> Answer:
         """Send a query and await its answer; ``ask`` for event loops."""
-        future = self.submit(
-            payload, deadline=deadline, slo_class=slo_class, id=id, timeout=timeout
-        )
-        return await asyncio.wrap_future(future)
+        return await asyncio.wrap_future(self.submit(payload, **arguments))
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -146,15 +139,16 @@ class Client(AbstractContextManager["Client"]):
         self._exchange.close()
 
 
-def _asked(name: str, form: str, schema_registry: str) -> Pipeline:
-    """Return a pipeline record with the name and topic forms only: all that a client needs."""
+def _asked(name: str, form: str, schema_registry: str, size_header: str) -> Pipeline:
+    """Return a pipeline record with the name, the topic forms and the header of sizes only: all
+    that a client needs."""
     if form not in WRITERS:
         raise ValueError(f"input is {form!r}; a pipeline takes {', '.join(WRITERS)}")
     if form == "confluent" and not schema_registry:
         raise ValueError('input is "confluent", which needs schema_registry="http://..." as well')
     return Pipeline(
         name=name, slo_s=0, tasks=(), policies=(), policy="", input=form,
-        schema_registry=schema_registry,
+        schema_registry=schema_registry, size=QuerySize(most=1, header=size_header),
     )  # fmt: skip
 
 

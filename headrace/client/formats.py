@@ -77,7 +77,7 @@ def _raw_query(query: Query, size_header: str) -> tuple[bytes, Headers]:
         headers.append((SLO_CLASS_HEADER, query.slo_class.encode()))
     if query.session:
         headers.append((SESSION_HEADER, query.session.encode()))
-    if size_header:
+    if size_header and query.size != 1:  # a query without the header has size 1
         headers.append((size_header, str(query.size).encode()))
     return query.payload, headers
 
