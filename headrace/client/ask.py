@@ -5,9 +5,8 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import click
-
 from headrace.broker.connect import reached
+from headrace.client.formats import payload_from
 from headrace.client.open_loop import PATIENCE_S, answer_by_s
 from headrace.client.topic_clients import ask_once, new_id
 from headrace.errors import Unsuccessful
@@ -32,10 +31,11 @@ def send_one(
     size: int = 1,
     session: str = "",
 ) -> Answer:
-    """Send one query and return its answer. Raises ``Unsuccessful`` if none arrives."""
-    payload = input.read()
-    if not payload:
-        raise click.BadParameter(f"{input.name} is empty; a query needs a payload")
+    """Send one query and return its answer.
+
+    Raises ``CodecError`` for an input that is no payload, ``Unsuccessful`` if no answer arrives.
+    """
+    payload = payload_from(input.read(), pipeline.input, input.name)
     kafka = reached(bootstrap)
     prepare(kafka, pipeline, "producer", "consumer")
     query = Query(

@@ -1,5 +1,6 @@
 """Encode queries and decode answers in the forms of a pipeline's topics."""
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 
 from schemas.codec.confluent import ConfluentCodec
@@ -9,12 +10,33 @@ from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER, SESSION_HEADER, SLO_CL
 from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import QUERIES, RESULTS
 from schemas.pipeline import Pipeline
-from schemas.records import Answer, Query
+from schemas.records import Answer, Query, Value
 from streams.topics import physical
 
 Headers = Sequence[tuple[str, bytes]]
 Write = Callable[[Query], tuple[bytes, Headers]]
 Read = Callable[[bytes], Answer]
+
+RAW = "raw"
+
+
+def payload_from(held: bytes, form: str, name: str) -> Value:
+    """Return the payload in a file of that name, for a pipeline with this ``input``: its bytes, or
+    for Avro and Confluent's framing the value that it holds as JSON.
+
+    Raises ``CodecError`` for an empty file, and for one that is no JSON.
+    """
+    if not held:
+        raise CodecError(f"{name} is empty; a query needs a payload")
+    if form == RAW:
+        return held
+    try:
+        value: Value = json.loads(held)
+    except (RecursionError, ValueError) as error:
+        raise CodecError(
+            f"{name} is no JSON, as which a pipeline with `input: {form}` takes a payload: {error}"
+        ) from None
+    return value
 
 
 def writer_of(pipeline: Pipeline) -> Write:
@@ -69,7 +91,10 @@ def _raw(pipeline: Pipeline) -> Write:
 
 
 def _raw_query(query: Query, size_header: str) -> tuple[bytes, Headers]:
-    assert isinstance(query.payload, bytes)
+    if not isinstance(query.payload, bytes):
+        raise CodecError(
+            f"a payload is {type(query.payload).__name__}, but a raw input topic takes bytes"
+        )
     headers = [(ID_HEADER, query.id.encode())]
     if query.deadline_s is not None:
         headers.append((DEADLINE_HEADER, f"{query.deadline_s * 1e3:.3f}".encode()))
@@ -96,7 +121,7 @@ def _confluent(pipeline: Pipeline) -> Write:
 
 
 WRITERS: dict[str, Callable[[Pipeline], Write]] = {
-    "raw": _raw,
+    RAW: _raw,
     "avro": lambda _: lambda query: (encode(query), []),
     "confluent": _confluent,
 }

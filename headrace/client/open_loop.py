@@ -11,7 +11,7 @@ from headrace.results.tally import Sent
 from headrace.terminal import progress
 from schemas.effects import RESULTS
 from schemas.pipeline import Pipeline
-from schemas.records import Answer, Label, Query
+from schemas.records import Answer, Label, Query, Value
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.topics import physical
@@ -22,7 +22,7 @@ PATIENCE_S = 3.0  # beyond deadline and grace, for an answer in transfer
 # machine, and answers then.
 LOST_AFTER_S = 30.0
 EVERY_ONE = repeat(1)  # the sizes of queries without sizes
-Inputs = Iterator[tuple[bytes, Any]]  # payload, truth
+Inputs = Iterator[tuple[Value, Any]]  # payload, truth
 
 
 class OpenLoop:
@@ -166,7 +166,7 @@ def run_to_end(loop: OpenLoop, each: Callable[[], None]) -> None:
         each()
 
 
-def generated(queries: Iterator[tuple[bytes, Any]], count: int) -> list[tuple[bytes, Any]]:
+def generated(queries: Iterator[tuple[Value, Any]], count: int) -> list[tuple[Value, Any]]:
     """Generate ``count`` inputs in advance, so that generation does not delay sending."""
     found = []
     with progress("making inputs", count) as advance:

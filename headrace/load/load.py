@@ -13,6 +13,7 @@ import numpy as np
 
 from headrace.arrivals.arrival_processes import Arrivals, Recorded, Renewal, Times, read_workload
 from headrace.arrivals.load_phases import Phases
+from headrace.client.formats import payload_from
 from headrace.client.open_loop import OpenLoop, generated, run_to_end
 from headrace.client.topic_clients import new_id, plans
 from headrace.config.pipeline_file import PipelineFile
@@ -30,7 +31,7 @@ from headrace.results.phase_outcomes import (
 )
 from headrace.results.tally import Score, Sent, tally
 from headrace.terminal import progress
-from schemas.records import Answer
+from schemas.records import Answer, Value
 from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
 
@@ -42,7 +43,8 @@ Each = Callable[[float], None]  # called after every step with the seconds since
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """A load. Without ``payload`` it sends inputs of the file's workload."""
+    """A load. ``payload`` is as ``headrace send`` takes it; without one, the load sends inputs of
+    the file's workload."""
 
     arrivals: Arrivals
     seed: int = 0
@@ -65,7 +67,7 @@ def loaded(
 ) -> LoadResult:
     """Send a load, wait for the answers and return the outcomes.
 
-    Raises ``BrokerError``, ``PipelineError`` and ``SizesError``.
+    Raises ``BrokerError``, ``CodecError``, ``PipelineError`` and ``SizesError``.
     """
     reads = isinstance(options.arrivals, Phases) or options.watch
     prepare(kafka, file.pipeline, "producer", "consumer", *(("operator",) if reads else ()))
@@ -95,7 +97,7 @@ class _Material:
 
     times: Times
     sizes: Sequence[int]
-    inputs: list[tuple[bytes, Any]]
+    inputs: list[tuple[Value, Any]]
     score: Score | None
 
     def start(self, loop: OpenLoop, times: Sequence[float]) -> None:
@@ -224,7 +226,8 @@ def _material(file: PipelineFile, options: LoadOptions) -> _Material:
     sizes = options.arrivals.sizes if isinstance(options.arrivals, Recorded) else ()
     sizes = sizes or drawn_sizes(file, options.sizes, len(times), rng)
     if options.payload is not None:
-        return _Material(times=times, sizes=sizes, inputs=[(options.payload, None)], score=None)
+        payload = payload_from(options.payload, file.pipeline.input, "the load's --input")
+        return _Material(times=times, sizes=sizes, inputs=[(payload, None)], score=None)
     workload = load_workload(replace(file, workload=options.workload or file.workload))
     inputs = inputs_of(workload, len(times), sizes, rng)
     return _Material(times=times, sizes=sizes, inputs=inputs, score=workload.score)
@@ -232,7 +235,7 @@ def _material(file: PipelineFile, options: LoadOptions) -> _Material:
 
 def inputs_of(
     workload: Any, count: int, sizes: Sequence[int], rng: np.random.Generator
-) -> list[tuple[bytes, Any]]:
+) -> list[tuple[Value, Any]]:
     """Return inputs with their truths, to be sent in order and again from the first one on.
 
     A workload that has the method ``sized_queries(size, rng)`` gives each query an input of its
@@ -247,7 +250,7 @@ def inputs_of(
 
 def _of_size(
     of_size: Callable[..., Any], size: int, rng: np.random.Generator
-) -> list[tuple[bytes, Any]]:
+) -> list[tuple[Value, Any]]:
     found = list(of_size(size, rng))
     if not found:
         raise PipelineError(

@@ -1,14 +1,15 @@
 """Query formats that the client writes to an input topic."""
 
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, ClassVar
 
 import pytest
 
-from headrace.client.formats import WRITERS, writer_of
+from headrace.client.formats import WRITERS, payload_from, writer_of
 from schemas.codec.raw import query_from_raw
-from schemas.codec.single_object import decode
+from schemas.codec.single_object import CodecError, decode
 from schemas.pipeline import QuerySize
 from schemas.records import Garbled, Query
 from tests.builders import a_pipeline
@@ -32,6 +33,31 @@ def test_an_avro_query_carries_its_size_in_the_record() -> None:
     query = Query(payload=b"x", id="q", size=40)
     value, _ = WRITERS["avro"](a_pipeline())(query)
     assert decode(value) == query
+
+
+def test_a_file_holds_the_payload_itself_or_as_json() -> None:
+    held = b'{"texts": ["a", "b"], "rate": 0.5}'
+    assert payload_from(held, "raw", "a.json") == held
+    for form in ("avro", "confluent"):
+        assert payload_from(held, form, "a.json") == {"texts": ["a", "b"], "rate": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("held", "form", "sentence"),
+    [
+        (b"", "raw", "a.png is empty; a query needs a payload"),
+        (b"\x89PNG", "avro", "a.png is no JSON, as which a pipeline with `input: avro` takes a"),
+        (b"[" * 100_000, "confluent", "a.png is no JSON"),
+    ],
+)
+def test_a_file_without_a_payload_is_reported(held: bytes, form: str, sentence: str) -> None:
+    with pytest.raises(CodecError, match=re.escape(sentence)):
+        payload_from(held, form, "a.png")
+
+
+def test_a_payload_that_a_raw_topic_does_not_take_is_reported() -> None:
+    with pytest.raises(CodecError, match="a payload is str, but a raw input topic takes bytes"):
+        WRITERS["raw"](a_pipeline())(Query(payload="x", id="q"))
 
 
 @pytest.mark.parametrize("held", [b"0", b"-3", b"4.5", b"many", b"", b"9" * 40])
