@@ -140,8 +140,12 @@ class HttpApi:
         self._front.check_open()
         model = self._model(request)
         with self._held(request) as held:
-            asked = parsed(await self._body(request, held), request.headers.get(HEADER_LENGTH))
-            caller = caller_of(request.headers, asked, model.pipeline)
+            came_whole = request.content.is_eof()
+            body = await self._body(request, held)
+            upload_s = 0.0 if came_whole else max(time.time() - began_s, 0.0)
+            asked = parsed(body, request.headers.get(HEADER_LENGTH))
+            caller = caller_of(request.headers, asked, model.pipeline).after(upload_s)
+            began_s += upload_s
             if "respond-async" in request.headers.get("Prefer", ""):
                 return await _accepted(model, asked, caller, began_s), Ending.ACCEPTED
             response = inference(await model.infer(asked, caller, began_s), asked)

@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from headrace.gateway.protocol.requests import InferRequest, checked_id
 from headrace.gateway.protocol.statuses import Ending, Unserved
@@ -44,6 +45,12 @@ class Caller(Struct, frozen=True, kw_only=True):
     slo_class: str = ""
     size: int = 1
     trace: tuple[tuple[str, bytes], ...] = ()  # the context, as headers of Kafka's
+
+    def after(self, seconds: float) -> "Caller":
+        """Return the caller once it has sent its body, which took ``seconds`` of its time."""
+        if self.timeout_s is None:
+            return self
+        return replace(self, timeout_s=self.timeout_s - seconds)
 
 
 def caller_of(
