@@ -25,7 +25,7 @@ Post = Callable[[Event], None]
 PostAt = Callable[[float, Event], None]
 
 LOAD_S = 600.0  # a longer load ends the process; large models are loaded over a network
-STUCK_S = 60.0  # a longer batch of a variant without a time limit ends the process
+STUCK_S = 60.0  # a longer batch of a variant without a time limit ends its process
 
 
 class Executor(Protocol):
@@ -52,7 +52,7 @@ class Operator(Protocol):
     def predict(self, batch: list[Any]) -> list[Any]: ...
 
 
-def _unlimited(variant: str) -> bool:
+def _on_thread(variant: str) -> bool:
     return False
 
 
@@ -75,11 +75,11 @@ class ModelExecutor:
         clock: Clock = time.time,
         journal: CrashJournal | None = None,
         forget_code: Callable[[], None] = _nothing,
-        limited: Callable[[str], bool] = _unlimited,
+        apart: Callable[[str], bool] = _on_thread,
     ) -> None:
         self._journal = journal
         self._forget_code = forget_code  # so that ``make`` reads the user's modules anew
-        self._limited = limited  # whether a variant's own time limit ends its batches
+        self._apart = apart  # whether a variant runs in a process of its own, which can be ended
         self._make = make
         self._device = device
         self._post = post
@@ -115,8 +115,8 @@ class ModelExecutor:
         self._operators.unload(effect.variant)
 
     def look(self, now: float) -> None:
-        """Raise ``OperatorStuck`` if a batch without a time limit runs for over ``STUCK_S``, a load
-        for over ``LOAD_S``, the device is lost, or the thread that runs batches has died.
+        """Raise ``OperatorStuck`` if a batch on the thread runs for over ``STUCK_S``, a load for
+        over ``LOAD_S``, the device is lost, or the thread that runs batches has died.
 
         A hanging job fails first: one call posts ``Failed``, the next raises, so that the node can
         forward the reason in between.
@@ -124,7 +124,7 @@ class ModelExecutor:
         if self._stuck:
             raise OperatorStuck(self._stuck)
         running = self._running
-        if running and now - running[1] > STUCK_S and not self._limited(running[0]):
+        if running and now - running[1] > STUCK_S and not self._apart(running[0]):
             self._stuck = (
                 f"{running[0]} has been running one batch for {STUCK_S:g} s; a thread cannot be "
                 "ended; with `limits: {time: ...}` the variant runs in a process that can"
@@ -134,7 +134,7 @@ class ModelExecutor:
         if not self._thread.is_alive():
             raise OperatorStuck("the thread that runs batches has ended; a new process replaces it")
         for variant, (since_s, _) in list(self._loads.items()):
-            if now - since_s > LOAD_S:
+            if now - since_s > LOAD_S and not self._apart(variant):
                 self._stuck = (
                     f"{variant} has been loading for {LOAD_S:g} s; a thread cannot be ended; "
                     "correct its load(), or load less"

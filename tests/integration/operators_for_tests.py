@@ -41,6 +41,13 @@ class Brittle:
         return batch
 
 
+class NeverLoads(Brittle):
+    """An operator whose load does not end."""
+
+    def load(self, device: str) -> None:
+        threading.Event().wait()
+
+
 class Patient(Brittle):
     """Return the seconds that are left for each input."""
 

@@ -88,6 +88,25 @@ def test_memory_beyond_the_limit_ends_the_process() -> None:
     assert operator.predict([b"b"]) == [b"b"]
 
 
+def test_without_a_time_limit_a_batch_that_hangs_ends_its_process_only() -> None:
+    variant = Variant(
+        task="echo", name="brittle", operator=OPERATOR, memory_limit_bytes=400_000_000
+    )
+    operator = Isolated(variant, Path(__file__), batch_s=0.5)
+    operator.load("cpu")
+    with pytest.raises(OperatorFailed, match=r"took longer than its limit of 0\.5 s"):
+        operator.predict([b"hang"])
+    assert operator.predict([b"b"]) == [b"b"]
+
+
+def test_a_load_has_a_limit_of_its_own() -> None:
+    variant = Variant(
+        task="echo", name="slow", operator=f"{FOR_TESTS}:NeverLoads", time_limit_s=9.0
+    )
+    with pytest.raises(OperatorFailed, match=r"loading took longer than its limit of 0\.1 s"):
+        Isolated(variant, Path(__file__), load_s=0.1).load("cpu")
+
+
 def test_an_operator_that_cannot_be_loaded_says_why(operator: Isolated) -> None:
     variant = Variant(task="echo", name="brittle", operator=OPERATOR, time_limit_s=1.0)
     with pytest.raises(OperatorFailed, match="no device cuda:7"):

@@ -29,8 +29,8 @@ from operators.models.loading import load_operator
 from operators.models.warm_up import warm_up
 from operators.timed_batch import later
 from schemas.pipeline import Variant
+from streams.live.executors import LOAD_S, STUCK_S
 
-LOAD_S = 120.0  # a first start may download and compile
 LOOK_S = 0.02  # interval between checks of a running batch's limits
 ORPHAN_S = 1.0  # interval at which the process checks that its worker lives
 MEGABYTE = 1e6
@@ -57,10 +57,21 @@ class Isolated:
     """An operator (``load``, ``predict``) that runs in another process.
 
     Both raise ``OperatorFailed`` with the operator's message or the reason why its process ended.
+    A load may take ``load_s``; a batch of a variant without a time limit ``batch_s``.
     """
 
-    def __init__(self, variant: Variant, pipeline_file: Path, make: Loader = load_operator) -> None:
+    def __init__(
+        self,
+        variant: Variant,
+        pipeline_file: Path,
+        make: Loader = load_operator,
+        *,
+        load_s: float = LOAD_S,
+        batch_s: float = STUCK_S,
+    ) -> None:
         self._variant = variant
+        self._load_s = load_s
+        self._batch_s = batch_s if variant.time_limit_s is None else variant.time_limit_s
         self._file = pipeline_file
         self._make = make
         self._device = ""
@@ -85,7 +96,7 @@ class Isolated:
         assert pipe is not None
         with contextlib.suppress(OSError):  # the process has ended, as the wait for its answer sees
             pipe.send(later(batch, time.monotonic() - asked_s))
-        said = self._answer(self._variant.time_limit_s, "took")
+        said = self._answer(self._batch_s, "took")
         if isinstance(said, _Raised):
             raise OperatorFailed(f"{self._variant.key} raised {said.sentence}", said.trace)
         outputs: list[Any] = said.values
@@ -109,7 +120,7 @@ class Isolated:
     def _await_load(self) -> None:
         if self._loaded:
             return
-        said = self._answer(LOAD_S, "loading took")
+        said = self._answer(self._load_s, "loading took")
         if isinstance(said, _Raised):
             self._again()
             raise OperatorFailed(said.sentence, said.trace)
@@ -119,7 +130,7 @@ class Isolated:
         self._end()
         self._start()
 
-    def _answer(self, within_s: float | None, what: str) -> Any:
+    def _answer(self, within_s: float, what: str) -> Any:
         began = time.monotonic()
         pipe, ended = self._pipe, ""
         assert pipe is not None
@@ -131,13 +142,13 @@ class Isolated:
         self._again()
         raise OperatorFailed(f"{self._variant.key} {ended}; its process was started again")
 
-    def _broken(self, took_s: float, within_s: float | None, what: str) -> str:
+    def _broken(self, took_s: float, within_s: float, what: str) -> str:
         """Return the limit that is broken, as a phrase, or ""."""
         process, most = self._process, self._variant.memory_limit_bytes
         assert process is not None
         if not process.is_alive():
             return f"ended its process with {_code(process.exitcode)}"
-        if within_s is not None and took_s > within_s:
+        if took_s > within_s:
             return f"{what} longer than its limit of {within_s:g} s"
         used = _used_bytes(process.pid) if most is not None else 0
         if most is not None and used > most:

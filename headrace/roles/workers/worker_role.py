@@ -121,6 +121,6 @@ def attach(
             make = model_maker(file, device, cpu, number)
             running = ModelExecutor(
                 make, host, live.post(each), process_clock, journals[each], forget_code,
-                lambda key: setting_of(file, key).time_limit_s is not None,
+                lambda key: limited(setting_of(file, key)),
             )  # fmt: skip
             live.attach(each, running)

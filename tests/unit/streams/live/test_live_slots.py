@@ -586,19 +586,28 @@ def test_a_load_that_loses_the_device_fails_and_ends_the_process(
     executor.close()
 
 
-def test_a_batch_with_a_time_limit_of_its_own_may_take_longer(posted: SimpleQueue[Event]) -> None:
+def test_a_process_of_its_own_decides_how_long_its_batches_and_loads_may_take(
+    posted: SimpleQueue[Event],
+) -> None:
     began, release = Flag(), Flag()
 
     class Long(Named):
+        def load(self, device: str) -> None:
+            assert release.wait(10)
+            release.clear()
+
         def predict(self, batch: list[Any]) -> list[Any]:
             began.set()
             assert release.wait(10)
             return batch
 
     executor = ModelExecutor(
-        Long, "cpu", posted.put, clock=lambda: 5.0, limited=lambda variant: variant == "read/a"
+        Long, "cpu", posted.put, clock=lambda: 5.0, apart=lambda variant: variant == "read/a"
     )
     executor.load(Load("read/a"))
+    executor.look(5.1 + LOAD_S)
+    executor.look(5.2 + LOAD_S)
+    release.set()
     assert posted.get(timeout=10) == Loaded("read/a", 0.0)
     executor.infer(Infer(1, "read/a", (1,)))
     assert began.wait(10)
