@@ -30,6 +30,7 @@ from headrace.processes import run_directory
 from headrace.roles.input_topic.recent_inputs import InputsBetween, RecentInputs
 from headrace.roles.log_options import SILENT, LogOptions
 from headrace.roles.observability import observed
+from headrace.roles.present_devices import check_device
 from headrace.roles.profiling.loaded_operators import Operators
 from headrace.roles.profiling.samples import ReadBack, Samples
 from headrace.roles.profiling.waiting_requests import WaitingRequests, take_requests
@@ -204,6 +205,7 @@ def run_profiler(
     file: PipelineFile, kafka: KafkaConfig, name: str, device: str, logs: LogOptions = SILENT
 ) -> None:
     """Serve as a profiler until SIGTERM or SIGINT; raises ``PipelineError`` and ``BrokerError``."""
+    check_device(device, device)
     pipeline, sessions = file.pipeline, search_space(file)
     prepare(kafka, pipeline, "profiler")
     results, requests = (physical(pipeline.name, t) for t in (PROFILE_RESULTS, PROFILE_REQUESTS))

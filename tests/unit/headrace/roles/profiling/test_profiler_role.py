@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from control.problem.sample_sets import InputSet
 from control.problem.space import Knob, Space, Stage
 from headrace.config.pipeline_file import read_pipeline_file, search_space
+from headrace.errors import PipelineError
 from headrace.roles.input_topic.recent_inputs import RecentInputs
 from headrace.roles.profiling import profiler_role
 from headrace.roles.profiling.profiler_role import (
@@ -22,9 +23,11 @@ from headrace.roles.profiling.profiler_role import (
     CallWatch,
     ProfilerRole,
     result_key,
+    run_profiler,
 )
 from schemas.codec.single_object import decode
 from schemas.records import ProfileRequest, ProfileResult
+from streams.kafka.kafka_config import KafkaConfig
 from streams.live.crash_journal import CrashJournal
 
 YAML = """\
@@ -108,6 +111,19 @@ def result(answered: tuple[bytes, bytes] | None) -> ProfileResult:
     record = decode(answered[1])
     assert isinstance(record, ProfileResult)
     return record
+
+
+@pytest.mark.parametrize(
+    ("device", "sentence"),
+    [("gpu", "device 'gpu' is none; devices are cpu and cuda:N"), ("cuda:99", "is not here")],
+)
+def test_a_device_that_is_not_here_is_refused_at_the_start(
+    tmp_path: Path, device: str, sentence: str
+) -> None:
+    path = tmp_path / "words.yaml"
+    path.write_text(YAML)
+    with pytest.raises(PipelineError, match=sentence):
+        run_profiler(read_pipeline_file(path), KafkaConfig("127.0.0.1:1"), "profiler-0", device)
 
 
 def test_a_block_is_run_once(a_role: Callable[[], ProfilerRole]) -> None:
