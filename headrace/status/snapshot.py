@@ -143,6 +143,8 @@ class Board:
     prices: Mapping[str, float] = field(default_factory=dict)
     measured: MeasuredAccuracy | None = None
     _nodes: dict[str, Series] = field(default_factory=dict)
+    # Reports of earlier incarnations than the newest, since that one last reported.
+    _earlier: dict[str, Series] = field(default_factory=dict)
 
     def see(self, records: Iterable[object]) -> None:
         """Add plans and reports of the pipeline; ignore other records."""
@@ -156,17 +158,16 @@ class Board:
                 self._report(record)
 
     def _report(self, report: Report) -> None:
-        series = self._nodes.setdefault(report.node, deque())
-        if series and series[-1].incarnation > report.incarnation:
-            return  # from an earlier incarnation
-        if series and (
-            series[-1].incarnation < report.incarnation
-            or report.sent_s < series[-1].sent_s  # its clock was set back
-        ):
-            series.clear()
-        series.append(report)
-        while report.sent_s - series[0].sent_s > WINDOW_S:
-            series.popleft()
+        node = report.node
+        series = self._nodes.get(node)
+        if series is None or report.incarnation >= series[-1].incarnation:
+            self._earlier.pop(node, None)
+            _add(self._nodes.setdefault(node, deque()), report)
+            return
+        # Late reports of a replaced process, or a restart after the host's clock was set back.
+        _add(earlier := self._earlier.setdefault(node, deque()), report)
+        if earlier[-1].sent_s - earlier[0].sent_s > SILENT_AFTER_S:
+            self._nodes[node] = self._earlier.pop(node)
 
     def reports(self) -> dict[str, Report]:
         """Return the newest report of every node that is not gone, whether or not it is silent."""
@@ -223,6 +224,18 @@ class Board:
             if mine or any(rate.values()):
                 waiting = None if lag is None else lag.get(task, 0)
                 yield _row((task, variant), mine, alive, rate, waiting)
+
+
+def _add(series: Series, report: Report) -> None:
+    """Add a report to those of the window; begin anew with a new incarnation, or a clock that was
+    set back."""
+    if series:
+        last = series[-1]
+        if report.incarnation != last.incarnation or report.sent_s < last.sent_s:
+            series.clear()
+    series.append(report)
+    while report.sent_s - series[0].sent_s > WINDOW_S:
+        series.popleft()
 
 
 def _with_plan(found: Snapshot, plan: Plan | None) -> Snapshot:

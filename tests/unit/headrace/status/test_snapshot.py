@@ -98,6 +98,22 @@ def test_after_a_clock_is_set_back_rates_are_of_the_new_time_and_old_reports_go(
     assert len(board._nodes["cpu-0"]) == 4  # all of them were kept until the old time was reached
 
 
+def test_a_node_that_restarts_after_its_clock_was_set_back_is_shown_within_seconds() -> None:
+    board = board_of(PIPELINE)
+    board.see([PLAN, worker(5000.0, counts(1000, 0, 0, 0), 4000.0)])
+    board.see([worker(100.0 + at, counts(10.0 * at, 0, 0, 0), 99.0) for at in range(4)])
+    (row,) = board.snapshot(103.1).variants
+    assert (row.workers, row.arrived_qps) == (1, 10.0)
+
+
+def test_late_reports_of_a_replaced_process_stay_unheard_while_its_successor_reports() -> None:
+    board = board_of(PIPELINE)
+    for at in range(10):
+        board.see([worker(10.0 + at, counts(5 * at, 0, 0, 0), 2.0)])
+        board.see([worker(10.0 + at, counts(9 * at, 0, 0, 0), 1.0)])
+    assert board.reports()["cpu-0"].incarnation == 2.0
+
+
 def test_a_silent_node_is_gone() -> None:
     board = board_of(PIPELINE)
     board.see([PLAN, worker(10.0, {}), egress(12.0, 0, 0)])
