@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import closing
+from typing import TypeGuard
 
 from headrace.client.topic_clients import Tail, decoded
 from headrace.errors import NameTaken
@@ -63,7 +64,7 @@ class Namesakes:
             self._judge()
 
     def look_again(self) -> None:
-        """Listen for ``LISTEN_S`` on a thread of its own; ``tell`` a ``Replaced`` if a younger node
+        """Listen for ``LISTEN_S`` on a thread of its own; ``tell`` a ``Replaced`` if another node
         of the name reports. Listen again while no broker answers, at most every ``PAUSE_S``."""
         if not self._looking:
             self._looking = True
@@ -76,22 +77,20 @@ class Namesakes:
         try:
             with closing(self._reports()) as reports:
                 until_s = time.monotonic() + self._listen_s
-                while time.monotonic() < until_s and not self._find_younger(reports):
+                while time.monotonic() < until_s and not self._find_successor(reports):
                     pass
         except BrokerError:  # the broker is away again; the role waits for it, and so does the look
             self.look_again()
         except Exception as error:  # noqa: BLE001 - the role's thread raises it
             self._tell(error)
 
-    def _find_younger(self, reports: Tail) -> bool:
+    def _find_successor(self, reports: Tail) -> bool:
         for record in map(decoded, reports.take(0.1)):
-            if not isinstance(record, Report) or record.pipeline != self._pipeline:
-                continue
-            if record.node in self._names and record.incarnation > self._mine:
+            if is_other(record, self._pipeline, self._names, self._mine):
                 self._tell(
                     Replaced(
-                        f"a younger node named {record.node!r} of pipeline {self._pipeline} "
-                        "reports: it took the place of this one, which was silent, so this one ends"
+                        f"another node named {record.node!r} of pipeline {self._pipeline} reports: "
+                        "it took the place of this one, which was silent, so this one ends"
                     )
                 )
                 return True
@@ -113,16 +112,12 @@ class Namesakes:
         began = time.monotonic()
         while (passed_s := time.monotonic() - began) < self._listen_s + self._watch_s:
             for record in map(decoded, reports.take(0.1)):
-                if isinstance(record, Report) and self._is_other(record):
+                if is_other(record, self._pipeline, self._names, self._mine):
                     with self._judging:
                         self._hear(record)
                     self._quiet.set()
             if passed_s >= self._listen_s:
                 self._quiet.set()
-
-    def _is_other(self, report: Report) -> bool:
-        same = report.pipeline == self._pipeline and report.node in self._names
-        return same and report.incarnation != self._mine
 
     def _hear(self, report: Report) -> None:
         if self._oldest is None or report.incarnation < self._oldest.incarnation:
@@ -133,6 +128,20 @@ class Namesakes:
         """Report the oldest other node if it is older than the nodes here, once these report."""
         if self._oldest is not None and self._oldest.incarnation < self._mine:
             self._tell(_taken(self._oldest))
+
+
+def is_other(
+    record: object, pipeline: str, names: Collection[str], mine: float
+) -> TypeGuard[Report]:
+    """Return whether a record is a report of a node with one of the names and another incarnation
+    than ``mine``.
+
+    A node that took the place of a silent one may have the lower incarnation: clocks of hosts
+    differ, and are set back.
+    """
+    if not isinstance(record, Report) or record.pipeline != pipeline:
+        return False
+    return record.node in names and record.incarnation != mine
 
 
 def _taken(report: Report) -> NameTaken:

@@ -101,8 +101,8 @@ def test_of_two_that_begin_at_once_the_younger_one_ends(
     assert [type(error) for error in told.errors] == [NameTaken]
 
 
-def assert_ends_for_a_younger(config: KafkaConfig, reports: Callable[[], Tail]) -> None:
-    """Assert that a node that was silent ends once it hears a younger node of its name."""
+def assert_ends_for_another(config: KafkaConfig, reports: Callable[[], Tail]) -> None:
+    """Assert that a node that was silent ends once it hears another node of its name."""
     told = Told()
     mine = Namesakes(reports, "postcode", ["ingress-0"])
     mine.check()
@@ -114,10 +114,10 @@ def assert_ends_for_a_younger(config: KafkaConfig, reports: Callable[[], Tail]) 
     assert [type(error) for error in told.errors] == [Replaced]
 
 
-def test_a_node_that_was_silent_and_hears_a_younger_one_of_its_name_ends(
+def test_a_node_that_was_silent_and_hears_another_one_of_its_name_ends(
     config: KafkaConfig, reports: Callable[[], Tail]
 ) -> None:
-    assert_ends_for_a_younger(config, reports)
+    assert_ends_for_another(config, reports)
 
 
 def test_a_node_that_was_silent_listens_again_once_a_broker_answers(
@@ -130,4 +130,4 @@ def test_a_node_that_was_silent_listens_again_once_a_broker_answers(
             raise BrokerError("no Kafka broker answers")
         return reports()
 
-    assert_ends_for_a_younger(config, interrupted)
+    assert_ends_for_another(config, interrupted)
