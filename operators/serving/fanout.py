@@ -38,8 +38,7 @@ def outcome(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> list[
         end = dropped(task.name, Reason(ReasonCode.PAST_SAVING, brief(str(output))))
         return [("", Item(branch=item.branch, credit=item.credit, path=path, end=end))]
     if isinstance(output, Exception):
-        reason = with_frames(_sentence(output), output)
-        return [("", failed(task.name, item, path, reason))]
+        return [("", failed(task.name, item, path, reason_of(output)))]
     try:
         if not task.children:
             return [("", _answer(task, item, path, output))]
@@ -58,10 +57,13 @@ def failed(task: str, item: Item, path: tuple[Hop, ...], reason: str) -> Item:
     return Item(branch=item.branch, credit=item.credit, path=path, end=end)
 
 
-def _sentence(error: Exception) -> str:
-    # An exception that an operator returns without raising it is worded for callers.
+def reason_of(error: Exception) -> str:
+    """Return why an item failed whose operator returned this exception in place of an output.
+
+    One that was never raised is worded for callers; of another its type and frames are named too.
+    """
     if error.__traceback__ is not None:
-        return sentence(error)
+        return with_frames(sentence(error), error)
     try:
         return str(error) or sentence(error)
     except Exception:  # noqa: BLE001 - a user's class; ``sentence`` says so
@@ -70,7 +72,7 @@ def _sentence(error: Exception) -> str:
 
 def _answer(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> Item:
     return Item(
-        branch=item.branch, credit=item.credit, value=_value(output), path=path,
+        branch=item.branch, credit=item.credit, value=as_value(output), path=path,
         end=_answered(task.name),
     )  # fmt: skip
 
@@ -93,7 +95,9 @@ def _children(task: Task, item: Item, path: tuple[Hop, ...], output: Any) -> lis
     for index, child in enumerate(task.children):
         for ordinal, value in enumerate(listed.get(child, ())):
             branch, credit = (*item.branch, index, ordinal), credits[len(made)]
-            made.append((child, Item(branch=branch, credit=credit, value=_value(value), path=path)))
+            made.append(
+                (child, Item(branch=branch, credit=credit, value=as_value(value), path=path))
+            )
     return made
 
 
@@ -153,7 +157,7 @@ def without_tuples(value: Any, depth: int = MAX_DEPTH) -> Any:
     return [without_tuples(each, depth - 1) for each in value]
 
 
-def _value(value: Any) -> Value:
+def as_value(value: Any) -> Value:
     """Return the value if it can be sent, tuples as lists, else raise ``ValueError``.
 
     A failure on sending would end the worker.

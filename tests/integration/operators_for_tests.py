@@ -6,6 +6,8 @@ import math
 import os
 import resource
 import signal
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -46,6 +48,28 @@ class NeverLoads(Brittle):
 
     def load(self, device: str) -> None:
         threading.Event().wait()
+
+
+class Told(Exception):
+    """An exception that cannot be made anew from its message."""
+
+    def __init__(self, what: str, where: str) -> None:
+        super().__init__(f"{what} in {where}")
+
+
+class Careless(Brittle):
+    """Fork, start a process, exit or return exceptions, as the inputs ask."""
+
+    def predict(self, batch: list[Any]) -> list[Any]:
+        if b"fork" in batch:
+            os.fork()
+        if b"start" in batch:
+            return [subprocess.Popen(["sleep", "600"]).pid for _ in batch]
+        if b"exit" in batch:
+            sys.exit("no licence")
+        if b"told" in batch:
+            return [Told("dust", "the lens") if each == b"told" else each for each in batch]
+        return super().predict(batch)
 
 
 class Patient(Brittle):

@@ -1,6 +1,8 @@
 """Operators that hang, hoard memory or die are contained within limits, in a separate process."""
 
 import gc
+import os
+import select
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -16,6 +18,7 @@ from benchmarks.rig import Rig, Stuck
 from headrace.roles.workers.subprocess_operator import Isolated
 from operators.calls.user_frames import OperatorFailed
 from operators.join import MOST_CRASHES
+from operators.serving.fanout import reason_of
 from operators.timed_batch import TimedBatch
 from schemas.enumerations import ReasonCode
 from schemas.pipeline import Variant
@@ -74,6 +77,58 @@ def test_a_new_process_is_told_the_time_that_its_start_has_left() -> None:
     operator._process.join()
     (left_s,) = operator.predict(TimedBatch([b"a"], [100.0]))
     assert 0.0 < left_s < 100.0
+
+
+@pytest.fixture(scope="module")
+def careless() -> Isolated:
+    variant = Variant(
+        task="echo", name="careless", operator=f"{FOR_TESTS}:Careless", time_limit_s=2.0
+    )
+    isolated = Isolated(variant, Path(__file__))
+    isolated.load("cpu")
+    return isolated
+
+
+def test_a_batch_gets_its_own_outputs_after_an_operator_has_forked(careless: Isolated) -> None:
+    careless.predict([b"fork"])
+    batches = [[b"%d" % number] for number in range(20)]
+    assert [careless.predict(batch) for batch in batches] == batches
+
+
+def test_an_exception_in_place_of_an_output_fails_its_item_with_its_own_words(
+    careless: Isolated,
+) -> None:
+    good, told = careless.predict([b"a", b"told"])
+    assert (good, reason_of(told)) == (b"a", "dust in the lens")
+
+
+def test_an_operator_that_exits_keeps_its_process(careless: Isolated) -> None:
+    assert careless._process is not None
+    before = careless._process.pid
+    with pytest.raises(OperatorFailed, match=r"raised SystemExit: no licence \(at operators_for"):
+        careless.predict([b"exit"])
+    assert careless.predict([b"a"]) == [b"a"]
+    assert careless._process.pid == before
+
+
+def test_processes_that_an_operator_started_end_with_its_own(careless: Isolated) -> None:
+    (pid,) = careless.predict([b"start"])
+    started = os.pidfd_open(pid)
+    with pytest.raises(OperatorFailed, match="took longer than its limit"):
+        careless.predict([b"hang"])
+    ended, _, _ = select.select([started], [], [], 10)
+    os.close(started)
+    assert ended == [started]
+
+
+def test_a_process_that_takes_no_batch_is_replaced(careless: Isolated) -> None:
+    assert careless.predict([b"a"]) == [b"a"]  # it has loaded
+    assert careless._process is not None
+    assert careless._process.pid is not None
+    os.kill(careless._process.pid, signal.SIGSTOP)
+    with pytest.raises(OperatorFailed, match="took longer than its limit"):
+        careless.predict([bytes(10_000_000)])
+    assert careless.predict([b"a"]) == [b"a"]
 
 
 @pytest.mark.thorough

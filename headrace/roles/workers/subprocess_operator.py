@@ -8,6 +8,8 @@ over a pipe between the worker and its own child process.
 import contextlib
 import os
 import signal
+import socket
+import struct
 import threading
 import time
 import weakref
@@ -27,7 +29,8 @@ from operators.calls.operator_outputs import listed
 from operators.calls.user_frames import OperatorFailed, sentence, trace, with_frames
 from operators.models.loading import load_operator
 from operators.models.warm_up import warm_up
-from operators.timed_batch import later
+from operators.serving.fanout import reason_of
+from operators.timed_batch import OutOfTime, later
 from schemas.pipeline import Variant
 from streams.live.executors import LOAD_S, STUCK_S
 
@@ -107,6 +110,7 @@ class Isolated:
     def _start(self) -> None:
         context = get_context("spawn")
         self._pipe, theirs = context.Pipe()
+        _bound(self._pipe, self._batch_s)
         # Not a multiprocessing daemon: an operator may start children.
         self._process = context.Process(
             target=_serve, args=(self._variant, self._device, self._file, self._make, theirs)
@@ -160,8 +164,24 @@ def _nothing() -> None:
     """Do nothing: before the first start there is no process to kill."""
 
 
+def _bound(pipe: Connection, most_s: float) -> None:
+    """Let a send or a receive fail where the other process does not go on for ``most_s``."""
+    whole_s = int(most_s)
+    bound = struct.pack("@ll", whole_s, int((most_s - whole_s) * 1e6))
+    with socket.socket(fileno=os.dup(pipe.fileno())) as end:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, bound)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, bound)
+
+
 def _kill(process: SpawnProcess, pipe: Connection) -> None:
+    """Kill a process with the processes that its operator started."""
+    started: list[psutil.Process] = []
+    with contextlib.suppress(psutil.Error):
+        started = psutil.Process(process.pid).children(recursive=True)
     process.kill()
+    for each in started:
+        with contextlib.suppress(psutil.Error):
+            each.kill()
     process.join()
     pipe.close()
 
@@ -188,17 +208,27 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker handles ctrl-C and ends this process
     threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
     make_importable(pipeline_file)
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        try:
-            operator = make(variant)
-            operator.load(device)
-            warm_up(operator, variant)
-        except Exception as error:  # noqa: BLE001 - a user's class; the worker gets its message
-            pipe.send(_load_failed(error))
-            return
-        pipe.send(_Outputs(None))
+    own = os.getpid()
+    with contextlib.suppress(EOFError, ConnectionError):
+        operator, said = _loaded(variant, device, make)
         while True:
-            _hand_over(pipe, _predicted(operator, pipe.recv()))
+            if os.getpid() != own:
+                os._exit(0)  # a copy that the operator forked: its answers would be those of others
+            _hand_over(pipe, said)
+            if operator is None:
+                return
+            said = _predicted(operator, pipe.recv())
+
+
+def _loaded(variant: Variant, device: str, make: Loader) -> tuple[Any, _Outputs | _Raised]:
+    """Return the loaded operator, None if it cannot be loaded, and what to tell the worker."""
+    try:
+        operator = make(variant)
+        operator.load(device)
+        warm_up(operator, variant)
+    except BaseException as error:  # noqa: BLE001 - a user's class; the worker gets its message
+        return None, _load_failed(error)
+    return operator, _Outputs(None)
 
 
 def _hand_over(pipe: Connection, said: _Outputs | _Raised) -> None:
@@ -214,14 +244,25 @@ def _predicted(operator: Any, batch: list[Any]) -> _Outputs | _Raised:
     try:
         outputs = listed(operator.predict(batch))
         raise_if_lost(outputs)
-        return _Outputs(outputs)
-    except Exception as error:
+        return _Outputs([_portable(each) for each in outputs])
+    # Including SystemExit, and what libraries in Rust raise: a new process would load anew.
+    except BaseException as error:
         if device_lost(error):
             raise  # this process can use the device no more; the worker starts another one
         return _Raised(with_frames(sentence(error), error), trace(error))
 
 
-def _load_failed(error: Exception) -> _Raised:
+def _portable(output: Any) -> Any:
+    """Return an output; in place of an exception one with the same reason.
+
+    A user's exception may not survive the pipe, and its frames do not.
+    """
+    if not isinstance(output, Exception) or isinstance(output, OutOfTime):
+        return output
+    return OperatorFailed(reason_of(output))
+
+
+def _load_failed(error: BaseException) -> _Raised:
     own_message = isinstance(error, OperatorFailed)
     text = str(error) if own_message else with_frames(sentence(error), error)
     return _Raised(text, "" if own_message else trace(error))
