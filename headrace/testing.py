@@ -15,6 +15,7 @@ from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.user_functions import load_combine
 from headrace.errors import PipelineError
 from operators.calls.operator_outputs import listed
+from operators.calls.own_values import own_values
 from operators.calls.user_frames import sentence, with_frames
 from operators.join import Join, OpenQuery, as_list
 from operators.models.loading import load_operator
@@ -79,8 +80,8 @@ def _ran(task: Task, variant: Variant, operator: Any, item: Item) -> list[tuple[
     )  # fmt: skip
     path = (*item.path, hop)
     try:
-        outputs = listed(operator.predict([item.value]))
-    except Exception as error:  # noqa: BLE001 - a user's operator; what it raises is the answer
+        outputs = listed(operator.predict(own_values([item.value])))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - of a user's operator: the answer
         text = with_frames(f"{variant.key} raised {sentence(error)}", error)
         return [("", failed(task.name, item, path, text))]
     if len(outputs) != 1:

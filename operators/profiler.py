@@ -17,6 +17,7 @@ from control.policies.compass.search.prefix_cache import PrefixCache
 from control.problem.space import Space
 from operators.calls.device_faults import device_lost, raise_if_lost
 from operators.calls.operator_outputs import listed
+from operators.calls.own_values import own_values
 from operators.calls.user_frames import sentence
 from operators.join import Combine, Join, OpenQuery
 from operators.record_size import record_size
@@ -184,12 +185,12 @@ def outputs_of(
     if not values:
         return []
     try:
-        outputs = listed(predict(list(values)))
+        outputs = listed(predict(own_values(values)))
         raise_if_lost(outputs)
-        if len(outputs) == len(values):
-            return outputs
-        return [ValueError(f"{len(outputs)} outputs for {len(values)} inputs") for _ in values]
-    except (Exception, SystemExit) as error:
+        if len(outputs) != len(values):
+            raise ValueError(f"{len(outputs)} outputs for {len(values)} inputs")
+        return outputs
+    except BaseException as error:
         if device_lost(error):
             raise
         if len(values) > 1:

@@ -29,6 +29,7 @@ from headrace.config.user_functions import load_workload, sized_inputs
 from headrace.errors import PipelineError
 from headrace.roles.workers.shared_cpu import PaidOperator
 from operators.calls.operator_outputs import listed
+from operators.calls.own_values import own_values
 from operators.models.libraries import library
 from operators.models.loading import load_operator
 from operators.models.model_errors import BadDevice, ModelError
@@ -322,7 +323,7 @@ def predicted(operator: Any, inputs: Sequence[Any], batch: int) -> list[Any]:
 
 
 def _outputs(operator: Any, values: list[Any]) -> Sequence[Any]:
-    returned = operator.predict(values)
+    returned = operator.predict(own_values(values))
     try:
         outputs = listed(returned)
     except TypeError as error:

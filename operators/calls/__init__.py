@@ -1,1 +1,1 @@
-"""The call of an operator: the outputs that it may return, and what its errors show."""
+"""The call of an operator: the values that it gets and may return, and what its errors show."""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from operators.calls.device_faults import device_lost, out_of_memory, raise_if_lost
 from operators.calls.operator_outputs import listed
+from operators.calls.own_values import own_values
 from operators.calls.user_frames import OperatorFailed, sentence, trace, with_frames
 from operators.timed_batch import TimedBatch
 from profiles.measurements import ProfileError
@@ -210,7 +211,9 @@ class ModelExecutor:
             operator = self._operators.use(job.variant)
             if self._journal is not None:
                 self._journal.began(job.items)
-            batch = TimedBatch(job.values, [d - began for d in job.deadlines])
+            # Of several items each may run again alone; its operator may have changed them.
+            values = own_values(job.values) if len(job.values) > 1 else job.values
+            batch = TimedBatch(values, [d - began for d in job.deadlines])
             outputs = tuple(listed(operator.predict(batch)))
             raise_if_lost(outputs)
             ended: Event = Inferred(job.job, outputs, began, self._clock())

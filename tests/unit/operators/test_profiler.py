@@ -103,8 +103,21 @@ def test_a_batch_that_fails_runs_item_by_item() -> None:
     assert (good, other) == (2, 5)
     assert isinstance(bad, ZeroDivisionError)
     assert outputs_of(predict, []) == []
-    short = outputs_of(lambda values: [1], [1, 2])
-    assert [str(each) for each in short] == ["1 outputs for 2 inputs"] * 2
+    assert outputs_of(lambda values: [1], [1, 2]) == [1, 1]
+    short = outputs_of(lambda values: [], [1, 2])
+    assert [str(each) for each in short] == ["0 outputs for 1 inputs"] * 2
+
+
+def test_an_operator_that_changes_its_inputs_changes_no_sample() -> None:
+    def predict(values: list[Any]) -> list[Any]:
+        for value in values:
+            value["text"] = value.pop("raw")
+        return [value["text"][0] for value in values]
+
+    samples: list[Value] = [{"raw": "a"}, {"raw": ""}]
+    first, refused = outputs_of(predict, samples)
+    assert (first, type(refused)) == ("a", IndexError)
+    assert samples == [{"raw": "a"}, {"raw": ""}]
 
 
 def test_values_run_in_batches_of_the_size_that_serves() -> None:

@@ -444,6 +444,23 @@ def test_whatever_an_operator_raises_fails_its_batch_and_the_next_one_runs(
     executor.close()
 
 
+def test_items_of_a_batch_that_failed_run_again_as_they_came(posted: SimpleQueue[Event]) -> None:
+    class Changes(Named):
+        def predict(self, batch: list[Any]) -> list[Any]:
+            for each in batch:
+                each["text"] = each.pop("raw")
+            raise ValueError("one of them is bad")
+
+    values: tuple[Any, ...] = ({"raw": "a"}, {"raw": "b"})
+    executor = ModelExecutor(Changes, "cpu", posted.put, clock=lambda: 0.0)
+    executor.load(Load("read/a"))
+    posted.get(timeout=10)
+    executor.infer(Infer(1, "read/a", values))
+    assert isinstance(posted.get(timeout=10), Failed)
+    assert values == ({"raw": "a"}, {"raw": "b"})
+    executor.close()
+
+
 def test_a_load_that_exits_fails_with_its_type_and_may_be_tried_again(
     posted: SimpleQueue[Event],
 ) -> None:
