@@ -78,12 +78,16 @@ class WithoutLoad:
     """An operator that has nothing to load, with a ``load`` that does nothing."""
 
     def __init__(self, operator: Any) -> None:
-        self.predict = operator.predict
+        self._operator = operator
         if hasattr(operator, "warm_up"):
             self.warm_up = operator.warm_up
 
     def load(self, device: str) -> None:
         """Do nothing."""
+
+    def predict(self, batch: list[Any]) -> Any:
+        """Return the operator's outputs."""
+        return self._operator.predict(batch)
 
 
 def _check_class(named: Any, name: str) -> None:

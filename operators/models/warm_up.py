@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from operators.calls.operator_outputs import listed
+from operators.calls.own_values import own_values
 from operators.calls.user_frames import sentence, trace, with_frames
 from operators.models.model_errors import BadOperator, ModelError
 from schemas.pipeline import Variant
@@ -20,12 +21,15 @@ class Warmed:
     def __init__(self, operator: Any, variant: Variant) -> None:
         self._operator = operator
         self._variant = variant
-        self.predict = operator.predict
 
     def load(self, device: str) -> None:
         """Load, then warm up; raise ``BadOperator`` if a sample cannot be run."""
         self._operator.load(device)
         warm_up(self._operator, self._variant)
+
+    def predict(self, batch: list[Any]) -> Any:
+        """Return the operator's outputs."""
+        return self._operator.predict(batch)  # looked up now: its ``load`` may replace the method
 
 
 def warm_up(operator: Any, variant: Variant) -> None:
@@ -36,7 +40,7 @@ def warm_up(operator: Any, variant: Variant) -> None:
     try:
         samples = _samples(operator, variant)
         for batch in _batches(samples, variant.batch):
-            outputs = operator.predict(batch)
+            outputs = operator.predict(own_values(batch))
             _check(listed(outputs), batch)
     except ModelError:
         raise

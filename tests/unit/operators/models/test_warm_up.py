@@ -66,3 +66,21 @@ def test_the_bytes_of_a_named_file_are_the_sample(tmp_path: Path) -> None:
 def test_a_sample_that_cannot_be_run_is_an_error_of_loading(sample: str, says: str) -> None:
     with pytest.raises(BadOperator, match=says):
         calls(WithSamples([sample]), variant())
+
+
+def test_a_sample_that_the_operator_changes_serves_again() -> None:
+    class Changes(WithSamples):
+        def predict(self, batch: list[Any]) -> list[Any]:
+            return [each.pop("raw") for each in batch]
+
+    Warmed(Changes([{"raw": "a"}]), variant()).load("cpu")
+
+
+def test_an_operator_may_replace_its_predict_when_it_loads() -> None:
+    class Compiled(Recorder):
+        def load(self, device: str) -> None:
+            self.predict = lambda batch: ["compiled" for _ in batch]  # type: ignore[method-assign]
+
+    warmed = Warmed(Compiled(), variant())
+    warmed.load("cpu")
+    assert warmed.predict(["a"]) == ["compiled"]
