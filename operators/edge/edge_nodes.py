@@ -16,6 +16,7 @@ from itertools import chain
 
 from msgspec.structs import replace
 
+from operators.calls.own_values import kept, own_value
 from operators.edge.local_slots import IN_MEMORY, LocalSlots, Place
 from operators.ingress import Ingress
 from operators.input_place import InputPlaces
@@ -199,11 +200,15 @@ class EdgeIngress:
 
 
 def handed(effect: Send, local: LocalSlots, now: float) -> Effect:
-    """Return a delivery in memory if a node of this process reads the slot, else the send."""
+    """Return a delivery in memory if a node of this process reads the slot, else the send.
+
+    Its values are those of the moment, as if they came from the broker.
+    """
     record = effect.record
     reader = local.reader((effect.topic, effect.slot))
     if not reader or not isinstance(record, Work):
         return effect
     local.hold(record.origin)
-    arrived = Arrived(record, effect.topic, effect.slot, IN_MEMORY, now)
+    items = tuple([replace(item, value=own_value(item.value, kept)) for item in record.items])
+    arrived = Arrived(replace(record, items=items), effect.topic, effect.slot, IN_MEMORY, now)
     return Deliver(reader, arrived)

@@ -1,13 +1,27 @@
 """The nodes of an edge's process, event by event."""
 
+import numpy as np
+
 from control.problem.seats import bound_device
-from operators.edge.edge_nodes import edge_nodes
+from operators.edge.edge_nodes import edge_nodes, handed
+from operators.edge.local_slots import LocalSlots
 from operators.ingress import Ingress
 from operators.input_place import InputPlaces
 from operators.serving.worker import Worker
-from schemas.effects import COMMANDS, PLANS, QUERIES, Arrived, Assign, Effect, Event, Node
+from schemas.effects import (
+    COMMANDS,
+    PLANS,
+    QUERIES,
+    Arrived,
+    Assign,
+    Deliver,
+    Effect,
+    Event,
+    Node,
+    Send,
+)
 from schemas.records import Command, Settings
-from tests.builders import a_lease, a_plan
+from tests.builders import a_lease, a_plan, a_work, an_item
 from tests.session_world import a_session_pipeline
 
 PARTITIONS = (4096, 4097)
@@ -35,6 +49,19 @@ def a_session_plan() -> Event:
 
 def of_the_input(effects: list[Effect]) -> list[Effect]:
     return [each for each in effects if isinstance(each, Assign) and each.topic == QUERIES]
+
+
+def test_work_in_memory_keeps_the_values_that_it_was_handed_over_with() -> None:
+    local, buffer, boxes = LocalSlots(), np.zeros(2), [1]
+    local.read(SCAN, "work.scan", [0])
+    items = (an_item(value=buffer), an_item(value={"boxes": boxes}))
+    found = handed(Send("work.scan", a_work(0, *items), 0), local, 1.0)
+    buffer += 1
+    boxes.append(2)
+    assert isinstance(found, Deliver)
+    assert isinstance(found.event, Arrived)
+    first, second = found.event.record.items  # type: ignore[union-attr]
+    assert (first.value.tolist(), second.value) == ([0.0, 0.0], {"boxes": [1]})
 
 
 def test_an_ingress_that_has_read_nothing_leaves_at_once() -> None:
