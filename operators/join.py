@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from operators.calls.own_values import kept, own_value
 from operators.calls.user_frames import sentence, with_frames
 from operators.drop_reasons import EGRESS_TASK, dropped, unfinished
 from operators.record_size import brief, excess
@@ -161,10 +162,14 @@ class Join:
             self._begin(query, self._journal)
         try:
             result = self._combine(list(map(_VALUE, leaves)), tasks)
+            if self._pipeline.combine:  # its next call may change what it returned
+                result = own_value(result, kept)
             sendable(result)
             if self._in_json:
                 value_to_json(result)  # else the driver would fail a query that counts as answered
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also SystemExit, and what libraries in Rust raise
             self._unmark()
             raise _Uncombined(_not_sent(error, self._pipeline)) from error
         self._unmark()

@@ -6,8 +6,10 @@ fan-out: the combine function gets them in the order of the parts.
 
 from collections.abc import Callable, Sequence
 
+from operators.calls.own_values import kept, own_value
 from operators.calls.user_frames import sentence
 from operators.record_size import excess
+from operators.serving.fanout import as_value
 from operators.serving.fanout import split as shares
 from operators.serving.sized import Sized
 from schemas.pipeline import MOST_PARTS, QuerySize
@@ -54,7 +56,7 @@ def even_parts(payload: Value, size: int, most: int) -> list[Sized]:
 def _split(query: Query, sizes: QuerySize, split: Split) -> Sequence[Sized]:
     try:
         return list(split(query.payload, query.size, sizes.most))
-    except Exception as error:  # a user's function may raise anything
+    except BaseException as error:  # a user's function may raise anything, also SystemExit
         raise UnfitQuery(
             f"size.split of the pipeline file, {sizes.split}, raised {sentence(error)} for a query "
             f"of size {query.size}"
@@ -62,7 +64,7 @@ def _split(query: Query, sizes: QuerySize, split: Split) -> Sequence[Sized]:
 
 
 def _checked(query: Query, sizes: QuerySize, parts: Sequence[Sized]) -> Sequence[Sized]:
-    """Return the parts if each fits and their sizes sum to the query's."""
+    """Return the parts as they are sent, if each fits and their sizes sum to the query's."""
     who = f"size.split of the pipeline file, {sizes.split},"
     if not parts or len(parts) > MOST_PARTS or any(type(each) is not Sized for each in parts):
         raise UnfitQuery(f"{who} must return a list of 1 to {MOST_PARTS} Sized(value, size)")
@@ -72,9 +74,10 @@ def _checked(query: Query, sizes: QuerySize, parts: Sequence[Sized]) -> Sequence
             f"{who} made parts of {total} in all and {largest} at most of a query of size "
             f"{query.size}; make parts of {sizes.most} at most that sum to it"
         )
-    for each in parts:
-        _check_payload(each.value)
-    return parts
+    try:
+        return [Sized(own_value(as_value(each.value), kept), each.size) for each in parts]
+    except Exception as error:  # a user's type may raise anything when it is read
+        raise UnfitQuery(f"{who} made a part that cannot be sent: {error}") from error
 
 
 def _check_payload(payload: Value) -> None:

@@ -234,7 +234,7 @@ class Scorer:
             return
         try:
             right, of = score(answered.result, labelled.label, self._judge)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's function
+        except BaseException as error:  # noqa: BLE001 - a user's function
             self._complain(f"the label of {name!r}: {sentence(error)}", counted=False)
             return
         self._counts["scored"] += 1
@@ -254,7 +254,7 @@ class Scorer:
         shadow, label = found
         try:
             right, of = score(shadow.result, label, self._judge)
-        except (Exception, SystemExit):  # noqa: BLE001 - a user's function; reported for the answer
+        except BaseException:  # noqa: BLE001 - a user's function; reported for the answer
             return
         self._measured.note(shadow.path, shadow.answered_s, right, of)
 
@@ -266,7 +266,7 @@ class Scorer:
         truth = Label(id=ours.id, truth=reference.result)
         try:
             right, of = score(ours.result, truth, self._judge)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's function
+        except BaseException as error:  # noqa: BLE001 - a user's function
             self._pairs.counts["failed"] += 1
             self._trouble = brief(f"the shadow of {ours.id!r}: {sentence(error)}")
             return

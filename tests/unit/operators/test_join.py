@@ -209,13 +209,26 @@ def test_without_combine_outputs_that_cannot_be_sent_blame_no_combine() -> None:
     assert found.reason.startswith("the outputs of the leaf tasks cannot be sent as a list: Codec")
 
 
-def test_a_combine_that_calls_exit_fails_its_query() -> None:
+@pytest.mark.parametrize("error", [SystemExit, BaseException])
+def test_a_combine_that_calls_exit_fails_its_query(error: type[BaseException]) -> None:
     def combine(values: list[Value], tasks: list[str]) -> Value:
-        raise SystemExit(3)
+        raise error(3)
 
     found = closed(a_query(an_ended("a")), a_pipeline(combine="postcode:join"), combine=combine)
     assert (found.outcome, found.task) == (FAILED, "egress")
-    assert found.reason.startswith("postcode:join raised SystemExit: 3")
+    assert found.reason.startswith(f"postcode:join raised {error.__name__}: 3")
+
+
+def test_a_combine_that_reuses_its_result_gives_each_query_its_own() -> None:
+    board: list[Value] = []
+
+    def combine(values: list[Value], tasks: list[str]) -> Value:
+        board[:] = values
+        return board
+
+    join = Join(a_pipeline(combine="postcode:join"), combine, {})
+    found = [join.answer(a_query(an_ended(value)), now=1.0) for value in ("a", "b")]
+    assert [each.result for each in found] == [["a"], ["b"]]
 
 
 def test_a_query_whose_combine_ends_the_process_twice_fails_without_it(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Queries above the largest size, split into parts."""
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,9 +87,30 @@ def test_invalid_result_of_the_split_function_is_reported_in_one_sentence(
         fitting(Query(payload=b"x", size=150), SIZES, lambda *_: made)  # type: ignore[arg-type, return-value]
 
 
-def test_error_of_the_split_function_is_reported() -> None:
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (ValueError("no header"), "raised ValueError: no header for a query of size 150"),
+        (SystemExit("no licence"), "raised SystemExit: no licence for a query of size 150"),
+        (BaseException("a panic"), "raised BaseException: a panic for a query of size 150"),
+    ],
+)
+def test_error_of_the_split_function_is_reported(error: BaseException, says: str) -> None:
     def broken(payload: Value, size: int, most: int) -> Sequence[Sized]:
-        raise ValueError("no header")
+        raise error
 
-    with pytest.raises(UnfitQuery, match="raised ValueError: no header for a query of size 150"):
+    with pytest.raises(UnfitQuery, match=says):
         fitting(Query(payload=b"x", size=150), SIZES, broken)
+
+
+def test_parts_are_in_the_form_in_which_values_travel() -> None:
+    parts = [Sized((1, (2, 3)), 100), Sized(np.float32(0.5), 50)]
+    items = fitting(Query(payload=b"x", size=150), SIZES, lambda *_: parts)
+    assert [item.value for item, _ in items] == [[1, [2, 3]], 0.5]
+
+
+@pytest.mark.parametrize("value", [object(), {1: "a"}, {"a": {"b": b"c"}}, b"x" * (MOST_BYTES + 1)])
+def test_a_part_that_cannot_be_sent_is_refused(value: Any) -> None:
+    parts = [Sized(value, 100), Sized(b"y", 50)]
+    with pytest.raises(UnfitQuery, match=r"rank\.parts:halves, made a part that cannot be sent: a"):
+        fitting(Query(payload=b"x", size=150), SIZES, lambda *_: parts)

@@ -179,9 +179,10 @@ def test_a_judge_that_makes_no_sense_is_reported_and_counts_nothing(judged: Any)
     assert "the label of 'q0'" in written.trouble
 
 
-def test_a_judge_that_raises_ends_nothing() -> None:
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_a_judge_that_raises_ends_nothing(error: type[BaseException]) -> None:
     def judge(result: Any, truth: Any) -> float:
-        raise SystemExit("no")
+        raise error("no")
 
     told = Told(judge=judge)
     told.tell(an_answered(0, "x"), RESULTS, 0)
