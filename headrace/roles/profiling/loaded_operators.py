@@ -43,9 +43,15 @@ class Operators:
         return outputs, seconds
 
     def _timed(self, operator: Any, values: Sequence[Value], most: int) -> tuple[list[Any], float]:
-        self.running_since = began = time.monotonic()
-        outputs = in_batches(operator.predict, values, most)
-        self.running_since = 0.0
+        def called(batch: list[Value]) -> Sequence[Any]:
+            self.running_since = time.monotonic()  # of each call: many may take longer than one may
+            return operator.predict(batch)  # type: ignore[no-any-return]
+
+        began = time.monotonic()
+        try:
+            outputs = in_batches(called, values, most)
+        finally:
+            self.running_since = 0.0
         return outputs, time.monotonic() - began
 
     def warm(self) -> None:

@@ -153,7 +153,7 @@ class ProfilerRole:
             found = self._profiler.profile(
                 configuration, request.sample_set, samples, self.operators.run
             )
-        except BaseException as error:
+        except (Exception, SystemExit) as error:
             if device_lost(error):
                 raise  # only a new process can use the device
             return self._result(request, Profile(), sentence(error))

@@ -77,7 +77,11 @@ class Read:
         if self.exits == "load":
             raise SystemExit("no licence")
 
+    def began(self) -> None:
+        """Begin a call."""
+
     def predict(self, batch: list[Any]) -> list[str]:
+        self.began()
         if self.exits == "predict":
             raise SystemExit("no licence")
         return [str(each).upper() if self._upper else str(each) for each in batch]
@@ -131,6 +135,16 @@ def test_a_block_is_run_once(a_role: Callable[[], ProfilerRole]) -> None:
     first = role.answered(a_request(), 1.0)
     assert result(first).scores == (1.0, 1.0)
     assert role.answered(a_request(), 2.0) == first
+
+
+def test_only_a_single_call_of_an_operator_may_count_as_hanging(
+    a_role: Callable[[], ProfilerRole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operators, since = a_role().operators, list[float]()
+    monkeypatch.setattr(Read, "began", lambda _: since.append(operators.running_since))
+    operators.run(0, 0, ["ab", "cd", "e"])
+    assert 0.0 < since[0] < since[1] < since[2]
+    assert operators.running_since == 0.0
 
 
 def test_newest_finished_blocks_are_kept(
@@ -240,10 +254,10 @@ def test_an_error_that_ends_the_process_is_a_strike(
     class Ended(BaseException):
         """An error that no role catches."""
 
-    def ended(self: Read, batch: list[Any]) -> list[str]:
+    def ended(self: Words, result: Any, truth: str) -> tuple[int, int]:
         raise Ended
 
-    monkeypatch.setattr(Read, "predict", ended)
+    monkeypatch.setattr(Words, "score", ended)
     for _ in range(STRIKES):
         with pytest.raises(Ended):
             a_role().answered(a_request(), 1.0)
