@@ -16,6 +16,7 @@ from schemas.codec.json_form import json_value, to_json
 from schemas.codec.path_tree import compact
 from schemas.pipeline import Pipeline
 from schemas.records import ANSWERED, Answer, Query, Value
+from schemas.visible_text import one_line
 from streams.kafka.admin.preflight import prepare
 
 
@@ -68,7 +69,7 @@ def answer_text(answer: Answer) -> str:
     lines = [] if answer.outcome != ANSWERED else [_shown(answer.result)]
     what = outcome_of(answer)
     where = f" at {answer.task}" if answer.task else ""
-    why = f"{where}: {answer.reason}" if answer.reason else where
+    why = f"{where}: {one_line(answer.reason)}" if answer.reason else where
     lines.append(f"{what}{why} ({latency_ms(answer):.1f} ms, {_variants(answer)})")
     return "\n".join(lines)
 

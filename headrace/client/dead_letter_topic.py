@@ -18,6 +18,7 @@ from schemas.codec.raw import ID_HEADER
 from schemas.codec.single_object import CodecError, decode
 from schemas.effects import DEAD_LETTERS, QUERIES
 from schemas.records import DeadLetter
+from schemas.visible_text import one_line
 from streams.kafka.kafka_client import producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
@@ -94,7 +95,7 @@ def listed(letters: Sequence[Filed]) -> list[str]:
     return [
         f"{each.name:<8} {_moment(each.letter)}  {each.letter.topic} "
         f"{each.letter.partition}-{each.letter.offset}  {len(each.letter.value)} bytes  "
-        f"{each.letter.reason}"
+        f"{one_line(each.letter.reason)}"
         for each in letters
     ]
 
@@ -103,7 +104,7 @@ def described(filed: Filed) -> list[str]:
     """Return the lines that show a letter with the beginning of its value."""
     letter = filed.letter
     lines = [
-        f"letter {filed.name}: {letter.reason}",
+        f"letter {filed.name}: {one_line(letter.reason)}",
         f"found {_moment(letter)} UTC by {letter.node} at {letter.partition}-{letter.offset} of "
         f"{letter.topic}",
         *(f"header {_printable(name)}: {_readable(held)}" for name, held in letter.headers),

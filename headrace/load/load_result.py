@@ -11,6 +11,7 @@ from headrace.results.tally import Tally
 from operators.outcomes import OUTCOMES, outcome_of
 from schemas.records import ANSWERED, Answer
 from schemas.variant_id import variant_key
+from schemas.visible_text import one_line
 
 REASONS = 10  # the most frequent ones
 
@@ -72,7 +73,10 @@ def load_text(load: LoadResult) -> str:
         lines.append(
             f"accuracy {percent(row['accuracy'])} of parts, {percent(row['accuracy_whole'])} whole"
         )
-    lines += [f"  {count} x {reason}" for reason, count in list(row["reasons"].items())[:REASONS]]
+    lines += [
+        f"  {count} x {one_line(reason)}"
+        for reason, count in list(row["reasons"].items())[:REASONS]
+    ]
     if load.warm_up:
         lines.append(f"{load.warm_up} warm-up queries before it are not counted")
     if load.phases:

@@ -20,6 +20,7 @@ from operators.outcomes import outcome_of
 from schemas.codec.json_form import to_json
 from schemas.records import ANSWERED, Answer, Query
 from schemas.variant_id import variant_key
+from schemas.visible_text import one_line
 
 # Distinguishable without colours too.
 MARKS = {KAFKA: ("·", "dim"), QUEUE: ("░", "yellow"), RUN: ("█", "green")}
@@ -66,7 +67,7 @@ def _verdict(answer: Answer) -> str:
         part = ", answered with a part missing" if answer.incomplete else ""
         return f"{outcome_of(answer)}{part} {took}, {when}"
     where = f" at {answer.task}" if answer.task else ""
-    return f"{outcome_of(answer)}{where} {took}, {when}: {answer.reason}"
+    return f"{outcome_of(answer)}{where} {took}, {when}: {one_line(answer.reason)}"
 
 
 def _result(answer: Answer) -> str:
@@ -178,6 +179,6 @@ def _ends(fates: Sequence[Fate]) -> Iterator[Text]:
     for fate in fates:
         branches = f"{fate.branches} branch{'es' if fate.branches > 1 else ''}"
         where = f" at {fate.task}" if fate.task else ""
-        why = f": {fate.reason}" if fate.reason else ""
+        why = f": {one_line(fate.reason)}" if fate.reason else ""
         style = "" if fate.outcome == ANSWERED else "red"
         yield Text(f"{branches} {fate.outcome}{where}{why}", style=style)

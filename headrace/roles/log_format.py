@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from schemas.visible_text import visible
+from schemas.visible_text import one_line, visible
 
 FORMATS = ("human", "json")
 LEVELS = ("debug", "info", "warning", "error")
@@ -40,7 +40,7 @@ class Human(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields: Mapping[str, Any] = getattr(record, "fields", {})
         who = fields.get("node") or record.name.removeprefix(f"{OURS}.")
-        line = f"{_time(record)} {record.levelname:<7} {who}: {_one_line(record.getMessage())}"
+        line = f"{_time(record)} {record.levelname:<7} {who}: {one_line(record.getMessage())}"
         if fields.get("trace"):
             line = f"{line}\n{visible(fields['trace'])}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
@@ -69,10 +69,6 @@ def _time(record: logging.LogRecord) -> str:
     """Return the record's time in UTC, to the millisecond."""
     at = datetime.fromtimestamp(record.created, UTC)
     return at.isoformat(" ", "milliseconds").removesuffix("+00:00")
-
-
-def _one_line(text: str) -> str:
-    return visible(" ".join(text.split()) if "\n" in text else text)
 
 
 class Seldom(logging.Filter):

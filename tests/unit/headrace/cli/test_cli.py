@@ -189,6 +189,12 @@ def test_answer_is_printed_in_two_lines() -> None:
     assert answer_text(ANSWER) == '["A", 1]\nanswered (125.0 ms, plan 3, shout/careful)'
 
 
+def test_a_reason_with_line_breaks_stays_in_its_line() -> None:
+    failed = structs.replace(ANSWER, outcome="failed", reason="boom\nanswered (1.0 ms, plan 3)")
+    (line,) = answer_text(failed).splitlines()
+    assert line.startswith("failed: boom answered (1.0 ms, plan 3) (125.0 ms")
+
+
 def test_an_answer_as_json_has_its_latency() -> None:
     assert answer_json(ANSWER)["latency_ms"] == latency_ms(ANSWER) == 125.0
 

@@ -38,6 +38,13 @@ def test_a_letter_is_one_line_with_its_name_origin_size_and_reason() -> None:
     ]
 
 
+def test_a_line_break_in_a_reason_makes_no_line_that_looks_like_another_letter() -> None:
+    forged = "0-18     2026-05-28 20:26:41  queries 2-1235  7 bytes  all is well"
+    letter = a_letter(reason=f"no such field:\n{forged}")
+    assert len("\n".join(listed([letter])).splitlines()) == 1
+    assert f"letter 0-17: no such field: {' '.join(forged.split())}" in described(letter)
+
+
 def test_a_letter_is_shown_with_headers_and_the_beginning_of_its_value() -> None:
     assert described(a_letter()) == [
         "letter 0-17: the header is no number",
