@@ -6,6 +6,7 @@ Roles are those of ``headrace up``. With a dilation above 1 they run in slower t
 
 import contextlib
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -88,6 +89,25 @@ class LiveEnvironment:
 
 
 @contextlib.contextmanager
+def run_folder() -> Iterator[Path]:
+    """Yield a new folder for a broker and the roles; delete it after the block.
+
+    After an error its logs stay, as the error may name them, but not the broker's data.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="headrace-fidelity-"))
+    try:
+        yield folder
+    except Exception:
+        shutil.rmtree(folder / "broker" / "data", ignore_errors=True)
+        say(f"the logs are in {folder}")
+        raise
+    except BaseException:  # such as Ctrl-C
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
 def staged(file: PipelineFile, policy: str, dilate: float) -> Iterator[LiveEnvironment]:
     """Yield the pipeline, running on a temporary broker under a policy; end both after the block.
 
@@ -96,14 +116,14 @@ def staged(file: PipelineFile, policy: str, dilate: float) -> Iterator[LiveEnvir
     """
     check_emulated(file, dilate)
     with (
-        tempfile.TemporaryDirectory(prefix="headrace-fidelity-") as folder,
-        temporary_broker(Path(folder) / "broker", "starting a broker for this run") as (broker, _),
+        run_folder() as folder,
+        temporary_broker(folder / "broker", "starting a broker for this run") as (broker, _),
         dilated(dilate, time.time()) as dilation,
     ):
         kafka = KafkaConfig(broker.bootstrap)
         with waiting("warming the broker up"):
             round_trips_s = warm_up(kafka, WARM_UP_S)
-        run = LocalRun(file, kafka, Path(folder) / "run")
+        run = LocalRun(file, kafka, folder / "run")
         try:
             run.start()
             run.await_ready(ReceivedSignal())
