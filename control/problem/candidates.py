@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from control.problem.problem import PlanError, Problem
+from control.problem.problem import PlanError, Problem, Unprofiled
 from profiles.measurements import Entry, ProfileError
 from schemas.pipeline import Task, Variant
 from schemas.variant_id import variant_id, variant_key
@@ -213,7 +213,7 @@ def _units(problem: Problem, task: Task, kinds: Mapping[str, tuple[str, ...]]) -
         if (entry := _entry(problem, variant, names[0]))
     ]
     if kinds and not entries:
-        raise PlanError(
+        raise Unprofiled(
             f"task {task.name!r} has no profiled variant on {', '.join(kinds)}; "
             "run `headrace profile` or name its profile under profiles"
         )
@@ -265,7 +265,7 @@ def items_made(problem: Problem, variant: Variant, child: str, entry: Entry) -> 
     if observed is not None:
         return observed
     if child not in entry.children:
-        raise PlanError(
+        raise Unprofiled(
             f"the profile of {entry.name} has no fan-out to {child!r}; "
             "run `headrace profile` again or correct the profile"
         )

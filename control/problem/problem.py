@@ -25,6 +25,10 @@ class PlanError(HeadraceError, ValueError):
     """No plan can be made for the problem; the message says what to change."""
 
 
+class Unprofiled(PlanError):
+    """The profile lacks what the policy plans by; the message says what to profile."""
+
+
 class SelectionError(PlanError):
     """No policy table can be made for the input; the message says what to change."""
 

@@ -8,7 +8,7 @@ from control.policies import POLICIES, policy_named, spec_of
 from control.policies.option_fields import DISCRETISATION, LOADS, PRICE, STEPS, VIOLATION
 from control.policies.solvers import solve
 from control.problem.candidates import paths
-from control.problem.problem import PlanError, Problem
+from control.problem.problem import PlanError, Problem, Unprofiled
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import load_profile, planning_profile
 from headrace.config.sections import pipeline_source
@@ -78,6 +78,7 @@ def examined(file: PipelineFile) -> Examined:
             *unmoved(file.pipeline),
             *blind_to_sizes(file.pipeline),
             *without_effect(file.pipeline),
+            *unprofiled(file, table),
             *unmeasured(file, table),
         ),
     )
@@ -188,6 +189,21 @@ def without_effect(pipeline: Pipeline) -> list[str]:
     return found
 
 
+def unprofiled(file: PipelineFile, table: ProfileTable) -> list[str]:
+    """Return a sentence if the policy in force plans by a profile, and the file has none."""
+    policy = policy_named(file.pipeline, file.pipeline.policy)
+    if table.entries or policy is None:
+        return []
+    spec = spec_of(policy.kind)
+    if not spec.needs_profile or spec.sessions:
+        return []
+    return [
+        f"policy {policy.name!r} plans by a profile, and the file has none: `up`, `plan` and "
+        f"`simulate` refuse it; run `headrace profile {file.path.name}` and name its profile under "
+        "profiles"
+    ]
+
+
 def unmeasured(file: PipelineFile, table: ProfileTable) -> list[str]:
     """Return a sentence for each batch of a policy that is above the largest measured one."""
     if file.pipeline.size is not None:
@@ -211,7 +227,8 @@ def unmeasured(file: PipelineFile, table: ProfileTable) -> list[str]:
 
 
 def check_plannable(file: PipelineFile) -> None:
-    """Raise ``Unfeasible`` if the file's policy has no plan for this cluster at any demand.
+    """Raise ``Unfeasible`` if the file's policy has no plan for this cluster at any demand, and
+    ``PipelineError`` if the profile lacks what it plans by.
 
     Called before the processes start, because they would wait for a plan.
     """
@@ -220,6 +237,8 @@ def check_plannable(file: PipelineFile) -> None:
         return
     try:
         solve(policy.kind, _problem(file, planning_profile(file), policy))
+    except Unprofiled as error:
+        raise PipelineError(f"{file.path}: policy {policy.name!r}: {error}") from error
     except PlanError as error:
         raise Unfeasible(f"policy {policy.name!r}: {error}") from error
 

@@ -19,7 +19,7 @@ from control.policies import known_kinds, policy_named, spec_of
 from control.policies.option_fields import SOLVER, TRAFFIC, with_options
 from control.policies.solvers import solve
 from control.problem.candidates import paths
-from control.problem.problem import Allocation, PathShare, PlanError, Problem, Replicas
+from control.problem.problem import Allocation, PathShare, PlanError, Problem, Replicas, Unprofiled
 from headrace.config.cluster_cost import cost_columns, prices
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
@@ -61,13 +61,16 @@ class Planned:
 def plans(file: PipelineFile, asked: PlanRequest) -> Iterator[Planned]:
     """Yield a plan for each demand, in order, infeasible ones included.
 
-    Raises ``Unfeasible`` if no plan can be made, and ``PlanError`` for an unknown policy.
+    Raises ``Unfeasible`` if no plan can be made, and ``PlanError`` for an unknown policy or a
+    profile that lacks what the policy plans by.
     """
     first = problem(file, asked)
     for demand in asked.demands_qps:
         each = replace(first, demand_qps=demand)
         try:
             found = solve(each.policy.kind, each)
+        except Unprofiled:
+            raise
         except PlanError as error:
             raise Unfeasible(str(error)) from error
         broken = check_allocation(found, each)

@@ -18,6 +18,8 @@ SHOWN = 12  # paths
 def described(planned: Planned) -> str:
     """Return the plan of one demand as text."""
     plan, problem = planned.allocation, planned.problem
+    if problem.profile is None:
+        return "\n".join([*_head(plan, problem), *_cost(planned), "", *_unprofiled(plan)])
     tightest = replace(problem, slo_s=plan.slo_s or problem.slo_s)
     return "\n".join(
         [
@@ -69,6 +71,15 @@ def _measured(planned: Planned) -> list[str]:
         f"  from accuracies measured per path; from products of variants: {percent(product, 3)}",
         f"  ({gap_text(gap)})",
     ]
+
+
+def _unprofiled(plan: Allocation) -> list[str]:
+    """List the replicas by variant, without the figures that a profile has."""
+    rows = [(each.key, str(each.count), str(each.batch)) for each in plan.replicas]
+    table = columns([("variant", "devices", "batch"), *rows], indent="  ")
+    unmet = [] if plan.feasible else [f"cannot be met: {plan.binding}"]
+    told = "without a profile, loads and latencies are unknown: run `headrace profile`"
+    return [*table.split("\n"), "", *unmet, told]
 
 
 def _devices(plan: Allocation, problem: Problem) -> list[str]:

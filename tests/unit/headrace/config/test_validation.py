@@ -15,6 +15,7 @@ from headrace.config.validation import (
     examined,
     unmeasured,
     unmoved,
+    unprofiled,
     without_effect,
 )
 from headrace.errors import PipelineError, Unfeasible
@@ -49,6 +50,18 @@ def test_variants_that_fit_no_device_are_reported_before_anything_starts() -> No
         check_plannable(postcode(memory_bytes=60_000_000))
     with pytest.raises(PipelineError, match=f"pipeline.yaml: {NO_ROOM}"):
         examined(postcode(memory_bytes=60_000_000))
+
+
+def test_a_policy_in_force_without_the_profile_that_it_plans_by_is_bad_input() -> None:
+    """`validate` found nothing, and `up` called it infeasible."""
+    bare = replace(postcode(), profiles=())
+    with pytest.raises(PipelineError, match="policy 'loki': task 'locate' has no profiled variant"):
+        check_plannable(bare)
+    (warning,) = unprofiled(bare, load_profile(bare))
+    assert warning.startswith("policy 'loki' plans by a profile, and the file has none: `up`")
+    assert unprofiled(postcode(), load_profile(postcode())) == []
+    fixed = replace(bare, pipeline=replace(bare.pipeline, policy="static"))
+    assert unprofiled(fixed, load_profile(fixed)) == []
 
 
 def test_an_slo_below_the_fastest_path_is_named_but_may_be_served() -> None:

@@ -165,27 +165,43 @@ def test_a_profile_with_a_hole_plans_with_what_was_measured(
 def test_a_task_that_nobody_measured_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = sentence(capsys, a_file(tmp_path, *ENTRIES[:2]), "--demand", "10", code=3)
+    told = sentence(capsys, a_file(tmp_path, *ENTRIES[:2]), "--demand", "10", code=2)
     assert "task 'read' has no profiled variant on emulated; run `headrace profile`" in told
 
 
-def test_a_fixed_plan_of_a_file_without_profiles_says_how_to_make_one(
+def bare(folder: Path) -> str:
+    """Return a file without profiles."""
+    text = YAML.replace("profiles: [plates.json]\n", "").replace("emulated", "cpu")
+    return a_file(folder, text=text)
+
+
+@pytest.mark.parametrize("policy", ["loki", "loki-paper", "proteus", "inferline"])
+def test_a_policy_that_needs_a_profile_calls_a_file_without_one_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], policy: str
+) -> None:
+    told = sentence(capsys, bare(tmp_path), "--demand", "10", "--policy", policy, code=2)
+    assert "task 'find' has no profiled variant on cpu; run `headrace profile`" in told
+
+
+def test_a_fixed_plan_needs_no_profile_as_text_or_as_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bare = YAML.replace("profiles: [plates.json]\n", "").replace("emulated", "cpu")
-    path = a_file(tmp_path, text=bare)
-    told = sentence(capsys, path, "--demand", "10", "--policy", "static", code=2)
-    assert told == (
-        "headrace: find/small has no profile; run `headrace profile` or name its profile under "
-        "profiles\n"
-    )
+    asked = ["plan", bare(tmp_path), "--demand", "10", "--policy", "static"]
+    assert run([*asked, "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert run(asked) == 0
+    text = capsys.readouterr().out
+    for each in plan["variants"]:
+        key = f"{each['task']}/{each['variant']}"
+        assert f"{key:<10}  {each['replicas']:>7}  {each['batch']:>5}\n" in text
+    assert text.endswith("loads and latencies are unknown: run `headrace profile`\n")
 
 
 def test_a_profile_without_the_fan_out_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blind = an_entry("find", "small", {1: 5.0}, 0.8, device="emulated")
-    told = sentence(capsys, a_file(tmp_path, blind, *ENTRIES[2:]), "--demand", "10", code=3)
+    told = sentence(capsys, a_file(tmp_path, blind, *ENTRIES[2:]), "--demand", "10", code=2)
     assert "the profile of find/small on emulated has no fan-out to 'read'" in told
 
 
