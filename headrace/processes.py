@@ -17,6 +17,8 @@ from typing import Self
 
 import psutil
 
+from headrace.errors import Unsuccessful
+
 # -P: modules in the working directory do not shadow Headrace's packages or the standard library.
 PYTHON = (sys.executable, "-P")
 HEADRACE = (*PYTHON, "-m", "headrace")  # the command line, as a child process
@@ -113,5 +115,15 @@ def run_directory(pipeline: str, env: Mapping[str, str] = os.environ) -> Path:
     data directory."""
     if env.get("HEADRACE_HOME"):
         return Path(env["HEADRACE_HOME"]).absolute() / "run" / pipeline
-    data = env.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(data).absolute() / "headrace" / "run" / pipeline
+    return data_directory(env) / "run" / pipeline
+
+
+def data_directory(env: Mapping[str, str]) -> Path:
+    """Return the per-user data directory; raises ``Unsuccessful`` for a user without a home."""
+    try:
+        data = env.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    except RuntimeError as error:  # a container's user that is in no list of users
+        raise Unsuccessful(
+            f"user {os.getuid()} has no home directory; set HEADRACE_HOME to a directory of its own"
+        ) from error
+    return Path(data).absolute() / "headrace"

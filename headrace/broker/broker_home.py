@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.broker.java_runtime import JavaRuntime
+from headrace.processes import data_directory
 from streams.topics import MAX_RECORD_BYTES
 
 _SERVER = """\
@@ -179,8 +180,7 @@ def home_at(path: Path | None, env: Mapping[str, str] = os.environ) -> Home:
         return Home(path.absolute())
     if env.get("HEADRACE_HOME"):
         return Home(Path(env["HEADRACE_HOME"]).absolute())
-    data = env.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Home(Path(data).absolute() / "headrace" / "broker", is_default=True)
+    return Home(data_directory(env) / "broker", is_default=True)
 
 
 def server_properties(home: Home, identity: Identity, number: int = 1) -> str:

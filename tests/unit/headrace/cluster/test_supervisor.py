@@ -210,6 +210,17 @@ def test_a_run_lies_below_the_home_that_the_environment_names() -> None:
     assert run_directory("p", {"XDG_DATA_HOME": "/x"}) == Path("/x/headrace/run/p")
 
 
+def test_a_user_without_a_home_is_asked_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as that of a container, whose number no list of users has: it was a traceback."""
+
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    with pytest.raises(Unsuccessful, match="has no home directory; set HEADRACE_HOME"):
+        run_directory("p", {})
+
+
 def test_running_pipeline_cannot_be_started_twice(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         a_state(tmp_path, Process.found("up", other.pid))
