@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from types import FrameType
 
@@ -283,14 +284,15 @@ class _Watch:
             each.close()
 
 
-def claim(directory: Path) -> None:
-    """Claim the run directory; end the roles that a dead supervisor left behind.
+def claim(directory: Path) -> RunState | None:
+    """Claim the run directory; end the roles that a dead supervisor left behind, and return its
+    state (None: there was none).
 
     Raises ``Unsuccessful`` if another supervisor runs this pipeline here.
     """
     state = read_state(directory)
     if state is None:
-        return
+        return None
     if other_run(directory) is not None:
         raise Unsuccessful(
             f"pipeline {state.pipeline!r} is up already (process {state.supervisor.pid}); "
@@ -298,6 +300,33 @@ def claim(directory: Path) -> None:
         )
     end_roles(state)
     clear_state(directory)
+    return state
+
+
+@contextlib.contextmanager
+def sole(directory: Path) -> Iterator[None]:
+    """Keep every other `up` out of the run directory during the block.
+
+    The state file names a run only once its broker answers, which takes up to a minute. Raises
+    ``Unsuccessful`` for a directory that another `up` holds, or that cannot be written.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = (directory / "up.lock").open("w")
+    except OSError as error:
+        raise Unsuccessful(
+            f"the run directory {directory} cannot be written ({error.strerror}); set "
+            "HEADRACE_HOME to a directory of your own"
+        ) from error
+    with file:
+        try:
+            flock(file, LOCK_EX | LOCK_NB)
+        except BlockingIOError as error:
+            raise Unsuccessful(
+                f"another `headrace up` is starting pipeline {directory.name!r}; wait until it is "
+                "up, or end it"
+            ) from error
+        yield
 
 
 def other_run(directory: Path) -> RunState | None:
@@ -332,6 +361,7 @@ def take_down(directory: Path) -> RunState | None:
         return None
     if state.supervisor.alive:
         os.kill(state.supervisor.pid, signal.SIGTERM)
+        os.kill(state.supervisor.pid, signal.SIGCONT)  # after Ctrl-Z it would not see SIGTERM
         _await_end(directory, state)
     else:
         end_roles(state)

@@ -1,9 +1,11 @@
 """``headrace up``, attached or detached, and ``headrace down``."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,6 +20,7 @@ from headrace.cluster.local_run import (
     claim,
     listening,
     other_run,
+    sole,
     take_down,
 )
 from headrace.cluster.purge import Purged
@@ -25,7 +28,7 @@ from headrace.cluster.purge import purge as purged_from
 from headrace.cluster.run_state import neighbours
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.validation import check_plannable
-from headrace.errors import INTERRUPTED, Interrupted
+from headrace.errors import INTERRUPTED, UNSUCCESSFUL, Interrupted
 from headrace.processes import HEADRACE, environment, run_directory
 from headrace.service_manager import service_manager
 from headrace.terminal import print_json, print_text, say
@@ -34,6 +37,7 @@ from streams.kafka.kafka_config import KafkaConfig
 
 # File in a run's directory: the process id of the local broker that this run must stop.
 HANDED_OVER = "broker-handed-over"
+LOOPBACK = ("127.0.0.1", "localhost")  # names of the address that the local broker listens on
 SHOWN_NODES = 12  # by `up`; `status` shows all
 
 
@@ -41,8 +45,7 @@ def up_attached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> 
     """Run the pipeline until SIGTERM or Ctrl-C; return exit code 0 or 130."""
     check_plannable(file)
     directory = run_directory(file.pipeline.name)
-    claim(directory)
-    with listening() as received:
+    with claimed(directory), listening() as received:
         try:
             with received.interrupting():
                 kafka, started = _broker(bootstrap)
@@ -54,8 +57,24 @@ def up_attached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> 
             _serve(run, received, as_json=as_json)
         finally:
             if started or handed_over(directory):
-                stop_broker(directory, kafka.bootstrap)
+                stop_broker(directory)
     return INTERRUPTED if received.signal == signal.SIGINT else 0
+
+
+@contextlib.contextmanager
+def claimed(directory: Path) -> Iterator[None]:
+    """Hold the run directory during the block. A local broker that a killed `up` had started
+    becomes this run's to stop.
+
+    Raises as ``claim`` and ``sole`` do.
+    """
+    killed = claim(directory)
+    with sole(directory):
+        running = broker.status()
+        if killed is not None and killed.broker_started and running is not None:
+            # Nobody else would stop it.
+            (directory / HANDED_OVER).write_text(str(running.pid))
+        yield
 
 
 def _broker(bootstrap: str | None) -> tuple[KafkaConfig, bool]:
@@ -172,8 +191,8 @@ def with_metrics(file: PipelineFile, port: int | None) -> PipelineFile:
 def up_detached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> int:
     """Start ``headrace up`` in its own session; return once it is ready or has ended."""
     directory = run_directory(file.pipeline.name)
-    claim(directory)
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with claimed(directory):
+        pass  # an error here ends this process, not the one in the background
     command = [*HEADRACE, "up", str(file.path)]
     command += ["--bootstrap", bootstrap] if bootstrap else []
     command += ["--json"] if as_json else []
@@ -184,15 +203,16 @@ def up_detached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> 
             start_new_session=True, env=environment(os.environ, None),
         )  # fmt: skip
     try:
-        return _follow(child, out, log)
+        return follow(child, out, log)
     except KeyboardInterrupt:
         child.terminate()
         child.wait()
         raise
 
 
-def _follow(child: "subprocess.Popen[bytes]", out: Path, log: Path) -> int:
-    """Relay its output until it is ready (return 0) or has ended (return its exit code)."""
+def follow(child: "subprocess.Popen[bytes]", out: Path, log: Path) -> int:
+    """Relay its output until it is ready (return 0) or has ended (return its exit code; 1 if it was
+    ended by `down` or another SIGTERM, which is no error of its own)."""
     with log.open(encoding="utf-8", errors="replace") as lines:
         while child.poll() is None and out.stat().st_size == 0:
             _relay(lines)
@@ -202,7 +222,8 @@ def _follow(child: "subprocess.Popen[bytes]", out: Path, log: Path) -> int:
     if child.poll() is None:
         say("still running in the background; `headrace down FILE` stops it")
         child.returncode = 0  # it outlives this process; suppresses Popen's warning
-    return child.returncode
+        return 0
+    return child.returncode if child.returncode > 0 else UNSUCCESSFUL
 
 
 def _relay(lines: TextIO) -> None:
@@ -235,22 +256,30 @@ def down_from_here(
             lines.append(purged.text(name))
     finally:
         if state is not None and ours:
-            stop_broker(directory, state.bootstrap)
+            stop_broker(directory)
     return state is not None, purged, "\n".join(lines)
 
 
-def stop_broker(directory: Path, bootstrap: str) -> None:
+def stop_broker(directory: Path) -> None:
     """Stop the local broker, or hand it over to another pipeline on this machine that uses it."""
     (directory / HANDED_OVER).unlink(missing_ok=True)
     other = other_run(directory)  # of this pipeline: it came first
     runs = [*neighbours(directory), *([] if other is None else [other])]
-    users = [run.pipeline for run in runs if run.bootstrap == bootstrap]
     running = broker.status()
+    users = [run.pipeline for run in runs if running and uses(run.bootstrap, running.bootstrap)]
     if not users or running is None:
         broker.stop()
         return
     (directory.parent / users[0] / HANDED_OVER).write_text(str(running.pid))
     say(f"the local broker keeps running for {', '.join(users)}; it stops with {users[0]}")
+
+
+def uses(bootstrap: str, local: str) -> bool:
+    """Return whether one of the addresses (host:port,...) is of the local broker, whose own are
+    ``local``."""
+    ports = {address.rpartition(":")[2] for address in local.split(",")}
+    named = (address.strip().rpartition(":") for address in bootstrap.split(","))
+    return any(host in LOOPBACK and port in ports for host, _, port in named)
 
 
 def handed_over(directory: Path) -> bool:

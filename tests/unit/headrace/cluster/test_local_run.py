@@ -1,9 +1,13 @@
 """Signals while a pipeline starts and runs."""
 
+import contextlib
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +15,9 @@ from headrace.broker import local_broker
 from headrace.broker.local_broker import Running
 from headrace.cluster import local_run, up
 from headrace.cluster import supervisor as supervising
-from headrace.cluster.local_run import LocalRun, ReceivedSignal
+from headrace.cluster.local_run import LocalRun, ReceivedSignal, take_down
 from headrace.cluster.run_state import RunState, read_state, write_state
-from headrace.cluster.up import handed_over, stop_broker
+from headrace.cluster.up import claimed, follow, handed_over, stop_broker
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.errors import Interrupted, Unsuccessful
 from headrace.processes import Process
@@ -71,31 +75,137 @@ def test_a_run_is_seen_by_another_up_before_it_makes_topics(
     assert read_state(tmp_path / "run") is None
 
 
-def test_an_up_that_came_second_leaves_the_first_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It used to remove the state of the first, and to stop the broker that both used."""
-    directory, stopped = tmp_path / "words", list[bool]()
+@pytest.fixture
+def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """A local broker that runs; the list grows with every stop of it."""
+    stops = list[bool]()
     broker = Running(
-        bootstrap="nobody:1", port=1, pid=7, home=tmp_path, log=tmp_path, started_here=True
+        bootstrap="127.0.0.1:1", port=1, pid=7, home=tmp_path, log=tmp_path, started_here=True
     )
     monkeypatch.setattr(local_broker, "status", lambda: broker)
-    monkeypatch.setattr(local_broker, "stop", lambda: stopped.append(True))
-    run = LocalRun(read_pipeline_file(WORDS), KafkaConfig("nobody:1"), directory)
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as first:
-        (directory).mkdir()
-        first_run = RunState(
-            pipeline="words", file="words.yaml", bootstrap="nobody:1",
-            supervisor=Process.found("up", first.pid),
+    monkeypatch.setattr(local_broker, "stop", lambda: stops.append(True))
+    return stops
+
+
+@contextlib.contextmanager
+def a_run(directory: Path, bootstrap: str, **changes: Any) -> Iterator[RunState]:
+    """Write the state of a run whose supervisor is another process; kill that after the block."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as up:
+        directory.mkdir(parents=True)
+        state = RunState(
+            pipeline=directory.name, file="words.yaml", bootstrap=bootstrap,
+            supervisor=Process.found("up", up.pid), **changes,
         )  # fmt: skip
-        write_state(directory, first_run)
+        write_state(directory, state)
+        try:
+            yield state
+        finally:
+            up.kill()
+
+
+def test_an_up_that_came_second_leaves_the_first_as_it_is(
+    tmp_path: Path, stopped: list[bool]
+) -> None:
+    """It used to remove the state of the first, and to stop the broker that both used."""
+    directory = tmp_path / "words"
+    run = LocalRun(read_pipeline_file(WORDS), KafkaConfig("127.0.0.1:1"), directory)
+    with a_run(directory, "127.0.0.1:1") as first:
         with pytest.raises(Unsuccessful, match="up already"):
             run.start()
         run.kill()
-        stop_broker(directory, "nobody:1")
-        assert (read_state(directory), stopped) == (first_run, [])
+        stop_broker(directory)
+        assert (read_state(directory), stopped) == (first, [])
         assert handed_over(directory)
-        first.kill()
+
+
+@pytest.mark.parametrize("named", ["127.0.0.1:1", "localhost:1", "kafka:9092, localhost:1"])
+def test_a_broker_keeps_running_for_a_pipeline_that_names_it_otherwise(
+    tmp_path: Path, stopped: list[bool], named: str
+) -> None:
+    """`down` of the pipeline that had started it took the broker from one under "localhost"."""
+    with a_run(tmp_path / "other", named):
+        stop_broker(tmp_path / "words")
+        assert (stopped, handed_over(tmp_path / "other")) == ([], True)
+
+
+@pytest.mark.parametrize("named", ["localhost:2", "kafka:1"])
+def test_a_broker_stops_where_the_others_use_another_one(
+    tmp_path: Path, stopped: list[bool], named: str
+) -> None:
+    with a_run(tmp_path / "other", named):
+        stop_broker(tmp_path / "words")
+    assert stopped == [True]
+
+
+def test_the_broker_of_a_killed_up_becomes_that_of_the_next_one(
+    tmp_path: Path, stopped: list[bool]
+) -> None:
+    """Nobody stopped it."""
+    directory = tmp_path / "words"
+    with a_run(directory, "127.0.0.1:1", broker_started=True):
+        pass
+    with claimed(directory):
+        assert handed_over(directory)
+
+
+def test_two_ups_at_the_same_time_start_one_run(tmp_path: Path, stopped: list[bool]) -> None:
+    """Both used to start the roles, as neither has a state while its broker starts."""
+    directory = tmp_path / "words"
+    with claimed(directory):
+        other = claimed(directory)
+        with pytest.raises(Unsuccessful, match="another `headrace up` is starting"):
+            other.__enter__()
+    with claimed(directory):
+        pass
+
+
+def test_a_run_directory_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
+    held = claimed(tmp_path / "run" / "words")
+    with pytest.raises(Unsuccessful, match=r"cannot be written \(Not a directory\); set HEADRACE"):
+        held.__enter__()
+
+
+STOPPABLE = """
+import pathlib, signal, sys
+def end(*_):
+    pathlib.Path(sys.argv[1]).unlink()
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+print(flush=True)
+signal.pause()
+"""
+
+
+def test_down_ends_an_up_that_ctrl_z_has_stopped(tmp_path: Path) -> None:
+    """It used to wait for a minute and a half, and then to fail."""
+    command = [sys.executable, "-c", STOPPABLE, str(tmp_path / "running.json")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as up:
+        assert up.stdout is not None
+        up.stdout.readline()
+        write_state(
+            tmp_path,
+            RunState(
+                pipeline="words", file="words.yaml", bootstrap="nobody:1",
+                supervisor=Process.found("up", up.pid),
+            ),
+        )  # fmt: skip
+        os.kill(up.pid, signal.SIGSTOP)
+        assert take_down(tmp_path) is not None
+        assert up.wait(5) == 0
+
+
+def test_a_start_in_the_background_that_was_ended_is_not_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`up --detach` used to exit with 0 where `down` had ended its start, and with nothing up."""
+    out, log = tmp_path / "up.out", tmp_path / "up.log"
+    for code, expected in ((0, 1), (3, 3)):
+        out.write_text("")
+        log.write_text("stopping\n")
+        with subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"]) as child:
+            assert follow(child, out, log) == expected
+    assert capsys.readouterr().err == "stopping\nstopping\n"
 
 
 def test_a_second_ctrl_c_ends_the_roles_while_they_are_being_stopped(
