@@ -307,8 +307,8 @@ def claim(directory: Path) -> RunState | None:
 def sole(directory: Path) -> Iterator[None]:
     """Keep every other `up` out of the run directory during the block.
 
-    The state file names a run only once its broker answers, which takes up to a minute. Raises
-    ``Unsuccessful`` for a directory that another `up` holds, or that cannot be written.
+    Two that begin at the same time find no state of the other. Raises ``Unsuccessful`` for a
+    directory that another `up` holds, or that cannot be written.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -18,6 +18,7 @@ FILE_NAME = "running.json"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
     """One run of `headrace up`. ``broker_started``: the run started the local broker and stops it.
+    ``bootstrap`` "": it has yet to find or start the local broker.
 
     ``devices`` has its workers by device, one of a type as its share; ``share`` is the fraction of
     the device's time that each reserves, ``tasks_per_device`` how many of them divide a device.

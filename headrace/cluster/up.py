@@ -25,11 +25,11 @@ from headrace.cluster.local_run import (
 )
 from headrace.cluster.purge import Purged
 from headrace.cluster.purge import purge as purged_from
-from headrace.cluster.run_state import neighbours
+from headrace.cluster.run_state import RunState, clear_state, neighbours, write_state
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.validation import check_plannable
 from headrace.errors import INTERRUPTED, UNSUCCESSFUL, Interrupted
-from headrace.processes import HEADRACE, environment, run_directory
+from headrace.processes import HEADRACE, Process, environment, run_directory
 from headrace.service_manager import service_manager
 from headrace.terminal import print_json, print_text, say
 from schemas.records import Plan, Settings
@@ -45,7 +45,7 @@ def up_attached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> 
     """Run the pipeline until SIGTERM or Ctrl-C; return exit code 0 or 130."""
     check_plannable(file)
     directory = run_directory(file.pipeline.name)
-    with claimed(directory), listening() as received:
+    with claimed(directory, file, bootstrap), listening() as received:
         try:
             with received.interrupting():
                 kafka, started = _broker(bootstrap)
@@ -62,19 +62,29 @@ def up_attached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> 
 
 
 @contextlib.contextmanager
-def claimed(directory: Path) -> Iterator[None]:
-    """Hold the run directory during the block. A local broker that a killed `up` had started
-    becomes this run's to stop.
+def claimed(directory: Path, file: PipelineFile, bootstrap: str | None) -> Iterator[None]:
+    """Hold the run directory during the block, with a state that `down` finds while the broker
+    starts. A local broker that a killed `up` had started becomes this run's to stop.
 
     Raises as ``claim`` and ``sole`` do.
     """
     killed = claim(directory)
+    starting = RunState(
+        pipeline=file.pipeline.name,
+        file=str(file.path),
+        bootstrap=kafka_config(bootstrap).bootstrap,
+        supervisor=Process.found("up", os.getpid()),
+    )
     with sole(directory):
         running = broker.status()
         if killed is not None and killed.broker_started and running is not None:
             # Nobody else would stop it.
             (directory / HANDED_OVER).write_text(str(running.pid))
-        yield
+        write_state(directory, starting)
+        try:
+            yield
+        finally:
+            clear_state(directory)
 
 
 def _broker(bootstrap: str | None) -> tuple[KafkaConfig, bool]:
@@ -191,7 +201,7 @@ def with_metrics(file: PipelineFile, port: int | None) -> PipelineFile:
 def up_detached(file: PipelineFile, bootstrap: str | None, *, as_json: bool) -> int:
     """Start ``headrace up`` in its own session; return once it is ready or has ended."""
     directory = run_directory(file.pipeline.name)
-    with claimed(directory):
+    with claimed(directory, file, bootstrap):
         pass  # an error here ends this process, not the one in the background
     command = [*HEADRACE, "up", str(file.path)]
     command += ["--bootstrap", bootstrap] if bootstrap else []
@@ -276,10 +286,10 @@ def stop_broker(directory: Path) -> None:
 
 def uses(bootstrap: str, local: str) -> bool:
     """Return whether one of the addresses (host:port,...) is of the local broker, whose own are
-    ``local``."""
+    ``local``; without an address it is."""
     ports = {address.rpartition(":")[2] for address in local.split(",")}
     named = (address.strip().rpartition(":") for address in bootstrap.split(","))
-    return any(host in LOOPBACK and port in ports for host, _, port in named)
+    return not bootstrap or any(host in LOOPBACK and port in ports for host, _, port in named)
 
 
 def handed_over(directory: Path) -> bool:

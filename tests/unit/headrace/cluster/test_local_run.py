@@ -16,7 +16,7 @@ from headrace.broker.local_broker import Running
 from headrace.cluster import local_run, up
 from headrace.cluster import supervisor as supervising
 from headrace.cluster.local_run import LocalRun, ReceivedSignal, take_down
-from headrace.cluster.run_state import RunState, read_state, write_state
+from headrace.cluster.run_state import RunState, clear_state, read_state, write_state
 from headrace.cluster.up import claimed, follow, handed_over, stop_broker
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.errors import Interrupted, Unsuccessful
@@ -144,36 +144,59 @@ def test_the_broker_of_a_killed_up_becomes_that_of_the_next_one(
     directory = tmp_path / "words"
     with a_run(directory, "127.0.0.1:1", broker_started=True):
         pass
-    with claimed(directory):
+    with starting(directory):
         assert handed_over(directory)
+
+
+def starting(directory: Path) -> contextlib.AbstractContextManager[None]:
+    return claimed(directory, read_pipeline_file(WORDS), None)
 
 
 def test_two_ups_at_the_same_time_start_one_run(tmp_path: Path, stopped: list[bool]) -> None:
     """Both used to start the roles, as neither has a state while its broker starts."""
     directory = tmp_path / "words"
-    with claimed(directory):
-        other = claimed(directory)
+    with starting(directory):
+        clear_state(directory)  # as the second looked just before
+        other = starting(directory)
         with pytest.raises(Unsuccessful, match="another `headrace up` is starting"):
             other.__enter__()
-    with claimed(directory):
+    with starting(directory):
         pass
+    assert read_state(directory) is None
+
+
+def test_down_finds_an_up_whose_broker_has_yet_to_start(
+    tmp_path: Path, stopped: list[bool]
+) -> None:
+    """It said that nothing was up, and the pipeline came up a minute later."""
+    with starting(tmp_path / "words"):
+        state = read_state(tmp_path / "words")
+        assert state is not None
+        assert [each.pid for each in state.left] == [os.getpid()]
+
+
+def test_a_broker_keeps_running_for_a_pipeline_that_is_starting(
+    tmp_path: Path, stopped: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HEADRACE_BOOTSTRAP", raising=False)
+    with starting(tmp_path / "words"):
+        stop_broker(tmp_path / "other")
+        assert (stopped, handed_over(tmp_path / "words")) == ([], True)
 
 
 def test_a_run_directory_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("")
-    held = claimed(tmp_path / "run" / "words")
+    held = starting(tmp_path / "run" / "words")
     with pytest.raises(Unsuccessful, match=r"cannot be written \(Not a directory\); set HEADRACE"):
         held.__enter__()
 
 
 STOPPABLE = """
 import pathlib, signal, sys
-def end(*_):
-    pathlib.Path(sys.argv[1]).unlink()
-    sys.exit()
-signal.signal(signal.SIGTERM, end)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 print(flush=True)
-signal.pause()
+signal.sigwait([signal.SIGTERM])
+pathlib.Path(sys.argv[1]).unlink()
 """
 
 
