@@ -44,7 +44,6 @@ def pause_s(restarts: int) -> float:
     return min(0.5 * 2.0 ** max(0, restarts - 1), LONGEST_PAUSE_S)
 
 
-REFUSALS = 3  # refused starts in a row after which a role that has run counts as unable to run
 HUNG_S = 30.0  # a role is killed this long after its last sign of life
 # So is a role without a first sign for this time; an unreachable broker ends a start earlier. A
 # profiler takes minutes to load libraries and all of its models.
@@ -57,7 +56,7 @@ class _Child:
     process: "subprocess.Popen[bytes] | None" = None
     began_s: float = 0.0
     restarts: int = 0
-    refusals: int = 0  # starts in a row that ended with ``BAD_INPUT`` before the role worked
+    needed: bool = True  # the run ends if the role refuses its first start
     due_s: float = 0.0
     ended: str = ""  # the last exit status in words
     sign: int = -1  # the last modification of its ALIVE file in ns; sign_s: when it was seen
@@ -93,9 +92,9 @@ class Supervisor:
             self._spawn(child)
 
     def start_at(self, role: Role, due_s: float) -> None:
-        """Start a role at a time of ``clock``, in ``tend``."""
+        """Start a role at a time of ``clock``, in ``tend``; the run goes on if it cannot start."""
         keep_last(self.log(role.name))
-        self._children[role.name] = _Child(role, due_s=due_s)
+        self._children[role.name] = _Child(role, due_s=due_s, needed=False)
 
     def retire(self, name: str) -> None:
         """End a role for good: SIGTERM lets it hand over its work; ``tend`` forgets it."""
@@ -214,12 +213,11 @@ class Supervisor:
     def _refuses(self, child: _Child, code: int) -> bool:
         """Return whether a role that ended with an exit code can never run.
 
-        A role that has worked can run again: a record may have ended it. A later start may be
-        refused briefly, as by delayed reports of its earlier life.
+        A later start may be refused, too: the pipeline file was edited meanwhile, a port is taken,
+        or reports of its earlier life are late. The others serve, so it is tried again.
         """
         refused = code == BAD_INPUT and not self.alive(child.role.name).exists()
-        child.refusals = child.refusals + 1 if refused else 0
-        return refused and (child.restarts == 0 or child.refusals == REFUSALS)
+        return refused and child.needed and child.restarts == 0
 
     def _spawn(self, child: _Child) -> None:
         role = child.role

@@ -148,16 +148,24 @@ def test_a_role_that_has_worked_is_started_again_whatever_it_ended_with(
         os.waitid(os.P_PID, supervisor.started[-1].pid, os.WEXITED | os.WNOWAIT)
         supervisor.tend()
 
-    for code in (WORKS + REFUSES, WORKS + REFUSES, REFUSES, REFUSES, WORKS + REFUSES):
+    # Three refusals in a row ended the whole pipeline, as of an edited file.
+    for code in (WORKS + REFUSES, WORKS + REFUSES, *[REFUSES] * 5):
         ends(code)
         now += 60.0
     assert [line for line in said if "restarting in" not in line] == []
-    ends(REFUSES)
-    now += 60.0
-    ends(REFUSES)
-    now += 60.0
-    with pytest.raises(Unsuccessful, match="ingress-0 cannot run"):
-        ends(REFUSES)
+
+
+def test_a_rented_worker_that_cannot_start_does_not_end_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = list[str]()
+    monkeypatch.setattr(supervising, "HEADRACE", (sys.executable, "-c", REFUSES))
+    supervisor = Supervisor(tmp_path / "f.yaml", "b:1", tmp_path, said.append, lambda: 0.0)
+    supervisor.start_at(Role("gpu-1", "worker"), 0.0)
+    supervisor.tend()
+    os.waitid(os.P_PID, supervisor.started[-1].pid, os.WEXITED | os.WNOWAIT)
+    supervisor.tend()
+    assert said == ["gpu-1 exited (exit code 2); restarting in 0.5 s"]
 
 
 @pytest.mark.thorough
