@@ -83,7 +83,9 @@ def ingress(
     if tier is None and session is None and source is None and not site:
         from headrace.roles.ingress_role import run_ingress
 
-        run_ingress(read_deployed(file), _kafka(bootstrap), share, logs)
+        whole = read_deployed(file)
+        share.check(whole, "cluster.ingress", whole.cluster.ingress)
+        run_ingress(whole, _kafka(bootstrap), share, logs)
         return
     from headrace.errors import PipelineError
     from headrace.roles.edge_role import Edge, edge_tier, run_edge_ingress
@@ -116,7 +118,9 @@ def dispatcher(
     """
     from headrace.roles.dispatcher_role import run_dispatcher
 
-    run_dispatcher(read_deployed(file), _kafka(bootstrap), task, share, logs)
+    read = read_deployed(file)
+    share.check(read, "cluster.dispatchers", read.pipeline.dispatchers)
+    run_dispatcher(read, _kafka(bootstrap), task, share, logs)
 
 
 @click.command()
@@ -133,7 +137,9 @@ def egress(file: Path, bootstrap: str | None, share: "Share", logs: LogOptions) 
     """
     from headrace.roles.egress_role import run_egress
 
-    run_egress(read_deployed(file), _kafka(bootstrap), share, logs)
+    read = read_deployed(file)
+    share.check(read, "cluster.egress", read.cluster.egress)
+    run_egress(read, _kafka(bootstrap), share, logs)
 
 
 @click.command()

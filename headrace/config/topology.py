@@ -6,6 +6,7 @@ from itertools import repeat
 
 from headrace.config.cluster import SUPERVISOR, Cluster, Gateways, TierDevices
 from headrace.config.pipeline_file import PipelineFile
+from headrace.errors import PipelineError
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,18 @@ class Share:
     def part(self, count: int) -> float:
         """Return the part, 0 to 1, of what arrives evenly on ``count`` partitions."""
         return len(self.mine(count)) / count
+
+    def check(self, file: PipelineFile, key: str, processes: int) -> None:
+        """Raise ``PipelineError`` unless it is one of the file's number of processes, ``key``.
+
+        Shares of different numbers overlap: two processes would do the same work.
+        """
+        if self.of != processes:
+            raise PipelineError(
+                f"{file.path}: --share {self.index}/{self.of} is for {self.of} processes, and "
+                f"{key} is {processes}: shares of both numbers overlap; give --share "
+                f"INDEX/{processes}, or change {key} and restart every role"
+            )
 
 
 def file_roles(file: PipelineFile) -> tuple[Role, ...]:

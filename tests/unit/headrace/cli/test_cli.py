@@ -49,6 +49,15 @@ BAD_INPUT = [
     (["load", str(WORDS), "--phases", "a=1s"], "'a=1s' is no phase; write NAME=LENGTH@RATE"),
     (["simulate", str(WORDS), "--arrivals", "a", "--phases", "a=1s@5"], "leave --arrivals out"),
     (["ingress", str(WORDS), "--share", "2/2"], "'2/2' is no share; write INDEX/OF"),
+    (
+        ["ingress", str(WORDS), "--share", "1/2"],
+        "cluster.ingress is 1: shares of both numbers over",
+    ),
+    (
+        ["egress", str(WORDS), "--share", "0/3"],
+        "give --share INDEX/1, or change cluster.egress and",
+    ),
+    (["dispatcher", str(WORDS), "--task", "shout", "--share", "1/2"], "cluster.dispatchers is 1"),
     (["command", str(WORDS), "apply-policy", "fast"], "'fast' is no argument; write KEY=VALUE"),
     (["send", str(WORDS), "-", "--deadline", "300"], "without a unit; write 300ms or 300s"),
     (["send", str(WORDS)], "Missing argument 'INPUT'; see `headrace send --help`"),
