@@ -9,7 +9,8 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from io import TextIOWrapper
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -41,6 +42,12 @@ def display() -> Iterator["Console"]:
         yield _displays[-1]
     finally:
         _displays.pop()
+
+
+def replace_unknown_characters(stream: TextIO) -> None:
+    """Let a stream replace what its encoding lacks, such as bars in Latin-1, by question marks."""
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="replace")
 
 
 def print_json(value: Any) -> None:

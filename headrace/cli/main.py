@@ -7,6 +7,7 @@ Help lists the commands by purpose. Command modules import heavy modules inside 
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from errno import EDQUOT, ENOSPC
 from typing import NoReturn
 
 import click
@@ -30,7 +31,7 @@ from headrace.cli.session import session
 from headrace.cli.session_planning import schedule, search
 from headrace.cli.simulate import compare, simulate
 from headrace.errors import INTERRUPTED, UNSUCCESSFUL, exit_code
-from headrace.terminal import say
+from headrace.terminal import replace_unknown_characters, say
 
 # Commands in none of these sections are listed under "More".
 SECTIONS = {
@@ -113,6 +114,7 @@ for each in COMMANDS:
 
 def main() -> NoReturn:
     """Run the console script."""
+    replace_unknown_characters(sys.stdout)
     sys.exit(run(sys.argv[1:]))
 
 
@@ -134,11 +136,22 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.close()  # the reader of the output has ended; print nothing more
         return UNSUCCESSFUL
     except Exception as error:
-        expected = exit_code(error)
+        expected = _expected(error)
         if expected is None:
             raise
-        say(f"headrace: {error}")
-        return expected
+        code, sentence = expected
+        say(f"headrace: {sentence}")
+        return code
+
+
+def _expected(error: Exception) -> tuple[int, str] | None:
+    """Return the exit code and the sentence of an expected error, None for any other."""
+    if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT):
+        where = error.filename or "the output"
+        text = f"{where} cannot be written: {error.strerror}; make room and try again"
+        return UNSUCCESSFUL, text
+    code = exit_code(error)
+    return None if code is None else (code, str(error))
 
 
 def _sentence(error: click.ClickException) -> str:

@@ -1,8 +1,10 @@
 """headrace/terminal.py: where messages to the user are written."""
 
+import io
+
 import pytest
 
-from headrace.terminal import display, say
+from headrace.terminal import display, replace_unknown_characters, say
 
 
 def test_messages_go_above_a_live_display_or_else_to_stderr(
@@ -13,3 +15,12 @@ def test_messages_go_above_a_live_display_or_else_to_stderr(
     assert above.get() == "policy [fast] is in force\n"
     say("over")
     assert capsys.readouterr() == ("", "over\n")
+
+
+def test_a_terminal_without_a_character_gets_a_question_mark() -> None:
+    """`explain` ended with a traceback in a Latin-1 terminal, whose bars it lacks."""
+    stream = io.TextIOWrapper(out := io.BytesIO(), "latin-1")
+    replace_unknown_characters(stream)
+    stream.write("± 0.1 \u2588\u2591")
+    stream.flush()
+    assert out.getvalue() == "± 0.1 ??".encode("latin-1")

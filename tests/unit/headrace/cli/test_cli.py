@@ -1,5 +1,6 @@
 """The command line: exit codes, one-sentence errors, and only JSON on stdout."""
 
+import errno
 import json
 import subprocess
 import sys
@@ -112,6 +113,23 @@ def test_every_kind_of_end_has_its_exit_code(
     assert capsys.readouterr().err.splitlines() == [
         "interrupted" if code == 130 else f"headrace: {error}"
     ]
+
+
+@pytest.mark.parametrize(("path", "where"), [(None, "the output"), ("/d/page", "/d/page")])
+def test_a_full_disk_is_one_sentence(
+    path: str | None,
+    where: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @click.command()
+    def fails() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    monkeypatch.setitem(cli.headrace.commands, "fails", fails)
+    assert run(["fails"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"headrace: {where} cannot be written: No space left on device; make")
 
 
 def test_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
