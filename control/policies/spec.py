@@ -162,10 +162,11 @@ def _loaded(entry: EntryPoint) -> PolicySpec:
     where = f"the policy {entry.name!r} (entry point {entry.value})"
     try:
         spec = entry.load()
-    except (ImportError, AttributeError, ValueError, TypeError) as error:
+    except Exception as error:  # of another package's module, such as a SyntaxError
         raise PlanError(
-            f"{where} cannot be loaded: {error}; reinstall or correct its package"
-        ) from (error)
+            f"{where} cannot be loaded: {type(error).__name__}: {error}; reinstall or correct its "
+            "package"
+        ) from error
     if not isinstance(spec, PolicySpec):
         raise PlanError(f"{where} is a {type(spec).__name__}; it must be a PolicySpec")
     if spec.name != entry.name:

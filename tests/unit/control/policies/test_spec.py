@@ -138,10 +138,20 @@ def test_a_built_in_policy_comes_before_an_installed_one(installed: Any) -> None
     assert spec_of("loki") is POLICIES["loki"]
 
 
+def test_a_package_that_does_not_run_is_refused_like_one_that_is_missing(
+    installed: Any, tmp_path: Path
+) -> None:
+    """`policy list` and `validate` of any file ended with its traceback."""
+    installed("worn", "worn_policy", "worn")
+    (tmp_path / "worn_policy.py").write_text("def plan(:\n")
+    with pytest.raises(PlanError, match=r"'worn' .* cannot be loaded: SyntaxError: invalid syntax"):
+        spec_of("worn")
+
+
 @pytest.mark.parametrize(
     ("entry", "name", "value", "words"),
     [
-        ("bad1", "bad1", "MISSING", "cannot be loaded: module 'bad1_policy' has no attribute"),
+        ("bad1", "bad1", "MISSING", "cannot be loaded: AttributeError: module 'bad1_policy'"),
         ("bad2", "bad2", "OTHER", "is a int; it must be a PolicySpec"),
         ("bad3", "good", "POLICY", "calls itself 'good'; give both the same name"),
         ("bad4", "no good", "POLICY", "a name may hold letters"),
