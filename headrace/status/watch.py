@@ -54,6 +54,8 @@ class _Feed:
         self._see = see
         self._plans = PlanTail(kafka)
         self._reports = Tail(kafka, physical(ALL, REPORTS), since_s=time.time() - WINDOW_S)
+        # A slow broker's first records come later than those that `feed` waits for.
+        self._see(decoded(message.value() or b"") for message in self._reports.written(WAIT_S))
 
     def feed(self, seconds: float) -> None:
         """Read records for ``seconds``, with at least one poll of each topic."""
@@ -104,8 +106,9 @@ class Watch(_Feed):
 
     def snapshot(self, *, with_lag: bool = True) -> Snapshot:
         """Return the current snapshot; ``with_lag`` queries the broker for the backlog."""
+        now = time.time()  # before the broker is asked: reports would look older by its answer
         lag = self._backlog.work() if with_lag else None
-        return self._board.snapshot(time.time(), lag)
+        return self._board.snapshot(now, lag)
 
     def as_json(self) -> Any:
         """Return the snapshot as a JSON object."""
