@@ -72,7 +72,8 @@ def reload(file: PipelineFile, bootstrap: str | None, target: str, *, as_json: b
         _listen(watch, reports, LISTEN_S)
         result = give(file, kafka, "reload", {"variant": target})
         if not result.ok:
-            say(f"headrace: reload was refused: {result.message}")
+            refused = f"headrace: reload was refused: {result.message}"
+            print_json({**structs.asdict(result), "workers": {}}) if as_json else say(refused)
             return UNSUCCESSFUL
         until = time.monotonic() + WITHIN_S
         while "loading" in watch.outcomes(result.epoch).values() and time.monotonic() < until:
