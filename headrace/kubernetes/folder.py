@@ -1,6 +1,8 @@
 """The pipeline's folder as a ConfigMap: its file, modules, profiles and small weights."""
 
 import base64
+import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,9 @@ from headrace.errors import PipelineError
 from headrace.model_registry.lock_file import lock_path
 
 MOST_BYTES = 1_000_000  # a ConfigMap holds a mebibyte, its keys and metadata included
+MOST_KEY = 200  # characters
+_KEY = re.compile(rf"[A-Za-z0-9_-][A-Za-z0-9._-]{{,{MOST_KEY}}}")
+_REFUSED = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def folder_files(file: PipelineFile) -> dict[str, bytes]:
@@ -34,7 +39,11 @@ def folder_files(file: PipelineFile) -> dict[str, bytes]:
 
 def _modules(folder: Path) -> set[Path]:
     found = folder.rglob("*.py")
-    return {path for path in found if not any(p.startswith(".") for p in path.parts[1:])}
+    return {path for path in found if not _hidden(path.relative_to(folder))}
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 def _weights(file: PipelineFile) -> set[Path]:
@@ -67,8 +76,15 @@ def _read(path: Path) -> bytes:
 
 
 def key_of(path: str) -> str:
-    """Return the key of a path in a ConfigMap, which has no folders."""
-    return path.replace("/", "__")
+    """Return the key of a path in a ConfigMap: the path itself, if it may be a key.
+
+    A key holds no folders and no other letters than these. A digest keeps the keys of two paths
+    apart.
+    """
+    if _KEY.fullmatch(path):
+        return path
+    digest = hashlib.sha256(path.encode()).hexdigest()
+    return f"{digest[:8]}-{_REFUSED.sub('_', path)[-MOST_KEY:]}"
 
 
 def config_data(files: dict[str, bytes]) -> dict[str, Any]:

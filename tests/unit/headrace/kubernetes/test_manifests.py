@@ -1,5 +1,6 @@
 """A pipeline's objects for Kubernetes."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,28 @@ def test_the_folder_is_mounted_as_it_is(tmp_path: Path) -> None:
     assert volume["configMap"]["items"] == [
         {"key": "pipeline.yaml", "path": "pipeline.yaml"}, {"key": "words.py", "path": "words.py"},
     ]  # fmt: skip
+
+
+def test_modules_are_found_below_a_hidden_folder_but_not_in_one(tmp_path: Path) -> None:
+    """No module was in the ConfigMap of a folder below ``.worktrees``."""
+    folder = tmp_path / ".worktrees" / "words"
+    (folder / ".venv").mkdir(parents=True)
+    (folder / ".venv" / "library.py").touch()
+    assert sorted(folder_files(a_file(folder))) == ["pipeline.yaml", "words.py"]
+
+
+def test_every_path_has_a_key_of_its_own_that_kubernetes_takes(tmp_path: Path) -> None:
+    """Of ``a/b.py`` and ``a__b.py``, pods had one content under both names."""
+    paths = ["a/b.py", "a__b.py", "größen.py", f"{'x' * 230}.py"]
+    (tmp_path / "a").mkdir()
+    for path in paths:
+        (tmp_path / path).write_text(f"# {path}\n")
+    objects = made(a_file(tmp_path))
+    (folder,) = [o for o in objects if o["kind"] == "ConfigMap"]
+    items = container_volumes(objects)["pipeline"]["configMap"]["items"]
+    found = {each["path"]: folder["data"][each["key"]] for each in items}
+    assert {path: found[path] for path in paths} == {path: f"# {path}\n" for path in paths}
+    assert all(re.fullmatch(r"[-._a-zA-Z0-9]{1,253}", key) for key in folder["data"])
 
 
 def test_a_change_of_the_folder_replaces_every_pod(tmp_path: Path) -> None:
