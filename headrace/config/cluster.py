@@ -110,8 +110,8 @@ class Cluster:
         return next((each for each in self.tiers if each.name == name), None)
 
     def host_device(self, name: str) -> str:
-        """Return the device of this machine for a device, type or seat: "cpu", "cuda:0" ..."""
-        tier = self.tier(name.partition("@")[2])
+        """Return the device of this machine for a device, type, tier or seat: "cpu", "cuda:0"."""
+        tier = self.tier(name.partition("@")[2] or name)
         if tier is not None:
             return tier.device
         found = self.type_of(name)

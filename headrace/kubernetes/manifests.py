@@ -13,7 +13,13 @@ from typing import Any
 import yaml
 
 from headrace.config.pipeline_file import PipelineFile
-from headrace.config.topology import Role, cluster_workers, file_roles, rented_worker
+from headrace.config.topology import (
+    Role,
+    cluster_workers,
+    file_roles,
+    rented_worker,
+    tier_devices,
+)
 from headrace.errors import PipelineError
 from headrace.kubernetes import keda, strimzi
 from headrace.kubernetes.folder import config_data
@@ -131,9 +137,7 @@ def _deployment(
 def _workers(
     file: PipelineFile, files: Mapping[str, bytes], options: KubernetesOptions
 ) -> Iterator[dict[str, Any]]:
-    devices = dict(file.cluster.devices)
-    for device in _devices(file, options):
-        processes = cluster_workers(file.cluster, device, devices.get(device, 0))
+    for device, processes in _devices(file, options).items():
         yield _worker(file, files, device, processes, options)
 
 
@@ -155,10 +159,14 @@ def _worker_services(file: PipelineFile, options: KubernetesOptions) -> Iterator
         }
 
 
-def _devices(file: PipelineFile, options: KubernetesOptions) -> tuple[str, ...]:
-    """Return the devices and device types that have a StatefulSet."""
-    rented = [each.name for each in file.cluster.types if options.keda]
-    return tuple(dict.fromkeys((*dict(file.cluster.devices), *rented)))
+def _devices(file: PipelineFile, options: KubernetesOptions) -> dict[str, list[Role]]:
+    """Return the devices, device types and tiers that have a StatefulSet, with their processes."""
+    cluster = file.cluster
+    if cluster.tiers:
+        every = {tier.name: tier_devices(tier) for tier in cluster.tiers}
+        return {name: processes for name, processes in every.items() if processes}
+    counts = {each.name: 0 for each in cluster.types if options.keda} | dict(cluster.devices)
+    return {device: cluster_workers(cluster, device, count) for device, count in counts.items()}
 
 
 def _workers_of(pipeline: str, device: str) -> dict[str, str]:

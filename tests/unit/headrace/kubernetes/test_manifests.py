@@ -196,6 +196,20 @@ def test_a_second_gpu_of_one_machine_cannot_be_a_pods(tmp_path: Path) -> None:
         made(a_file(tmp_path, devices={"cuda:0": 1, "cuda:1": 1}))
 
 
+def test_a_device_of_a_tier_is_a_pod_with_all_tasks_of_the_tier() -> None:
+    """Each task of a tier had pods of its own, so that no device served a session's tasks."""
+    file = read_pipeline_file(ROOT / "examples" / "postcode" / "sessions.yaml")
+    sets = named(made(file, replace(OPTIONS, claim="postcode")), "StatefulSet")
+    assert {name: spec["replicas"] for name, spec in sets.items()} == {
+        "postcode-sessions-worker-handheld": 6, "postcode-sessions-worker-depot": 2,
+        "postcode-sessions-worker-cloud": 1,
+    }  # fmt: skip
+    for name, spec in sets.items():
+        assert container(spec)["args"][2:] == [
+            "--name", "$(POD_NAME)", "--device", name.removeprefix("postcode-sessions-worker-"),
+        ]  # fmt: skip
+
+
 def test_a_gateway_has_a_service_and_a_budget(tmp_path: Path) -> None:
     objects = made(a_file(tmp_path, gateway={"processes": 2}, metrics_port=9400))
     assert named(objects, "Deployment")["words-gateway"]["replicas"] == 2
