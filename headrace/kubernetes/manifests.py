@@ -192,8 +192,7 @@ def _worker(
     count = count[: count.index("--metrics-port")] if "--metrics-port" in count else count
     command = ["worker", mounted(file), "--name", "$(POD_NAME)", *count]
     template = pod(
-        file, files, "worker", command, options, image=options.worker_image,
-        resources=_resources(file, device, host),
+        file, files, "worker", command, options, resources=_resources(file, device, host)
     )  # fmt: skip
     if host.startswith("cuda"):
         template["spec"]["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists"}]

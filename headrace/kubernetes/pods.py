@@ -32,6 +32,7 @@ _REFUSED = re.compile(r"[^a-z0-9-]+")
 class KubernetesOptions:
     """Options beyond the pipeline file.
 
+    ``worker_image`` is that of the roles that run models, ``image`` that of all others.
     ``claim`` names a PersistentVolumeClaim that holds the pipeline's folder ("": a ConfigMap does).
     ``strimzi`` names the Kafka cluster of Strimzi whose topics and users are made ("": none).
     ``keda`` is the address of the Prometheus that KEDA asks how many workers should run ("": none).
@@ -86,7 +87,6 @@ def pod(
     command: Sequence[str],
     options: KubernetesOptions,
     *,
-    image: str = "",
     resources: Mapping[str, Mapping[str, str]] | None = None,
     ports: Mapping[str, int] = MappingProxyType({"metrics": METRICS_PORT}),
     secrets: Mapping[str, str] | None = None,
@@ -98,14 +98,16 @@ def pod(
     folders.
     """
     secrets = secrets or {}
+    runs_models = role in RUN_MODELS
+    requests = resources or (_ONE_CORE if runs_models else _LIGHT)
     container = {
         "name": role,
-        "image": image or options.image,
+        "image": options.worker_image if runs_models else options.image,
         "args": list(command),
         "env": _environment(file.pipeline, role, options),
         "ports": [{"name": name, "containerPort": port} for name, port in ports.items()],
         **(_probes() if "metrics" in ports else {}),
-        "resources": {name: dict(amounts) for name, amounts in (resources or _LIGHT).items()},
+        "resources": {name: dict(amounts) for name, amounts in requests.items()},
         "securityContext": _NO_PRIVILEGES,
         "volumeMounts": _mounts(options, secrets),
     }
@@ -142,6 +144,8 @@ _UNPRIVILEGED_USER = {
     "fsGroup": USER,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
+RUN_MODELS = ("worker", "profiler")
+_ONE_CORE = {"requests": {"cpu": "1", "memory": "1Gi"}}
 _LIGHT = {"requests": {"cpu": "250m", "memory": "256Mi"}}
 
 

@@ -210,6 +210,19 @@ def test_a_device_of_a_tier_is_a_pod_with_all_tasks_of_the_tier() -> None:
         ]  # fmt: skip
 
 
+def test_a_profiler_has_the_image_and_the_core_of_a_worker() -> None:
+    """With the image of the other roles, which has no torch, it could load no operator."""
+    file = read_pipeline_file(ROOT / "examples" / "postcode" / "sessions.yaml")
+    sets = workloads(made(file, replace(OPTIONS, claim="postcode")))
+    images = {name.removeprefix("postcode-sessions-"): container(spec)["image"]
+              for name, spec in sets.items()}  # fmt: skip
+    others = dict.fromkeys(("control", "egress-0", "ingress-0", "scorer"), OPTIONS.image)
+    devices = ("profiler-0", "worker-cloud", "worker-depot", "worker-handheld")
+    assert images == others | dict.fromkeys(devices, OPTIONS.worker_image)
+    profiler = container(sets["postcode-sessions-profiler-0"])
+    assert profiler["resources"] == {"requests": {"cpu": "1", "memory": "1Gi"}}
+
+
 def test_a_gateway_has_a_service_and_a_budget(tmp_path: Path) -> None:
     objects = made(a_file(tmp_path, gateway={"processes": 2}, metrics_port=9400))
     assert named(objects, "Deployment")["words-gateway"]["replicas"] == 2
