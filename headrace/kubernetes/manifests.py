@@ -23,6 +23,7 @@ from headrace.config.topology import (
 from headrace.errors import PipelineError
 from headrace.kubernetes import keda, strimzi
 from headrace.kubernetes.folder import config_data
+from headrace.kubernetes.object_names import check_object_names
 from headrace.kubernetes.pods import (
     METRICS_PORT,
     SECRETS,
@@ -46,8 +47,7 @@ SECRET_ARGUMENTS = {
     "tls": ("--tls-certificate", f"{SECRETS}/tls/tls.crt", "--tls-key", f"{SECRETS}/tls/tls.key"),
 }
 _SEVERAL = {"replicas": 1, "strategy": {"type": "Recreate"}}
-MOST_NAME = 40  # so that names with a role and a hash stay below 63
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")  # a Service's begins with a letter
 
 
 def manifests(
@@ -55,10 +55,11 @@ def manifests(
 ) -> list[dict[str, Any]]:
     """Return the objects in the order in which they are applied; ``files`` are the folder's.
 
-    Raises ``PipelineError`` for a cluster that cannot run in pods.
+    Raises ``PipelineError`` for a cluster that cannot run in pods, and for a name that Kubernetes
+    refuses.
     """
     _check_name(file)
-    return [
+    made = [
         *([] if options.claim else [_folder(file, files, options)]),
         *(strimzi.objects(file.pipeline, options) if options.strimzi else []),
         *_processes(file, files, options),
@@ -70,14 +71,16 @@ def manifests(
         *([_pod_monitor(file, options)] if options.pod_monitor else []),
         *(keda.objects(file, options) if options.keda else []),
     ]
+    check_object_names(made, file.path)
+    return made
 
 
 def _check_name(file: PipelineFile) -> None:
     name = file.pipeline.name
-    if len(name) > MOST_NAME or not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name):
         raise PipelineError(
-            f"{file.path}: the name {name!r} cannot begin those of Kubernetes' objects; use lower "
-            f"case, digits and -, {MOST_NAME} characters at most"
+            f"{file.path}: the name {name!r} cannot begin those of Kubernetes' objects; begin it "
+            "with a letter, and end it with a letter or digit"
         )
 
 

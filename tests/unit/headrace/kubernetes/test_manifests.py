@@ -266,6 +266,41 @@ def test_every_selector_chooses_its_own_pods_alone(tmp_path: Path) -> None:
         assert matching == [one["metadata"]["name"]]
 
 
+def renamed(tmp_path: Path, name: str = "words", **tasks: str) -> PipelineFile:
+    """Return the words pipeline with the name, and other names for its tasks."""
+    path = a_file(tmp_path, devices={"cpu": 1, "cuda:0": 1}).path
+    row = yaml.safe_load(path.read_text())
+    row["tasks"] = {tasks.get(task, task): section for task, section in row["tasks"].items()}
+    row["tasks"][tasks.get("split", "split")]["children"] = [tasks.get("shout", "shout")]
+    path.write_text(yaml.safe_dump({**row, "name": name}))
+    return read_pipeline_file(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("w" * 40, r"StatefulSet w+-worker-cuda-0 has 54 characters, above the 52"),
+        ("3d", "begin it with a letter"),
+        ("words-", "end it with a letter or digit"),
+    ],
+)
+def test_a_name_that_kubernetes_refuses_is_reported(
+    tmp_path: Path, name: str, message: str
+) -> None:
+    """Of a StatefulSet with 54 characters no pod starts: its hash makes a label of 65."""
+    with pytest.raises(PipelineError, match=message):
+        made(renamed(tmp_path, name))
+
+
+def test_two_objects_of_one_name_are_reported(tmp_path: Path) -> None:
+    """Of ``kubectl apply``, the second one replaced the first."""
+    strimzi = replace(OPTIONS, strimzi="main")
+    with pytest.raises(PipelineError, match=r"2 objects would be the KafkaTopic words\.work\.a-b;"):
+        made(renamed(tmp_path, split="A-b", shout="a_b"), strimzi)
+    with pytest.raises(PipelineError, match=r"no KafkaTopic with the name words\.work\.split-,"):
+        made(renamed(tmp_path, split="split_"), strimzi)
+
+
 def test_too_large_a_folder_is_reported(tmp_path: Path) -> None:
     file = a_file(tmp_path)
     (tmp_path / "large.py").write_text("# " + "x" * 1_100_000)
