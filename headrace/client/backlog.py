@@ -16,11 +16,11 @@ WAIT_S = 10.0
 class Backlog:
     """Reads a pipeline's backlog from the broker: ``work`` by task, ``outputs`` before egress.
 
-    Its methods raise ``BrokerError``.
+    Its methods raise ``BrokerError``, after ``within_s`` for each request without an answer.
     """
 
-    def __init__(self, kafka: KafkaConfig, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
+    def __init__(self, kafka: KafkaConfig, pipeline: Pipeline, within_s: float = WAIT_S) -> None:
+        self._pipeline, self._within_s = pipeline, within_s
         self._workers = consumer(kafka, f"{pipeline.name}.workers")
         self._egress = consumer(kafka, f"{pipeline.name}.egress")
 
@@ -40,7 +40,7 @@ class Backlog:
             for task in self._pipeline.tasks
             for slot in range(task.slots)
         }
-        waiting = _waiting(self._workers, [*places.values()])
+        waiting = _waiting(self._workers, [*places.values()], self._within_s)
         return {key: waiting[place.topic, place.partition] for key, place in places.items()}
 
     def outputs(self) -> int:
@@ -48,27 +48,31 @@ class Backlog:
         name = self._pipeline.name
         topic = physical(name, OUTPUTS)
         # Partitions beyond the file's number may hold records from before a change of the file.
-        count = max(self._pipeline.egress_partitions, _partitions(self._egress, topic))
+        count = max(
+            self._pipeline.egress_partitions, _partitions(self._egress, topic, self._within_s)
+        )
         places = [TopicPartition(topic, p) for p in range(count)]
-        return sum(_waiting(self._egress, places).values())
+        return sum(_waiting(self._egress, places, self._within_s).values())
 
     def is_empty(self) -> bool:
         """Return whether no record waits on any topic."""
         return not any(self.work().values()) and not self.outputs()
 
 
-def _partitions(reader: Consumer, topic: str) -> int:
+def _partitions(reader: Consumer, topic: str, within_s: float) -> int:
     try:
-        return len(reader.list_topics(topic, WAIT_S).topics[topic].partitions)
+        return len(reader.list_topics(topic, within_s).topics[topic].partitions)
     except KafkaException as error:
         raise _unsaid(error) from error
 
 
-def _waiting(reader: Consumer, places: list[TopicPartition]) -> dict[tuple[str, int], int]:
+def _waiting(
+    reader: Consumer, places: list[TopicPartition], within_s: float
+) -> dict[tuple[str, int], int]:
     try:
-        ends = log_offsets(reader, places, OFFSET_END, WAIT_S)
-        starts = log_offsets(reader, places, OFFSET_BEGINNING, WAIT_S)
-        done = done_offsets(reader, places, WAIT_S)
+        ends = log_offsets(reader, places, OFFSET_END, within_s)
+        starts = log_offsets(reader, places, OFFSET_BEGINNING, within_s)
+        done = done_offsets(reader, places, within_s)
     except KafkaException as error:
         raise _unsaid(error) from error
     return {

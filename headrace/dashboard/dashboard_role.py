@@ -21,7 +21,6 @@ from headrace.errors import DashboardError, PortTaken
 from headrace.roles.observability import sign_of_life
 from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.kafka_errors import BrokerError
 
 LOOK_EVERY_S = 1.0
 
@@ -95,7 +94,7 @@ def address(host: str, port: int, access: PageAccess, token_file: Path | None) -
 
 
 async def _show(reader: ThreadPoolExecutor, feed: TopicFeed, viewers: Viewers) -> None:
-    """Show changes every second until a signal; retry while the broker is unreachable."""
+    """Show changes every second until a signal."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -105,5 +104,4 @@ async def _show(reader: ThreadPoolExecutor, feed: TopicFeed, viewers: Viewers) -
         touch()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(ended.wait(), LOOK_EVERY_S)
-        with contextlib.suppress(BrokerError):
-            viewers.show(await _look(reader, feed))
+        viewers.show(await _look(reader, feed))

@@ -22,12 +22,13 @@ from headrace.status.snapshot import board_of
 from schemas.effects import ACCURACY, COMMAND_RESULTS, REPORTS, RESULTS, SESSIONS
 from schemas.records import CommandResult, Plan, Report, Session
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from streams.topics import physical
 
 READ_BACK_S = 120.0  # of reports at the start; a pipeline of ten nodes writes 6,000 in that time
 ANSWERS_BACK_S = 30.0
 ANSWERS_A_LOOK = 200
-BACKLOG_EVERY_S = 2.0
+BACKLOG_EVERY_S, BACKLOG_WITHIN_S = 2.0, 2.0
 FIRST_WORD_S = 0.6  # three report intervals
 CATCH_UP_S = 10.0
 SHARED = ""
@@ -37,7 +38,8 @@ TIMED = (Plan, CommandResult, Report)
 class TopicFeed:
     """The pipelines' histories, fed from the broker. Not safe for several threads at once.
 
-    Raises ``BrokerError`` if the broker or a topic is not available.
+    Raises ``BrokerError`` if the broker or a topic is not available at first. Later, a broker that
+    does not answer is a problem of the pipelines' views.
     """
 
     def __init__(self, files: Sequence[PipelineFile], kafka: KafkaConfig) -> None:
@@ -57,10 +59,15 @@ class TopicFeed:
 
     def look(self) -> dict[str, dict[str, Any]]:
         """Read the new records and return the view of every pipeline."""
-        records = in_turn(map(decoded, self._shared()))
+        records: list[object] = []
+        trouble = ""
+        try:
+            records = in_turn(map(decoded, self._shared()))
+        except BrokerError as error:
+            trouble = str(error)
         now = time.time()
         for each in self._pipelines:
-            each.look(records, now)
+            each.look(records, now, trouble)
         return {each.name: each.view(now) for each in self._pipelines}
 
     def _shared(self) -> Iterator[bytes]:
@@ -109,8 +116,9 @@ class _PipelineFeed:
         self._late = LateQueries()
         self._read = reader_of(pipeline)
         self._answers: Tail = tail(kafka, self._topic(RESULTS), now - ANSWERS_BACK_S)
-        self._backlog = Backlog(kafka, pipeline)
+        self._backlog = Backlog(kafka, pipeline, BACKLOG_WITHIN_S)
         self._asked_s = 0.0
+        self._trouble = ""  # of the last look, or of the last request for the backlog
         self._sessions: dict[bytes, Session] = {}
         self._opened = tail(kafka, self._topic(SESSIONS), 0.0) if pipeline.sessions else None
         self._accuracy = tail(kafka, self._topic(ACCURACY), None) if pipeline.labels else None
@@ -120,18 +128,28 @@ class _PipelineFeed:
     def _topic(self, logical: str) -> str:
         return physical(self.name, logical)
 
-    def look(self, records: Sequence[object], now: float) -> None:
-        """Add the shared records and the new records of the pipeline's own topics."""
+    def look(self, records: Sequence[object], now: float, trouble: str) -> None:
+        """Add the shared records and the new records of the pipeline's own topics.
+
+        ``trouble`` is why there may be more shared records, "": there are not.
+        """
+        self._history.see(records, now)
+        try:
+            self._read_own(now)
+        except BrokerError as error:
+            self._history.waiting, self._trouble = None, str(error)
+        self._trouble = trouble or self._trouble
+        self._history.reach(now)
+
+    def _read_own(self, now: float) -> None:
         if self._accuracy is not None:
             accuracy = [decoded(value) for value in self._accuracy.take(0.0)]
             self._history.see(accuracy, now)
-        self._history.see(records, now)
-        if not 0.0 <= now - self._asked_s < BACKLOG_EVERY_S:  # the clock may be set back
-            self._asked_s = now
-            self._history.waiting = self._backlog.slots()
-        self._history.reach(now)
         self._late.see(answers_in(self._newest_answers(), self._read))
         self._note_sessions()
+        if not 0.0 <= now - self._asked_s < BACKLOG_EVERY_S:  # the clock may be set back
+            self._asked_s = now
+            self._history.waiting, self._trouble = self._backlog.slots(), ""
 
     def _newest_answers(self) -> list[bytes]:
         found: list[bytes] = []
@@ -149,5 +167,7 @@ class _PipelineFeed:
 
     def view(self, now: float) -> dict[str, Any]:
         """Return what the page shows of the pipeline."""
-        sessions = [*self._sessions.values()]
-        return pipeline_view(self._pipeline, self._history, sessions, self._late.rows(), now)
+        sessions, late = [*self._sessions.values()], self._late.rows()
+        found = pipeline_view(self._pipeline, self._history, sessions, late, now)
+        troubles = [self._trouble] if self._trouble else []
+        return {**found, "troubles": [*troubles, *found["troubles"]]}

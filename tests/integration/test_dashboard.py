@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 import yaml
+from confluent_kafka.admin import AdminClient
 
 from headrace import Client
+from headrace.config.pipeline_file import read_pipeline_file
 from headrace.dashboard.page_access import POLICY
 from headrace.dashboard.view_delta import applied
+from streams.topics import topics
 from tests.integration.brought_up import brought_up
 
 ROOT = Path(__file__).parents[2]
@@ -71,13 +74,13 @@ def environment(folder: Path, broker: str) -> dict[str, str]:
     return {**os.environ, "HEADRACE_HOME": str(folder), "HEADRACE_BOOTSTRAP": broker}
 
 
-@pytest.fixture(scope="module")
-def page(pipeline: Path, broker: str) -> Iterator[Page]:
+@contextmanager
+def served(broker: str, *pipelines: Path) -> Iterator[Page]:
     """Run ``headrace dashboard``; yield its address once it is printed."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "headrace", "dashboard", str(pipeline), "--port", "0"],
+        [sys.executable, "-m", "headrace", "dashboard", *map(str, pipelines), "--port", "0"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-        env=environment(pipeline.parent, broker),
+        env=environment(pipelines[0].parent, broker),
     )  # fmt: skip
     try:
         assert process.stdout is not None
@@ -92,11 +95,21 @@ def page(pipeline: Path, broker: str) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="module")
-def cookie(page: Page) -> str:
+def page(pipeline: Path, broker: str) -> Iterator[Page]:
+    with served(broker, pipeline) as found:
+        yield found
+
+
+def cookie_of(page: Page) -> str:
     """Return the cookie that a browser gets from the printed address."""
     with page.get(f"/?token={page.token}") as response:
         assert (response.status, response.headers["Location"]) == (303, "/")
         return response.headers["Set-Cookie"].partition(";")[0]
+
+
+@pytest.fixture(scope="module")
+def cookie(page: Page) -> str:
+    return cookie_of(page)
 
 
 def test_nothing_is_shown_without_the_token_or_under_another_name(page: Page, cookie: str) -> None:
@@ -157,3 +170,26 @@ def test_deltas_bring_the_queries_that_are_answered_meanwhile(
         assert highest(view, "answered_qps") > 0
     with page.get("/view.json", cookie) as response:
         assert highest(json.load(response), "answered_qps") > 0
+
+
+def test_a_pipeline_whose_topics_were_deleted_has_a_problem_and_others_go_on(
+    pipeline: Path, broker: str, tmp_path: Path
+) -> None:
+    """Looks at the broker without an answer were skipped: the page showed old figures as new."""
+    gone = tmp_path / "gone.yaml"
+    gone.write_text(yaml.safe_dump({**yaml.safe_load(pipeline.read_text()), "name": "gone"}))
+    (tmp_path / "words.py").write_text((WORDS / "words.py").read_text())
+    with served(broker, pipeline, gone) as page, page.get("/events", cookie_of(page)) as stream:
+        names = [each.name for each in topics(read_pipeline_file(gone).pipeline)]
+        own = [name for name in names if name.startswith("gone.")]
+        deleted = AdminClient({"bootstrap.servers": broker}).delete_topics(own)
+        for each in deleted.values():
+            each.result(30)
+        seen = events(stream)
+        _, view = next(seen)
+        for _ in range(EVENTS):
+            view = applied(view, next(seen)[1])
+            if "the broker did not say how much work waits" in str(view["gone"]["troubles"]):
+                break
+        assert "the broker did not say how much work waits" in view["gone"]["troubles"][0]
+        assert view["shown"]["troubles"] == []

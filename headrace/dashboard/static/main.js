@@ -8,6 +8,8 @@ import {applied} from "./view.js";
 
 const RANGES_S = [120, 300, 600];
 const LEAST_S = 60; // shown even where less is known
+const QUIET_S = 10; // a view comes every second
+const AGAIN_MS = 5000;
 const PANELS = [...document.querySelectorAll(".panel")];
 
 const page = {view: null, pipeline: null, range: 1, held: false, heard: 0, connected: false};
@@ -21,6 +23,8 @@ function follow() {
   stream.onerror = () => {
     page.connected = false;
     tellState();
+    // The browser itself tries again unless there was an answer, such as that of a proxy.
+    if (stream.readyState === EventSource.CLOSED) setTimeout(follow, AGAIN_MS);
   };
 }
 
@@ -59,9 +63,10 @@ function choose(name) {
 
 function tellState() {
   const when = page.heard ? `as of ${clock(page.heard)}` : "no data yet";
+  const quiet = page.connected && Date.now() / 1000 - page.heard > QUIET_S;
   $("state").textContent = !page.connected ? `disconnected, ${when}` :
-    page.held ? "updates paused" : when;
-  $("state").className = page.connected ? "" : "bad";
+    quiet ? `no news, ${when}` : page.held ? "updates paused" : when;
+  $("state").className = page.connected && !quiet ? "" : "bad";
 }
 
 function turnRange() {
@@ -126,4 +131,5 @@ $("theme").onclick = turnTheme;
 $("help-button").onclick = KEYS["?"];
 addEventListener("resize", () => { resizeCharts(); draw(); });
 tellRange();
+setInterval(tellState, 1000 * QUIET_S);
 follow();
