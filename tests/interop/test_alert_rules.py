@@ -1,5 +1,6 @@
 """promtool, Prometheus' own checker, accepts the alert rules."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -87,7 +88,85 @@ SERIES = {
     }],
 }  # fmt: skip
 
+# Pipelines in which no alert fires: their metrics, by name and labels, at one value a minute.
+UP = {
+    "nodes{state=ready}": "3x30", "nodes{state=failed}": "0x30", "nodes{state=stuck}": "0x30",
+    "broker_up": "1x30", "control_in_charge": "1x30", "plan_feasible": "1x30",
+    "nodes_with_other_file": "0x30", "dead_letters_total": "0x30",
+    "queries_total{outcome=failed}": "0x30", "queries_total{outcome=late}": "0x30",
+}  # fmt: skip
+FINE = {
+    "healthy": UP | {
+        "queries_read_total": "0+6000x30", "queries_total{outcome=answered}": "0+5800x30",
+        "queries_total{outcome=dropped}": "0+200x30", "lag_records{topic=queries}": "90x30",
+    },
+    "idle": UP | {
+        "queries_read_total": "70x30", "queries_total{outcome=answered}": "70x30",
+        "queries_total{outcome=dropped}": "0x30", "lag_records{topic=queries}": "0x30",
+    },
+    "paused": UP | {
+        "queries_read_total": "0+600x30", "queries_total{outcome=answered}": "0+600x9 5400x21",
+        "queries_total{outcome=refused}": "0x10 600+600x20",
+        "misses_total{outcome=refused,task=ingress,reason=paused}": "_x10 600+600x20",
+        "lag_records{topic=queries}": "8x30",
+    },
+    # It starts after five minutes, the control app a minute later, and gets its first query then.
+    "fresh": {name: f"_x5 {values}" for name, values in UP.items()} | {
+        "control_in_charge": "_x6 1x30", "plan_feasible": "_x7 1x30",
+        "queries_read_total": "_x5 0x5 1x30", "queries_total{outcome=answered}": "_x5 0x5 1x30",
+        "lag_records{topic=queries}": "_x5 0x5 0x30",
+    },
+}  # fmt: skip
+# What makes an alert fire in a healthy pipeline, by the alert.
+FAULTS: dict[str, dict[str, str]] = {
+    "HeadraceMisses": {"queries_total{outcome=late}": "0+600x30"},
+    "HeadraceFailures": {"queries_total{outcome=failed}": "0+1x30"},
+    "HeadraceNoAnswers": {
+        f"queries_total{{outcome={each}}}": "0x30" for each in ("answered", "dropped")
+    },
+    "HeadraceNodeFailed": {"nodes{state=stuck}": "1x30"},
+    "HeadraceBrokerAway": {"broker_up": "0x30"},
+    "HeadracePlanInfeasible": {"plan_feasible": "0x30"},
+    "HeadraceNoControl": {"control_in_charge": "0x30"},
+    "HeadraceNoIngress": {"queries_read_total": "_x30"},
+    "HeadraceLag": {"lag_records{topic=queries}": "6000x30"},
+    "HeadraceDeadLetters": {"dead_letters_total": "0+1x30"},
+    "HeadraceOtherFile": {"nodes_with_other_file": "1x30"},
+}  # fmt: skip
+
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+
+def series(pipeline: str, metrics: dict[str, str]) -> list[dict[str, str]]:
+    """Return a pipeline's series in promtool's notation."""
+    found = []
+    for metric, values in metrics.items():
+        name, _, labels = metric.partition("{")
+        own = [f'{k}="{v}"' for k, v in (x.split("=") for x in labels.rstrip("}").split(",") if x)]
+        every = ",".join((f'pipeline="{pipeline}"', f'instance="{pipeline}:9400"', *own))
+        found.append({"series": f"headrace_{name}{{{every}}}", "values": values})
+    return found
+
+
+def firing(folder: Path, metrics: dict[str, dict[str, str]]) -> set[tuple[str, str]]:
+    """Return the alerts that fire after 12 or 25 minutes, with their pipelines."""
+    names = [rule["alert"] for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]]
+    tests = folder / "tests.yaml"
+    tests.write_text(yaml.safe_dump({
+        "rule_files": [str(RULES)], "evaluation_interval": "1m",
+        "tests": [{
+            "interval": "1m",
+            "input_series": [row for name, own in metrics.items() for row in series(name, own)],
+            "alert_rule_test": [
+                {"alertname": name, "eval_time": at, "exp_alerts": []}
+                for name in names for at in ("12m", "25m")
+            ],
+        }],
+    }))  # fmt: skip
+    done = checked("test", "rules", tests)
+    got = [line for line in (done.stdout + done.stderr).splitlines() if "Labels:" in line]
+    found = [dict(re.findall(r'(\w+)="(.*?)"', line)) for line in got]
+    return {(each["alertname"], each["pipeline"]) for each in found if "alertname" in each}
 
 
 def checked(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
@@ -103,6 +182,19 @@ def test_promtool_takes_the_rules_and_refuses_a_broken_one(tmp_path: Path) -> No
     broken = tmp_path / "broken.yaml"
     broken.write_text(RULES.read_text().replace("sum by (pipeline) (rate(", "sum by (rate(", 1))
     assert checked("check", "rules", broken).returncode != 0
+
+
+def test_no_alert_fires_in_a_pipeline_that_is_healthy_idle_paused_or_fresh(tmp_path: Path) -> None:
+    """A pipeline that was paused missed all of its queries, and paged."""
+    assert firing(tmp_path, FINE) == set()
+
+
+def test_every_alert_fires_and_none_beside_it(tmp_path: Path) -> None:
+    ill = {name: FINE["healthy"] | fault for name, fault in FAULTS.items()}
+    assert firing(tmp_path, ill) == {(name, name) for name in FAULTS}
+    assert list(FAULTS) == [
+        rule["alert"] for rule in yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
+    ]
 
 
 def test_alerts_fire_for_the_expected_series(tmp_path: Path) -> None:
