@@ -58,7 +58,7 @@ def _from_server(reference: Reference, server: str, env: Mapping[str, str]) -> F
                 return _within(json.load(answer), keys)
         except FileNotFoundError:
             raise _unknown(reference, server) from None
-        except (OSError, ValueError) as error:
+        except (OSError, RecursionError, ValueError) as error:
             raise Unsuccessful(
                 f"MLflow's registry at {server} does not answer ({error}); check "
                 "MLFLOW_TRACKING_URI and the credentials"
@@ -168,7 +168,7 @@ def _from_folder(reference: Reference, store: Path) -> FoundModel:
         source = _within(meta, ["storage_location" if moved else "source"])
     except FileNotFoundError:
         raise _unknown(reference, str(store)) from None
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, RecursionError, ValueError, yaml.YAMLError) as error:
         raise Unsuccessful(f"MLflow's file store {store} cannot be read: {error}") from error
     return FoundModel(version=version, source=source, opened=_files(reference, source))
 

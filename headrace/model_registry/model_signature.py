@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from headrace.errors import PipelineError
-from headrace.model_registry.references import PICKLED
+from headrace.model_registry.references import PICKLED, leaves_folder
 from headrace.model_registry.signature import Signature, TensorSpec
 from operators.models.libraries import library
 
@@ -23,7 +23,8 @@ _ONNX = {"float": "FP32", "double": "FP64", "float16": "FP16", "string": "BYTES"
 
 
 def mlmodel_file(text: str, reference: str) -> str:
-    """Return the name of the only model file that an ``MLmodel`` names and that is no pickle.
+    """Return the name of the only model file that an ``MLmodel`` names, in its folder, and that is
+    no pickle.
 
     Raises ``PipelineError`` without one, or with several.
     """
@@ -33,7 +34,7 @@ def mlmodel_file(text: str, reference: str) -> str:
         str(each["data"]) for each in rows if isinstance(each, Mapping) and "data" in each
     )
     found = [name for name in named if Path(name).suffix and Path(name).suffix not in PICKLED]
-    if len(found) == 1:
+    if len(found) == 1 and not leaves_folder(found[0]):
         return found[0]
     what = f"files {', '.join(found)}" if found else "no file that this reads"
     raise PipelineError(
@@ -50,7 +51,7 @@ def mlmodel_signature(text: str, reference: str) -> Signature | None:
     stated = _mlmodel(text, reference).get("signature") or {}
     try:
         return _signature(stated)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise PipelineError(
             f"the MLmodel of {reference} has a signature that is not as MLflow writes it "
             f"({type(error).__name__}: {error}); log the model again with one"
@@ -69,7 +70,7 @@ def _signature(stated: Mapping[str, Any]) -> Signature | None:
 def _mlmodel(text: str, reference: str) -> Mapping[str, Any]:
     try:
         found = yaml.safe_load(text) or {}
-    except (ValueError, yaml.YAMLError) as error:
+    except (RecursionError, ValueError, yaml.YAMLError) as error:
         raise PipelineError(f"the MLmodel of {reference} is no YAML: {error}") from error
     if not isinstance(found, Mapping):
         raise PipelineError(f"the MLmodel of {reference} is no mapping; log the model again")

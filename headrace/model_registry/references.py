@@ -53,9 +53,15 @@ def parsed(text: str) -> Reference:
             f"{text!r} names a {file.suffix} file, which may be a pickle that runs code; "
             "register safetensors, ONNX or LightGBM text"
         )
-    if ".." in file.parts:
+    if leaves_folder(reference.file):
         raise PipelineError(f"{text!r} leaves the model's folder; name a file in it")
     return reference
+
+
+def leaves_folder(file: str) -> bool:
+    """Return whether a file's name leads out of the model's folder."""
+    path = PurePosixPath(file)
+    return path.is_absolute() or ".." in path.parts
 
 
 def _reference(text: str, registry: str, parts: Mapping[str, str | None]) -> Reference:

@@ -78,6 +78,9 @@ def test_a_server_gives_what_the_file_store_does(tmp_path: Path) -> None:
         versions([parsed(CHAMPION)], env)
 
 
+DEEP = 50_000 * "["
+
+
 @pytest.mark.parametrize("answer", [b"[]", b"{}", b'{"model_version": null}', b'"3"'])
 def test_a_server_that_is_no_mlflow_is_one_sentence(answer: bytes, tmp_path: Path) -> None:
     with mlflow_server(tmp_path, token="t", alias=answer) as server:
@@ -86,7 +89,14 @@ def test_a_server_that_is_no_mlflow_is_one_sentence(answer: bytes, tmp_path: Pat
             versions([parsed(CHAMPION)], env)
 
 
-@pytest.mark.parametrize("meta", ["", "- a", "name: reader", "source: [", "at: 2001-99-99"])
+def test_a_server_whose_answer_is_nested_too_deeply_is_one_sentence(tmp_path: Path) -> None:
+    with mlflow_server(tmp_path, token="t", alias=DEEP.encode()) as server:
+        env = {"MLFLOW_TRACKING_URI": server, "MLFLOW_TRACKING_TOKEN": "t"}
+        with pytest.raises(Unsuccessful, match="check MLFLOW_"):
+            versions([parsed(CHAMPION)], env)
+
+
+@pytest.mark.parametrize("meta", ["", "- a", "name: reader", "source: [", "at: 2001-99-99", DEEP])
 def test_a_file_store_whose_version_names_no_files_is_one_sentence(
     meta: str, tmp_path: Path
 ) -> None:
@@ -146,7 +156,11 @@ def test_what_a_registry_lacks_is_one_sentence(
         ("flavors: {sklearn: {pickled_model: m.pkl}}", "names no file that this reads"),
         ("flavors: {a: {data: x.onnx}, b: {data: y.onnx}}", "names files x.onnx, y.onnx"),
         ("flavors: {python_function: {data: model.pkl}}", "never pickles"),
+        ("flavors: {onnx: {data: ../other/model.onnx}}", "names files ../other/model.onnx"),
+        ("flavors: {onnx: {data: /etc/host.conf}}", "names files /etc/host.conf"),
         ("flavors: [", "is no YAML"),
+        (f"flavors: {DEEP}", "is no YAML"),
+        (signed(DEEP), "not as MLflow writes it"),
         ("created: 2001-99-99", "is no YAML"),
         ("- flavors", "is no mapping"),
         ("flavors: [onnx]", "names no file that this reads"),
