@@ -141,7 +141,7 @@ def _row(finding: "Finding") -> Any:
 @click.command()
 @pipeline_argument
 @click.option("--image", default="headrace:local", show_default=True, help="Image of all roles.")
-@click.option("--worker-image", help="Image of workers and profilers, as with torch.")
+@click.option("--worker-image", help="Image of workers, profilers and scorer, as with torch.")
 @click.option("--bootstrap", default="kafka:9092", show_default=True, help="Brokers for pods.")
 @click.option("--namespace", default="default", show_default=True, help="For all objects.")
 @click.option("--claim", default="", help="PersistentVolumeClaim with the pipeline's folder.")

@@ -32,7 +32,7 @@ _REFUSED = re.compile(r"[^a-z0-9-]+")
 class KubernetesOptions:
     """Options beyond the pipeline file.
 
-    ``worker_image`` is that of the roles that run models, ``image`` that of all others.
+    ``worker_image`` is that of workers, profilers and the scorer, ``image`` that of other roles.
     ``claim`` names a PersistentVolumeClaim that holds the pipeline's folder ("": a ConfigMap does).
     ``strimzi`` names the Kafka cluster of Strimzi whose topics and users are made ("": none).
     ``keda`` is the address of the Prometheus that KEDA asks how many workers should run ("": none).
@@ -98,11 +98,10 @@ def pod(
     folders.
     """
     secrets = secrets or {}
-    runs_models = role in RUN_MODELS
-    requests = resources or (_ONE_CORE if runs_models else _LIGHT)
+    requests = resources or (_ONE_CORE if role == "profiler" else _LIGHT)
     container = {
         "name": role,
-        "image": options.worker_image if runs_models else options.image,
+        "image": options.worker_image if role in IMPORTING else options.image,
         "args": list(command),
         "env": _environment(file.pipeline, role, options),
         "ports": [{"name": name, "containerPort": port} for name, port in ports.items()],
@@ -144,7 +143,7 @@ _UNPRIVILEGED_USER = {
     "fsGroup": USER,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-RUN_MODELS = ("worker", "profiler")
+IMPORTING = ("worker", "profiler", "scorer")  # models, and functions with libraries of their own
 _ONE_CORE = {"requests": {"cpu": "1", "memory": "1Gi"}}
 _LIGHT = {"requests": {"cpu": "250m", "memory": "256Mi"}}
 

@@ -210,15 +210,16 @@ def test_a_device_of_a_tier_is_a_pod_with_all_tasks_of_the_tier() -> None:
         ]  # fmt: skip
 
 
-def test_a_profiler_has_the_image_and_the_core_of_a_worker() -> None:
-    """With the image of the other roles, which has no torch, it could load no operator."""
+def test_roles_that_import_a_users_libraries_have_the_image_of_workers() -> None:
+    """With the image of the other roles, without torch and Pillow, a profiler could load no
+    operator, and the scorer not the module of its function."""
     file = read_pipeline_file(ROOT / "examples" / "postcode" / "sessions.yaml")
     sets = workloads(made(file, replace(OPTIONS, claim="postcode")))
     images = {name.removeprefix("postcode-sessions-"): container(spec)["image"]
               for name, spec in sets.items()}  # fmt: skip
-    others = dict.fromkeys(("control", "egress-0", "ingress-0", "scorer"), OPTIONS.image)
-    devices = ("profiler-0", "worker-cloud", "worker-depot", "worker-handheld")
-    assert images == others | dict.fromkeys(devices, OPTIONS.worker_image)
+    others = dict.fromkeys(("control", "egress-0", "ingress-0"), OPTIONS.image)
+    importing = ("profiler-0", "scorer", "worker-cloud", "worker-depot", "worker-handheld")
+    assert images == others | dict.fromkeys(importing, OPTIONS.worker_image)
     profiler = container(sets["postcode-sessions-profiler-0"])
     assert profiler["resources"] == {"requests": {"cpu": "1", "memory": "1Gi"}}
 
