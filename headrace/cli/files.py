@@ -68,7 +68,8 @@ def resolve(file: Path, check: bool, as_json: bool) -> int:
         now = {model.reference: model.version for model in models}
     rows = [{"reference": r, "version": v, "before": before.get(r)} for r, v in now.items()]
     print_json(rows) if as_json else print_text(_versions_text(rows))
-    return UNSUCCESSFUL if check and before != now else 0
+    moved = any(before.get(reference) != version for reference, version in now.items())
+    return UNSUCCESSFUL if check and moved else 0
 
 
 def _versions_text(rows: Sequence[Mapping[str, str | None]]) -> str:

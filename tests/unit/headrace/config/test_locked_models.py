@@ -147,3 +147,12 @@ def test_a_file_without_references_has_nothing_to_resolve(
     assert run(["resolve", str(a_file(tmp_path, {"weights": "model.onnx"}))]) == 0
     assert "nothing to resolve" in capsys.readouterr().out
     assert not (tmp_path / "pipeline.lock").exists()
+
+
+def test_a_reference_that_the_file_no_longer_has_is_no_change(store: Path, tmp_path: Path) -> None:
+    """``--check`` failed without a word, also after ``resolve``, which leaves the lock then."""
+    locked(a_file(tmp_path))
+    (tmp_path / "model.onnx").write_text("weights")
+    path = a_file(tmp_path, {"weights": "model.onnx"})
+    assert run(["resolve", str(path)]) == 0
+    assert run(["resolve", str(path), "--check"]) == 0
