@@ -29,10 +29,12 @@ function follow() {
 }
 
 function take(view) {
+  const others = Object.keys(view).join() !== Object.keys(page.view ?? {}).join();
   page.view = view;
   page.connected = true;
   page.heard = Date.now() / 1000;
-  if (!view[page.pipeline]) choose(Object.keys(view)[0]);
+  // A dashboard that was started again may show other pipelines.
+  if (others) choose(view[page.pipeline] ? page.pipeline : Object.keys(view)[0]);
   else if (!page.held) draw();
   tellState();
 }
@@ -64,9 +66,13 @@ function choose(name) {
 function tellState() {
   const when = page.heard ? `as of ${clock(page.heard)}` : "no data yet";
   const quiet = page.connected && Date.now() / 1000 - page.heard > QUIET_S;
-  $("state").textContent = !page.connected ? `disconnected, ${when}` :
+  const bad = !page.connected || quiet;
+  const state = $("state");
+  // The time changes every second: a screen reader is to read problems only.
+  state.setAttribute("aria-live", bad ? "polite" : "off");
+  state.textContent = !page.connected ? `disconnected, ${when}` :
     quiet ? `no news, ${when}` : page.held ? "updates paused" : when;
-  $("state").className = page.connected && !quiet ? "" : "bad";
+  state.className = bad ? "bad" : "";
 }
 
 function turnRange() {
