@@ -39,7 +39,7 @@ from headrace.roles.process_setup import dilated
 from headrace.roles.profile_lookups import accuracies
 from headrace.terminal import say, waiting
 from schemas.effects import PLANS, RESULTS
-from schemas.records import Answer, Plan, Query
+from schemas.records import Answer, Plan, Query, Value
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.topic_contents import read_to_end
@@ -53,7 +53,7 @@ PATIENCE_S = 3.0  # wall, for answers after the last deadline and grace
 TEND_S = 0.5  # wall
 WARM_UP_S = 20.0  # of the broker: a longer one makes hops no faster
 LIBRARIES = ("headrace", "confluent-kafka", "faust-streaming", "numpy", "pulp", "highspy")
-UNREAD_QUERY: tuple[bytes, Any] = (b"0", None)  # emulated devices ignore the payload
+UNREAD_QUERY: tuple[Value, Any] = (b"0", None)  # emulated devices ignore the payload
 
 Each = Callable[["LiveEnvironment", int], None]  # called at every step with the queries sent
 
@@ -179,7 +179,7 @@ def play(stage: LiveEnvironment, queries: Recorded, each: Each, seed: int = 0) -
 
 def _inputs(
     file: PipelineFile, count: int, sizes: Sequence[int], seed: int
-) -> Iterator[tuple[bytes, Any]]:
+) -> Iterator[tuple[Value, Any]]:
     if all(file.cluster.emulated(name) for name, _ in file.cluster.devices):
         return cycle([UNREAD_QUERY])
     workload = load_workload(file)
@@ -194,7 +194,7 @@ def _inputs(
 def _send(
     stage: LiveEnvironment,
     times_s: Times,
-    inputs: Iterator[tuple[bytes, Any]],
+    inputs: Iterator[tuple[Value, Any]],
     asker: Asker,
     tail: Tail,
     each: Each,

@@ -31,7 +31,7 @@ from schemas.effects import REPORTS
 from schemas.trace_context import Headers
 from streams.codecs.wire import Fetched
 from streams.kafka.connectivity import Connectivity
-from streams.kafka.kafka_client import consumer, fatal_errors, report_producer
+from streams.kafka.kafka_client import Callbacks, consumer, fatal_errors, report_producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import HOPELESS, BrokerError, refusal
 from streams.kafka.offset_ledger import NO_EPOCH, Commit, OffsetLedger, Place
@@ -93,8 +93,8 @@ class KafkaTransport:
         self._throttling = Throttling(config)
         on_error = fatal_errors(config, self._connectivity.failed_request)
         delayed = self._throttling.delayed
-        sends = {"error_cb": on_error, "throttle_cb": partial(delayed, SENDS)}
-        reads = {"error_cb": on_error, "throttle_cb": partial(delayed, READS)}
+        sends: Callbacks = {"error_cb": on_error, "throttle_cb": partial(delayed, SENDS)}
+        reads: Callbacks = {"error_cb": on_error, "throttle_cb": partial(delayed, READS)}
         self._epochs: dict[Place, int] = {}  # leader epochs of each slot's last record
         self._ledger = OffsetLedger(config, group, consumer(config, group))
         self._reader = PartitionReader(
