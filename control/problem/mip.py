@@ -47,7 +47,7 @@ class Outcome:
 
 
 def solve_model(model: Any, solver: str, bounds: Bounds, meter: Meter) -> Outcome:
-    """Solve a PuLP model; raise ``PlanError`` for an unknown solver."""
+    """Solve a PuLP model; raise ``PlanError`` for an unknown solver, or one that cannot run."""
     try:
         run = SOLVERS[solver]
     except KeyError as error:
@@ -141,7 +141,12 @@ def _cbc(model: Any, bounds: Bounds) -> tuple[str, float | None]:
             options=["increment 1e-9"],
         )
         solver.tmpDir = folder
-        model.solve(solver)
+        try:
+            model.solve(solver)
+        except pulp.PulpSolverError as error:  # the program is missing, or was killed
+            raise PlanError(
+                f"the solver CBC gave no result ({error}); try again, or use `solver: highs`"
+            ) from error
         text = log.read_text(encoding="utf-8", errors="replace")
     if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         return (INFEASIBLE if model.status == pulp.LpStatusInfeasible else UNKNOWN), None
