@@ -107,23 +107,33 @@ class SlowWorkers:
         return self._paces
 
     def _judged(self) -> dict[str, float]:
-        there = {name: worker for name, worker in self._workers.items() if not worker.lost}
-        known = [(w, s) for w in there.values() if (s := w.stretch) is not None]
-        kinds: dict[str, list[float]] = {}
-        alike: dict[tuple[str, VariantId], list[float]] = {}
-        for worker, stretch in known:
-            kinds.setdefault(worker.device, []).append(stretch)
-            alike.setdefault((worker.device, worker.variant), []).append(stretch)
-        usual = {device: median(of) for device, of in kinds.items() if len(of) >= LEAST_WORKERS}
-        for stretches in alike.values():
-            stretches.sort()
-        for worker, stretch in known:
-            same = alike[worker.device, worker.variant]
-            pace = stretch / usual.get(worker.device, inf)
-            same_pace = stretch / _median_of_others(same, stretch) if len(same) > 1 else worker.pace
-            pace = min(pace, same_pace)
-            worker.pace = pace if pace >= (FASTER if worker.pace else SLOW) else 0.0
-        return {name: worker.pace for name, worker in there.items() if worker.pace}
+        kinds: dict[str, list[tuple[_Worker, float]]] = {}
+        for worker in self._workers.values():
+            stretch = None if worker.lost else worker.stretch
+            if stretch is not None:
+                kinds.setdefault(worker.device, []).append((worker, stretch))
+        for known in kinds.values():
+            _judge(known)
+        return {name: w.pace for name, w in self._workers.items() if w.pace and not w.lost}
+
+
+def _judge(known: Sequence[tuple[_Worker, float]]) -> None:
+    """Set the paces of the workers of one kind of device, with their stretches."""
+    if len(known) < LEAST_WORKERS:
+        for worker, _ in known:
+            worker.pace = 0.0
+        return
+    usual = median([stretch for _, stretch in known])
+    alike: dict[VariantId, list[float]] = {}
+    for worker, stretch in known:
+        alike.setdefault(worker.variant, []).append(stretch)
+    for stretches in alike.values():
+        stretches.sort()
+    for worker, stretch in known:
+        same = alike[worker.variant]
+        same_pace = stretch / _median_of_others(same, stretch) if len(same) > 1 else worker.pace
+        pace = min(stretch / usual, same_pace)
+        worker.pace = pace if pace >= (FASTER if worker.pace else SLOW) else 0.0
 
 
 def _median_of_others(ordered: Sequence[float], own: float) -> float:
