@@ -56,9 +56,10 @@ class OpenLoop:
         self._times_s: Sequence[float] = ()
         self._inputs: Inputs = iter(())
         self._sizes: Iterator[int] = EVERY_ONE
-        self._began_s = 0.0
+        self._began_s = self._start_s = 0.0  # epoch seconds, and of the clock that no one sets
         self._next = 0
         self._last_s = 0.0
+        self._unsent: tuple[Value, Any, int] | None = None  # the client had no room for it
         self.answers: dict[str, Answer] = {}
         self.behind_s = 0.0  # the largest delay of a query behind its arrival time
 
@@ -67,7 +68,7 @@ class OpenLoop:
     ) -> None:
         """Start the clock of the load."""
         self._times_s, self._inputs, self._sizes = times_s, inputs, sizes
-        self._began_s, self._next = time.time(), 0
+        self._began_s, self._start_s, self._next = time.time(), time.monotonic(), 0
 
     @property
     def began_s(self) -> float:
@@ -77,7 +78,7 @@ class OpenLoop:
     @property
     def elapsed_s(self) -> float:
         """Seconds since ``start``."""
-        return time.time() - self._began_s
+        return time.monotonic() - self._start_s
 
     @property
     def sent(self) -> int:
@@ -85,13 +86,16 @@ class OpenLoop:
         return len(self._truths)
 
     def step(self) -> None:
-        """Send the queries that are due, then wait for answers until the next is due or ``STEP_S``.
+        """Send the queries that are due, for ``STEP_S`` at most, then wait for answers until the
+        next is due or ``STEP_S``.
 
         Raises ``BrokerError`` for a query that the broker does not take.
         """
-        while self._next < len(self._times_s) and self._due_in_s() <= 0:
+        until = time.monotonic() + STEP_S  # a load that is behind reads answers too
+        while not self.all_sent and self._due_in_s() <= 0 and time.monotonic() < until:
             self.behind_s = max(self.behind_s, -self._due_in_s())
-            self._send()
+            if not self._send():
+                break
         self._asker.poll()
         for reason in self._asker.refused.values():
             raise BrokerError(f"the broker did not take a query: {reason}")
@@ -106,22 +110,28 @@ class OpenLoop:
             return STEP_S
         return float(self._times_s[self._next]) - self.elapsed_s
 
-    def _send(self) -> None:
-        payload, truth = next(self._inputs)
+    def _send(self) -> bool:
+        """Send the next query; return False if too many wait for the broker."""
+        payload, truth, size = item = self._unsent or (*next(self._inputs), next(self._sizes))
         name = f"{self._prefix}-{len(self._truths)}"
-        self._truths[name] = truth
         now = time.time()
         deadline = None if self._deadline_s is None else now + self._deadline_s
-        self._asker.ask(
-            Query(
-                payload=payload, id=name, deadline_s=deadline, slo_class=self._slo_class,
-                size=next(self._sizes), session=self._session,
-            )
+        query = Query(
+            payload=payload, id=name, deadline_s=deadline, slo_class=self._slo_class, size=size,
+            session=self._session,
         )  # fmt: skip
+        try:
+            self._asker.ask(query)
+        except BufferError:
+            self._unsent = item
+            return False
+        self._unsent = None
+        self._truths[name] = truth
         if self._labels is not None:
             self._labels.send(Label(id=name, truth=truth))
-        self._last_s = now
+        self._last_s = time.monotonic()
         self._next += 1
+        return True
 
     @property
     def all_sent(self) -> bool:
@@ -136,7 +146,7 @@ class OpenLoop:
         if len(self.answers) == len(self._truths):
             return True
         wait_s = answer_by_s(self._pipeline, self._deadline_s, self._slo_class)
-        return time.time() > self._last_s + wait_s + LOST_AFTER_S
+        return time.monotonic() > self._last_s + wait_s + LOST_AFTER_S
 
     def accounts(self) -> tuple[list[Sent], Mapping[str, Answer]]:
         """Return the queries that the broker acknowledged, and the answers by id."""

@@ -171,7 +171,8 @@ class Asker(AbstractContextManager["Asker"]):
         """Send a query at once, with ``more_headers`` of Kafka's.
 
         Queries with the same number ``together`` share a partition; without one their ids choose
-        it. Raises ``Unsuccessful`` for one over the size limit.
+        it. Raises ``Unsuccessful`` for one over the size limit, ``BufferError`` while too many wait
+        for the broker.
         """
         value, headers = self._written(query)
         if len(value) > MAX_RECORD_BYTES - 64 * 1024:
