@@ -14,6 +14,7 @@ from schemas.variant_id import variant_key
 from schemas.visible_text import one_line
 
 REASONS = 10  # the most frequent ones
+BEHIND_MS = 100.0  # from which on the text of a load says that it was not sent at its times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,11 @@ def load_text(load: LoadResult) -> str:
         f"  {count} x {one_line(reason)}"
         for reason, count in list(row["reasons"].items())[:REASONS]
     ]
+    if load.behind_ms > BEHIND_MS:
+        lines.append(
+            f"the load was up to {load.behind_ms / 1e3:.1f} s behind its times, and latency counts "
+            "from the sending: lower the rate, or send from several machines"
+        )
     if load.warm_up:
         lines.append(f"{load.warm_up} warm-up queries before it are not counted")
     if load.phases:
