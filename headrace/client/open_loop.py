@@ -92,14 +92,15 @@ class OpenLoop:
         Raises ``BrokerError`` for a query that the broker does not take.
         """
         until = time.monotonic() + STEP_S  # a load that is behind reads answers too
-        while not self.all_sent and self._due_in_s() <= 0 and time.monotonic() < until:
+        has_room = True
+        while has_room and self._due_in_s() <= 0 and time.monotonic() < until:
             self.behind_s = max(self.behind_s, -self._due_in_s())
-            if not self._send():
-                break
+            has_room = self._send()
         self._asker.poll()
         for reason in self._asker.refused.values():
             raise BrokerError(f"the broker did not take a query: {reason}")
-        values = self._tail.take(max(0.0, min(STEP_S, self._due_in_s())))
+        wait_s = max(0.0, min(STEP_S, self._due_in_s())) if has_room else STEP_S
+        values = self._tail.take(wait_s)
         for answer in answers_in(values, self._read):
             # The first answer counts; a second one for the same id would be a bug of egress.
             if answer.id in self._truths:
