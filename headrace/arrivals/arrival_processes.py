@@ -5,6 +5,8 @@ Times are seconds from the start, ascending. The same arrivals serve live load a
 
 import gzip
 import math
+import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,6 +27,8 @@ LIKELY_QPS, FEW = 10_000, 10  # a file of at least FEW queries above this rate h
 RATES = "second,qps"
 SIZED = {"ms,size": 1e3, "time,size": 1.0}  # header -> units per second
 MOST_QPS = 100_000  # more queries within a second mean that the unit is not ms
+MOST_QUERIES = 100_000_000  # of one run; their times are held in memory
+_SIZE = re.compile(r"0*[1-9][0-9]{0,11}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +107,9 @@ class Arrivals(Protocol):
 def poisson(rate_qps: float, seconds: float, rng: np.random.Generator) -> Times:
     """Return Poisson arrival times in [0, ``seconds``) at ``rate_qps`` on average.
 
-    Raises ``ArrivalsError`` for a rate or a time that is not above 0.
+    Raises ``ArrivalsError`` for a rate or a time that is not above 0, or too many queries.
     """
-    _check_positive(rate_qps, seconds)
+    _check_length(rate_qps, seconds)
     count = rng.poisson(rate_qps * seconds)
     # Given their number, the arrivals of a Poisson process are uniform.
     return np.sort(rng.uniform(0.0, seconds, count))
@@ -128,7 +132,7 @@ def gamma(rate_qps: float, seconds: float, cv: float, rng: np.random.Generator) 
 
     Raises ``ArrivalsError`` for a rate, a time or a variation that is not above 0.
     """
-    _check_positive(rate_qps, seconds)
+    _check_length(rate_qps, seconds)
     if not (cv > 0 and math.isfinite(cv)):
         raise ArrivalsError(f"the coefficient of variation is {cv:g}; it must be above 0")
     found, last = [np.empty(0)], 0.0
@@ -140,14 +144,28 @@ def gamma(rate_qps: float, seconds: float, cv: float, rng: np.random.Generator) 
     return times[: int(np.searchsorted(times, seconds))]
 
 
-def _check_positive(rate_qps: float, seconds: float) -> None:
+def _check_length(rate_qps: float, seconds: float) -> None:
     for name, value, unit in (("rate", rate_qps, "queries/s"), ("time", seconds, "s")):
         if not (value > 0 and math.isfinite(value)):
             raise ArrivalsError(f"the {name} is {value:g} {unit}; it must be above 0")
+    check_number(rate_qps * seconds)
+
+
+def check_number(queries: float) -> None:
+    """Raise ``ArrivalsError`` for more queries than a run can have."""
+    if queries > MOST_QUERIES:
+        raise ArrivalsError(
+            f"the arrivals are {queries:.3g} queries, and {MOST_QUERIES:.0e} are the most of a "
+            "run; lower the rate, or shorten the time"
+        )
 
 
 def from_rates(rates_qps: Sequence[float], rng: np.random.Generator) -> Times:
-    """Return Poisson arrival times; the rate is ``rates_qps[i]`` in second ``i``."""
+    """Return Poisson arrival times; the rate is ``rates_qps[i]`` in second ``i``.
+
+    Raises ``ArrivalsError`` for too many queries.
+    """
+    check_number(sum(rates_qps))
     counts = rng.poisson(np.asarray(rates_qps, dtype=np.float64))
     return np.sort(np.repeat(np.arange(len(counts)), counts) + rng.uniform(0, 1, counts.sum()))
 
@@ -255,8 +273,10 @@ def _sized(path: Path, lines: list[str], per_s: float) -> Recorded:
     if not rows:
         raise ArrivalsError(f"{path} has a header only; add a line for every query, as in 12.5,40")
     for at, (_, comma, size) in enumerate(rows, 2):
-        if not comma or not size.strip().isdigit() or int(size) < 1:
-            raise _wrong(path, at, f"{size.strip()!r} is no size; a whole number from 1 is wanted")
+        if not comma or not _SIZE.fullmatch(size.strip()):
+            raise _wrong(
+                path, at, f"{size.strip()[:40]!r} is no size; a whole number from 1 is wanted"
+            )
     times = [_number(path, at, time, "a time") for at, (time, _, _) in enumerate(rows, 2)]
     for at, (before, after) in enumerate(pairwise(times), 3):
         if after < before:
@@ -306,7 +326,7 @@ def _lines(path: Path) -> list[str]:
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         lines = raw.decode("utf-8-sig").splitlines()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise ArrivalsError(f"the arrivals {path} cannot be read ({why}); name another") from error
     if not lines:

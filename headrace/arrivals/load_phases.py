@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from headrace.arrivals.arrival_processes import MOST_QPS, Times, ramp
+from headrace.arrivals.arrival_processes import MOST_QPS, Times, check_number, ramp
 from headrace.errors import ArrivalsError
 from schemas.durations import duration
 
@@ -49,6 +49,7 @@ class Phases:
     def parsed(cls, text: str) -> Self:
         """Return the phases that a text names; raises ``ArrivalsError``."""
         made = cls(tuple(_phase(part.strip()) for part in text.split(",")))
+        check_number(made.mean_qps * made.seconds)
         if not made.mean_qps:
             raise ArrivalsError(
                 f"the phases {text!r} send nothing; give one of them a rate above 0"

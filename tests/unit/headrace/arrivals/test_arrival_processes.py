@@ -2,6 +2,7 @@
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,7 +96,30 @@ WRONG = [
     ("a.csv", "second,qps\n0,5\n1,2000000\n", r"a\.csv:3: 2e\+06 queries/s; 100000 are the most"),
     ("a.parquet", "1\n", r"read from \.txt, \.csv, \.gz"),
     ("a.gz", "no gzip", r"a\.gz cannot be read"),
+    ("a.csv", "ms,size\n1,\u00b2\n", r"a\.csv:2: '\u00b2' is no size; a whole number from 1"),
+    ("a.csv", "ms,size\n1,0\n", r"a\.csv:2: '0' is no size"),
+    ("a.csv", "ms,size\n1," + "9" * 5000, r"a\.csv:2: '9{40}' is no size"),
 ]
+
+
+def test_a_compressed_file_that_is_damaged_is_reported(
+    tmp_path: Path, rng: np.random.Generator
+) -> None:
+    raw = bytearray(gzip.compress(b"".join(b"%d\n" % n for n in range(1000))))
+    for at in range(10, len(raw)):
+        damaged = bytes((*raw[:at], raw[at] ^ 0xFF, *raw[at + 1 :]))
+        (tmp_path / "a.gz").write_bytes(damaged)
+        with pytest.raises(ArrivalsError, match=r"a\.gz cannot be read"):
+            read_arrivals(tmp_path / "a.gz", rng)
+
+
+@pytest.mark.parametrize("draw", [poisson, lambda *more: gamma(*more[:2], 0.5, more[2])])
+@pytest.mark.parametrize(("rate", "seconds"), [(1e300, 1.0), (1e6, 1e9)])
+def test_more_queries_than_a_run_can_have_are_refused(
+    rng: np.random.Generator, draw: Any, rate: float, seconds: float
+) -> None:
+    with pytest.raises(ArrivalsError, match=r"queries, and 1e\+08 are the most of a run; lower"):
+        draw(rate, seconds, rng)
 
 
 @pytest.mark.parametrize(("name", "text", "what"), WRONG)

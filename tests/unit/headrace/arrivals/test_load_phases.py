@@ -48,6 +48,7 @@ def test_a_phase_has_a_name_a_length_and_one_or_two_rates() -> None:
         ("calm=10s@5,burst", "'burst' is no phase"),
         ("calm=10s@0", "send nothing; give one of them a rate above 0"),
         ("calm=10s@1000000", "100000 queries/s are the most"),
+        ("calm=999999s@100000", r"1e\+11 queries, and 1e\+08 are the most of a run"),
     ],
 )
 def test_a_wrong_phase_is_refused_with_what_is_wanted(text: str, said: str) -> None:
