@@ -13,7 +13,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from types import TracebackType
@@ -172,7 +172,7 @@ class Asker(AbstractContextManager["Asker"]):
 
         Queries with the same number ``together`` share a partition; without one their ids choose
         it. Raises ``Unsuccessful`` for one over the size limit, ``BufferError`` while too many wait
-        for the broker.
+        for the broker, and ``BrokerError`` if the topic is gone.
         """
         value, headers = self._written(query)
         if len(value) > MAX_RECORD_BYTES - 64 * 1024:
@@ -194,13 +194,20 @@ class Asker(AbstractContextManager["Asker"]):
             on_delivery=delivered,
         )  # fmt: skip
         try:
+            self._produce(send, partition)
+        except KafkaException as error:
+            why = refusal(self._kafka, error.args[0], "Write", "topic", self._topic)
+            raise BrokerError(why) from error
+        self._producer.poll(0)
+
+    def _produce(self, send: Callable[..., None], partition: int) -> None:
+        try:
             send(partition=partition)
         except KafkaException as error:
             if partition <= 0 or error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
                 raise
             self._partitions = partition  # the topic was made anew, with this many at most
             send(partition=-1)
-        self._producer.poll(0)
 
     def poll(self) -> None:
         """Process the broker's acknowledgements and refusals."""

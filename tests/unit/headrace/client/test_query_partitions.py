@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from headrace.client import topic_clients
 from schemas.records import Query
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from tests.builders import a_pipeline
 
 
@@ -52,5 +53,5 @@ def test_queries_go_to_a_topic_that_was_made_anew_with_fewer_partitions(
         asker.ask(Query(payload=b"x", id=name), together=together)
     assert broker.sent == [("a", -1), ("b", 0), ("c", 1), ("d", 1)]
     broker.partitions = 0
-    with pytest.raises(KafkaException):
+    with pytest.raises(BrokerError, match=r"refused to Write on topic '\w+.queries'"):
         asker.ask(Query(payload=b"x", id="e"), together=4)
