@@ -127,12 +127,17 @@ class PlanTail:
     def __init__(self, kafka: KafkaConfig) -> None:
         topic = physical("", PLANS)
         self._tail = Tail(kafka, topic)  # before the kept plans are read, so that none is missed
-        self._kept = [*read_kept(kafka, topic).values()]
+        self._kept = [*read_kept(kafka, topic).items()]
 
     def take(self, timeout_s: float) -> list[bytes]:
         """Return the kept plans at the first call; later calls are as ``Tail.take``."""
+        return [value for _, value in self.records(timeout_s)]
+
+    def records(self, timeout_s: float) -> list[tuple[bytes, bytes]]:
+        """Return the plans that ``take`` would with their keys; a plan that is deleted since then
+        is b""."""
         kept, self._kept = self._kept, []
-        return kept or self._tail.take(timeout_s)
+        return kept or [(m.key() or b"", _value(m)) for m in self._tail.messages(timeout_s)]
 
     def close(self) -> None:
         """Close the consumer."""

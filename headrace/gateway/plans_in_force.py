@@ -24,12 +24,33 @@ def fault(pipeline: Pipeline, plan: Plan | None) -> str:
     return "" if served else f"no worker of pipeline {pipeline.name} serves task {first}"
 
 
+class NewestPlans:
+    """The newest plan of each pipeline, from the records of the plans topic."""
+
+    def __init__(self) -> None:
+        self._plans: dict[str, tuple[bytes, Plan]] = {}  # with the keys of their records
+
+    def of(self, pipeline: str) -> Plan | None:
+        """Return the plan of a pipeline; None: there is none."""
+        held = self._plans.get(pipeline)
+        return held and held[1]
+
+    def see(self, key: bytes, value: bytes) -> None:
+        """Take a record; an empty value deletes the plan with its key, as a purge does."""
+        if not value:
+            self._plans = {name: held for name, held in self._plans.items() if held[0] != key}
+            return
+        plan = decoded(value)
+        if isinstance(plan, Plan) and later(self.of(plan.pipeline), plan):
+            self._plans[plan.pipeline] = key, plan
+
+
 class PlansInForce:
     """Follows the plans in a thread. Raises ``BrokerError`` if the topic does not exist."""
 
     def __init__(self, kafka: KafkaConfig) -> None:
         self._tail = PlanTail(kafka)
-        self._plans: dict[str, Plan] = {}
+        self._plans = NewestPlans()
         self._ended = threading.Event()
         self._take(0.0)
         self._thread = threading.Thread(target=self._follow, name="headrace-plans", daemon=True)
@@ -37,7 +58,7 @@ class PlansInForce:
 
     def of(self, pipeline: str) -> Plan | None:
         """Return the plan of a pipeline; None: there is none."""
-        return self._plans.get(pipeline)
+        return self._plans.of(pipeline)
 
     def close(self) -> None:
         """End the thread and close the Kafka client."""
@@ -54,7 +75,5 @@ class PlansInForce:
             self._tail.close()
 
     def _take(self, timeout_s: float) -> None:
-        for value in self._tail.take(timeout_s):
-            plan = decoded(value)
-            if isinstance(plan, Plan) and later(self._plans.get(plan.pipeline), plan):
-                self._plans[plan.pipeline] = plan
+        for key, value in self._tail.records(timeout_s):
+            self._plans.see(key, value)

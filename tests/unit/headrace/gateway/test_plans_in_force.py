@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from headrace.client.plan_order import later
-from headrace.gateway.plans_in_force import fault
+from headrace.gateway.plans_in_force import NewestPlans, fault
+from schemas.codec.single_object import encode
 from schemas.records import Lease, Plan, Settings
 from tests.builders import a_pipeline
 
@@ -54,3 +55,15 @@ def test_a_pipeline_with_a_worker_for_its_first_task_takes_queries() -> None:
 def test_the_newest_plan_is_in_force(epoch: int, issued_s: float, takes_its_place: bool) -> None:
     assert later(a_plan(), a_plan(epoch=epoch, issued_s=issued_s)) == takes_its_place
     assert later(None, a_plan(epoch=epoch, issued_s=issued_s))
+
+
+def test_a_pipeline_that_is_purged_has_no_plan_until_it_is_made_anew() -> None:
+    plans = NewestPlans()
+    plans.see(b"words/1", encode(a_plan(epoch=8)))
+    plans.see(b"words/2", encode(a_plan(epoch=9)))
+    plans.see(b"words/1", b"")  # outdated
+    assert plans.of(PIPELINE.name) == a_plan(epoch=9)
+    plans.see(b"words/2", b"")
+    assert plans.of(PIPELINE.name) is None
+    plans.see(b"words/1", encode(a_plan(epoch=1)))
+    assert plans.of(PIPELINE.name) == a_plan(epoch=1)
