@@ -24,6 +24,7 @@ from streams.kafka.kafka_client import Callbacks, available, consumer, read_head
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, unreadable
 from streams.kafka.offset_ledger import NO_EPOCH, Place
+from streams.kafka.read_slots import ReadSlots
 from streams.kafka.silent_slots import SilentSlots, told
 from streams.observers.journal import tell
 
@@ -58,9 +59,7 @@ class PartitionReader:
         self._config, self._group = config, group
         self._consumer = consumer(config, group, **callbacks)
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._paused: set[Place] = set()
-        self._read: set[Place] = set()  # slots read; used by the reading thread only
-        self._left: dict[Place, int] = {}  # slots given up -> last number; likewise
+        self._slots = ReadSlots()
         self._passed: set[Place] = set()  # slots with a record skipped in the present fetch
         self._silent, self._ask_ends = SilentSlots(), ends
         self._look_due = False  # a flag: at most one waits, as the client must be polled in between
@@ -74,7 +73,7 @@ class PartitionReader:
             self._orders.get()()
         if self._look_due:
             self._look()
-        longest_s = RESUME_WAIT_S if self._paused else ORDERS_WAIT_S
+        longest_s = RESUME_WAIT_S if self._slots.paused else ORDERS_WAIT_S
         wait_s = whole_ms(min(timeout_s, longest_s))
         messages = available(self._consumer, wait_s, MOST_PER_FETCH)
         if not messages:
@@ -91,7 +90,7 @@ class PartitionReader:
 
     def leave(self, places: Iterable[Place], number: int) -> None:
         """Stop reading these slots, by assignment ``number``."""
-        self._paused -= set(places)
+        self._slots.pauses((), places)
         self._orders.put(lambda: self._leave(places, number))
 
     def read(self, places: list[TopicPartition], number: int) -> None:
@@ -100,10 +99,8 @@ class PartitionReader:
 
     def pause(self, places: Iterable[Place], among: Iterable[Place]) -> None:
         """Pause exactly ``places`` among the slots in ``among``; resume the others of them."""
-        wanted, among = set(places), set(among)
-        stop, go = (wanted & among) - self._paused, (self._paused & among) - wanted
-        # Set before the orders run: ``_read_from`` reads it for slots that are yet to be assigned.
-        self._paused = (self._paused - among) | (wanted & among)
+        # Before the orders run: ``_read_from`` pauses slots that are yet to be assigned.
+        stop, go = self._slots.pauses(places, among)
         if stop:
             self._orders.put(lambda: self._consumer.pause(self._read_of(stop)))
         if go:
@@ -131,24 +128,21 @@ class PartitionReader:
     # ------------------------------------------------------------------ on the reading thread
 
     def _leave(self, places: Iterable[Place], number: int) -> None:
-        left = self._read_of(places)
-        self._left.update(dict.fromkeys(places, number))
-        self._read -= {(p.topic, p.partition) for p in left}
+        left = self._slots.leaves(places, number)
         for place in places:
             self._silent.leaves(place)
         if left:
-            _unassign(self._consumer, left)
+            _unassign(self._consumer, [TopicPartition(*place) for place in left])
 
     def _read_from(self, places: list[TopicPartition], number: int) -> None:
-        # A single order: between two, a fetch could read the new slots under the old number. A slot
-        # may have been given up while its offset was looked up.
-        fresh = [p for p in places if self._left.get((p.topic, p.partition), 0) <= number]
+        # A single order: between two, a fetch could read the new slots under the old number.
+        by_place = {(p.topic, p.partition): p for p in places}
+        fresh = self._slots.begins(by_place, number)
         if fresh:
-            self._consumer.incremental_assign(fresh)
-            self._read |= {(p.topic, p.partition) for p in fresh}
-            for p in fresh:
-                self._silent.reads((p.topic, p.partition), p.offset)
-            held = self._read_of({(p.topic, p.partition) for p in fresh} & self._paused)
+            self._consumer.incremental_assign([p for at, p in by_place.items() if at in fresh])
+            for place in fresh:
+                self._silent.reads(place, by_place[place].offset)
+            held = self._read_of(fresh & self._slots.paused)
             if held:
                 self._consumer.pause(held)
         self.assigned = number
@@ -170,19 +164,19 @@ class PartitionReader:
     def _look(self) -> None:
         """Ask the broker for the ends of the slots without records since the last look."""
         self._look_due = False
-        silent = self._silent.silent(self._paused)
+        silent = self._silent.silent(self._slots.paused)
         if silent:
             self._ask_ends(silent, lambda ends: self._orders.put(lambda: self._read_anew(ends)))
 
     def _read_anew(self, ends: dict[Place, int]) -> None:
         """Assign the slots anew that the client has stopped reading."""
-        stopped = self._silent.stopped(ends, self._paused)
+        stopped = self._silent.stopped(ends, self._slots.paused)
         if stopped:
             assign_anew(self._consumer, stopped, ends, self._epochs or NO_EPOCHS)
 
     def _read_of(self, places: Iterable[Place]) -> list[TopicPartition]:
         """Return the slots among these that are being read."""
-        return [TopicPartition(*place) for place in sorted(places) if place in self._read]
+        return [TopicPartition(*place) for place in self._slots.of(places)]
 
     def _lag(self, offsets: Mapping[Place, int]) -> dict[Place, int]:
         found = {}

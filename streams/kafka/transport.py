@@ -19,7 +19,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -31,6 +31,7 @@ from schemas.effects import REPORTS
 from schemas.trace_context import Headers
 from streams.codecs.wire import Fetched
 from streams.kafka.connectivity import Connectivity
+from streams.kafka.hand_overs import HAND_OVER_S, HandOver, HandOvers
 from streams.kafka.kafka_client import Callbacks, consumer, fatal_errors, report_producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import HOPELESS, BrokerError, refusal
@@ -46,24 +47,12 @@ from streams.topics import physical
 COMMIT_S = 0.2
 RENEW_S = 3600.0  # between two renewals of the commits of slots without records
 FLUSH_S = 10.0  # longest wait for confirmations when a role ends
-HAND_OVER_S = 10.0  # longest wait, confirmed or not, until a slot is given up after the request
 HOLDING_S = 0.001  # longest turn while records wait for confirmations of others
 UNSETTLED_S = 0.05  # while confirmations or commits are under way
 IDLE_S = 1.0
 LOOK_S = 1.0  # between two looks for slots that the client has stopped reading
 WATCH_S = 0.05  # between two checks of the clients' errors and for a broker that confirms nothing
 _REPORTS = physical("", REPORTS)
-
-
-class HandOver(NamedTuple):
-    """A change of the slots read; it waits for the confirmation of earlier sends."""
-
-    number: int
-    new: tuple[Place, ...]
-    gone: tuple[Place, ...]
-    commits: bool
-    behind: int  # number of turns that must be confirmed first
-    by_s: float  # the latest time of the change
 
 
 class KafkaTransport:
@@ -108,7 +97,7 @@ class KafkaTransport:
         self._now = 0.0  # at the end of the last turn
         self._turn, self._turns = Turn(), deque[Turn]()
         self._ended = self._confirmed = 0  # number of turns
-        self._hand_overs: deque[HandOver] = deque()
+        self._hand_overs = HandOvers()
         self._ends: dict[Place, int] = {}
         self._ready: dict[Place, Commit] = {}
         self._commit_at = self._look_at_s = self._watch_at_s = 0.0
@@ -150,7 +139,7 @@ class KafkaTransport:
             self._reader.leave(gone, number)
         behind = self._ended if gone else 0
         by_s = self._now + HAND_OVER_S
-        self._hand_overs.append(HandOver(number, tuple(new), tuple(gone), commits, behind, by_s))
+        self._hand_overs.add(HandOver(number, tuple(new), tuple(gone), commits, behind, by_s))
         self._hand_over()
         return number
 
@@ -160,11 +149,7 @@ class KafkaTransport:
 
     def _hand_over(self) -> None:
         """Begin, in order, the assignments whose earlier sends are confirmed or overdue."""
-        while self._hand_overs:
-            change = self._hand_overs[0]
-            if self._confirmed < change.behind and self._now < change.by_s:
-                return
-            self._hand_overs.popleft()
+        for change in self._hand_overs.due(self._confirmed, self._now):
             if change.gone:
                 self._commit()
                 self._ledger.release(change.gone)
