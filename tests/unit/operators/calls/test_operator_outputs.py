@@ -1,6 +1,6 @@
 """What an operator's call may return in place of a list."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,18 @@ def test_outputs_in_order_become_a_list(returned: Iterable[Any], outputs: list[A
     assert listed(returned) == outputs
 
 
-@pytest.mark.parametrize("returned", [{"a": 1}, {1}, frozenset((1,)), "a", b"a", bytearray(b"a")])
+class DataFrame:
+    """A table whose elements are the names of its columns, as pandas' are."""
+
+    columns = ("label",)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+
+@pytest.mark.parametrize(
+    "returned", [{"a": 1}, {1}, frozenset((1,)), "a", b"a", bytearray(b"a"), DataFrame()]
+)
 def test_elements_that_are_no_outputs_are_refused(returned: Iterable[Any]) -> None:
     with pytest.raises(TypeError, match=f"returned {type(returned).__name__}; return a list"):
         listed(returned)
