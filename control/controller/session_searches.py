@@ -68,12 +68,15 @@ class SessionSearches:
         self._links: Mapping[str, Links] = {}
         self._qps: Mapping[str, float] = {}
         self._history = 0  # number of past searches that the newest one uses
+        self._refused = ""  # why the newest request was refused, until a profiler answers one
 
     # ------------------------------------------------------------------ events
 
     def take(self, result: ProfileResult) -> None:
-        """Store the result of a block."""
+        """Store the result of a block. A profiler of another search space refuses requests."""
         self._store.keep(result)
+        if self._runs:  # else it is from before a restart
+            self._refused = result.error if result.space != self._space.space.digest else ""
 
     def owns(self, job: int | str) -> bool:
         """Return whether a solve is a step of one of these searches."""
@@ -257,9 +260,10 @@ class SessionSearches:
     def states(self) -> dict[str, str]:
         """The state of every running search, as a sentence by session."""
         found: dict[str, str] = {}
+        waits = ": ".join(filter(None, ("its search is waiting for a profiler", self._refused)))
         for name, run in self._runs.items():
             found[name] = (
-                "its search is waiting for a profiler"
+                waits
                 if run.first_s is None and run.phase is SearchPhase.PROFILES
                 else f"searching for a plan: {run.steps} configurations profiled, "
                 f"{len(run.plans)} plans"
@@ -274,7 +278,8 @@ class SessionSearches:
         return ended
 
     def _end(self, name: str, run: SearchRun, error: str, now: float) -> None:
-        reason = error or nothing_complies(run.problem.slo, run.nearest, run.stopped, run.error)
+        failed = run.error or self._refused
+        reason = error or nothing_complies(run.problem.slo, run.nearest, run.stopped, failed)
         sharing = [each for each, other in self._sharing.items() if other == name]
         nearest = _nearest(self._space, run)
         self._ended += [

@@ -21,6 +21,7 @@ from control.policies.compass.search.sequential_test import (
 )
 from control.problem.session_space import SessionSpace
 from headrace.client.topic_clients import Tail
+from headrace.errors import Unsuccessful
 from headrace.planning.session_search import Step
 from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import PROFILE_REQUESTS, PROFILE_RESULTS
@@ -39,7 +40,8 @@ EXPIRES_S = 60.0  # a request is void after this time: its search may have ended
 class LiveProfiles:
     """A ``ProfileSource`` over topics; use it in a ``with`` block.
 
-    ``tend`` is called while it waits. Raises ``BrokerError``.
+    ``tend`` is called while it waits. Raises ``BrokerError``, and ``Unsuccessful`` if a profiler
+    has another search space.
     """
 
     sent: Floats | None = None
@@ -58,7 +60,8 @@ class LiveProfiles:
         tend: Callable[[], None] = lambda: None,
     ) -> None:
         self._pipeline, self._space, self._set = pipeline.name, sessions.space, sample_set
-        self._search, self._ahead, self._tend = search_id(session, time.time()), ahead, tend
+        self._began_s = time.time()
+        self._search, self._ahead, self._tend = search_id(session, self._began_s), ahead, tend
         self._stages = [stage.name for stage in self._space.stages]
         results = physical(pipeline.name, PROFILE_RESULTS)
         self._requests = physical(pipeline.name, PROFILE_REQUESTS)
@@ -154,5 +157,9 @@ class LiveProfiles:
                 record = decode(value)
             except CodecError:
                 continue  # a foreign record
-            if isinstance(record, ProfileResult):
-                self._known.keep(record)
+            if not isinstance(record, ProfileResult):
+                continue
+            self._known.keep(record)
+            refused = record.error and record.space != self._space.digest
+            if refused and record.finished_s >= self._began_s:
+                raise Unsuccessful(record.error)

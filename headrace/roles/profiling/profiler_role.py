@@ -137,7 +137,10 @@ class ProfilerRole:
     ) -> ProfileResult | None:
         if request.space != self._sessions.space.digest or configuration is None:
             why = f"{self._name} has another search space; restart it with the changed file"
-            return self._result(request, Profile(), why)
+            log.warning(why)
+            refused = self._result(request, Profile(), why)
+            # Its own space: the configuration is not at fault.
+            return replace(refused, space=self._sessions.space.digest)
         if self._journal.strikes.get(key, 0) >= STRIKES:
             return self._result(request, Profile(), f"it crashed the profiler {STRIKES} times")
         self._journal.began([key])

@@ -82,3 +82,27 @@ def test_searches_of_many_sessions_begin_a_few_in_a_turn() -> None:
         searches.begin(sessions, seen, POLICY, 1.0 + turn)
         begun.append(len(searches.states))
     assert begun == [MOST_BEGUN, 2 * MOST_BEGUN, len(sessions)]
+
+
+def test_a_profiler_of_another_space_rejects_no_configuration() -> None:
+    """Until all profilers were restarted with a changed file, searches ended with worse plans."""
+    space = a_space()
+    searches, seen = SessionSearches("p", space), SessionHealth(space, 1.0)
+    searches.begin([SESSION], seen, POLICY, 1.0)
+    (asked,) = searches.advance([SESSION], 1.0)
+    assert isinstance(asked, Solve)
+    proposal = Proposal(configuration=0, placement=0, utility=1.0, origin="own", samples=50)
+    searches.solved(Solved(asked.job, SearchStep(proposal=proposal, plans=(), nearest=None)), 1.1)
+    assert searches.advance([SESSION], 1.1)
+    refusal = ProfileResult(
+        pipeline="p", space="another", options=space.space.named(0), sample_set=SESSION.samples,
+        first=0, scores=(), seconds={}, bytes={}, cached={}, input_bytes=0.0, spent_s=0.0,
+        device="cpu", profiler="x", finished_s=1.2, error="x has another search space",
+    )  # fmt: skip
+    searches.take(refusal)
+    assert searches.advance([SESSION], 1.2) == []
+    waits = "its search is waiting for a profiler"
+    assert searches.states == {"a": f"{waits}: x has another search space"}
+    assert searches.advance([SESSION], 20.0)  # it asks again
+    searches.take(replace(refusal, space=space.space.digest, scores=(1.0,) * 10, error=""))
+    assert searches.states == {"a": waits}

@@ -311,7 +311,8 @@ def test_a_request_of_another_space_is_an_error(a_role: Callable[[], ProfilerRol
         replace(a_request(), space="another"),
         replace(a_request(), options={"read.upper": "maybe"}),
     ):
-        assert result(role.answered(other, 1.0)).error == wanted
+        refused = result(role.answered(other, 1.0))
+        assert (refused.error, refused.space) == (wanted, SPACE.digest)
 
 
 def test_a_set_with_fewer_samples_ends_early(a_role: Callable[[], ProfilerRole]) -> None:
