@@ -46,6 +46,7 @@ from schemas.records import ProfileRequest, ProfileResult
 from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.topic_contents import read_kept
 from streams.live.crash_journal import CrashJournal
 from streams.live.executors import LOAD_S
@@ -98,6 +99,7 @@ class ProfilerRole:
             load_combine(file.pipeline) or as_list, judge_of(file, sessions.truth, workload),
             sessions.reference,
         )  # fmt: skip
+        self._unread = ""  # why inputs could not be read last
         self.running: ProfileRequest | None = None
         self.turned_s = float("-inf")  # the loop's last turn, on the monotonic clock
 
@@ -156,6 +158,11 @@ class ProfilerRole:
             found = self._profiler.profile(
                 configuration, request.sample_set, samples, self.operators.run
             )
+        except BrokerError as error:
+            if str(error) != self._unread:  # it tries again at once
+                self._unread = str(error)
+                log.warning("requests on %s wait: %s", request.sample_set, error)
+            return None
         except (Exception, SystemExit) as error:
             if device_lost(error):
                 raise  # only a new process can use the device

@@ -30,10 +30,21 @@ class Samples:
         """Return samples ``first`` to ``upto - 1``, fewer at the end of the set; None: they are not
         there yet.
 
-        Raises ``PipelineError`` for an unknown set, and for a query without a truth.
+        Raises ``PipelineError`` for an unknown set, and for a query without a truth; what the
+        workload raises, and ``BrokerError``. After an error the set is opened anew: what had been
+        read of it is lost.
         """
-        if (found := input_set(name)) is not None:
-            return self._inputs(name, found).of(first, upto)
+        try:
+            if (found := input_set(name)) is not None:
+                return self._inputs(name, found).of(first, upto)
+            return self._drawn(name, first, upto)
+        except BaseException:
+            self._open.pop(name, None)
+            if (reader := self._recent.pop(name, None)) is not None:
+                reader.close()
+            raise
+
+    def _drawn(self, name: str, first: int, upto: int) -> list[Sample]:
         if name not in self._open:
             seed = name.removeprefix(WORKLOAD)
             if self._workload is None:

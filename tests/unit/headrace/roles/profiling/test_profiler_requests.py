@@ -19,8 +19,10 @@ from headrace.roles.profiling.waiting_requests import (
     WaitingRequests,
     take_requests,
 )
+from operators.profiler import Sample
 from schemas.codec.single_object import encode
 from schemas.records import ProfileRequest, ProfileResult
+from streams.kafka.kafka_errors import BrokerError
 from tests.session_world import a_space
 
 
@@ -225,6 +227,46 @@ def test_a_query_without_a_truth_is_no_sample() -> None:
     samples = Samples(Untrue(), no_inputs)
     with pytest.raises(PipelineError, match="query 1 of the workload is no pair of payload and"):
         samples.of("workload@1", 0, 2)
+
+
+class Failing:
+    def queries(self, rng: Any) -> Iterator[Any]:
+        yield "a", 1
+        raise OSError("the disk is gone")
+
+
+def test_a_workload_that_raises_has_no_end_there() -> None:
+    """From the second request on the set ended at the query that raised."""
+    samples = Samples(Failing(), no_inputs)
+    for _ in range(2):
+        with pytest.raises(OSError, match="the disk is gone"):
+            samples.of("workload@1", 0, 2)
+
+
+class Topics:
+    """Recent inputs whose broker is away while ``away``."""
+
+    def __init__(self, away: bool) -> None:
+        self.away, self.closed = away, False
+
+    def of(self, first: int, upto: int) -> list[Sample] | None:
+        if self.away:
+            raise BrokerError("the broker does not answer")
+        return [Sample(first, "x")]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_inputs_that_could_not_be_read_are_read_anew() -> None:
+    opened = [Topics(away=True), Topics(away=False)]
+    readers = iter(opened)
+    samples = Samples(None, lambda inputs: next(readers))  # type: ignore[arg-type, return-value]
+    name = InputSet("cam", 1.0).name
+    with pytest.raises(BrokerError):
+        samples.of(name, 0, 1)
+    assert samples.of(name, 0, 1) == [Sample(0, "x")]
+    assert [each.closed for each in opened] == [True, False]
 
 
 def test_of_the_workloads_sets_the_last_used_are_kept_and_others_drawn_again() -> None:

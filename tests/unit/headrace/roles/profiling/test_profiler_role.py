@@ -25,9 +25,11 @@ from headrace.roles.profiling.profiler_role import (
     result_key,
     run_profiler,
 )
+from headrace.roles.profiling.samples import Samples
 from schemas.codec.single_object import decode
 from schemas.records import ProfileRequest, ProfileResult
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from streams.live.crash_journal import CrashJournal
 
 YAML = """\
@@ -319,3 +321,16 @@ def test_a_set_with_fewer_samples_ends_early(a_role: Callable[[], ProfilerRole])
     role = a_role()
     assert result(role.answered(a_request(first=2), 1.0)).scores == (1.0,)
     assert result(role.answered(a_request(first=4), 1.0)).scores == ()
+
+
+def test_a_request_waits_while_the_broker_is_away(a_role: Callable[[], ProfilerRole]) -> None:
+    """Its configuration was rejected."""
+
+    def away(inputs: InputSet) -> RecentInputs:
+        raise BrokerError("the broker does not answer")
+
+    role = a_role()
+    role._samples = Samples(Words(), away)
+    recent = replace(a_request(), sample_set=InputSet("cam", 1.0).name)
+    assert role.answered(recent, 1.0) is None
+    assert role.answered(a_request(), 1.0) is not None
