@@ -41,11 +41,18 @@ class CrashJournal:
         running, strikes = _read(self._file)
         for item in running:
             strikes[item] = strikes.pop(item, 0) + 1
-        self.strikes: Mapping[str, int] = dict(list(strikes.items())[-MOST_KEPT:])
-        self._before = b'{"strikes": %b, "running": ' % json.dumps(self.strikes).encode()
-        self._idle = self._before + b"[]" + _END
         self._map = self._mapped(ROOM_BYTES)
+        self._keep(dict(list(strikes.items())[-MOST_KEPT:]))
+
+    def _keep(self, strikes: Mapping[str, int]) -> None:
+        self.strikes = strikes
+        self._before = b'{"strikes": %b, "running": ' % json.dumps(strikes).encode()
+        self._idle = self._before + b"[]" + _END
         self.ended()
+
+    def forget(self) -> None:
+        """Forget all strikes: the process ends on request, and what it ran may be mended."""
+        self._keep({})
 
     def began(self, items: Sequence[str]) -> None:
         """Record the items of the batch that begins."""

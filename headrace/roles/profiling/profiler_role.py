@@ -5,7 +5,8 @@ from its first block on.
 A request is committed once its result is delivered. A restarted profiler knows the finished blocks
 from the results topic and writes such a result again instead of running it. A request that ended
 the process twice (a segmentation fault, out of memory), or whose operator takes longer than
-``HANGS_S``, gets a result with that error.
+``HANGS_S``, gets a result with that error. It runs again once the profiler was ended by a signal,
+because its operator may be mended.
 """
 
 import logging
@@ -122,6 +123,10 @@ class ProfilerRole:
                 del self._finished[next(iter(self._finished))]
         return key, value
 
+    def forget_crashes(self) -> None:
+        """Let requests that ended the process run again after a restart on purpose."""
+        self._journal.forget()
+
     def hung(self, ran_s: float, now_s: float) -> tuple[bytes, bytes] | None:
         """Return the key and the value of the running request's result, an error, if a call of its
         operator has run for longer than ``HANGS_S``; else None."""
@@ -236,6 +241,7 @@ def run_profiler(
         threading.Thread(target=_watch, args=watched, name="hangs", daemon=True).start()
         log.info("%s is ready for requests", name)
         _serve(role, reader, writer, (requests, results), stopped)
+        role.forget_crashes()
 
 
 def _read_back(

@@ -175,6 +175,19 @@ def test_a_request_that_ended_the_process_twice_is_an_error(
     assert result(role.answered(a_request("false"), 1.0)).error == ""
 
 
+def test_a_request_that_ended_the_process_runs_again_after_a_restart_on_purpose(
+    a_role: Callable[[], ProfilerRole], tmp_path: Path
+) -> None:
+    """It was answered by the error for ever, also with a mended operator."""
+    key = result_key(a_request(), 1).decode()
+    for _ in range(STRIKES):
+        CrashJournal(tmp_path / "journal.json").began([key])  # and died
+    role = a_role()
+    assert result(role.answered(a_request(), 1.0)).error
+    role.forget_crashes()
+    assert result(a_role().answered(a_request(), 1.0)).error == ""
+
+
 @pytest.mark.parametrize(
     ("where", "scores", "error"),
     [("load", (), "SystemExit: no licence"), ("predict", (0.0, 0.0), "")],
