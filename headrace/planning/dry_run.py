@@ -13,13 +13,27 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from control.checks.allocation_check import accuracy_of, check_allocation, rate
+from control.checks.allocation_check import (
+    TOLERANCE,
+    accuracy_of,
+    check_allocation,
+    items_per_s,
+    rate,
+)
 from control.checks.violations import sentences
 from control.policies import known_kinds, policy_named, spec_of
 from control.policies.option_fields import SOLVER, TRAFFIC, with_options
 from control.policies.solvers import solve
 from control.problem.candidates import paths
-from control.problem.problem import Allocation, PathShare, PlanError, Problem, Replicas, Unprofiled
+from control.problem.problem import (
+    Allocation,
+    Nearest,
+    PathShare,
+    PlanError,
+    Problem,
+    Replicas,
+    Unprofiled,
+)
 from headrace.config.cluster_cost import cost_columns, prices
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
@@ -77,7 +91,9 @@ def plans(file: PipelineFile, asked: PlanRequest) -> Iterator[Planned]:
         if broken and found.feasible:
             found = replace(found, feasible=False, binding=f"the plan fails: {sentences(broken)}")
         usd_per_h = _cost(found, each, prices(file.cluster))
-        yield Planned(each, with_shares(found, each) if found.feasible else found, usd_per_h)
+        if found.feasible:
+            found = with_overload(with_shares(found, each), each)
+        yield Planned(each, found, usd_per_h)
 
 
 def _cost(plan: Allocation, problem: Problem, by_type: Mapping[str, float]) -> float | None:
@@ -225,11 +241,40 @@ def with_shares(plan: Allocation, problem: Problem) -> Allocation:
         return plan
 
 
+def with_overload(plan: Allocation, problem: Problem) -> Allocation:
+    """Return the plan, infeasible if a variant gets more items than its workers serve.
+
+    ``static`` runs the same replicas at any demand. A plan without shares, or for queries with
+    sizes, is returned as it is.
+    """
+    if not plan.shares or problem.profile is None or problem.pipeline.size is not None:
+        return plan
+    try:
+        items = items_per_s(plan, problem)
+        loads = {
+            each.key: items.get((each.key, each.device), 0.0) / (each.count * rate(problem, each))
+            for each in plan.replicas
+        }
+    except ProfileError:
+        return plan
+    key = max(loads, key=lambda each: loads[each])
+    if loads[key] <= 1 + TOLERANCE:
+        return plan
+    most_qps = problem.demand_qps / loads[key]
+    return replace(
+        plan,
+        feasible=False,
+        binding=f"demand exceeds the capacity of {key}: load {100 * loads[key]:.1f} %; at most "
+        f"{most_qps:.4g} queries/s can be met",
+        nearest=Nearest(most_qps, None, None),
+    )
+
+
 def _shares(able: dict[Replicas, float], problem: Problem) -> list[PathShare]:
     """Return a share for every way through the variants to every leaf task."""
     total: dict[str, float] = {}
-    for each, items_per_s in able.items():
-        total[each.task] = total.get(each.task, 0.0) + items_per_s
+    for each, served_per_s in able.items():
+        total[each.task] = total.get(each.task, 0.0) + served_per_s
     return [
         PathShare(
             path=tuple(each.key for each in chosen),

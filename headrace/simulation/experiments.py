@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from control.problem.problem import PlanError
 from headrace.arrivals.arrival_processes import Recorded, Times
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import ArrivalsError, Unfeasible
@@ -124,7 +125,8 @@ def plannable_demand(
 
     A record per policy, number of devices and SLO (default: the file's) with the keys policy,
     devices, slo_s, demand_qps (0: none), accuracy, mode. The figures follow from the profile and
-    ignore queueing. Raises ``PlanError`` for a policy that plans no replicas.
+    ignore queueing. Raises ``PlanError`` for a policy that plans no replicas, or the same ones for
+    any demand.
     """
     read = _read(file)
     return [
@@ -148,6 +150,11 @@ def _plannable(file: PipelineFile, policy: str, devices: int | None, slo_s: floa
             if not found["feasible"]:
                 break
             best, low, high = found, high, 2 * high
+        else:
+            raise PlanError(
+                f"policy {policy!r} has a plan for any demand; `headrace capacity` finds the "
+                "highest rate by simulation"
+            )
         while high - low > PRECISION * high:
             middle = (low + high) / 2
             found = planned(middle)

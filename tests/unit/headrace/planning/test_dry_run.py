@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.main import run
+from headrace.simulation.experiments import plannable_demand
 from profiles.measurements import Entry
 from profiles.profile_json import profile_text
 from profiles.profile_table import ProfileTable
@@ -197,6 +198,23 @@ def test_a_fixed_plan_needs_no_profile_as_text_or_as_json(
     assert text.endswith("loads and latencies are unknown: run `headrace profile`\n")
 
 
+def test_a_fixed_plan_below_the_demand_is_infeasible_as_text_and_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """JSON called it feasible with exit code 0; the text named a load of 2000 %."""
+    file = a_file(tmp_path, text=FIXED)
+    asked = ["plan", file, "--policy", "fixed", "--demand", "10,4000"]
+    assert run([*asked, "--json"]) == 3
+    low, high = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (low["feasible"], high["feasible"]) == (True, False)
+    assert high["binding"].startswith("demand exceeds the capacity of ")
+    most = high["nearest"]["demand"]
+    assert run([*asked[:-1], f"{0.999 * most:.6g}"]) == 0
+    assert run([*asked[:-1], f"{1.001 * most:.6g}"]) == 3
+    (found,) = plannable_demand(file, policies=["fixed"])
+    assert found["demand_qps"] == pytest.approx(most, rel=0.02)
+
+
 def test_a_profile_without_the_fan_out_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -324,5 +342,5 @@ def test_more_than_fixed_replicas_can_serve_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = a_file(tmp_path, text=FIXED)
-    assert run(["plan", file, "--policy", "fixed", "--demand", "5000"]) == 0
+    assert run(["plan", file, "--policy", "fixed", "--demand", "5000"]) == 3
     assert "demand exceeds the capacity of find/small: load " in capsys.readouterr().out
