@@ -36,7 +36,8 @@ class OpenQueries:
         future: Future[Answer] = Future()
         with self._lock:
             if self._ended is not None:
-                raise self._ended
+                # Each raise would lengthen its traceback, which holds the frames with the payloads.
+                raise self._ended.with_traceback(None)
             if name in self._waiting:
                 raise ValueError(f"a query {name!r} is in flight already; give each its own id")
             self._waiting[name] = _Waiting(future, now + within_s, within_s)

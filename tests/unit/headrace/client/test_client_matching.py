@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import threading
+import traceback
 
 import pytest
 from hypothesis import given
@@ -74,6 +75,17 @@ def test_closing_ends_present_and_later_calls() -> None:
         future.result(0)
     with pytest.raises(BrokerError, match="gone"):
         waiting.add("b", 0.0, 1.0)
+
+
+def test_a_client_that_has_ended_keeps_nothing_of_the_queries_that_it_refuses() -> None:
+    queries = OpenQueries(read_answer)
+    queries.end(ClientClosed("closed"))
+    depths = []
+    for _ in range(3):
+        with pytest.raises(ClientClosed) as raised:
+            queries.add("a", 0.0, 1.0)
+        depths.append(len(traceback.extract_tb(raised.value.__traceback__)))
+    assert depths == depths[:1] * 3
 
 
 def test_an_id_in_flight_is_not_given_twice() -> None:
