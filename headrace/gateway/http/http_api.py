@@ -146,7 +146,7 @@ class HttpApi:
             asked = parsed(body, request.headers.get(HEADER_LENGTH))
             caller = caller_of(request.headers, asked, model.pipeline).after(upload_s)
             began_s += upload_s
-            if "respond-async" in request.headers.get("Prefer", ""):
+            if _prefers_async(request):
                 return await _accepted(model, asked, caller, began_s), Ending.ACCEPTED
             response = inference(await model.infer(asked, caller, began_s), asked)
         if len(response.body) >= COMPRESSED_FROM:  # type: ignore[arg-type]
@@ -195,6 +195,12 @@ def _end_unreadable(request: web.Request, response: web.StreamResponse) -> None:
     """
     request.content.feed_eof()
     response.force_close()
+
+
+def _prefers_async(request: web.Request) -> bool:
+    """Return whether a header ``Prefer`` names respond-async; it may come several times and in any
+    case (RFC 7240)."""
+    return any("respond-async" in said.lower() for said in request.headers.getall("Prefer", ()))
 
 
 async def _accepted(

@@ -4,8 +4,10 @@ import asyncio
 import json
 import time
 
+import pytest
+
 from headrace.model_registry.signature import Signature, TensorSpec
-from tests.gateway_world import BrokerInTest, a_gateway, an_answer, got, parts, said_to
+from tests.gateway_world import BrokerInTest, a_gateway, an_answer, got, parts, posted, said_to
 
 SOUND = Signature((TensorSpec("input", "BYTES", (1,)),), (TensorSpec("sound", "BYTES", (1,)),))
 ANSWER = "/v2/models/words/answers/mine"
@@ -43,3 +45,21 @@ def test_a_time_in_the_future_is_refused() -> None:
             assert parts(await said_to(gateway.http, got(near)))[0] == 202
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    "preferences",
+    [b"Prefer: respond-async", b"Prefer: Respond-Async, wait=10",
+     b"Prefer: wait=10\r\nPrefer: respond-async"],
+)  # fmt: skip
+def test_a_caller_that_prefers_it_does_not_wait_for_the_answer(preferences: bytes) -> None:
+    async def play() -> int:
+        broker = BrokerInTest()
+        broker.on_send = lambda query: broker.tell(acknowledged=(query.id,))
+        request = posted(
+            b"x", Inference_Header_Content_Length="0", headrace_timeout_ms="500"
+        ).replace(b"Host: x", b"Host: x\r\n" + preferences)
+        async with a_gateway(broker) as gateway:
+            return parts(await said_to(gateway.http, request))[0]
+
+    assert asyncio.run(play()) == 202
