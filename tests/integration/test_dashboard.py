@@ -17,10 +17,8 @@ import yaml
 from confluent_kafka.admin import AdminClient
 
 from headrace import Client
-from headrace.config.pipeline_file import read_pipeline_file
 from headrace.dashboard.page_access import POLICY
 from headrace.dashboard.view_delta import applied
-from streams.topics import topics
 from tests.integration.brought_up import brought_up
 
 ROOT = Path(__file__).parents[2]
@@ -180,10 +178,9 @@ def test_a_pipeline_whose_topics_were_deleted_has_a_problem_and_others_go_on(
     gone.write_text(yaml.safe_dump({**yaml.safe_load(pipeline.read_text()), "name": "gone"}))
     (tmp_path / "words.py").write_text((WORDS / "words.py").read_text())
     with served(broker, pipeline, gone) as page, page.get("/events", cookie_of(page)) as stream:
-        names = [each.name for each in topics(read_pipeline_file(gone).pipeline)]
-        own = [name for name in names if name.startswith("gone.")]
-        deleted = AdminClient({"bootstrap.servers": broker}).delete_topics(own)
-        for each in deleted.values():
+        admin = AdminClient({"bootstrap.servers": broker})
+        own = [name for name in admin.list_topics(timeout=30).topics if name.startswith("gone.")]
+        for each in admin.delete_topics(own).values():
             each.result(30)
         seen = events(stream)
         _, view = next(seen)
