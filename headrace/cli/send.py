@@ -35,7 +35,8 @@ slo_class_option = click.option("--slo-class", default="", help="One of the file
 def send(as_json: bool, **asked: Any) -> int:
     """Send a file, or - for stdin, as a query and print its answer.
 
-    If the pipeline file says input: avro or confluent, the file holds the payload as JSON.
+    If the pipeline file says input: avro or confluent, the file holds the payload as JSON; one
+    that is no text, such as an image, is sent as it is.
 
     Exit code 0 if the query was answered, 1 if not.
 

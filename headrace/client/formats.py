@@ -22,16 +22,19 @@ RAW = "raw"
 
 def payload_from(held: bytes, form: str, name: str) -> Value:
     """Return the payload in a file of that name, for a pipeline with this ``input``: its bytes, or
-    for Avro and Confluent's framing the value that it holds as JSON.
+    for Avro and Confluent's framing the value that it holds as JSON. A file that is no text, such
+    as an image, is its bytes there, too.
 
-    Raises ``CodecError`` for an empty file, and for one that is no JSON.
+    Raises ``CodecError`` for an empty file, and for text that is no JSON.
     """
     if not held:
         raise CodecError(f"{name} is empty; a query needs a payload")
     if form == RAW:
         return held
     try:
-        value: Value = json.loads(held)
+        value: Value = json.loads(held.decode())
+    except UnicodeDecodeError:
+        return held
     except (RecursionError, ValueError) as error:
         raise CodecError(
             f"{name} is no JSON, as which a pipeline with `input: {form}` takes a payload: {error}"

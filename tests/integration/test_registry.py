@@ -25,11 +25,16 @@ tasks:
   split:
     slots: 2
     children: [shout]
-    variants: {{plain: {{operator: "words:Split"}}}}
+    variants: {{plain: {{operator: "texts:Split"}}}}
   shout:
     slots: 2
     variants: {{plain: {{operator: "words:Shout"}}}}
 cluster: {{devices: {{cpu: 2}}}}
+"""
+OPERATOR = """\
+class Split:
+    def predict(self, batch):
+        return [text.split() for text in batch]
 """
 
 pytestmark = pytest.mark.kafka
@@ -50,19 +55,21 @@ def registered(
     folder = tmp_path_factory.mktemp("registered")
     path = folder / "pipeline.yaml"
     path.write_text(PIPELINE.format(registry=registry))
+    (folder / "texts.py").write_text(OPERATOR)
     with brought_up(path, environment(folder) | {"HEADRACE_BOOTSTRAP": broker}):
         yield path
 
 
 def environment(folder: Path) -> dict[str, str]:
-    return {**os.environ, "HEADRACE_HOME": str(folder), "PYTHONPATH": str(ROOT / "examples/words")}
+    paths = f"{ROOT / 'examples/words'}:{folder}"
+    return {**os.environ, "HEADRACE_HOME": str(folder), "PYTHONPATH": paths}
 
 
 def test_send_writes_and_reads_confluents_framing(
     registered: Path, broker: str, tmp_path: Path
 ) -> None:
     text = tmp_path / "text"
-    text.write_bytes(b"hello world")
+    text.write_text(json.dumps("hello world"))
     done = subprocess.run(
         [sys.executable, "-m", "headrace", "send", str(registered), str(text), "--json",
          "--bootstrap", broker],
@@ -77,5 +84,5 @@ def test_a_client_writes_and_reads_confluents_framing(
     registered: Path, broker: str, registry: str
 ) -> None:
     with Client(broker, "registered", input="confluent", schema_registry=registry) as client:
-        answer = client.ask(b"so it is", deadline=AMPLE_S)
+        answer = client.ask("so it is", deadline=AMPLE_S)
     assert (answer.outcome, answer.result) == ("answered", ["SO", "IT", "IS"])

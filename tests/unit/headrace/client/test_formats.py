@@ -42,11 +42,16 @@ def test_a_file_holds_the_payload_itself_or_as_json() -> None:
         assert payload_from(held, form, "a.json") == {"texts": ["a", "b"], "rate": 0.5}
 
 
+@pytest.mark.parametrize("form", WRITERS)
+def test_a_file_that_is_no_text_is_sent_as_it_is(form: str) -> None:
+    assert payload_from(b"\x89PNG", form, "a.png") == b"\x89PNG"
+
+
 @pytest.mark.parametrize(
     ("held", "form", "sentence"),
     [
         (b"", "raw", "a.png is empty; a query needs a payload"),
-        (b"\x89PNG", "avro", "a.png is no JSON, as which a pipeline with `input: avro` takes a"),
+        (b"a word", "avro", "a.png is no JSON, as which a pipeline with `input: avro` takes a"),
         (b"[" * 100_000, "confluent", "a.png is no JSON"),
     ],
 )
