@@ -78,7 +78,8 @@ def _duration(name: str, default: str, help_text: str) -> Callable[[F], F]:
 @_count(
     "--most-connections",
     1000,
-    "Most connections over each protocol; further ones get 503 (TLS, gRPC: are closed).",
+    "Most HTTP connections, and at most 1000 over gRPC; further ones get 503 (TLS, gRPC: are "
+    "closed).",
 )
 @_count("--most-requests", 10_000, "Most requests in flight per pipeline; further ones get 429.")
 @_duration("--idle", "30s", "Close a connection after this time without a complete request.")

@@ -66,7 +66,8 @@ def run_gateway(
     names = [file.pipeline.name for file in files]
     if len(set(names)) < len(names):
         raise GatewayError(f"two files have one pipeline name among {', '.join(names)}; serve one")
-    raise_open_files(options.limits.connections, 1 if options.grpc_port is None else 2)
+    grpc = 0 if options.grpc_port is None else options.limits.grpc_connections
+    raise_open_files(options.limits.connections, grpc)
     for file in files:
         prepare(kafka, file.pipeline, "gateway")
     asyncio.run(_serve(files, kafka, options, logs))

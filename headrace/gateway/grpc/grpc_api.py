@@ -184,7 +184,7 @@ def grpc_server(limits: Limits, models: int, *, share: bool) -> Any:
             ("grpc.max_send_message_length", -1),
             ("grpc.max_concurrent_streams", most),
             ("grpc.so_reuseport", int(share)),
-            ("grpc.max_allowed_incoming_connections", limits.connections),
+            ("grpc.max_allowed_incoming_connections", limits.grpc_connections),
             ("grpc.server_handshake_timeout_ms", idle_ms),
             ("grpc.max_connection_idle_ms", idle_ms),
             ("grpc.keepalive_time_ms", idle_ms),  # a client that vanished keeps no call open

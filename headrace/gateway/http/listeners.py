@@ -13,6 +13,7 @@ from headrace.gateway.http.http_connection import HttpConnection
 from headrace.gateway.http.tls_handshake import TlsHandshake
 
 SPARE_FILES = 512  # for Kafka's clients, the log, and connections beyond the limit
+MOST_GRPC = 1000  # gRPC connections, each of which carries many calls
 # The response to a connection beyond the limit; over TLS none, since it would need a handshake.
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
@@ -23,11 +24,11 @@ _FULL = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Limits of the gateway. ``body_bytes``: of a request, decompressed. ``held_bytes``: of all
-    bodies whose requests are in flight. ``connections``: over each protocol at once.
-    ``requests``: in flight for one pipeline. ``idle_s``: the longest wait for a complete request
-    head, for a TLS handshake, or for what shows that a gRPC client is there. ``body_s``: the
-    longest time for a body to arrive, or for a client to read written data. ``drain_s``: the
-    longest time of requests in flight at shutdown.
+    bodies whose requests are in flight. ``connections``: over HTTP at once; over gRPC at most
+    ``MOST_GRPC`` of them. ``requests``: in flight for one pipeline. ``idle_s``: the longest wait
+    for a complete request head, for a TLS handshake, or for what shows that a gRPC client is there.
+    ``body_s``: the longest time for a body to arrive, or for a client to read written data.
+    ``drain_s``: the longest time of requests in flight at shutdown.
     """
 
     body_bytes: int
@@ -37,6 +38,11 @@ class Limits:
     idle_s: float
     body_s: float
     drain_s: float
+
+    @property
+    def grpc_connections(self) -> int:
+        """Connections over gRPC at once."""
+        return min(self.connections, MOST_GRPC)
 
 
 class _Refused(asyncio.Protocol):
@@ -120,28 +126,28 @@ def taken(what: str, host: str, port: int, error: Exception) -> PortTaken:
     )
 
 
-def open_file_limit(connections: int, ports: int, soft: int, hard: int) -> int:
-    """Return the soft limit on open files that this number of connections to each port needs, each
-    a file.
+def open_file_limit(connections: int, grpc: int, soft: int, hard: int) -> int:
+    """Return the soft limit on open files for these numbers of connections over HTTP and over gRPC,
+    each of which is a file.
 
     It is ``soft`` where that suffices, and at most ``hard``: the limits that
     ``resource.getrlimit`` returns.
 
     Raises ``GatewayError`` if ``hard`` is too low.
     """
-    wanted = ports * connections + SPARE_FILES
+    wanted = connections + grpc + SPARE_FILES
     if wanted > hard != resource.RLIM_INFINITY:
         raise GatewayError(
             f"--most-connections {connections} needs {wanted} open files, but this process may "
-            f"have {hard}; lower it to {max((hard - SPARE_FILES) // ports, 1)}, or raise the hard "
+            f"have {hard}; lower it to {max(hard - SPARE_FILES - grpc, 1)}, or raise the hard "
             "limit (ulimit -Hn)"
         )
     return soft if soft == resource.RLIM_INFINITY else max(soft, wanted)
 
 
-def raise_open_files(connections: int, ports: int) -> None:
-    """Raise this process's soft limit to what the connections to each port need; raise
-    ``GatewayError``."""
+def raise_open_files(connections: int, grpc: int) -> None:
+    """Raise this process's soft limit on open files for these numbers of connections over HTTP and
+    over gRPC; raise ``GatewayError``."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = open_file_limit(connections, ports, soft, hard)
+    wanted = open_file_limit(connections, grpc, soft, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
