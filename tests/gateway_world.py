@@ -59,6 +59,7 @@ class BrokerInTest:
     plan: Plan | None = field(default_factory=a_plan)
     away: bool = False
     ended: Exception | None = None
+    plans_ended: Exception | None = None
     on_send: Callable[[Query], None] = lambda _: None
     find: Callable[[str, float | None], Answer | None] | None = None
     holder: RequestHolder | None = None
@@ -87,7 +88,10 @@ class BrokerInTest:
 
     def side(self) -> KafkaSide:
         find = self.find or (lambda name, _: self.kept.get(name))
-        return KafkaSide(connect=self.connect, plan=lambda: self.plan, find=find)
+        return KafkaSide(
+            connect=self.connect, plan=lambda: self.plan, find=find,
+            plans_ended=lambda: self.plans_ended,
+        )  # fmt: skip
 
 
 def answering(broker: BrokerInTest) -> Callable[[Query], None]:

@@ -36,7 +36,7 @@ from schemas.records import Answer, Command, CommandResult, Label, Plan, Query
 from streams.kafka.admin.topic_admin import PartitionCount, readable_partitions
 from streams.kafka.kafka_client import OnError, available, consumer, fatal_errors, producer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.kafka_errors import BrokerError, refusal
+from streams.kafka.kafka_errors import BrokerError, refusal, unreadable
 from streams.kafka.topic_contents import offset_since, read_kept, watermarks
 from streams.topics import MAX_RECORD_BYTES, physical
 
@@ -58,7 +58,8 @@ class Tail:
         count = readable_partitions(kafka, topic, WAIT_S)
         if not count:
             raise BrokerError(f"topic {topic!r} is not on the broker; run `headrace up FILE` first")
-        self._topic, self._count = topic, PartitionCount(kafka, topic, COUNT_S)
+        self._kafka, self._topic = kafka, topic
+        self._count = PartitionCount(kafka, topic, COUNT_S)
         self._consumer = consumer(kafka, "headrace.reader")
         places = [TopicPartition(topic, p) for p in range(count)]
         try:
@@ -85,7 +86,8 @@ class Tail:
     def messages(self, timeout_s: float) -> list[Message]:
         """Return the records that ``take`` would, with keys, headers and offsets."""
         self._read_added()
-        return [m for m in available(self._consumer, timeout_s, MOST_AT_ONCE) if usable(m)]
+        found = available(self._consumer, timeout_s, MOST_AT_ONCE)
+        return [message for message in found if usable(self._kafka, message)]
 
     def _read_added(self) -> None:
         """Read the partitions that were added."""
@@ -373,9 +375,17 @@ def _value(message: Message) -> bytes:
     return message.value() or b""
 
 
-def usable(message: Message) -> bool:
-    """Return whether a message holds a record; raises ``BrokerError`` for a fatal error."""
+def usable(kafka: KafkaConfig, message: Message) -> bool:
+    """Return whether a message holds a record; raises ``BrokerError`` for an error that no retry
+    mends, such as a lost right to the topic.
+
+    Its reader commits nothing, so a right to the group is not needed.
+    """
     error = message.error()
-    if error is not None and error.fatal():
-        raise BrokerError(f"cannot read from the broker: {error.str()}")
-    return error is None
+    if error is None:
+        return True
+    if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return False
+    if why := unreadable(kafka, error, message.topic() or "", "headrace.reader"):
+        raise BrokerError(why)
+    return False

@@ -18,6 +18,7 @@ from headrace.config.topology import Role, rented_worker, with_port
 from headrace.processes import STOP_PATIENCE_S, end_session
 from schemas.codec.single_object import CodecError, decode
 from schemas.records import Plan
+from streams.kafka.kafka_errors import BrokerError
 
 AGAIN_S = 5.0  # after a command that failed
 COMMAND_WITHIN_S = 120.0
@@ -179,6 +180,7 @@ class DeviceRental:
         self._epoch = -1
         self.wanted: dict[str, int] = dict(start)
         self._late = set(start)  # types whose number is not reached
+        self._blind = False  # the plans cannot be read
 
     def close(self) -> None:
         """End reading plans and a command that runs; rented devices stay."""
@@ -191,10 +193,22 @@ class DeviceRental:
 
     def tend(self) -> None:
         """Read plans; rent and release."""
-        for value in self._plans.take(0.0):
+        for value in self._taken():
             self._see(value)
         late = sorted(self._late)
         self._late = {name for name in late if not self._actuator.scale(name, self.wanted[name])}
+
+    def _taken(self) -> list[bytes]:
+        """Return the new records; [] while they cannot be read, which is said once."""
+        try:
+            found = self._plans.take(0.0)
+        except BrokerError as error:
+            if not self._blind:
+                self._said(f"the devices stay as they are: {error}")
+            self._blind = True
+            return []
+        self._blind = self._blind and not found
+        return found
 
     def _see(self, value: bytes) -> None:
         try:

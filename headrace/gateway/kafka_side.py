@@ -30,13 +30,16 @@ class QueryExchange(Protocol):
 class KafkaSide:
     """``connect`` opens the exchange for a holder of requests, ``plan`` returns the plan in force,
     ``find`` searches the results topic for an id as far back as an epoch time, in a thread.
+    ``plans_ended`` returns the error after which no newer plan can arrive, None while there is
+    none.
 
-    All raise ``BrokerError``.
+    The others raise ``BrokerError``.
     """
 
     connect: Callable[[RequestHolder], QueryExchange]
     plan: Callable[[], Plan | None]
     find: Callable[[str, float | None], Answer | None]
+    plans_ended: Callable[[], Exception | None] = lambda: None
 
 
 def kafka_side(kafka: KafkaConfig, pipeline: Pipeline, plans: PlansInForce) -> KafkaSide:
@@ -45,4 +48,5 @@ def kafka_side(kafka: KafkaConfig, pipeline: Pipeline, plans: PlansInForce) -> K
         connect=partial(Exchange, kafka, pipeline),
         plan=partial(plans.of, pipeline.name),
         find=partial(answer_since, kafka, pipeline),
+        plans_ended=lambda: plans.ended,
     )

@@ -67,7 +67,7 @@ class Model:
         self.watch = ResultWatch(loop)
         self._open = RequestsInFlight(loop, reader_of(pipeline), self.watch)
         self.answers = AnswersById(self._open, self.watch, kafka.find)
-        self._plan = kafka.plan
+        self._plan, self._plans_ended = kafka.plan, kafka.plans_ended
         self._most_open = most_open
         self._exchange = kafka.connect(self._open)
         self._outgoing = Outgoing(loop, self._exchange.send, self._open.fail)
@@ -93,8 +93,8 @@ class Model:
 
     @property
     def broken(self) -> Exception | None:
-        """The error after which no answer can arrive; None while there is none."""
-        return self._exchange.ended
+        """The error after which no answer or plan can arrive; None while there is none."""
+        return self._exchange.ended or self._plans_ended()
 
     def fault(self) -> str:
         """Return the reason that the pipeline takes no queries now, or ""."""

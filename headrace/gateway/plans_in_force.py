@@ -46,12 +46,16 @@ class NewestPlans:
 
 
 class PlansInForce:
-    """Follows the plans in a thread. Raises ``BrokerError`` if the topic does not exist."""
+    """Follows the plans in a thread. Raises ``BrokerError`` if the topic does not exist.
+
+    ``ended`` is the error after which it follows no more, None while there is none.
+    """
 
     def __init__(self, kafka: KafkaConfig) -> None:
         self._tail = PlanTail(kafka)
         self._plans = NewestPlans()
-        self._ended = threading.Event()
+        self.ended: BrokerError | None = None
+        self._closing = threading.Event()
         self._take(0.0)
         self._thread = threading.Thread(target=self._follow, name="headrace-plans", daemon=True)
         self._thread.start()
@@ -62,15 +66,15 @@ class PlansInForce:
 
     def close(self) -> None:
         """End the thread and close the Kafka client."""
-        self._ended.set()
+        self._closing.set()
         self._thread.join()
 
     def _follow(self) -> None:
         try:
-            while not self._ended.is_set():
+            while not self._closing.is_set():
                 self._take(TURN_S)
-        except BrokerError:
-            pass  # refused credentials: the exchanges end with the same error
+        except BrokerError as error:
+            self.ended = error
         finally:
             self._tail.close()
 

@@ -11,6 +11,7 @@ from headrace.config.pipeline_file import read_pipeline_file
 from headrace.config.topology import Role, file_roles
 from schemas.codec.single_object import encode
 from schemas.records import Plan, Settings
+from streams.kafka.kafka_errors import BrokerError
 from tests.typed_files import RANK, a_typed_file
 
 TEXT = RANK.replace("budget: 1.2", "budget: 1.2\n  scale: supervisor\n  start: {slow: 1}").replace(
@@ -39,6 +40,7 @@ class Plans:
     """A plans topic whose records are read once."""
 
     values: list[bytes] = field(default_factory=list)
+    refused: bool = False  # the user may not read it
 
     def add(self, epoch: int, mix: dict[str, int], pipeline: str = "rank") -> None:
         settings = Settings(policy="kairos", slo_s=0.1)
@@ -48,6 +50,8 @@ class Plans:
         self.values.append(encode(plan))
 
     def take(self, timeout_s: float) -> list[bytes]:
+        if self.refused:
+            raise BrokerError("no right to Read")
         values, self.values = self.values, []
         return values
 
@@ -70,6 +74,23 @@ def rental(tmp_path: Path, plans: Plans, fleet: FakeFleet) -> DeviceRental:
     cluster = read_pipeline_file(a_typed_file(tmp_path, TEXT)).cluster
     local = LocalDevices(cluster, fleet, clock=lambda: 10.0)
     return DeviceRental("rank", local.counts, local, plans, lambda text: None)
+
+
+def test_devices_stay_while_the_plans_cannot_be_read_and_it_is_said_once(
+    plans: Plans, fleet: FakeFleet, tmp_path: Path
+) -> None:
+    said = list[str]()
+    cluster = read_pipeline_file(a_typed_file(tmp_path, TEXT)).cluster
+    local = LocalDevices(cluster, fleet, clock=lambda: 10.0)
+    rental = DeviceRental("rank", local.counts, local, plans, said.append)
+    plans.refused = True
+    for _ in range(3):
+        rental.tend()
+    assert said == ["the devices stay as they are: no right to Read"]
+    plans.refused = False
+    plans.add(1, {"slow": 2})
+    rental.tend()
+    assert said[1:] == ["slow: scaling from 1 to 2"]
 
 
 def test_a_plan_starts_devices_after_their_boot_time_and_ends_the_newest(

@@ -77,6 +77,19 @@ def test_a_request_that_joins_is_accepted_once_the_broker_has_the_query(
     asyncio.run(play())
 
 
+def test_a_model_is_broken_once_no_plan_can_arrive_any_more() -> None:
+    """A gateway whose user lost the right to read plans kept the last one for ever."""
+
+    async def play() -> None:
+        broker = BrokerInTest()
+        model = a_model(broker)
+        assert model.broken is None
+        broker.plans_ended = BrokerError("no right to Read")
+        assert model.broken is broker.plans_ended
+
+    asyncio.run(play())
+
+
 OTHER = InferRequest(inputs=(bytes_tensor("input", [b"y"], [1]),))
 
 
