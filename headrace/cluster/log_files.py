@@ -107,18 +107,17 @@ def parsed(
     role: str, lines: TextIO | Sequence[str], last: LogEntry | None = None
 ) -> list[LogEntry]:
     """Parse lines into entries; a line without a time continues the entry before it."""
-    found: list[LogEntry] = []
+    found: list[tuple[str, str, list[str]]] = []  # time, level, lines
     for line in lines:
         text = line.rstrip("\n")
         match = _HUMAN.match(text) or _JSON.match(text)
         if match:
-            found.append(LogEntry(f"{match[1]} {match[2]}", role, match[3].lower(), text))
+            found.append((f"{match[1]} {match[2]}", match[3].lower(), [text]))
         elif found:
-            before = found[-1]
-            found[-1] = LogEntry(before.time, role, before.level, f"{before.text}\n{text}")
+            found[-1][2].append(text)
         else:
-            found.append(LogEntry(last.time if last else "", role, "info", text))
-    return found
+            found.append((last.time if last else "", "info", [text]))
+    return [LogEntry(time, role, level, "\n".join(text)) for time, level, text in found]
 
 
 class Follower:
