@@ -4,6 +4,8 @@ import gc
 import os
 import select
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -129,6 +131,24 @@ def test_a_process_that_takes_no_batch_is_replaced(careless: Isolated) -> None:
     with pytest.raises(OperatorFailed, match="took longer than its limit"):
         careless.predict([bytes(10_000_000)])
     assert careless.predict([b"a"]) == [b"a"]
+
+
+KILLED = f"""
+import os, signal
+from pathlib import Path
+from headrace.roles.workers.subprocess_operator import Isolated
+from schemas.pipeline import Variant
+
+variant = Variant(task="echo", name="slow", operator="{FOR_TESTS}:NeverLoads")
+Isolated(variant, Path({__file__!r}))._start()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_process_whose_worker_dies_as_it_starts_ends_too() -> None:
+    # The pipe of the output ends with the last of both.
+    ended = subprocess.run([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, timeout=200)
+    assert ended.returncode == -signal.SIGKILL
 
 
 @pytest.mark.thorough

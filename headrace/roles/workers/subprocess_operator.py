@@ -15,7 +15,7 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -35,6 +35,7 @@ from schemas.pipeline import Variant
 from streams.live.executors import LOAD_S, STUCK_S
 
 LOOK_S = 0.02  # interval between checks of a running batch's limits
+STALLED_S = 5.0  # a process that takes nothing of a batch for longer, or sends no more, is replaced
 ORPHAN_S = 1.0  # interval at which the process checks that its worker lives
 MEGABYTE = 1e6
 
@@ -110,7 +111,7 @@ class Isolated:
     def _start(self) -> None:
         context = get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        _bound(self._pipe, self._batch_s)
+        _bound(self._pipe, max(STALLED_S, self._batch_s))
         # Not a multiprocessing daemon: an operator may start children.
         self._process = context.Process(
             target=_serve, args=(self._variant, self._device, self._file, self._make, theirs)
@@ -206,7 +207,9 @@ def _serve(
     variant: Variant, device: str, pipeline_file: Path, make: Loader, pipe: Connection
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker handles ctrl-C and ends this process
-    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
+    worker = parent_process()  # not os.getppid(): the worker may have ended meanwhile
+    assert worker is not None
+    threading.Thread(target=_leave_with, args=(worker.pid,), daemon=True).start()
     make_importable(pipeline_file)
     own = os.getpid()
     with contextlib.suppress(EOFError, ConnectionError):
