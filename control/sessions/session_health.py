@@ -104,7 +104,8 @@ class SessionHealth:
         for name, count in counts.items():
             what, of = count_name(name)
             session, rest = count_name(of)
-            news = count - before.get(name, 0.0)
+            known = before.get(name, 0.0)
+            news = count - known if count >= known else count  # it was dropped, and begun anew
             if news and session in self._seen:
                 found.setdefault(session, {})[f"{what}/{rest}"] = news
         for session, each in found.items():

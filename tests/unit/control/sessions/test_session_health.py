@@ -139,3 +139,13 @@ def test_answers_without_bytes_over_a_slow_link_raise_no_alarm() -> None:
         counts = {f"hop/cam/handheld>cloud/{what}": count for what, count in hop.items()}
         health.take(structs.replace(reported(float(second)), counts=counts), float(second))
     assert health.alarm(CAM, 2.0) is None
+
+
+def test_counts_that_a_node_dropped_between_two_reports_begin_anew() -> None:
+    """A session that was without a plan for less than a report's interval had negative ones, which
+    hid its late queries."""
+    health = seen(Truth.REFERENCE, 0, answered=1.0)
+    health.take(reported(10.5, answered=5.0, late=50.0), 10.5)
+    alarm = health.alarm(CAM, 10.5)
+    assert alarm is not None
+    assert health.qps["cam"] == 11.0
