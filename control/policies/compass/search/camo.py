@@ -158,7 +158,8 @@ class SessionSearch:
         self._space = deployment.space
         self._hops = HopBytes(self._space, sent)
         count = self._space.configuration_count
-        history = [past for past in history if len(past.configuration)][-options.history :]
+        history = [past for past in history if len(past.configuration)]
+        history = history[max(0, len(history) - options.history) :]
         self._times = StageTimes(self._space, [_filled(past, count) for past in history])
         members = [posterior(self._space.configurations, past) for past in history]
         self._committee = Committee(

@@ -242,3 +242,15 @@ def test_a_configuration_that_cannot_run_is_never_proposed_again() -> None:
         seen.add(proposal.configuration)
         search.exclude(proposal.configuration)
     assert len(seen) == world.space.configuration_count
+
+
+@pytest.mark.parametrize(("most", "origin"), [(0, "own"), (1, "committee")])
+def test_a_search_uses_as_much_history_as_its_options_say(most: int, origin: str) -> None:
+    """With `history: 0`, `headrace search` used all of it."""
+    world = World(a_space(options=2), 3)
+    options = SearchOptions(rule=RULE, history=most)
+    history = [past(world, [0, 1])] * 2
+    search = SessionSearch(world.deployment, SLO, options, world.sent, history)
+    proposal = search.ask()
+    assert proposal is not None
+    assert proposal.origin == origin
