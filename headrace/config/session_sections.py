@@ -141,10 +141,14 @@ def _tier(section: TierSection) -> SessionTier:
 
 
 def _links(file: FileSection) -> dict[tuple[str, str], Link]:
-    """Return every link in both directions; a given direction overrides the reversed other one."""
+    """Return every link in both directions; a given direction overrides the reversed other one.
+
+    A link of rate 0 is as good as none: what crossed it would never arrive.
+    """
     given = {
         (name.partition(">")[0], name.partition(">")[2]): Link(section.rate, section.delay)
         for name, section in file.cluster.links.items()
     }
     backward = {(other, one): link for (one, other), link in given.items()}
-    return {**backward, **given}
+    both = {**backward, **given}
+    return {hop: link for hop, link in both.items() if link.bytes_per_s > 0}

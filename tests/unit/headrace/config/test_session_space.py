@@ -86,6 +86,13 @@ cluster: {devices: {cpu: 1}}
     assert (file.sessions, file.pipeline.slo_s) == (None, 0.1)
 
 
+def test_a_link_of_rate_0_is_none(tmp_path: Path) -> None:
+    """A worker ended, and with measured transfers the control app, by a division by 0."""
+    sessions = read(tmp_path, YAML.replace("rate: 8Mbps", "rate: 0Mbps")).sessions
+    assert sessions is not None
+    assert {("handheld", "depot"), ("depot", "handheld")}.isdisjoint(sessions.links)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
