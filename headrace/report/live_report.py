@@ -142,9 +142,10 @@ def reported(file: PipelineFile, answers: Sequence[Answer], history: Sequence[Pl
     last_s = max(answer.created_s for answer in answers)
     profile = load_profile(file)
     metrics, steps = RunMetrics(file.pipeline, accuracies(profile), first_s), StepTimes()
-    recorder = Recorder(metrics, width_s(last_s - first_s))
+    recorder = Recorder(metrics, width := width_s(last_s - first_s))
     for at_s, record in _in_turn(answers, history, first_s):
-        recorder.reach(at_s)
+        # A clock that was years off when a query was answered would make as many intervals.
+        recorder.reach(min(max(at_s, first_s), last_s + width))
         if isinstance(record, Answer):
             metrics.take(record, given_up(record), at_s)
             steps.take(record)

@@ -72,6 +72,16 @@ def test_a_report_has_the_figures_of_a_run(file: PipelineFile) -> None:
     assert found.p50_ms == pytest.approx(100.0, rel=1e-2)
 
 
+@pytest.mark.parametrize("years", [-50, 50])
+def test_an_answer_of_a_clock_that_is_years_off_makes_no_interval_for_each_of_its_days(
+    file: PipelineFile, years: int
+) -> None:
+    """It filled the memory with billions of them."""
+    off = at(10, 4.0, answered_s=START_S + years * 365 * 86_400.0)
+    made = reported(file, [*ANSWERS, off], PLANS)
+    assert made.recording.ends_s == reported(file, ANSWERS, PLANS).recording.ends_s
+
+
 def test_the_policies_that_were_in_force_are_reported_with_their_beginning(
     file: PipelineFile,
 ) -> None:
