@@ -17,7 +17,7 @@ from typing import Self
 
 import psutil
 
-from headrace.errors import Unsuccessful
+from schemas.user_errors import HeadraceError
 
 # -P: modules in the working directory do not shadow Headrace's packages or the standard library.
 PYTHON = (sys.executable, "-P")
@@ -119,11 +119,11 @@ def run_directory(pipeline: str, env: Mapping[str, str] = os.environ) -> Path:
 
 
 def data_directory(env: Mapping[str, str]) -> Path:
-    """Return the per-user data directory; raises ``Unsuccessful`` for a user without a home."""
+    """Return the per-user data directory; raises ``HeadraceError`` for a user without a home."""
     try:
         data = env.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     except RuntimeError as error:  # a container's user that is in no list of users
-        raise Unsuccessful(
+        raise HeadraceError(
             f"user {os.getuid()} has no home directory; set HEADRACE_HOME to a directory of its own"
         ) from error
     return Path(data).absolute() / "headrace"

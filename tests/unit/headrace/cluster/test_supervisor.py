@@ -27,7 +27,7 @@ from headrace.cluster.supervisor import (
 )
 from headrace.config.cluster import Cluster
 from headrace.config.topology import Role, Share, profilers, roles, workers
-from headrace.errors import Unsuccessful
+from headrace.errors import HeadraceError, Unsuccessful
 from headrace.processes import SUPERVISOR, Process, environment, how_it_ended, run_directory
 from headrace.roles.log_format import FORMATTERS
 
@@ -225,7 +225,7 @@ def test_a_user_without_a_home_is_asked_for_one(monkeypatch: pytest.MonkeyPatch)
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", nowhere)
-    with pytest.raises(Unsuccessful, match="has no home directory; set HEADRACE_HOME"):
+    with pytest.raises(HeadraceError, match="has no home directory; set HEADRACE_HOME"):
         run_directory("p", {})
 
 
