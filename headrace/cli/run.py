@@ -169,9 +169,9 @@ def kubernetes(
 
     The manifests have a Deployment for each process of control, ingress and egress, a StatefulSet
     for the workers of each device, the gateway with its Service, the dashboard, and
-    PodDisruptionBudgets. Without --claim the pipeline's folder is a ConfigMap of 1 MB at most. The
-    secret of --gateway-tokens has the key `tokens`, one token per line. With --keda the number of
-    workers of each device type follows the control app (cluster.scale), and no manifest has it.
+    PodDisruptionBudgets. Without --claim the pipeline's folder is a ConfigMap of 260 kB at most.
+    The secret of --gateway-tokens has the key `tokens`, one token per line. With --keda the number
+    of workers of each device type follows the control app (cluster.scale), and no manifest has it.
     --keep-replicas leaves out the numbers of all workers and of the gateway, so that `kubectl
     apply` does not undo `kubectl scale` or an autoscaler.
 

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import PipelineError
 from headrace.model_registry.lock_file import lock_path
 
-MOST_BYTES = 1_000_000  # a ConfigMap holds a mebibyte, its keys and metadata included
+# Of the data as JSON. A ConfigMap holds a mebibyte, but `kubectl apply` keeps a copy of it in an
+# annotation, which holds 256 KiB.
+MOST_BYTES = 260_000
 MOST_KEY = 200  # characters
 _KEY = re.compile(rf"[A-Za-z0-9_-][A-Za-z0-9._-]{{,{MOST_KEY}}}")
 _REFUSED = re.compile(r"[^A-Za-z0-9._-]")
@@ -21,20 +24,27 @@ def folder_files(file: PipelineFile) -> dict[str, bytes]:
 
     That is the pipeline file, its profiles, sizes and lock, Python modules, and the files that
     variants name. Raises ``PipelineError`` for a file outside the folder, one that cannot be read,
-    and for more than a ConfigMap holds.
+    and for more than ``kubectl apply`` takes.
     """
     folder = file.path.parent
     paths = {file.path, *file.profiles, *_modules(folder), *_weights(file)}
     paths |= {file.sizes} if file.sizes else set()
     paths |= {lock_path(file.path)} if file.models else set()
     found = {_below(folder, path): _read(path) for path in sorted(paths)}
-    total = sum(map(len, found.values()))
-    if total > MOST_BYTES:
+    size = _json_bytes(config_data(found))
+    if size > MOST_BYTES:
         raise PipelineError(
-            f"{file.path}: the folder has {total / 1e6:.1f} MB of modules, profiles and weights, "
-            f"but a ConfigMap holds 1 MB; put it on a volume and name it with --claim"
+            f"{file.path}: the folder's modules, profiles and weights take {size / 1e3:,.0f} kB of "
+            f"a ConfigMap, but `kubectl apply` takes one of {MOST_BYTES / 1e3:.0f}; put the folder "
+            "on a volume and name it with --claim"
         )
     return found
+
+
+def _json_bytes(data: dict[str, Any]) -> int:
+    """Return the size of data as kubectl's JSON, where three characters have six bytes each."""
+    text = json.dumps(data, ensure_ascii=False)
+    return len(text.encode()) + 5 * sum(map(text.count, "<>&"))
 
 
 def _modules(folder: Path) -> set[Path]:

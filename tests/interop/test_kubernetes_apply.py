@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from headrace.kubernetes.folder import MOST_BYTES
 from tests.interop.kubernetes_server import ApiServer, api_server
 
 ROOT = Path(__file__).parents[2]
@@ -81,6 +82,13 @@ def test_every_object_is_admitted(cluster: ApiServer, tmp_path: Path) -> None:
     manifest = printed(tmp_path, "--gateway-tokens", "callers", "--gateway-tls", "front", **LARGE)
     cluster.apply(manifest)
     assert kept(cluster).keys() == listed(manifest)
+
+
+@pytest.mark.parametrize("line", ["# a comment\n", "-> & <\n"])
+def test_the_largest_folder_is_admitted(cluster: ApiServer, tmp_path: Path, line: str) -> None:
+    in_json = 5 * sum(map(line.count, "<>&")) + len(line) + 1  # bytes of a line
+    (tmp_path / "large.py").write_text(line * int((MOST_BYTES - 5000) / in_json))
+    cluster.apply(printed(tmp_path, **SMALL))
 
 
 WORKERS, GATEWAY = "StatefulSet/words-worker-cpu", "Deployment/words-gateway"

@@ -302,10 +302,12 @@ def test_two_objects_of_one_name_are_reported(tmp_path: Path) -> None:
         made(renamed(tmp_path, split="split_"), strimzi)
 
 
-def test_too_large_a_folder_is_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ["# a comment\n", "-> & <\n"])
+def test_a_folder_that_kubectl_cannot_apply_is_reported(tmp_path: Path, line: str) -> None:
+    """The manifests of a folder of 1 MB were printed, and `kubectl apply` refused the ConfigMap."""
     file = a_file(tmp_path)
-    (tmp_path / "large.py").write_text("# " + "x" * 1_100_000)
-    with pytest.raises(PipelineError, match="--claim"):
+    (tmp_path / "large.py").write_text(line * 20_000)
+    with pytest.raises(PipelineError, match=r"take \d+ kB of a ConfigMap.*--claim"):
         folder_files(file)
 
 
