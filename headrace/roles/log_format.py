@@ -82,14 +82,18 @@ class Seldom(logging.Filter):
         if record.name.split(".")[0] == OURS:
             return True
         key = (record.name, str(record.msg))
-        if record.created - self._last.get(key, float("-inf")) < REPEAT_S:
+        if _recent(self._last.get(key, float("-inf")), record):
             return False
         self._last.pop(key, None)
         self._last[key] = record.created
         # A library may put figures into its messages, so that each is new.
-        while record.created - (oldest := next(iter(self._last.items())))[1] >= REPEAT_S:
+        while not _recent((oldest := next(iter(self._last.items())))[1], record):
             del self._last[oldest[0]]
         return True
+
+
+def _recent(at_s: float, record: logging.LogRecord) -> bool:
+    return abs(record.created - at_s) < REPEAT_S  # the wall clock may be set back
 
 
 _ROUTINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (DEBUG|INFO|WARNING) ")

@@ -100,6 +100,16 @@ def test_repeated_library_lines_are_suppressed_and_headrace_lines_are_not() -> N
     assert [passes(record("headrace.node")) for _ in range(3)] == [True, True, True]
 
 
+def test_after_the_clock_is_set_back_a_librarys_lines_are_logged_and_forgotten() -> None:
+    """For an hour after a step of an hour, a message that had been logged was not."""
+    seldom = Seldom()
+    for at_s in (5000.0, 1400.0):
+        made = record("library", created=at_s)
+        assert [seldom.filter(made) for _ in range(2)] == [True, False]
+    assert seldom.filter(record("library", created=1420.0, msg="another", args=()))
+    assert len(seldom._last) == 1
+
+
 def test_messages_that_are_new_each_time_are_forgotten_once_they_may_be_repeated() -> None:
     seldom = Seldom()
     for number in range(1000):
