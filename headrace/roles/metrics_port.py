@@ -1,5 +1,6 @@
 """Serve the observers' metrics to Prometheus over HTTP, with liveness and readiness probes."""
 
+import socket
 import sys
 import threading
 from collections import defaultdict
@@ -51,7 +52,8 @@ def serve(
     registry = CollectorRegistry()
     registry.register(_Folded(tuple(sources), pipeline))
     try:
-        server = make_server(host, port, _routes(make_wsgi_app(registry), health), _Server, _Silent)
+        routes = _routes(make_wsgi_app(registry), health)
+        server = make_server(host, port, routes, _ServerOn6 if ":" in host else _Server, _Silent)
     except OSError as error:
         raise PortTaken(
             f"metrics cannot be served on {host}:{port} ({error.strerror}); "
@@ -66,6 +68,10 @@ class _Server(ThreadingWSGIServer):
         """Log nothing of a client that has gone or sends nothing; its thread ends."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
+
+
+class _ServerOn6(_Server):
+    address_family = socket.AF_INET6
 
 
 class _Silent(WSGIRequestHandler):

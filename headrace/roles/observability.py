@@ -72,7 +72,8 @@ def observed(
     where: dict[str, str] = {}
     if metrics is not None and logs.metrics_port is not None:
         port = _served((metrics, *folds), health, pipeline, logs, reading)
-        where = {"metrics": f"http://{logs.metrics_host}:{port}/metrics"}
+        host = f"[{logs.metrics_host}]" if ":" in logs.metrics_host else logs.metrics_host
+        where = {"metrics": f"http://{host}:{port}/metrics"}
     started(role, pipeline.name, where, env)
     watching = (journal, health, *folds)
     yield watching if metrics is None else (*watching, metrics)

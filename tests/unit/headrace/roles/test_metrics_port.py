@@ -113,6 +113,11 @@ def test_it_answers_on_the_address_that_is_named_only() -> None:
         scraped(port)
 
 
+def test_it_answers_on_an_address_of_ipv6() -> None:
+    port = serve([lag], 0, "::1", "p")
+    assert scraped(port, "[::1]") == {"headrace_lag_records{'topic': 'queries'}": 3}
+
+
 def test_address_of_another_machine_is_reported_with_a_remedy() -> None:
     with pytest.raises(PortTaken, match=r"192\.0\.2\.1:0 .*--metrics-host"):
         serve([], 0, "192.0.2.1", "p")
