@@ -78,6 +78,7 @@ class PipelineHistory:
             self.plans.append((self._plans, plan))
 
     def _sample(self, at_s: float) -> None:
+        self.board.forget(at_s - KEPT_S)  # each session at the edge has a node of its own name
         snapshot = self.board.snapshot(at_s)
         self._nodes(at_s)
         if snapshot.nodes or self.rates:
@@ -113,10 +114,7 @@ class PipelineHistory:
     def gone(self) -> list[str]:
         """Return the nodes that reported within the time shown and are silent now."""
         known = self.board.reports()
-        return [
-            name for name, report in known.items()
-            if name not in self._alive and self._sampled_s - report.sent_s <= KEPT_S
-        ]  # fmt: skip
+        return [name for name, r in known.items() if self._sampled_s - r.sent_s > GONE_AFTER_S]
 
     def _event(self, kind: str, at_s: float, who: str, text: str, *, good: bool) -> None:
         self._events += 1

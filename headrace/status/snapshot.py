@@ -173,6 +173,12 @@ class Board:
         """Return the newest report of every node that is not gone, whether or not it is silent."""
         return {name: series[-1] for name, series in sorted(self._nodes.items())}
 
+    def forget(self, before_s: float) -> None:
+        """Forget the nodes that have not reported since ``before_s``."""
+        for name, series in list(self._nodes.items()):
+            if series[-1].sent_s < before_s:
+                del self._nodes[name]
+
     def snapshot(self, now: float, lag: Mapping[str, int] | None = None) -> Snapshot:
         """Return the snapshot at ``now``; ``lag`` is the backlog on the broker by task."""
         self._forget(now)

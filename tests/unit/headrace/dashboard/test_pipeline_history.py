@@ -100,6 +100,16 @@ def test_a_node_that_falls_silent_and_comes_back_is_two_events() -> None:
     assert found.gone() == []
 
 
+def test_nodes_that_were_never_heard_again_are_forgotten() -> None:
+    """The page's process kept the reports of every node, such as the ingress of each session."""
+    found = history()
+    for second in range(1000, 3000):
+        found.see([report(second, node=f"session-{second}")], now=second)
+        found.reach(second)
+    assert len(found.board.reports()) <= KEPT_S + 1
+    assert found.gone() == sorted(f"session-{s}" for s in range(2399, 2997))
+
+
 def test_commands_are_events_and_plans_keep_the_one_in_force_before() -> None:
     found = history()
     plans = [
