@@ -256,3 +256,10 @@ def test_make_test_covers_the_folders_that_use_brokers_and_models() -> None:
     assert [path for path in marked if not path.startswith(tuple(places[1].split()))] == []
     alone = [path for path, marks in found.items() if "alone" in marks]
     assert [path for path in alone if not path.startswith("tests/integration/")] == []
+
+
+def test_an_image_has_nothing_that_git_ignores() -> None:
+    """After `make compiled`, an image had the modules, and not the library that they load."""
+    ours = (ROOT / ".gitignore").read_text().splitlines()
+    kept_out = (ROOT / ".dockerignore").read_text().splitlines()
+    assert {f"**/{line.rstrip('/')}" for line in ours} <= set(kept_out)
