@@ -17,7 +17,7 @@ from headrace.cli.shared_options import (
     read_file,
 )
 from headrace.errors import Unsuccessful
-from headrace.roles.log_options import LOOPBACK
+from headrace.roles.log_options import LOOPBACK, metrics_url
 from headrace.terminal import print_json, print_rich, print_text, rich_console, say
 
 
@@ -261,7 +261,7 @@ def traces(
     export = TraceExport(read.pipeline, Sampling(share), delivery)
     if metrics_port is not None:
         port = serve([export.samples], metrics_port, metrics_host, read.pipeline.name)
-        say(f"metrics at http://{metrics_host}:{port}/metrics")
+        say(f"metrics at {metrics_url(metrics_host, port)}")
     say(f"exporting traces of {read.pipeline.name} to {endpoint}")
     with checked(delivery):
         try:

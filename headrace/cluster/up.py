@@ -158,7 +158,7 @@ def up_text(row: dict[str, Any]) -> str:
     ]
     if row["metrics_ports"]:
         ports = sorted(row["metrics_ports"].values())
-        lines.append(f"metrics on ports {ports[0]} to {ports[-1]} of 127.0.0.1, at /metrics")
+        lines.append(f"metrics on ports {ports[0]} to {ports[-1]}, at /metrics")
     if row["dashboard"]:
         lines.append(f"dashboard at {row['dashboard']}")
     if row["by_command"]:

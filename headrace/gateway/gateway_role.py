@@ -23,7 +23,7 @@ from headrace.gateway.model import Model
 from headrace.gateway.plans_in_force import PlansInForce
 from headrace.gateway.request_counts import RequestCounts
 from headrace.roles.heap import tune_heap
-from headrace.roles.log_options import LogOptions
+from headrace.roles.log_options import LogOptions, metrics_url
 from headrace.roles.observability import build, ended, sign_of_life, started
 from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
@@ -162,7 +162,7 @@ def _metrics(front: Front, logs: LogOptions) -> dict[str, str]:
 
     host = logs.metrics_host
     port = serve((front.counts.samples, build), logs.metrics_port, host, "", front)
-    return {"metrics": f"http://{host}:{port}/metrics"}
+    return {"metrics": metrics_url(host, port)}
 
 
 async def _until_signal(front: Front) -> None:

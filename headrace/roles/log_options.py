@@ -36,6 +36,11 @@ class LogOptions:
 SILENT = LogOptions()  # no metrics, and the process's log settings
 
 
+def metrics_url(host: str, port: int) -> str:
+    """Return the address of the metrics that are served on a port."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+
+
 def role_options(function: F) -> F:
     """Add ``--log-format``, ``--log-level``, ``--metrics-port`` and ``--metrics-host``.
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from headrace.config.topology import Share
 from headrace.processes import ALIVE, RESTARTED
-from headrace.roles.log_options import LogOptions
+from headrace.roles.log_options import LogOptions, metrics_url
 from headrace.service_manager import service_manager
 from schemas.effects import Observer
 from schemas.pipeline import Pipeline
@@ -72,8 +72,7 @@ def observed(
     where: dict[str, str] = {}
     if metrics is not None and logs.metrics_port is not None:
         port = _served((metrics, *folds), health, pipeline, logs, reading)
-        host = f"[{logs.metrics_host}]" if ":" in logs.metrics_host else logs.metrics_host
-        where = {"metrics": f"http://{host}:{port}/metrics"}
+        where = {"metrics": metrics_url(logs.metrics_host, port)}
     started(role, pipeline.name, where, env)
     watching = (journal, health, *folds)
     yield watching if metrics is None else (*watching, metrics)
