@@ -225,11 +225,11 @@ FALSE = """## Accepted plans that do not comply
 
 All applications together. The last column is measured, not modelled: CPU milliseconds per proposal.
 
-**Counted is the first plan that a search accepts; the last one misses the 3 % required.** A search
-goes on after its first plan, and the session is served by the cheapest one. With the queries and the
-history of `compass` here, searched to the end (at most 120 steps, or the deadline), 8 of 200 cheapest
-plans do not comply (4.0 %; 2026-11-30, by hand). A test that has all its samples accepts at a
-confidence of 0.9 (`cap`); a higher one costs:
+**Counted is the first plan that a search accepts; the last one misses the 3 % required.** A
+search goes on after its first plan, and the session is served by the cheapest one. With the queries
+and the history of `compass` here, searched to the end (at most 120 steps, or the deadline), 8 of
+200 cheapest plans do not comply (4.0 %; 2026-11-30, by hand). A test that has all its samples
+accepts at a confidence of 0.9 (`cap`); a higher one costs:
 
 | `cap` | plans found | first plan not compliant | cheapest plan not compliant | mean $ per hour |
 | --- | --- | --- | --- | --- |
@@ -237,8 +237,8 @@ confidence of 0.9 (`cap`); a higher one costs:
 | 0.95 | 200 | 4 | 6 (3.0 %) | 2.130 |
 | 0.98 | 199 | 4 | 5 (2.5 %) | 2.226 |
 
-With 4 of 200 the 95 % interval reaches from 0.5 to 5 %, so this number of searches shows no share of
-3 % either way.
+With 4 of 200 the 95 % interval reaches from 0.5 to 5 %, so this number of searches shows no share
+of 3 % either way.
 
 The first plans:
 """
