@@ -72,7 +72,7 @@ class Live:
         self._transport = transport
         self._clock = clock
         self._inbox = inbox or Inbox()
-        self._observers = tuple(observers)
+        self._observers = tuple(observer.saw for observer in observers)
         # What they are yet to see: queries do not wait for them.
         self._unseen: list[tuple[str, Event, Sequence[Effect], float]] = []
         self._executor: dict[str, Executor] = {}
@@ -306,9 +306,9 @@ class Live:
     def _show(self) -> None:
         """Show the observers what was handled, once its effects have left."""
         unseen, self._unseen = self._unseen, []
-        for each in unseen:
-            for observer in self._observers:
-                observer.saw(*each)
+        for node, event, effects, now in unseen:
+            for saw in self._observers:
+                saw(node, event, effects, now)
 
     # ------------------------------------------------------------------ effects
 

@@ -26,23 +26,29 @@ async def timely(messages: AsyncIterator[T], within_s: float) -> AsyncIterator[T
     seconds."""
     while True:
         try:
-            async with asyncio.timeout(within_s):
-                message = await anext(messages)
+            message = await _next(messages, within_s)
         except StopAsyncIteration:
             return
-        except TimeoutError:
-            raise Unserved(
-                Ending.SLOW_CLIENT, f"the message did not arrive within {within_s:g} s"
-            ) from None
         yield message
 
 
 async def only(messages: AsyncIterator[bytes], within_s: float) -> bytes:
     """Return the message of a call that has one; raise ``Unserved`` if it does not come within
     ``within_s``, seconds."""
-    async for message in timely(messages, within_s):
-        return message
-    raise Unserved(Ending.BAD_REQUEST, "the call has no message")
+    try:
+        return await _next(messages, within_s)
+    except StopAsyncIteration:
+        raise Unserved(Ending.BAD_REQUEST, "the call has no message") from None
+
+
+async def _next(messages: AsyncIterator[T], within_s: float) -> T:
+    try:
+        async with asyncio.timeout(within_s):
+            return await anext(messages)
+    except TimeoutError:
+        raise Unserved(
+            Ending.SLOW_CLIENT, f"the message did not arrive within {within_s:g} s"
+        ) from None
 
 
 def decoded(kind: Any, raw: bytes) -> Any:
