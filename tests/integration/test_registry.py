@@ -31,10 +31,10 @@ tasks:
     variants: {{plain: {{operator: "words:Shout"}}}}
 cluster: {{devices: {{cpu: 2}}}}
 """
-OPERATOR = """\
+TEXTS = """\
 class Split:
     def predict(self, batch):
-        return [text.split() for text in batch]
+        return [(text.decode() if isinstance(text, bytes) else text).split() for text in batch]
 """
 
 pytestmark = pytest.mark.kafka
@@ -53,11 +53,17 @@ def registered(
 ) -> Iterator[Path]:
     """Run the registered pipeline; yield its file."""
     folder = tmp_path_factory.mktemp("registered")
-    path = folder / "pipeline.yaml"
-    path.write_text(PIPELINE.format(registry=registry))
-    (folder / "texts.py").write_text(OPERATOR)
+    path = written(folder, registry)
     with brought_up(path, environment(folder) | {"HEADRACE_BOOTSTRAP": broker}):
         yield path
+
+
+def written(folder: Path, registry: str) -> Path:
+    """Write the pipeline, whose operators take text and bytes; return its file."""
+    (folder / "texts.py").write_text(TEXTS)
+    path = folder / "pipeline.yaml"
+    path.write_text(PIPELINE.format(registry=registry))
+    return path
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -84,5 +90,5 @@ def test_a_client_writes_and_reads_confluents_framing(
     registered: Path, broker: str, registry: str
 ) -> None:
     with Client(broker, "registered", input="confluent", schema_registry=registry) as client:
-        answer = client.ask("so it is", deadline=AMPLE_S)
+        answer = client.ask(b"so it is", deadline=AMPLE_S)
     assert (answer.outcome, answer.result) == ("answered", ["SO", "IT", "IS"])

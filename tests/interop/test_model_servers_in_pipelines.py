@@ -141,7 +141,7 @@ def test_transformers_answers_in_a_pipeline_and_its_death_fails_the_queries_in_f
             assert isinstance(text, str)
             late = client.ask(b"a long story", deadline=0.1)
             assert (late.outcome, late.task) == ("dropped", "write"), late
-            stories = [f"story {n}".encode() for n in range(2 * AT_ONCE)]
+            stories = [f"story {n}".encode() for n in range(8 * AT_ONCE)]
             pending = [client.submit(story, timeout=WAIT_S) for story in stories]
             first = pending[0].result()
             end(process, signal.SIGKILL)

@@ -23,7 +23,7 @@ from streams.codecs.schema_registry import registry_codec
 from streams.kafka.kafka_errors import BrokerError
 from tests.builders import an_answer
 from tests.integration.brought_up import brought_up
-from tests.integration.test_registry import PIPELINE, environment
+from tests.integration.test_registry import environment, written
 from tests.interop.maven import CONSUMER, classpath, registry_app
 from tests.interop.servers import STARTS_WITHIN_S, wait_until_up
 
@@ -89,8 +89,7 @@ def pipeline(
     broker: str, registry: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("registered")
-    file = folder / "pipeline.yaml"
-    file.write_text(PIPELINE.format(registry=registry))
+    file = written(folder, registry)
     with brought_up(file, environment(folder) | {"HEADRACE_BOOTSTRAP": broker}):
         yield
 
