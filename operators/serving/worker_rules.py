@@ -14,6 +14,7 @@ from control.per_query.dropping import BUDGETS, RULES, TaskTiming
 from control.per_query.rerouting import NOWHERE, WAYS, Junction, Way, junctions, least_behind
 from control.per_query.routing import spreads
 from control.policies import policy_named
+from control.policies.kairos.dispatch_options import LATE, SERVE
 from control.problem.lazy_references import chosen
 from operators.drop_reasons import (
     Reason,
@@ -46,7 +47,7 @@ class WorkerRules:
         self, plan: Plan, pipeline: Pipeline, lease: Lease | None, latency: LatencyOf, now: float
     ) -> None:
         policy = policy_named(pipeline, plan.settings.policy) or Policy(name="")
-        self._rule = chosen(RULES, policy.dropping)
+        self._rule = chosen(RULES, _dropping(policy, pipeline, lease))
         self.batching = batcher_of(policy)
         self._delay_s = inf if policy.batch_delay_s is None else policy.batch_delay_s
         # ``largest``: of a batch, by "task/variant", in place of the variants' own
@@ -183,6 +184,16 @@ class WorkerRules:
 def _marked(item: Item, mark: str) -> Item:
     path = (*item.path[:-1], replace(item.path[-1], rerouted=mark))
     return replace(item, path=path)
+
+
+def _dropping(policy: Policy, pipeline: Pipeline, lease: Lease | None) -> str:
+    """Return the drop rule: ``none`` where late items are served, else that of the plan's policy.
+
+    The policy of the lease's dispatcher decides, as a dispatcher sends late items on purpose.
+    """
+    dispatch = pipeline.task(lease.task).dispatch if lease is not None else ""
+    sends = policy_named(pipeline, dispatch) if dispatch else policy
+    return "none" if sends is not None and LATE.of(sends) == SERVE else policy.dropping
 
 
 def _planned_s(plan: Plan, lease: Lease) -> float:

@@ -99,6 +99,22 @@ def test_a_comparison_has_the_costs(tmp_path: Path) -> None:
     assert "$" not in comparison_text(without)
 
 
+@pytest.mark.parametrize("rule", ["kairos", "fcfs"])
+def test_late_queries_are_dropped_or_served_as_the_policy_says(tmp_path: Path, rule: str) -> None:
+    """30 queries of 10 ms each come at once; a device serves some 20 of them in time."""
+    file = with_mix(read_pipeline_file(a_typed_file(tmp_path, HOPS)), {"gpu": 1})
+    trace = tmp_path / "trace.csv"
+    trace.write_text("ms,size\n" + "5000,10\n" * 30)
+    for policy, ends in ((rule, "dropped"), (f"{rule}:late=serve", "late")):
+        run = Run(
+            file=with_policies(file, (policy,)), policy=policy, seed=1,
+            arrivals=read_workload(trace),
+        )  # fmt: skip
+        counts = simulated(run, lambda sent: None).metrics.counts
+        assert counts[ends] >= 10
+        assert counts["answered"] + counts[ends] == 30
+
+
 def test_a_device_that_slows_down_gets_less(tmp_path: Path) -> None:
     slow = Fault(at_s=3.0, kind=SLOW, device="slow-0", factor=4.0)
     known, unknown = (played(tmp_path, policy, slow) for policy in ("kairos", "fcfs"))

@@ -107,6 +107,24 @@ def test_items_dropped_before_a_batch_get_a_reason(
         assert steers.why("locate/v", WORK, item, ends_s).text == reason
 
 
+@pytest.mark.parametrize(("late", "begins"), [("drop", False), ("serve", True)])
+@pytest.mark.parametrize("inner", [False, True], ids=["root", "inner"])
+def test_a_late_item_is_served_where_the_policy_that_dispatches_it_serves_late_ones(
+    late: str, begins: bool, inner: bool
+) -> None:
+    """The worker used to drop what the dispatcher had sent."""
+    mine = Policy(name="mine", kind="kairos", options={"late": late})
+    static = Policy(name="static")
+    pipeline = a_pipeline({"locate": ["read"], "read": []}, policies=(static, mine))
+    root, read = pipeline.tasks
+    pipeline = replace(pipeline, tasks=(root, replace(read, dispatch="mine" if inner else "")))
+    settings = Settings(policy="static" if inner else "mine", slo_s=0.25)
+    lease = a_lease(task="read" if inner else "locate")
+    plan = a_plan([lease], 7, settings=settings)
+    steers = WorkerRules(plan, pipeline, lease, lambda v, n: 0.02, 0.0)
+    assert (steers.overrun_s(WORK, an_item(), 0.3) <= 0) == begins
+
+
 def test_a_bare_budget_is_the_batch_alone() -> None:
     bare = rules("per-task", budget="bare")
     assert bare.overrun_s(WORK, an_item(), 0.05) == pytest.approx(0.03)
