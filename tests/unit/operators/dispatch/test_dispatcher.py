@@ -240,6 +240,19 @@ def test_a_device_has_one_query_ahead_where_each_takes_longer_than_the_lead() ->
     assert sent(dispatcher, 0.0215) == []  # the first is not done: one runs, one is ahead
 
 
+@pytest.mark.parametrize(("now", "expected"), [(0.059, [(1, 0)]), (0.061, [])])
+def test_a_device_that_takes_three_times_its_prediction_gets_nothing_more(
+    now: float, expected: list[tuple[int, int]]
+) -> None:
+    pipeline = a_sized_pipeline(policies=(POLICIES["kairos"].policy("ahead", {"lead": 0.004}),))
+    dispatcher = Dispatcher(pipeline, dispatch_profile(("gpu",), _seconds, 100))
+    dispatcher.change(a_dispatching_plan("gpu", policy="ahead"), 0.0)
+    dispatcher.add(work(0, 20))
+    assert sent(dispatcher, 0.0) == [(0, 0)]
+    dispatcher.add(work(1, 20, created_s=now))
+    assert sent(dispatcher, now) == expected
+
+
 @pytest.mark.parametrize(("round_trip_s", "most"), [(0.0, 1), (0.004, 5), (0.02, MOST_SENT)])
 def test_a_device_gets_ahead_what_it_serves_within_the_lead(round_trip_s: float, most: int) -> None:
     profile = dispatch_profile(("gpu",), lambda type_, size, quantile: 0.0005, 100)
@@ -460,6 +473,20 @@ def test_sent_queries_are_committed_and_waiting_queries_are_not() -> None:
     node.handle(Arrived(done, "completions", 0, 0, NOTICE_S), NOTICE_S)
     assert to_workers(list(node.handle(Woke(), NOTICE_S))) == [(1, 20, 0)]
     assert committed(list(node.handle(Woke(), 2 * NOTICE_S))) == [2]
+
+
+def test_queries_that_come_together_are_matched_once() -> None:
+    node = an_ingress("gpu", "slow")
+    effects = [
+        effect
+        for offset, size in enumerate((90, 10))
+        for effect in node.handle(
+            Arrived(Query(payload=b"x", size=size), QUERIES, 0, offset, 0.0), 0.0
+        )
+    ]
+    assert effects.count(Wake(0.0)) == 1
+    # One by one, each would get the first device.
+    assert sorted(to_workers(list(node.handle(Woke(), 0.0)))) == [(0, 90, 0), (1, 10, 1)]
 
 
 def test_a_query_above_the_largest_size_is_refused_with_the_limit() -> None:

@@ -44,6 +44,38 @@ def test_fig_5_the_matching_answers_one_query_more_in_time_than_first_come_first
     assert _chosen("kairos", round_) == [(0, 1), (1, 0)]
 
 
+@pytest.mark.parametrize(("rule", "expected"), [("fcfs", 3), ("kairos", 4)])
+def test_of_four_queries_the_matching_answers_one_more_in_time(rule: str, expected: int) -> None:
+    devices, waiting = _devices(0, 1), [10, 90, 8, 5]
+    free_s, now, in_time = [0.0, 0.0], 0.0, 0
+    while waiting:
+        round_ = _round(
+            waiting, [max(each - now, 0.0) for each in free_s], devices,
+            wait_s=[now] * len(waiting), slack_s=[0.1 - now] * len(waiting),
+        )  # fmt: skip
+        pairs = _chosen(rule, round_)
+        for i, j in pairs:
+            free_s[j] = now + round_.latency_s[i][j]
+            in_time += free_s[j] <= 0.1
+        waiting = [size for i, size in enumerate(waiting) if i not in dict(pairs)]
+        now = min(each for each in free_s if each > now)
+    assert in_time == expected
+
+
+@pytest.mark.parametrize(("urgency", "sent_at"), [(0.0, None), (1.0, 5)])
+def test_a_large_query_starves_behind_small_ones_unless_waiting_counts(
+    urgency: float, sent_at: int | None
+) -> None:
+    """Every 10 ms the only device is free and another small query has come."""
+    options = DispatchOptions(MatchingWeights(slo_s=100.0, urgency=urgency), considered=2)
+    sent: list[int] = []
+    for turn in range(200):
+        wait_s = [0.01 * turn, 0.0]
+        round_ = _round([50, 10], [0.0], _devices(0), wait_s=wait_s, slack_s=[100.0, 100.0])
+        sent += [turn for i, _ in RULES["kairos"](round_, options) if i == 0]
+    assert (sent[0] if sent else None) == sent_at
+
+
 def test_the_matching_waits_for_a_busy_device_that_is_worth_it() -> None:
     round_ = _round([90], [0.005, 0.0], _devices(0, 1))
     assert _chosen("kairos", round_) == []

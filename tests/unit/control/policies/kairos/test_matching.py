@@ -9,6 +9,9 @@ from scipy.optimize import linear_sum_assignment
 from control.policies.kairos.matching import (
     LARGE,
     LEAST_COST,
+    PENALTY,
+    MatchingWeights,
+    costs_of,
     device_costs,
     matched,
 )
@@ -31,6 +34,32 @@ def _costs(draw: st.DrawFn) -> Rows:
     # Few distinct values cause ties, as among devices of one type.
     value = st.sampled_from([0.0, 0.5, 1.0, 2.5, 10.0]) | st.floats(-5, 10)
     return [[draw(value) for _ in range(n)] for _ in range(m)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(_costs())
+def test_a_matching_costs_what_the_best_permutation_costs(cost: Rows) -> None:
+    pairs = matched(np.array(cost))
+    assert len(pairs) == min(len(cost), len(cost[0]))
+    assert len({i for i, _ in pairs}) == len({j for _, j in pairs}) == len(pairs)
+    assert sum(cost[i][j] for i, j in pairs) == pytest.approx(_least(cost))
+
+
+def test_a_pair_costs_its_device_seconds_less_the_wait_and_a_late_one_ten_times_the_slo() -> None:
+    weights = MatchingWeights(slo_s=1.0, guard=0.02, urgency=0.5)
+    finish = np.array([[0.2, 0.99], [0.2, 0.5]])  # 0.99 is in time, but not by the guard
+    slack, wait, speeds = np.array([1.0, 0.4]), np.array([0.0, 0.6]), np.array([1.0, 0.5])
+    cost = costs_of(weights, finish, finish, slack, wait, speeds)
+    # The penalty is constant: times the speed of a cheap device it would not dominate.
+    assert cost == pytest.approx(np.array([[0.2, PENALTY], [0.2 - 0.3, PENALTY]]))
+
+
+def test_the_deadline_is_checked_with_the_worst_case_and_the_cost_is_that_of_the_mean() -> None:
+    weights = MatchingWeights(slo_s=1.0, guard=0.0, urgency=0.0)
+    finish, worst = np.array([[0.2, 0.3]]), np.array([[1.1, 0.9]])
+    cost = costs_of(weights, finish, worst, np.array([1.0]), np.array([0.0]), np.ones(2))
+    assert cost == pytest.approx(np.array([[PENALTY, 0.3]]))
+    assert matched(cost) == [(0, 1)]
 
 
 @settings(max_examples=30, deadline=None)
