@@ -22,15 +22,17 @@ from streams.observers.file_mismatch import FileMismatch
 from streams.observers.health import Health
 from streams.observers.journal import Journal, tell
 from streams.observers.metrics import Metrics, MetricSample
+from streams.observers.size_series import SizeSeries
 from streams.topics import logical
 
 log = logging.getLogger("headrace.role")
 
 CONTROL = "control"  # the role that consumes reports
+INGRESS = "ingress"  # the role that reads the queries
 LAG_WITHIN_S = 0.5  # longest wait of a scrape for the reading thread
 
 
-Fold = ClockSkews | FileMismatch | ControlStanding
+Fold = ClockSkews | FileMismatch | ControlStanding | SizeSeries
 Source = Callable[[], Iterator[MetricSample]]
 
 
@@ -63,11 +65,12 @@ def observed(
     """
     journal = Journal(pipeline.name)
     health = Health(time.monotonic, sign_of_life(env))
-    # Of the nodes whose reports arrive: only at control.
     folds: tuple[Fold, ...] = ()
-    if role == CONTROL:
-        name = pipeline.name
+    name = pipeline.name
+    if role == CONTROL:  # of the nodes whose reports arrive
         folds = (ClockSkews(name), FileMismatch(pipeline), ControlStanding(name))
+    elif role == INGRESS and pipeline.size is not None:
+        folds = (SizeSeries(name),)
     metrics = None if logs.metrics_port is None else Metrics(pipeline, prices)
     where: dict[str, str] = {}
     if metrics is not None and logs.metrics_port is not None:

@@ -65,6 +65,10 @@ METRICS: dict[str, tuple[Metric, ...]] = {
         ),
         _counter("input_regressed_total", "Times that the offsets of a partition went back."),
         _counter("input_missing_total", "Offsets skipped: lost, expired or without a record."),
+        _gauge(
+            "size_autocorrelation_ratio",
+            "Lag-1 autocorrelation of the sizes of about the last 10,000 queries.",
+        ),
     ),
     "worker": (
         _counter("items_received_total", "Items received.", "task", "variant"),

@@ -20,7 +20,7 @@ from streams.kafka import connectivity as presence
 from streams.kafka import former_notices, offset_ledger, partition_reader, throttling
 from streams.kafka.admin import topic_settings
 from streams.kafka.leases import write_barrier
-from streams.observers import clock_skew, file_mismatch, journal
+from streams.observers import clock_skew, file_mismatch, journal, size_series
 from streams.observers import log_lines as lines
 from streams.observers.metric_table import HISTOGRAM, METRICS, PREFIX
 from streams.observers.metrics import BOUNDS_S
@@ -32,6 +32,7 @@ EVENTS = {
     **lines.LEVELS,
     **clock_skew.LEVELS,
     **file_mismatch.LEVELS,
+    **size_series.LEVELS,
     **presence.LEVELS,
     **partition_reader.LEVELS,
     **offset_ledger.LEVELS,

@@ -62,6 +62,13 @@ def test_type_with_spread_latencies_carries_less_than_by_its_mean(kind: str) -> 
     assert capacity(problem((1, 4), kind, spread)) < usual
 
 
+@pytest.mark.thorough
+def test_a_mix_carries_less_of_its_bound_where_large_queries_come_together() -> None:
+    usual = problem((1, 2))
+    together = replace(DRAWS, uniforms=tuple(sorted(DRAWS.uniforms, reverse=True)))
+    assert capacity(replace(usual, draws=together)) < 0.5 * capacity(usual)
+
+
 def test_one_device_carries_what_its_queue_allows() -> None:
     # One size, so M/D/1, without queries that would wait longer than four services.
     one = replace(
