@@ -21,7 +21,14 @@ from benchmarks.papers.kairos_mix_search import search
 from benchmarks.papers.kairos_oracle import best_oracle
 from benchmarks.papers.sources import table
 from benchmarks.row_file import RowFile
-from control.policies.kairos.provisioning import PICKS, base_of, rank
+from control.policies.kairos.provisioning import (
+    PICK_AMONG,
+    PICKS,
+    SAME_BASE,
+    Ranked,
+    base_of,
+    rank,
+)
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.policy_options import with_policies
 from headrace.planning.device_mix import MixRequest, pool_of, with_mix
@@ -178,6 +185,7 @@ class RankingRow:
     place: int  # of the best mix, from 1
     first_share: float  # throughput of the mix ranked first / of the best mix
     paper_share: float  # throughput of the paper's pick / of the best mix
+    cosine_share: float  # the same with the cosine distance in place of the Euclidean
     highest_share: float  # largest throughput / bound over all mixes
     evaluations: int  # of Kairos+ until it ends
     search_share: float  # throughput of the mix that Kairos+ finds / of the best mix
@@ -200,7 +208,8 @@ def ranking_rows(data: Path, out: Path) -> list[RankingRow]:
             ]
             values = np.array([carried[each.counts] for each in ranked])
             bounds = np.array([each.bound_qps for each in ranked])
-            picked = PICKS["paper"](ranked, base_of(pool))
+            base = base_of(pool)
+            picked, other = PICKS["paper"](ranked, base), cosine_pick(ranked, base)
             counts = np.array([each.counts for each in ranked])
             prices = np.array([each.cost for each in ranked])
             plus = search(counts, bounds, prices, carried.__getitem__)
@@ -209,9 +218,20 @@ def ranking_rows(data: Path, out: Path) -> list[RankingRow]:
                     model=model, bound=bound, place=int(values.argmax()) + 1,
                     first_share=float(values[0] / values.max()),
                     paper_share=float(carried[picked.counts] / values.max()),
+                    cosine_share=float(carried[other.counts] / values.max()),
                     highest_share=float((values / bounds).max()),
                     evaluations=len(plus.evaluated),
                     search_share=float(plus.qps / values.max()),
                 )
             )  # fmt: skip
     return found
+
+
+def cosine_pick(best: Sequence[Ranked], base: int | None) -> Ranked:
+    """Return the paper's pick with cosine distances, which the paper compares with its own."""
+    if base is not None and len({each.counts[base] for each in best[:SAME_BASE]}) == 1:
+        return best[0]
+    counts = np.array([each.counts for each in best[:PICK_AMONG]], dtype=float)
+    ways = counts / np.linalg.norm(counts, axis=1, keepdims=True)
+    apart = ((1 - ways @ ways.T) ** 2).sum(axis=1)
+    return best[int(np.argmin(apart))]

@@ -1,6 +1,7 @@
 """The sections of docs/results/kairos.md that show claims of Kairos' paper row by row."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from benchmarks.papers.kairos_oracle import best_oracle
 from benchmarks.papers.kairos_rivals import RIVALS, SEEDS, evaluations
 from benchmarks.papers.kairos_tables import lines_of, mean_qps, mix_text
 from benchmarks.papers.sources import table
-from control.policies.kairos.provisioning import rank
+from control.policies.kairos.provisioning import base_of, rank
 from headrace.planning.device_mix import MixRequest, pool_of
 
 # Columns of the data's simulation of all mixes -> the rule, as the pages name it.
@@ -89,6 +90,40 @@ def _climb_cell(found: Sequence[Search], each: Climb | None) -> str:
     share = f"{there / before:.3f}" if there and before else "not run"
     size = f" at {each.threshold}" if each.threshold else ""
     return f"{mix_text(each.mix)}{size} ({each.evaluated} mixes): {share}"
+
+
+# ---------------------------------------------------------------------- the data
+
+LATENCIES = """\
+## Base type and spread of the latencies
+
+- `base`: the type that plans take as the base where the pipeline file names none (K2).
+- `correlation`: between size and mean latency, on the type where it is lowest (K19; the paper has
+  above 0.99).
+- The other columns have the standard deviation of the repeats relative to their mean, the median
+  over the sizes (K19; the paper has below 0.5 %).
+
+"""
+
+
+def latencies_section(data: Path, out: Path) -> str:
+    """Return the section about the measured latencies."""
+    measured: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
+    for row in table(data / "latency.csv", PAPER):
+        values = (float(row[key]) for key in ("batch", "total_mean_ms", "total_std_ms"))
+        size, mean_ms, deviation_ms = values
+        series = measured.setdefault((row["model"], row["instance"]), [])
+        series.append((size, mean_ms, deviation_ms / mean_ms))
+    rows, types = [], list(dict.fromkeys(name for _, name in measured))
+    for model in MODELS:
+        pool, _ = pool_of(case_file(out, model, TRACE), MixRequest())
+        base = base_of(replace(pool, base=""))
+        by_type = [np.array(measured[model, name]).T for name in types]
+        least = min(float(np.corrcoef(of[0], of[1])[0, 1]) for of in by_type)
+        spreads = [f"{np.median(of[2]):.1%}" for of in by_type]
+        found = "none" if base is None else pool.types[base].name
+        rows.append([model, found, f"{least:.3f}", *spreads])
+    return LATENCIES + lines_of(["model", "base", "correlation", *types], rows) + "\n"
 
 
 # ---------------------------------------------------------------------- one mix for every rule
@@ -347,6 +382,7 @@ def sections(
     """Return the sections before the ratios, and the claims row by row."""
     carried = carried_by(data)
     claims = (
+        latencies_section(data, out),
         one_mix_section(found, first_mixes(out)),
         figures_section(found, carried, out),
         evaluations_section(carried, out),

@@ -29,8 +29,12 @@ def a_data_folder(folder: Path, largest: int = 20) -> Path:
     each = [(m, name, size) for m in MODELS for name, _ in TYPES for size in (largest, half)]
     _table(
         folder / "latency.csv",
-        ("model", "instance", "batch", "n_samples", "total_mean_ms"),
-        [(m, name, size, 99, size * ms * (1 if name == "gpu" else 2)) for m, name, size in each],
+        ("model", "instance", "batch", "n_samples", "total_mean_ms", "total_std_ms"),
+        [
+            (m, name, size, 99, size * ms * slow, size * ms * slow * slow / 100)
+            for m, name, size in each
+            for slow in [1 if name == "gpu" else 2]
+        ],
     )
     _table(
         folder / "latency_samples.csv",

@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.papers.kairos_compare import RankingRow, Search, recorded, searched
+from benchmarks.papers.kairos_compare import RankingRow, Search, cosine_pick, recorded, searched
 from benchmarks.papers.kairos_oracle import oracle_qps
 from benchmarks.papers.kairos_page import page
+from control.policies.kairos.provisioning import Ranked, pick_paper
 from control.policies.kairos.throughput_bounds import FluidBound, ServiceTimes
 
 RANKING = RankingRow(
-    model="rm2", bound="fluid", place=1, first_share=1.0, paper_share=0.9, highest_share=0.94,
-    evaluations=7, search_share=1.0,
+    model="rm2", bound="fluid", place=1, first_share=1.0, paper_share=0.9, cosine_share=0.8,
+    highest_share=0.94, evaluations=7, search_share=1.0,
 )  # fmt: skip
 
 
@@ -60,8 +61,17 @@ def test_page_lists_every_rule_and_marks_missed_minimums() -> None:
     assert "| fcfs | 1.62 (1.87, must 1.50, aim 1.70) | not run |" in text
     assert "| earliest | **1.08** (1.24, must 1.22, aim 1.10) |" in text
     assert "| homogeneous | 2.19 (2.20, must 2.00, aim 2.30) |" in text  # 50 scaled by 2.5 / 2.104
-    assert "| rm2 | fluid | 1 | 1.000 | 0.900 | 0.940 | 7 mixes, 1.000 |" in text
+    assert "| rm2 | fluid | 1 | 1.000 | 0.900 | 0.800 | 0.940 | 7 mixes, 1.000 |" in text
     assert "Seeds that every rule has run, by model: rm2 1." in text
+
+
+def test_mixes_of_one_proportion_are_alike_by_the_cosine_only() -> None:
+    mixes = [(1, 0), (4, 4), (2, 2), (1, 5), (1, 6)]
+    best = [Ranked(counts, 1.0, 1.0) for counts in mixes]
+    assert pick_paper(best, None).counts == (2, 2)
+    assert cosine_pick(best, None).counts == (4, 4)
+    one_base = [Ranked((2, n), 1.0, 1.0) for n in (5, 4, 3)]
+    assert cosine_pick(one_base, 0) is one_base[0]
 
 
 def test_the_oracle_serves_large_queries_on_base_devices_and_small_ones_on_the_others() -> None:

@@ -1,16 +1,21 @@
 """Sections of the Kairos page that show claims row by row, built from stored searches."""
 
+from pathlib import Path
+
 import pytest
 
+from benchmarks.papers.kairos import write
 from benchmarks.papers.kairos_cases import AUTHORS_GAPS
 from benchmarks.papers.kairos_climb import Climb
 from benchmarks.papers.kairos_compare import HOMOGENEOUS, MODELS, Search
 from benchmarks.papers.kairos_sections import (
     climbs_section,
     gains_section,
+    latencies_section,
     one_mix_section,
     scaled,
 )
+from tests.unit.benchmarks.test_papers_kairos import a_data_folder
 
 MIX = (1, 0, 13, 0)
 
@@ -54,3 +59,11 @@ def test_gains_are_relative_to_scaled_base_devices_for_each_gap_case() -> None:
     text = gains_section(found)
     assert "| trace | 2.00 on 1+0+13+0 | not run |" in text
     assert "| authors' gaps | 2.20 on 1+0+13+0 (1.10, 1.00) | not run |" in text
+
+
+def test_latencies_have_a_base_type_a_correlation_and_a_spread_by_type(tmp_path: Path) -> None:
+    data, out = a_data_folder(tmp_path), tmp_path / "out"
+    write(data, out)
+    text = latencies_section(data, out)
+    assert "| model | base | correlation | gpu | slow |" in text
+    assert "| rm2 | gpu | 1.000 | 1.0% | 2.0% |" in text
