@@ -24,6 +24,7 @@ import numpy as np
 
 from benchmarks.papers.sources import DataError, table, unreadable
 from benchmarks.row_file import RowFileError
+from control.policies.kairos.device_mixes import Floats
 from profiles.measurements import Entry, Latency
 from profiles.profile_json import profile_text
 from profiles.profile_table import ProfileTable
@@ -117,15 +118,31 @@ def _means(rows: Sequence[dict[str, str]], model: str) -> Rows:
     return found
 
 
-def _noisy(rows: Sequence[dict[str, str]], model: str) -> Rows:
-    found: Rows = {}
+def measured_repeats(data: Path, model: str) -> dict[str, dict[int, Floats]]:
+    """Return the repeats of a model in ascending order, in seconds, by type and size.
+
+    Raises ``DataError``.
+    """
+    return _repeats(table(data / "latency_samples.csv", PAPER), model)
+
+
+def _repeats(rows: Sequence[dict[str, str]], model: str) -> dict[str, dict[int, Floats]]:
+    found: dict[str, dict[int, Floats]] = {}
     for row in rows:
         if row["model"] == model:
             values = [float(row[key]) / 1e3 for key in row if key[0] == "s" and key[1:].isdigit()]
             kept = np.sort(np.array(values))[:-DROPPED]
+            found.setdefault(row["instance"], {})[int(row["batch"])] = kept
+    return found
+
+
+def _noisy(rows: Sequence[dict[str, str]], model: str) -> Rows:
+    found: Rows = {}
+    for name, by_size in _repeats(rows, model).items():
+        for size, kept in by_size.items():
             quantiles = tuple(float(q) for q in np.quantile(kept, (0.5, 0.9, 0.95, 0.99)))
-            found.setdefault(row["instance"], []).append(
-                _latency(int(row["batch"]), len(kept), float(kept.mean()), quantiles)
+            found.setdefault(name, []).append(
+                _latency(size, len(kept), float(kept.mean()), quantiles)
             )
     return found
 

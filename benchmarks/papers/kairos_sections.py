@@ -28,6 +28,7 @@ from benchmarks.papers.kairos_compare import (
     Search,
 )
 from benchmarks.papers.kairos_dispatching import dispatching_section
+from benchmarks.papers.kairos_learning import learning_section
 from benchmarks.papers.kairos_mix_search import search
 from benchmarks.papers.kairos_oracle import best_oracle
 from benchmarks.papers.kairos_rivals import RIVALS, SEEDS, evaluations
@@ -383,6 +384,7 @@ def sections(
     carried = carried_by(data)
     claims = (
         latencies_section(data, out),
+        learning_section(data),
         one_mix_section(found, first_mixes(out)),
         figures_section(found, carried, out),
         evaluations_section(carried, out),
