@@ -31,6 +31,7 @@ from benchmarks.papers.kairos_dispatching import dispatching_section
 from benchmarks.papers.kairos_learning import learning_section
 from benchmarks.papers.kairos_mix_search import search
 from benchmarks.papers.kairos_oracle import best_oracle
+from benchmarks.papers.kairos_remaining import remaining_section
 from benchmarks.papers.kairos_rivals import RIVALS, SEEDS, evaluations
 from benchmarks.papers.kairos_tables import lines_of, mean_qps, mix_text
 from benchmarks.papers.sources import table
@@ -385,6 +386,7 @@ def sections(
     claims = (
         latencies_section(data, out),
         learning_section(data),
+        remaining_section(data, out),
         one_mix_section(found, first_mixes(out)),
         figures_section(found, carried, out),
         evaluations_section(carried, out),

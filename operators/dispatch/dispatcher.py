@@ -125,6 +125,10 @@ class Dispatcher:
         """The cost of a second of each of the plan's devices; 1 for the dearest if ``marginal``."""
         return () if self._table is None else tuple(self._table.coefficients.tolist())
 
+    def remaining_s(self, now: float) -> dict[int, float]:
+        """Return the predicted seconds until each busy device has finished, by slot."""
+        return {each.slot: max(each.free_s - now, 0.0) for each in self._devices if each.sent}
+
     def __bool__(self) -> bool:
         """Return whether the plan has a device."""
         return bool(self._devices)
@@ -258,8 +262,9 @@ class Dispatcher:
             return
         if ran and not sent.ahead:
             self._trip.measured(now - sent.sent_s - completion.queued_s - completion.run_s)
-        # The next query began one hop ago, when this one ended.
-        begun_s = now - self._trip.mean_s / 2
+        # The next query began one hop ago, when this one ended, or later, when it arrived.
+        hop_s = self._trip.mean_s / 2
+        begun_s = max([now - hop_s, *[each.sent_s + hop_s for each in device.sent[:1]]])
         device.free_s = begun_s + sum([each.predicted_s for each in device.sent])
         at = self._devices.index(device)
         self._factors[at] = self._learned.factor(device.worker)
@@ -381,8 +386,8 @@ class Dispatcher:
     def _send(self, waiting: Waiting, device: DispatchedDevice, now: float) -> None:
         predicted_s = waiting.latency_s[device.kind] * self._learned.factor(device.worker)
         origin, ahead = waiting.work.origin, bool(device.sent)
-        begins_s = device.free_s if ahead else now + self._trip.mean_s / 2
-        device.free_s = max(begins_s, now) + predicted_s
+        arrives_s = now + self._trip.mean_s / 2
+        device.free_s = (max(device.free_s, arrives_s) if ahead else arrives_s) + predicted_s
         device.sent.append(
             DispatchedQuery(origin, predicted_s, now, waiting.work.deadline_s, ahead)
         )

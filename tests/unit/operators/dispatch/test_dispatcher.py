@@ -253,6 +253,23 @@ def test_a_device_that_takes_three_times_its_prediction_gets_nothing_more(
     assert sent(dispatcher, now) == expected
 
 
+def test_a_query_sent_ahead_begins_when_the_device_is_free_and_the_query_is_there() -> None:
+    profile = dispatch_profile(("gpu",), _seconds, 100)
+    dispatcher = Dispatcher(a_sized_pipeline(), profile, round_trip_s=0.004)
+    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    queries = [work(offset, 20) for offset in range(3)]
+    dispatcher.add(queries[0])
+    assert sent(dispatcher, 0.0) == [(0, 0)]
+    assert dispatcher.remaining_s(0.0) == pytest.approx({0: 0.022})  # one hop, 20 ms
+    dispatcher.add(queries[1])
+    assert sent(dispatcher, 0.021) == [(1, 0)]  # it arrives at 0.023; the device is free at 0.022
+    assert dispatcher.remaining_s(0.021) == pytest.approx({0: 0.022})
+    dispatcher.completed(completion(queries[0], 0, 0.02, "gpu-0"), 0.024)
+    assert dispatcher.remaining_s(0.024) == pytest.approx({0: 0.019})  # as before
+    dispatcher.completed(completion(queries[1], 0, 0.02, "gpu-0"), 0.045)
+    assert dispatcher.remaining_s(0.045) == {}
+
+
 @pytest.mark.parametrize(("round_trip_s", "most"), [(0.0, 1), (0.004, 5), (0.02, MOST_SENT)])
 def test_a_device_gets_ahead_what_it_serves_within_the_lead(round_trip_s: float, most: int) -> None:
     profile = dispatch_profile(("gpu",), lambda type_, size, quantile: 0.0005, 100)
