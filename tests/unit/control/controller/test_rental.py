@@ -151,6 +151,12 @@ def test_demand_prices_and_budget_set_by_commands_take_effect() -> None:
     assert world.rental.mix == {"fast": 1, "slow": 0}
 
 
+def test_the_final_mix_is_rented_at_once_and_no_other_before_it() -> None:
+    world = World(rental())
+    world.pass_by(120, 2.0, replace_settings(demand_qps=19.0))
+    assert world.scaled == [Scale("fast", 1), Scale("slow", 3)]
+
+
 def replace_settings(**changed: object) -> Settings:
     return Settings(policy="kairos", slo_s=60.0, **changed)  # type: ignore[arg-type]
 
