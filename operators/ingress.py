@@ -401,6 +401,7 @@ class Ingress:
 
     def _dispatch(self, dispatcher: CentralQueue, now: float) -> list[Effect]:
         self._decide_s = float("inf")
+        self._reporter.count("decisions")
         picks, dropped = dispatcher.decide(now)
         effects: list[Effect] = [Send(self._topic, each.work, slot) for each, slot in picks]
         effects += [

@@ -121,6 +121,7 @@ class TaskDispatcher:
 
     def _dispatch(self, now: float) -> list[Effect]:
         self._decide_s = _NEVER
+        self._reporter.count("decisions")
         picks, gone = self._dispatcher.decide(now)
         effects: list[Effect] = []
         for waiting, slot in picks:

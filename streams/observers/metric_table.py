@@ -70,6 +70,12 @@ METRICS: dict[str, tuple[Metric, ...]] = {
             "Lag-1 autocorrelation of the sizes of about the last 10,000 queries.",
         ),
     ),
+    "ingress, dispatcher": (
+        _counter(
+            "dispatch_decisions_total",
+            "Decisions of a central queue, at most one per drain of arrivals.",
+        ),
+    ),
     "worker": (
         _counter("items_received_total", "Items received.", "task", "variant"),
         _counter("items_finished_total", "Items that ran in a batch.", "task", "variant"),

@@ -88,8 +88,9 @@ _COUNTS = {
     "ingress": {
         "arrived": "queries_read_total", "admitted": "queries_admitted_total",
         "refused": "queries_refused_total", "regressed": "input_regressed_total",
-        "missing": "input_missing_total",
+        "missing": "input_missing_total", "decisions": "dispatch_decisions_total",
     },
+    "dispatcher": {"decisions": "dispatch_decisions_total"},
     "egress": {"duplicates": "duplicates_total", "class": "class_queries_total"},
     "worker": {
         "arrived": "items_received_total", "finished": "items_finished_total",

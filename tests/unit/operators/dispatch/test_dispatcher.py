@@ -20,6 +20,7 @@ from schemas.records import (
     Origin,
     Plan,
     Query,
+    Report,
     Settings,
     Work,
 )
@@ -504,6 +505,11 @@ def test_queries_that_come_together_are_matched_once() -> None:
     assert effects.count(Wake(0.0)) == 1
     # One by one, each would get the first device.
     assert sorted(to_workers(list(node.handle(Woke(), 0.0)))) == [(0, 90, 0), (1, 10, 1)]
+    reports = [
+        each.record for each in node.handle(Woke(), 1.0)
+        if isinstance(each, Send) and isinstance(each.record, Report)
+    ]  # fmt: skip
+    assert reports[-1].counts["decisions"] == 2  # the first one for the plan
 
 
 def test_a_query_above_the_largest_size_is_refused_with_the_limit() -> None:

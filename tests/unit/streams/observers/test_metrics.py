@@ -181,7 +181,7 @@ def test_what_nodes_count_themselves_is_taken_from_their_newest_reports() -> Non
 
 def test_ingress_and_egress_count_queries_and_duplicates() -> None:
     metrics = Metrics(PIPELINE)
-    counts = {"arrived": 10.0, "admitted": 7.0, "refused": 2.0, "dropped": 1.0}
+    counts = {"arrived": 10.0, "admitted": 7.0, "refused": 2.0, "dropped": 1.0, "decisions": 4.0}
     ingress = structs.replace(report("ingress-0"), role="ingress", slots=(), counts=counts)
     egress = structs.replace(
         report("egress-0"), role="egress", slots=(), counts={"duplicates": 3.0}
@@ -192,6 +192,7 @@ def test_ingress_and_egress_count_queries_and_duplicates() -> None:
         ("queries_read_total",): 10,
         ("queries_admitted_total",): 7,
         ("queries_refused_total",): 2,
+        ("dispatch_decisions_total",): 4,
         ("duplicates_total",): 3,
     }
 
