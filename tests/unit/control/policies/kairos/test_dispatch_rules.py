@@ -81,6 +81,12 @@ def test_the_matching_waits_for_a_busy_device_that_is_worth_it() -> None:
     assert _chosen("kairos", round_) == []
 
 
+def test_the_time_until_a_device_is_free_counts_in_the_cost_and_at_the_deadline() -> None:
+    assert _chosen("kairos", _round([10], [0.05, 0.0], _devices(0, 1))) == [(0, 1)]
+    # 90 ms on either device: late on the first one, in time on the second.
+    assert _chosen("kairos", _round([90], [0.02, 0.005], _devices(0, 0), lead_s=0.05)) == [(0, 1)]
+
+
 def test_the_lead_sends_one_query_ahead_to_a_device_that_is_nearly_free() -> None:
     round_ = _round([90], [0.001, 0.0], _devices(0, 1), lead_s=0.002)
     assert _chosen("kairos", round_) == [(0, 0)]

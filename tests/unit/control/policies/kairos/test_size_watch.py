@@ -81,6 +81,16 @@ def test_other_sizes_are_in_use_after_a_few_hundred_queries() -> None:
     assert found.sizes[-1] <= MOST
 
 
+@pytest.mark.parametrize(("large", "expected"), [(550, False), (580, True)])
+def test_a_share_of_sizes_that_differs_at_p_below_a_thousandth_is_a_change(
+    large: int, expected: bool
+) -> None:
+    """By the test of Kolmogorov and Smirnov the limit is 0.065 for 1,000 and 10,000 queries."""
+    watch = SizeWatch(SizeDistribution((10, 100), (0.5, 0.5)), 100)
+    watch.take("ingress-0", 0.0, {"size/10": 1000 - large, "size/100": large})
+    assert watch.changed() == expected
+
+
 def test_too_few_queries_do_not_change_the_sizes() -> None:
     watch = Counted(SizeWatch(SizeDistribution((1,), (1.0,)), MOST))
     assert not watch.see([900] * (NEWEST - 1))
