@@ -229,6 +229,38 @@ def test_a_dispatcher_that_starts_learns_from_the_completions_that_it_reads_agai
     assert [each.work.origin.offset for each, _ in dropped] == [20]
 
 
+@pytest.mark.parametrize(("learn", "expected"), [(True, []), (False, [(20, 0)])])
+def test_without_learning_the_profile_counts(learn: bool, expected: list[tuple[int, int]]) -> None:
+    policy = POLICIES["kairos"].policy("mine", {"learn": learn})
+    profile = dispatch_profile(("gpu", "slow"), _seconds, 100)
+    dispatcher = Dispatcher(a_sized_pipeline(policies=(policy,)), profile)
+    dispatcher.change(a_dispatching_plan("gpu", policy="mine"), 0.0)
+    for offset in range(20):  # twice the profile's seconds
+        dispatcher.completed(completion(work(offset, 20), 0, 0.04, "gpu-0"), 0.0)
+    dispatcher.add(work(20, 60))  # 60 ms by the profile, within the SLO of 100 ms
+    assert sent(dispatcher, 0.0) == expected
+
+
+def test_a_device_that_has_become_slower_than_its_type_is_avoided() -> None:
+    dispatcher = a_dispatcher()
+    dispatcher.change(a_dispatching_plan("gpu", "gpu"), 0.0)
+    first = work(0, 20)
+    dispatcher.add(first)
+    assert sent(dispatcher, 0.0) == [(0, 0)]
+    dispatcher.completed(completion(first, 0, 0.06, "gpu-0"), 0.06)
+    dispatcher.add(work(1, 20, created_s=0.06))
+    assert sent(dispatcher, 0.06) == [(1, 1)]
+
+
+def test_the_usual_threshold_is_the_largest_size_that_auxiliary_devices_finish_in_time() -> None:
+    profile = dispatch_profile(("gpu", "slow"), _seconds, 100)
+    dispatcher = Dispatcher(a_sized_pipeline(policy="threshold"), profile)
+    dispatcher.change(a_dispatching_plan("gpu", "slow", policy="threshold"), 0.0)
+    for offset, size in enumerate((25, 26)):  # 100 and 104 ms on the slow device
+        dispatcher.add(work(offset, size))
+    assert sent(dispatcher, 0.0) == [(0, 1), (1, 0)]
+
+
 def test_a_device_has_one_query_ahead_where_each_takes_longer_than_the_lead() -> None:
     pipeline = a_sized_pipeline()
     dispatcher = Dispatcher(pipeline, dispatch_profile(("gpu",), _seconds, 100), round_trip_s=0.004)
