@@ -263,7 +263,7 @@ def _serve(
         take_requests(reader, waiting, POLL_S if not waiting.requests else 0.0)
         if not waiting.requests:
             waiting.resume()
-        if (found := waiting.next(time.time())) is None:
+        if (found := waiting.next(time.monotonic())) is None:
             continue
         place, request = found
         if request is not None:

@@ -16,6 +16,7 @@ from headrace.roles.profiling.profiler_role import finished_blocks, is_final, re
 from headrace.roles.profiling.samples import MOST_SETS, Samples
 from headrace.roles.profiling.waiting_requests import (
     MOST_SEARCHES,
+    VALID_S,
     WaitingRequests,
     take_requests,
 )
@@ -53,7 +54,7 @@ def test_a_profiler_lives_while_its_loop_turns_or_an_operator_runs_or_loads(
 def test_a_later_step_voids_the_earlier_ones() -> None:
     waiting, place = WaitingRequests(), TopicPartition("requests", 0, 1)
     for step in (1, 1, 2):
-        waiting.take(place, a_request(step))
+        waiting.take(place, a_request(step), 0.0)
     found = [waiting.next(0.0) for _ in range(4)]
     assert [None if each is None else each[1] for each in found] == [None, None, a_request(2), None]
     assert found[0] is not None  # it is committed all the same
@@ -63,7 +64,7 @@ def test_a_later_step_voids_the_earlier_ones() -> None:
 def test_the_steps_of_a_sessions_earlier_search_void_none_of_its_next_one() -> None:
     waiting, place = WaitingRequests(), TopicPartition("requests", 0, 1)
     for step, began_s in ((7, 1.0), (1, 2.0)):
-        waiting.take(place, replace(a_request(step), search=search_id("cli", began_s)))
+        waiting.take(place, replace(a_request(step), search=search_id("cli", began_s)), 0.0)
     found = [waiting.next(0.0) for _ in range(2)]
     assert [each[1].step for each in found if each and each[1]] == [7, 1]
 
@@ -72,23 +73,34 @@ def test_steps_of_searches_of_long_ago_are_forgotten() -> None:
     waiting, place = WaitingRequests(), TopicPartition("requests", 0, 1)
     for search in range(MOST_SEARCHES + 1):
         for step in (2, 1):
-            waiting.take(place, replace(a_request(step), search=f"s@{search}"))
+            waiting.take(place, replace(a_request(step), search=f"s@{search}"), 0.0)
     found = [waiting.next(0.0) for _ in range(2 * MOST_SEARCHES + 2)]
     assert [each[1].search for each in found if each and each[1] and each[1].step == 1] == ["s@0"]
 
 
-def test_an_expired_request_is_void() -> None:
-    waiting = WaitingRequests()
-    waiting.take(TopicPartition("requests", 0, 1), a_request(expires_s=5.0))
-    found = waiting.next(5.1)
-    assert found is not None
-    assert found[1] is None
+@pytest.mark.parametrize("ahead_s", [-3600.0, 0.0, 90.0])
+def test_requests_expire_whatever_the_clocks_of_the_hosts(ahead_s: float) -> None:
+    """A profiler whose clock was more than 60 s ahead ran no request, and did not say so."""
+    waiting, place = WaitingRequests(), TopicPartition("requests", 0, 1)
+    for first, sent_s in ((0, -50.0), (10, -15.0), (20, 0.0)):
+        request = a_request(first=first, expires_s=1e9 - ahead_s + sent_s + VALID_S)
+        waiting.take(place, request, 1e9)
+    found = [waiting.next(1e9 + later_s) for later_s in (20.0, 40.0, 61.0)]
+    assert [each and each[1] and each[1].first for each in found] == [None, 10, None]
+
+
+def test_requests_of_a_search_that_ended_before_the_profiler_began_are_mostly_void() -> None:
+    waiting, place = WaitingRequests(), TopicPartition("requests", 0, 1)
+    for minute in range(60):
+        waiting.take(place, a_request(first=minute, expires_s=60.0 * minute), 7.0)
+    found = [waiting.next(8.0) for _ in range(60)]
+    assert [each[1].first for each in found if each and each[1]] == [59]
 
 
 def test_requests_of_revoked_partitions_are_left_to_others() -> None:
     waiting = WaitingRequests()
     for partition in (0, 1):
-        waiting.take(TopicPartition("requests", partition, 1), a_request())
+        waiting.take(TopicPartition("requests", partition, 1), a_request(), 0.0)
     waiting.drop([TopicPartition("requests", 0)])
     assert [place.partition for place, _ in waiting.requests] == [1]
 
@@ -96,7 +108,7 @@ def test_requests_of_revoked_partitions_are_left_to_others() -> None:
 def test_requests_without_samples_wait_behind_others_and_are_not_committed() -> None:
     waiting = WaitingRequests()
     for offset in (5, 6):
-        waiting.take(TopicPartition("requests", 0, offset + 1), a_request(first=offset))
+        waiting.take(TopicPartition("requests", 0, offset + 1), a_request(first=offset), 0.0)
     early = waiting.next(0.0)
     assert early is not None
     assert early[1] is not None
