@@ -43,7 +43,7 @@ SAMPLE_SPREAD = 0.3  # standard deviation of scores before the first profile
 LOOK_UP = 0.02  # of a stage's seconds, if its output is cached
 FORCED_AFTER = 10  # profiles in a row without a compliant plan, after which the own model decides
 LIKELY = 0.005  # probability of accuracy below which configurations are not priced
-PRICED = 60  # configurations priced per proposal, at most
+PRICED = 60  # the likeliest configurations, priced first
 OPTIMISM = 0.2  # weight of the case that stages are faster than predicted by one deviation
 
 
@@ -181,7 +181,8 @@ class SessionSearch:
         return min(self.plans, key=lambda plan: (plan.usd_per_h, -plan.accuracy))
 
     def ask(self) -> Proposal | None:
-        """Return the next plan to profile; None if no other plan may comply at a lower cost."""
+        """Return the next plan to profile; None if all are, or if no other one is predicted to
+        cost less and to be accurate enough with a probability above ``LIKELY``."""
         if self._profiled.all():
             return None
         likely, origin = self._likely()
@@ -252,14 +253,17 @@ class SessionSearch:
             return likely[:, None] * quick
         utility = np.zeros_like(quick)
         open_ones = np.flatnonzero((likely > LIKELY) & ~self._profiled)
-        order = open_ones[np.argsort(-likely[open_ones], kind="stable")][:PRICED]
+        order = open_ones[np.argsort(-likely[open_ones], kind="stable")]
         quickly = seconds * np.exp(-self._times.deviation())
-        for guess, weight in ((seconds, 1 - OPTIMISM), (quickly, OPTIMISM)):
-            cost, placement = cheapest_estimates(
-                self.deployment, order, guess[order], self._hops.bytes[order], self.slo.latency_s
-            )
-            saving = np.maximum(0.0, best.usd_per_h - cost)
-            utility[order, placement] += weight * likely[order] * saving
+        for some in (order[:PRICED], order[PRICED:]):  # the others if none of the first is cheaper
+            for guess, weight in ((seconds, 1 - OPTIMISM), (quickly, OPTIMISM)):
+                cost, placement = cheapest_estimates(
+                    self.deployment, some, guess[some], self._hops.bytes[some], self.slo.latency_s
+                )
+                saving = np.maximum(0.0, best.usd_per_h - cost)
+                utility[some, placement] += weight * likely[some] * saving
+            if utility.any():
+                break
         return utility
 
     def _fallback(self, likely: Floats, quick: Floats) -> int:

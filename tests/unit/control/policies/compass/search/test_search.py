@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
-from control.policies.compass.search.camo import Past, Profiled, SearchOptions, SessionSearch, Slo
+from control.policies.compass.search.camo import (
+    PRICED,
+    Past,
+    Profiled,
+    SearchOptions,
+    SessionSearch,
+    Slo,
+)
 from control.policies.compass.search.composition import Deployment, HopBytes, queued
+from control.policies.compass.search.pricing import cheapest_estimates, priced
 from control.policies.compass.search.sequential_test import StopRule, Verdict, run_test
 from control.problem.problem import PlanError
 from control.problem.space import Knob, Space, Stage
@@ -122,6 +130,35 @@ def test_a_finished_search_has_the_cheapest_accepted_plan(seed: int) -> None:
     assert search.best is not None
     assert every.best is not None
     assert search.best.usd_per_h <= every.best.usd_per_h * 1.1 + 1e-9
+
+
+def test_search_goes_on_while_a_less_likely_configuration_may_be_cheaper() -> None:
+    """It ended after the sixty likeliest ones, if all of these cost more."""
+    world = World(a_space(options=5), 0)
+    everyone = np.arange(world.space.configuration_count)
+    cost, _ = cheapest_estimates(
+        world.deployment, everyone, world.seconds, world.sent, SLO.latency_s
+    )
+    known = int(np.argsort(cost, kind="stable")[5])
+    plans = priced(world.deployment, known, world.seconds[known], world.sent[known], SLO.latency_s)
+    least = min(plan.usd_per_h for plan in plans)
+    cheaper, dearer = cost < 0.9 * least, cost > 1.5 * least
+    cheaper[known] = False
+    assert cheaper.any()
+    assert dearer.sum() > PRICED
+    world.accuracy = np.where(dearer, 0.95, np.where(cheaper, 0.86, 0.2))
+    world.accuracy[known] = 0.95
+    search = SessionSearch(
+        world.deployment,
+        SLO,
+        SearchOptions(rule=RULE),
+        world.sent,
+        [past(world, list(everyone))] * 2,
+    )
+    assert search.tell(world.profiled(known, SLO))
+    asked = search.ask()
+    assert asked is not None
+    assert cheaper[asked.configuration]
 
 
 def test_found_plans_meet_the_slo_by_the_true_latencies() -> None:
