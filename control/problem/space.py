@@ -47,12 +47,14 @@ class Stage:
 @dataclass(frozen=True)
 class Space:
     """Stages in topological order, their knobs in the same order, and all tiers; ``truth`` is the
-    reference of the scores, "" for the workload's truths."""
+    reference of the scores, "" for the workload's truths. ``operators`` describes what the stages
+    run, "" if that is not known."""
 
     stages: tuple[Stage, ...]
     knobs: tuple[Knob, ...]
     tiers: tuple[str, ...]
     truth: str = ""
+    operators: str = ""
 
     def __post_init__(self) -> None:
         """Raise ``PlanError`` for an empty space, or one too large to search."""
@@ -74,7 +76,7 @@ class Space:
 
     def __getstate__(self) -> dict[str, object]:
         """Return the fields, without derived values, which are not sent to other processes."""
-        kept = ("stages", "knobs", "tiers", "truth")
+        kept = ("stages", "knobs", "tiers", "truth", "operators")
         return {name: getattr(self, name) for name in kept}
 
     @property
@@ -130,11 +132,12 @@ class Space:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of stages, knobs and options, plus one of the truth if it is not the workload's;
-        equal for equal spaces. Tiers are not part of it."""
+        """A hash of stages, knobs, options and operators, plus one of the truth if it is not the
+        workload's; equal for equal spaces. Tiers are not part of it."""
         described: list[Any] = [
             [[s.name, s.parent] for s in self.stages],
             [[k.stage, k.name, k.options] for k in self.knobs],
+            *([self.operators] if self.operators else []),
         ]
         shape = _hash(json.dumps(described))[:16]
         return f"{shape}-{_hash(self.truth)[:8]}" if self.truth else shape

@@ -6,8 +6,9 @@
 Errors are ``PipelineError``: one sentence each, with the line.
 """
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +75,34 @@ def read_pipeline_file(path: Path) -> PipelineFile:
 
 
 def search_space(file: PipelineFile) -> SessionSpace:
-    """Return the file's space of query plans; raise ``PipelineError`` if it has none."""
+    """Return the file's space of query plans, with the hashes of the weights of its operators.
+
+    Raises ``PipelineError`` if the file has none, or if weights cannot be read.
+    """
     if file.sessions is None:
         raise PipelineError(
             f"{file.path}: there is nothing to search: the cluster has no tiers; add cluster.tiers "
             "and knobs to the tasks"
         )
-    return file.sessions
+    variants = [variant for task in file.pipeline.tasks for variant in task.variants]
+    hashes = [*map(weights_sha256, variants), *(model.sha256 for model in file.models)]
+    space = file.sessions.space
+    operators = " ".join((space.operators, *hashes))
+    return replace(file.sessions, space=replace(space, operators=operators))
+
+
+def weights_sha256(variant: Variant) -> str:
+    """Return the SHA-256 of the variant's weights file, "" without one."""
+    if "weights" not in variant.arguments:
+        return ""
+    path = Path(str(variant.arguments["weights"]))
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise PipelineError(
+            f"the weights {path} of {variant.key} cannot be read ({error.strerror}); train them "
+            "or correct the path"
+        ) from error
 
 
 def make_importable(path: Path) -> None:

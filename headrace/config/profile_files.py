@@ -1,29 +1,14 @@
 """The profiles that a pipeline file names, checked against its operators and weights."""
 
-import hashlib
 from pathlib import Path
 
-from headrace.config.pipeline_file import PipelineFile
+from headrace.config.pipeline_file import PipelineFile, weights_sha256
 from headrace.errors import PipelineError
 from headrace.model_registry.lock_file import check_intact
 from profiles.measurements import Entry, ProfileError
 from profiles.profile_json import parsed_profile
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Variant
-
-
-def weights_sha256(variant: Variant) -> str:
-    """Return the SHA-256 of the variant's weights file, "" without one."""
-    if "weights" not in variant.arguments:
-        return ""
-    path = Path(str(variant.arguments["weights"]))
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise PipelineError(
-            f"the weights {path} of {variant.key} cannot be read ({error.strerror}); train them "
-            "or correct the path"
-        ) from error
 
 
 def load_profile(file: PipelineFile) -> ProfileTable:

@@ -28,6 +28,7 @@ def session_space(file: FileSection, source: Source) -> SessionSpace:
             stages=tuple(_stage(task, parents, file.tasks[task], list(tiers)) for task in order),
             knobs=tuple(knob for task in order for knob in _knobs(task, file.tasks[task])),
             tiers=tuple(tiers),
+            operators=_operators(file),
         )
     except PlanError as error:
         raise source.error(("tasks",), str(error)) from error
@@ -57,6 +58,17 @@ def session_space(file: FileSection, source: Source) -> SessionSpace:
         comm_s=file.comm,
         counts={name: here for name, tier in tiers.items() if (here := tier.devices_here)},
     )
+
+
+def _operators(file: FileSection) -> str:
+    """Return what the stages run, and what draws, answers and judges the samples."""
+    runs = {
+        f"{task}/{name}": [variant.operator, variant.arguments, variant.paths, variant.batch]
+        for task, section in file.tasks.items()
+        for name, variant in section.variants.items()
+    }
+    scorer = file.labels.scorer if file.labels else None
+    return json.dumps([runs, file.combine, file.workload, scorer], sort_keys=True, default=str)
 
 
 def _truth(file: FileSection, space: Space, source: Source) -> tuple[Truth, int | None]:

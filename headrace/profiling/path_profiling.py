@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace.config.pipeline_file import PipelineFile
-from headrace.config.profile_files import check_measured, read_profile, weights_sha256
+from headrace.config.pipeline_file import PipelineFile, weights_sha256
+from headrace.config.profile_files import check_measured, read_profile
 from headrace.config.user_functions import load_combine, load_workload
 from headrace.errors import PipelineError
 from headrace.profiling.device_profiling import (

@@ -23,8 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 import psutil
 
-from headrace.config.pipeline_file import PipelineFile, make_importable
-from headrace.config.profile_files import weights_sha256
+from headrace.config.pipeline_file import PipelineFile, make_importable, weights_sha256
 from headrace.config.user_functions import load_workload, sized_inputs
 from headrace.errors import PipelineError
 from headrace.roles.workers.shared_cpu import PaidOperator

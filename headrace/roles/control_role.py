@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from control.controller.controller import Controller
 from headrace.config.cluster_cost import prices
-from headrace.config.pipeline_file import PipelineFile
+from headrace.config.pipeline_file import PipelineFile, search_space
 from headrace.config.profile_files import planning_profile
 from headrace.roles.dispatching import planned_by
 from headrace.roles.heap import tune_heap
@@ -31,10 +31,8 @@ def controller_maker(
     known = planned_by(file, profile) if profile.entries else None
     workers = sum(count for _, count in file.cluster.devices)
     memory = dict(file.cluster.memory)
-    return partial(
-        Controller, file.pipeline, known, workers, memory,
-        file.sessions, rentable,
-    )  # fmt: skip
+    sessions = search_space(file) if file.sessions is not None else None
+    return partial(Controller, file.pipeline, known, workers, memory, sessions, rentable)
 
 
 def run_control(

@@ -143,7 +143,10 @@ class ProfilerRole:
         self, request: ProfileRequest, configuration: int | None, key: str
     ) -> ProfileResult | None:
         if request.space != self._sessions.space.digest or configuration is None:
-            why = f"{self._name} has another search space; restart it with the changed file"
+            why = (
+                f"{self._name} has another search space or other operators; restart it with the "
+                "changed file"
+            )
             log.warning(why)
             refused = self._result(request, Profile(), why)
             # Its own space: the configuration is not at fault.

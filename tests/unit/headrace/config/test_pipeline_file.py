@@ -16,9 +16,9 @@ from control.per_query.dropping import BUDGETS, RULES
 from control.policies import POLICIES, policy_named
 from control.problem.routes import ROUTINGS
 from headrace.config.cluster import Cluster
-from headrace.config.pipeline_file import read_pipeline_file, resolve_paths
+from headrace.config.pipeline_file import read_pipeline_file, resolve_paths, weights_sha256
 from headrace.config.policy_sections import section_of
-from headrace.config.profile_files import load_profile, planning_profile, weights_sha256
+from headrace.config.profile_files import load_profile, planning_profile
 from headrace.config.sections import (
     CLUSTER_SECTIONS,
     EXAMPLES,

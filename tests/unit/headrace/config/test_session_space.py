@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.main import run
-from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
+from headrace.config.pipeline_file import PipelineFile, read_pipeline_file, search_space
 from headrace.errors import PipelineError
 
 YAML = """\
@@ -166,6 +166,30 @@ def test_with_feedback_profilers_run_without_a_workload(tmp_path: Path) -> None:
     assert without.sessions is not None
     assert (with_labels.sessions.profilers, without.sessions.profilers) == (1, 0)
     assert (with_labels.cluster.profilers, without.cluster.profilers) == (1, 0)
+
+
+def test_changed_operators_arguments_and_weights_make_another_space(tmp_path: Path) -> None:
+    """Sessions were served by the profiles of the weights before: only names counted."""
+    weights = tmp_path / "mlp.bin"
+    weights.write_bytes(b"old")
+    with_weights = YAML.replace('"shop:Mlp"', '"shop:Mlp", arguments: {weights: mlp.bin}')
+    assert with_weights != YAML
+    texts = [
+        YAML,
+        with_weights,
+        YAML.replace("shop:Cnn", "shop:Gnn"),
+        YAML.replace("votes: $votes", "votes: $votes, seed: 2"),
+        YAML + "combine: shop:joined\n",
+    ]
+    digests = [search_space(read(tmp_path, text)).space.digest for text in texts]
+    assert len(set(digests)) == len(texts)
+    assert search_space(read(tmp_path, with_weights)).space.digest == digests[1]
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "mlp.bin").write_bytes(b"old")
+    copied = search_space(read(tmp_path / "elsewhere", with_weights))
+    assert copied.space.digest == digests[1]  # as on another host
+    weights.write_bytes(b"new")
+    assert search_space(read(tmp_path, with_weights)).space.digest != digests[1]
 
 
 @pytest.mark.parametrize(

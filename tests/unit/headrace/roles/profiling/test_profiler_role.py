@@ -3,6 +3,7 @@
 import sys
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import replace as replaced
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -99,9 +100,9 @@ def a_role(tmp_path: Path) -> Callable[[], ProfilerRole]:
     path = tmp_path / "words.yaml"
     path.write_text(YAML)
     file = read_pipeline_file(path)
-    journal = tmp_path / "journal.json"
+    journal, sessions = tmp_path / "journal.json", replaced(search_space(file), space=SPACE)
     return lambda: ProfilerRole(
-        file, search_space(file), "profiler-0", "cpu", {}, CrashJournal(journal), no_inputs
+        file, sessions, "profiler-0", "cpu", {}, CrashJournal(journal), no_inputs
     )
 
 
@@ -321,7 +322,9 @@ def test_seconds_in_which_the_profiler_was_stopped_are_not_those_of_a_call() -> 
 
 def test_a_request_of_another_space_is_an_error(a_role: Callable[[], ProfilerRole]) -> None:
     role = a_role()
-    wanted = "profiler-0 has another search space; restart it with the changed file"
+    wanted = (
+        "profiler-0 has another search space or other operators; restart it with the changed file"
+    )
     for other in (
         replace(a_request(), space="another"),
         replace(a_request(), options={"read.upper": "maybe"}),
