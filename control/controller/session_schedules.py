@@ -79,12 +79,12 @@ class SessionSchedules:
     def _instance(self, book: SessionBook, weights: Sequence[float]) -> Instance:
         tiers, free = self._space.tiers, book.free
         partly: dict[Bin, tuple[int, int, int]] = {}
-        for name, quarters in free.items():
+        for shared, quarters in free.items():
             counts = Counter(quarters)
-            partly[name, ""] = counts[1], counts[2], counts[3]
+            partly[shared] = counts[1], counts[2], counts[3]
         return Instance(
             tiers={
-                name: Tier(free.get(name, ()).count(QUARTERS), tier.price)
+                name: Tier(free.get((name, ""), ()).count(QUARTERS), tier.price)
                 for name, tier in tiers.items()
             },
             sessions=tuple(
@@ -104,6 +104,10 @@ def demanded(space: SessionSpace, choice: SessionChoice, has: Collection[str] = 
     """Return the demand of a plan. On a tier of sessions' own devices it is one whole device, or
     zero if the session ``has`` a device bound to it."""
     own = {tier for tier in choice.tiers.values() if space.tiers[tier].own and tier not in has}
-    shared = (PlanItem(choice.tiers[t], q) for t, q in choice.quarters.items() if q)
+    shared = (
+        PlanItem(choice.tiers[task], quarters, space.pool(task, choice.settings[task]))
+        for task, quarters in choice.quarters.items()
+        if quarters
+    )
     items = (*shared, *(PlanItem(tier, QUARTERS) for tier in sorted(own)))
     return PlanOption(items, choice.usd_per_h)

@@ -63,6 +63,12 @@ class SessionSpace:
         knobs = ",".join(f"{knob}={option}" for knob, option in named.items())
         return f"{variant_key(task, variant)}@{knobs}" if knobs else variant_key(task, variant)
 
+    def pool(self, task: str, setting: str) -> str:
+        """Return which stages may share a device with a stage: those of the same pool. The seats of
+        a batched task are in batches of one setting (Compass, Appendix D.2)."""
+        seats = any(stage.batched for stage in self.space.stages if stage.name == task)
+        return setting if seats else ""
+
     def variant(self, pipeline: Pipeline, setting: str) -> Variant:
         """Return the variant of a setting, with its options in place of ``$knob`` arguments.
 

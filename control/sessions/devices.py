@@ -1,25 +1,28 @@
 """Free quarters of the tiers' devices, and the devices for a query plan.
 
-A stage occupies quarters of one device of its tier. On a tier of sessions' own devices, a device
-serves one session and runs all stages of its plan on that tier. A session gets the device bound to
-it, if there is one. Stages take the fullest device on which they fit, the largest stage first, so
-that whole devices stay free for stages that need them.
+A stage occupies quarters of one device of its tier, beside stages of the same pool only. On a tier
+of sessions' own devices, a device serves one session and runs all stages of its plan on that tier.
+A session gets the device bound to it, if there is one. Stages take the fullest device on which they
+fit, the largest stage first, so that whole devices stay free for stages that need them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from control.problem.seats import Seat, bound_device, by_device, is_bound, may_serve
+from control.problem.session_space import SessionSpace
 from control.problem.tiers import QUARTERS
 from schemas.records import SessionChoice, SessionPlan, SessionStage
 
 
 class Devices:
-    """The live devices of the tiers with their free quarters; ``own`` are the sessions' tiers."""
+    """The live devices of the tiers of ``space`` with their free quarters."""
 
-    def __init__(self, seats: Sequence[Seat], own: Iterable[str]) -> None:
+    def __init__(self, seats: Sequence[Seat], space: SessionSpace) -> None:
         self._seats = by_device(seats)
         self._tier = {seat.device: seat.tier for seat in seats}
-        self._own = frozenset(own)
+        self._space = space
+        self._own = frozenset(name for name, tier in space.tiers.items() if tier.own)
+        self._pools: dict[str, str] = {}  # of devices that are not free
         self._free = dict.fromkeys(self._seats, QUARTERS)
         self._owner: dict[str, str] = {}  # device of an own tier -> its session
         self._draining: dict[tuple[str, str], int] = {}  # quarters by session and device
@@ -40,25 +43,23 @@ class Devices:
                 self._owner[stage.device] = plan.session
             elif stage.device in self._free:
                 self._free[stage.device] -= stage.quarters
+                if stage.quarters:
+                    self._pools[stage.device] = self._space.pool(stage.task, stage.setting)
                 if drains:
                     at = plan.session, stage.device
                     self._draining[at] = self._draining.get(at, 0) + stage.quarters
 
     @property
-    def tiers(self) -> tuple[str, ...]:
-        """The tiers with live devices."""
-        return tuple(sorted(set(self._tier.values())))
-
-    def free(self, tier: str) -> tuple[int, ...]:
-        """Return the free quarters of a tier's devices, by name; an own device is free or not.
-
-        Devices that are bound to a session are left out.
-        """
-        return tuple(
-            0 if device in self._owner else self._free[device]
-            for device in sorted(self._free)
-            if self._tier[device] == tier and not is_bound(device, tier)
-        )
+    def free(self) -> dict[tuple[str, str], tuple[int, ...]]:
+        """The free quarters of the devices by tier and pool, in the order of their names; an own
+        device is free or not. Devices that are bound to a session are left out."""
+        found: dict[tuple[str, str], tuple[int, ...]] = {}
+        for device, quarters in sorted(self._free.items()):
+            tier = self._tier[device]
+            if not is_bound(device, tier):
+                at = tier, self._pools.get(device, "")
+                found[at] = (*found.get(at, ()), 0 if device in self._owner else quarters)
+        return found
 
     @property
     def bound(self) -> frozenset[str]:
@@ -69,7 +70,7 @@ class Devices:
         """Return the seat of every task for a plan of the session; None if it does not fit."""
         found: dict[str, Seat] = {}
         left = {each: q + self._draining.get((session, each), 0) for each, q in self._free.items()}
-        tiers = choice.tiers
+        pools, tiers = dict(self._pools), choice.tiers
         for tier in sorted({tiers[task] for task in tasks} & self._own):
             device = self._own_device(session, tier, [t for t in tasks if tiers[t] == tier])
             if device is None:
@@ -77,10 +78,15 @@ class Devices:
             found |= {t: self._seats[device][t] for t in tasks if tiers[t] == tier}
         shared = [task for task in tasks if tiers[task] not in self._own]
         for task in sorted(shared, key=lambda each: (-choice.quarters.get(each, 0), each)):
-            seat = self._fullest(task, tiers[task], choice.quarters.get(task, 0), left)
+            quarters = choice.quarters.get(task, 0)
+            pool = self._space.pool(task, choice.settings[task])
+            open_to = {d: q for d, q in left.items() if not quarters or pools.get(d, pool) == pool}
+            seat = self._fullest(task, tiers[task], quarters, open_to)
             if seat is None:
                 return None
-            left[seat.device] -= choice.quarters.get(task, 0)
+            left[seat.device] -= quarters
+            if quarters:
+                pools[seat.device] = pool
             found[task] = seat
         return found
 

@@ -54,14 +54,14 @@ class SessionBook:
     def __init__(self, pipeline: Pipeline, space: SessionSpace) -> None:
         self._pipeline = pipeline.name
         self._tasks = pipeline.task_names
-        self._own = frozenset(name for name, tier in space.tiers.items() if tier.own)
+        self._space = space
         self._grace_s = pipeline.grace_s
         self._entries: dict[str, SessionEntry] = {}
         self.ageing_s = AGEING_S
         self._gone: list[str] = []  # sessions whose records are to be deleted
         self.contending: tuple[Session, ...] = ()  # as of the last review
-        # As of the last review: free quarters by tier, and the devices bound to one session.
-        self.free: Mapping[str, tuple[int, ...]] = {}
+        # As of the last review: free quarters by tier and pool, and the devices of one session.
+        self.free: Mapping[tuple[str, str], tuple[int, ...]] = {}
         self.bound: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
@@ -240,7 +240,7 @@ class SessionBook:
 
         ``failures`` has the settings that workers cannot load; other plans are tried instead.
         """
-        devices = Devices(seats, self._own)
+        devices = Devices(seats, self._space)
         for name in list(self._entries):
             entry = self._entries[name]
             self._follow(entry, devices, held, now)
@@ -270,7 +270,7 @@ class SessionBook:
                 self._place(entry, (choice,), devices, now)
         left = [entry.session for entry in contending if entry.waits]
         self.contending = tuple(left) if len(left) > 1 else ()
-        self.free = {tier: devices.free(tier) for tier in devices.tiers}
+        self.free = devices.free
         self.bound = devices.bound
 
     def aged_weight(self, session: Session, now: float) -> float:

@@ -76,13 +76,13 @@ class Listed:
 class PlannedSessions:
     """Listed sessions with the plans that meet their objectives, or why there are none.
 
-    ``own`` are the tiers of which every session brings its own device."""
+    ``space`` has the tiers, of some of which every session brings its own device."""
 
     sessions: tuple[Listed, ...]
     plans: Mapping[Objectives, tuple[SessionChoice, ...]]
     reasons: Mapping[Objectives, str]
     instance: Instance
-    own: frozenset[str]
+    space: SessionSpace
 
 
 def read_sessions(path: Path, usual: SessionSpace) -> tuple[Listed, ...]:
@@ -167,9 +167,8 @@ def planned(
             for each in sessions
         ),
     )
-    own = frozenset(name for name, tier in space.tiers.items() if tier.own)
     return PlannedSessions(
-        sessions=sessions, plans=plans, reasons=reasons, instance=instance, own=own
+        sessions=sessions, plans=plans, reasons=reasons, instance=instance, space=space
     )
 
 
@@ -186,7 +185,7 @@ def as_json(planned: PlannedSessions, made: Schedule) -> dict[str, Any]:
     assigned = {
         each.id: planned.plans[each.objectives][at] for each, at in chosen if at is not None
     }
-    devices = devices_of(assigned, planned.own)
+    devices = devices_of(assigned, planned.space)
     return {
         "assignments": [
             {"session": each.id, "plan": at, **_assigned(each.id, assigned[each.id], devices)}
@@ -205,28 +204,31 @@ def refusal(planned: PlannedSessions, session: Listed) -> str:
 
 
 def devices_of(
-    assigned: Mapping[str, SessionChoice], own: frozenset[str]
+    assigned: Mapping[str, SessionChoice], space: SessionSpace
 ) -> dict[tuple[str, str], str]:
-    """Return the device of every session and task, as in depot-0: the fewest of each shared tier,
-    and one for each session of a tier that is its own. A task that takes no part of a shared
-    device has none."""
-    items: dict[str, list[tuple[str, str, int]]] = {}
+    """Return the device of every session and task, as in depot-0: the fewest of each shared tier
+    that hold stages of one pool each, and one for each session of a tier that is its own. A task
+    that takes no part of a shared device has none."""
+    items: dict[tuple[str, str], list[tuple[str, str, int]]] = {}
     found: dict[tuple[str, str], str] = {}
     owners: dict[str, list[str]] = {}
     for session, plan in assigned.items():
         for task, tier in plan.tiers.items():
             quarters = plan.quarters.get(task, 0)
-            if tier in own:
+            if space.tiers[tier].own:
                 mine = owners.setdefault(tier, [])
                 if session not in mine[-1:]:
                     mine.append(session)
                 found[session, task] = f"{tier}-{len(mine) - 1}"
             elif quarters:
-                items.setdefault(tier, []).append((session, task, quarters))
-    for tier, wanted in items.items():
+                shared = tier, space.pool(task, plan.settings[task])
+                items.setdefault(shared, []).append((session, task, quarters))
+    used: Counter[str] = Counter()  # devices, by tier
+    for (tier, _), wanted in items.items():
         placed = place([quarters for _, _, quarters in wanted])
         for (session, task, _), number in zip(wanted, placed.gpu, strict=True):
-            found[session, task] = f"{tier}-{number}"
+            found[session, task] = f"{tier}-{used[tier] + number}"
+        used[tier] += len(placed.free)
     return found
 
 

@@ -6,7 +6,7 @@ from control.problem.seats import Seat, bound_device
 from control.problem.tiers import QUARTERS
 from control.sessions.devices import Devices, session_plan
 from schemas.records import SessionChoice
-from tests.session_world import TASKS
+from tests.session_world import TASKS, a_space
 
 
 def seats(*devices: str) -> tuple[Seat, ...]:
@@ -23,7 +23,7 @@ CHOICE = SessionChoice(
 
 
 def device_of(session: str, *devices: str) -> str | None:
-    placed = Devices(seats(*devices), ["handheld"]).place(session, CHOICE, TASKS)
+    placed = Devices(seats(*devices), a_space()).place(session, CHOICE, TASKS)
     return None if placed is None else placed["scan"].device
 
 
@@ -44,8 +44,8 @@ def test_without_a_device_of_its_own_a_session_takes_a_free_one() -> None:
 
 
 def test_bound_devices_are_not_free_for_all() -> None:
-    devices = Devices(seats("handheld-0", BOUND), ["handheld"])
-    assert devices.free("handheld") == (QUARTERS,)
+    devices = Devices(seats("handheld-0", BOUND), a_space())
+    assert devices.free == {("handheld", ""): (QUARTERS,)}
     assert devices.bound == {BOUND}
 
 
@@ -55,7 +55,7 @@ def test_device_of_a_draining_plan_is_free_only_for_the_next_plan_of_its_session
         settings=dict.fromkeys(TASKS, "v"), tiers=dict.fromkeys(TASKS, "cloud"),
         quarters=dict.fromkeys(TASKS, 2),
     )  # fmt: skip
-    devices = Devices(cloud, [])
+    devices = Devices(cloud, a_space())
     placed = devices.place("cam-1", choice, TASKS)
     assert placed is not None
     devices.take(session_plan("cam-1", 1, 1.0, choice, placed), drains=True)

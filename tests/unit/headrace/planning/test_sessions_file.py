@@ -1,6 +1,7 @@
 """`headrace schedule FILE --sessions`: plans for listed sessions over a recording."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from control.policies.compass.packing import gpus, sizes
 from headrace.cli.main import run
 from headrace.planning.sessions_file import devices_of
 from schemas.records import SessionChoice
+from tests.session_world import a_space
 from tests.unit.headrace.planning.test_session_search import files
 
 SESSIONS = """\
@@ -68,28 +70,39 @@ def test_every_item_has_a_device_that_holds_it(
 
 
 choices = st.builds(
-    lambda task, quarters: SessionChoice(
-        settings={"a": "a", "b": "b"},
-        tiers={"a": task, "b": "cloud"},
-        quarters={"a": 0 if task == "own" else quarters, "b": quarters},
+    lambda tier, quarters, setting: SessionChoice(
+        settings={"scan": "scan", "read": setting},
+        tiers={"scan": tier, "read": "cloud"},
+        quarters={"scan": 0 if tier == "handheld" else quarters, "read": quarters},
     ),
-    st.sampled_from(["own", "depot", "cloud"]),
+    st.sampled_from(["handheld", "depot", "cloud"]),
     st.integers(0, 4),
+    st.sampled_from(["read/v", "read/w"]),
 )
 
 
-@given(st.lists(choices, max_size=20))
-def test_devices_are_the_fewest_and_none_is_overfull(plans: list[SessionChoice]) -> None:
+@given(st.lists(choices, max_size=20), st.booleans())
+def test_devices_are_the_fewest_and_none_is_overfull(
+    plans: list[SessionChoice], batched: bool
+) -> None:
+    space = a_space()
+    stages = tuple(replace(s, batched=batched and s.name == "read") for s in space.space.stages)
+    space = replace(space, space=replace(space.space, stages=stages))
     assigned = {f"s{number}": plan for number, plan in enumerate(plans)}
-    devices = devices_of(assigned, frozenset({"own"}))
-    for tier in ("depot", "cloud"):
-        used: dict[str, int] = {}
-        for (session, task), device in devices.items():
-            if assigned[session].tiers[task] == tier:
-                used[device] = used.get(device, 0) + assigned[session].quarters[task]
-        wanted = [p.quarters[t] for p in plans for t in "ab" if p.tiers[t] == tier]
-        assert len(used) == gpus(sizes([quarters for quarters in wanted if quarters]))
-        assert max(used.values(), default=0) <= 4
+    devices = devices_of(assigned, space)
+    used: dict[str, int] = {}
+    pools: dict[str, set[str]] = {}  # seats of a batch are those of one setting
+    wanted: dict[tuple[str, str], list[int]] = {}
+    for session, plan in assigned.items():
+        for task, tier in plan.tiers.items():
+            if quarters := plan.quarters[task]:
+                device, pool = devices[session, task], space.pool(task, plan.settings[task])
+                used[device] = used.get(device, 0) + quarters
+                pools.setdefault(device, set()).add(pool)
+                wanted.setdefault((tier, pool), []).append(quarters)
+    assert len(used) == sum(gpus(sizes(each)) for each in wanted.values())
+    assert max(used.values(), default=0) <= 4
+    assert all(len(each) == 1 for each in pools.values())
 
 
 @pytest.mark.parametrize(
