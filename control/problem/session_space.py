@@ -26,7 +26,7 @@ class SessionSpace:
     A hop takes ``comm_s`` in addition to the time of its link. ``truth`` is the reference of
     profiles (``reference``: the configuration whose answers count as true), ``cache_bytes`` limits
     a profiler's cache, and ``profilers`` is the number of running profilers (0: the file has no
-    samples for them)."""
+    samples for them). ``memory`` has the bytes of models by "task/variant", if known."""
 
     space: Space
     tiers: Mapping[str, SessionTier]
@@ -44,6 +44,7 @@ class SessionSpace:
     counts: Mapping[str, int] = field(default_factory=dict)
     profilers: int = 1
     comm_s: float = 0.0
+    memory: Mapping[str, float] = field(default_factory=dict)
 
     def with_links(self, links: Mapping[tuple[str, str], Link]) -> "SessionSpace":
         """Return the space with some links replaced by those of a session."""

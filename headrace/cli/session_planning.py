@@ -255,11 +255,13 @@ def _source(
     from control.problem.sample_sets import Truth
     from headrace.broker.connect import brokers
     from headrace.cluster.supervisor import profilers
+    from headrace.config.profile_files import measured_space, planning_profile
     from headrace.config.user_functions import load_workload
     from headrace.planning.live_profiles import LiveProfiles
     from headrace.planning.profiler_pings import await_profilers
     from streams.kafka.admin.preflight import prepare
 
+    sessions = measured_space(file, planning_profile(file))
     if sessions.truth is not Truth.FEEDBACK:
         load_workload(file)
     kafka = brokers(bootstrap)

@@ -1,8 +1,10 @@
 """The profiles that a pipeline file names, checked against its operators and weights."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from headrace.config.pipeline_file import PipelineFile, weights_sha256
+from control.problem.session_space import SessionSpace
+from headrace.config.pipeline_file import PipelineFile, search_space, weights_sha256
 from headrace.errors import PipelineError
 from headrace.model_registry.lock_file import check_intact
 from profiles.measurements import Entry, ProfileError
@@ -61,6 +63,15 @@ def planning_profile(file: PipelineFile) -> ProfileTable:
     ``load_profile`` does.
     """
     return load_profile(file).at_share(file.cluster.share)
+
+
+def measured_space(file: PipelineFile, profile: ProfileTable) -> SessionSpace:
+    """Return the file's space of query plans with the memory of the profiled variants: the largest
+    over the devices on which a variant was measured. Raises as ``search_space`` does."""
+    memory: dict[str, float] = {}
+    for entry in profile.entries:
+        memory[entry.key] = max(memory.get(entry.key, 0.0), entry.memory_bytes)
+    return replace(search_space(file), memory=memory)
 
 
 def _check_measured(entry: Entry, variant: Variant, sha256: str, mend: str) -> None:

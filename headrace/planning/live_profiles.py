@@ -8,10 +8,9 @@ so that the profiler with the block's outputs in its cache gets the block again.
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-import numpy as np
-
 from control.policies.compass.search.camo import Floats, Past, Profiled, Proposal
 from control.policies.compass.search.configuration_run import ConfigurationRun, ProfileGoal
+from control.policies.compass.search.placement_factors import model_bytes
 from control.policies.compass.search.profile_store import ProfileStore
 from control.policies.compass.search.search_step import search_id
 from control.policies.compass.search.sequential_test import (
@@ -72,7 +71,7 @@ class LiveProfiles:
         self._known.forget_errors()
         self._producer = producer(kafka)
         self._step = 0
-        self.memory: Floats = np.zeros((self._space.configuration_count, len(self._stages)))
+        self.memory: Floats = model_bytes(sessions)
 
     def __enter__(self) -> "LiveProfiles":
         return self

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from control.controller.controller import Controller
 from headrace.config.cluster_cost import prices
-from headrace.config.pipeline_file import PipelineFile, search_space
-from headrace.config.profile_files import planning_profile
+from headrace.config.pipeline_file import PipelineFile
+from headrace.config.profile_files import measured_space, planning_profile
 from headrace.roles.dispatching import planned_by
 from headrace.roles.heap import tune_heap
 from headrace.roles.log_options import SILENT, LogOptions
@@ -31,7 +31,7 @@ def controller_maker(
     known = planned_by(file, profile) if profile.entries else None
     workers = sum(count for _, count in file.cluster.devices)
     memory = dict(file.cluster.memory)
-    sessions = search_space(file) if file.sessions is not None else None
+    sessions = None if file.sessions is None else measured_space(file, profile)
     return partial(Controller, file.pipeline, known, workers, memory, sessions, rentable)
 
 

@@ -13,13 +13,29 @@ from numpy.typing import NDArray
 
 from control.policies.compass.search.composition import Deployment
 from control.problem.problem import PlanError
-from control.problem.session_space import SessionSpace
+from control.problem.session_space import VARIANT, SessionSpace
 from control.problem.space import Space, leaves
 from control.problem.tiers import Link, SessionTier
+from schemas.variant_id import variant_key
 
 Floats = NDArray[np.float64]
 
 UNREACHABLE_S = 1e12  # delay of a missing link, or one of 0 bytes a second
+
+
+def model_bytes(sessions: SessionSpace) -> Floats:
+    """Return the bytes of the models, configurations x stages; 0: not known."""
+    space, known = sessions.space, sessions.memory
+    found = np.zeros((space.configuration_count, len(space.stages)))
+    for index, stage in enumerate(space.stages):
+        only = sessions.variants.get(stage.name, "")
+        found[:, index] = known.get(variant_key(stage.name, only), 0.0)
+    at = {stage.name: index for index, stage in enumerate(space.stages)}
+    for column, knob in enumerate(space.knobs):
+        if knob.name == VARIANT:
+            by_option = [known.get(variant_key(knob.stage, each), 0.0) for each in knob.options]
+            found[:, at[knob.stage]] = np.array(by_option)[space.configurations[:, column]]
+    return found
 
 
 def session_deployment(sessions: SessionSpace, memory: Floats, qps: float = 0.0) -> Deployment:

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from control.policies.compass.search.camo import (
     NearestConfiguration,
     Past,
@@ -22,7 +20,7 @@ from control.policies.compass.search.camo import (
     Slo,
 )
 from control.policies.compass.search.composition import Deployment
-from control.policies.compass.search.placement_factors import session_deployment
+from control.policies.compass.search.placement_factors import model_bytes, session_deployment
 from control.policies.compass.search.plan_search import PlanSearch
 from control.policies.compass.search.pricing import Priced
 from control.policies.compass.search.sequential_test import StopRule
@@ -97,10 +95,8 @@ def cheapest_first(plans: Sequence[Priced]) -> tuple[Priced, ...]:
 
 
 def deployed(problem: SearchProblem) -> Deployment:
-    """Return the tiers and links of a search's session; the memory of models is unknown live."""
-    space = problem.sessions.space
-    memory = np.zeros((space.configuration_count, len(space.stages)))
-    return session_deployment(problem.sessions, memory, problem.qps)
+    """Return the tiers and links of a search's session."""
+    return session_deployment(problem.sessions, model_bytes(problem.sessions), problem.qps)
 
 
 def _fresh(problem: SearchProblem) -> SessionSearch:

@@ -1,12 +1,16 @@
 """Knobs, tiers, links and objectives of a pipeline file."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headrace.cli.main import run
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file, search_space
+from headrace.config.profile_files import measured_space
 from headrace.errors import PipelineError
+from profiles.profile_table import ProfileTable
+from tests.control_world import an_entry
 
 YAML = """\
 name: planned
@@ -190,6 +194,15 @@ def test_changed_operators_arguments_and_weights_make_another_space(tmp_path: Pa
     assert copied.space.digest == digests[1]  # as on another host
     weights.write_bytes(b"new")
     assert search_space(read(tmp_path, with_weights)).space.digest != digests[1]
+
+
+def test_variants_have_the_memory_of_their_profiles(tmp_path: Path) -> None:
+    entries = [
+        replace(an_entry("read", "cnn", 100.0, 0.9), device=device, memory_bytes=size)
+        for device, size in (("cpu", 10), ("cuda:0", 30), ("cuda:1", 20))
+    ]
+    profile = ProfileTable("planned", tuple(entries))
+    assert measured_space(read(tmp_path), profile).memory == {"read/cnn": 30}
 
 
 @pytest.mark.parametrize(

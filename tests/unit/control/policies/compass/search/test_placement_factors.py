@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from control.policies.compass.search.placement_factors import session_deployment
+from control.policies.compass.search.placement_factors import model_bytes, session_deployment
 from tests.session_world import a_space
 
 
@@ -19,3 +19,12 @@ def test_every_hop_takes_the_time_between_processes_beside_its_link() -> None:
     linked = before < 10  # the others need a link that is missing
     assert linked.any()
     np.testing.assert_allclose(after[linked] - before[linked], 3 * 0.002)
+
+
+def test_models_have_the_memory_of_their_variant() -> None:
+    space = replace(a_space(), memory={"scan/v": 2e9, "read/w": 5e9})
+    found = model_bytes(space)
+    for configuration, row in enumerate(found):
+        variant = space.space.named(configuration)["read.variant"]
+        assert row.tolist() == [2e9, 5e9 if variant == "w" else 0.0]
+    assert not model_bytes(a_space()).any()

@@ -67,6 +67,23 @@ def test_a_configuration_whose_operators_fail_is_not_proposed_again() -> None:
     assert next_step(problem).proposal is None
 
 
+def test_models_of_a_plan_fit_the_memory_of_its_devices() -> None:
+    """Live, models of any size were placed on any tier."""
+    tiers = dict(PROBLEM.sessions.tiers)
+    tiers["depot"] = replace(tiers["depot"], memory_bytes=4e9)
+    tiers["cloud"] = replace(tiers["cloud"], memory_bytes=8e9)
+    sessions = replace(PROBLEM.sessions, tiers=tiers, memory={"read/v": 1e9, "read/w": 5e9})
+    problem = replace(PROBLEM, sessions=sessions)
+    while (proposal := next_step(problem).proposal) is not None:
+        problem = replace(problem, learnt=(*problem.learnt, learnt(proposal.configuration)))
+    plans = next_step(problem).plans
+    large = [p for p in plans if sessions.space.named(p.configuration)["read.variant"] == "w"]
+    assert large
+    for plan in large:
+        assert sessions.space.placed(plan.placement)["read"] == "cloud"
+        assert plan.occupied[1] == 3  # 5 of 8 GB
+
+
 def test_invalid_options_are_refused() -> None:
     options = {"confidence": 0.99, "test": "one-sided", "members": "better", "history": 12,
                "surrogate": "composed"}  # fmt: skip
