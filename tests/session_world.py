@@ -1,7 +1,7 @@
 """A pipeline with sessions for tests: two tasks, three knobs, a tier of the sessions' own."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -111,9 +111,10 @@ class Profilers:
     """
 
     def __init__(
-        self, scores: Scores, seconds: float = 0.002, recent: Scores | None = None
-    ) -> None:
-        self._scores, self._seconds = scores, seconds
+        self, scores: Scores, seconds: float = 0.002, recent: Scores | None = None,
+        partitions: Sequence[int] = range(8),
+    ) -> None:  # fmt: skip
+        self._scores, self._seconds, self._partitions = scores, seconds, tuple(partitions)
         self._recent = recent or scores
         self._free_s = 0.0
         self._due: list[tuple[float, ProfileResult]] = []
@@ -123,7 +124,7 @@ class Profilers:
     def handle(self, event: Event, now: float) -> list[Effect]:
         if isinstance(event, Woke) and not self._free_s:
             self._free_s = now
-            return [Assign(PROFILE_REQUESTS, tuple(range(8)))]
+            return [Assign(PROFILE_REQUESTS, self._partitions)]
         if isinstance(event, Arrived) and isinstance(event.record, ProfileRequest):
             return self._taken(event.record, now)
         due = [result for at_s, result in self._due if at_s <= now]

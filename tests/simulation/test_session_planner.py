@@ -116,6 +116,23 @@ def test_searches_without_a_plan_have_the_profiler_first() -> None:
     assert all(each.stopped in ("space", "deadline") for each in ends)
 
 
+def test_two_profilers_share_the_blocks_of_one_search() -> None:
+    """The samples of every configuration are divided, so that each is tested sooner."""
+    alone, shared = Planned(seconds=0.02), Planned(seconds=0.02)
+    shared.system.kill("profiler")
+    both = [Profilers(scores, 0.02, partitions=range(n, 8, 2)) for n in range(2)]
+    for number, profiler in enumerate(both):
+        shared.system.start(f"profiler-{number}", profiler)
+    for each in (alone, shared):
+        each.command(1.0, "open-session", session="a", slo="500ms")
+        each.system.run(12.0)
+    took = [each.session("a").first_s for each in (alone, shared)]
+    assert 0.4 < took[1] / took[0] < 0.7
+    blocks = [set(profiler.run) for profiler in both]
+    assert not blocks[0] & blocks[1]
+    assert {name for name, _ in blocks[0]} == {name for name, _ in blocks[1]}
+
+
 def test_no_block_is_run_twice_for_sessions_on_the_same_samples(world: Planned) -> None:
     for number in range(3):
         world.command(1.0 + number, "open-session", session=f"s{number}", slo="500ms")

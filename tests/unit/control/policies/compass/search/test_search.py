@@ -234,6 +234,32 @@ def test_counts_and_names() -> None:
     assert a_space(options=3).digest != space.digest
 
 
+@pytest.mark.parametrize(
+    ("options", "stages", "plans"),
+    [
+        ((4, 4, 5), 4, 6480),  # SR, and VT with a fourth frame size
+        ((5, 3, 6), 4, 7290),  # LVC
+        ((6, 6), 3, 972),  # ACG
+        ((4, 2, 4, 3, 3), 4, 23328),  # DVC with four encoders
+    ],
+)
+def test_spaces_of_the_papers_applications_have_their_published_sizes(
+    options: tuple[int, ...], stages: int, plans: int
+) -> None:
+    names = "abcd"[:stages]
+    space = Space(
+        stages=tuple(
+            Stage(name, names[at - 1] if at else "", TIERS) for at, name in enumerate(names)
+        ),
+        knobs=tuple(
+            Knob(names[at % stages], f"knob-{at}", tuple(map(str, range(count))))
+            for at, count in enumerate(options)
+        ),
+        tiers=TIERS,
+    )
+    assert space.plans == plans == len(space.configurations) * len(space.placements)
+
+
 def test_an_enormous_space_is_refused_with_its_largest_knob() -> None:
     names = tuple(map(str, range(400)))
     knobs = (Knob("a", "x", names), Knob("a", "y", names[:300]))
