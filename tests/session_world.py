@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from tests.builders import a_pipeline
 
 TASKS = ("scan", "read")
 TIERS = {"handheld": ("scan",), "depot": TASKS, "cloud": TASKS}
+EVERY_LINK = dict.fromkeys(permutations(TIERS, 2), Link(1e9, 0.0))
 
 
 def a_session_pipeline(**changes: Any) -> Pipeline:

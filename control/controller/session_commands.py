@@ -175,6 +175,12 @@ def _tiers(stages: Any, space: SessionSpace) -> dict[str, str]:
     unknown = sorted(set(tiers) - {stage.name for stage in space.space.stages})
     if unknown:
         raise CommandError(f"the plan has a tier for {unknown[0]!r}, which is no task; remove it")
+    hop = space.missing_link(tiers)
+    if hop is not None:
+        raise CommandError(
+            f"the plan needs a link {'>'.join(hop)}, and the pipeline file has none; add it under "
+            "cluster.links, or choose other tiers"
+        )
     return tiers
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from control.problem.sample_sets import Truth
-from control.problem.space import Space
+from control.problem.space import Space, leaves
 from control.problem.tiers import Link, SessionTier
 from schemas.pipeline import Pipeline, Variant
 from schemas.variant_id import variant_id, variant_key
@@ -49,6 +49,17 @@ class SessionSpace:
     def with_links(self, links: Mapping[tuple[str, str], Link]) -> "SessionSpace":
         """Return the space with some links replaced by those of a session."""
         return replace(self, links={**self.links, **links})
+
+    def missing_link(self, tiers: Mapping[str, str]) -> tuple[str, str] | None:
+        """Return the first hop between the ``tiers``, by task, that has no link; None: all have.
+
+        Inputs start on the session's own tier, and results return there.
+        """
+        stages = self.space.stages
+        into = [(tiers[s.parent] if s.parent else self.origin, tiers[s.name]) for s in stages]
+        back = [(tiers[stages[leaf].name], self.origin) for leaf in leaves(stages)]
+        hops = [hop for hop in (*into, *back) if hop[0] != hop[1]]
+        return next((hop for hop in hops if hop not in self.links), None)
 
     def setting(self, task: str, configuration: int) -> str:
         """Return the name of a task's setting in a configuration, as in ``scan/scan@scale=0.5``."""

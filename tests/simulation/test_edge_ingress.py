@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from schemas.effects import COMMANDS, QUERIES, REPORTS, Arrived, Deliver, Effect, Event
 from schemas.records import ANSWERED, Answer, Command
-from tests.session_world import a_hand_made_plan
+from tests.session_world import EVERY_LINK, a_hand_made_plan
 from tests.simulation.edge_system import EDGE, EDGE_PARTITIONS, INGRESS, EdgeWorld
 
 
@@ -61,7 +61,7 @@ def test_a_query_in_another_ingresss_partition_is_served_at_its_sessions_edge() 
 
 
 def test_another_session_at_the_edge_goes_over_the_broker() -> None:
-    world = opened()
+    world = opened(links=EVERY_LINK)
     world.command(
         1.1, "open-session", session="b", slo="500ms", plan=a_hand_made_plan(read="depot")
     )
@@ -78,7 +78,7 @@ def warnings(world: EdgeWorld) -> set[str]:
 
 
 def test_an_ingress_says_so_if_the_plan_of_its_session_begins_elsewhere() -> None:
-    world = EdgeWorld()
+    world = EdgeWorld(links=EVERY_LINK)
     plan = a_hand_made_plan(scan="depot")
     world.command(1.0, "open-session", session="cam", slo="500ms", plan=plan)
     name = world.ask_at(0, "cam", 3.0)

@@ -16,13 +16,13 @@ from schemas.enumerations import NodeState, ReasonCode, SessionState
 from schemas.pipeline import Policy
 from schemas.records import ANSWERED, Answer, Query, Report
 from schemas.release import READS
-from tests.session_world import a_hand_made_plan
+from tests.session_world import EVERY_LINK, a_hand_made_plan
 from tests.simulation.session_system import LOAD_S, World
 
 
 @pytest.fixture
 def world() -> World:
-    return World()
+    return World(links=EVERY_LINK)
 
 
 def settings(answer: Answer) -> set[tuple[str, ...]]:

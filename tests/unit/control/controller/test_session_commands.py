@@ -1,6 +1,7 @@
 """Plans made by hand: any text gives a plan or a sentence."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 
 from control.controller.commands import CommandError
 from control.controller.session_commands import hand_made
-from tests.session_world import a_space
+from control.problem.session_space import SessionSpace
+from tests.session_world import EVERY_LINK, a_space
 
 PLAN: dict[str, Any] = {
     "stages": [["scan", "handheld"], ["read", "cloud"]],
@@ -27,10 +29,10 @@ values = st.recursive(
 )  # fmt: skip
 
 
-def refused(plan: str) -> str:
+def refused(plan: str, space: SessionSpace = SPACE) -> str:
     """Return why a plan is refused, "" if it is not."""
     try:
-        hand_made(plan, SPACE)
+        hand_made(plan, space)
     except CommandError as error:
         return str(error)
     return ""
@@ -40,6 +42,45 @@ def test_a_plan_names_tiers_options_and_shares() -> None:
     choice = hand_made(json.dumps(PLAN), SPACE)
     assert choice.tiers == {"scan": "handheld", "read": "cloud"}
     assert choice.quarters == {"scan": 0, "read": 1}
+
+
+@given(
+    st.integers(0, SPACE.space.configuration_count - 1),
+    st.integers(0, SPACE.space.placement_count - 1),
+)
+def test_every_plan_of_the_space_can_be_given(configuration: int, placement: int) -> None:
+    space, tiers = replace(SPACE, links=EVERY_LINK), SPACE.space.placed(placement)
+    plan = {"stages": list(tiers.items()), "config": SPACE.space.named(configuration)}
+    choice = hand_made(json.dumps(plan), space)
+    assert choice.tiers == tiers
+    assert choice.settings == {task: SPACE.setting(task, configuration) for task in tiers}
+
+
+@pytest.mark.parametrize(
+    ("scan", "read", "missing"),
+    [
+        ("depot", "depot", "handheld>depot"),  # where the inputs are
+        ("handheld", "depot", "handheld>depot"),
+        ("cloud", "depot", "cloud>depot"),
+        ("handheld", "cloud", ""),
+        ("cloud", "cloud", ""),
+    ],
+)
+def test_a_plan_over_a_link_that_the_file_lacks_is_refused(
+    scan: str, read: str, missing: str
+) -> None:
+    """An emulated one took no time, and the search took such a plan for unreachable."""
+    found = refused(json.dumps({**PLAN, "stages": [["scan", scan], ["read", read]]}))
+    said = (
+        f"the plan needs a link {missing}, and the pipeline file has none; add it under "
+        "cluster.links, or choose other tiers"
+    )
+    assert found == (said if missing else "")
+
+
+def test_a_plan_without_a_link_for_its_results_is_refused() -> None:
+    space = replace(SPACE, links={("handheld", "cloud"): SPACE.links["handheld", "cloud"]})
+    assert refused(json.dumps(PLAN), space).startswith("the plan needs a link cloud>handheld")
 
 
 @given(st.sampled_from(["stages", "config", "shares"]), values)
