@@ -24,7 +24,7 @@ from control.problem.session_space import MOST_WEIGHT, SessionSpace, option_name
 from control.problem.tiers import QUARTERS
 from schemas.durations import duration
 from schemas.enumerations import SessionState
-from schemas.pipeline import Pipeline
+from schemas.pipeline import MOST_DEADLINE_S, Pipeline
 from schemas.records import Session, SessionChoice
 
 OPEN, CLOSE, REPLAN = "open-session", "close-session", "replan-session"
@@ -98,6 +98,11 @@ def _slo_s(arguments: Mapping[str, str], usual_s: float) -> float:
         raise CommandError(str(error).replace("{}", "the SLO", 1)) from error
     if not 0 < slo_s < float("inf"):
         raise CommandError(f"the SLO is {arguments['slo']}; it must be above 0")
+    if slo_s > MOST_DEADLINE_S:
+        raise CommandError(
+            f"the SLO is {arguments['slo']}; work is kept for ten minutes, so "
+            f"{MOST_DEADLINE_S:g}s at most"
+        )
     return slo_s
 
 

@@ -126,6 +126,23 @@ def test_a_session_that_closes_is_not_planned_again() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("action", ["open-session", "set-session-slo"])
+def test_slo_beyond_the_retention_of_work_is_refused(action: str) -> None:
+    """A closed session kept its devices for that long, and work could be deleted unread."""
+    desk = serving_desk()
+    name = "new" if action == "open-session" else "cam"
+    commands = [
+        Command(id=slo, pipeline="p", action=action, issued_s=1.0,
+                arguments={"session": name, "accuracy": "0.5", "slo": slo})
+        for slo in ("481s", "480s")
+    ]  # fmt: skip
+    long, longest = desk.carry_out(commands, "compass", WITH_SESSIONS, 1.0)
+    assert long[1:] == (
+        False, "the SLO is 481s; work is kept for ten minutes, so 480s at most",
+    )  # fmt: skip
+    assert longest[1]
+
+
 @pytest.mark.parametrize("weight", ["0", "-1", "1e20", "inf"])
 def test_weight_that_no_schedule_takes_is_refused(weight: str) -> None:
     """No contending session got devices; above 1.7e308 with age, the control app ended."""
