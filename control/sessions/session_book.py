@@ -34,6 +34,9 @@ from schemas.records import Session, SessionChoice, SessionPlan
 NO_PLAN = "no plan was found for it"
 TO_SEARCH = "its search is queued behind other searches"
 LOADING = "loading the settings of its plan"
+# Ways out for a session without a plan that can be loaded, after the error.
+SEARCH_AGAIN = "; `headrace session replan` searches for other plans"
+OPEN_AGAIN = "; close the session and open it with another plan, or with this one once it loads"
 
 
 class LoadFailures(NamedTuple):
@@ -318,6 +321,8 @@ class SessionBook:
             others = _without(entry.session.plans, entry.coming)
             entry.coming = None
             chosen = index_of(others, entry.serving)
+            if not others and entry.state is SessionState.WAITING:
+                why += SEARCH_AGAIN if entry.session.samples else OPEN_AGAIN
             entry.session = replace(entry.session, plans=others, chosen=chosen, reason=why)
             if not others and entry.state is SessionState.REPLANNING:
                 entry.go(SessionChange.KEEP, now, why)

@@ -1,5 +1,8 @@
 """Plans of sessions with unloadable settings."""
 
+import pytest
+from msgspec.structs import replace
+
 from control.problem.seats import Seat
 from control.sessions.session_book import LoadFailures, SessionBook, settings_of
 from schemas.enumerations import SessionState
@@ -89,7 +92,27 @@ def test_plans_are_rejected_for_their_own_settings_only() -> None:
     assert [each.session for each in book.plans] == ["near"]
     book.review(DEPOT, {}, {"depot-0-read": failed("read/v@votes=0.55", "read/v@votes=0.5")}, 0.2)
     assert book.plans == ()
-    assert book.session("near").reason == "not loaded: no memory is left"
+
+
+@pytest.mark.parametrize(
+    ("samples", "way_out"),
+    [
+        ("", "close the session and open it with another plan, or with this one once it loads"),
+        ("workload@0", "`headrace session replan` searches for other plans"),
+    ],
+)
+def test_a_session_whose_only_plan_cannot_be_loaded_says_what_to_do(
+    samples: str, way_out: str
+) -> None:
+    book = SessionBook(a_session_pipeline(), a_space())
+    opened = SessionState.OPENING
+    asked = Session(id="cam", pipeline="p", state=opened, slo_s=1.0, samples=samples)
+    book.open(replace(asked, plans=(A,)), 0.0)
+    book.review(DEPOT, {}, {}, 0.0)
+    book.review(DEPOT, {}, {"depot-0-read": failed("read/v@votes=1")}, 0.1)
+    session = book.session("cam")
+    assert (session.state, session.plans) == (SessionState.WAITING, ())
+    assert session.reason == f"not loaded: no memory is left; {way_out}"
 
 
 def test_a_session_that_serves_moves_where_a_setting_of_its_plan_can_no_longer_be_loaded() -> None:
