@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from control.policies.compass.search.sequential_test import (
     StopRule,
@@ -65,6 +67,23 @@ def test_strata_that_explain_the_score_leave_the_variance_within() -> None:
     scores = np.array([0.2, 0.8] * 100) + rng.normal(0, 0.05, 200)
     assert stratified(scores, strata).variance < plain(scores).variance / 5
     assert stratified(scores, strata).mean == pytest.approx(plain(scores).mean)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.0, 0.4), st.floats(0.5, 0.6)), min_size=2, max_size=6),
+    st.integers(20, 60),
+)
+def test_variance_of_all_samples_is_that_within_strata_and_that_between(
+    drawn: list[tuple[float, float]], inside: int
+) -> None:
+    """Circinus v1, Theorem 1: ``(sum p sigma^2) / N`` against that plus the variance between."""
+    lowest, spread = np.array(drawn).T
+    rounds = [lowest + spread * (number % 2) for number in range(inside)]  # round robin
+    count, scores = len(drawn) * inside, np.concatenate(rounds)
+    estimate = stratified(scores, [*range(len(drawn))] * inside)
+    within = (inside - 1) / inside * count * estimate.variance
+    between = float(((np.mean(rounds, axis=0) - scores.mean()) ** 2).mean())
+    assert (count - 1) * plain(scores).variance == pytest.approx(within + between)
 
 
 def test_equal_scores_are_not_taken_for_certainty() -> None:
