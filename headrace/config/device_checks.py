@@ -3,7 +3,9 @@
 Every check raises ``PipelineError`` with the line of the mistake.
 """
 
-from headrace.config.sections import FileSection, TypeSection
+from collections.abc import Mapping
+
+from headrace.config.sections import FileSection, TaskSection, TierSection, TypeSection
 from headrace.config.yaml_source import Source, nearest
 
 
@@ -165,6 +167,7 @@ def check_tiers(file: FileSection, source: Source) -> None:
                     place,
                     f"{{}} is {tier_name!r}, which is no tier; {nearest(tier_name, list(tiers))}",
                 )
+        _check_slots(task, section, tiers, source)
     for link in file.cluster.links:
         one, mark, other = link.partition(">")
         if not mark or one not in tiers or other not in tiers or one == other:
@@ -172,3 +175,16 @@ def check_tiers(file: FileSection, source: Source) -> None:
                 ("cluster", "links", link),
                 f"{{}} is no link; write TIER>TIER with two of the tiers {', '.join(tiers)}",
             )
+
+
+def _check_slots(
+    task: str, section: TaskSection, tiers: Mapping[str, TierSection], source: Source
+) -> None:
+    """Check that a task has a slot for each device that may run it."""
+    here = sum(tiers[each].devices_here for each in section.tiers or tiers)
+    if here > section.slots:
+        raise source.error(
+            ("tasks", task),
+            f"the tiers have {here} devices for task {task!r}, which has {section.slots} "
+            f"slots, one per device; raise tasks.{task}.slots, or lower the tiers' counts",
+        )

@@ -128,6 +128,26 @@ def test_a_link_ten_times_slower_is_left_within_a_second_and_nothing_is_profiled
     assert world.session("b") == others  # the other session's plan is unchanged
 
 
+def test_a_link_that_falls_again_and_again_is_left_each_time_within_a_second() -> None:
+    world = opened(Adapting(STEADY, STEADY))
+    assert world.links is not None
+    between = ("handheld", "depot")
+    falls, recovers_s = (CHANGE_S, CHANGE_S + 8.0), CHANGE_S + 5.0
+    world.command(recovers_s, "replan-session", session="a")  # an unused link is not measured
+    for fall_s in falls:
+        world.system.run(fall_s)
+        before = world.session("a")
+        assert before.plans[before.chosen].tiers["read"] == "depot"
+        world.links.changed["a", between] = Link(FAST.bytes_per_s / 10, FAST.delay_s)
+        world.system.run(fall_s + 4.0)
+        session = world.session("a")
+        assert session.plans[session.chosen].tiers["read"] == "cloud"
+        assert 0 < session.changed_s - fall_s < 1.0
+        assert world.on_time("a", fall_s + 1.0, fall_s + 4.0) > 0.95
+        del world.links.changed["a", between]
+    assert {each.outcome for each in world.answers("b")} == {"answered"}
+
+
 def test_a_link_that_is_too_slow_for_all_queries_together_is_left() -> None:
     world = opened(Adapting(STEADY, STEADY))
     world.system.run(CHANGE_S)

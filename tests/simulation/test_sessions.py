@@ -1,5 +1,8 @@
 """Sessions in virtual time, with the production controller, ingress, workers and egress."""
 
+from dataclasses import replace
+from itertools import product
+from math import inf
 from typing import Any
 
 import pytest
@@ -13,10 +16,10 @@ from schemas.effects import (
     Arrived,
 )
 from schemas.enumerations import NodeState, ReasonCode, SessionState
-from schemas.pipeline import Policy
+from schemas.pipeline import Policy, Task
 from schemas.records import ANSWERED, Answer, Query, Report
 from schemas.release import READS
-from tests.session_world import EVERY_LINK, a_hand_made_plan
+from tests.session_world import EVERY_LINK, a_hand_made_plan, a_session_pipeline
 from tests.simulation.session_system import LOAD_S, World
 
 
@@ -64,6 +67,56 @@ def test_every_answer_of_a_session_follows_its_own_query_plan(world: World) -> N
     own = [{w for each in world.answers(n) for w in tiers(each) if "handheld" in w} for n in "ab"]
     assert len(own[0]) == len(own[1]) == 1
     assert own[0] != own[1]
+
+
+def wide() -> tuple[Task, ...]:
+    """Return the tasks with slots for many devices."""
+    return tuple(replace(task, slots=64) for task in a_session_pipeline().tasks)
+
+
+def test_sixteen_sessions_on_shared_workers_follow_sixteen_plans() -> None:
+    world = World({"handheld": 16, "depot": 2, "cloud": 2}, EVERY_LINK, tasks=wide())
+    plans = {
+        f"s{n}": plan for n, plan in enumerate(product((1, 0.5), "vw", (1, 3), ("depot", "cloud")))
+    }
+    for name, (scale, variant, votes, tier) in plans.items():
+        plan = a_hand_made_plan(
+            read=tier, votes=votes, variant=variant, share=0.25, scale=scale
+        )  # fmt: skip
+        world.command(1.0 + 0.01 * int(name[1:]), "open-session", session=name, plan=plan)
+        world.ask(name, 5.0, 6.0)
+    world.system.run(8.0)
+    for name, (scale, variant, votes, tier) in plans.items():
+        answers = world.answers(name)
+        assert [each.outcome for each in answers] == [ANSWERED] * 20
+        followed = {(f"scan/v@scale={scale:g}", f"read/{variant}@votes={votes}")}
+        assert all(settings(each) == followed for each in answers)
+        readers = {worker for each in answers for worker in tiers(each) if "read" in worker}
+        assert {worker.split("-")[0] for worker in readers} == {tier}
+
+
+def test_sessions_are_served_while_there_are_more_devices_than_slots() -> None:
+    """The control app ended with an error, and again after each restart."""
+    world = World({"handheld": 9, "depot": 0, "cloud": 1}, tasks=a_session_pipeline().tasks)
+    world.command(1.0, "open-session", session="a", plan=a_hand_made_plan(share=0.5))
+    world.ask("a", 3.0, 4.0)
+    world.system.run(6.0)
+    assert [each.outcome for each in world.answers("a")] == [ANSWERED] * 20
+
+
+def switched_s(sessions: int) -> float:
+    """Return the seconds until the last of some sessions serves, each on its own devices."""
+    world = World({"handheld": sessions, "depot": 0, "cloud": sessions}, tasks=wide())
+    for number in range(sessions):
+        opened_s = 2.0 + 1e-3 * number
+        world.command(opened_s, "open-session", session=f"s{number}", plan=a_hand_made_plan())
+    world.system.run(8.0)
+    return max(world.session(f"s{n}").serving_s or inf for n in range(sessions))
+
+
+def test_six_sessions_load_their_plans_at_the_same_time() -> None:
+    """Compass, Section 6.3: sessions migrate in parallel."""
+    assert LOAD_S < switched_s(6) < 2 * switched_s(1)
 
 
 def test_the_deadline_is_the_sessions_own(world: World) -> None:

@@ -84,7 +84,7 @@ SESSIONS: tuple[Option, ...] = (
 
 
 def allocate(problem: Problem) -> Allocation:
-    """Return a worker for every task on every device of a tier that may run it.
+    """Return a worker for every task on every device of a tier that may run it, up to its slots.
 
     The sessions determine the settings that workers hold (control/sessions). Raises ``PlanError``
     if the cluster has no tiers with devices.
@@ -96,12 +96,23 @@ def allocate(problem: Problem) -> Allocation:
             "policy, such as static"
         )
     there = Counter(problem.devices)
-    replicas = tuple(
-        found for task in problem.pipeline.tasks if (found := _seats(problem, task, there)).count
-    )
-    missing = {task.name for task in problem.pipeline.tasks} - {each.task for each in replicas}
-    binding = f"no device of a tier runs task {min(missing)!r}" if missing else ""
-    return Allocation(replicas, feasible=not missing, binding=binding)
+    tasks = problem.pipeline.tasks
+    replicas = tuple(found for task in tasks if (found := _seats(problem, task, there)).count)
+    binding = next(filter(None, (_short(task, there) for task in tasks)), "")
+    return Allocation(replicas, feasible=not binding, binding=binding)
+
+
+def _short(task: Task, there: Counter[str]) -> str:
+    """Return why a task has too few workers, or ""."""
+    workers = sum(there[device] for device in there if task_of(device) == task.name)
+    if not workers:
+        return f"no device of a tier runs task {task.name!r}"
+    if workers > task.slots and task.slots != task.most:  # else the file bounds its replicas
+        return (
+            f"task {task.name!r} has {task.slots} slots, so that {workers - task.slots} of its "
+            f"{workers} workers serve no session; raise tasks.{task.name}.slots"
+        )
+    return ""
 
 
 def _seats(problem: Problem, task: Task, there: Counter[str]) -> Replicas:
@@ -111,6 +122,6 @@ def _seats(problem: Problem, task: Task, there: Counter[str]) -> Replicas:
         task=task.name,
         variant=variant.name,
         batch=problem.batch(variant),
-        count=sum(there[device] for device in devices),
+        count=min(sum(there[device] for device in devices), task.slots),
         on=devices,
     )

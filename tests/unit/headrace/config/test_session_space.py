@@ -110,6 +110,7 @@ def test_a_link_of_rate_0_is_none(tmp_path: Path) -> None:
         ("cost: 0.2", "price: 0.2", "write latency, and accuracy and cost"),
         ("speed: 0.5, count: 2,", "speed: 0.5,", "has no devices; give their count"),
         ("speed: 0.15", "sped: 0.15", "is no known key"),
+        ("depot: {speed: 0.5, count: 2,", "depot: {speed: 0.5, count: 63,", "which has 64 slots"),
     ],
 )
 def test_mistakes_are_one_sentence(tmp_path: Path, old: str, new: str, words: str) -> None:
