@@ -52,7 +52,7 @@ class _LimitedBaseline(WholeProfiles):
     def __init__(self, query: DrawnQuery, limit_s: float) -> None:
         super().__init__(query)
         self.limit_s = limit_s
-        self.known: list[tuple[int, int]] = []
+        self.known: dict[tuple[int, int], float] = {}  # configuration, placement: seconds
 
     @property
     def going(self) -> bool:
@@ -60,7 +60,7 @@ class _LimitedBaseline(WholeProfiles):
 
     def accept(self, configuration: int) -> None:
         if self.seconds <= self.limit_s:
-            self.known.append(self.complying[-1])
+            self.known.setdefault(self.complying[-1], self.seconds)
 
 
 class _ProfiledBaseline(_LimitedBaseline):
@@ -99,12 +99,34 @@ def near_optimal_s(query: DrawnQuery, limit_s: float, history: Sequence[Past]) -
     truth = by_truth(query)
     if not truth.plans:
         return None
-    most = NEAR * truth.plans[0].cost + 1e-9
+    return until(costs_of_compass(query, limit_s, history), NEAR * truth.plans[0].cost)
+
+
+Costs = Iterable[tuple[float, float]]  # seconds of planning, $ an hour of a truly compliant plan
+
+
+def until(costs: Costs, usd_per_h: float) -> float | None:
+    """Return the seconds until a plan costs at most that much; None: none does."""
+    return next((seconds for seconds, usd in costs if usd <= usd_per_h + 1e-9), None)
+
+
+def costs_of_compass(query: DrawnQuery, limit_s: float, history: Sequence[Past]) -> Costs:
+    """Yield the truly compliant plans that our search knows after each profile, in time."""
     run = _LimitedRun(query, limit_s)
     for plans in _steps(run, history):
-        if any(p.usd_per_h <= most and query.compliant(p.configuration) for p in plans):
-            return run.seconds if run.seconds <= limit_s else None
-    return None
+        if run.seconds <= limit_s:
+            good = (plan for plan in plans if query.compliant(plan.configuration))
+            yield from ((run.seconds, plan.usd_per_h) for plan in good)
+
+
+def costs_of_baseline(name: str, query: DrawnQuery, limit_s: float) -> tuple[Costs, Costs]:
+    """Return the truly compliant plans that a baseline finds until ``limit_s``, with our shares of
+    GPUs and on whole GPUs."""
+    run = _LimitedBaseline(query, limit_s)
+    BASELINES[name](run)
+    good = [(plan, s) for plan, s in run.known.items() if query.compliant(plan[0])]
+    shared = [(s, each.usd_per_h) for plan, s in good for each in _priced(query, *plan)]
+    return shared, [(s, _on_whole_gpus(query, *plan).usd_per_h) for plan, s in good]
 
 
 def _searched(
@@ -142,7 +164,7 @@ def by_baseline(name: str, query: DrawnQuery, limit_s: float) -> tuple[Planned, 
 
 def _by_run(name: str, run: _LimitedBaseline) -> tuple[Planned, Planned]:
     BASELINES[name](run)
-    query, known = run.query, dict.fromkeys(run.known)
+    query, known = run.query, run.known
     seconds = min(run.seconds, run.limit_s)
     shared = [_choice(plan) for c, p in known for plan in _priced(query, c, p)]
     whole = [_on_whole_gpus(query, c, p) for c, p in known]
@@ -160,6 +182,14 @@ def by_truth(query: DrawnQuery) -> Planned:
     """Return the plans of every configuration that truly complies, known at once."""
     good = [c for c in range(query.app.space.configuration_count) if query.compliant(c)]
     found = [_choice(plan) for c in good for plan in _priced(query, c)]
+    return _planned(query, 0.0, found)
+
+
+def by_truth_on_whole_gpus(query: DrawnQuery) -> Planned:
+    """Return the plans on whole GPUs of every configuration that truly complies, known at once."""
+    within = query.latency <= query.slo.latency_s
+    good = [c for c in range(query.app.space.configuration_count) if query.compliant(c)]
+    found = [_on_whole_gpus(query, c, int(p)) for c in good for p in np.flatnonzero(within[c])]
     return _planned(query, 0.0, found)
 
 

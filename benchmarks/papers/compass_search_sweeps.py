@@ -4,7 +4,9 @@
 the past searches that predict the accuracy of its profiles best with that of those that predict
 their seconds best, and takes the share of profiling in the time of planning: with the papers' 40 ms
 for a proposal, and with the measured CPU time of ours. ``analysers`` takes searches of Agentic Code
-Generation to their first plan, with the model's six analysers and with two larger ones.
+Generation to their first plan, with the model's six analysers and with two larger ones. ``costs``
+goes on until ``LIMITS_S``: when does a search know a truly compliant plan of at most 2, 1.5 and 1.1
+times the cost of the cheapest one, and what does its cheapest one cost at the end?
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +18,14 @@ from numpy.typing import NDArray
 from benchmarks.papers.compass_compare import HISTORY, METHODS, STEP_S, Method, searched
 from benchmarks.papers.compass_compare import Row as SearchRow
 from benchmarks.papers.compass_model import Application, DrawnQuery, draw
-from benchmarks.papers.compass_plans import first_plan_s
+from benchmarks.papers.compass_plans import (
+    Costs,
+    by_truth,
+    costs_of_baseline,
+    costs_of_compass,
+    first_plan_s,
+    until,
+)
 from benchmarks.papers.compass_sweep_rows import Row
 from control.policies.compass.search.camo import Past, posterior
 from control.policies.compass.search.committee import top_k
@@ -26,6 +35,8 @@ from control.problem.space import Space
 
 OURS = "compass"
 RIVALS = ("vulcan-like", "videostorm-like")
+TIMES = (2.0, 1.5, 1.1)  # the cost of the cheapest compliant plan
+LIMITS_S = {True: 60.0, False: 36_000.0}  # of interactive searches, and of others
 # Of 14 and 32 billion parameters. The model has none: seconds and sizes follow those of its own
 # analysers (0.5 to 7 billion) as a power of the parameters; the quality rises ever less.
 LARGER: Sequence[Mapping[str, str | float]] = (
@@ -60,6 +71,50 @@ def analysers(apps: Mapping[str, Application], seed: int, queries: int) -> Itera
                 sweep="analysers", point=point, app=app.name, seed=seed, method=method,
                 seconds=tuple(found),
             )  # fmt: skip
+
+
+def costs(apps: Mapping[str, Application], seed: int, queries: int) -> Iterator[Row]:
+    """Search until ``LIMITS_S``, for queries that have a compliant plan."""
+    for app in apps.values():
+        drawn, rule = _drawn(app, seed, queries), StopRule(most=app.most_samples)
+        history = [searched(query, Method(), (), rule)[1] for query in drawn[:HISTORY]]
+        own = [query for query in drawn[HISTORY:] if by_truth(query).plans]
+        least = [by_truth(query).plans[0].cost for query in own]
+        found = _costs(own, history, LIMITS_S[app.parallelism > 1])
+        last = {name: [_least(each) for each in costs] for name, costs in found.items()}
+        common = np.isfinite(np.array(list(last.values()))).all(axis=0)
+        for method, costs in found.items():
+            for times in TIMES:
+                yield Row(
+                    sweep="costs", point=f"{app.name}, {times:g} times", app=app.name, seed=seed,
+                    method=method, seconds=tuple(
+                        until(each, times * usd) for each, usd in zip(costs, least, strict=True)
+                    ),
+                )  # fmt: skip
+            ends = np.array(last[method])
+            yield Row(
+                sweep="costs", point=app.name, app=app.name, seed=seed, method=method,
+                planned=float(np.isfinite(ends).mean()),
+                usd_per_h=float(ends[common].mean()) if common.any() else None,
+            )  # fmt: skip
+
+
+def _costs(
+    queries: Sequence[DrawnQuery], history: Sequence[Past], limit_s: float
+) -> Mapping[str, Sequence[Sequence[tuple[float, float]]]]:
+    """Return the costs over time of each query by method."""
+    found: dict[str, list[Sequence[tuple[float, float]]]] = {
+        OURS: [list(costs_of_compass(query, limit_s, history)) for query in queries]
+    }
+    for name in RIVALS:
+        both = [costs_of_baseline(name, query, limit_s) for query in queries]
+        found[name] = [list(shared) for shared, _ in both]
+        found[f"{name}, whole GPUs"] = [list(whole) for _, whole in both]
+    return found
+
+
+def _least(costs: Costs) -> float:
+    return min((usd for _, usd in costs), default=np.inf)
 
 
 def with_larger_analysers(app: Application) -> Application:

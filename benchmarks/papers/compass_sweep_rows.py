@@ -11,10 +11,11 @@ class Row:
     Hours have ``planned`` and ``served``, shares of the sessions, and ``goodput``, sessions a
     minute that were served by a plan that truly meets their objectives. ``pace``: what a modelled
     second of planning takes. ``knobs`` has ``planned``, the share of queries with a plan, and
-    ``usd_per_h``, the mean of the cheapest one of the queries that all methods can plan;
-    ``optimal`` the seconds of each query, infinite as None, and ``analysers`` those to the first
-    plan. ``figures`` are named shares: in hours of each tier that is taken, and of running
-    sessions that use their edge device; in ``searches`` what that sweep counts.
+    ``usd_per_h``, the mean of the cheapest one of the queries that all methods can plan; ``costs``
+    has both at the end of its searches. ``optimal`` and ``costs`` have the seconds of each query,
+    infinite as None, and ``analysers`` those to the first plan. ``figures`` are named shares: in
+    hours of each tier that is taken, and of running sessions that use their edge device; in
+    ``searches`` what that sweep counts.
     """
 
     sweep: str

@@ -3,18 +3,19 @@
     python -m benchmarks.papers.compass_sweeps DATA_DIR OUT_DIR [--sweeps load budget ...]
         [--seeds N] [--queries N] [--page PAGE] [--again]
 
-``load``, ``budget``, ``tiers``, ``slo`` and ``pieces`` play the hour of ``compass_online`` at each
-point, with planning time as modelled (not the last two) and as in the papers (Compass, Section 6.4
-and Appendix F): ``load`` 0.25 to 2 (Visual Tracking); ``budget`` 1 to 30 s of planning
-for every method (Live Video Chat); ``tiers`` one, two and three tiers of GPUs, each with SLOs of
-1.5 and 0.8 times its own front's means (Visual Tracking); ``slo`` latencies of 2.0, 1.5 and 1.1 and
-accuracies of 0.7, 0.8 and 0.9 times the mean of the query's Pareto front (Speech Recognition);
-``pieces`` without our profiler, our search or our scheduler, every method for 5 s (Visual Tracking
-and Live Video Chat). ``knobs`` takes random subsets of Speech Recognition's 80 configurations and
-accuracies of 30 to 70 %: how many queries have a compliant plan at all, and what the cheapest plan
-costs after 5 s. ``optimal``: how soon a plan costs at most 1.1 times the cheapest compliant one.
-``searches`` and ``analysers``: ``compass_search_sweeps``. Rows are kept in OUT_DIR/sweeps.jsonl and
-not played again.
+``load``, ``budget``, ``tiers``, ``slo``, ``pieces`` and ``alone`` play the hour of
+``compass_online`` at each point, with planning time as modelled (not the last three) and as in the
+papers (Compass, Section 6.4 and Appendix F): ``load`` 0.25 to 2 (Visual Tracking); ``budget`` 1 to
+30 s of planning for every method (Live Video Chat); ``tiers`` one, two and three tiers of GPUs,
+each with SLOs of 1.5 and 0.8 times its own front's means (Visual Tracking); ``slo`` latencies of
+2.0, 1.5 and 1.1 and accuracies of 0.7, 0.8 and 0.9 times the mean of the query's Pareto front
+(Speech Recognition); ``pieces`` without our profiler, our search or our scheduler, every method for
+5 s, and ``alone`` sessions that are planned without regard to others, all plans known (both Visual
+Tracking and Live Video Chat). ``knobs`` takes random subsets of Speech Recognition's 80
+configurations and accuracies of 30 to 70 %: how many queries have a compliant plan at all, and what
+the cheapest plan costs after 5 s. ``optimal``: how soon a plan costs at most 1.1 times the cheapest
+compliant one. ``searches``, ``analysers`` and ``costs``: ``compass_search_sweeps``. Rows are kept
+in OUT_DIR/sweeps.jsonl and not played again.
 """
 
 import argparse
@@ -55,12 +56,13 @@ from benchmarks.papers.compass_plans import (
     by_baseline,
     by_compass,
     by_truth,
+    by_truth_on_whole_gpus,
     near_optimal_s,
     past_of,
     without_optimizer,
     without_profiler,
 )
-from benchmarks.papers.compass_search_sweeps import analysers, searches
+from benchmarks.papers.compass_search_sweeps import analysers, costs, searches
 from benchmarks.papers.compass_sweep_rows import Row
 from benchmarks.papers.compass_sweeps_page import ORACLE, OURS, page
 from benchmarks.papers.sources import DataError
@@ -78,7 +80,8 @@ FLOORS = (0.3, 0.4, 0.5, 0.6, 0.7)
 NEAR_OPTIMAL_S = 60.0  # of searching
 
 NO_SCHEDULER, BASELINE = "no scheduler", "videostorm-like, first come"
-FIRST_COME = (NO_SCHEDULER, BASELINE)
+ALONE, ALONE_WHOLE = "all plans known, first come", "all plans known, whole GPUs, first come"
+FIRST_COME = (NO_SCHEDULER, BASELINE, ALONE, ALONE_WHOLE)
 
 Change = Callable[[DrawnQuery], DrawnQuery]
 
@@ -143,6 +146,11 @@ def _pieces() -> Iterator[Scene]:
         yield Scene(sweep="pieces", point=app, app=app, rivals_s=OURS_S, modelled=False)
 
 
+def _alone() -> Iterator[Scene]:
+    for app in ("VT", "LVC"):
+        yield Scene(sweep="alone", point=app, app=app, modelled=False)
+
+
 # Sweeps whose points are hours.
 SCENES: Mapping[str, Callable[[], Iterator[Scene]]] = {
     "load": _loads,
@@ -150,6 +158,7 @@ SCENES: Mapping[str, Callable[[], Iterator[Scene]]] = {
     "slo": _slos,
     "tiers": _tiers,
     "pieces": _pieces,
+    "alone": _alone,
 }
 
 
@@ -207,7 +216,7 @@ def hours(apps: Mapping[str, Application], scene: Scene, seed: int, queries: int
         raise DataError(f"{scene.sweep}, {scene.point}: no query has a compliant plan")
     rate = scene.load * fitting(truth, counts, prices) / LIVES_S[app.name]
     coming = arrivals(rate, LIVES_S[app.name], queries, 100 + seed)
-    known_by = without_pieces if scene.sweep == "pieces" else methods
+    known_by = {"pieces": without_pieces, "alone": planned_alone}.get(scene.sweep, methods)
     for pace in (*((1.0,) if scene.modelled else ()), papers_pace(app, drawn)):
         for method, known in ((ORACLE, truth), *known_by(scene, drawn, pace)):
             assign = by_first_come if method in FIRST_COME else by_greedy
@@ -249,6 +258,18 @@ def without_pieces(
     yield NO_SCHEDULER, ours
     alone = (by_baseline("videostorm-like", query, limit_s)[1] for query in own)
     yield BASELINE, slowed(alone, pace)
+
+
+def planned_alone(
+    scene: Scene, drawn: Sequence[DrawnQuery], pace: float
+) -> Iterator[tuple[str, list[Planned]]]:
+    """Yield our method, and two that know every truly compliant plan on arrival, more than any time
+    of planning finds, but choose without regard to other sessions."""
+    limit_s, own = scene.ours_s / pace, drawn[HISTORY:]
+    history = [past_of(query, limit_s) for query in drawn[:HISTORY]]
+    yield OURS, slowed((by_compass(query, limit_s, history) for query in own), pace)
+    yield ALONE, [by_truth(query) for query in own]
+    yield ALONE_WHOLE, [by_truth_on_whole_gpus(query) for query in own]
 
 
 def knobs(apps: Mapping[str, Application], seed: int, queries: int) -> Iterator[Row]:
@@ -293,6 +314,7 @@ WHOLE: Mapping[str, Callable[[Mapping[str, Application], int, int], Iterator[Row
     "optimal": optimal,
     "searches": searches,
     "analysers": analysers,
+    "costs": costs,
 }
 SWEEPS = (*SCENES, *WHOLE)
 

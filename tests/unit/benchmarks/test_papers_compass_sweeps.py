@@ -14,7 +14,11 @@ from benchmarks.papers.compass_plans import (
     by_baseline,
     by_compass,
     by_truth,
+    by_truth_on_whole_gpus,
+    costs_of_baseline,
+    costs_of_compass,
     near_optimal_s,
+    until,
     without_optimizer,
     without_profiler,
 )
@@ -92,6 +96,52 @@ def test_near_optimal_plan_is_found_within_the_time_limit_or_is_none(query: Draw
     assert by_truth(query).plans
     assert found is None or 0.0 < found <= 60.0
     assert near_optimal_s(query, 1e-6, ()) is None
+
+
+def test_plans_become_cheaper_with_time_and_never_cheaper_than_the_cheapest(
+    query: DrawnQuery,
+) -> None:
+    least = by_truth(query).plans[0].cost
+    both = costs_of_baseline("vulcan-like", query, 30.0)
+    found = [list(each) for each in (costs_of_compass(query, 5.0, ()), *both)]
+    for costs in found:
+        assert costs
+        assert min(usd for _, usd in costs) >= least - 1e-9
+        first, half = until(costs, np.inf), until(costs, 1.5 * least)
+        assert first is not None
+        assert half is None or first <= half
+    _, shared, whole = found
+    assert min(usd for _, usd in shared) <= min(usd for _, usd in whole)
+    assert [s for s, _ in whole] == sorted(s for s, _ in whole)
+
+
+def test_until_is_the_first_time_of_a_cost_or_none() -> None:
+    costs = [(1.0, 8.0), (2.0, 3.0), (3.0, 2.0)]
+    assert [until(costs, most) for most in (9.0, 3.0, 2.5, 1.0)] == [1.0, 2.0, 3.0, None]
+
+
+def test_plans_on_whole_gpus_cost_no_less_than_those_on_shares(query: DrawnQuery) -> None:
+    shared, whole = by_truth(query), by_truth_on_whole_gpus(query)
+    assert 0 < shared.plans[0].cost <= whole.plans[0].cost
+    assert all(item.quarters == 4 for plan in whole.plans for item in plan.items)
+    assert all(whole.complies)
+
+
+def test_page_shows_the_time_until_plans_are_cheap_and_their_cost_at_the_end() -> None:
+    def rows(method: str, hours: tuple[float | None, ...], usd: float) -> list[Row]:
+        seconds = tuple(None if each is None else 3600 * each for each in hours)
+        timed = Row(
+            sweep="costs", point="ACG, 1.1 times", app="ACG", seed=0, method=method, seconds=seconds
+        )
+        return [
+            timed, replace(timed, point="ACG", seconds=(), planned=0.5, usd_per_h=usd),
+        ]  # fmt: skip
+
+    text = page([*rows("compass", (1.0, 1.0), 2.0), *rows("vulcan-like", (2.0, None), 3.0)], 2)
+    assert "| ACG, 1.1 times | 1.00 GPU-h (0 %) | 6.00 GPU-h (50 %) |" in text
+    assert "| ACG, 1.1 times | 6.00x (6.00 to 6.00) |" in text
+    assert "| ACG | 2.00 (50 %) | 3.00 (50 %) |" in text
+    assert "| ACG | 1.50x (1.50 to 1.50) **not reproduced** |" in text
 
 
 def test_page_shows_factors_and_sessions_without_a_plan() -> None:
