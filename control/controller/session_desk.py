@@ -328,6 +328,8 @@ class SessionDesk:
         not judged.
         """
         if self._book is None or not plans_sessions(self._pipeline, plan.settings.policy):
+            if self._book is not None:
+                self._book.drained(now)
             return replace(plan, sessions=()) if plan.sessions else plan
         if all(devices.values()):
             self.changed = False

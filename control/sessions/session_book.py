@@ -244,20 +244,24 @@ class SessionBook:
         ``failures`` has the settings that workers cannot load; other plans are tried instead.
         """
         devices = Devices(seats, self._space)
-        for name in list(self._entries):
-            entry = self._entries[name]
+        for entry in self._entries.values():
             self._follow(entry, devices, held, now)
             self._reject(entry, failures, now)
-            entry.going = [(plan, until_s) for plan, until_s in entry.going if now < until_s]
-            if entry.state is SessionState.CLOSING and not entry.going:
-                del self._entries[name]
-                self._gone.append(name)
+        self.drained(now)
         for entry in self._entries.values():
             for plan in filter(None, (entry.serving, entry.coming)):
                 devices.take(plan)
             for plan, _ in entry.going:  # its queries still run
                 devices.take(plan, drains=True)
         self._place_waiting(devices, now)
+
+    def drained(self, now: float) -> None:
+        """Discard plans that have drained, and remove the closed sessions without a plan."""
+        for name, entry in list(self._entries.items()):
+            entry.going = [(plan, until_s) for plan, until_s in entry.going if now < until_s]
+            if entry.state is SessionState.CLOSING and not entry.going:
+                del self._entries[name]
+                self._gone.append(name)
 
     def _place_waiting(self, devices: Devices, now: float) -> None:
         waiting = [entry for entry in self._entries.values() if entry.waits]

@@ -7,8 +7,9 @@ from control.controller.session_desk import SessionDesk
 from control.policies.solvers import solve
 from control.problem.seats import open_seats
 from control.sessions.session_book import settings_of
-from schemas.effects import Send, Solve
+from schemas.effects import SESSIONS, Forget, Send, Solve
 from schemas.enumerations import NodeState, SessionState
+from schemas.pipeline import Pipeline, Policy
 from schemas.records import Command, Plan, Report, Session, Settings
 from schemas.release import WITH_SESSIONS
 from tests.builders import a_lease, a_plan
@@ -78,9 +79,9 @@ def test_sample_set_without_a_readable_seed_is_refused(samples: str) -> None:
     assert (done, message[:13]) == (False, "no sample set")
 
 
-def serving_desk() -> SessionDesk:
+def serving_desk(pipeline: Pipeline | None = None) -> SessionDesk:
     """Return a desk with a serving session."""
-    desk = SessionDesk(a_session_pipeline(), a_space())
+    desk = SessionDesk(pipeline or a_session_pipeline(), a_space())
     plans = (a_choice("1"),)
     desk.take(replace(CAM, state=SessionState.WAITING, plans=plans, stopped="decided"), 0.0)
     desk.start(None, 0.0)
@@ -99,13 +100,13 @@ def state_of(desk: SessionDesk) -> SessionState:
     return book.session("cam").state
 
 
-def told(desk: SessionDesk, action: str, now: float) -> tuple[bool, str]:
+def told(desk: SessionDesk, action: str, now: float, policy: str = "compass") -> tuple[bool, str]:
     """Carry out a command on the session and let its searches continue; return the result."""
     command = Command(
         id=action, pipeline="p", action=action, issued_s=now, arguments={"session": "cam"}
     )
-    ((_, done, message),) = desk.carry_out([command], "compass", WITH_SESSIONS, now)
-    desk.planning("compass", now)
+    ((_, done, message),) = desk.carry_out([command], policy, WITH_SESSIONS, now)
+    desk.planning(policy, now)
     return done, message
 
 
@@ -116,6 +117,17 @@ def test_session_can_close_during_a_new_search() -> None:
     assert told(desk, "close-session", 2.0)[0]
     assert state_of(desk) is SessionState.CLOSING
     assert sessions(desk.stamped(PLAN, DEVICES, 100.0)) == []
+
+
+def test_session_closed_under_a_policy_without_sessions_is_removed() -> None:
+    policies = (Policy(name="compass", kind="compass"), Policy(name="static"))
+    desk = serving_desk(a_session_pipeline(policies=policies))
+    other = replace(PLAN, settings=replace(PLAN.settings, policy="static"))
+    assert told(desk, "close-session", 1.0, "static")[0]
+    desk.stamped(other, DEVICES, 1.1)
+    desk.news()
+    desk.stamped(other, DEVICES, 100.0)
+    assert desk.news() == [Forget(SESSIONS, "cam")]
 
 
 def test_a_session_that_closes_is_not_planned_again() -> None:
