@@ -71,9 +71,9 @@ class SilentSlots:
         found, excused = [], self._heard.union(paused)
         for place, end in ends.items():
             at = self._next.get(place)
-            if at is None or at >= end or place in excused or self._known.get(place) == end:
+            if at is None or at >= end or place in excused:
                 self._behind.pop(place, None)
-            else:
+            elif self._known.get(place) != end:  # else it was read anew since the end last rose
                 before, looks = self._behind.get(place, (at, -1))
                 looks = looks + 1 if before == at else 0
                 self._behind[place] = at, looks

@@ -64,6 +64,16 @@ def test_a_fetch_that_takes_long_is_not_discarded_each_second() -> None:
     assert slots.stopped({A: 200}, ()) == [(A, 6)]
 
 
+def test_a_long_fetch_is_not_discarded_after_each_record_that_is_written_meanwhile() -> None:
+    """With a record every three seconds, each look that followed one discarded the fetch."""
+    slots, due = reading(a=5), list[int]()
+    for second in range(100):
+        slots.silent(())
+        if slots.stopped({A: 9 + second // 3}, ()):
+            due.append(second)
+    assert due == [1, 3, 7, 12, 22, 39, 73]
+
+
 def test_marks_behind_the_last_record_cost_one_assignment() -> None:
     slots = reading(a=5)
     found = []
