@@ -78,7 +78,7 @@ class PipelineHistory:
             self.plans.append((self._plans, plan))
 
     def _sample(self, at_s: float) -> None:
-        self.board.forget(at_s - KEPT_S)  # each session at the edge has a node of its own name
+        self.board.forget(at_s - KEPT_S)
         snapshot = self.board.snapshot(at_s)
         self._nodes(at_s)
         if snapshot.nodes or self.rates:

@@ -174,14 +174,15 @@ class Board:
         return {name: series[-1] for name, series in sorted(self._nodes.items())}
 
     def forget(self, before_s: float) -> None:
-        """Forget the nodes that have not reported since ``before_s``."""
-        for name, series in list(self._nodes.items()):
-            if series[-1].sent_s < before_s:
-                del self._nodes[name]
+        """Forget the nodes that have not reported since ``before_s``: rented workers, and the
+        ingresses of sessions at the edge, have new names each time."""
+        for name in [n for n, each in self._nodes.items() if each[-1].sent_s < before_s]:
+            del self._nodes[name]
+            self._earlier.pop(name, None)
 
     def snapshot(self, now: float, lag: Mapping[str, int] | None = None) -> Snapshot:
         """Return the snapshot at ``now``; ``lag`` is the backlog on the broker by task."""
-        self._forget(now)
+        self.forget(now - GONE_S)
         alive = {n: s for n, s in self._nodes.items() if now - s[-1].sent_s <= SILENT_AFTER_S}
         rates = _rates(alive.values())
         crew = [series for series in alive.values() if series[-1].role == "worker"]
@@ -210,11 +211,6 @@ class Board:
             classes=_classes(rates),
         )
         return _with_labels(_with_plan(found, self.plan), self.measured)
-
-    def _forget(self, now: float) -> None:
-        """Forget the nodes that are gone: every rented worker has a new name."""
-        for name in [n for n, each in self._nodes.items() if now - each[-1].sent_s > GONE_S]:
-            del self._nodes[name]
 
     def _rows(
         self,
