@@ -21,6 +21,15 @@ def authorization(metadata: Any) -> str:
     return str(dict(metadata or ()).get("authorization", ""))
 
 
+async def only(messages: AsyncIterator[T], within_s: float) -> T:
+    """Return the message of a call that has one; raise ``Unserved`` if it does not come within
+    ``within_s``, seconds."""
+    try:
+        return await _next(messages, within_s)
+    except StopAsyncIteration:
+        raise Unserved(Ending.BAD_REQUEST, "the call has no message") from None
+
+
 async def timely(messages: AsyncIterator[T], within_s: float) -> AsyncIterator[T]:
     """Yield the messages of a call; raise ``Unserved`` if one does not come within ``within_s``,
     seconds."""
@@ -30,15 +39,6 @@ async def timely(messages: AsyncIterator[T], within_s: float) -> AsyncIterator[T
         except StopAsyncIteration:
             return
         yield message
-
-
-async def only(messages: AsyncIterator[bytes], within_s: float) -> bytes:
-    """Return the message of a call that has one; raise ``Unserved`` if it does not come within
-    ``within_s``, seconds."""
-    try:
-        return await _next(messages, within_s)
-    except StopAsyncIteration:
-        raise Unserved(Ending.BAD_REQUEST, "the call has no message") from None
 
 
 async def _next(messages: AsyncIterator[T], within_s: float) -> T:
