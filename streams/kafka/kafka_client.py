@@ -88,10 +88,10 @@ def report_producer(config: KafkaConfig, **more: Any) -> Producer:
 
 
 def heartbeat_id(config: KafkaConfig) -> dict[str, str]:
-    """Return the client id of producers of reports and leases.
+    """Return the client id of those that write and read reports and leases.
 
     A quota on the id of the others does not delay them: a node whose reports are late counts as
-    lost, and an egress without a fresh lease sends no answer.
+    lost, and an egress that has not read its fresh lease sends no answer.
     """
     return {"client.id": f"{config.client('producer')['client.id']}-heartbeats"}
 

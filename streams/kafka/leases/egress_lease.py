@@ -130,8 +130,9 @@ class EgressLease:
                 event.set()
 
     def _keep(self) -> None:
-        reader = consumer(self._config, "headrace.reader", **{"fetch.wait.max.ms": 500})
-        writer = producer(self._config, **heartbeat_id(self._config))
+        own = heartbeat_id(self._config)
+        reader = consumer(self._config, "headrace.reader", **own, **{"fetch.wait.max.ms": 500})
+        writer = producer(self._config, **own)
         try:
             low, high = watermarks(reader, TopicPartition(self._topic, 0))
             self._lease.next = max(low, high - RECENT)
