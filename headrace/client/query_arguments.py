@@ -23,7 +23,7 @@ def seconds(name: str, said: float | str | None) -> float | None:
     try:
         return duration(said)
     except ValueError as error:
-        raise ValueError(str(error).format(name)) from None
+        raise ValueError(str(error).replace("{}", name, 1)) from None
 
 
 def query_of(

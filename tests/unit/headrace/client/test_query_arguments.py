@@ -36,6 +36,7 @@ def test_a_time_is_a_number_of_seconds_or_a_text_as_in_the_pipeline_file(
     [
         ("2", "deadline is '2' without a unit; write 2ms or 2s"),
         ("2h", "deadline is '2h', but 'h' is no unit here; use us, ms or s"),
+        ("{s}", "deadline is '{s}', which is no duration; write one such as 300ms"),
         ("soon", "deadline is 'soon', which is no duration; write one such as 300ms"),
         (True, "deadline is True, which is no duration; write one such as 300ms"),
         (b"2s", "deadline is b'2s', which is no duration; write one such as 300ms"),
