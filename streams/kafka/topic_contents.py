@@ -222,9 +222,8 @@ def _at_times(
     found: list[TopicPartition] = client.offsets_for_times(list(asked), timeout=timeout_s)
     for place in found:
         if place.error is not None:
-            why = (
-                f"{place.topic}: {place.error.str()}"  # the library's text does not name the topic
-            )
+            # The library's text does not name the topic.
+            why = f"{place.topic}: {place.error.str()}"
             raise KafkaException(KafkaError(place.error.code(), why))
     return found
 

@@ -18,7 +18,7 @@ log = logging.getLogger("headrace.node")
 
 LEVELS = {"file.differs": logging.ERROR}
 LIVING_S = 3.0  # a node without a report for this long does not count
-GONE_S = 3600.0  # nor is it remembered after this long: a new pod or rented worker has a new name
+GONE_S = 3600.0  # and is forgotten after this long: new pods and rented workers have new names
 
 
 class FileMismatch:
@@ -27,9 +27,8 @@ class FileMismatch:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline.name
         self._file = fingerprint(pipeline)
-        self._others: dict[
-            str, tuple[str, float]
-        ] = {}  # node -> its file, its last report; the oldest first
+        # By node its file and the time of its last report, the oldest first.
+        self._others: dict[str, tuple[str, float]] = {}
         self._now = 0.0
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
