@@ -100,7 +100,7 @@ class ProfilerRole:
             load_combine(file.pipeline) or as_list, judge_of(file, sessions.truth, workload),
             sessions.reference,
         )  # fmt: skip
-        self._unread = ""  # why inputs could not be read last
+        self._unread = ""  # why inputs cannot be read at present
         self.running: ProfileRequest | None = None
         self.turned_s = float("-inf")  # the loop's last turn, on the monotonic clock
 
@@ -161,6 +161,7 @@ class ProfilerRole:
     def _profiled(self, request: ProfileRequest, configuration: int) -> ProfileResult | None:
         try:
             samples = self._samples.of(request.sample_set, request.first, request.upto)
+            self._unread = ""
             if samples is None:
                 return None
             found = self._profiler.profile(

@@ -339,7 +339,9 @@ def test_a_set_with_fewer_samples_ends_early(a_role: Callable[[], ProfilerRole])
     assert result(role.answered(a_request(first=4), 1.0)).scores == ()
 
 
-def test_a_request_waits_while_the_broker_is_away(a_role: Callable[[], ProfilerRole]) -> None:
+def test_a_request_waits_while_the_broker_is_away(
+    a_role: Callable[[], ProfilerRole], caplog: pytest.LogCaptureFixture
+) -> None:
     """Its configuration was rejected."""
 
     def away(inputs: InputSet) -> RecentInputs:
@@ -348,5 +350,8 @@ def test_a_request_waits_while_the_broker_is_away(a_role: Callable[[], ProfilerR
     role = a_role()
     role._samples = Samples(Words(), away)
     recent = replace(a_request(), sample_set=InputSet("cam", 1.0).name)
-    assert role.answered(recent, 1.0) is None
-    assert role.answered(a_request(), 1.0) is not None
+    for absence in (1, 2):  # each is logged once
+        assert role.answered(recent, 1.0) is None
+        assert role.answered(recent, 1.0) is None
+        assert caplog.text.count("the broker does not answer") == absence
+        assert role.answered(a_request(first=2 * absence), 1.0) is not None
