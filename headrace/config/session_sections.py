@@ -16,6 +16,7 @@ from control.problem.tiers import Link, SessionTier
 from headrace.config.field_types import objectives
 from headrace.config.sections import FileSection, ProfilingSection, TaskSection, TierSection
 from headrace.config.yaml_source import Source
+from schemas.variant_id import variant_key
 
 
 def session_space(file: FileSection, source: Source) -> SessionSpace:
@@ -63,7 +64,7 @@ def session_space(file: FileSection, source: Source) -> SessionSpace:
 def _operators(file: FileSection) -> str:
     """Return what the stages run, and what draws, answers and judges the samples."""
     runs = {
-        f"{task}/{name}": [variant.operator, variant.arguments, variant.paths, variant.batch]
+        variant_key(task, name): [variant.operator, variant.arguments, variant.paths, variant.batch]
         for task, section in file.tasks.items()
         for name, variant in section.variants.items()
     }
