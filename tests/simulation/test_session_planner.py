@@ -213,6 +213,22 @@ def test_a_session_that_serves_is_planned_again_without_a_gap(world: Planned) ->
     assert len(world.profilers.run) == len(set(world.profilers.run))
 
 
+def test_a_new_plan_of_one_session_changes_no_plan_of_the_others() -> None:
+    world = Planned({"handheld": 4, "depot": 1, "cloud": 2})
+    for number, slo in enumerate(("60ms", "500ms", "500ms")):
+        at_s = 1.0 + number / 100  # it is in the command's id
+        world.command(at_s, "open-session", session=f"s{number}", slo=slo, accuracy="0.65")
+    world.system.run(15.0)
+    before = {each.session: each for each in world.plan().sessions if each.admits}
+    assert set(before) == {"s0", "s1", "s2"}
+    world.command(15.0, "set-session-slo", session="s0", slo="500ms", accuracy="0.9")
+    world.system.run(30.0)
+    after = {each.session: each for each in world.plan().sessions if each.admits}
+    assert after.pop("s0").stages != before.pop("s0").stages
+    assert after == before
+    assert [world.session(name).replans for name in ("s0", "s1", "s2")] == [1, 0, 0]
+
+
 class Restored:
     """A controller that first reads its topics back, as its drivers do."""
 
