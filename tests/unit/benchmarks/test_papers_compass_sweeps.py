@@ -206,6 +206,15 @@ def test_page_reports_a_component_that_gains_less_than_the_papers_claim() -> Non
     assert "| VT | cloud 50 %, edge 25 % |" in text
 
 
+def test_page_compares_sessions_planned_alone_with_the_oracle() -> None:
+    goodputs = {"all plans known": 30.0, "compass": 25.0, "all plans known, first come": 20.0}
+    rows = [
+        Row(sweep="alone", point="VT", app="VT", seed=0, method=method, pace=3.0, goodput=goodput)
+        for method, goodput in goodputs.items()
+    ]
+    assert "| VT | 1.20x (1.20 to 1.20) | 1.50x (1.50 to 1.50) |" in page(rows, 12)
+
+
 def test_page_reports_how_a_sweep_differs_from_the_papers() -> None:
     def row(
         sweep: str, point: str, method: str, *, goodput: float = 0.0, usd_per_h: float | None = None
