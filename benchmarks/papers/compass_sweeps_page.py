@@ -416,10 +416,10 @@ of the baseline.
 """,
     "alone": """\
 Compass, Figure 3b: Vulcan+, which plans every query for an hour, but each alone, stays far below an
-oracle with joint planning. Here all three know every truly compliant plan on arrival, more than an
-hour of planning finds. The oracle chooses for all sessions together; *first come* takes the
-cheapest plan of each in the order of arrival. `compass` plans for 5 s, with planning time as in the
-papers.
+oracle with joint planning. Here the oracle and two methods know every truly compliant plan on
+arrival, more than an hour of planning finds. The oracle chooses for all sessions together; *first
+come* takes the cheapest plan of each in the order of arrival. `compass` plans for 5 s, with
+planning time as in the papers.
 """,
     "knobs": """\
 Compass, Figure 32: random subsets of the 80 configurations, and accuracies of 30 to 70 %. Every
