@@ -56,8 +56,8 @@ def behind_s(where: str = "", over: str = "5m") -> str:
 
 
 def missed() -> str:
-    """Return the share of queries that were not answered in time, but for those that a paused
-    pipeline refused as it was told to."""
+    """Return the share of queries that were not answered in time. Queries that a paused pipeline
+    refused do not count."""
     bad = total("pipeline", rate("queries_total", 'outcome!="answered"'))
     paused = total("pipeline", rate("misses_total", 'reason="paused"'))
     every = total("pipeline", rate("queries_total"))

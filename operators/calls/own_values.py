@@ -22,7 +22,7 @@ def read_only(array: np.ndarray) -> np.ndarray:
 
 
 def kept(array: np.ndarray) -> np.ndarray:
-    """Return a read-only array that nobody changes: a record's itself, of any other a copy."""
+    """Return a read-only array that nobody changes: the array of a record, a copy of any other."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base
