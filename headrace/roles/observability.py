@@ -28,7 +28,6 @@ from streams.topics import logical
 log = logging.getLogger("headrace.role")
 
 CONTROL = "control"  # the role that consumes reports
-INGRESS = "ingress"  # the role that reads the queries
 LAG_WITHIN_S = 0.5  # longest wait of a scrape for the reading thread
 
 
@@ -56,10 +55,13 @@ def observed(
     reading: TransportReading | None = None,
     env: Mapping[str, str] = os.environ,
     prices: Mapping[str, float] | None = None,
+    *,
+    reads_queries: bool = False,
 ) -> Iterator[tuple[Observer, ...]]:
     """Yield a role's observers while it runs; log its start and its end.
 
-    ``prices`` are $ per hour by device type, for the metric of the plan's cost.
+    ``prices`` are $ per hour by device type, for the metric of the plan's cost. A role that
+    ``reads_queries`` watches their sizes, if they have any.
 
     Raises ``PortTaken`` if the metrics port is in use.
     """
@@ -69,7 +71,7 @@ def observed(
     name = pipeline.name
     if role == CONTROL:  # of the nodes whose reports arrive
         folds = (ClockSkews(name), FileMismatch(pipeline), ControlStanding(name))
-    elif role == INGRESS and pipeline.size is not None:
+    elif reads_queries and pipeline.size is not None:
         folds = (SizeSeries(name),)
     metrics = None if logs.metrics_port is None else Metrics(pipeline, prices)
     where: dict[str, str] = {}

@@ -53,7 +53,8 @@ def driver(
     if namesakes is not None:
         transport.notice_silence(LISTEN_S * how.factor, namesakes.look_again)
     named = role or ", ".join(nodes)
-    with observed(named, pipeline, logs, transport) as observers:
+    reads_queries = input_log is not None
+    with observed(named, pipeline, logs, transport, reads_queries=reads_queries) as observers:
         yield Live(
             pipeline,
             nodes,

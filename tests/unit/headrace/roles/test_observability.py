@@ -10,15 +10,16 @@ from tests.builders import a_pipeline
 
 
 @pytest.mark.parametrize(
-    ("role", "size", "expected"),
+    ("role", "reads_queries", "size", "expected"),
     [
-        ("ingress", QuerySize(most=10), True),
-        ("ingress", None, False),
-        ("worker", QuerySize(most=10), False),
+        ("ingress-0", True, QuerySize(most=10), True),
+        ("ingress-0", True, None, False),
+        ("cpu-0", False, QuerySize(most=10), False),
     ],
 )
 def test_an_ingress_watches_sizes_if_queries_have_any(
-    role: str, size: QuerySize | None, expected: bool
+    role: str, reads_queries: bool, size: QuerySize | None, expected: bool
 ) -> None:
-    with observed(role, a_pipeline(size=size), SILENT, env={}) as watching:
+    pipeline = a_pipeline(size=size)
+    with observed(role, pipeline, SILENT, env={}, reads_queries=reads_queries) as watching:
         assert any(isinstance(each, SizeSeries) for each in watching) == expected
