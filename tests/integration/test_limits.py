@@ -123,6 +123,7 @@ def test_processes_that_an_operator_started_end_with_its_own(careless: Isolated)
     assert ended == [started]
 
 
+@pytest.mark.thorough
 def test_a_process_that_takes_no_batch_is_replaced(careless: Isolated) -> None:
     assert careless.predict([b"a"]) == [b"a"]  # it has loaded
     assert careless._process is not None

@@ -96,7 +96,7 @@ class Registry(BaseHTTPRequestHandler):
 
 def test_a_registry_is_asked_before_the_first_query_and_by_none() -> None:
     with HTTPServer(("127.0.0.1", 0), Registry) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         write = writer_of(a_pipeline(input="confluent", schema_registry=url))
         assert len(Registry.asked) == 1
