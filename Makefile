@@ -22,7 +22,7 @@ demo: $(FILLED)
 
 test: $(FILLED)
 	@$(MAKE) --no-print-directory kcat
-	$(PYTHON) -m pytest -q -n 2 -m "not kafka and not models and not slow" tests
+	$(PYTHON) -m pytest -q -n 3 -m "not kafka and not models and not slow" tests
 	$(PYTHON) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m $(BROKER) $(MARKED) || { \
 	  [ $$? = 1 ] || exit 1; \
 	  echo "these failed beside other tests; they run again with nothing beside them"; \
@@ -47,7 +47,7 @@ check: $(FILLED)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	@$(MAKE) --no-print-directory -j 2 types imports site
-	$(PYTHON) -m pytest -q -n 2 --hypothesis-profile check \
+	$(PYTHON) -m pytest -q -n 3 --hypothesis-profile check \
 	  -m "not kafka and not models and not compiled and not slow and not thorough" tests
 
 # The same on the newer Pythons that PATH has, each with an environment of its own in build/ (6 GB).
