@@ -19,6 +19,7 @@ def check_sessions(
     """
     leases = {lease.worker: lease for lease in plan.leases}
     used: Counter[str] = Counter()
+    pools: dict[str, dict[str, str]] = {}  # by device and pool, a setting
     owners: dict[str, set[str]] = {}
     found: list[Violation] = []
     newest = _newest(plan)
@@ -31,12 +32,20 @@ def check_sessions(
                 owners.setdefault(stage.device, set()).add(each.session)
             else:
                 used[stage.device] += stage.quarters
+                if stage.quarters:
+                    pool = space.pool(stage.task, stage.setting)
+                    pools.setdefault(stage.device, {}).setdefault(pool, stage.setting)
             if each.admits:
                 found += _stage(each, stage, space, leases, devices)
     found += [
         Violation(Constraint.SESSION_SHARE, (device,), quarters / QUARTERS, 1)
         for device, quarters in sorted(used.items())
         if quarters > QUARTERS
+    ]
+    found += [
+        Violation(Constraint.SESSION_POOL, (device, *sorted(mixed.values())))
+        for device, mixed in sorted(pools.items())
+        if len(mixed) > 1
     ]
     found += [
         Violation(Constraint.SESSION_DEVICE, (device, *sorted(names)))

@@ -51,6 +51,7 @@ class Constraint(Enum):
     SESSION_TIER = "session-tier"
     SESSION_SLOT = "session-slot"
     SESSION_SHARE = "session-share"
+    SESSION_POOL = "session-pool"
     SESSION_DEVICE = "session-device"
     SESSION_ONCE = "session-once"
 
@@ -208,6 +209,10 @@ _SENTENCES: Mapping[Constraint, Callable[[Violation], str]] = {
     ),
     Constraint.SESSION_SHARE: lambda v: (
         f"sessions take {v.found:g} of device {v.subject[0]!r}; it has {v.limit:g}"
+    ),
+    Constraint.SESSION_POOL: lambda v: (
+        f"device {v.subject[0]!r} has shares of {' and '.join(v.subject[1:])}; seats in batches of "
+        "a setting leave no room for other settings"
     ),
     Constraint.SESSION_DEVICE: lambda v: (
         f"device {v.subject[0]!r} serves sessions {' and '.join(v.subject[1:])}; it is for one"

@@ -35,6 +35,15 @@ class Devices:
             for stage in plan.stages
         )
 
+    def mixes(self, plan: SessionPlan) -> bool:
+        """Return whether a stage of a plan would be beside stages of another pool."""
+        return any(
+            self._pools.get(stage.device, pool) != pool
+            for stage in plan.stages
+            if stage.quarters
+            for pool in (self._space.pool(stage.task, stage.setting),)
+        )
+
     def take(self, plan: SessionPlan, *, drains: bool = False) -> None:
         """Occupy the quarters of a plan's stages. If it ``drains``, the session's next plan may use
         the same ones, because its queries replace those of the draining plan."""
@@ -44,7 +53,8 @@ class Devices:
             elif stage.device in self._free:
                 self._free[stage.device] -= stage.quarters
                 if stage.quarters:
-                    self._pools[stage.device] = self._space.pool(stage.task, stage.setting)
+                    pool = self._space.pool(stage.task, stage.setting)
+                    self._pools.setdefault(stage.device, pool)
                 if drains:
                     at = plan.session, stage.device
                     self._draining[at] = self._draining.get(at, 0) + stage.quarters

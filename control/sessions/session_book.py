@@ -249,8 +249,10 @@ class SessionBook:
             self._reject(entry, failures, now)
         self.drained(now)
         for entry in self._entries.values():
+            self._part(entry, devices, now)
             for plan in filter(None, (entry.serving, entry.coming)):
                 devices.take(plan)
+        for entry in self._entries.values():
             for plan, _ in entry.going:  # its queries still run
                 devices.take(plan, drains=True)
         self._place_waiting(devices, now)
@@ -313,6 +315,15 @@ class SessionBook:
         if entry.coming is not None and loaded(entry.coming, held):
             entry.drain(self._grace_s, now)
             entry.serve(replace(entry.coming, admits=True), now)
+
+    def _part(self, entry: SessionEntry, devices: Devices, now: float) -> None:
+        """Give up a plan beside sessions of another pool: a task may be ``batched`` only since a
+        restart."""
+        if entry.coming is not None and devices.mixes(entry.coming):
+            entry.coming = None
+        if entry.serving is not None and devices.mixes(entry.serving):
+            entry.drain(self._grace_s, now)
+            entry.lose(NO_DEVICE, now)
 
     def _reject(
         self, entry: SessionEntry, failures: Mapping[str, LoadFailures], now: float

@@ -1,6 +1,7 @@
 """Query plans of sessions are checked independently of the code that placed them."""
 
 from collections.abc import Callable
+from dataclasses import replace as with_changes
 
 import pytest
 from msgspec.structs import replace
@@ -46,6 +47,15 @@ def stage(number: int, **changes: object) -> SessionPlan:
     stages = list(ONE.stages)
     stages[number] = replace(stages[number], **changes)
     return replace(ONE, stages=tuple(stages))
+
+
+READ_IN_BATCHES = with_changes(
+    SPACE,
+    space=with_changes(
+        SPACE.space,
+        stages=(SPACE.space.stages[0], with_changes(SPACE.space.stages[1], batched=True)),
+    ),
+)
 
 
 MUTATIONS: dict[Constraint, Callable[[], tuple[SessionPlan, ...]]] = {
@@ -97,3 +107,14 @@ def test_a_plan_that_drains_may_name_a_worker_that_is_gone() -> None:
     gone = replace(ONE, stages=(a_stage("scan", "handheld", "handheld-9", 7, 0),), admits=False)
     newer = replace(ONE, number=2)
     assert check_sessions(the_plan(gone, newer, OTHER), SPACE, DEVICES) == ()
+
+
+def test_a_device_has_seats_in_batches_of_one_setting_only() -> None:
+    """Quarters alone do not tell: two settings of two quarters each filled a device of seats."""
+    other = replace(OTHER.stages[1], setting="read/v@x=2")
+    plan = the_plan(ONE, replace(OTHER, stages=(OTHER.stages[0], other)))
+    assert check_sessions(plan, SPACE, DEVICES) == ()
+    assert check_sessions(the_plan(ONE, OTHER), READ_IN_BATCHES, DEVICES) == ()
+    assert check_sessions(plan, READ_IN_BATCHES, DEVICES) == (
+        Violation(Constraint.SESSION_POOL, ("cloud-0", "read/v@x=1", "read/v@x=2")),
+    )

@@ -87,3 +87,30 @@ def test_a_schedule_fills_a_device_with_seats_of_one_setting() -> None:
     assert served(SHARES, ONE, OTHER) == {ONE, OTHER}
     assert served(SEATS, ONE, ONE) == {ONE}
     assert len(served(SEATS, ONE, OTHER)) == 1
+
+
+def test_sessions_part_if_their_task_is_batched_since_a_restart() -> None:
+    """Both kept their device, and a plan with such a pair is rejected: no plan came in force."""
+    settings, there = {"a": ONE, "b": OTHER}, seats("cloud-0", "cloud-1")
+    before = SessionBook(a_session_pipeline(), SHARES)
+    for name, setting in settings.items():
+        asked = Session(
+            id=name, pipeline="p", state=SessionState.OPENING, slo_s=0.5,
+            plans=(a_choice(setting),),
+        )  # fmt: skip
+        before.open(asked, 0.0)
+        before.review(there, {}, {}, 0.0)
+    held = {seat.worker: frozenset({"scan/v@scale=1", ONE, OTHER}) for seat in there}
+    before.review(there, held, {}, 0.1)
+    assert {plan.stage("read").device for plan in before.plans} == {"cloud-0"}
+
+    after = SessionBook(a_session_pipeline(), SEATS)
+    for session in before.sessions:
+        after.restore(session)
+    after.resume(before.plans, 1.0)
+    after.review(there, held, {}, 1.0)
+    after.review(there, held, {}, 1.1)
+    admitting = [plan for plan in after.plans if plan.admits]
+    assert {(each.session, each.stage("read").device) for each in admitting} == {
+        ("a", "cloud-0"), ("b", "cloud-1"),
+    }  # fmt: skip
