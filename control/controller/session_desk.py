@@ -68,6 +68,7 @@ class SessionDesk:
         self._failures: dict[str, LoadFailures] = {}  # by worker
         self._departures = Departures()
         self._reads = UNDECLARED
+        self._started_s = float("-inf")
         self.changed = False
 
     # ------------------------------------------------------------------ records
@@ -91,6 +92,7 @@ class SessionDesk:
 
     def start(self, plan: Plan | None, now: float) -> None:
         """Resume the query plans of the plan in force; None: there is none, or it is lost."""
+        self._started_s = now
         if self._book is not None:
             self._book.resume(() if plan is None else plan.sessions, now)
 
@@ -283,13 +285,21 @@ class SessionDesk:
     def _open(
         self, name: str, command: Command, book: SessionBook, space: SessionSpace, now: float
     ) -> str:
-        if name in book:
-            raise CommandError(f"session {name!r} is open already; close it or name another one")
         asked = asked_session(command.arguments, self._pipeline, space, now)
+        if name in book:
+            if self._opened_before(book.session(name), asked, command):
+                return f"session {name!r} is open"
+            raise CommandError(f"session {name!r} is open already; close it or name another one")
         if not asked.plans:
             self._check_search(asked, space, now)
         book.open(asked, now)
         return f"session {name!r} is open"
+
+    def _opened_before(self, session: Session, asked: Session, command: Command) -> bool:
+        """Return whether the control app before this one has opened a session by this command, and
+        ended before it could write the result."""
+        between = command.issued_s <= session.opened_s < self._started_s
+        return between and _objectives(session) == _objectives(asked)
 
     def _check_search(self, asked: Session, space: SessionSpace, now: float) -> None:
         if not space.profilers:
@@ -349,6 +359,10 @@ class SessionDesk:
     def news(self) -> list[Effect]:
         """Return the records of sessions that have changed."""
         return self._book.news() if self._book is not None else []
+
+
+def _objectives(session: Session) -> tuple[float | None, ...]:
+    return session.slo_s, session.accuracy, session.usd_per_h, session.weight
 
 
 def _still_open(session: Session) -> None:

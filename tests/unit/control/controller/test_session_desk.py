@@ -79,6 +79,30 @@ def test_sample_set_without_a_readable_seed_is_refused(samples: str) -> None:
     assert (done, message[:13]) == (False, "no sample set")
 
 
+@pytest.mark.parametrize(
+    ("issued_s", "accuracy", "done"),
+    [(4.9, "0.5", True), (4.9, "0.6", False), (5.1, "0.5", False), (9.0, "0.5", False)],
+    ids=["by this command", "with other objectives", "before this command", "after the restart"],
+)
+def test_session_opened_just_before_a_restart_is_not_refused_to_its_command(
+    issued_s: float, accuracy: str, done: bool
+) -> None:
+    """The control app ended between the record of the session and the result of the command."""
+    desk = SessionDesk(a_session_pipeline(), a_space())
+    opened = Session(
+        id="cam", pipeline="p", state=SessionState.OPENING, slo_s=1.0, accuracy=0.5,
+        samples="workload@1", opened_s=5.0,
+    )  # fmt: skip
+    desk.take(opened, 8.0)
+    desk.start(None, 8.0)
+    arguments = {"session": "cam", "accuracy": accuracy, "samples": "workload@1"}
+    command = Command(
+        id="1", pipeline="p", action="open-session", issued_s=issued_s, arguments=arguments
+    )
+    ((_, carried_out, message),) = desk.carry_out([command], "compass", WITH_SESSIONS, 9.0)
+    assert (carried_out, message.startswith("session 'cam' is open already")) == (done, not done)
+
+
 def serving_desk(pipeline: Pipeline | None = None) -> SessionDesk:
     """Return a desk with a serving session."""
     desk = SessionDesk(pipeline or a_session_pipeline(), a_space())
