@@ -3,7 +3,8 @@
 It takes requests once it has loaded an operator of each variant, since the clock of a search runs
 from its first block on.
 A request is committed once its result is delivered. A restarted profiler knows the finished blocks
-from the results topic and writes such a result again instead of running it. A request that ended
+from the results topic and writes such a result again instead of running it; so does one that takes
+over the requests of another, which may have ended before it could commit. A request that ended
 the process twice (a segmentation fault, out of memory), or whose operator takes longer than
 ``HANGS_S``, gets a result with that error. It runs again once the profiler was ended by a signal,
 because its operator may be mended.
@@ -25,6 +26,7 @@ from msgspec.structs import replace
 from control.policies.compass.search.prefix_cache import PrefixCache
 from control.problem.sample_sets import InputSet, Truth, input_set
 from control.problem.session_space import SessionSpace
+from headrace.client.topic_clients import Tail
 from headrace.config.pipeline_file import PipelineFile, search_space
 from headrace.config.user_functions import load_combine, load_scorer, load_workload
 from headrace.processes import run_directory
@@ -61,7 +63,7 @@ HANGS_S = 60.0  # seconds of one operator's call
 LOOK_S = 1.0  # interval at which the running call is looked at
 POLL_S = 0.1
 SESSION_MS = 6000  # a dead profiler's requests go to the others after this time
-WRITTEN_WITHIN_S = 30.0
+WRITTEN_WITHIN_S, READ_WITHIN_S = 30.0, 5.0
 TURNS_S = 40.0  # without a turn of its loop for this long, outside an operator, it hangs
 
 MOST_FINISHED = 100_000  # results in memory, some 1 KB each; an older block is run again
@@ -118,10 +120,18 @@ class ProfilerRole:
             return None
         value = encode(replace(result, finished_s=now_s))
         if is_final(result, request.upto):
-            self._finished[key] = value
-            if len(self._finished) > MOST_FINISHED:
-                del self._finished[next(iter(self._finished))]
+            self._keep(key, value)
         return key, value
+
+    def _keep(self, key: bytes, value: bytes) -> None:
+        self._finished[key] = value
+        if len(self._finished) > MOST_FINISHED:
+            del self._finished[next(iter(self._finished))]
+
+    def learn(self, kept: Mapping[bytes, bytes]) -> None:
+        """Know the finished blocks among results by key, which other profilers have written."""
+        for key, value in finished_blocks(kept).items():
+            self._keep(key, value)
 
     def forget_crashes(self) -> None:
         """Let requests that ended the process run again after a restart on purpose."""
@@ -228,6 +238,7 @@ def run_profiler(
     pipeline, sessions = file.pipeline, search_space(file)
     prepare(kafka, pipeline, "profiler")
     results, requests = (physical(pipeline.name, t) for t in (PROFILE_RESULTS, PROFILE_REQUESTS))
+    written = Tail(kafka, results)  # before the kept ones are read, so that none is missed
     role = ProfilerRole(
         file, sessions, name, device, finished_blocks(dict(read_kept(kafka, results))),
         CrashJournal(run_directory(pipeline.name) / f"{name}.profiling.json"),
@@ -238,13 +249,13 @@ def run_profiler(
         signal.signal(number, lambda *_: stopped.set())
     reader = consumer(kafka, f"{pipeline.name}.profilers", **{"session.timeout.ms": SESSION_MS})
     writer = producer(kafka)
-    with observed(name, pipeline, logs) as observers, closing(reader):
+    with observed(name, pipeline, logs) as observers, closing(reader), closing(written):
         role.operators.warm()
         health = next(each for each in observers if isinstance(each, Health))
         watched = role, writer, results, partial(health.beat, name)
         threading.Thread(target=_watch, args=watched, name="hangs", daemon=True).start()
         log.info("%s is ready for requests", name)
-        _serve(role, reader, writer, (requests, results), stopped)
+        _serve(role, reader, writer, written, (requests, results), stopped)
         role.forget_crashes()
 
 
@@ -256,12 +267,17 @@ def _read_back(
 
 
 def _serve(
-    role: ProfilerRole, reader: Consumer, writer: Producer, topics: tuple[str, str],
+    role: ProfilerRole, reader: Consumer, writer: Producer, written: Tail, topics: tuple[str, str],
     stopped: threading.Event,
 ) -> None:  # fmt: skip
-    """Answer requests until ``stopped``; ``topics`` are those of requests and of results."""
+    """Answer requests until ``stopped``; ``topics`` are those of requests and of results, which
+    ``written`` follows."""
     waiting, (requests, results) = WaitingRequests(), topics
-    reader.subscribe([requests], on_revoke=lambda _, gone: waiting.drop(gone))
+    reader.subscribe(
+        [requests],
+        on_assign=lambda *_: _learn(role, written),
+        on_revoke=lambda _, gone: waiting.drop(gone),
+    )
     while not stopped.is_set():
         role.turned_s = time.monotonic()
         take_requests(reader, waiting, POLL_S if not waiting.requests else 0.0)
@@ -279,6 +295,15 @@ def _serve(
             writer.produce(results, value, key)
             writer.flush(WRITTEN_WITHIN_S)
         reader.commit(offsets=[waiting.committed(place)], asynchronous=True)
+
+
+def _learn(role: ProfilerRole, written: Tail) -> None:
+    """Know the results that were written before requests were taken over; unread ones cost a second
+    run of their blocks."""
+    try:
+        role.learn({m.key() or b"": m.value() or b"" for m in written.written(READ_WITHIN_S)})
+    except BrokerError as error:
+        log.warning("results of other profilers are not read: %s", error)
 
 
 class CallWatch:

@@ -150,6 +150,17 @@ def test_only_a_single_call_of_an_operator_may_count_as_hanging(
     assert operators.running_since == 0.0
 
 
+def test_a_block_that_another_profiler_has_finished_is_not_run_again(
+    a_role: Callable[[], ProfilerRole],
+) -> None:
+    """A profiler ended before it had committed the requests behind one that waited for samples."""
+    first = a_role().answered(a_request(), 1.0)
+    assert first is not None
+    other = a_role()
+    other.learn(dict([first]))
+    assert other.answered(a_request(), 2.0) == first
+
+
 def test_newest_finished_blocks_are_kept(
     a_role: Callable[[], ProfilerRole], monkeypatch: pytest.MonkeyPatch
 ) -> None:
