@@ -28,7 +28,7 @@ from headrace.cli.roles import control, dispatcher, egress, ingress, profiler, s
 from headrace.cli.run import doctor, down, kubernetes, up, validate
 from headrace.cli.send import load, send
 from headrace.cli.session import session
-from headrace.cli.session_planning import schedule, search
+from headrace.cli.session_planning import schedule, search, tier_speed
 from headrace.cli.simulate import compare, simulate
 from headrace.errors import INTERRUPTED, UNSUCCESSFUL, exit_code
 from headrace.terminal import replace_unknown_characters, say
@@ -37,7 +37,7 @@ from headrace.terminal import replace_unknown_characters, say
 SECTIONS = {
     "Begin": ("init", "resolve", "validate", "doctor", "demo", "schema", "completion"),
     "Plan and simulate": (
-        "profile", "plan", "capacity", "schedule", "search", "simulate", "compare",
+        "profile", "plan", "capacity", "schedule", "search", "tier-speed", "simulate", "compare",
         "calibrate", "fidelity",
     ),
     "Run": ("up", "down", "broker", "acls", "kubernetes"),
@@ -85,7 +85,7 @@ COMMANDS = (
     ingress, init,
     kubernetes, load, logs, pause, plan, policy, profile, profiler, reload, replan, report,
     resolve, restore, resume, schedule, schema, scorer, search, send, session, simulate, status,
-    traces, up, validate, worker,
+    tier_speed, traces, up, validate, worker,
 )  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""``headrace search`` and ``schedule``: query plans for one session and for many."""
+"""``headrace search``, ``schedule`` and ``tier-speed``: query plans for one session and for many,
+and the speed of a tier that they are priced with."""
 
 import os
 import time
@@ -183,6 +184,44 @@ def schedule(
         more = "\n" + sessions_file.as_text(planned, made) if planned else ""
         print_text(as_text(read, made) + more)
     return 0 if made.feasible else INFEASIBLE
+
+
+@click.command()
+@pipeline_argument
+@click.argument("tier", metavar="TIER")
+@click.option(
+    "--recorded",
+    type=click.Path(path_type=Path),
+    help="Profiles of every configuration, instead of running profilers.",
+)
+@click.option(
+    "--samples", type=click.IntRange(2), default=50, show_default=True,
+    help="Samples of the workload that every configuration runs.",
+)  # fmt: skip
+@bootstrap_option
+@json_option
+def tier_speed(
+    file: Path, tier: str, recorded: Path | None, samples: int, bootstrap: str | None, as_json: bool
+) -> None:
+    """Measure the speed of a tier on this machine.
+
+    Run it on a machine of the tier, while the profilers of the pipeline run. Both run every variant
+    on the same samples; the speed is the profilers' seconds over the seconds here. A search
+    divides the seconds of profiles by the speed in the file.
+
+    \b
+    Example:
+      headrace tier-speed planned.yaml cloud --bootstrap broker:9092
+      headrace tier-speed planned.yaml cloud --recorded truth.json
+    """
+    from headrace.profiling import tier_speed as measuring
+
+    read = read_file(file)
+    measuring.real_tier(read, tier)  # raises before profilers are awaited in vain
+    sample_set = _sample_set(read, None, None, 0)
+    with _source(read, recorded, sample_set, 0, bootstrap, "tier-speed") as source:
+        found = measuring.tier_speed(read, tier, source, sample_set, samples)
+    print_json(measuring.as_json(found)) if as_json else print_text(measuring.as_text(found))
 
 
 def _planned(file: "PipelineFile", sessions: Path, recorded: Path, gpus: str) -> "PlannedSessions":
