@@ -249,6 +249,20 @@ POLICIES: Mapping[str, PolicySpec] = {
             sessions=True,
             **_ON_EVERY_DEVICE,
             preset={"surrogate": "plans"},
+            deviations=(
+                "Waiting sessions get devices by a linear program over classes of equal "
+                "sessions; the paper's greedy is `headrace schedule --policy compass-paper`.",
+                "Past searches predict accuracy only; in the paper their latency models vote, too.",
+                "Running sessions keep their devices; the paper names a cost of migration, "
+                "without a formula, by which they may move.",
+                "A share reserves a part of a device and is not enforced; the paper limits GPUs "
+                "by MPS and MIG.",
+                "A device's worker runs all its sessions: those with one setting share a loaded "
+                "model and batches, but their shares add up; the paper says that pipelines may "
+                "share machines or models, without a rule.",
+                "No standby machines start on demand: every device of a tier runs from the "
+                "start, with the libraries of its operators imported.",
+            ),
         ),
         PolicySpec(
             name="circinus",
@@ -258,6 +272,12 @@ POLICIES: Mapping[str, PolicySpec] = {
             sessions=True,
             **_ON_EVERY_DEVICE,
             preset={"members": "top-k", "test": "two-sided"},
+            deviations=(
+                "Samples are taken in the order of the workload or of the inputs; v1 draws them "
+                "from strata of input features (K-means).",
+                "The latency of a plan is composed of its stages; in v1 a surrogate predicts it.",
+                "Otherwise as `compass-paper`.",
+            ),
         ),
     )
 }

@@ -168,7 +168,15 @@ def test_a_package_that_gives_no_policy_is_refused_when_it_is_named(
 PAGES = Path(__file__).parents[4] / "docs" / "explanation"
 
 
-@pytest.mark.parametrize(("kind", "page"), [("loki-paper", "planning"), ("ramsis-paper", "ramsis")])
+@pytest.mark.parametrize(
+    ("kind", "page"),
+    [
+        ("loki-paper", "planning"),
+        ("ramsis-paper", "ramsis"),
+        ("compass-paper", "compass"),
+        ("circinus", "compass"),
+    ],
+)
 def test_the_deviations_from_a_paper_are_on_its_page(kind: str, page: str) -> None:
     text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
     part = text.split(f"## Where `{kind}` differs from the paper\n")[1].split("\n## ")[0]
