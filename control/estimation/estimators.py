@@ -45,6 +45,9 @@ SIGMAS = 4.0  # standard errors that count as significant
 WINDOWS_SIGMAS = 4.5  # the same for the most significant of many windows
 OUTGROWN = 1.05  # a rise that counts if it exceeds the plan's capacity
 RISEN = 1.15  # a plan for less than 1 / RISEN of the expected demand is too small to keep
+# A smaller change is chance: three standard errors of ``ewma`` at one query per second. A single
+# query raises it by 0.4.
+LEAST_CHANGE_QPS = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +129,7 @@ def surge(demand: Demand, now: float, level_qps: float) -> float:
 
 def rose(expected_qps: float, planned_qps: float) -> bool:
     """Return whether expected demand exceeds planned so far that the plan loses answers."""
-    return expected_qps > RISEN * planned_qps
+    return expected_qps > max(RISEN * planned_qps, planned_qps + LEAST_CHANGE_QPS)
 
 
 def outgrew(expected_qps: float, planned_qps: float, capacity_qps: float) -> bool:
@@ -136,7 +139,7 @@ def outgrew(expected_qps: float, planned_qps: float, capacity_qps: float) -> boo
 
 def fell(expected_qps: float, planned_qps: float) -> bool:
     """Return whether expected demand is so far below planned that the plan loses accuracy."""
-    return expected_qps < FALLEN * planned_qps
+    return expected_qps < min(FALLEN * planned_qps, planned_qps - LEAST_CHANGE_QPS)
 
 
 def _above(mean_qps: float, seconds: float, planned_qps: float, sigmas: float = SIGMAS) -> bool:

@@ -18,6 +18,7 @@ from control.estimation.estimators import (
     jumped,
     outgrew,
     recent,
+    rose,
     trend,
 )
 
@@ -152,6 +153,24 @@ def test_a_jump_is_seen_before_its_second_has_ended() -> None:
 def test_demand_has_fallen_when_the_plan_is_clearly_too_large() -> None:
     assert fell(69.0, 100.0)
     assert not fell(71.0, 100.0)
+
+
+def test_each_query_of_a_thin_stream_is_no_reason_to_replan() -> None:
+    """One query every five seconds made a policy with ``ewma`` replan after each."""
+    demand = Demand()
+    planned, reasons = 0.0, 0
+    for second in range(120):
+        demand.count(counted(100.0 + second, {0: second // 5}, {}))
+        expected = ewma(demand, 100.0 + second, HORIZON)
+        if rose(expected, planned) or fell(expected, planned):
+            planned, reasons = expected, reasons + 1
+    assert reasons == 0
+
+
+def test_rise_of_a_thin_stream_counts_from_a_few_queries_per_second() -> None:
+    assert rose(2.0, 0.2)
+    assert fell(0.2, 2.0)
+    assert not rose(1.6, 0.2)
 
 
 @pytest.mark.parametrize("rate", [20.0, 100.0, 1000.0])
