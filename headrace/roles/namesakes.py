@@ -2,7 +2,8 @@
 
 Leases and the shares of ingress and egress are assigned by name: a second egress would answer
 every query twice. So a role listens to the reports before it starts and for a while after, and
-again after each silence of its own: another can have taken its name only while it was silent.
+again after each silence of its own: another can have taken its name only while it was silent. Late
+reports of a process that has ended do not count (``living_others.py``).
 """
 
 import threading
@@ -13,6 +14,7 @@ from typing import TypeGuard
 
 from headrace.client.topic_clients import Tail, decoded
 from headrace.errors import NameTaken
+from headrace.roles.living_others import LivingOthers
 from schemas.records import Report
 from streams.fencing import Replaced
 from streams.kafka.kafka_errors import BrokerError
@@ -31,11 +33,13 @@ class Namesakes:
         pipeline: str,
         names: Collection[str],
         slower: float = 1.0,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        """``reports`` opens the reports topic at its end; it may raise ``BrokerError``."""
+        """``reports`` opens the reports topic at its end; it may raise ``BrokerError``. ``clock``
+        is that of the nodes here."""
         self._pipeline, self._names = pipeline, frozenset(names)
         self._listen_s, self._watch_s = LISTEN_S * slower, WATCH_S * slower
-        self._reports = reports
+        self._reports, self._clock = reports, clock
         self._mine = 0.0  # the incarnation of the nodes here, once they report
         self._tell: Callable[[BaseException], None] = self._keep
         self._error: BaseException | None = None
@@ -47,7 +51,8 @@ class Namesakes:
         threading.Thread(target=self._run, name="namesakes", daemon=True).start()
 
     def check(self) -> None:
-        """Wait for ``LISTEN_S``; raise ``NameTaken`` if another node of the name reports."""
+        """Wait for ``LISTEN_S``, or longer until it is known whether the sender of a late report
+        lives; raise ``NameTaken`` if another node of the name does."""
         self._quiet.wait()
         if self._error is not None:
             raise self._error
@@ -76,25 +81,31 @@ class Namesakes:
         self._looking = False  # a silence from here on needs another look
         try:
             with closing(self._reports()) as reports:
-                until_s = time.monotonic() + self._listen_s
-                while time.monotonic() < until_s and not self._find_successor(reports):
-                    pass
+                self._find_successor(reports)
         except BrokerError:  # the broker is away again; the role waits for it, and so does the look
             self.look_again()
         except Exception as error:  # noqa: BLE001 - the role's thread raises it
             self._tell(error)
 
-    def _find_successor(self, reports: Tail) -> bool:
-        for record in map(decoded, reports.take(0.1)):
-            if is_other(record, self._pipeline, self._names, self._mine):
-                self._tell(
-                    Replaced(
-                        f"another node named {record.node!r} of pipeline {self._pipeline} reports: "
-                        "it took the place of this one, which was silent, so this one ends"
+    def _find_successor(self, reports: Tail) -> None:
+        others, until_s = LivingOthers(self._clock()), time.monotonic() + self._listen_s
+        while time.monotonic() < until_s:
+            for record in self._of_others(reports):
+                until_s = time.monotonic() + self._listen_s
+                if others.lives(record):
+                    self._tell(
+                        Replaced(
+                            f"another node named {record.node!r} of pipeline {self._pipeline} "
+                            "reports: it took the place of this one, which was silent, so this "
+                            "one ends"
+                        )
                     )
-                )
-                return True
-        return False
+                    return
+
+    def _of_others(self, reports: Tail) -> list[Report]:
+        """Return the next reports of other nodes with the names of the nodes here."""
+        records = map(decoded, reports.take(0.1))
+        return [r for r in records if is_other(r, self._pipeline, self._names, self._mine)]
 
     def _keep(self, error: BaseException) -> None:
         self._error = error
@@ -109,14 +120,16 @@ class Namesakes:
             self._quiet.set()
 
     def _listen(self, reports: Tail) -> None:
-        began = time.monotonic()
-        while (passed_s := time.monotonic() - began) < self._listen_s + self._watch_s:
-            for record in map(decoded, reports.take(0.1)):
-                if is_other(record, self._pipeline, self._names, self._mine):
+        others, quiet_s = LivingOthers(self._clock()), time.monotonic() + self._listen_s
+        while (now := time.monotonic()) < quiet_s + self._watch_s:
+            for report in self._of_others(reports):
+                if not self._quiet.is_set():
+                    quiet_s = now + self._listen_s  # its sender lives if more follow
+                if others.lives(report):
                     with self._judging:
-                        self._hear(record)
+                        self._hear(report)
                     self._quiet.set()
-            if passed_s >= self._listen_s:
+            if now >= quiet_s:
                 self._quiet.set()
 
     def _hear(self, report: Report) -> None:

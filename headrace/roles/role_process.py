@@ -29,7 +29,7 @@ FENCE_S = 5.0  # an ingress or egress that stalled for longer may have been repl
 def namesakes_of(kafka: KafkaConfig, pipeline: Pipeline, names: Sequence[str]) -> Namesakes:
     """Return the watch for other living nodes of these names."""
     reports = partial(Tail, kafka, physical(pipeline.name, REPORTS))
-    return Namesakes(reports, pipeline.name, names, dilation().factor)
+    return Namesakes(reports, pipeline.name, names, dilation().factor, process_now)
 
 
 @contextlib.contextmanager

@@ -38,12 +38,13 @@ def reports(config: KafkaConfig) -> Callable[[], Tail]:
 
 
 class Other:
-    """A node that has reported, and reports every 0.2 s until it is ended."""
+    """A node that has reported, and reports every 0.2 s until it is ended; its host's clock is
+    ``behind_s``."""
 
-    def __init__(self, config: KafkaConfig, name: str) -> None:
+    def __init__(self, config: KafkaConfig, name: str, behind_s: float = 0.0) -> None:
         self._ended = Event()
         self._producer = producer(config)
-        self._report = encode(an_ingress_report(time.time(), node=name))
+        self._name, self._behind_s = name, behind_s
         self._say()
         self._thread = Thread(target=self._run)
         self._thread.start()
@@ -53,7 +54,8 @@ class Other:
             self._say()
 
     def _say(self) -> None:
-        self._producer.produce("headrace.reports", self._report, partition=0)
+        report = an_ingress_report(time.time() - self._behind_s, node=self._name)
+        self._producer.produce("headrace.reports", encode(report), partition=0)
         self._producer.flush(5)
 
     def end(self) -> None:
@@ -73,10 +75,11 @@ class Told:
         self.heard.set()
 
 
+@pytest.mark.parametrize("behind_s", [0.0, 3600.0])
 def test_the_name_of_a_live_node_is_refused_until_that_node_ends(
-    config: KafkaConfig, reports: Callable[[], Tail]
+    config: KafkaConfig, reports: Callable[[], Tail], behind_s: float
 ) -> None:
-    other = Other(config, "ingress-0")
+    other = Other(config, "ingress-0", behind_s)
     with pytest.raises(NameTaken, match="a node named 'ingress-0' of pipeline postcode reports"):
         Namesakes(reports, "postcode", ["ingress-0"]).check()
     Namesakes(reports, "postcode", ["ingress-1"]).check()
