@@ -9,7 +9,7 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -31,6 +31,7 @@ from operators.timed_batch import OutOfTime, seconds_left
 from schemas.records import Value
 
 MOST_BYTES = 1024 * 1024  # of one answer, and of one event
+MOST_LINES = 100  # read in a row before the other requests of the batch have their turn
 # Of a completion that the server itself ended early: vLLM's and SGLang's when they pause or stop.
 BROKEN = frozenset(("abort", "error"))
 
@@ -156,7 +157,7 @@ class OpenAi:
                 raise ServerFault(f"answered {response.status}: {brief(told)}")
             parts: list[str] = []
             ended = False
-            async for event in _events(response.content):
+            async for event in events(response.content):
                 text, last = _delta(event)
                 parts.append(text)
                 ended = ended or last
@@ -165,12 +166,16 @@ class OpenAi:
         return "".join(parts)
 
 
-async def _events(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Yield the data of server-sent events up to ``[DONE]`` or the end of the stream."""
-    read = 0
+async def events(lines: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield the data of server-sent events up to ``[DONE]`` or the end of the stream.
+
+    Lines that have arrived are read without a wait, so a server that floods lines would hold up the
+    other requests and their deadlines.
+    """
+    read = count = 0
     try:
-        async for line in content:
-            read += len(line)
+        async for line in lines:
+            count, read = count + 1, read + len(line)
             if read > 4 * MOST_BYTES:
                 raise ServerFault(f"the answer has more than {4 * MOST_BYTES} bytes")
             if line.startswith(b"data:"):
@@ -178,6 +183,8 @@ async def _events(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
                 if data == b"[DONE]":
                     return
                 yield data
+            if count % MOST_LINES == 0:
+                await asyncio.sleep(0)
     except (LineTooLong, ValueError) as error:
         raise ServerFault(f"a line of the stream has more than {MOST_BYTES} bytes") from error
 

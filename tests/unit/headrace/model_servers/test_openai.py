@@ -4,13 +4,13 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from headrace.model_servers.openai import OpenAi
+from headrace.model_servers.openai import MOST_LINES, OpenAi, events
 from headrace.model_servers.server_requests import ServerFault
 from operators.models.model_errors import BadArguments, BadOperator
 from operators.timed_batch import OutOfTime, TimedBatch
@@ -276,3 +276,24 @@ def test_the_token_goes_with_every_request(server: Server, monkeypatch: pytest.M
     server.answer = note
     assert loaded(server, token="A_TOKEN").predict(["x"]) == ["x "]
     assert seen == ["Bearer secret"]
+
+
+def test_a_server_that_floods_lines_leaves_the_other_requests_their_turns() -> None:
+    """4 MiB of empty lines held up the requests of a batch, and their deadlines, for 2.4 s."""
+
+    async def flood() -> AsyncIterator[bytes]:
+        for _ in range(10 * MOST_LINES):
+            yield b"\n"
+
+    async def turns() -> int:
+        async def read() -> None:
+            async for _ in events(flood()):
+                raise AssertionError
+
+        reading, count = asyncio.create_task(read()), 0
+        while not reading.done():
+            count += 1
+            await asyncio.sleep(0)
+        return count
+
+    assert asyncio.run(turns()) > 10
