@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from streams.kafka.kafka_config import KafkaConfig
 
 
+AHEAD_S = 3600.0  # as far as brokers by default let a record's time be ahead
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveReport:
     """The report of queries created from ``first_s`` to ``last_s``, seconds since the epoch."""
@@ -94,7 +97,7 @@ def live_report(file: PipelineFile, kafka: "KafkaConfig", now: float, seconds: f
     topic = physical(file.pipeline.name, RESULTS)
     with waiting(f"reading {topic}"):
         stretches = newest_first(kafka, topic)
-        answers = answers_since(stretches, reader_of(file.pipeline), now - seconds)
+        answers = answers_between(stretches, reader_of(file.pipeline), now - seconds, now + AHEAD_S)
         history = plans(kafka, file.pipeline.name)
     if not answers:
         raise Unsuccessful(
@@ -117,10 +120,14 @@ def _measured(
     return label_accuracy(scored(answers, found, load_scorer(labels) or exact_match))
 
 
-def answers_since(
-    stretches: Iterable[Sequence["Message"]], read: "Read", since_s: float
+def answers_between(
+    stretches: Iterable[Sequence["Message"]], read: "Read", since_s: float, until_s: float
 ) -> list[Answer]:
-    """Return the answers to queries created since ``since_s``; ``stretches`` run newest first."""
+    """Return the answers to queries created from ``since_s`` to ``until_s``; ``stretches`` run
+    newest first.
+
+    A later query is from a client whose clock is far off: with it the report would cover years.
+    """
     found: list[Answer] = []
     for stretch in stretches:
         for message in stretch:
@@ -128,7 +135,7 @@ def answers_since(
                 answer = read(message.value() or b"")
             except CodecError:
                 continue  # not a record of this pipeline
-            if answer.created_s >= since_s:
+            if since_s <= answer.created_s <= until_s:
                 found.append(answer)
         # The newest record of the stretch; answers bear the time of egress's lease.
         if stretch and stretch[0].timestamp()[1] < since_s * 1e3 - LEASE_MS:

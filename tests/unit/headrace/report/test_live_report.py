@@ -12,7 +12,7 @@ from headrace.config.cluster import DeviceType
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.errors import CertificateError
 from headrace.fidelity.certificate_store import folder, keep, keep_prediction
-from headrace.report.live_report import answers_since, reported
+from headrace.report.live_report import answers_between, reported
 from headrace.report.report_text import report_page, report_text
 from headrace.results.phase_outcomes import InForce
 from schemas.codec.single_object import encode
@@ -168,9 +168,17 @@ def test_answers_are_read_back_to_the_beginning_and_no_further() -> None:
             seen.append(stretch)
             yield stretch
 
-    found = answers_since(stretches(), read_answer, START_S + 6.0)
+    found = answers_between(stretches(), read_answer, START_S + 6.0, START_S + 60.0)
     assert [answer.created_s - START_S for answer in found] == [9.0]
     assert len(seen) == 2
+
+
+@pytest.mark.parametrize("after_s", [1e9, 1e300])
+def test_a_query_from_a_clock_that_is_years_ahead_is_left_out(after_s: float) -> None:
+    """It made an interval for each hour until then, or a time that no calendar has."""
+    stretch = [Message(encode(at(1, each)), START_S + 9.1) for each in (after_s, 9.0)]
+    found = answers_between([stretch], read_answer, START_S + 6.0, START_S + 60.0)  # type: ignore[list-item]
+    assert [answer.created_s - START_S for answer in found] == [9.0]
 
 
 def test_the_report_has_the_cost_where_the_cluster_has_prices(file: PipelineFile) -> None:
