@@ -20,6 +20,7 @@ from streams.kafka.transport import KafkaTransport
 from streams.live.crash_journal import CrashJournal
 from streams.live.fatal_records import FatalRecords
 from streams.live.live_driver import Live
+from streams.live.load_journal import LoadJournal
 from streams.live.slot_readers import InputLog
 from streams.topics import own_topics, physical
 
@@ -87,3 +88,8 @@ def crash_journal(pipeline: Pipeline, name: str, longest_s: float = math.inf) ->
     ``longest_s``, after which it ended."""
     path = run_directory(pipeline.name) / f"{name}.running.json"
     return CrashJournal(path, longest_s, process_now)
+
+
+def load_journal(pipeline: Pipeline, name: str) -> LoadJournal:
+    """Return the journal of what a worker was loading when an earlier process of it died."""
+    return LoadJournal(run_directory(pipeline.name) / f"{name}.loading.json", process_now)

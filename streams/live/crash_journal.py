@@ -54,6 +54,10 @@ class CrashJournal:
         """Forget all strikes: the process ends on request, and what it ran may be mended."""
         self._keep({})
 
+    def forgive(self, item: str) -> None:
+        """Forget the strikes of an item."""
+        self._keep({each: count for each, count in self.strikes.items() if each != item})
+
     def began(self, items: Sequence[str]) -> None:
         """Record the items of the batch that begins."""
         self._began_s = self._clock()

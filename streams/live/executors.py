@@ -20,6 +20,7 @@ from schemas.effects import Event, Failed, Infer, Inferred, Load, Loaded, Unload
 from schemas.user_errors import UNSUCCESSFUL, HeadraceError
 from streams.live.crash_journal import CrashJournal
 from streams.live.inbox import Clock
+from streams.live.load_journal import LoadJournal
 from streams.loaded_variants import LoadedVariants
 
 Post = Callable[[Event], None]
@@ -77,8 +78,9 @@ class ModelExecutor:
         journal: CrashJournal | None = None,
         forget_code: Callable[[], None] = _nothing,
         apart: Callable[[str], bool] = _on_thread,
+        load_journal: LoadJournal | None = None,
     ) -> None:
-        self._journal = journal
+        self._journal, self._load_journal = journal, load_journal
         self._forget_code = forget_code  # so that ``make`` reads the user's modules anew
         self._apart = apart  # whether a variant runs in a process of its own, which can be ended
         self._make = make
@@ -144,26 +146,48 @@ class ModelExecutor:
 
     def close(self) -> None:
         self._jobs.put(None)
-        if self._journal is not None and not self._stuck:
-            self._journal.ended()  # a regular end, not a crash
+        if self._stuck:
+            return
+        if self._journal is not None:  # a regular end, not a crash
+            self._journal.ended()
+        if self._load_journal is not None:
+            self._load_journal.forget()
 
     def _load(self, effect: Load) -> None:
         began, variant = self._clock(), effect.variant
         try:
             if effect.fresh:
                 self._forget_code()
+            self._note(effect)
             operator = self._made(variant)
         except BaseException as error:  # noqa: BLE001 - a user's class may raise SystemExit too
             if (newest := self._newest(effect)).fresh and newest is not effect:
                 return self._load(newest)
             if device_lost(error):
                 self._stuck = _lost(variant, error)
+            elif self._load_journal is not None:
+                with self._lock:
+                    self._load_journal.failed(variant)
             self._post(_failed(variant, f"{variant} cannot be loaded: {_message(error)}", error))
             return
         if (newest := self._newest(effect)).fresh and newest is not effect:
             return self._load(newest)
+        if self._load_journal is not None:
+            with self._lock:
+                self._load_journal.loaded(variant)
         self._operators.add(replace(effect, beside=newest.beside), operator)
         self._post(Loaded(variant, self._clock() - began))
+
+    def _note(self, effect: Load) -> None:
+        """Record the begin of a load that could end this process; raise ``OperatorFailed`` for a
+        variant whose loads have ended too many, unless its code is new."""
+        if self._load_journal is None or self._apart(effect.variant):
+            return
+        why = "" if effect.fresh else self._load_journal.set_aside(effect.variant)
+        if why:
+            raise OperatorFailed(why)
+        with self._lock:
+            self._load_journal.began(effect.variant)
 
     def _made(self, variant: str) -> Operator:
         """Return a variant that is loaded.

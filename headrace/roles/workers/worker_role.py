@@ -14,6 +14,7 @@ from headrace.roles.profile_lookups import latency_of
 from headrace.roles.role_process import (
     crash_journal,
     driver,
+    load_journal,
     namesakes_of,
     process_now,
     run_until_signal,
@@ -121,6 +122,6 @@ def attach(
             make = model_maker(file, device, cpu, number)
             running = ModelExecutor(
                 make, host, live.post(each), process_clock, journals[each], forget_code,
-                lambda key: limited(setting_of(file, key)),
+                lambda key: limited(setting_of(file, key)), load_journal(file.pipeline, each),
             )  # fmt: skip
             live.attach(each, running)
