@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import islice, repeat
+from types import TracebackType
 from typing import Any
 
 from headrace.client.formats import answers_in, reader_of
@@ -25,7 +27,7 @@ EVERY_ONE = repeat(1)  # the sizes of queries without sizes
 Inputs = Iterator[tuple[Value, Any]]  # payload, truth
 
 
-class OpenLoop:
+class OpenLoop(AbstractContextManager["OpenLoop"]):
     """Sends ``inputs`` at ``times_s`` (seconds after ``start``) and collects the answers.
 
     It has no thread: ``step`` sends the queries that are due and reads answers. With ``labels`` the
@@ -155,6 +157,18 @@ class OpenLoop:
         acknowledged = self._asker.acknowledged
         sent = [Sent(n, acknowledged[n], t) for n, t in self._truths.items() if n in acknowledged]
         return sent, self.answers
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:  # an interrupted load does not wait for the broker
+            self._asker.abandon()
+            if self._labels is not None:
+                self._labels.abandon()
+        self.close()
 
     def close(self) -> None:
         """Close the Kafka clients."""

@@ -238,9 +238,13 @@ class Asker(AbstractContextManager["Asker"]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is not None:
-            self._producer.purge()  # an interrupted command does not wait for the broker
+        if error is not None:  # an interrupted command does not wait for the broker
+            self.abandon()
         self.close()
+
+    def abandon(self) -> None:
+        """Discard the queries that the broker has not acknowledged."""
+        self._producer.purge()
 
     def close(self) -> None:
         """Flush and close the producer."""
@@ -259,6 +263,10 @@ class Labeller:
         """Send a label."""
         self._producer.produce(self._topic, encode(label), label.id)
         self._producer.poll(0)
+
+    def abandon(self) -> None:
+        """Discard the labels that the broker has not acknowledged."""
+        self._producer.purge()
 
     def close(self) -> None:
         """Wait until the broker has every label."""

@@ -165,15 +165,14 @@ def play(stage: LiveEnvironment, queries: Recorded, each: Each, seed: int = 0) -
     pipeline, times_s = stage.file.pipeline, queries.times_s
     stage.sizes = queries.sizes
     inputs = _inputs(stage.file, len(times_s), queries.sizes, seed)
-    with closing(Tail(stage.kafka, physical(pipeline.name, RESULTS))) as tail:
-        asker = Asker(stage.kafka, pipeline)
-        try:
-            _send(stage, times_s, inputs, asker, tail, each)
-            asker.flush()
-            stage.taken = len(asker.acknowledged)
-            _await_answers(stage, tail)
-        finally:
-            asker.close()
+    with (
+        closing(Tail(stage.kafka, physical(pipeline.name, RESULTS))) as tail,
+        Asker(stage.kafka, pipeline) as asker,
+    ):
+        _send(stage, times_s, inputs, asker, tail, each)
+        asker.flush()
+        stage.taken = len(asker.acknowledged)
+        _await_answers(stage, tail)
     stage.plans = plans(stage)
 
 

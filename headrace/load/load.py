@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import cycle, repeat
 from pathlib import Path
@@ -75,7 +74,7 @@ def loaded(
         raise PipelineError(f"{file.path}: labels are not scored; add a line such as: labels: {{}}")
     load = _Load(file, kafka, options, each, _material(file, options))
     warm_up = load.warm_up()
-    with closing(load.loop("load")) as loop:
+    with load.loop("load") as loop:
         load.run(loop)
         sent, answers = loop.accounts()
     return LoadResult(
@@ -141,7 +140,7 @@ class _Load:
         count = round(self.options.warm_up_s * WARM_UP_QPS)
         if not count:
             return 0
-        with closing(self.loop("warm-up")) as loop, progress("warming up", count) as advance:
+        with self.loop("warm-up") as loop, progress("warming up", count) as advance:
             self.of.start(loop, [number / WARM_UP_QPS for number in range(count)])
 
             def step() -> None:

@@ -1,7 +1,6 @@
 """An open loop of queries on a broker within the Kafka library's own client."""
 
 import time
-from contextlib import closing
 from itertools import repeat
 
 import pytest
@@ -19,7 +18,7 @@ def test_a_load_waits_while_too_many_queries_wait_for_the_broker(
 ) -> None:
     with (
         a_library_broker(monkeypatch, *TOPICS, queue_buffering_max_messages="5") as kafka,
-        closing(OpenLoop(kafka, PIPELINE, "load")) as loop,
+        OpenLoop(kafka, PIPELINE, "load") as loop,
     ):
         numbered = ((b"%d" % n, n) for n in range(100))
         loop.start([0.0] * 100, numbered)
@@ -36,9 +35,28 @@ def test_a_load_keeps_its_times_when_the_hosts_clock_is_set(
     real = time.time
     with (
         a_library_broker(monkeypatch, *TOPICS) as kafka,
-        closing(OpenLoop(kafka, PIPELINE, "load")) as loop,
+        OpenLoop(kafka, PIPELINE, "load") as loop,
     ):
         loop.start([0.0, 1800.0], repeat((b"x", None)))
         monkeypatch.setattr(time, "time", lambda: real() + step_s)
         loop.step()
         assert loop.sent == 1
+
+
+def interrupted(loop: OpenLoop) -> None:
+    """Send one query, then end as Ctrl-C does."""
+    with loop:
+        loop.start([0.0], repeat((b"x", None)))
+        loop.step()
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_load_discards_what_the_broker_has_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a broker, Ctrl-C ended the load 30 s later."""
+    with a_library_broker(monkeypatch, *TOPICS, linger_ms="20000") as kafka:
+        loop = OpenLoop(kafka, PIPELINE, "load")
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(loop)
+        assert loop._asker.refused.keys() == {"load-0"}
