@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def validate(file: Path, as_json: bool) -> int:
     """Check a pipeline file and load everything that it names.
 
-    Exit codes: 2, the file has an error; 3, a policy needs more workers than the cluster has.
+    Exit codes: 2, the file has an error; 3, a policy needs more than the cluster has.
 
     \b
     Example:

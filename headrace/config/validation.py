@@ -250,8 +250,11 @@ def _infeasible(file: PipelineFile, table: ProfileTable) -> dict[str, str]:
     for policy in _tried(file.pipeline, profiled=bool(table.entries)):
         try:
             allocation = solve(policy.kind, _problem(file, table, policy))
-        except PlanError as error:
-            raise PipelineError(f"{file.path}: {error}") from error
+        except Unprofiled as error:
+            raise PipelineError(f"{file.path}: policy {policy.name!r}: {error}") from error
+        except PlanError as error:  # at any demand: `up` refuses the policy, too
+            found[policy.name] = str(error)
+            continue
         if not allocation.feasible:
             found[policy.name] = allocation.binding
     return found
