@@ -262,10 +262,7 @@ class Dispatcher:
             return
         if ran and not sent.ahead:
             self._trip.measured(now - sent.sent_s - completion.queued_s - completion.run_s)
-        # The next query began one hop ago, when this one ended, or later, when it arrived.
-        hop_s = self._trip.mean_s / 2
-        begun_s = max([now - hop_s, *[each.sent_s + hop_s for each in device.sent[:1]]])
-        device.free_s = begun_s + sum([each.predicted_s for each in device.sent])
+        device.free_s = self._trip.free_s(now, device.sent)
         at = self._devices.index(device)
         self._factors[at] = self._learned.factor(device.worker)
 
@@ -386,8 +383,7 @@ class Dispatcher:
     def _send(self, waiting: Waiting, device: DispatchedDevice, now: float) -> None:
         predicted_s = waiting.latency_s[device.kind] * self._learned.factor(device.worker)
         origin, ahead = waiting.work.origin, bool(device.sent)
-        arrives_s = now + self._trip.mean_s / 2
-        device.free_s = (max(device.free_s, arrives_s) if ahead else arrives_s) + predicted_s
+        device.free_s = self._trip.ends_s(now, predicted_s, device.free_s if ahead else 0.0)
         device.sent.append(
             DispatchedQuery(origin, predicted_s, now, waiting.work.deadline_s, ahead)
         )

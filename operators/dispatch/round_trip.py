@@ -1,6 +1,9 @@
-"""Round trip between a dispatcher and a device, measured without the device's own time."""
+"""Round trip between a dispatcher and a device, measured without the device's own time, and the times
+at which a device begins and ends what it was sent."""
 
 from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
 
 from control.policies.kairos.dispatch_options import LEAD
 from schemas.pipeline import Policy
@@ -9,6 +12,13 @@ WEIGHT = 0.1  # weight of the newest round trip in the mean
 LONGEST_S = 0.02
 NEWEST = 100  # newest round trips that count for the 95th percentile
 REFRESH = 32  # round trips after which the 95th percentile is recomputed
+
+
+class InFlight(Protocol):
+    """What a device was sent: a query or a batch, sent at ``sent_s``."""
+
+    sent_s: float
+    predicted_s: float
 
 
 class RoundTrip:
@@ -35,6 +45,20 @@ class RoundTrip:
         """Reset to the planned round trip."""
         self.mean_s = self.slow_s = self._planned_s
         self._newest_s.clear()
+
+    def ends_s(self, now: float, predicted_s: float, after_s: float = 0.0) -> float:
+        """Return when work that is sent now ends at a device that is free at ``after_s``."""
+        return max(after_s, now + self.mean_s / 2) + predicted_s
+
+    def free_s(self, now: float, left: Sequence[InFlight]) -> float:
+        """Return when a device has finished ``left``, in order, as its completion comes now.
+
+        The first of them began one hop ago, when the completed one ended, or later, when it
+        arrived.
+        """
+        hop_s = self.mean_s / 2
+        begun_s = max([now - hop_s, *[each.sent_s + hop_s for each in left[:1]]])
+        return begun_s + sum([each.predicted_s for each in left])
 
     @property
     def usual_s(self) -> float:

@@ -202,9 +202,7 @@ class TableDispatcher:
             self._unused_s = None
         if batch.size > 0 and batch.kind in self._kinds:
             self._learn(batch, completion, worker, now)
-        # The next batch began one hop ago, when this one ended.
-        begun_s = now - self._trip.mean_s / 2
-        worker.free_s = begun_s + sum([each.predicted_s for each in worker.batches])
+        worker.free_s = self._trip.free_s(now, worker.batches)
 
     def _learn(self, batch: _Batch, completion: Completion, worker: _Worker, now: float) -> None:
         """Learn the latency of a batch that ran as it was sent, and the round trip."""
@@ -268,8 +266,7 @@ class TableDispatcher:
         kind = device_kind(worker.lease.type, variant)
         predicted_s = self._profiled_s(kind, len(sent)) * self._pace[worker.lease.worker].stretch
         ahead = bool(worker.batches)
-        begins_s = worker.free_s if ahead else now + self._trip.mean_s / 2
-        worker.free_s = max(begins_s, now) + predicted_s
+        worker.free_s = self._trip.ends_s(now, predicted_s, worker.free_s if ahead else 0.0)
         batch = _Batch([each.work for each in sent], kind, predicted_s, now, ahead)
         worker.batches.append(batch)
         for follow, each in enumerate(reversed(sent)):

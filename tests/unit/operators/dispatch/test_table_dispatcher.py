@@ -148,6 +148,19 @@ def test_a_worker_that_is_free_within_the_lead_gets_one_batch_ahead() -> None:
     assert sent(dispatcher, 0.025) == []
 
 
+def test_a_batch_sent_ahead_begins_when_the_worker_is_free_and_the_batch_is_there() -> None:
+    dispatcher = a_dispatcher(selection=None, round_trip_s=0.004)
+    dispatcher.change(a_plan_for("a"), 0.0)
+    dispatcher.add(work(0))
+    assert len(sent(dispatcher, 0.0)) == 1  # one hop, 10 ms
+    dispatcher.add(work(1))
+    assert len(sent(dispatcher, 0.011)) == 1  # it arrives at 0.013; the worker is free at 0.012
+    dispatcher.completed(completion(0, 0), 0.014)
+    dispatcher.add(work(2))
+    assert sent(dispatcher, 0.014) == []
+    assert dispatcher.next_s(0.014) == pytest.approx(0.013 + 0.01 - 0.004)  # less the lead
+
+
 def test_the_leases_batch_replaces_one_that_would_be_late() -> None:
     choice = SelectionTable(qps=1e6, rows=((0, 1, 1), (0, 1, 5)))  # w for any slack
     dispatcher = a_dispatcher(selection=None)
