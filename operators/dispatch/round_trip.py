@@ -1,5 +1,5 @@
-"""Round trip between a dispatcher and a device, measured without the device's own time, and the times
-at which a device begins and ends what it was sent."""
+"""Round trip between a dispatcher and a device, measured without the device's own time, and when a
+device ends what it was sent."""
 
 from collections import deque
 from collections.abc import Sequence

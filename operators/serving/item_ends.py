@@ -127,7 +127,8 @@ class ItemEnds:
             self._reporter.count(f"{name}/{self._batch.variant}", count)
         if lease is not None and lease.type:  # a dispatcher sends to this worker
             done = self._batch.completions(lease, tickets, outcome, started_s, took_s)
-            effects = [*done, *effects]
+            # After the queries' own records: the broker takes a connection's records in order.
+            effects = [*effects, *done]
         effects += self._slots.finish(tickets)
         return effects
 

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from headrace import Sized
 from operators.serving.worker import Worker
-from schemas.effects import Infer, Inferred, Send, Woke
+from schemas.effects import COMPLETIONS, OUTPUTS, Infer, Inferred, Send, Woke
 from schemas.pipeline import QuerySize
 from schemas.records import FAILED, Work
 from tests.builders import a_lease, a_pipeline, a_plan, a_work, an_item, arrived, loaded
@@ -53,6 +53,13 @@ def test_a_batch_takes_the_first_queries_up_to_a_total_size(
 def test_a_query_that_ingress_dispatched_is_a_batch_of_its_own() -> None:
     batch = begun(a_sized_worker("read", 100, type_="gpu"), 10, 10)
     assert (batch.values, batch.size) == ((0,), 10)
+
+
+def test_a_dispatcher_hears_of_a_query_after_its_answer_has_left() -> None:
+    worker = a_sized_worker("read", 100, type_="gpu")
+    batch = begun(worker, 10)
+    effects = worker.handle(Inferred(batch.job, ["a"], 0.1, 0.11), 0.11)
+    assert [e.topic for e in effects if isinstance(e, Send)] == [OUTPUTS, COMPLETIONS]
 
 
 def made(*output: Any) -> list[Work]:
