@@ -273,36 +273,46 @@ class Dispatcher:
         time."""
         self._try_again(now)
         dropped = self._give_up(now)
-        picks: list[Pick] = []
-        while found := self._matched(now):
-            picks += found
+        picks, again = self._matched(now)
+        while again:
+            more, again = self._matched(now)
+            picks += more
         # Give up queries whose latest start is now: no wake-up would follow for them.
         return picks, [*dropped, *self._give_up(nextafter(now, _FOREVER))]
 
-    def _matched(self, now: float) -> list[Pick]:
-        """Send at most one query to each free device; return those that were sent."""
+    def _matched(self, now: float) -> tuple[list[Pick], bool]:
+        """Send at most one query to each free device; return those that were sent, and whether
+        there may be more to send.
+
+        There is not if the rule saw every query, none was withheld, and no device that was sent one
+        is still free: a rule uses the other devices as well as it can, and a device that is busy
+        for longer makes none of them a better choice.
+        """
         if not self._waiting or not self._devices or self._policy is None:
-            return []
+            return [], False
         lead_s = self._lead_s
         remaining_s = [self._remaining_s(device, now, lead_s) for device in self._devices]
         if min(remaining_s) > lead_s:
-            return []
+            return [], False
         queue = self._in_order(now)
+        again = len(queue) < len(self._waiting)
         round_ = self._round(queue, remaining_s, lead_s, now)
         picks: list[Pick] = []
         taken: set[Waiting] = set()
         for i, j in self._rule(round_, self._options):
             waiting, device = queue[i], self._devices[j]
             if self._misses(waiting, device, round_.remaining_s[j], now):
+                again = True
                 continue
             taken.add(waiting)
             self._send(waiting, device, now)
             picks.append((waiting, device.slot))
+            again = again or self._remaining_s(device, now, lead_s) <= lead_s
         for waiting, held in zip(queue, round_.held, strict=True):
             waiting.held = held
         if taken:
             self._waiting = [each for each in self._waiting if each not in taken]
-        return picks
+        return picks, again and bool(picks)
 
     def next_s(self, now: float) -> float:
         """Return the time of the next decision if nothing arrives: a device becomes free within

@@ -1,0 +1,57 @@
+"""A decision sends all that there is to send at its moment."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.policies import POLICIES
+from operators.dispatch.dispatch_profile import dispatch_profile
+from operators.dispatch.dispatcher import Dispatcher
+from tests.unit.operators.dispatch.test_dispatcher import (
+    a_dispatching_plan,
+    a_sized_pipeline,
+    completion,
+    sent,
+    work,
+)
+
+RULES = ["kairos", "kairos-paper", "fcfs", "threshold", "earliest"]
+# No two sizes and types take equally long, so that no choice is a tie.
+PER_ITEM_S = {"gpu": 1.0001e-3, "slow": 4.0003e-3}
+
+
+def _seconds(type_: str, size: int, quantile: str) -> float:
+    return PER_ITEM_S[type_] * size + 1e-7 * size**2
+
+
+@pytest.mark.parametrize("policy", RULES)
+@given(
+    sizes=st.lists(st.integers(1, 100), min_size=1, max_size=12, unique=True),
+    gaps=st.lists(st.floats(0.0, 0.03), min_size=12, max_size=12),
+    devices=st.lists(st.sampled_from(["gpu", "slow"]), min_size=1, max_size=5),
+    lead_s=st.sampled_from([0.0, 0.01]),
+)
+def test_a_second_decision_at_the_same_moment_sends_nothing(
+    policy: str, sizes: list[int], gaps: list[float], devices: list[str], lead_s: float
+) -> None:
+    asked = POLICIES[policy].policy(policy, {"lead": lead_s})
+    pipeline = a_sized_pipeline(policies=(asked,), policy=policy)
+    dispatcher = Dispatcher(pipeline, dispatch_profile(("gpu", "slow"), _seconds, 100))
+    dispatcher.change(a_dispatching_plan(*devices, policy=policy), 0.0)
+    running: list[tuple[float, int, int]] = []  # end, query, slot
+    now = 0.0
+    for number, size in enumerate(sizes):
+        now += gaps[number]
+        for ended in sorted(each for each in running if each[0] <= now):
+            running.remove(ended)
+            _, query, slot = ended
+            run_s = _seconds(devices[slot], sizes[query], "mean")
+            done = completion(
+                work(query, sizes[query]), slot, run_s, f"{devices[slot]}-{slot}", devices[slot]
+            )
+            dispatcher.completed(done, now)
+        dispatcher.add(work(number, size, created_s=now))
+        for query, slot in sent(dispatcher, now):
+            begun_s = max([now, *[end_s for end_s, _, at in running if at == slot]])
+            running.append((begun_s + _seconds(devices[slot], sizes[query], "mean"), query, slot))
+        assert sent(dispatcher, now) == []
