@@ -156,5 +156,5 @@ class Profilers:
             seconds={"scan": 0.004 * count, "read": 0.01 * count * votes},
             bytes={"scan": 2000.0 * count, "read": 20.0 * count}, cached={},
             input_bytes=9e3 * count, spent_s=spent_s, device="cpu",
-            profiler="profiler", finished_s=self._free_s,
+            profiler="profiler", finished_s=self._free_s, search=request.search,
         )  # fmt: skip

@@ -160,14 +160,15 @@ class SessionSearches:
         links = self._links.get(session.id)
         resumed = session.state is SessionState.SEARCHING  # started before a restart
         began_s = session.changed_s if resumed else now
-        self._store.reopen(session.samples, options.rule, began_s)
+        search = search_id(session.id, began_s, now if resumed else None)
+        self._store.reopen(session.samples, options.rule, search)
         problem = SearchProblem(
-            search=search_id(session.id, now),
+            search=search,
             sessions=self._space if links is None else self._space.with_links(links),
             slo=slo,
             options=options,
             history=self._store.past(session.samples, options.history),
-            learnt=self._known(session.samples, began_s, slo.accuracy, options.rule),
+            learnt=self._known(session.samples, search, slo.accuracy, options.rule),
             qps=self._qps.get(session.id, 0.0),
         )
         limits = SearchLimits(
@@ -176,16 +177,14 @@ class SessionSearches:
             price=max((tier.price for tier in self._space.tiers.values()), default=0.0),
             priced=links is not None,
         )
-        self._runs[session.id] = SearchRun(problem, limits, began_s, resumed=resumed)
+        self._runs[session.id] = SearchRun(problem, limits, began_s)
 
     def _known(
-        self, samples: str, began_s: float, floor: float, rule: StopRule
+        self, samples: str, search: str, floor: float, rule: StopRule
     ) -> tuple[Profiled, ...]:
-        """Return the profiles that other searches on the same samples had decided by ``began_s``,
-        so that a search starts with the same profiles after a restart."""
-        blocks = self._store.blocks(samples)
-        earlier = {at: each for at, each in blocks.items() if each.finished_s < began_s}
-        return known(self._space.space, earlier, floor, rule)
+        """Return the profiles that other searches on the same samples had decided before this one
+        had a result, so that it starts with the same profiles after a restart."""
+        return known(self._space.space, self._store.earlier(samples, search), floor, rule)
 
     def advance(self, waiting: Sequence[Session], now: float) -> list[Effect]:
         """Return the requests and steps that the searches need now."""

@@ -59,8 +59,7 @@ class LiveProfiles:
         tend: Callable[[], None] = lambda: None,
     ) -> None:
         self._pipeline, self._space, self._set = pipeline.name, sessions.space, sample_set
-        self._began_s = time.time()
-        self._search, self._ahead, self._tend = search_id(session, self._began_s), ahead, tend
+        self._search, self._ahead, self._tend = search_id(session, time.time()), ahead, tend
         self._stages = [stage.name for stage in self._space.stages]
         results = physical(pipeline.name, PROFILE_RESULTS)
         self._requests = physical(pipeline.name, PROFILE_REQUESTS)
@@ -160,5 +159,5 @@ class LiveProfiles:
                 continue
             self._known.keep(record)
             refused = record.error and record.space != self._space.digest
-            if refused and record.finished_s >= self._began_s:
+            if refused and record.search == self._search:
                 raise Unsuccessful(record.error)

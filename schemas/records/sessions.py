@@ -127,7 +127,8 @@ class ProfileResult(Struct, frozen=True, gc=False, kw_only=True):
     ``scores`` are from 0 to 1, one per sample. ``seconds`` and ``bytes`` are sums over the samples,
     by task: device seconds, as if nothing had been cached, and bytes of outputs. ``cached`` counts,
     by task, the samples whose output was cached; ``spent_s`` are the device seconds that the
-    profiler used. ``error`` is the reason for missing scores.
+    profiler used. ``error`` is the reason for missing scores. ``search`` is the search whose
+    request was run; "": not known.
     """
 
     pipeline: str
@@ -145,3 +146,4 @@ class ProfileResult(Struct, frozen=True, gc=False, kw_only=True):
     profiler: str
     finished_s: float
     error: str = ""
+    search: str = ""

@@ -131,6 +131,7 @@ EXAMPLES = [
         scores=(0.8, 1.0), seconds={"scan": 0.004, "read": 0.006},
         bytes={"scan": 2600.0, "read": 80.0}, cached={"scan": 2, "read": 0}, input_bytes=10800.0,
         spent_s=0.006, device="cpu", profiler="profiler-0", finished_s=TIME + 0.4,
+        search="cam-17@1767225598.250",
     ),
     Label(id="letter-17", truth="75001"),
     MeasuredAccuracy(

@@ -198,7 +198,7 @@ class ProfilerRole:
             bytes={name: cost.bytes for name, cost in costs.items()},
             cached={name: cost.cached for name, cost in costs.items()},
             input_bytes=found.input_bytes, spent_s=found.spent_s, device=self._device,
-            profiler=self._name, finished_s=0.0, error=error,
+            profiler=self._name, finished_s=0.0, error=error, search=request.search,
         )  # fmt: skip
 
 

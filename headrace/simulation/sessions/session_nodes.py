@@ -147,5 +147,5 @@ class RecordedProfilers:
             bytes={s.name: count * float(sent[parents[s.name]]) if s.name in parents else 0.0
                    for s in stages},
             cached={}, input_bytes=count * float(sent[0]), spent_s=spent_s, device="recorded",
-            profiler="profiler", finished_s=ends_s,
+            profiler="profiler", finished_s=ends_s, search=request.search,
         )  # fmt: skip

@@ -5,16 +5,21 @@ profiles of other sample sets are the history of a search. So are those of anoth
 knob was removed, or an option of one added or removed), matched by the names of their options. Each
 choice of options of the removed knobs is then a separate set. Results that lack a knob of this
 space, or have an option that it lacks, are left out.
+
+The age of results is their order on the topic, and a block belongs to the search that it names:
+clocks of profilers may differ from each other and from the controller's.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import numpy as np
 
 from control.policies.compass.search.camo import Past, Profiled
 from control.policies.compass.search.composition import hop_bytes
 from control.policies.compass.search.profile_run import ProfileRun
+from control.policies.compass.search.search_step import same_search
 from control.policies.compass.search.sequential_test import StopRule, Tested, plain
 from control.problem.sample_sets import input_set
 from control.problem.space import Space, same_truth
@@ -30,11 +35,7 @@ class SampleSet:
 
     inputs: bool = False  # those of a session
     blocks: dict[Block, ProfileResult] = field(default_factory=dict)
-
-    @property
-    def newest_s(self) -> float:
-        """The time at which the newest block was finished; 0 without blocks."""
-        return max((each.finished_s for each in self.blocks.values()), default=0.0)
+    newest: int = 0  # the place of its newest result among all
 
     def past(self, space: Space) -> Past:
         """Return the set's profiles as a past search."""
@@ -59,6 +60,7 @@ class ProfileStore:
     def __init__(self, space: Space) -> None:
         self._space = space
         self._sets: dict[str, SampleSet] = {}
+        self._kept = 0  # results
 
     def keep(self, result: ProfileResult) -> None:
         """Add a result; ignore one judged by another truth, or of a request without samples."""
@@ -77,7 +79,10 @@ class ProfileStore:
         known = kept.blocks.get((configuration, result.first))
         if result.error and known is not None and not known.error:
             return  # of a second profiler that got the request
-        kept.blocks[configuration, result.first] = result
+        kept.blocks.pop((configuration, result.first), None)
+        kept.blocks[configuration, result.first] = result  # in the order of the topic
+        self._kept += 1
+        kept.newest = self._kept
 
     def _removed(self, result: ProfileResult) -> str:
         """Return the options of a result whose knobs this space lacks."""
@@ -89,8 +94,8 @@ class ProfileStore:
         for each in self._sets.values():
             each.blocks = {at: result for at, result in each.blocks.items() if not result.error}
 
-    def reopen(self, sample_set: str, rule: StopRule, before_s: float) -> None:
-        """Discard the blocks, finished before that time, at which a set of labelled inputs ended:
+    def reopen(self, sample_set: str, rule: StopRule, search: str) -> None:
+        """Discard the blocks, except those of this search, at which a set of labelled inputs ended:
         it has grown since."""
         found = input_set(sample_set)
         if found is None or not found.labelled or sample_set not in self._sets:
@@ -99,13 +104,18 @@ class ProfileStore:
         kept.blocks = {
             at: each
             for at, each in kept.blocks.items()
-            if each.error or each.finished_s >= before_s or len(each.scores) >= rule.look
+            if each.error or same_search(each.search, search) or len(each.scores) >= rule.look
         }
 
     def blocks(self, sample_set: str) -> Mapping[Block, ProfileResult]:
         """Return the results of a sample set."""
         found = self._sets.get(sample_set)
         return {} if found is None else found.blocks
+
+    def earlier(self, sample_set: str, search: str) -> Mapping[Block, ProfileResult]:
+        """Return the results of a sample set that came before the first one of a search."""
+        blocks = self.blocks(sample_set).items()
+        return dict(takewhile(lambda each: not same_search(each[1].search, search), blocks))
 
     def past(self, sample_set: str, most: int | None = None) -> tuple[Past, ...]:
         """Return the profiles of the other sample sets, the newest ``most``, the oldest first."""
@@ -123,7 +133,7 @@ class ProfileStore:
     def _by_age(self) -> list[str]:
         """Return the sets that have blocks, the oldest first."""
         found = [name for name, each in self._sets.items() if each.blocks]
-        return sorted(found, key=lambda name: self._sets[name].newest_s)
+        return sorted(found, key=lambda name: self._sets[name].newest)
 
 
 def known(

@@ -4,7 +4,7 @@ It holds the learnt profiles, tests the proposed configuration block by block, a
 deadline, when its budget is spent, or when no other configuration could be better. The time to the
 deadline starts with the first block that a profiler has run for the search, because known blocks do
 not show that a profiler is available. A search that began before a restart keeps its deadline and
-its spending: both follow from the times at which its blocks were finished.
+its spending: both follow from the blocks that name it.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,12 @@ from control.policies.compass.search.camo import NearestConfiguration, Profiled,
 from control.policies.compass.search.configuration_run import ConfigurationRun, ProfileGoal
 from control.policies.compass.search.pricing import Priced
 from control.policies.compass.search.profile_store import Block
-from control.policies.compass.search.search_step import SearchProblem, SearchStep, deployed
+from control.policies.compass.search.search_step import (
+    SearchProblem,
+    SearchStep,
+    deployed,
+    same_search,
+)
 from schemas.records import ProfileResult
 
 SECONDS_PER_H = 3600.0
@@ -46,11 +51,9 @@ class SearchLimits:
 class SearchRun:
     """The state of one search, which began at ``began_s``. ``problem`` is that of the next step;
     ``stopped`` is why it ended (space, deadline, spend, priced); ``profile_s`` are the device
-    seconds used. ``resumed``: it began before a restart."""
+    seconds used."""
 
-    def __init__(
-        self, problem: SearchProblem, limits: SearchLimits, began_s: float, *, resumed: bool = False
-    ) -> None:
+    def __init__(self, problem: SearchProblem, limits: SearchLimits, began_s: float) -> None:
         self.problem = problem
         self.phase = SearchPhase.PROPOSES
         self.plans: tuple[Priced, ...] = ()
@@ -67,7 +70,6 @@ class SearchRun:
             problem.sessions.space, slo.accuracy, problem.options.rule,
             partial(may_comply, deployed(problem), slo),
         )  # fmt: skip
-        self._resumed = resumed
         self._run = self._new_run(-1)
         self._paused_s: float | None = None
 
@@ -117,7 +119,7 @@ class SearchRun:
             return ()
         run = self._run
         for block, asked in run.take(blocks):
-            self._count(block, now, ours=asked)
+            self._count(block, now, asked=asked)
         if run.failed is not None:
             self.error = run.failed.error
             self._learn(run.configuration)
@@ -129,12 +131,13 @@ class SearchRun:
             return run.due(now)
         return ()
 
-    def _count(self, block: ProfileResult, now: float, *, ours: bool) -> None:
-        """Count a block that was run for this search, requested now or before a restart."""
-        if not (ours or (self._resumed and block.finished_s >= self.began_s)):
+    def _count(self, block: ProfileResult, now: float, *, asked: bool) -> None:
+        """Count a block that was run for this search, ``asked`` for now or before a restart."""
+        if not (asked or same_search(block.search, self.problem.search)):
             return
-        if self.first_s is None:
-            self.first_s = min(now, max(self.began_s, block.finished_s)) if self._resumed else now
+        if self.first_s is None:  # before a restart: by the profiler's clock, which may be off
+            ran_s = now if asked else block.finished_s
+            self.first_s = min(now, max(self.began_s, ran_s))
         self.profile_s += block.spent_s
 
     def _learn(self, found: Profiled | int) -> None:

@@ -112,10 +112,16 @@ def _digest(history: Sequence[Past]) -> tuple[bytes, ...]:
     )
 
 
-def search_id(session: str, began_s: float) -> str:
+def search_id(session: str, began_s: float, resumed_s: float | None = None) -> str:
     """Return the id of a search, unique among searches for the session: within a search, later
-    steps void earlier ones."""
-    return f"{session}@{began_s:.3f}"
+    steps void earlier ones. One that goes on after a restart has an id of its own."""
+    began = f"{session}@{began_s:.3f}"
+    return began if resumed_s is None else f"{began}+{resumed_s:.3f}"
+
+
+def same_search(one: str, other: str) -> bool:
+    """Return whether two ids are those of one search, before and after restarts."""
+    return one.partition("+")[0] == other.partition("+")[0]
 
 
 def search_options(options: Mapping[str, Any], population: int | None = None) -> SearchOptions:

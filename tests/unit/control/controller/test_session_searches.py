@@ -1,5 +1,6 @@
 """Searches of sessions: which search a step's result belongs to."""
 
+import pytest
 from msgspec.structs import replace
 
 from control.controller.session_searches import MOST_BEGUN, SessionSearches
@@ -106,3 +107,28 @@ def test_a_profiler_of_another_space_rejects_no_configuration() -> None:
     assert searches.advance([SESSION], 20.0)  # it asks again
     searches.take(replace(refusal, space=space.space.digest, scores=(1.0,) * 10, error=""))
     assert searches.states == {"a": waits}
+
+
+@pytest.mark.parametrize("ahead_s", [-3600.0, 0.0, 3600.0])
+def test_a_search_starts_as_before_a_restart_whatever_the_profilers_clock(ahead_s: float) -> None:
+    """It knew its own profiles at once if the profiler's clock was behind, and none of the others'
+    if it was ahead."""
+    space = a_space()
+    searches, seen = SessionSearches("p", space), SessionHealth(space, 1.0)
+    blocks = [(0, "b@50.000", 60.0), (1, "a@100.000", 110.0), (2, "b@50.000", 120.0)]
+    for configuration, search, finished_s in blocks:
+        for first in range(0, 50, 10):
+            searches.take(
+                ProfileResult(
+                    pipeline="p", space=space.space.digest,
+                    options=space.space.named(configuration), sample_set=SESSION.samples,
+                    first=first, scores=(1.0,) * 10, seconds={"scan": 0.04, "read": 0.1},
+                    bytes={}, cached={}, input_bytes=0.0, spent_s=0.14, device="cpu",
+                    profiler="x", finished_s=finished_s + ahead_s, search=search,
+                )
+            )  # fmt: skip
+    resumed = replace(SESSION, state=SessionState.SEARCHING, changed_s=100.0)
+    searches.begin([resumed], seen, POLICY, 130.0)
+    (step,) = searches.advance([resumed], 130.0)
+    assert isinstance(step, Solve)
+    assert [each.configuration for each in step.problem.learnt] == [0]

@@ -86,12 +86,12 @@ def test_a_set_of_labelled_inputs_does_not_end_where_it_ended_for_an_earlier_sea
     labelled = InputSet("cam", 1.0).name
     for sample_set in (labelled, InputSet("cam", 1.0, 2.0).name, SEEN):
         for first, count in ((0, 10), (10, 7), (20, 0), (30, 10)):
-            more = {"first": first, "scores": (1.0,) * count, "finished_s": 5.0}
+            more = {"first": first, "scores": (1.0,) * count, "search": "cam@5.000+6.000"}
             store.keep(result(SPACE, 3, sample_set=sample_set, **more))
         store.keep(result(SPACE, 4, sample_set=sample_set, scores=(), error="no weights"))
-        store.reopen(sample_set, rule, 5.0)
+        store.reopen(sample_set, rule, "cam@5.000")
         assert len(store.blocks(sample_set)) == 5
-        store.reopen(sample_set, rule, 5.1)
+        store.reopen(sample_set, rule, "cam@5.100")
     assert list(store.blocks(labelled)) == [(3, 0), (3, 30), (4, 0)]
     assert len(store.blocks(InputSet("cam", 1.0, 2.0).name)) == len(store.blocks(SEEN)) == 5
 
@@ -103,3 +103,20 @@ def test_an_error_does_not_replace_the_scores_of_a_block() -> None:
     store.keep(result(SPACE, 3))
     store.keep(result(SPACE, 3, error="no memory", scores=()))
     assert [each.error for each in store.blocks(SEEN).values()] == [""]
+
+
+def test_results_are_as_old_as_their_place_on_the_topic() -> None:
+    """A profiler whose clock was ahead made its sets the newest history for good."""
+    store = ProfileStore(SPACE)
+    for seed, finished_s in enumerate((9e9, 2.0, 1.0)):
+        store.keep(result(SPACE, seed, sample_set=f"workload@{seed}", finished_s=finished_s))
+    newest = store.past("workload@7", 2)
+    assert [past.configuration.tolist() for past in newest] == [[1], [2]]
+
+
+def test_results_before_the_first_one_of_a_search_are_those_ahead_of_it_on_the_topic() -> None:
+    store = ProfileStore(SPACE)
+    for configuration, search in enumerate(("a@1.000", "b@2.000", "a@1.000", "b@2.000+3.000")):
+        store.keep(result(SPACE, configuration, search=search, finished_s=-configuration))
+    assert list(store.earlier(SEEN, "b@2.000+4.000")) == [(0, 0)]
+    assert len(store.earlier(SEEN, "c@3.000")) == 4

@@ -22,12 +22,15 @@ PROBLEM = SearchProblem(
 LIMITS = SearchLimits(deadline_s=5.0, spend_usd=0.0, price=0.2)
 
 
-def a_block(configuration: int, first: int, finished_s: float) -> ProfileResult:
+def a_block(
+    configuration: int, first: int, finished_s: float, search: str = "other"
+) -> ProfileResult:
     return ProfileResult(
         pipeline="p", space=SPACE.space.digest, options=SPACE.space.named(configuration),
         sample_set="workload@0", first=first, scores=(0.4, 0.6) * 5,
         seconds={"scan": 0.04, "read": 0.1}, bytes={"scan": 2e4, "read": 200.0}, cached={},
         input_bytes=9e4, spent_s=0.14, device="cpu", profiler="p", finished_s=finished_s,
+        search=search,
     )  # fmt: skip
 
 
@@ -58,6 +61,27 @@ def test_blocks_that_were_known_do_not_begin_the_clock() -> None:
     run.profile(known, 235.2)
     run.proposed(next_step(run.problem), 235.2)
     assert run.stopped == "deadline"
+
+
+@pytest.mark.parametrize(
+    ("search", "finished_s", "spent_s", "first_s"),
+    [
+        ("s", 105.0, 0.84, 105.0),
+        ("s", 105.0 - 3600, 0.84, 100.0),  # the profiler's clock is an hour behind
+        ("s", 105.0 + 3600, 0.84, 110.0),
+        ("other", 105.0, 0.0, None),
+        ("other", 105.0 + 3600, 0.0, None),
+    ],
+)
+def test_a_search_counts_its_blocks_from_before_a_restart_whatever_the_profilers_clock(
+    search: str, finished_s: float, spent_s: float, first_s: float | None
+) -> None:
+    """Blocks counted by their times: none if the clock was behind, those of all if it was ahead."""
+    run = SearchRun(replace(PROBLEM, search="s+110.000"), LIMITS, 100.0)
+    at = proposing(run, 110.0)
+    run.profile({(at, n): a_block(at, n, finished_s, search) for n in range(0, 60, 10)}, 110.0)
+    assert run.profile_s == pytest.approx(spent_s)
+    assert run.first_s == first_s
 
 
 def test_configuration_too_slow_on_every_tier_gets_only_the_minimum_of_samples() -> None:
