@@ -258,14 +258,20 @@ class SessionDesk:
             return f"session {name!r} is closing"
         if command.action == SET_SLO:
             return self._change(command, book, health, now)
-        return self._replan(book, health, name, now)
+        return self._replan(name, command, book, health, now)
 
-    def _replan(self, book: SessionBook, health: SessionHealth, name: str, now: float) -> str:
-        _still_open(book.session(name))
-        if not book.session(name).samples:
+    def _replan(
+        self, name: str, command: Command, book: SessionBook, health: SessionHealth, now: float
+    ) -> str:
+        session = book.session(name)
+        _still_open(session)
+        if not session.samples:
             raise CommandError(
                 f"session {name!r} cannot be planned again: its plan was made by hand"
             )
+        replans = session.state is SessionState.REPLANNING
+        if replans and self._done_before(command, session.changed_s):
+            return f"session {name!r} is being replanned"
         health.forget(name)
         book.replan(name, now, cause="a command", detect_s=0.0)
         return f"session {name!r} is being replanned"
@@ -287,7 +293,9 @@ class SessionDesk:
     ) -> str:
         asked = asked_session(command.arguments, self._pipeline, space, now)
         if name in book:
-            if self._opened_before(book.session(name), asked, command):
+            known = book.session(name)
+            done = self._done_before(command, known.opened_s)
+            if done and _objectives(known) == _objectives(asked):
                 return f"session {name!r} is open"
             raise CommandError(f"session {name!r} is open already; close it or name another one")
         if not asked.plans:
@@ -295,11 +303,10 @@ class SessionDesk:
         book.open(asked, now)
         return f"session {name!r} is open"
 
-    def _opened_before(self, session: Session, asked: Session, command: Command) -> bool:
-        """Return whether the control app before this one has opened a session by this command, and
-        ended before it could write the result."""
-        between = command.issued_s <= session.opened_s < self._started_s
-        return between and _objectives(session) == _objectives(asked)
+    def _done_before(self, command: Command, at_s: float) -> bool:
+        """Return whether the control app before this one did what a command asks for, at ``at_s``,
+        and ended before it could write the result."""
+        return command.issued_s <= at_s < self._started_s
 
     def _check_search(self, asked: Session, space: SessionSpace, now: float) -> None:
         if not space.profilers:

@@ -13,7 +13,13 @@ from schemas.pipeline import Pipeline, Policy
 from schemas.records import Command, Plan, Report, Session, Settings
 from schemas.release import WITH_SESSIONS
 from tests.builders import a_lease, a_plan
-from tests.session_world import TASKS, a_hand_made_plan, a_session_pipeline, a_space
+from tests.session_world import (
+    TASKS,
+    a_hand_made_plan,
+    a_query_plan,
+    a_session_pipeline,
+    a_space,
+)
 from tests.unit.control.sessions.test_session_book import a_choice
 from tests.unit.control.sessions.test_session_health import CAM, find_inaccurate
 
@@ -101,6 +107,23 @@ def test_session_opened_just_before_a_restart_is_not_refused_to_its_command(
     )
     ((_, carried_out, message),) = desk.carry_out([command], "compass", WITH_SESSIONS, 9.0)
     assert (carried_out, message.startswith("session 'cam' is open already")) == (done, not done)
+
+
+@pytest.mark.parametrize(("issued_s", "replans"), [(4.9, 1), (5.1, 2)])
+def test_session_replanned_just_before_a_restart_is_not_replanned_again(
+    issued_s: float, replans: int
+) -> None:
+    desk = SessionDesk(a_session_pipeline(), a_space())
+    replanned = replace(CAM, state=SessionState.REPLANNING, changed_s=5.0, replans=1)
+    desk.take(replanned, 8.0)
+    desk.start(replace(PLAN, sessions=(a_query_plan("cam"),)), 8.0)
+    command = Command(
+        id="1", pipeline="p", action="replan-session", issued_s=issued_s,
+        arguments={"session": "cam"},
+    )  # fmt: skip
+    ((_, done, _),) = desk.carry_out([command], "compass", WITH_SESSIONS, 9.0)
+    assert desk._book is not None
+    assert (done, desk._book.session("cam").replans) == (True, replans)
 
 
 def serving_desk(pipeline: Pipeline | None = None) -> SessionDesk:
