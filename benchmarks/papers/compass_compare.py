@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from benchmarks import scheduling
-from benchmarks.papers.compass_model import DrawnQuery, applications, draw
+from benchmarks.papers.compass_model import Application, DrawnQuery, applications, draw
 from benchmarks.papers.compass_page import page
 from benchmarks.papers.sources import DataError
 from control.policies.compass.search.camo import Past, Profiled, SearchOptions
@@ -111,10 +111,8 @@ def played(data: Path, queries: int) -> Iterator[Row]:
             for name, method in METHODS.items():
                 past = history if method.history else ()
                 yield searched(query, method, past, rule, name)[0]
-            for name, baseline in BASELINES.items():
-                run = WholeProfiles(query)
-                baseline(run)
-                yield run.row(name)
+            for name in BASELINES:
+                yield run_baseline(name, query).row(name)
         print(f"played: {app.name}", file=sys.stderr)
 
 
@@ -158,6 +156,11 @@ def _fixed(scores: Floats, query: DrawnQuery) -> Tested:
     return Tested(verdict, len(scores), 1.0, estimate)
 
 
+def ended(app: Application, steps: int, seconds: float) -> bool:
+    """Return whether a search for one plan gives up after so many steps and seconds."""
+    return steps >= MOST_STEPS or seconds >= LIMITS_S[app.parallelism > 1]
+
+
 class Run:
     """Modelled time and profiles of one search."""
 
@@ -171,8 +174,7 @@ class Run:
 
     @property
     def going(self) -> bool:
-        limit = LIMITS_S[self.query.app.parallelism > 1]
-        return self.accepted is None and self.steps < MOST_STEPS and self.seconds < limit
+        return self.accepted is None and not ended(self.query.app, self.steps, self.seconds)
 
     def profile(self, configuration: int, tested: Tested, reuse: bool) -> None:
         """Add the time of a profile; with reuse, only of stages without a cached prefix."""
@@ -191,11 +193,13 @@ class Run:
         """Accept a plan, which ends the search."""
         self.accepted = configuration
 
-    def past(self) -> Past:
-        """Return the observations of this search as history of a later one."""
-        at = np.array([c for c, _ in self._tests], dtype=np.int64)
-        means = np.array([test.estimate.mean for _, test in self._tests])
-        errors = np.array([test.estimate.variance for _, test in self._tests])
+    def past(self, profiles: int | None = None) -> Past:
+        """Return the observations of this search, or of its first ``profiles``, as history of a
+        later one."""
+        tests = self._tests[:profiles]
+        at = np.array([c for c, _ in tests], dtype=np.int64)
+        means = np.array([test.estimate.mean for _, test in tests])
+        errors = np.array([test.estimate.variance for _, test in tests])
         return Past(at, means, errors, self.query.seconds[at])
 
     def row(self, method: str) -> Row:
@@ -251,43 +255,44 @@ def _feasible(query: DrawnQuery) -> NDArray[np.int64]:
     return np.flatnonzero(query.deployment.fits.ravel())
 
 
-def _random(run: WholeProfiles) -> None:
+Steps = Iterator[None]  # of a baseline: each profiles one plan
+
+
+def _random(run: WholeProfiles) -> Steps:
     query = run.query
     order = np.random.default_rng([query.number, 1]).permutation(_feasible(query))
     for plan in order.tolist():
-        if not run.going:
-            break
         run.utility(plan)
+        yield
 
 
-def _videostorm(run: WholeProfiles) -> None:
+def _videostorm(run: WholeProfiles) -> Steps:
     """Search by first-improvement hill climbing over single changes, with random restarts."""
     query, rng = run.query, np.random.default_rng([run.query.number, 2])
     feasible = _feasible(query)
     codes = _codes(query)
     seen: dict[int, float] = {}
 
-    def value(plan: int) -> float:
+    def value(plan: int) -> Generator[None, None, float]:
         if plan not in seen:
             seen[plan] = run.utility(plan)
+            yield
         return seen[plan]
 
-    while run.going and len(seen) < len(feasible):
+    while len(seen) < len(feasible):
         here = int(rng.choice(feasible))
-        best = value(here)
+        best = yield from value(here)
         improved = True
-        while improved and run.going:
+        while improved:
             improved = False
             near = feasible[(codes[feasible] != codes[here]).sum(axis=1) == 1]
             for plan in rng.permutation(near).tolist():
-                if not run.going:
-                    break
-                if value(plan) > best:
+                if (yield from value(plan)) > best:
                     here, best, improved = plan, seen[plan], True
                     break
 
 
-def _vulcan(run: WholeProfiles) -> None:
+def _vulcan(run: WholeProfiles) -> Steps:
     """Search by expected improvement of the same utility, with five random starts."""
     query, rng = run.query, np.random.default_rng([run.query.number, 3])
     feasible = _feasible(query)
@@ -297,7 +302,7 @@ def _vulcan(run: WholeProfiles) -> None:
     process = GaussianProcess(codes, groups, Kernel((0.3, 0.3), 0.5), prior_mean=-0.5, fit=True)
     open_ones = np.ones(len(feasible), dtype=bool)
     best = -np.inf
-    while run.going and open_ones.any():
+    while open_ones.any():
         if run.steps < RANDOM_STARTS:
             at = int(rng.choice(np.flatnonzero(open_ones)))
         else:
@@ -307,6 +312,7 @@ def _vulcan(run: WholeProfiles) -> None:
             at = int(np.argmax(np.where(open_ones, gain, -np.inf)))
         open_ones[at] = False
         value = run.utility(int(feasible[at]))
+        yield
         best = max(best, value)
         process.tell(at, value, 1e-3)
 
@@ -322,8 +328,17 @@ def _codes(query: DrawnQuery) -> NDArray[np.int64]:
     )
 
 
-BASELINES: Mapping[str, Callable[[WholeProfiles], None]] = {
+BASELINES: Mapping[str, Callable[[WholeProfiles], Steps]] = {
     "random": _random,
     "videostorm-like": _videostorm,
     "vulcan-like": _vulcan,
 }
+
+
+def run_baseline(name: str, query: DrawnQuery) -> WholeProfiles:
+    """Search by a baseline to the first plan that it finds to comply."""
+    run = WholeProfiles(query)
+    for _ in BASELINES[name](run):
+        if not run.going:
+            break
+    return run

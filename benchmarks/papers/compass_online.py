@@ -19,8 +19,8 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from heapq import heappop, heappush
 from itertools import product
 from pathlib import Path
@@ -28,16 +28,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.papers.compass import CLUSTERS
-from benchmarks.papers.compass_model import EDGE, Application, DrawnQuery, applications, draw
+from benchmarks.papers.compass_compare import HISTORY
+from benchmarks.papers.compass_model import EDGE, Application, applications, draw
 from benchmarks.papers.compass_online_page import ORACLE, OURS, page
-from benchmarks.papers.compass_plans import (
-    Planned,
-    by_baseline,
-    by_compass,
-    by_truth,
-    first_plan_s,
-    past_of,
-)
+from benchmarks.papers.compass_plans import Planned
+from benchmarks.papers.compass_searches import RIVALS, Searches, slowed
 from benchmarks.papers.sources import DataError
 from control.policies.compass.packing import QUARTERS
 from control.policies.compass.schedule.greedy import cheapest_pairs, first_fit, greedy_pairs
@@ -50,7 +45,7 @@ from control.policies.compass.schedule.instance import (
     PlanOption,
     Tier,
 )
-from control.policies.compass.schedule.scheduling import packed
+from control.policies.compass.schedule.scheduling import packed, schedule
 
 PAGE = Path("docs/results/compass-online.md")
 LIVES_S: Mapping[str, float] = {"SR": 13.8, "VT": 37.6, "LVC": 67.2}  # Compass, Table 6
@@ -58,9 +53,9 @@ VULCANS_S: Mapping[str, float] = {"SR": 20.1, "VT": 24.2, "LVC": 30.9}  # to a p
 SECONDS = 3600.0
 TICK_S = 2.0  # arrivals and departures of so long are scheduled at once
 PATIENCE_S = 20.0
-HISTORY = 12
+REPLAN_S = 10.0  # between two schedules of all sessions, as live
+KEPT = 1000.0  # weight of a running session, so that none ends for waiting ones
 SAMPLED_S = 20.0  # between two looks at the cost
-RIVALS = ("vulcan-like", "videostorm-like")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +117,10 @@ class Gpus:
             sessions=tuple(sessions),
             free={bin: (n[0], n[1], n[2]) for bin, n in partly.items()},
         )
+
+    def emptied(self) -> "Gpus":
+        """Return the same GPUs, all of them free."""
+        return Gpus({tier: len(free) for tier, free in self._free.items()}, self._prices)
 
     def take(self, item: PlanItem) -> int:
         """Take the fullest GPU on which an item fits; return its number."""
@@ -223,23 +222,63 @@ class Hour:
         return changed
 
     def _schedule(self, now: float) -> None:
-        plans = [self._known[self._arrivals[n].query].plans for n in self._waiting]
-        sessions = [Candidate(n, 1.0, each) for n, each in zip(self._waiting, plans, strict=True)]
+        sessions = [Candidate(n, 1.0, self._plans(n)) for n in self._waiting]
         made = self._assign(self._gpus.instance(sessions))
         served = {n: at for n, at in zip(self._waiting, made, strict=True) if at is not None}
-        items = [
-            (item, n)
-            for n, at in served.items()
-            for item in self._known[self._arrivals[n].query].plans[at].items
-        ]
+        self._take(served, {n: self._end_s(n, now) for n in served})
+
+    def _plans(self, number: int) -> tuple[PlanOption, ...]:
+        return self._known[self._arrivals[number].query].plans
+
+    def _end_s(self, number: int, now: float) -> float:
+        return now + self._arrivals[number].life_s
+
+    def _take(self, served: Mapping[int, int], ends_s: Mapping[int, float]) -> None:
+        """Serve sessions by plans, which take GPUs until they end."""
+        items = [(item, n) for n, at in served.items() for item in self._plans(n)[at].items]
         taken: dict[int, list[tuple[PlanItem, int]]] = {n: [] for n in served}
         # The largest first: so the exact packing is reached.
         for item, n in sorted(items, key=lambda each: -each[0].quarters):
             taken[n].append((item, self._gpus.take(item)))
         for n in served:
-            heappush(self._ends, (now + self._arrivals[n].life_s, n, tuple(taken[n])))
+            heappush(self._ends, (ends_s[n], n, tuple(taken[n])))
         self.chosen |= served
         self._waiting = [n for n in self._waiting if n not in served]
+
+
+class RepackedHour(Hour):
+    """An hour in which running sessions move to other GPUs of their tiers at no cost, so that free
+    quarters are never scattered."""
+
+    def _schedule(self, now: float) -> None:
+        ends_s = {n: end_s for end_s, n, _ in self._ends}
+        self._gpus, self._ends = self._gpus.emptied(), []
+        self._take({n: self.chosen[n] for n in ends_s}, ends_s)
+        super()._schedule(now)
+
+
+class ReplannedHour(Hour):
+    """An hour in which running sessions change their plans at no cost, every ``REPLAN_S``, in the
+    schedule of the waiting ones (linear program over classes); none of them ends early."""
+
+    def _schedule(self, now: float) -> None:
+        if now % REPLAN_S == 0.0 and self._moved(now):
+            return
+        super()._schedule(now)
+
+    def _moved(self, now: float) -> bool:
+        """Schedule all sessions anew; return False if a running one would not be served."""
+        ends_s = {n: end_s for end_s, n, _ in self._ends}
+        numbers = [*ends_s, *self._waiting]
+        sessions = [Candidate(n, KEPT if n in ends_s else 1.0, self._plans(n)) for n in numbers]
+        empty = self._gpus.emptied()
+        made = schedule(empty.instance(sessions), GOODPUT)
+        served = {n: at for n, at in zip(numbers, made.plans, strict=True) if at is not None}
+        if not served.keys() >= ends_s.keys():
+            return False
+        self._gpus, self._ends = empty, []
+        self._take(served, {n: ends_s.get(n, self._end_s(n, now)) for n in served})
+        return True
 
 
 # ---------------------------------------------------------------------- load and cost
@@ -297,44 +336,36 @@ def _usd(tiers: Mapping[str, Tier], plans: Sequence[PlanOption]) -> float:
 # ---------------------------------------------------------------------- methods
 
 
-def methods(queries: Sequence[DrawnQuery], pace: float) -> Iterator[tuple[str, list[Planned]]]:
-    """Yield every method with what it knows of each query; the first ones are the history.
+def methods(searches: Searches, pace: float) -> Iterator[tuple[str, list[Planned]]]:
+    """Yield every method with what it knows of each query.
 
     A modelled second of planning takes ``pace`` seconds.
     """
-    history = [past_of(query, 5.0 / pace) for query in queries[:HISTORY]]
-    drawn = queries[HISTORY:]
-
-    yield ORACLE, [by_truth(query) for query in drawn]
-    yield OURS, slowed((by_compass(query, 5.0 / pace, history) for query in drawn), pace)
+    yield ORACLE, searches.truth
+    yield OURS, slowed(searches.compass(5.0 / pace), pace)
     for name in RIVALS:
         for limit_s in (5.0, 15.0):
-            found = [by_baseline(name, query, limit_s / pace) for query in drawn]
+            found = searches.baseline(name, limit_s / pace)
             yield f"{name}, {limit_s:g} s", slowed((shared for shared, _ in found), pace)
         yield f"{name}, {limit_s:g} s, whole GPUs", slowed((whole for _, whole in found), pace)
 
 
-def slowed(found: Iterable[Planned], pace: float) -> list[Planned]:
-    """Return what is known where a modelled second of planning takes ``pace`` seconds."""
-    return [replace(each, seconds=pace * each.seconds) for each in found]
-
-
-def papers_pace(app: Application, queries: Sequence[DrawnQuery]) -> float:
+def papers_pace(app: Application, searches: Searches) -> float:
     """Return the papers' seconds of `vulcan-like` to its first plan over the modelled ones."""
-    return VULCANS_S[app.name] / float(np.mean([first_plan_s(RIVALS[0], q) for q in queries]))
+    return VULCANS_S[app.name] / searches.first_plan_s
 
 
 def played(app: Application, seed: int, queries: int, load: float) -> Iterator[Played]:
     """Play an hour of an application under every method, by both paces."""
-    drawn = draw(app, HISTORY + queries, seed)
-    for pace in (1.0, papers_pace(app, drawn)):
-        yield from _played(app, drawn, pace, seed, load)
+    searches = Searches(draw(app, HISTORY + queries, seed))
+    for pace in (1.0, papers_pace(app, searches)):
+        yield from _played(app, searches, pace, seed, load)
 
 
 def _played(
-    app: Application, drawn: Sequence[DrawnQuery], pace: float, seed: int, load: float
+    app: Application, searches: Searches, pace: float, seed: int, load: float
 ) -> Iterator[Played]:
-    known, queries = dict(methods(drawn, pace)), len(drawn) - HISTORY
+    known, queries = dict(methods(searches, pace)), len(searches.queries)
     counts = CLUSTERS["medium"]
     prices = {tier: app.model["tiers"][tier]["usd_per_gpu_h"] for tier in counts}
     life_s = LIVES_S[app.name]

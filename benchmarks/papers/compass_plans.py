@@ -5,13 +5,14 @@ those that it profiled and found to comply, on the tiers on which it tried them;
 trimmed for both by the same code, which no baseline has in the papers.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from benchmarks.papers.compass import pool_of
-from benchmarks.papers.compass_compare import BASELINES, Run, WholeProfiles, tested_on
+from benchmarks.papers.compass_compare import BASELINES, Run, WholeProfiles, ended, tested_on
 from benchmarks.papers.compass_model import EDGE, DrawnQuery
 from control.policies.compass.packing import QUARTERS
 from control.policies.compass.schedule.instance import PlanItem, PlanOption
@@ -34,36 +35,98 @@ class Planned:
     at_edge: tuple[bool, ...]
 
 
-class _LimitedRun(Run):
-    """Our search, which goes on until its limit."""
+class _Search:
+    """A search that goes on as far as it is asked for: the first profiles of a long one are those
+    of every shorter one."""
 
-    def __init__(self, query: DrawnQuery, limit_s: float) -> None:
+    def __init__(self, run: Run, steps: Iterator[None]) -> None:
+        self._run, self._steps = run, steps
+        self._ends: list[float] = []  # of the profiles
+        self._over = False
+
+    def profiles(self, limit_s: float) -> Iterator[int]:
+        """Yield the number of each profile that ends by ``limit_s``."""
+        number = 0
+        while number < len(self._ends) or self._went_on(limit_s):
+            if self._ends[number] > limit_s:
+                return
+            yield number
+            number += 1
+
+    def seconds(self, limit_s: float) -> float:
+        """Return when a search with this limit ends."""
+        return min(self._run.seconds, limit_s)
+
+    def _went_on(self, limit_s: float) -> bool:
+        """Run one more profile if it begins before ``limit_s``; return whether it ran."""
+        if self._over or self._run.seconds >= limit_s:
+            return False
+        self._over = next(self._steps, _END) is _END
+        if not self._over:
+            self._ends.append(self._run.seconds)
+        return not self._over
+
+
+_END = object()
+
+
+class OurSearch(_Search):
+    """Our search for a query. ``profiler``: ours, with the adaptive test and prefixes that are
+    reused."""
+
+    def __init__(
+        self, query: DrawnQuery, history: Sequence[Past] = (), *, profiler: bool = True
+    ) -> None:
+        self._query, self._history, self._profiler = query, history, profiler
+        self._plans: list[tuple[Priced, ...]] = []  # known after each profile
+        super().__init__(Run(query), self._searched())
+
+    def until(self, limit_s: float) -> Planned:
+        """Return the plans known at ``limit_s``, or when no other plan could be better."""
+        known: tuple[Priced, ...] = ()
+        for number in self.profiles(limit_s):
+            known = self._plans[number]
+        return _planned(self._query, self.seconds(limit_s), map(_choice, known))
+
+    def past(self, limit_s: float) -> Past:
+        """Return the profiles that begin before ``limit_s``, as history of later searches."""
+        for _ in self.profiles(limit_s):
+            pass
+        return self._run.past(1 + bisect_left(self._ends, limit_s))
+
+    def costs(self, limit_s: float) -> "Costs":
+        """Yield the truly compliant plans known after each profile that ends by ``limit_s``."""
+        for number in self.profiles(limit_s):
+            for plan in self._plans[number]:
+                if self._query.compliant(plan.configuration):
+                    yield self._ends[number], plan.usd_per_h
+
+    def _searched(self) -> Iterator[None]:
+        query, app = self._query, self._query.app
+        rule = StopRule(most=app.most_samples)
+        options = SearchOptions(rule=rule)
+        search = SessionSearch(query.deployment, query.slo, options, app.sent, self._history)
+        while (proposal := search.ask()) is not None:
+            c = proposal.configuration
+            tested = tested_on(query, c, rule, adaptive=self._profiler)
+            search.tell(Profiled(configuration=c, tested=tested, seconds=tuple(query.seconds[c])))
+            self._run.profile(c, tested, reuse=self._profiler)
+            self._plans.append(search.plans)
+            yield
+
+
+class _BaselineRun(WholeProfiles):
+    """A baseline that goes on after its first plan."""
+
+    def __init__(self, query: DrawnQuery) -> None:
         super().__init__(query)
-        self._limit_s = limit_s
-
-    @property
-    def going(self) -> bool:
-        return self.seconds < self._limit_s
-
-
-class _LimitedBaseline(WholeProfiles):
-    """A baseline, which goes on after its first plan; profiles that end too late do not count."""
-
-    def __init__(self, query: DrawnQuery, limit_s: float) -> None:
-        super().__init__(query)
-        self.limit_s = limit_s
         self.known: dict[tuple[int, int], float] = {}  # configuration, placement: seconds
 
-    @property
-    def going(self) -> bool:
-        return self.seconds < self.limit_s
-
     def accept(self, configuration: int) -> None:
-        if self.seconds <= self.limit_s:
-            self.known.setdefault(self.complying[-1], self.seconds)
+        self.known.setdefault(self.complying[-1], self.seconds)
 
 
-class _ProfiledBaseline(_LimitedBaseline):
+class _ProfiledBaselineRun(_BaselineRun):
     """A baseline with our profiler: the adaptive test, and prefixes that are reused."""
 
     reuses = True
@@ -73,33 +136,51 @@ class _ProfiledBaseline(_LimitedBaseline):
         return tested_on(self.query, configuration, rule, adaptive=True)
 
 
-def by_compass(query: DrawnQuery, limit_s: float, history: Sequence[Past]) -> Planned:
-    """Search with ``history`` until ``limit_s``, or until no other plan could be better."""
-    return _searched(query, limit_s, history)[0]
+class BaselineSearch(_Search):
+    """A baseline's search for a query. ``profiler``: with ours."""
 
+    def __init__(self, name: str, query: DrawnQuery, *, profiler: bool = False) -> None:
+        self._query = query
+        self._baseline = _ProfiledBaselineRun(query) if profiler else _BaselineRun(query)
+        self._prices: dict[tuple[int, int], tuple[Priced, ...]] = {}
+        super().__init__(self._baseline, BASELINES[name](self._baseline))
 
-def without_profiler(query: DrawnQuery, limit_s: float, history: Sequence[Past]) -> Planned:
-    """Search as ``by_compass`` on a fixed number of samples, without reusing prefixes."""
-    return _searched(query, limit_s, history, profiler=False)[0]
+    def until(self, limit_s: float) -> tuple[Planned, Planned]:
+        """Return the plans known at ``limit_s`` with our shares of GPUs, and on whole GPUs."""
+        found = [plan for plan, _ in self._known(limit_s)]
+        seconds = self.seconds(limit_s)
+        shared = [_choice(each) for plan in found for each in self._priced(plan)]
+        whole = [_on_whole_gpus(self._query, *plan) for plan in found]
+        return _planned(self._query, seconds, shared), _planned(self._query, seconds, whole)
 
+    def costs(self, limit_s: float) -> "tuple[Costs, Costs]":
+        """Return the truly compliant plans known by ``limit_s``, with our shares of GPUs and on
+        whole GPUs."""
+        query = self._query
+        good = [each for each in self._known(limit_s) if query.compliant(each[0][0])]
+        shared = [(s, each.usd_per_h) for plan, s in good for each in self._priced(plan)]
+        return shared, [(s, _on_whole_gpus(query, *plan).usd_per_h) for plan, s in good]
 
-def without_optimizer(query: DrawnQuery, limit_s: float) -> Planned:
-    """Search by expected improvement of one utility, with our profiler and our shares."""
-    return _by_run("vulcan-like", _ProfiledBaseline(query, limit_s))[0]
+    @property
+    def first_plan_s(self) -> float:
+        """The end of a search for one plan, which gives up as those of ``compass_compare``."""
+        end = 0.0
+        for number in self.profiles(np.inf):
+            end = self._ends[number]
+            first_s = min(self._baseline.known.values(), default=np.inf)
+            if end >= first_s or ended(self._query.app, number + 1, end):
+                break
+        return end
 
+    def _known(self, limit_s: float) -> list[tuple[tuple[int, int], float]]:
+        for _ in self.profiles(limit_s):
+            pass
+        return [(plan, s) for plan, s in self._baseline.known.items() if s <= limit_s]
 
-def past_of(query: DrawnQuery, limit_s: float) -> Past:
-    """Return the search of an earlier session, as history of later ones."""
-    return _searched(query, limit_s, ())[1]
-
-
-def near_optimal_s(query: DrawnQuery, limit_s: float, history: Sequence[Past]) -> float | None:
-    """Return the modelled seconds until our search knows a truly compliant plan that costs at most
-    ``NEAR`` times the cheapest one; None: not within ``limit_s``, or no plan complies."""
-    truth = by_truth(query)
-    if not truth.plans:
-        return None
-    return until(costs_of_compass(query, limit_s, history), NEAR * truth.plans[0].cost)
+    def _priced(self, plan: tuple[int, int]) -> tuple[Priced, ...]:
+        if plan not in self._prices:
+            self._prices[plan] = _priced(self._query, *plan)
+        return self._prices[plan]
 
 
 Costs = Iterable[tuple[float, float]]  # seconds of planning, $ an hour of a truly compliant plan
@@ -110,72 +191,13 @@ def until(costs: Costs, usd_per_h: float) -> float | None:
     return next((seconds for seconds, usd in costs if usd <= usd_per_h + 1e-9), None)
 
 
-def costs_of_compass(query: DrawnQuery, limit_s: float, history: Sequence[Past]) -> Costs:
-    """Yield the truly compliant plans that our search knows after each profile, in time."""
-    run = _LimitedRun(query, limit_s)
-    for plans in _steps(run, history):
-        if run.seconds <= limit_s:
-            good = (plan for plan in plans if query.compliant(plan.configuration))
-            yield from ((run.seconds, plan.usd_per_h) for plan in good)
-
-
-def costs_of_baseline(name: str, query: DrawnQuery, limit_s: float) -> tuple[Costs, Costs]:
-    """Return the truly compliant plans that a baseline finds until ``limit_s``, with our shares of
-    GPUs and on whole GPUs."""
-    run = _LimitedBaseline(query, limit_s)
-    BASELINES[name](run)
-    good = [(plan, s) for plan, s in run.known.items() if query.compliant(plan[0])]
-    shared = [(s, each.usd_per_h) for plan, s in good for each in _priced(query, *plan)]
-    return shared, [(s, _on_whole_gpus(query, *plan).usd_per_h) for plan, s in good]
-
-
-def _searched(
-    query: DrawnQuery, limit_s: float, history: Sequence[Past], *, profiler: bool = True
-) -> tuple[Planned, Past]:
-    run = _LimitedRun(query, limit_s)
-    plans: tuple[Priced, ...] = ()
-    for known in _steps(run, history, profiler):
-        if run.seconds <= limit_s:
-            plans = known
-    return _planned(query, min(run.seconds, limit_s), map(_choice, plans)), run.past()
-
-
-def _steps(
-    run: _LimitedRun, history: Sequence[Past], profiler: bool = True
-) -> Iterator[tuple[Priced, ...]]:
-    """Search with ``history``; yield the plans known after each profile. ``profiler``: ours, with
-    the adaptive test and prefixes that are reused."""
-    query, app = run.query, run.query.app
-    rule = StopRule(most=app.most_samples)
-    search = SessionSearch(query.deployment, query.slo, SearchOptions(rule=rule), app.sent, history)
-    while run.going and (proposal := search.ask()) is not None:
-        c = proposal.configuration
-        tested = tested_on(query, c, rule, adaptive=profiler)
-        search.tell(Profiled(configuration=c, tested=tested, seconds=tuple(query.seconds[c])))
-        run.profile(c, tested, reuse=profiler)
-        yield search.plans
-
-
-def by_baseline(name: str, query: DrawnQuery, limit_s: float) -> tuple[Planned, Planned]:
-    """Search by a baseline until ``limit_s``; return its plans with our shares of GPUs, and those
-    on whole GPUs."""
-    return _by_run(name, _LimitedBaseline(query, limit_s))
-
-
-def _by_run(name: str, run: _LimitedBaseline) -> tuple[Planned, Planned]:
-    BASELINES[name](run)
-    query, known = run.query, run.known
-    seconds = min(run.seconds, run.limit_s)
-    shared = [_choice(plan) for c, p in known for plan in _priced(query, c, p)]
-    whole = [_on_whole_gpus(query, c, p) for c, p in known]
-    return _planned(query, seconds, shared), _planned(query, seconds, whole)
-
-
-def first_plan_s(name: str, query: DrawnQuery) -> float:
-    """Return the modelled seconds of a baseline to the first plan that it finds to comply."""
-    run = WholeProfiles(query)
-    BASELINES[name](run)
-    return run.seconds
+def near_optimal_s(query: DrawnQuery, limit_s: float, history: Sequence[Past]) -> float | None:
+    """Return the modelled seconds until our search knows a truly compliant plan that costs at most
+    ``NEAR`` times the cheapest one; None: not within ``limit_s``, or no plan complies."""
+    truth = by_truth(query)
+    if not truth.plans:
+        return None
+    return until(OurSearch(query, history).costs(limit_s), NEAR * truth.plans[0].cost)
 
 
 def by_truth(query: DrawnQuery) -> Planned:

@@ -15,17 +15,18 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.papers.compass_compare import HISTORY, METHODS, STEP_S, Method, searched
+from benchmarks.papers.compass_compare import (
+    HISTORY,
+    METHODS,
+    STEP_S,
+    Method,
+    run_baseline,
+    searched,
+)
 from benchmarks.papers.compass_compare import Row as SearchRow
 from benchmarks.papers.compass_model import Application, DrawnQuery, draw
-from benchmarks.papers.compass_plans import (
-    Costs,
-    by_truth,
-    costs_of_baseline,
-    costs_of_compass,
-    first_plan_s,
-    until,
-)
+from benchmarks.papers.compass_plans import BaselineSearch, Costs, OurSearch, by_truth, until
+from benchmarks.papers.compass_searches import RIVALS
 from benchmarks.papers.compass_sweep_rows import Row
 from control.policies.compass.search.camo import Past, posterior
 from control.policies.compass.search.committee import top_k
@@ -34,7 +35,6 @@ from control.policies.compass.search.sequential_test import StopRule
 from control.problem.space import Space
 
 OURS = "compass"
-RIVALS = ("vulcan-like", "videostorm-like")
 TIMES = (2.0, 1.5, 1.1)  # the cost of the cheapest compliant plan
 LIMITS_S = {True: 60.0, False: 36_000.0}  # of interactive searches, and of others
 # Of 14 and 32 billion parameters. The model has none: seconds and sizes follow those of its own
@@ -65,7 +65,7 @@ def analysers(apps: Mapping[str, Application], seed: int, queries: int) -> Itera
         own = _drawn(app, seed, queries)[HISTORY:]
         seconds = {OURS: [row.seconds for _, row, _ in _with_history(app, seed, queries)]}
         for name in RIVALS:
-            seconds[name] = [first_plan_s(name, query) for query in own]
+            seconds[name] = [run_baseline(name, query).seconds for query in own]
         for method, found in seconds.items():
             yield Row(
                 sweep="analysers", point=point, app=app.name, seed=seed, method=method,
@@ -104,10 +104,10 @@ def _costs(
 ) -> Mapping[str, Sequence[Sequence[tuple[float, float]]]]:
     """Return the costs over time of each query by method."""
     found: dict[str, list[Sequence[tuple[float, float]]]] = {
-        OURS: [list(costs_of_compass(query, limit_s, history)) for query in queries]
+        OURS: [list(OurSearch(query, history).costs(limit_s)) for query in queries]
     }
     for name in RIVALS:
-        both = [costs_of_baseline(name, query, limit_s) for query in queries]
+        both = [BaselineSearch(name, query).costs(limit_s) for query in queries]
         found[name] = [list(shared) for shared, _ in both]
         found[f"{name}, whole GPUs"] = [list(whole) for _, whole in both]
     return found

@@ -3,15 +3,22 @@
     python -m benchmarks.papers.compass_sweeps DATA_DIR OUT_DIR [--sweeps load budget ...]
         [--seeds N] [--queries N] [--page PAGE] [--again]
 
-``load``, ``budget``, ``tiers``, ``slo``, ``pieces`` and ``alone`` play the hour of
-``compass_online`` at each point, with planning time as modelled (not the last three) and as in the
-papers (Compass, Section 6.4 and Appendix F): ``load`` 0.25 to 2 (Visual Tracking); ``budget`` 1 to
-30 s of planning for every method (Live Video Chat); ``tiers`` one, two and three tiers of GPUs,
-each with SLOs of 1.5 and 0.8 times its own front's means (Visual Tracking); ``slo`` latencies of
-2.0, 1.5 and 1.1 and accuracies of 0.7, 0.8 and 0.9 times the mean of the query's Pareto front
-(Speech Recognition); ``pieces`` without our profiler, our search or our scheduler, every method for
-5 s, and ``alone`` sessions that are planned without regard to others, all plans known (both Visual
-Tracking and Live Video Chat). ``knobs`` takes random subsets of Speech Recognition's 80
+These play the hour of ``compass_online`` at each point, with planning time as in the papers and,
+except for ``slo``, ``pieces``, ``alone`` and ``moves``, as modelled (Compass, Section 6.4 and
+Appendix F):
+
+- ``load``: 0.25 to 2 (Visual Tracking);
+- ``budget``: 1 to 30 s of planning for every method (Live Video Chat);
+- ``tiers``: one, two and three tiers of GPUs, each with SLOs of 1.5 and 0.8 times its own front's
+  means (Visual Tracking);
+- ``clusters``: the two clusters of Circinus and the cloud alone, with costs (Live Video Chat);
+- ``slo``: latencies of 2.0, 1.5 and 1.1 and accuracies of 0.7, 0.8 and 0.9 times the mean of the
+  query's Pareto front (Speech Recognition);
+- ``pieces``: without our profiler, our search or our scheduler, every method for 5 s; ``alone``:
+  sessions that are planned without regard to others, all plans known; ``moves``: running sessions
+  that move at no cost (each for Visual Tracking and Live Video Chat).
+
+The others take single searches. ``knobs`` takes random subsets of Speech Recognition's 80
 configurations and accuracies of 30 to 70 %: how many queries have a compliant plan at all, and what
 the cheapest plan costs after 5 s. ``optimal``: how soon a plan costs at most 1.1 times the cheapest
 compliant one. ``searches``, ``analysers`` and ``costs``: ``compass_search_sweeps``. Rows are kept
@@ -29,6 +36,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.papers.compass import CLUSTERS, NEAR_EDGE
+from benchmarks.papers.compass_compare import HISTORY
 from benchmarks.papers.compass_model import (
     CLOUD,
     EDGE,
@@ -40,29 +48,26 @@ from benchmarks.papers.compass_model import (
     draw,
 )
 from benchmarks.papers.compass_online import (
-    HISTORY,
     LIVES_S,
     Gpus,
     Hour,
+    RepackedHour,
+    ReplannedHour,
     arrivals,
     by_first_come,
     by_greedy,
     fitting,
+    mean_cost,
     papers_pace,
-    slowed,
 )
 from benchmarks.papers.compass_plans import (
+    OurSearch,
     Planned,
-    by_baseline,
-    by_compass,
-    by_truth,
     by_truth_on_whole_gpus,
     near_optimal_s,
-    past_of,
-    without_optimizer,
-    without_profiler,
 )
 from benchmarks.papers.compass_search_sweeps import analysers, costs, searches
+from benchmarks.papers.compass_searches import RIVALS, VIDEOSTORM, VULCAN, Searches, slowed
 from benchmarks.papers.compass_sweep_rows import Row
 from benchmarks.papers.compass_sweeps_page import ORACLE, OURS, page
 from benchmarks.papers.sources import DataError
@@ -70,7 +75,6 @@ from benchmarks.row_file import RowFile, RowFileError
 
 PAGE = Path("docs/results/compass-sweeps.md")
 OURS_S, RIVALS_S = 5.0, 15.0
-RIVALS = ("vulcan-like", "videostorm-like")
 LOADS = (0.25, 0.5, 1.0, 2.0)
 BUDGETS_S = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0)
 LATENCIES = {"easy": 2.0, "medium": 1.5, "hard": 1.1}  # times the mean of the Pareto front
@@ -83,7 +87,14 @@ NO_SCHEDULER, BASELINE = "no scheduler", "videostorm-like, first come"
 ALONE, ALONE_WHOLE = "all plans known, first come", "all plans known, whole GPUs, first come"
 FIRST_COME = (NO_SCHEDULER, BASELINE, ALONE, ALONE_WHOLE)
 
+MOVES = {"compass, repacked": RepackedHour, "compass, replanned": ReplannedHour}
+
 Change = Callable[[DrawnQuery], DrawnQuery]
+
+
+def unchanged(query: DrawnQuery) -> DrawnQuery:
+    """Return the query."""
+    return query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +111,8 @@ class Scene:
     ours_s: float = OURS_S
     rivals_s: float = RIVALS_S
     modelled: bool = True
-    change: Change = lambda query: query
+    costs: bool = False  # also $ an hour without a limit on GPUs
+    change: Change = unchanged
 
 
 def _loads() -> Iterator[Scene]:
@@ -151,6 +163,21 @@ def _alone() -> Iterator[Scene]:
         yield Scene(sweep="alone", point=app, app=app, modelled=False)
 
 
+def _moves() -> Iterator[Scene]:
+    for app in ("VT", "LVC"):
+        yield Scene(sweep="moves", point=app, app=app, modelled=False)
+
+
+def _clusters() -> Iterator[Scene]:
+    for cluster in ("small-v1", "large-v1"):
+        yield Scene(sweep="clusters", point=cluster, app="LVC", cluster=cluster, costs=True)
+    medium = partial(tightened, latency=LATENCIES["medium"], accuracy=ACCURACIES["medium"])
+    yield Scene(
+        sweep="clusters", point="cloud only", app="LVC", cluster="one-tier", costs=True,
+        change=lambda query: medium(in_cloud(query)),
+    )  # fmt: skip
+
+
 # Sweeps whose points are hours.
 SCENES: Mapping[str, Callable[[], Iterator[Scene]]] = {
     "load": _loads,
@@ -159,6 +186,8 @@ SCENES: Mapping[str, Callable[[], Iterator[Scene]]] = {
     "tiers": _tiers,
     "pieces": _pieces,
     "alone": _alone,
+    "moves": _moves,
+    "clusters": _clusters,
 }
 
 
@@ -205,88 +234,110 @@ def among(query: DrawnQuery, configurations: int, floor: float, seed: int) -> Dr
 # ---------------------------------------------------------------------- the sweeps
 
 
-def hours(apps: Mapping[str, Application], scene: Scene, seed: int, queries: int) -> Iterator[Row]:
+class SharedSearches:
+    """The searches of the queries of the last seed, shared by scenes with the same queries."""
+
+    def __init__(self, apps: Mapping[str, Application], queries: int) -> None:
+        self._apps, self._queries, self._seed = apps, queries, -1
+        self._kept: dict[tuple[str, tuple[str, ...], Change], Searches] = {}
+
+    def of(self, scene: Scene, seed: int) -> Searches:
+        if seed != self._seed:
+            self._seed, self._kept = seed, {}
+        key = scene.app, scene.tiers, scene.change
+        if key not in self._kept:
+            app = replace(self._apps[scene.app], tiers=scene.tiers)
+            drawn = draw(app, HISTORY + self._queries, 100 + seed)
+            self._kept[key] = Searches([scene.change(query) for query in drawn])
+        return self._kept[key]
+
+
+def hours(shared: SharedSearches, scene: Scene, seed: int) -> Iterator[Row]:
     """Play an hour of each method, by each pace."""
-    app = replace(apps[scene.app], tiers=scene.tiers)
-    drawn = [scene.change(query) for query in draw(app, HISTORY + queries, 100 + seed)]
+    searches = shared.of(scene, seed)
+    truth, app = searches.truth, searches.queries[0].app
     counts = CLUSTERS[scene.cluster]
     prices = {tier: app.model["tiers"][tier]["usd_per_gpu_h"] for tier in counts}
-    truth = [by_truth(query) for query in drawn[HISTORY:]]
     if not any(each.plans for each in truth):
         raise DataError(f"{scene.sweep}, {scene.point}: no query has a compliant plan")
     rate = scene.load * fitting(truth, counts, prices) / LIVES_S[app.name]
-    coming = arrivals(rate, LIVES_S[app.name], queries, 100 + seed)
-    known_by = {"pieces": without_pieces, "alone": planned_alone}.get(scene.sweep, methods)
-    for pace in (*((1.0,) if scene.modelled else ()), papers_pace(app, drawn)):
-        for method, known in ((ORACLE, truth), *known_by(scene, drawn, pace)):
+    coming = arrivals(rate, LIVES_S[app.name], len(truth), 100 + seed)
+    for pace in (*((1.0,) if scene.modelled else ()), papers_pace(app, searches)):
+        found = [(ORACLE, truth), *KNOWN.get(scene.sweep, methods)(scene, searches, pace)]
+        planned = [all(each[n].plans for _, each in found) for n in range(len(truth))]
+        common = [each for each in coming if planned[each.query]]
+        for method, known in found:
             assign = by_first_come if method in FIRST_COME else by_greedy
-            hour = Hour(coming, known, Gpus(counts, prices), assign)
+            hour = MOVES.get(method, Hour)(coming, known, Gpus(counts, prices), assign)
             hour.play()
             good = sum(known[coming[n].query].complies[at] for n, at in hour.chosen.items())
             yield Row(
                 sweep=scene.sweep, point=scene.point, app=app.name, seed=seed, method=method,
                 pace=pace, served=len(hour.chosen) / len(coming), goodput=good / 60,
                 planned=sum(bool(known[each.query].plans) for each in coming) / len(coming),
+                usd_per_h=mean_cost(common, known, prices) if scene.costs and common else None,
                 figures=hour.occupancy,
             )  # fmt: skip
 
 
-def methods(
-    scene: Scene, drawn: Sequence[DrawnQuery], pace: float
-) -> Iterator[tuple[str, list[Planned]]]:
-    """Yield the methods with what they know of each query; the first ones are the history."""
-    limit_s, own = scene.ours_s / pace, drawn[HISTORY:]
-    history = [past_of(query, limit_s) for query in drawn[:HISTORY]]
-    yield OURS, slowed((by_compass(query, limit_s, history) for query in own), pace)
+def methods(scene: Scene, searches: Searches, pace: float) -> Iterator[tuple[str, list[Planned]]]:
+    """Yield the methods with what they know of each query."""
+    yield OURS, slowed(searches.compass(scene.ours_s / pace), pace)
     for name in RIVALS:
-        found = [by_baseline(name, query, scene.rivals_s / pace) for query in own]
+        found = searches.baseline(name, scene.rivals_s / pace)
         yield name, slowed((shared for shared, _ in found), pace)
         yield f"{name}, whole GPUs", slowed((whole for _, whole in found), pace)
 
 
 def without_pieces(
-    scene: Scene, drawn: Sequence[DrawnQuery], pace: float
+    scene: Scene, searches: Searches, pace: float
 ) -> Iterator[tuple[str, list[Planned]]]:
-    """Yield our method, whole and without one piece each, and the papers' baseline."""
-    limit_s, own = scene.ours_s / pace, drawn[HISTORY:]
-    history = [past_of(query, limit_s) for query in drawn[:HISTORY]]
-    ours = slowed((by_compass(query, limit_s, history) for query in own), pace)
+    """Yield our method, whole and without one piece each, and the papers' baseline.
+
+    Without our optimizer the search is `vulcan-like`, with our profiler and our shares.
+    """
+    limit_s = scene.ours_s / pace
+    ours = slowed(searches.compass(limit_s), pace)
     yield OURS, ours
-    fixed = (without_profiler(query, limit_s, history) for query in own)
-    yield "no profiler", slowed(fixed, pace)
-    yield "no optimizer", slowed((without_optimizer(query, limit_s) for query in own), pace)
+    yield "no profiler", slowed(searches.compass(limit_s, profiler=False), pace)
+    searched = searches.baseline(VULCAN, limit_s, profiler=True)
+    yield "no optimizer", slowed((shared for shared, _ in searched), pace)
     yield NO_SCHEDULER, ours
-    alone = (by_baseline("videostorm-like", query, limit_s)[1] for query in own)
-    yield BASELINE, slowed(alone, pace)
+    yield BASELINE, slowed((whole for _, whole in searches.baseline(VIDEOSTORM, limit_s)), pace)
 
 
 def planned_alone(
-    scene: Scene, drawn: Sequence[DrawnQuery], pace: float
+    scene: Scene, searches: Searches, pace: float
 ) -> Iterator[tuple[str, list[Planned]]]:
     """Yield our method, and two that know every truly compliant plan on arrival, more than any time
     of planning finds, but choose without regard to other sessions."""
-    limit_s, own = scene.ours_s / pace, drawn[HISTORY:]
-    history = [past_of(query, limit_s) for query in drawn[:HISTORY]]
-    yield OURS, slowed((by_compass(query, limit_s, history) for query in own), pace)
-    yield ALONE, [by_truth(query) for query in own]
-    yield ALONE_WHOLE, [by_truth_on_whole_gpus(query) for query in own]
+    yield OURS, slowed(searches.compass(scene.ours_s / pace), pace)
+    yield ALONE, searches.truth
+    yield ALONE_WHOLE, [by_truth_on_whole_gpus(query) for query in searches.queries]
+
+
+def moving(scene: Scene, searches: Searches, pace: float) -> Iterator[tuple[str, list[Planned]]]:
+    """Yield our method, whose running sessions stay, and twice with sessions that move."""
+    ours = slowed(searches.compass(scene.ours_s / pace), pace)
+    yield from ((method, ours) for method in (OURS, *MOVES))
+
+
+KNOWN = {"pieces": without_pieces, "alone": planned_alone, "moves": moving}
 
 
 def knobs(apps: Mapping[str, Application], seed: int, queries: int) -> Iterator[Row]:
     """Take subsets of the configurations: feasibility, and cost after five seconds."""
     drawn = draw(apps["SR"], HISTORY + queries, 100 + seed)
     for count, floor in product(SUBSETS, FLOORS):
-        changed = [among(query, count, floor, seed) for query in drawn]
-        history = [past_of(query, OURS_S) for query in changed[:HISTORY]]
-        own = changed[HISTORY:]
-        rival = [by_baseline(RIVALS[0], query, OURS_S) for query in own]
+        searches = Searches([among(query, count, floor, seed) for query in drawn])
+        rival = searches.baseline(VULCAN, OURS_S)
         found = {
-            "all plans known": [by_truth(query) for query in own],
-            "compass": [by_compass(query, OURS_S, history) for query in own],
+            "all plans known": searches.truth,
+            "compass": searches.compass(OURS_S),
             "vulcan-like": [shared for shared, _ in rival],
             "vulcan-like, whole GPUs": [whole for _, whole in rival],
         }
-        common = [n for n in range(len(own)) if all(each[n].plans for each in found.values())]
+        common = [n for n in range(queries) if all(each[n].plans for each in found.values())]
         for method, known in found.items():
             costs = [known[n].plans[0].cost for n in common]
             yield Row(
@@ -300,7 +351,7 @@ def optimal(apps: Mapping[str, Application], seed: int, queries: int) -> Iterato
     """Search until a plan costs at most 1.1 times the cheapest compliant one."""
     for name in LIVES_S:
         drawn = draw(apps[name], HISTORY + queries, 100 + seed)
-        history = [past_of(query, OURS_S) for query in drawn[:HISTORY]]
+        history = [OurSearch(query).past(OURS_S) for query in drawn[:HISTORY]]
         found = [near_optimal_s(query, NEAR_OPTIMAL_S, history) for query in drawn[HISTORY:]]
         yield Row(
             sweep="optimal", point=name, app=name, seed=seed, method="compass",
@@ -322,6 +373,7 @@ SWEEPS = (*SCENES, *WHOLE)
 def play(options: argparse.Namespace, rows: RowFile[Row]) -> None:
     """Play what is not in the file yet."""
     apps = applications(options.data)
+    shared = SharedSearches(apps, options.queries)
     known = {(row.sweep, row.point, row.seed) for row in rows.read()}
     for seed, sweep in product(range(options.seeds), options.sweeps):
         parts: list[tuple[str, Callable[[], Iterator[Row]]]]
@@ -329,8 +381,7 @@ def play(options: argparse.Namespace, rows: RowFile[Row]) -> None:
             parts = [("", partial(WHOLE[sweep], apps, seed, options.queries))]
         else:
             parts = [
-                (scene.point, partial(hours, apps, scene, seed, options.queries))
-                for scene in SCENES[sweep]()
+                (scene.point, partial(hours, shared, scene, seed)) for scene in SCENES[sweep]()
             ]
         for point, made in parts:
             if any(k[0] == sweep and k[2] == seed and point in ("", k[1]) for k in known):

@@ -9,27 +9,18 @@ import numpy as np
 from benchmarks.commit import commit
 from benchmarks.papers.compass_page import ratio
 from benchmarks.papers.compass_sweep_rows import Row
+from benchmarks.papers.compass_sweeps_texts import COSTS, HEAD, NO_SLO, OCCUPANCY, TEXTS, TITLES
 from headrace.results.statistics import CERTAINTY, mean_of
 
 OURS, ORACLE = "compass", "all plans known"
-TITLES = {
-    "load": "Load (Visual Tracking)",
-    "budget": "Planning budgets (Live Video Chat)",
-    "slo": "Tighter SLOs (Speech Recognition)",
-    "tiers": "Tiers (Visual Tracking)",
-    "pieces": "Ablations (Visual Tracking, Live Video Chat)",
-    "alone": "Sessions planned alone (Visual Tracking, Live Video Chat)",
-    "knobs": "More configurations, higher accuracy (Speech Recognition)",
-    "optimal": "Time to a near-optimal plan",
-    "costs": "Cost over planning time",
-    "searches": "Committees and planning time",
-    "analysers": "Larger analysers (Agentic Code Generation)",
-}
+MISSED = " **not reproduced**"
 NEAR_OPTIMAL_S = 20.0  # required
 EDGE = "edge"
 PIECE, WHOLE = 1.7, 3.0  # the papers' least factor of a piece, and over their baseline
 WHOLE_RIVAL = "videostorm-like, first come"
 LATENCY, ACCURACY = 2.5, 1.5  # the papers' least factors over SLOs of both kinds
+CLOUD_ONLY = "cloud only"
+V1_GOODPUT, V1_CHEAPER, ALONE_CHEAPER = 3.2, 3.1, 5.0  # the least factors of Circinus (v1)
 DIFFER = 0.5  # of the searches have two committees, at least
 PROFILING = {"SR": 0.8, "VT": 0.8, "LVC": 0.8, "DVC": 0.99, "ACG": 0.99}  # of planning, papers
 LARGEST = {"load": "load 0.25"}  # where the papers' factor is largest
@@ -130,6 +121,36 @@ def _alone(rows: Sequence[Row]) -> Iterator[str]:
     )
 
 
+def _moves(rows: Sequence[Row]) -> Iterator[str]:
+    yield _table(rows, _methods(rows), _goodput)
+    yield "Goodput over that of `compass`, whose running sessions stay:\n"
+    moved = [name for name in _methods(rows) if name not in (ORACLE, OURS)]
+    yield _table(rows, moved, _over(rows, OURS))
+
+
+def _clusters(rows: Sequence[Row]) -> Iterator[str]:
+    yield from _hours(rows)
+    for modelled, title in ((True, "as modelled"), (False, "as in the papers")):
+        own = [row for row in rows if (row.pace == 1.0) == modelled]
+        if own:
+            yield COSTS.format(title=title)
+            yield _table(own, _methods(own), _cost)
+            rivals = [name for name in _methods(own) if name not in (ORACLE, OURS)]
+            yield "Cost of each baseline over that of `compass`:\n"
+            yield _table(own, rivals, _dearer(own))
+
+
+def _dearer(rows: Sequence[Row]) -> Callable[[Sequence[Row]], str]:
+    ours = {(row.point, row.seed): row.usd_per_h for row in rows if row.method == OURS}
+
+    def factor(own: Sequence[Row]) -> str:
+        pairs = [(row.usd_per_h, ours[row.point, row.seed]) for row in own]
+        known = [(theirs, usd) for theirs, usd in pairs if theirs is not None and usd is not None]
+        return _times(known, ALONE_CHEAPER if own[0].point == CLOUD_ONLY else V1_CHEAPER)
+
+    return factor
+
+
 def _factor_of(rows: Sequence[Row], method: str = OURS) -> Callable[[Sequence[Row]], str]:
     ours = {(row.point, row.seed): row.goodput for row in rows if row.method == method}
 
@@ -143,6 +164,17 @@ def _factor_of(rows: Sequence[Row], method: str = OURS) -> Callable[[Sequence[Ro
     return factor
 
 
+def _over(rows: Sequence[Row], method: str) -> Callable[[Sequence[Row]], str]:
+    """Return the goodput of a cell over that of ``method`` at the same points and seeds."""
+    theirs = {(row.point, row.seed): row.goodput for row in rows if row.method == method}
+
+    def factor(own: Sequence[Row]) -> str:
+        pairs = [(row.goodput, theirs[row.point, row.seed]) for row in own]
+        return _times(pairs, 0.0)
+
+    return factor
+
+
 def _missed(row: Row, factor: float) -> str:
     """Return the mark of a factor that is below the papers' least one at the row's point."""
     least = 0.0
@@ -150,6 +182,8 @@ def _missed(row: Row, factor: float) -> str:
         least = WHOLE if row.method == WHOLE_RIVAL else PIECE
     elif row.sweep == "slo":
         least = LATENCY if row.point.startswith("latency") else ACCURACY
+    elif row.sweep == "clusters" and row.point != CLOUD_ONLY:
+        least = V1_GOODPUT
     return "" if factor >= least else MISSED
 
 
@@ -343,122 +377,8 @@ TABLES: Mapping[str, Callable[[Sequence[Row]], Iterator[str]]] = {
     "costs": _costs,
     "pieces": _pieces,
     "alone": _alone,
+    "moves": _moves,
+    "clusters": _clusters,
     "searches": _searches,
     "analysers": _analysers,
-}
-MISSED = " **not reproduced**"
-HEAD = """\
-# Compass: sweeps over the modelled benchmark
-
-**Every figure here is modelled**, by the model that [compass](compass.md) describes. The hours are
-those of [compass-online](compass-online.md), which explains methods, load and the two variants of
-planning time.
-
-- `compass` plans for 5 s and the baselines for 15 s unless a section states another time.
-  {queries} queries are drawn for each seed.
-- Goodput is sessions per minute that were served by a plan that truly meets their objectives. In
-  brackets, the shares of the sessions that got a plan in time, and that were served. The two shares
-  separate sessions without a plan from sessions that were not admitted.
-- Means have 95 % intervals over the seeds. Factors are ratios of the means over the seeds, with the
-  95 % interval of a paired bootstrap.
-- **Not reproduced** marks a figure below the papers'.
-
-Not played:
-
-- four GPU tiers with the papers' data sets; the four tiers below have the model's T4;
-{slo}
-The rows are in `docs/results/rows/compass-sweeps.jsonl`. Rows in OUT_DIR/sweeps.jsonl are not
-played again.
-
-Written by `python -m benchmarks.papers.compass_sweeps DATA_DIR OUT_DIR` on {day} ({commit}), Python
-{python}, {machine}.
-"""
-NO_SLO = """\
-- tighter SLOs (Compass, Figures 21 and 22; `--sweeps slo`).
-"""
-OCCUPANCY = """\
-Compass, Figures 13a and 26: GPUs are kept busy, and edge devices are used where possible. Means
-over the hour of the share of each tier's GPUs that is taken, and of the share of running sessions
-that use their edge device:
-"""
-TEXTS = {
-    "load": """\
-Compass, Figure 14a: the gap is largest at load 0.25, where baselines find no plan within 15 s for
-many requests.
-""",
-    "budget": """\
-Compass, Figure 14b: with the same planning time for every method, Compass equals baselines that
-have ten times its time.
-""",
-    "slo": """\
-Compass, Figures 21 and 22: latencies of 2.0 (easy), 1.5 and 1.1 (hard) times, and accuracies of
-0.7, 0.8 and 0.9 times the mean of the query's Pareto front. One objective changes at a time, the
-other one is medium. The paper has 2.5 to 5.0 and 1.5 to 3.5 times the goodput of the baselines.
-
-The paper has a large cluster; here it is the medium one. With easy latencies most sessions need
-their edge device only, so only a thousand sessions at a time would fill the large cluster.
-""",
-    "tiers": """\
-Compass, Figure 24: all stages in the cloud; two tiers of GPUs (16 A100, 16 V100); three (16 T4 in
-addition). The SLOs of each are 1.5 times the mean latency and 0.8 times the mean accuracy of its
-own Pareto front. In the paper VideoStorm is slightly ahead of Vulcan in the cloud.
-""",
-    "pieces": """\
-Compass, Figure 12a: every method plans for 5 s, with planning time as in the papers.
-
-- *No profiler*: a fixed number of samples, and no reused prefixes.
-- *No optimizer*: the search is `vulcan-like`, without history, with our profiler and our shares.
-- *No scheduler*: the cheapest plan of each session is admitted in the order of arrival.
-- `videostorm-like, first come` is the papers' baseline: planned alone, on whole GPUs.
-
-Required: `compass` has 1.7 to 4.7 times the goodput without a component, and 3.0 to 5.6 times that
-of the baseline.
-""",
-    "alone": """\
-Compass, Figure 3b: Vulcan+, which plans every query for an hour, but each alone, stays far below an
-oracle with joint planning. Here the oracle and two methods know every truly compliant plan on
-arrival, more than an hour of planning finds. The oracle chooses for all sessions together; *first
-come* takes the cheapest plan of each in the order of arrival. `compass` plans for 5 s, with
-planning time as in the papers.
-""",
-    "knobs": """\
-Compass, Figure 32: random subsets of the 80 configurations, and accuracies of 30 to 70 %. Every
-method plans for 5 s. Required: feasibility grows with the number of configurations, and the cost
-falls to 0.11 of Vulcan's.
-""",
-    "optimal": """\
-Compass, Table 1: modelled seconds until the search knows a truly compliant plan that costs at most
-1.1 times the cheapest compliant one. Required: within 20 s.
-""",
-    "costs": """\
-Compass, Figures 11 and 28: searches go on for 60 s (10 GPU-hours for DVC and ACG). The planning
-time until a truly compliant plan costs at most 2, 1.5 and 1.1 times the cheapest one; a query that
-never has such a plan counts with the whole time, so the means of methods with such queries are too
-low. Plans that do not truly comply are left out: baselines accept more of them, and would deploy
-them. Required for DVC and ACG: a comparable plan with a sixth of the profiling, and plans of half
-the cost at the end.
-""",
-    "searches": """\
-Searches with history until their first plan, in percent.
-
-Compass, Section 4.1: past searches that predict the accuracy well need not predict the latency
-well, so each objective has its own committee. Required: the two differ in more than half of the
-searches. `compass` has a committee for accuracy only, since it composes latencies.
-
-- *First voter differs*: the past search that best predicts the seconds of the profiles is not the
-  one that best predicts their accuracy.
-- *Voters differ*: the two committees of five differ.
-- *Voters shared*: members of both committees. Two fives drawn at random from the twelve share 42 %.
-
-Compass, Figure 12b: profiling takes more than 80 % of the planning time of interactive applications
-(SR, VT, LVC), and more than 99 % of that of the others.
-
-- *Profiling*: with the papers' 40 ms per proposal, which count more the shorter the profiles are.
-- *Profiling, measured*: with the CPU time of the proposals here.
-""",
-    "analysers": """\
-Compass, Figure 25: with two more analysers, of 14 and 32 billion parameters, the advantage is the
-same or larger. Their seconds, sizes and qualities are extrapolated from the model's smaller ones
-(1,296 plans instead of 972). The problems are those of the model, not of DS-1000.
-""",
 }

@@ -14,7 +14,7 @@ from benchmarks.papers.compass_compare import (
     METHODS,
     Method,
     Row,
-    WholeProfiles,
+    run_baseline,
     searched,
 )
 from benchmarks.papers.compass_model import applications, draw
@@ -131,10 +131,7 @@ def test_every_method_and_baseline_ends_with_a_row_of_the_page(data: Path) -> No
             for method, ours in METHODS.items():
                 past = history if ours.history else []
                 rows.append(searched(query, ours, past, rule, method)[0])
-            for method, baseline in BASELINES.items():
-                profiles = WholeProfiles(query)
-                baseline(profiles)
-                rows.append(profiles.row(method))
+            rows += [run_baseline(method, query).row(method) for method in BASELINES]
         assert {row.app for row in rows[-9:]} == {name}
     renamed = [*rows, *(type(row)(**{**_fields(row), "app": "DVC"}) for row in rows[:27])]
     text = page(renamed, list(scheduling.rows([40], 1)))

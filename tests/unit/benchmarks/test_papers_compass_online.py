@@ -12,6 +12,8 @@ from benchmarks.papers.compass_online import (
     Gpus,
     Hour,
     Played,
+    RepackedHour,
+    ReplannedHour,
     arrivals,
     fitting,
     main,
@@ -34,8 +36,10 @@ def known(*quarters: int, seconds: float = 0.0, pool: str = "") -> Planned:
 NOTHING = Planned(seconds=5.0, plans=(), complies=(), at_edge=())
 
 
-def served(gpus: int, plans: list[Planned], coming: list[Arrival]) -> list[int]:
-    hour = Hour(coming, plans, Gpus({"cloud": gpus}, PRICES))
+def served(
+    gpus: int, plans: list[Planned], coming: list[Arrival], kind: type[Hour] = Hour
+) -> list[int]:
+    hour = kind(coming, plans, Gpus({"cloud": gpus}, PRICES))
     hour.play()
     return sorted(hour.chosen)
 
@@ -69,6 +73,36 @@ def test_occupancy_is_of_gpus_that_are_taken_and_of_sessions_that_run_on_their_d
     hour.play()
     assert hour.occupancy["cloud"] == pytest.approx(0.75 / 2, abs=0.01)
     assert hour.occupancy["edge"] == pytest.approx(0.5 / 2, abs=0.01)
+
+
+def test_a_session_that_needs_a_whole_gpu_is_served_if_others_are_repacked() -> None:
+    long_s, half, whole = SECONDS, 0, 1
+    coming = [
+        Arrival(0.0, half, long_s), Arrival(0.0, half, 9.0), Arrival(0.0, half, long_s),
+        Arrival(11.0, whole, 60.0),
+    ]  # fmt: skip
+    plans = [known(2), known(4)]
+    assert served(2, plans, coming) == [0, 1, 2]  # a half of each GPU is taken
+    assert served(2, plans, coming, RepackedHour) == [0, 1, 2, 3]
+
+
+def test_a_session_is_served_if_a_running_one_changes_its_plan() -> None:
+    def either(*tiers: str) -> Planned:
+        plans = tuple(PlanOption((PlanItem(tier, 4),), 1.0) for tier in tiers)
+        return Planned(
+            seconds=0.0, plans=plans, complies=(True,) * len(plans), at_edge=(False,) * len(plans)
+        )
+
+    coming = [Arrival(0.0, 0, SECONDS), Arrival(9.0, 1, 60.0)]
+    plans = [either("cloud", "near"), either("cloud")]
+
+    def chosen(kind: type[Hour]) -> dict[int, int]:
+        hour = kind(coming, plans, Gpus({"cloud": 1, "near": 1}, {"cloud": 4.0, "near": 4.0}))
+        hour.play()
+        return hour.chosen
+
+    assert chosen(Hour) == {0: 0}
+    assert chosen(ReplannedHour) == {0: 1, 1: 0}
 
 
 def test_load_one_fills_the_cluster() -> None:

@@ -7,20 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.papers.compass_compare import run_baseline
 from benchmarks.papers.compass_model import Application, DrawnQuery, applications, draw
 from benchmarks.papers.compass_online import by_first_come, by_greedy
 from benchmarks.papers.compass_plans import (
+    BaselineSearch,
+    OurSearch,
     Planned,
-    by_baseline,
-    by_compass,
     by_truth,
     by_truth_on_whole_gpus,
-    costs_of_baseline,
-    costs_of_compass,
     near_optimal_s,
     until,
-    without_optimizer,
-    without_profiler,
 )
 from benchmarks.papers.compass_search_sweeps import searches, with_larger_analysers
 from benchmarks.papers.compass_sweep_rows import Row
@@ -102,8 +99,8 @@ def test_plans_become_cheaper_with_time_and_never_cheaper_than_the_cheapest(
     query: DrawnQuery,
 ) -> None:
     least = by_truth(query).plans[0].cost
-    both = costs_of_baseline("vulcan-like", query, 30.0)
-    found = [list(each) for each in (costs_of_compass(query, 5.0, ()), *both)]
+    both = BaselineSearch("vulcan-like", query).costs(30.0)
+    found = [list(each) for each in (OurSearch(query).costs(5.0), *both)]
     for costs in found:
         assert costs
         assert min(usd for _, usd in costs) >= least - 1e-9
@@ -284,11 +281,16 @@ def test_our_profiler_finds_plans_for_more_queries_in_the_same_time(
     def planned(plan: Callable[[DrawnQuery], Planned]) -> int:
         return sum(bool(plan(query).plans) for query in queries)
 
-    assert planned(lambda q: without_optimizer(q, limit_s)) > planned(
-        lambda q: by_baseline("vulcan-like", q, limit_s)[0]
-    )
-    ours = planned(lambda q: by_compass(q, limit_s, ()))
-    assert ours > planned(lambda q: without_profiler(q, limit_s, ()))
+    def vulcan(*, profiler: bool) -> int:
+        return planned(
+            lambda q: BaselineSearch("vulcan-like", q, profiler=profiler).until(limit_s)[0]
+        )
+
+    def ours(*, profiler: bool) -> int:
+        return planned(lambda q: OurSearch(q, profiler=profiler).until(limit_s))
+
+    assert vulcan(profiler=True) > vulcan(profiler=False)
+    assert ours(profiler=True) > ours(profiler=False)
 
 
 def test_a_folder_without_rows_leaves_the_page_as_it_is(tmp_path: Path) -> None:
@@ -296,3 +298,35 @@ def test_a_folder_without_rows_leaves_the_page_as_it_is(tmp_path: Path) -> None:
     shown.write_text("as it was")
     assert main([str(tmp_path), str(tmp_path), "--again", "--page", str(shown)]) == 1
     assert shown.read_text() == "as it was"
+
+
+def test_a_search_that_went_on_longer_has_the_plans_of_a_shorter_limit(query: DrawnQuery) -> None:
+    limits = (1.0, 4.0, 12.0)
+    ours, rival = OurSearch(query), BaselineSearch("vulcan-like", query)
+    ours.until(30.0), rival.until(30.0)
+    for limit_s in limits:
+        assert ours.until(limit_s) == OurSearch(query).until(limit_s)
+        assert rival.until(limit_s) == BaselineSearch("vulcan-like", query).until(limit_s)
+        long, short = ours.past(limit_s), OurSearch(query).past(limit_s)
+        assert long.configuration.tolist() == short.configuration.tolist()
+    assert rival.first_plan_s == run_baseline("vulcan-like", query).seconds
+
+
+def test_page_shows_what_moving_sessions_would_gain_and_the_costs_of_clusters() -> None:
+    def row(sweep: str, method: str, goodput: float, usd_per_h: float | None = None) -> Row:
+        return Row(
+            sweep=sweep, point="large-v1" if usd_per_h else "VT", app="VT", seed=0, method=method,
+            pace=3.0, goodput=goodput, usd_per_h=usd_per_h,
+        )  # fmt: skip
+
+    text = page(
+        [
+            row("moves", "compass", 40.0), row("moves", "compass, replanned", 42.0),
+            row("clusters", "compass", 40.0, 10.0), row("clusters", "vulcan-like", 20.0, 35.0),
+        ],
+        12,
+    )  # fmt: skip
+    assert "| VT | 1.05x (1.05 to 1.05) |" in text
+    assert "| large-v1 | 2.00x (2.00 to 2.00) **not reproduced** |" in text
+    assert "| large-v1 | 10.00 | 35.00 |" in text
+    assert "| large-v1 | 3.50x (3.50 to 3.50) |" in text
