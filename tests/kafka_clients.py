@@ -2,7 +2,8 @@
 
 import pytest
 
-from streams.kafka import partition_reader, sender, transport
+from streams.kafka import sender, transport
+from streams.kafka.reading import partition_reader
 
 
 def replace_clients(monkeypatch: pytest.MonkeyPatch, client: object) -> None:

@@ -15,7 +15,7 @@ from benchmarks.schedules.faulty_lease import FaultyLease
 from schemas.effects import REPORTS
 from schemas.trace_context import Headers
 from streams.codecs.wire import Fetched
-from streams.kafka.partition_reader import MOST_PER_FETCH
+from streams.kafka.reading.partition_reader import MOST_PER_FETCH
 from streams.kafka.transport import COMMIT_S, HAND_OVER_S, IDLE_S, UNSETTLED_S
 from streams.topics import physical
 

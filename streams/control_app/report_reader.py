@@ -19,8 +19,8 @@ from streams.control_app.control_records import fetched_from
 from streams.kafka.kafka_client import NO_CALLBACKS, Callbacks, consumer, heartbeat_id
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, unreadable
-from streams.kafka.partition_reader import assign_anew
-from streams.kafka.silent_slots import SilentSlots
+from streams.kafka.reading.partition_reader import assign_anew
+from streams.kafka.reading.silent_slots import SilentSlots
 from streams.kafka.topic_contents import ends_now
 from streams.topics import physical
 

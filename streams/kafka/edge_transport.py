@@ -15,7 +15,7 @@ from streams.kafka.hand_overs import HandOver
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.offset_ledger import NO_EPOCH, Commit, OffsetLedger, Place
-from streams.kafka.partition_reader import PartitionReader
+from streams.kafka.reading.partition_reader import PartitionReader
 from streams.kafka.transport import LOOK_S, RENEW_S, KafkaTransport
 
 SHARE_S = 0.002  # longest wait of one reader while the other may have records

@@ -36,7 +36,7 @@ from streams.kafka.kafka_client import Callbacks, consumer, fatal_errors, report
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import HOPELESS, BrokerError, refusal
 from streams.kafka.offset_ledger import NO_EPOCH, Commit, OffsetLedger, Place
-from streams.kafka.partition_reader import PartitionReader
+from streams.kafka.reading.partition_reader import PartitionReader
 from streams.kafka.send_window import TurnRecord
 from streams.kafka.sender import PartitionLease, Sender
 from streams.kafka.stalled_sends import STALLED_S, StalledSends
@@ -58,9 +58,9 @@ _REPORTS = physical("", REPORTS)
 class KafkaTransport:
     """One consumer and one producer for all nodes of a process, and a producer for reports.
 
-    One thread fetches from its own consumer (``partition_reader.py``); a second consumer on its own
-    thread looks up and commits offsets. The driver's thread never waits for the broker. With
-    ``validates``, a role that reads on from a commit finds where the log was truncated
+    One thread fetches from its own consumer (``reading/partition_reader.py``); a second consumer on
+    its own thread looks up and commits offsets. The driver's thread never waits for the broker.
+    With ``validates``, a role that reads on from a commit finds where the log was truncated
     (``OffsetLedger``), its assignments take one more request, and its commits are renewed.
     """
 

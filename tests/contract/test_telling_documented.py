@@ -17,9 +17,10 @@ from headrace.roles.log_format import LEVELS as CHOICES
 from headrace.roles.log_options import METRICS_HOST_VARIABLE, METRICS_VARIABLE
 from streams.control_app import app as control_app
 from streams.kafka import connectivity as presence
-from streams.kafka import former_notices, offset_ledger, partition_reader, throttling
+from streams.kafka import former_notices, offset_ledger, throttling
 from streams.kafka.admin import topic_settings
 from streams.kafka.leases import write_barrier
+from streams.kafka.reading import partition_reader
 from streams.observers import clock_skew, file_mismatch, journal, size_series
 from streams.observers import log_lines as lines
 from streams.observers.metric_table import HISTOGRAM, METRICS, PREFIX

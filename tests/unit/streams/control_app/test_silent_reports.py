@@ -5,7 +5,7 @@ from typing import Any
 from confluent_kafka import TopicPartition
 
 from streams.control_app.report_reader import _look
-from streams.kafka.silent_slots import SilentSlots
+from streams.kafka.reading.silent_slots import SilentSlots
 
 
 class Client:

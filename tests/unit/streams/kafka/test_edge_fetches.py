@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME
 
-from streams.kafka import edge_transport, partition_reader, sender, transport
+from streams.kafka import edge_transport, sender, transport
 from streams.kafka.edge_transport import EdgeInput, EdgeTransport
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.reading import partition_reader
 
 INPUT, PLANS = "p.queries", "headrace.plans"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME
 
-from streams.kafka.partition_reader import _fetched
+from streams.kafka.reading.partition_reader import _fetched
 
 
 class Odd:

@@ -24,8 +24,8 @@ from streams.kafka.kafka_client import Callbacks, available, consumer, read_head
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, unreadable
 from streams.kafka.offset_ledger import NO_EPOCH, Place
-from streams.kafka.read_slots import ReadSlots
-from streams.kafka.silent_slots import SilentSlots, told
+from streams.kafka.reading.read_slots import ReadSlots
+from streams.kafka.reading.silent_slots import SilentSlots, told
 from streams.observers.journal import tell
 
 ORDERS_WAIT_S = 0.05  # longest wait of a new lease for the reading thread

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from streams.kafka import partition_reader
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.partition_reader import ORDERS_WAIT_S, RESUME_WAIT_S, PartitionReader
+from streams.kafka.reading import partition_reader
+from streams.kafka.reading.partition_reader import ORDERS_WAIT_S, RESUME_WAIT_S, PartitionReader
 
 PLACE = ("p.work.read", 0)
 

@@ -6,8 +6,8 @@ from confluent_kafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.kafka.partition_reader import assign_anew
-from streams.kafka.silent_slots import SilentSlots, told
+from streams.kafka.reading.partition_reader import assign_anew
+from streams.kafka.reading.silent_slots import SilentSlots, told
 
 A, B = ("work", 0), ("work", 1)
 

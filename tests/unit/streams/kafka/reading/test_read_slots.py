@@ -1,6 +1,6 @@
 """Slots that are read, given up and paused, in whatever order the orders arrive."""
 
-from streams.kafka.read_slots import ReadSlots
+from streams.kafka.reading.read_slots import ReadSlots
 
 A, B, C = ("work", 0), ("work", 1), ("other", 0)
 

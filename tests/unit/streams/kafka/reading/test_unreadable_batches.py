@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, TopicPartition
 
-from streams.kafka import partition_reader
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.partition_reader import UNREADABLE, PartitionReader
+from streams.kafka.reading import partition_reader
+from streams.kafka.reading.partition_reader import UNREADABLE, PartitionReader
 
 TOPIC = "p.queries"
 # First offset and end; the second batch cannot be decompressed. Offset 1 is the mark of a
