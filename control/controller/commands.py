@@ -11,7 +11,7 @@ from control.controller.command_queue import COMMAND_VALID_S
 from control.policies import known_kinds, policy_named
 from control.problem.problem import PlanError
 from schemas.durations import duration
-from schemas.pipeline import Pipeline
+from schemas.pipeline import MOST_DEADLINE_S, Pipeline
 from schemas.records import Command, Plan, Settings
 from schemas.variant_id import variant_id
 
@@ -76,13 +76,23 @@ def _apply_policy(situation: Situation, name: str) -> Change:
 
 
 def _set_slo(situation: Situation, text: str) -> Change:
+    return replace(situation.settings, slo_s=slo_of(text)), f"the SLO is {text.strip()}"
+
+
+def slo_of(text: str) -> float:
+    """Return the SLO that a command's argument gives, in seconds; raise ``CommandError``."""
+    said = text.strip()
     try:
-        slo_s = duration(text.strip())
+        slo_s = duration(said)
     except ValueError as error:
         raise CommandError(str(error).replace("{}", "the SLO", 1)) from error
     if not 0 < slo_s < float("inf"):
-        raise CommandError(f"the SLO is {text.strip()}; it must be above 0")
-    return replace(situation.settings, slo_s=slo_s), f"the SLO is {text.strip()}"
+        raise CommandError(f"the SLO is {said}; it must be above 0")
+    if slo_s > MOST_DEADLINE_S:
+        raise CommandError(
+            f"the SLO is {said}; work is kept for ten minutes, so {MOST_DEADLINE_S:g}s at most"
+        )
+    return slo_s
 
 
 def _set_demand(situation: Situation, text: str) -> Change:

@@ -17,14 +17,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from control.controller.commands import CommandError
+from control.controller.commands import CommandError, slo_of
 from control.problem.sample_sets import first_set
 from control.problem.seats import SESSION_ID
 from control.problem.session_space import MOST_WEIGHT, SessionSpace, option_name
 from control.problem.tiers import QUARTERS
-from schemas.durations import duration
 from schemas.enumerations import SessionState
-from schemas.pipeline import MOST_DEADLINE_S, Pipeline
+from schemas.pipeline import Pipeline
 from schemas.records import Session, SessionChoice
 
 OPEN, CLOSE, REPLAN = "open-session", "close-session", "replan-session"
@@ -90,20 +89,7 @@ def with_objectives(session: Session, arguments: Mapping[str, str]) -> Session:
 
 
 def _slo_s(arguments: Mapping[str, str], usual_s: float) -> float:
-    if "slo" not in arguments:
-        return usual_s
-    try:
-        slo_s = duration(arguments["slo"].strip())
-    except ValueError as error:
-        raise CommandError(str(error).replace("{}", "the SLO", 1)) from error
-    if not 0 < slo_s < float("inf"):
-        raise CommandError(f"the SLO is {arguments['slo']}; it must be above 0")
-    if slo_s > MOST_DEADLINE_S:
-        raise CommandError(
-            f"the SLO is {arguments['slo']}; work is kept for ten minutes, so "
-            f"{MOST_DEADLINE_S:g}s at most"
-        )
-    return slo_s
+    return slo_of(arguments["slo"]) if "slo" in arguments else usual_s
 
 
 def _number(

@@ -158,9 +158,14 @@ def _circle(task: str, parent: Mapping[str, str]) -> list[str]:
 
 
 def check_deadline(file: FileSection, source: Source) -> None:
-    """Check that the longest deadline covers every SLO and is within the retention of work."""
+    """Check that the longest deadline covers every SLO and is within the retention of work, and
+    that every SLO is."""
     most = file.deadline.most
-    longest = max(file.slo, *(each.slo for each in file.slo_classes.values()), 0.0)
+    slos: dict[tuple[str, ...], float] = {("slo",): file.slo}
+    slos |= {("slo_classes", name): each.slo for name, each in file.slo_classes.items()}
+    for place, slo_s in slos.items():
+        _check_kept(place, slo_s, source)
+    longest = max(slos.values())
     if most is None:
         return
     if most < longest:
@@ -168,10 +173,15 @@ def check_deadline(file: FileSection, source: Source) -> None:
             ("deadline", "most"), f"{{}} is {most:g} s, but an SLO of the file is {longest:g} s; "
             "raise it",
         )  # fmt: skip
-    if most > MOST_DEADLINE_S:
+    _check_kept(("deadline", "most"), most, source)
+
+
+def _check_kept(place: tuple[str, ...], seconds: float, source: Source) -> None:
+    if seconds > MOST_DEADLINE_S:
         raise source.error(
-            ("deadline", "most"),
-            f"{{}} is {most:g} s; work is kept for ten minutes, so {MOST_DEADLINE_S:g} s at most",
+            place,
+            f"{{}} is {seconds:g} s; work is kept for ten minutes, so {MOST_DEADLINE_S:g} s at "
+            "most",
         )
 
 

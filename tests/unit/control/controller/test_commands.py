@@ -69,6 +69,11 @@ def test_an_action_changes_the_settings(
         ("pause", {"now": "1"}, "pause has no argument 'now'; it takes none"),
         ("set-slo", {"slo": "250"}, "the SLO is '250' without a unit; write 250ms or 250s"),
         ("set-slo", {"slo": "0ms"}, "the SLO is 0ms; it must be above 0"),
+        (
+            "set-slo",
+            {"slo": "481s"},
+            "the SLO is 481s; work is kept for ten minutes, so 480s at most",
+        ),
         ("set-demand", {"qps": "many"}, "'many' is no demand"),
         ("set-price", {"price": "tpu=0.4"}, "no type 'tpu'"),
         ("set-price", {"price": "gpu"}, "'' is no price"),

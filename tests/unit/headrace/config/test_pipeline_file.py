@@ -197,6 +197,16 @@ def test_limits_are_a_time_a_memory_or_both(
             "slo: 300ms\ndeadline: {most: 600s}",
             ":3: deadline.most is 600 s; work is kept for ten minutes, so 480 s at most",
         ),
+        (
+            "slo: 300ms",
+            "slo: 481s",
+            ":2: slo is 481 s; work is kept for ten minutes, so 480 s at most",
+        ),
+        (
+            "{bulk: 2s}",
+            "{bulk: 600s}",
+            ":6: slo_classes.bulk is 600 s; work is kept for ten minutes, so 480 s at most",
+        ),
         ("slo: 300ms", "slo: 300ms\ndeadline: {least: 1s}", ":3: deadline.least is no known key"),
         ("name: postcode", "name: Post_Code", ":1: name is 'Post_Code'; it may hold small letters"),
         (
