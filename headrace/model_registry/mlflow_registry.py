@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import yaml
 
 from headrace.errors import Unsuccessful
-from headrace.model_registry.model_files import FoundModel
+from headrace.model_registry.model_files import FoundModel, read_text
 from headrace.model_registry.references import Reference
 
 API = "api/2.0/mlflow"
@@ -55,7 +55,7 @@ def _from_server(reference: Reference, server: str, env: Mapping[str, str]) -> F
         url = f"{server}/{API}/{path}?{urllib.parse.urlencode(query)}"
         try:
             with _opened(url, env) as answer:
-                return _within(json.load(answer), keys)
+                return _within(json.loads(read_text(answer)), keys)
         except FileNotFoundError:
             raise _unknown(reference, server) from None
         except (OSError, RecursionError, ValueError) as error:

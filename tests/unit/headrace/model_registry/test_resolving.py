@@ -10,6 +10,7 @@ import pytest
 
 from headrace.errors import PipelineError, Unsuccessful
 from headrace.model_registry.lock_file import LockedModel, check_intact, lock_text, read_lock
+from headrace.model_registry.model_files import MOST_TEXT_BYTES
 from headrace.model_registry.references import parsed
 from headrace.model_registry.resolving import resolved, versions
 from headrace.model_registry.signature import Signature, TensorSpec
@@ -181,6 +182,13 @@ def test_a_model_without_one_readable_file_is_refused(
     model = model_folder(tmp_path / "model", {"MLmodel": mlmodel})
     store = file_store(tmp_path / "mlruns", str(model))
     with pytest.raises(PipelineError, match=sentence):
+        resolve([CHAMPION], tmp_path / "pipeline.yaml", MLFLOW_TRACKING_URI=str(store))
+
+
+def test_a_text_that_would_fill_the_memory_is_not_read_to_its_end(tmp_path: Path) -> None:
+    model = model_folder(tmp_path / "model", {"MLmodel": "#" * (MOST_TEXT_BYTES + 1)})
+    store = file_store(tmp_path / "mlruns", str(model))
+    with pytest.raises(Unsuccessful, match="MLmodel cannot be read: it has more than 10485760 by"):
         resolve([CHAMPION], tmp_path / "pipeline.yaml", MLFLOW_TRACKING_URI=str(store))
 
 
