@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from control.per_query.class_admission import ClassAdmission
 from control.policies.kairos.size_watch import size_count
+from operators.alarm import Alarm
 from operators.bursts import Runs
 from operators.dead_letter import dead_letter
 from operators.dispatch.dispatch_queue import CentralQueue
@@ -41,7 +42,6 @@ from schemas.effects import (
     Effect,
     Event,
     Send,
-    Wake,
     Woke,
     work_topic,
 )
@@ -111,10 +111,10 @@ class Ingress:
         self._shadows = shadow_sampler(pipeline, accuracies)
         self._dispatchers, self._number = dispatchers, number
         self._dispatcher: CentralQueue | None = None  # of the plan in force
-        self._decide_s = float("inf")  # time of the pending wake for the dispatcher
+        self._decision_alarm = Alarm()  # of the dispatcher
         self._sessions = SessionQueries()
         self._pending: dict[int, list[Noticed]] = {}
-        self._flush_s = float("inf")  # time of the next notices
+        self._flush_alarm = Alarm()  # of the notices
         self._reporter = Reporter(name, "ingress", pipeline, incarnation)
         self._counts = self._reporter.counts
         self._counts |= dict.fromkeys(_COUNTED, 0) | {"regressed": places.regressed}
@@ -303,18 +303,12 @@ class Ingress:
 
     def _notice(self, event: Arrived, noticed: Noticed, now: float) -> list[Effect]:
         self._pending.setdefault(event.slot, []).append(noticed)
-        return self._flush_by(now + (REFUSAL_S if noticed.refused else NOTICE_S))
-
-    def _flush_by(self, at_s: float) -> list[Effect]:
         # One notice for many queries, sent after their work: egress also accepts an answer that
         # overtakes its notice.
-        if self._flush_s <= at_s:
-            return []
-        self._flush_s = at_s
-        return [Wake(at_s)]
+        return self._flush_alarm.by(now + (REFUSAL_S if noticed.refused else NOTICE_S))
 
     def _flush(self) -> list[Effect]:
-        self._flush_s = float("inf")
+        self._flush_alarm.clear()
         places, counts = self._places, self._counts
         upto = places.upto
         counts["regressed"], counts["missing"] = places.regressed, places.missing
@@ -394,13 +388,10 @@ class Ingress:
 
     def _soon(self, now: float) -> list[Effect]:
         """Wake for one decision per drain of arrivals, not per record."""
-        if self._decide_s <= now:
-            return []
-        self._decide_s = now
-        return [Wake(now)]
+        return self._decision_alarm.by(now)
 
     def _dispatch(self, dispatcher: CentralQueue, now: float) -> list[Effect]:
-        self._decide_s = float("inf")
+        self._decision_alarm.clear()
         self._reporter.count("decisions")
         picks, dropped = dispatcher.decide(now)
         effects: list[Effect] = [Send(self._topic, each.work, slot) for each, slot in picks]
@@ -413,9 +404,8 @@ class Ingress:
             self._pending.setdefault(each.work.origin.partition, [])
         next_s = dispatcher.next_s(now)
         if next_s < float("inf"):
-            self._decide_s = next_s
-            effects.append(Wake(next_s))
-        return [*effects, *(self._flush_by(now + NOTICE_S) if picks or dropped else [])]
+            effects += self._decision_alarm.by(next_s)
+        return [*effects, *(self._flush_alarm.by(now + NOTICE_S) if picks or dropped else [])]
 
     def _dropped(self, work: Work, reason: Reason) -> Effect:
         """End a query that a dispatcher held."""
@@ -425,9 +415,9 @@ class Ingress:
 
     def _woke(self, now: float) -> list[Effect]:
         effects: list[Effect] = [] if self._plans.started else self._plans.start()
-        if self._dispatcher is not None and now >= self._decide_s:
+        if self._dispatcher is not None and now >= self._decision_alarm.at_s:
             effects += self._dispatch(self._dispatcher, now)
-        if now >= self._flush_s:
+        if now >= self._flush_alarm.at_s:
             effects += self._flush()
         return [*effects, *self._reporter.due(now)]
 

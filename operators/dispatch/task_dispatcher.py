@@ -9,6 +9,7 @@ counts an item that was sent twice once.
 from msgspec.structs import replace
 
 from control.per_query.waiting_slots import first_completion_slot
+from operators.alarm import Alarm
 from operators.dead_letter import dead_letter
 from operators.dispatch.dispatcher import Dispatcher
 from operators.drop_reasons import dropped, past_saving
@@ -24,7 +25,6 @@ from schemas.effects import (
     Effect,
     Event,
     Send,
-    Wake,
     Woke,
     waiting_topic,
     work_topic,
@@ -58,7 +58,7 @@ class TaskDispatcher:
         self._plans = PlanFollower(pipeline.name)
         self._dispatcher = dispatcher
         self._progress = Progress()
-        self._decide_s = _NEVER  # time of the pending wake for a decision
+        self._decision_alarm = Alarm()
         self._reporter = Reporter(name, "dispatcher", pipeline, incarnation)
         self._reporter.counts.update(arrived=0, sent=0, dropped=0)
 
@@ -108,19 +108,16 @@ class TaskDispatcher:
 
     def _soon(self, now: float) -> list[Effect]:
         """Wake for one decision per drain of arrivals, not per record."""
-        if self._decide_s <= now:
-            return []
-        self._decide_s = now
-        return [Wake(now)]
+        return self._decision_alarm.by(now)
 
     def _woke(self, now: float) -> list[Effect]:
         effects: list[Effect] = [] if self._plans.started else self._plans.start()
-        if now >= self._decide_s:
+        if now >= self._decision_alarm.at_s:
             effects += self._dispatch(now)
         return [*effects, *self._reporter.due(now)]
 
     def _dispatch(self, now: float) -> list[Effect]:
-        self._decide_s = _NEVER
+        self._decision_alarm.clear()
         self._reporter.count("decisions")
         picks, gone = self._dispatcher.decide(now)
         effects: list[Effect] = []
@@ -134,8 +131,7 @@ class TaskDispatcher:
         self._reporter.count("dropped", len(gone))
         next_s = self._dispatcher.next_s(now)
         if next_s < _NEVER:
-            self._decide_s = next_s
-            effects.append(Wake(next_s))
+            effects += self._decision_alarm.by(next_s)
         return [*effects, *self._commit()]
 
     def _stamped(self, work: Work) -> Work:
