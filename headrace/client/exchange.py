@@ -8,10 +8,10 @@ key of every record and decodes only those that it waits for.
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from confluent_kafka import KafkaException
+from msgspec import Struct
 
 from headrace.client.formats import Headers
 from headrace.client.topic_clients import Asker, Tail
@@ -24,13 +24,12 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.topics import physical
 
-TURN_S = 0.05  # longest time without a turn
+TURN_S = 0.05  # longest time without a turn, and between two looks for acknowledgements
 LOOK_AGAIN_S = 1.0  # between two requests to an unreachable broker
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerNews:
+class BrokerNews(Struct, frozen=True):
     """The broker's news at ``now``: keys and values of the results topic's records, the ids of
     queries that it acknowledged, and those that it refused. ``now`` is in seconds of
     ``time.monotonic``."""
@@ -68,7 +67,7 @@ class Exchange:
             self._results.close()
             raise
         self._waiting = waiting
-        self._look_s = 0.0
+        self._look_s = self._polled_s = 0.0
         self._closing = threading.Event()
         self.ended: Exception | None = None  # the error that ended reading
         self._reading = threading.Thread(target=self._read, name="headrace-client", daemon=True)
@@ -121,9 +120,12 @@ class Exchange:
     def _turn(self) -> None:
         messages = self._results.messages(TURN_S)
         now = time.monotonic()
-        if messages:  # before the acknowledgements, which answered callers need not wait for
+        if messages:
             records = [(message.key() or b"", message.value() or b"") for message in messages]
             self._waiting.take(BrokerNews(now, records, (), {}))
+            if now < self._polled_s + TURN_S:
+                return  # answered callers now wait for the interpreter's lock, not for the rest
+        self._polled_s = now
         self._asker.poll()
         refused = {
             name: BrokerError(f"the broker did not take {name}: {reason}")
