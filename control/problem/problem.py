@@ -29,6 +29,10 @@ class Unprofiled(PlanError):
     """The profile lacks what the policy plans by; the message says what to profile."""
 
 
+class Unsupported(PlanError):
+    """The policy plans no pipeline of this shape; the message says which policy does."""
+
+
 class SelectionError(PlanError):
     """No policy table can be made for the input; the message says what to change."""
 

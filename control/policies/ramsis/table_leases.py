@@ -19,7 +19,14 @@ from control.policies.ramsis.burst_lengths import SAVING, ArrivalStream, sustain
 from control.policies.ramsis.mdp import Setting
 from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.tables import Ask, models_of, options_for, setting_for, with_batches
-from control.problem.problem import Allocation, PlanError, Problem, Replicas, SelectionError
+from control.problem.problem import (
+    Allocation,
+    PlanError,
+    Problem,
+    Replicas,
+    SelectionError,
+    Unsupported,
+)
 from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Policy, Task
@@ -32,7 +39,7 @@ ONE_BY_ONE = (1,)
 def allocate(problem: Problem) -> Allocation:
     """Return all workers with the same lease.
 
-    Raises ``PlanError`` for pipelines that these policies cannot plan.
+    Raises ``Unsupported`` for pipelines that these policies cannot plan.
     """
     pipeline, policy = problem.pipeline, problem.policy
     profile = _checked_profile(problem)
@@ -61,10 +68,10 @@ def allocate(problem: Problem) -> Allocation:
 
 
 def _checked_profile(problem: Problem) -> ProfileTable:
-    """Return the profile; raise ``PlanError`` for pipelines that these policies cannot plan."""
+    """Return the profile; raise ``Unsupported`` for pipelines that these policies cannot plan."""
     pipeline, policy = problem.pipeline, problem.policy
     if len(pipeline.tasks) > 1:
-        raise PlanError(
+        raise Unsupported(
             f"policy {policy.name!r} plans for one task, and the pipeline has "
             f"{', '.join(pipeline.task_names)}; plan with loki, and write `selection: ramsis` "
             "under a task"
