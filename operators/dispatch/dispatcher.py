@@ -286,7 +286,8 @@ class Dispatcher:
 
         There is not if the rule saw every query, none was withheld, and no device that was sent one
         is still free: a rule uses the other devices as well as it can, and a device that is busy
-        for longer makes none of them a better choice.
+        for longer makes none of them a better choice. (The matching may hold a query that is late
+        on every device, or send it: both cost the same.)
         """
         if not self._waiting or not self._devices or self._policy is None:
             return [], False

@@ -279,5 +279,7 @@ def test_disturbances_lose_nothing_and_leave_nothing_behind(
     results = Counter(r.id for r in written if isinstance(r, CommandResult))
     assert results == Counter(f"c{number + 1}" for number in range(run.commands))
     assert run.last_plan() == Disturbed(policy).last_plan()
-    steady_ = [plan for plan in plans if LAST_S - STEADY_S < plan.issued_s < LAST_S]
-    assert len({(plan.leases, plan.settings) for plan in steady_}) <= 1
+    steady = [
+        (plan.leases, plan.settings) for plan in plans if LAST_S - STEADY_S < plan.issued_s < LAST_S
+    ]
+    assert all(each == steady[0] for each in steady)

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from control.policies import POLICIES
 from operators.dispatch.dispatch_profile import dispatch_profile
@@ -16,7 +17,9 @@ from tests.unit.operators.dispatch.test_dispatcher import (
 )
 
 RULES = ["kairos", "kairos-paper", "fcfs", "threshold", "earliest"]
-# No two sizes and types take equally long, so that no choice is a tie.
+# No two sizes and types take equally long, and no query can be late, which costs the same on every
+# device: so no choice is a tie.
+SLO_S = 100.0
 PER_ITEM_S = {"gpu": 1.0001e-3, "slow": 4.0003e-3}
 
 
@@ -35,9 +38,10 @@ def test_a_second_decision_at_the_same_moment_sends_nothing(
     policy: str, sizes: list[int], gaps: list[float], devices: list[str], lead_s: float
 ) -> None:
     asked = POLICIES[policy].policy(policy, {"lead": lead_s})
-    pipeline = a_sized_pipeline(policies=(asked,), policy=policy)
+    pipeline = a_sized_pipeline(policies=(asked,), policy=policy, slo_s=SLO_S)
     dispatcher = Dispatcher(pipeline, dispatch_profile(("gpu", "slow"), _seconds, 100))
-    dispatcher.change(a_dispatching_plan(*devices, policy=policy), 0.0)
+    plan = a_dispatching_plan(*devices, policy=policy)
+    dispatcher.change(replace(plan, settings=replace(plan.settings, slo_s=SLO_S)), 0.0)
     running: list[tuple[float, int, int]] = []  # end, query, slot
     now = 0.0
     for number, size in enumerate(sizes):
@@ -50,7 +54,7 @@ def test_a_second_decision_at_the_same_moment_sends_nothing(
                 work(query, sizes[query]), slot, run_s, f"{devices[slot]}-{slot}", devices[slot]
             )
             dispatcher.completed(done, now)
-        dispatcher.add(work(number, size, created_s=now))
+        dispatcher.add(replace(work(number, size, created_s=now), deadline_s=now + SLO_S))
         for query, slot in sent(dispatcher, now):
             begun_s = max([now, *[end_s for end_s, _, at in running if at == slot]])
             running.append((begun_s + _seconds(devices[slot], sizes[query], "mean"), query, slot))
