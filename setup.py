@@ -21,7 +21,7 @@ HOT = """
     control/per_query/routing.py
     control/per_query/table_lookup.py control/policies/ramsis/burst_lengths.py
     control/estimation/task_demand.py
-    operators/alarm.py operators/bursts.py operators/dead_letter.py operators/drop_reasons.py
+    operators/bursts.py operators/dead_letter.py operators/drop_reasons.py operators/wake_up.py
     operators/egress.py
     operators/ingress.py operators/join.py operators/latency_histogram.py
     operators/offset_tracker.py operators/outcomes.py operators/plan_follower.py

@@ -9,7 +9,6 @@ Only records of closed queries are committed, so a restart reads every open quer
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
-from operators.alarm import Alarm
 from operators.dead_letter import dead_letter
 from operators.egress_times import EgressTimes
 from operators.join import (
@@ -28,6 +27,7 @@ from operators.outcomes import LATE, OUTCOMES, cause_of, outcome_of, tight, unpr
 from operators.plan_follower import PlanFollower
 from operators.reporter import Reporter
 from operators.serving.transfers import SessionLinks, Transfers
+from operators.wake_up import WakeUp
 from schemas.effects import (
     OUTPUTS,
     RESULTS,
@@ -107,10 +107,10 @@ class Egress:
         self._progress = _progress_of(self._partitions, notes)
         self._due: list[tuple[float, tuple[int, int]]] = []  # a heap of closing times
         self._committing: dict[int, None] = {}
-        self._commit_alarm = Alarm()
+        self._commit_wake_up = WakeUp()
         self._sessions: set[str] = set()  # with counts
         self._promised_s = 0.0  # the SLO that the plan in force is made for
-        self._close_alarm = Alarm()  # of the next overdue query
+        self._close_wake_up = WakeUp()  # of the next overdue query
         self._reporter = Reporter(name, "egress", pipeline, incarnation)
         self._counts = self._reporter.counts
         self._counts.update(dict.fromkeys(COUNTS, 0))
@@ -263,7 +263,7 @@ class Egress:
         self._open[key] = query
         closes_s = query.deadline_s + self._pipeline.grace_s
         heappush(self._due, (closes_s, key))
-        return self._close_alarm.by(closes_s)
+        return self._close_wake_up.by(closes_s)
 
     def _close(self, key: tuple[int, int], now: float) -> list[Effect]:
         query = self._open.pop(key)
@@ -284,7 +284,7 @@ class Egress:
             left += self._released(slot, offset)
             if progress.movable:  # else an older open query holds up the commit
                 self._committing[slot] = None
-        return self._commit_alarm.by(now + COMMIT_S) if self._committing else []
+        return self._commit_wake_up.by(now + COMMIT_S) if self._committing else []
 
     def _released(self, slot: int, offset: int) -> Sequence[Held]:
         """Return the records held behind this one, if it is a notice that has finished."""
@@ -302,9 +302,9 @@ class Egress:
             _, key = heappop(due)
             if key in self._open:
                 effects += self._close(key, now)
-        if now >= self._close_alarm.at_s:
-            self._close_alarm.clear()
-            effects += self._close_alarm.by(due[0][0]) if due else []
+        if now >= self._close_wake_up.at_s:
+            self._close_wake_up.clear()
+            effects += self._close_wake_up.by(due[0][0]) if due else []
         return effects
 
     def _forget_closed(self) -> None:
@@ -337,10 +337,10 @@ class Egress:
 
     def _commit_soon(self, slot: int, now: float) -> list[Effect]:
         self._committing[slot] = None
-        return self._commit_alarm.by(now + COMMIT_S)
+        return self._commit_wake_up.by(now + COMMIT_S)
 
     def _commit(self) -> list[Effect]:
-        self._commit_alarm.clear()
+        self._commit_wake_up.clear()
         slots, self._committing = self._committing, {}
         done = [
             Done(slot, self._progress[slot].done, note_of(self._progress[slot].notes))
@@ -356,7 +356,7 @@ class Egress:
         if self._back is not None:
             effects += self._take_back(self._back, now)
         effects += self._close_overdue(now)
-        if now >= self._commit_alarm.at_s:
+        if now >= self._commit_wake_up.at_s:
             effects += self._commit()
         return [*effects, *self._reporter.due(now)]
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from control.per_query.class_admission import ClassAdmission
 from control.policies.kairos.size_watch import size_count
-from operators.alarm import Alarm
 from operators.bursts import Runs
 from operators.dead_letter import dead_letter
 from operators.dispatch.dispatch_queue import CentralQueue
@@ -32,6 +31,7 @@ from operators.record_size import brief, excess
 from operators.reporter import Reporter
 from operators.session_queries import SessionQueries
 from operators.shadow_sampler import shadow_sampler
+from operators.wake_up import WakeUp
 from schemas.effects import (
     COMPLETIONS,
     OUTPUTS,
@@ -111,10 +111,10 @@ class Ingress:
         self._shadows = shadow_sampler(pipeline, accuracies)
         self._dispatchers, self._number = dispatchers, number
         self._dispatcher: CentralQueue | None = None  # of the plan in force
-        self._decision_alarm = Alarm()  # of the dispatcher
+        self._decision_wake_up = WakeUp()  # of the dispatcher
         self._sessions = SessionQueries()
         self._pending: dict[int, list[Noticed]] = {}
-        self._flush_alarm = Alarm()  # of the notices
+        self._flush_wake_up = WakeUp()  # of the notices
         self._reporter = Reporter(name, "ingress", pipeline, incarnation)
         self._counts = self._reporter.counts
         self._counts |= dict.fromkeys(_COUNTED, 0) | {"regressed": places.regressed}
@@ -305,10 +305,10 @@ class Ingress:
         self._pending.setdefault(event.slot, []).append(noticed)
         # One notice for many queries, sent after their work: egress also accepts an answer that
         # overtakes its notice.
-        return self._flush_alarm.by(now + (REFUSAL_S if noticed.refused else NOTICE_S))
+        return self._flush_wake_up.by(now + (REFUSAL_S if noticed.refused else NOTICE_S))
 
     def _flush(self) -> list[Effect]:
-        self._flush_alarm.clear()
+        self._flush_wake_up.clear()
         places, counts = self._places, self._counts
         upto = places.upto
         counts["regressed"], counts["missing"] = places.regressed, places.missing
@@ -388,10 +388,10 @@ class Ingress:
 
     def _soon(self, now: float) -> list[Effect]:
         """Wake for one decision per drain of arrivals, not per record."""
-        return self._decision_alarm.by(now)
+        return self._decision_wake_up.by(now)
 
     def _dispatch(self, dispatcher: CentralQueue, now: float) -> list[Effect]:
-        self._decision_alarm.clear()
+        self._decision_wake_up.clear()
         self._reporter.count("decisions")
         picks, dropped = dispatcher.decide(now)
         effects: list[Effect] = [Send(self._topic, each.work, slot) for each, slot in picks]
@@ -404,8 +404,8 @@ class Ingress:
             self._pending.setdefault(each.work.origin.partition, [])
         next_s = dispatcher.next_s(now)
         if next_s < float("inf"):
-            effects += self._decision_alarm.by(next_s)
-        return [*effects, *(self._flush_alarm.by(now + NOTICE_S) if picks or dropped else [])]
+            effects += self._decision_wake_up.by(next_s)
+        return [*effects, *(self._flush_wake_up.by(now + NOTICE_S) if picks or dropped else [])]
 
     def _dropped(self, work: Work, reason: Reason) -> Effect:
         """End a query that a dispatcher held."""
@@ -415,9 +415,9 @@ class Ingress:
 
     def _woke(self, now: float) -> list[Effect]:
         effects: list[Effect] = [] if self._plans.started else self._plans.start()
-        if self._dispatcher is not None and now >= self._decision_alarm.at_s:
+        if self._dispatcher is not None and now >= self._decision_wake_up.at_s:
             effects += self._dispatch(self._dispatcher, now)
-        if now >= self._flush_alarm.at_s:
+        if now >= self._flush_wake_up.at_s:
             effects += self._flush()
         return [*effects, *self._reporter.due(now)]
 

@@ -14,7 +14,7 @@ NEWEST = 100  # newest round trips that count for the 95th percentile
 REFRESH = 32  # round trips after which the 95th percentile is recomputed
 
 
-class InFlight(Protocol):
+class Outstanding(Protocol):
     """What a device was sent: a query or a batch, sent at ``sent_s``."""
 
     sent_s: float
@@ -50,7 +50,7 @@ class RoundTrip:
         """Return when work that is sent now ends at a device that is free at ``after_s``."""
         return max(after_s, now + self.mean_s / 2) + predicted_s
 
-    def free_s(self, now: float, left: Sequence[InFlight]) -> float:
+    def free_s(self, now: float, left: Sequence[Outstanding]) -> float:
         """Return when a device has finished ``left``, in order, as its completion comes now.
 
         The first of them began one hop ago, when the completed one ended, or later, when it

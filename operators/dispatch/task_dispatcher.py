@@ -9,13 +9,13 @@ counts an item that was sent twice once.
 from msgspec.structs import replace
 
 from control.per_query.waiting_slots import first_completion_slot
-from operators.alarm import Alarm
 from operators.dead_letter import dead_letter
 from operators.dispatch.dispatcher import Dispatcher
 from operators.drop_reasons import dropped, past_saving
 from operators.offset_tracker import Progress
 from operators.plan_follower import PlanFollower
 from operators.reporter import Reporter
+from operators.wake_up import WakeUp
 from schemas.effects import (
     COMPLETIONS,
     OUTPUTS,
@@ -58,7 +58,7 @@ class TaskDispatcher:
         self._plans = PlanFollower(pipeline.name)
         self._dispatcher = dispatcher
         self._progress = Progress()
-        self._decision_alarm = Alarm()
+        self._decision_wake_up = WakeUp()
         self._reporter = Reporter(name, "dispatcher", pipeline, incarnation)
         self._reporter.counts.update(arrived=0, sent=0, dropped=0)
 
@@ -108,16 +108,16 @@ class TaskDispatcher:
 
     def _soon(self, now: float) -> list[Effect]:
         """Wake for one decision per drain of arrivals, not per record."""
-        return self._decision_alarm.by(now)
+        return self._decision_wake_up.by(now)
 
     def _woke(self, now: float) -> list[Effect]:
         effects: list[Effect] = [] if self._plans.started else self._plans.start()
-        if now >= self._decision_alarm.at_s:
+        if now >= self._decision_wake_up.at_s:
             effects += self._dispatch(now)
         return [*effects, *self._reporter.due(now)]
 
     def _dispatch(self, now: float) -> list[Effect]:
-        self._decision_alarm.clear()
+        self._decision_wake_up.clear()
         self._reporter.count("decisions")
         picks, gone = self._dispatcher.decide(now)
         effects: list[Effect] = []
@@ -131,7 +131,7 @@ class TaskDispatcher:
         self._reporter.count("dropped", len(gone))
         next_s = self._dispatcher.next_s(now)
         if next_s < _NEVER:
-            effects += self._decision_alarm.by(next_s)
+            effects += self._decision_wake_up.by(next_s)
         return [*effects, *self._commit()]
 
     def _stamped(self, work: Work) -> Work:

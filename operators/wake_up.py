@@ -5,7 +5,7 @@ from math import inf
 from schemas.effects import Effect, Wake
 
 
-class Alarm:
+class WakeUp:
     """The time of the pending wake-up, infinite without one."""
 
     __slots__ = ("at_s",)
