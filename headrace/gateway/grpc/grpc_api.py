@@ -3,14 +3,14 @@
 import asyncio
 import errno
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
 
 from headrace.gateway.access import Tls, grpc_credentials
 from headrace.gateway.front import Front
-from headrace.gateway.grpc.grpc_calls import abort, decoded, only
+from headrace.gateway.grpc.grpc_calls import abort, decoded
 from headrace.gateway.grpc.guard import Guarded
 from headrace.gateway.grpc.health_and_reflection import (
     DESCRIPTORS,
@@ -20,6 +20,7 @@ from headrace.gateway.grpc.health_and_reflection import (
     health_handlers,
     reflection_handlers,
 )
+from headrace.gateway.grpc.message_waits import MessageWaits
 from headrace.gateway.grpc.queue_wait import QueueWait
 from headrace.gateway.http.listeners import Limits, taken
 from headrace.gateway.model import Model
@@ -40,7 +41,7 @@ class GrpcApi:
     def __init__(self, front: Front, queue: QueueWait, message_s: float) -> None:
         self._front = front
         self._queue = queue
-        self._message_s = message_s  # the longest time for a message to come
+        self._waits = MessageWaits(message_s)
         self._pool = pool(DESCRIPTORS)
         self._messages = classes(self._pool)
         self._health = GatewayHealth(front)
@@ -56,12 +57,12 @@ class GrpcApi:
         handlers = {method: self._handler(method) for method in METHODS}
         inference = grpc.method_handlers_generic_handler(SERVICE, handlers)
         services = Reflection((SERVICE, *SERVICES), self._pool)
-        reflection = reflection_handlers(services, self._message_s)
+        reflection = reflection_handlers(services, self._waits)
         server.add_generic_rpc_handlers(
             (
                 Guarded(self._front, inference),
                 Guarded(self._front, reflection),
-                health_handlers(self._health, self._message_s),
+                health_handlers(self._health, self._waits),
             )
         )
 
@@ -75,9 +76,9 @@ class GrpcApi:
     def _handler(self, method: str) -> Any:
         reply = self._replies[method]
 
-        async def handled(messages: AsyncIterator[bytes], context: Any) -> Any:
+        async def handled(_: Any, context: Any) -> Any:
             try:
-                return await reply(await only(messages, self._message_s), context)
+                return await reply(await self._waits.only(context), context)
             except Unserved as error:
                 await abort(context, error.status)
 

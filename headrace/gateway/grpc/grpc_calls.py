@@ -4,51 +4,17 @@ Handlers get messages as bytes: gRPC itself would end a call whose message it ca
 UNKNOWN, and log each with its trace.
 """
 
-import asyncio
-from collections.abc import AsyncIterator
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from headrace.gateway.protocol.statuses import Ending, Status, Unserved
 
-T = TypeVar("T")
-
 
 def authorization(metadata: Any) -> str:
     """Return the value of the header ``Authorization`` in the metadata of a call, "" without."""
     return str(dict(metadata or ()).get("authorization", ""))
-
-
-async def only(messages: AsyncIterator[T], within_s: float) -> T:
-    """Return the message of a call that has one; raise ``Unserved`` if it does not come within
-    ``within_s``, seconds."""
-    try:
-        return await _next(messages, within_s)
-    except StopAsyncIteration:
-        raise Unserved(Ending.BAD_REQUEST, "the call has no message") from None
-
-
-async def timely(messages: AsyncIterator[T], within_s: float) -> AsyncIterator[T]:
-    """Yield the messages of a call; raise ``Unserved`` if one does not come within ``within_s``,
-    seconds."""
-    while True:
-        try:
-            message = await _next(messages, within_s)
-        except StopAsyncIteration:
-            return
-        yield message
-
-
-async def _next(messages: AsyncIterator[T], within_s: float) -> T:
-    try:
-        async with asyncio.timeout(within_s):
-            return await anext(messages)
-    except TimeoutError:
-        raise Unserved(
-            Ending.SLOW_CLIENT, f"the message did not arrive within {within_s:g} s"
-        ) from None
 
 
 def decoded(kind: Any, raw: bytes) -> Any:

@@ -10,14 +10,8 @@ from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from headrace.gateway.front import Front
-from headrace.gateway.grpc.grpc_calls import (
-    abort,
-    authorization,
-    decoded,
-    only,
-    timely,
-    undecodable,
-)
+from headrace.gateway.grpc.grpc_calls import abort, authorization, decoded, undecodable
+from headrace.gateway.grpc.message_waits import MessageWaits
 from headrace.gateway.protocol.statuses import Ending, Unserved
 
 SERVICES = (health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -66,15 +60,14 @@ class GatewayHealth(health.aio.HealthServicer):  # type: ignore[misc]
         await self.set(service, _Health.NOT_SERVING if why else _Health.SERVING)
 
 
-def health_handlers(servicer: GatewayHealth, within_s: float) -> Any:
-    """Return the handlers of the health service, for messages that are not decoded yet and that
-    must come within ``within_s``, seconds."""
+def health_handlers(servicer: GatewayHealth, waits: MessageWaits) -> Any:
+    """Return the handlers of the health service, for messages that are not decoded yet."""
 
     def decoding(kind: Any, reply: Callable[[Any, Any], Awaitable[Any]]) -> Any:
-        async def handled(messages: AsyncIterator[bytes], context: Any) -> Any:
+        async def handled(_: Any, context: Any) -> Any:
             try:
                 with servicer.place(context.invocation_metadata()):
-                    request = decoded(kind, await only(messages, within_s))
+                    request = decoded(kind, await waits.only(context))
                     return await reply(request, context)
             except Unserved as error:
                 await abort(context, error.status)
@@ -107,12 +100,11 @@ class Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]
             await abort(context, error.status)
 
 
-def reflection_handlers(servicer: Reflection, within_s: float) -> Any:
-    """Return the handlers of the reflection service, whose messages must each come within
-    ``within_s``, seconds."""
+def reflection_handlers(servicer: Reflection, waits: MessageWaits) -> Any:
+    """Return the handlers of the reflection service."""
 
-    async def handled(messages: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        async for response in servicer.ServerReflectionInfo(timely(messages, within_s), context):
+    async def handled(_: Any, context: Any) -> AsyncIterator[Any]:
+        async for response in servicer.ServerReflectionInfo(waits.timely(context), context):
             yield response
 
     handler = grpc.stream_stream_rpc_method_handler(
