@@ -24,6 +24,8 @@ from streams.topics import MAX_RECORD_BYTES
 NO_ANSWER_AFTER_S = 3.5  # an unreachable broker is reported within 5 s, process start included
 POLL_S = 0.02
 REPORT_TIMEOUT_MS = 1000
+WAIT_MS = 50
+WAIT_LONG_MS = 500  # of clients whose slots stay: a tenth of the fetches
 # A connection whose peer vanished silently is given up after this; by default after 60 s.
 SOCKET_TIMEOUT_MS = 6000
 
@@ -96,8 +98,11 @@ def heartbeat_id(config: KafkaConfig) -> dict[str, str]:
     return {"client.id": f"{config.client('producer')['client.id']}-heartbeats"}
 
 
-def consumer(config: KafkaConfig, group: str, **more: Any) -> Consumer:
+def consumer(config: KafkaConfig, group: str, *, wait_ms: int = WAIT_MS, **more: Any) -> Consumer:
     """Return a consumer for manually assigned slots; ``group`` only names the committed offsets.
+
+    ``wait_ms`` is how long the broker holds a fetch without records, and the longest time until a
+    newly assigned slot is read.
 
     Raise ``KafkaConfigError``. If the broker refuses the user, ``poll`` and ``consume`` raise
     ``BrokerError``.
@@ -106,8 +111,7 @@ def consumer(config: KafkaConfig, group: str, **more: Any) -> Consumer:
         Consumer,
         config,
         {
-            # With the default of 500 a newly assigned slot waits half a second.
-            "fetch.wait.max.ms": 50,
+            "fetch.wait.max.ms": wait_ms,
             "fetch.queue.backoff.ms": 5,
             "socket.timeout.ms": SOCKET_TIMEOUT_MS,
             "fetch.error.backoff.ms": 100,

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from schemas.effects import LEASES, RESULTS
-from streams.kafka.kafka_client import available, consumer, heartbeat_id, producer
+from streams.kafka.kafka_client import WAIT_LONG_MS, available, consumer, heartbeat_id, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, refusal
 from streams.kafka.leases.lease_table import (
@@ -131,7 +131,7 @@ class EgressLease:
 
     def _keep(self) -> None:
         own = heartbeat_id(self._config)
-        reader = consumer(self._config, "headrace.reader", **own, **{"fetch.wait.max.ms": 500})
+        reader = consumer(self._config, "headrace.reader", wait_ms=WAIT_LONG_MS, **own)
         writer = producer(self._config, **own)
         try:
             low, high = watermarks(reader, TopicPartition(self._topic, 0))
