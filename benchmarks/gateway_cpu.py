@@ -35,7 +35,7 @@ LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n"
 SERVE = """
 import asyncio, queue, sys, threading
 from dataclasses import replace
-from headrace.gateway.gateway_role import SWITCH_S
+from headrace.gateway import gateway_role
 from headrace.roles.heap import tune_heap
 from tests.gateway_world import LIMITS, BrokerInTest, a_gateway, an_answer
 
@@ -54,12 +54,14 @@ async def serve():
     limits = replace(LIMITS, held_bytes=1 << 20, connections=1000, requests=1000, idle_s=600.0)
     async with a_gateway(broker, limits=limits) as gateway:
         tune_heap()
-        sys.setswitchinterval(SWITCH_S)
+        sys.setswitchinterval(gateway_role.SWITCH_S)
         threading.Thread(target=answer, daemon=True).start()
         print(gateway.http, gateway.grpc, flush=True)
         await asyncio.Event().wait()
 
-asyncio.run(serve())
+loop = getattr(gateway_role, "gateway_loop", None)  # None: a checkout before it
+with asyncio.Runner(loop_factory=loop) as runner:
+    runner.run(serve())
 """
 
 
