@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
 
+from msgspec import Struct
+
 from schemas.records import ANSWERED, Answer
 
 AIM = 0.35  # the rest is for the client and the network, which the gateway does not see
@@ -40,8 +42,7 @@ LATELY_S = 1.0  # an older answer does not show how long queries take now
 PROMISED = 0.8  # of its SLO: a query with less time is not judged
 
 
-@dataclass(frozen=True, slots=True)
-class InFlight:
+class InFlight(Struct, frozen=True):
     """A query that joined ``ahead`` others at ``came_s``. ``had_s``: the time it may take; None: it
     is not judged."""
 
@@ -134,6 +135,8 @@ class ConcurrencyLimit:
         """End the window if it is long enough, with enough queries if it refused some; or at the
         first misses, as those in flight are late already."""
         window, seconds = self._window, now - self._window.began_s
+        if seconds < SHORTEST_S and window.missed < FEWEST:
+            return
         had_s = window.had_s / window.ended if window.ended else 0.0
         shortest_s, enough = max(SHORTEST_S, had_s), window.ended >= FEWEST
         missed = window.missed > MISSED * window.ended

@@ -157,7 +157,7 @@ class Model:
         if status.ending is not Ending.OK:
             raise Unserved(status.ending, status.text)
         outputs = outputs_of(answer.result, self.signature, request.outputs)
-        marks = {name: True for name, said in status.headers.items() if said == "true"}
+        marks = dict.fromkeys(status.marks, True)
         response = InferResponse(
             model=self.name, id=answer.id, outputs=tuple(outputs), parameters=marks
         )
@@ -184,7 +184,7 @@ class Model:
         had_s = time_to_answer_s(caller.timeout_s, slo_s)
         joined = InFlight(self._loop.time() - waited_s, had_s, len(self._open))
         ended = partial(self._ended, joined)
-        self._open.add(name, self._longest_s(query.slo_class), content, ended)
+        self._open.add(name, self._longest_s(slo_s), content, ended)
         if len(self._open) > 1:
             self._outgoing.add(query, caller.trace)
         else:
@@ -215,8 +215,9 @@ class Model:
                 f"another request with the id {caller.id[:80]!r} is in flight; give different "
                 "requests different ids",
             )
-        made = (f"{self._prefix}-{number}" for number in self._numbers)
-        return next(each for each in made if each not in self._open)
+        while (made := f"{self._prefix}-{next(self._numbers)}") in self._open:
+            pass
+        return made
 
     def _check_open(self, left_s: float) -> None:
         """Raise ``Unserved`` for a query that cannot be served, or not within ``left_s``."""
@@ -250,9 +251,9 @@ class Model:
         plan = self._plan()
         return plan.settings.slo_s if plan else self.pipeline.slo_s
 
-    def _longest_s(self, slo_class: str) -> float:
+    def _longest_s(self, slo_s: float) -> float:
         """Return the latest time at which egress answers a query, in seconds after it was sent."""
-        return self._slo_s(slo_class) + self.pipeline.grace_s + PATIENCE_S
+        return slo_s + self.pipeline.grace_s + PATIENCE_S
 
     # ------------------------------------------------------------------ answers by id
 
@@ -263,7 +264,9 @@ class Model:
     def may_come(self, since_s: float | None, now: float) -> bool:
         """Return whether the answer to a query sent at ``since_s`` may still come."""
         classes = ("", *self.pipeline.slo_classes)
-        return since_s is not None and now < since_s + max(map(self._longest_s, classes))
+        return since_s is not None and now < since_s + self._longest_s(
+            max(map(self._slo_s, classes))
+        )
 
     def close(self) -> None:
         """Close the Kafka clients."""

@@ -7,7 +7,8 @@ decodes the answers, since that may involve a schema registry, for which the loo
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from headrace.client.exchange import BrokerNews
 from headrace.client.formats import Read
@@ -27,15 +28,14 @@ def _nothing(_: Answer | None) -> None:
     """Do nothing: the caller needs no notice of the query's end."""
 
 
-@dataclass(slots=True)
-class _Query:
+class _Query(Struct):
     due_s: float  # in the loop's time
     within_s: float
     digest: bytes
     ended: Ended
     acknowledged: bool = False  # set in the reading thread
-    waiters: list[Waiter] = field(default_factory=list)
-    takers: "list[asyncio.Future[None]]" = field(default_factory=list)  # wait for the broker
+    waiters: list[Waiter] = []
+    takers: "list[asyncio.Future[None]]" = []  # wait for the broker
 
 
 class RequestsInFlight:

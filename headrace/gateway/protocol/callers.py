@@ -64,13 +64,13 @@ def caller_of(
     Raises ``Unserved`` for values that the pipeline does not know.
     """
     parameters = request.parameters
-    name = checked_id(request.id or headers.get(REQUEST_ID, ""))
+    name = request.id or checked_id(headers.get(REQUEST_ID, ""))
     return Caller(
         timeout_s=caller_timeout_s(headers, parameters, grpc_remaining_s),
         id=name,
         shared_id=bool(name and not request.id),
         slo_class=_slo_class(headers.get(SLO_CLASS) or parameters.get("slo_class", ""), pipeline),
-        size=_size(headers.get(SIZE, parameters.get("size", 1)), pipeline),
+        size=_size(headers.get(SIZE, parameters.get("size", "1")), pipeline),
         trace=tuple((name, said.encode()) for name, said in _readable(headers, TRACE).items()),
     )
 
@@ -107,6 +107,8 @@ def _slo_class(said: Any, pipeline: Pipeline) -> str:
 
 
 def _size(said: Any, pipeline: Pipeline) -> int:
+    if said == "1":
+        return 1
     text = str(said)
     if text.isascii() and text.isdigit() and len(text) < 12 and int(text) >= 1:
         most = pipeline.size.largest if pipeline.size else 1
@@ -127,8 +129,11 @@ def echoed(headers: Mapping[str, str]) -> dict[str, str]:
 
 def _readable(headers: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
     """Return the headers of these names that are UTF-8; bytes that are not are surrogates here."""
-    found = {name: headers[name] for name in names if name in headers}
-    return {name: said for name, said in found.items() if not _SURROGATE.search(said)}
+    return {
+        name: said
+        for name in names
+        if (said := headers.get(name)) is not None and not _SURROGATE.search(said)
+    }
 
 
 def caller_timeout_s(

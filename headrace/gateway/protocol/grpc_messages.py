@@ -57,7 +57,8 @@ def parsed(message: Any) -> InferRequest:
 
 def _parameters(said: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
-    for name, value in said.items():
+    for name in said:  # its items() are Python code
+        value = said[name]
         field = value.WhichOneof("parameter_choice")
         if field is not None:
             found[name] = getattr(value, field)

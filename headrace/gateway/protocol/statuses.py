@@ -6,6 +6,7 @@ deadline is 504, not 408, which some clients retry.
 
 import math
 from enum import Enum
+from itertools import compress
 
 from msgspec import Struct
 
@@ -38,6 +39,7 @@ class Ending(Enum):
         self.retry_after_s = retry_after_s
 
 
+MARKS = ("headrace-late", "headrace-incomplete")
 CLOCKS_DIFFER_S = 0.05  # how much earlier a client may see its deadline pass
 
 
@@ -50,10 +52,14 @@ class Status(Struct, frozen=True, kw_only=True):
     incomplete: bool = False
 
     @property
+    def marks(self) -> tuple[str, ...]:
+        """Those of ``MARKS`` that the answer has."""
+        return tuple(compress(MARKS, (self.late, self.incomplete)))
+
+    @property
     def headers(self) -> dict[str, str]:
         """The HTTP headers, and keys of gRPC's trailing metadata, that report the ending."""
-        marks = {"headrace-late": self.late, "headrace-incomplete": self.incomplete}
-        found = {name: "true" for name, is_so in marks.items() if is_so}
+        found = dict.fromkeys(self.marks, "true")
         if self.ending.retry_after_s is not None:
             found["retry-after"] = str(math.ceil(self.ending.retry_after_s))
         return found
