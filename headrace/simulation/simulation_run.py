@@ -8,6 +8,7 @@ except for CPU seconds.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -210,17 +211,16 @@ class _Simulation:
         system, first_s = self.system, self.first_s
         sent = 0
         stamps = stamped(self.run, times, first_s)
-        sending = queries(self.run, len(times))
-        slots = {t.name: t.partitions for t in topics(self.pipeline)}
-        partitions = slots[physical(self.pipeline.name, QUERIES)]
+        partitions = {t.name: t.partitions for t in topics(self.pipeline)}
+        slots = cycle(range(partitions[physical(self.pipeline.name, QUERIES)]))
+        sending = cycle(queries(self.run, len(times)))
         while sent < len(times):
             # Skip to the next slice with an arrival: idle time costs only its own events.
             until_s = float(times[sent]) + SLICE_S
             ahead = int(np.searchsorted(times, until_s, "right"))
-            due = zip(times[sent:ahead].tolist(), stamps[sent:ahead].tolist(), strict=True)
-            for number, (at_s, stamp_s) in enumerate(due, sent):
-                query = sending[number % len(sending)]
-                system.input(first_s + at_s, QUERIES, number % partitions, query, stamp_s)
+            ats_s, own = (first_s + times[sent:ahead]).tolist(), stamps[sent:ahead].tolist()
+            # The endless iterators after the times: an iterator after the shortest loses an item.
+            system.inputs(QUERIES, zip(ats_s, slots, sending, own, strict=False))
             sent = ahead
             system.run(first_s + until_s)
             advance(sent)

@@ -6,6 +6,7 @@ by their scheduled time, then in order of scheduling.
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from itertools import count
 from typing import Any
 
 Action = Callable[[Any, Any], None]  # with its two arguments
@@ -16,24 +17,23 @@ LANDING = float("-inf")  # records precede every timer of the same instant
 class Agenda:
     """The pending actions; ``now`` is the virtual time, in seconds."""
 
-    __slots__ = ("count", "heap", "now")
+    __slots__ = ("heap", "now", "order")
 
     def __init__(self, start_s: float) -> None:
         self.now = start_s
-        # (time, rank, count, action, its two arguments)
+        # (time, rank, order of scheduling, action, its two arguments)
         self.heap: list[tuple[float, float, int, Action, Any, Any]] = []
-        self.count = 0  # makes ties deterministic and keeps actions from being compared
+        # Makes ties deterministic and keeps actions from being compared.
+        self.order: Callable[[], int] = count(1).__next__
 
     def push(self, at_s: float, rank: float, action: Action, one: Any, other: Any) -> None:
         """Call ``action(one, other)`` at ``at_s``, or now if that is past."""
-        self.count += 1
         at_s = at_s if at_s > self.now else self.now
-        heappush(self.heap, (at_s, rank, self.count, action, one, other))
+        heappush(self.heap, (at_s, rank, self.order(), action, one, other))
 
-    def land(self, at_s: float, action: Action, log: Any) -> None:
-        """Call ``action(log, at_s)`` at ``at_s``, which is not past."""
-        self.count += 1
-        heappush(self.heap, (at_s, LANDING, self.count, action, log, at_s))
+    def land(self, at_s: float, action: Action, one: Any) -> None:
+        """Call ``action(one, at_s)`` at ``at_s``, which is not past."""
+        heappush(self.heap, (at_s, LANDING, self.order(), action, one, at_s))
 
     def refuse_past(self, at_s: float) -> None:
         """Raise ``ValueError`` for a time that is past."""

@@ -5,7 +5,7 @@ It runs the same nodes as ``streams/live/live_driver.py`` over topics in memory
 solves (by their solver) take time.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import heappush
 from typing import Any, Protocol
 
@@ -185,9 +185,12 @@ class Simulated:
 
         Raise ``ValueError`` for the past.
         """
-        if at_s < self._agenda.now:
-            self._agenda.refuse_past(at_s)
-        self._topics.input(at_s, (topic, slot), record, at_s if stamp_s is None else stamp_s)
+        self.inputs(topic, [(at_s, slot, record, at_s if stamp_s is None else stamp_s)])
+
+    def inputs(self, topic: str, records: Iterable[tuple[float, int, Record, float]]) -> None:
+        """Write an external producer's records, as ``input``: (time, slot, record, time stamp) of
+        each."""
+        self._topics.inputs(topic, records)
 
     def at(self, at_s: float, action: Callable[[], None]) -> None:
         """Call ``action`` at ``at_s``, before events of that instant that are scheduled later.
@@ -238,10 +241,9 @@ class Simulated:
             if kind is Send:
                 topics.send(effect, now)  # type: ignore[arg-type]
             elif kind is Wake:  # inlined from ``push``: half of all effects
-                agenda.count += 1
                 at_s: float = effect.at_s  # type: ignore[union-attr]
                 soon_s = at_s if at_s > now else now
-                heappush(agenda.heap, (soon_s, at_s, agenda.count, self._handle, running, _WOKE))
+                heappush(agenda.heap, (soon_s, at_s, agenda.order(), self._handle, running, _WOKE))
             elif kind is Assign:
                 topics.assign(running, effect, now)  # type: ignore[arg-type]
             elif kind is Infer:
@@ -278,8 +280,9 @@ class Simulated:
         pass  # simulated topics are not compacted
 
     def _count_queries(self, running: _Running, effect: Count) -> None:
-        done = {slot: offset for slot, (offset, _) in self.committed(QUERIES).items()}
-        self._later(self.now, running, counted(self.now, self.ends(QUERIES), done))
+        topics, now = self._topics, self.now
+        found = counted(now, topics.ends(QUERIES), topics.done(QUERIES))
+        self._later(now, running, found)
 
     def _reject(self, running: _Running, effect: Reject) -> None:
         pass  # for observers

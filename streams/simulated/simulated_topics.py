@@ -4,7 +4,7 @@ Only hops, fetches and commits (``streams/simulated/delays.py``) take time.
 """
 
 from bisect import insort
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from operator import attrgetter
 from typing import Any
 from zlib import crc32
@@ -24,16 +24,15 @@ from schemas.effects import (
     SHADOWS,
     Arrived,
     Assign,
-    Done,
     Event,
     Send,
     work_topic,
 )
 from schemas.pipeline import Pipeline
 from schemas.records import Record
-from streams.simulated.agenda import LANDING, Agenda
+from streams.simulated.agenda import Agenda
 from streams.simulated.delays import Delays
-from streams.simulated.topic_log import Log, Place, SlotReader, Subscriber
+from streams.simulated.topic_log import PAUSED, Log, Place, SlotReader, Subscriber
 from streams.topics import logical, topics
 
 _UNREAD = (RESULTS, COMMAND_RESULTS, DEAD_LETTERS, ACCURACY, SHADOWS)  # until a node reads one
@@ -79,10 +78,17 @@ class SimulatedTopics:
 
     # ------------------------------------------------------------------ from outside
 
-    def input(self, at_s: float, place: Place, record: Record, stamp_s: float) -> None:
-        """Write an external producer's record at ``at_s``, with a time stamp."""
-        log = self._logs.get(place) or self._log(place)
-        self._agenda.push(at_s, LANDING, self._produce, log, (record, stamp_s, at_s))
+    def inputs(self, topic: str, records: Iterable[tuple[float, int, Record, float]]) -> None:
+        """Write an external producer's records: (time, slot, record, time stamp) of each.
+
+        Raise ``ValueError`` for the past.
+        """
+        agenda = self._agenda
+        for at_s, slot, record, stamp_s in records:
+            if at_s < agenda.now:
+                agenda.refuse_past(at_s)
+            log = self._logs.get((topic, slot)) or self._log((topic, slot))
+            agenda.land(at_s, self._write, (log, record, stamp_s))
 
     def ends(self, topic: str) -> dict[int, int]:
         """Return the end offset of each slot of a topic."""
@@ -94,10 +100,16 @@ class SimulatedTopics:
 
     def committed(self, topic: str) -> dict[int, tuple[int, str]]:
         """Return the committed offset of each slot of a topic, with its note."""
+        return {
+            slot: (done, self._logs[topic, slot].note) for slot, done in self.done(topic).items()
+        }
+
+    def done(self, topic: str) -> dict[int, int]:
+        """Return the committed offset of each slot of a topic that has one."""
         logs = self._used.get(topic, ())
         for log in logs:
             log.settle(self._agenda.now)
-        return {log.place[1]: (log.committed, log.note) for log in logs if log.committed}
+        return {log.place[1]: log.committed for log in logs if log.committed}
 
     def _log(self, place: Place) -> Log:
         topic, slot = place
@@ -110,6 +122,7 @@ class SimulatedTopics:
             commits=topic not in _UNCOMMITTED,
             unread=topic in _UNREAD,
             reports=topic == REPORTS,
+            apart=self._apart or topic == REPORTS,
             hop=self._hops.get(topic, self._delays.hop),
         )
         insort(self._used.setdefault(topic, []), log, key=attrgetter("place"))
@@ -126,71 +139,61 @@ class SimulatedTopics:
             slot = self._slot_of(effect)
         place = (topic, slot)
         log = self._logs.get(place) or self._log(place)
-        if log.reports or log.unread:
-            self._write(log, effect.record, now, now)
+        if log.apart or log.unread:
+            self._write((log, effect.record, now), now)
             return
         log.records.append((effect.record, now))
-        if self._apart:
-            self._depart(log, now)
-            return
         turn = self.turn
         if turn is None:
             turn = self.turn = []
             hop = log.hop  # the hop of the turn's first send
             self._turn_s = now + hop()
-            self._agenda.land(self._turn_s, self._land_all, turn)
+            self._agenda.land(self._turn_s, self._land, turn)
         lands_s = self._turn_s
         if log.last_s <= lands_s:
             log.last_s = lands_s
             turn.append(log)
         else:  # a slot keeps its order: no record overtakes its predecessor
-            self._agenda.land(log.last_s, self._land, log)
+            self._agenda.land(log.last_s, self._land, [log])
 
     def _slot_of(self, effect: Send) -> int:
         return crc32(effect.key.encode()) % self._slots[effect.topic]
 
-    def _produce(self, log: Log, record: tuple[Record, float, float]) -> None:
-        self._write(log, *record)
-
-    def _write(self, log: Log, record: Record, stamp_s: float, now: float) -> None:
+    def _write(self, written: tuple[Log, Record, float], now: float) -> None:
+        """Write a record with a time stamp and its own hop; it lands after its predecessors in the
+        slot."""
+        log, record, stamp_s = written
         if log.keeps or not log.unread:
             log.records.append((record, stamp_s))
-        if not log.unread:
-            self._depart(log, now)
-
-    def _depart(self, log: Log, now: float) -> None:
-        """Schedule a record's own hop, after its predecessors in the slot."""
+        if log.unread:
+            return
         hop = log.hop
         lands_s = now + hop()
         if lands_s < log.last_s:
             lands_s = log.last_s
         log.last_s = lands_s
-        self._agenda.land(lands_s, self._land, log)
+        self._agenda.land(lands_s, self._land, [log])
 
     # ------------------------------------------------------------------ reading
 
-    def _land_all(self, logs: list[Log], now: float) -> None:
-        for log in logs:
-            self._land(log, now)
-
-    def _land(self, log: Log, now: float) -> None:
+    def _land(self, logs: list[Log], now: float) -> None:
+        """Land the next record of each slot."""
         if now < self.away_until_s:
-            self._agenda.land(self.away_until_s, self._land, log)
+            self._agenda.land(self.away_until_s, self._land, logs)
             return
-        log.landed += 1
-        for reader in tuple(log.readers.values()):
-            self._read(reader, now)
-        if log.landed >= log.trims:
-            log.trim(now)
+        for log in logs:
+            log.landed += 1
+            for reader in log.readers:
+                self._read(reader, now)
+            if log.landed >= log.trims:
+                log.trim(now)
 
     def _read(self, reader: SlotReader, now: float) -> None:
-        """Deliver landed records to a reader while it is active and not paused."""
-        if now < reader.since_s:
-            return
+        """Deliver landed records to a reader while it reads."""
         log = reader.log
         topic, slot = log.place
         for offset in range(reader.position, log.landed):
-            if reader.paused:
+            if now < reader.since_s:
                 return
             reader.position = offset + 1
             record, at_s = log.records[offset - log.first]
@@ -219,7 +222,11 @@ class SimulatedTopics:
     def assign(self, node: Subscriber, effect: Assign, now: float) -> None:
         """Commit offsets of a node, and change which slots it reads."""
         for done in effect.done:
-            self._done(node.readers[effect.topic, done.slot], done, now)
+            reader = node.readers[effect.topic, done.slot]
+            reader.settle(now)
+            if reader.done is None:
+                reader.due_s = max(now + self._delays.commit(), self.away_until_s)
+            reader.done = done
         if effect.slots is not None:
             self._lease(node, effect.topic, effect.slots, now)
         if effect.paused is not None:
@@ -234,7 +241,7 @@ class SimulatedTopics:
     def _lease(self, node: Subscriber, topic: str, slots: tuple[int, ...], now: float) -> None:
         for place, reader in list(node.readers.items()):
             if place[0] == topic and place[1] not in slots:
-                reader.log.settle(float("inf"), node.name)
+                reader.settle(float("inf"))
                 reader.close()
                 del node.readers[place]
         self._ignored.discard(topic)
@@ -247,14 +254,7 @@ class SimulatedTopics:
     def _pause(self, node: Subscriber, topic: str, slots: tuple[int, ...], now: float) -> None:
         for place, reader in node.readers.items():
             if place[0] == topic:
-                resumes = reader.paused and place[1] not in slots
-                reader.paused = place[1] in slots
-                if resumes:
+                if place[1] in slots:
+                    reader.since_s = PAUSED
+                elif reader.since_s == PAUSED:
                     self._catch_up(reader, self._read, now)
-
-    def _done(self, reader: SlotReader, done: Done, now: float) -> None:
-        if reader.done is not None and reader.due_s <= now:
-            reader.commit()
-        if reader.done is None:
-            reader.due_s = max(now + self._delays.commit(), self.away_until_s)
-        reader.done = done

@@ -5,6 +5,7 @@ trimmed, so that memory does not grow with the length of a run.
 """
 
 from dataclasses import dataclass, field
+from math import inf
 
 from schemas.effects import Done
 from schemas.records import Record
@@ -12,6 +13,7 @@ from streams.simulated.delays import Delay
 
 Place = tuple[str, int]  # logical topic, slot
 
+PAUSED = inf  # since when a paused reader reads
 TRIM = 256  # number of records that land between two trims
 
 
@@ -27,7 +29,8 @@ class Subscriber:
 
 @dataclass(slots=True, eq=False)
 class SlotReader:
-    """A node's position in a slot; no record reaches the reader before ``since_s``.
+    """A node's position in a slot; no record reaches the reader before ``since_s``, and none at all
+    once the node has lost the slot.
 
     ``done`` is committed as of ``due_s``, lazily when the commit is next needed.
     """
@@ -36,20 +39,20 @@ class SlotReader:
     node: Subscriber
     position: int
     since_s: float
-    paused: bool = False  # permanently once the node has lost the slot
     done: Done | None = None
     due_s: float = 0.0
 
-    def commit(self) -> None:
-        """Commit the pending offset."""
-        assert self.done is not None
-        self.log.committed, self.log.note = self.done.offset, self.done.note
-        self.done = None
+    def settle(self, now: float) -> None:
+        """Commit the pending offset if it is due."""
+        done = self.done
+        if done is not None and self.due_s <= now:
+            self.log.committed, self.log.note = done.offset, done.note
+            self.done = None
 
     def close(self) -> None:
         """Stop reading the slot, even in the middle of a backlog."""
-        del self.log.readers[self.node.name]
-        self.paused = True
+        self.log.readers = tuple(each for each in self.log.readers if each is not self)
+        self.since_s = PAUSED
 
 
 @dataclass(slots=True, eq=False)
@@ -61,21 +64,21 @@ class Log:
     commits: bool  # readers begin at the committed offset
     unread: bool  # no node has read the topic so far
     reports: bool  # a slot of the reports topic
+    apart: bool  # each record has its own hop
     hop: Delay  # from a write to its readers
     records: list[tuple[Record, float]] = field(default_factory=list)
     first: int = 0
     landed: int = 0  # the offset after the newest readable record
     trims: int = TRIM  # the value of ``landed`` at which to trim next
     last_s: float = 0.0  # time at which the newest record lands
-    readers: dict[str, SlotReader] = field(default_factory=dict)
+    readers: tuple[SlotReader, ...] = ()  # replaced as a whole: one may close while records land
     committed: int = 0
     note: str = ""
 
-    def settle(self, now: float, name: str = "") -> None:
-        """Commit the due offsets of one reader, or of all."""
-        for reader in self.readers.values():
-            if reader.done is not None and reader.due_s <= now and name in ("", reader.node.name):
-                reader.commit()
+    def settle(self, now: float) -> None:
+        """Commit the due offsets of all readers."""
+        for reader in self.readers:
+            reader.settle(now)
 
     def open(self, node: Subscriber, now: float) -> SlotReader:
         """Let a node read on from the offset at which a new reader begins."""
@@ -83,7 +86,7 @@ class Log:
             self.unread, self.commits = False, True
             self.landed = self.first + len(self.records)
         reader = SlotReader(self, node, self._start(now), now)
-        self.readers[node.name] = reader
+        self.readers = (*self.readers, reader)
         return reader
 
     def _start(self, now: float) -> int:
@@ -98,7 +101,7 @@ class Log:
         self.trims = self.landed + TRIM
         if self.keeps:
             return
-        needed = min((r.position for r in self.readers.values()), default=self.landed)
+        needed = min((r.position for r in self.readers), default=self.landed)
         if self.commits:
             needed = min(needed, self.committed)
         # Moving the remaining records must not cost more than the deletion saves.
