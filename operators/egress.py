@@ -152,37 +152,36 @@ class Egress:
     # ------------------------------------------------------------------ arrivals
 
     def _work(self, event: Arrived, work: Work, now: float) -> list[Effect]:
-        key = (work.origin.partition, work.origin.offset)
+        origin, slot = work.origin, event.slot
+        key = (origin.partition, origin.offset)
         query = self._open.get(key)
-        noticed = key[1] < self._upto.get(key[0], 0)
-        duplicate = query is None and (noticed or key in self._early)
-        pieces = 0 if duplicate and noticed else 1
-        if not self._progress[event.slot].begin(event.offset, pieces):
+        opened = query is None
+        noticed = opened and key[1] < self._upto.get(key[0], 0)
+        duplicate = noticed or (opened and key in self._early)
+        if not self._progress[slot].begin(event.offset, 0 if noticed else 1):
             return []
         if duplicate:
             self._counts["duplicates"] += 1
             if noticed:
-                return self._commit_soon(event.slot, now)
-            self._early[key].append((event.slot, event.offset))
+                return self._commit_soon(slot, now)
+            self._early[key].append((slot, event.offset))
             return []
-        effects: list[Effect] = []
         if query is None:
             session = work.session.session if work.session is not None else ""
             query = OpenQuery(
-                work.query_id, work.origin, work.created_s, work.deadline_s, work.slo_class,
-                session, work.trace,
+                work.query_id, origin, work.created_s, work.deadline_s, work.slo_class, session,
+                work.trace,
             )  # fmt: skip
-            effects = self._await(key, query)
-        query.held.append((event.slot, event.offset))
+        query.held.append((slot, event.offset))
         self._egress_times.arrived(work, now)
         if work.session is not None and self._back is not None:
             until_s = self._back.back_s(work, event.at_s, now)
             if until_s > now:
                 self._back.hold((key, work), until_s)
-                return [*effects, Wake(until_s)]
+                return [*(self._await(key, query) if opened else []), Wake(until_s)]
         if query.take(work):
-            return [*effects, *self._close(key, now)]
-        return effects
+            return self._close(key, query, now)
+        return self._await(key, query) if opened else []
 
     def _take_back(self, back: Transfers[Returned], now: float) -> list[Effect]:
         """Take the results whose transfer has ended; a query that has closed meanwhile was late."""
@@ -190,26 +189,28 @@ class Egress:
         for key, work in back.ended(now):
             query = self._open.get(key)
             if query is not None and query.take(work):
-                effects += self._close(key, now)
+                effects += self._close(key, query, now)
         return effects
 
     def _notice(self, event: Arrived, notice: Notice, now: float) -> list[Effect]:
-        partition = notice.partition
+        partition, place = notice.partition, (event.slot, event.offset)
+        progress = self._progress[event.slot]
         seen = self._upto.get(partition, 0)
         # A restarted ingress repeats its uncommitted notices.
         news = [query for query in notice.queries if query.offset >= seen]
         upto = max(seen, notice.upto)
-        if not self._progress[event.slot].begin(event.offset, len(news), (partition, upto)):
+        if not progress.begin(event.offset, len(news), (partition, upto)):
             return []
         effects: list[Effect] = []
         for noticed in news:
-            effects += self._noticed(event, (partition, noticed.offset), noticed, now)
+            effects += self._noticed(place, (partition, noticed.offset), noticed, now)
         self._upto[partition] = upto
-        effects += self._finish(self._released(event.slot, event.offset), now)
+        if self._behind:
+            effects += self._finish(self._released(*place), now)
         if self._early:
             effects += self._end_early(partition, upto, now)
         # An open query of the notice holds up the commit until it closes.
-        if self._progress[event.slot].movable:
+        if progress.movable:
             effects += self._commit_soon(event.slot, now)
         return effects
 
@@ -222,22 +223,24 @@ class Egress:
         return [effect for key in lost for effect in self._finish(self._early.pop(key), now)]
 
     def _noticed(
-        self, event: Arrived, key: tuple[int, int], noticed: Noticed, now: float
+        self, place: Held, key: tuple[int, int], noticed: Noticed, now: float
     ) -> list[Effect]:
+        """Take the notice of one query, from the record at ``place``."""
         query = self._open.get(key)
         if query is not None:  # the work overtook the notice
-            query.held.append((event.slot, event.offset))
+            query.held.append(place)
             return []
+        slot, offset = place
         if key in self._early:
             # Commit them with the notice, so that a restart reads both again: their times tell
             # egress from when on to look for the answer.
-            held = self._behind.setdefault((event.slot, event.offset), [])
+            held = self._behind.setdefault(place, [])
             held += self._early.pop(key)
-            self._progress[event.slot].finish(event.offset)
+            self._progress[slot].finish(offset)
             return []
         origin = Origin(*key)
         if noticed.refused:
-            self._progress[event.slot].finish(event.offset)
+            self._progress[slot].finish(offset)
             return self._emit(refusal(noticed, origin, now), noticed.trace)
         query = OpenQuery(
             noticed.query_id,
@@ -248,7 +251,7 @@ class Egress:
             noticed.session,
             noticed.trace,
         )
-        query.held.append((event.slot, event.offset))
+        query.held.append(place)
         return self._await(key, query)
 
     def _garbled(self, event: Arrived, garbled: Garbled, now: float) -> list[Effect]:
@@ -265,8 +268,9 @@ class Egress:
         heappush(self._due, (closes_s, key))
         return self._close_wake_up.by(closes_s)
 
-    def _close(self, key: tuple[int, int], now: float) -> list[Effect]:
-        query = self._open.pop(key)
+    def _close(self, key: tuple[int, int], query: OpenQuery, now: float) -> list[Effect]:
+        """Answer a query; one that its first record completes was never open."""
+        self._open.pop(key, None)
         said = self._join.answer(query, now)
         if key[1] < self._upto.get(key[0], 0):
             return [*self._emit(said, query.trace), *self._finish(query.held, now)]
@@ -277,20 +281,20 @@ class Egress:
 
     def _finish(self, held: Sequence[Held], now: float) -> list[Effect]:
         """Release records; they span several slots if the number of slots was changed."""
-        left = list(held)
+        left, committing = list(held), self._committing
         for slot, offset in left:
             progress = self._progress[slot]
             progress.finish(offset)
-            left += self._released(slot, offset)
-            if progress.movable:  # else an older open query holds up the commit
-                self._committing[slot] = None
-        return self._commit_wake_up.by(now + COMMIT_S) if self._committing else []
+            if self._behind:
+                left += self._released(slot, offset)
+            # Not movable: an older open query holds up the commit.
+            if slot not in committing and progress.movable:
+                committing[slot] = None
+        return self._commit_wake_up.by(now + COMMIT_S) if committing else []
 
     def _released(self, slot: int, offset: int) -> Sequence[Held]:
         """Return the records held behind this one, if it is a notice that has finished."""
-        if self._behind and self._progress[slot].finished(offset):
-            return self._behind.pop((slot, offset), ())
-        return ()
+        return self._behind.pop((slot, offset), ()) if self._progress[slot].finished(offset) else ()
 
     def _close_overdue(self, now: float) -> list[Effect]:
         if len(self._due) > 2 * len(self._open) + MOST_CLOSED:
@@ -300,8 +304,9 @@ class Egress:
         # Skip closed queries: waking for each of them would dominate egress's load.
         while due and (due[0][0] <= now or due[0][1] not in self._open):
             _, key = heappop(due)
-            if key in self._open:
-                effects += self._close(key, now)
+            query = self._open.get(key)
+            if query is not None:
+                effects += self._close(key, query, now)
         if now >= self._close_wake_up.at_s:
             self._close_wake_up.clear()
             effects += self._close_wake_up.by(due[0][0]) if due else []
@@ -320,18 +325,25 @@ class Egress:
         counts[outcome] += 1
         if self._pipeline.slo_classes:
             self._reporter.count(f"class/{said.slo_class}/{outcome}")
-        counts["incomplete"] += said.incomplete
-        if outcome in (LATE, DROPPED):
-            counts["unpromised"] += unpromised(said, self._promised_s)
         if said.outcome == ANSWERED:
             self._reporter.count(bucket(said.answered_s - said.created_s))
-            counts["tight"] += outcome == ANSWERED and tight(said)
         if said.session:
             self._sessions.add(said.session)
             self._reporter.count(f"session/{said.session}/{outcome}")
-        if outcome not in (ANSWERED, LATE):
-            self._reporter.count(f"{outcome}/{cause_of(said)}")
+        if outcome == ANSWERED:
+            counts["tight"] += tight(said)
+        else:
+            self._missed(said, outcome)
         return [Send(RESULTS, said, key=said.id, headers=headers_of(trace))]
+
+    def _missed(self, said: Answer, outcome: str) -> None:
+        """Count a query that was not answered completely and in time."""
+        counts = self._counts
+        counts["incomplete"] += said.incomplete
+        if outcome in (LATE, DROPPED):
+            counts["unpromised"] += unpromised(said, self._promised_s)
+        if outcome != LATE:
+            self._reporter.count(f"{outcome}/{cause_of(said)}")
 
     # ------------------------------------------------------------------ offsets and time
 

@@ -16,8 +16,8 @@ class Progress:
     __slots__ = ("_later", "_order", "_pieces", "done", "notes", "seen")
 
     def __init__(self) -> None:
-        self._order: deque[int] = deque()  # offsets of the open records, and of finished ones
-        self._pieces: dict[int, int] = {}  # unfinished pieces by offset
+        self._order: deque[int] = deque()  # offsets of the records from ``done`` on
+        self._pieces: dict[int, int] = {}  # unfinished pieces of the open records by offset
         self._later: dict[int, tuple[int, int]] = {}  # notes of these records by offset
         self.done = -1  # the offset to commit; -1: none yet
         self.seen = -1  # the offset after the newest record begun; -1: none yet
@@ -31,7 +31,7 @@ class Progress:
     @property
     def movable(self) -> bool:
         """Whether ``advance`` would move ``done``."""
-        return bool(self._order) and self._pieces[self._order[0]] <= 0
+        return bool(self._order) and self._order[0] not in self._pieces
 
     def begin(self, offset: int, pieces: int, note: tuple[int, int] | None = None) -> bool:
         """Begin a record; return False if it or a later one was seen before.
@@ -42,27 +42,32 @@ class Progress:
             return False
         self.seen = offset + 1
         self._order.append(offset)
-        self._pieces[offset] = pieces
+        if pieces:
+            self._pieces[offset] = pieces
         if note is not None:
             self._later[offset] = note
         return True
 
     def finish(self, offset: int, pieces: int = 1) -> None:
         """Finish ``pieces`` pieces of a record; ``advance`` then moves ``done``."""
-        self._pieces[offset] -= pieces
+        left = self._pieces.pop(offset) - pieces
+        if left > 0:
+            self._pieces[offset] = left
 
     def finished(self, offset: int) -> bool:
-        """Whether no piece of an open record is left."""
-        return self._pieces[offset] <= 0
+        """Whether no piece of a record is left."""
+        return offset not in self._pieces
 
     def advance(self) -> bool:
         """Move ``done`` past the finished records at the front; return whether it moved."""
-        before, order, pieces = self.done, self._order, self._pieces
-        while order and pieces[order[0]] <= 0:
+        order, pieces, later = self._order, self._pieces, self._later
+        done = self.done
+        while order and order[0] not in pieces:
             offset = order.popleft()
-            del pieces[offset]
-            self.done = offset + 1
-            if offset in self._later:
-                key, value = self._later.pop(offset)
+            done = offset + 1
+            if offset in later:
+                key, value = later.pop(offset)
                 self.notes[key] = value
-        return self.done != before
+        moved = done != self.done
+        self.done = done
+        return moved
