@@ -3,7 +3,7 @@
 A query is complete when the credit of its ended branches adds up to ``FULL_CREDIT``.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Protocol
@@ -47,8 +47,10 @@ MOST_CRASHES = 2  # after ending egress this often, a query fails without combin
 MOST_PATHS = 4096  # bounds the cache: a plan has tens, but records may name any
 FEW = 1000  # fewer plain values always fit a record
 _ALWAYS_FIT = frozenset((type(None), bool, float))
-_NO_REASON = ReasonCode.NONE  # a name: an enum member takes five times as long to look up
+_NOTHING = End(ANSWERED, "")  # is missing of a complete query
 _VALUE, _PATH, _END = attrgetter("value"), attrgetter("path"), attrgetter("end")
+_TASK = attrgetter("end.task")  # of an item that has ended
+VARIANT = attrgetter("task", "variant")  # of a hop
 
 
 class CombineJournal(Protocol):
@@ -96,10 +98,13 @@ class OpenQuery:
 
     def take(self, work: Work) -> bool:
         """Count the work's branches, each once; True when the query is complete."""
-        self.epoch = max(self.epoch, work.epoch)
+        if work.epoch > self.epoch:
+            self.epoch = work.epoch
+        branches = self.branches
         for item in work.items:
-            if item.branch not in self.branches:
-                self.branches[item.branch] = item
+            branch = item.branch
+            if branch not in branches:
+                branches[branch] = item
                 self.credit += item.credit
         return self.credit >= FULL_CREDIT
 
@@ -134,34 +139,47 @@ class Join:
         answered: the outcome of the first bad branch. A combine function that raises, calls
         ``sys.exit`` or has ended earlier processes with the query: ``failed``.
         """
-        pipeline = self._pipeline
-        items = [query.branches[branch] for branch in sorted(query.branches)]
-        bad = _worst(items, query.credit >= FULL_CREDIT, query, pipeline)
-        if bad is not None and (pipeline.incomplete == DROPPED or not _any_good(items)):
-            return _ended(query, bad, items, now)
-        leaves = [each for each in items if _is_leaf(each, self._inner)]
+        branches = query.branches
+        items = list(map(branches.__getitem__, sorted(branches)))
+        ends = tuple(filter(None, map(_END, items)))
+        bad = _worst(ends, query, self._pipeline)
+        if bad is not None and (self._pipeline.incomplete == DROPPED or not _any_good(ends)):
+            return _ended(query, bad, items, ends, now)
+        leaves = self._leaves(items)
         try:
             result = self._combined(query, leaves)
         except _Uncombined as error:
             end = End(FAILED, EGRESS_TASK, brief(str(error)), ReasonCode.COMBINE)
-            return _ended(query, end, items, now)
+            return _ended(query, end, items, ends, now)
+        missing = bad or _NOTHING
         return Answer(
-            id=query.id, origin=query.origin, outcome=ANSWERED, reason=bad.reason if bad else "",
-            task=bad.task if bad else "", late=now > query.deadline_s, incomplete=bad is not None,
+            id=query.id, origin=query.origin, outcome=ANSWERED, reason=missing.reason,
+            task=missing.task, late=now > query.deadline_s, incomplete=bad is not None,
             result=result, created_s=query.created_s, deadline_s=query.deadline_s, answered_s=now,
             epoch=query.epoch, expected_accuracy=self._expected(leaves),
-            paths=tuple(map(_PATH, items)), ends=tuple(filter(None, map(_END, items))),
-            reason_code=bad.reason_code if bad else _NO_REASON, slo_class=query.slo_class,
-            session=query.session,
+            paths=tuple(map(_PATH, items)), ends=ends,
+            reason_code=missing.reason_code, slo_class=query.slo_class, session=query.session,
         )  # fmt: skip
+
+    def _leaves(self, items: list[Item]) -> list[Item]:
+        """Return the items with a place in the result: leaves' answers, and missing children."""
+        leaves: list[Item] = []
+        for item in items:
+            end = item.end
+            if end is None:
+                continue
+            # Records of an older pipeline file may name a removed task.
+            placed = item.branch if end.outcome != ANSWERED else end.task not in self._inner
+            if placed:
+                leaves.append(item)
+        return leaves
 
     def _combined(self, query: OpenQuery, leaves: list[Item]) -> Value:
         """Return the result of ``combine``, named in the journal while it runs."""
-        tasks = [each.end.task if each.end else "" for each in leaves]
         if self._journal is not None:
             self._begin(query, self._journal)
         try:
-            result = self._combine(list(map(_VALUE, leaves)), tasks)
+            result = self._combine(list(map(_VALUE, leaves)), list(map(_TASK, leaves)))
             if self._pipeline.combine:  # its next call may change what it returned
                 result = own_value(result, kept)
             sendable(result)
@@ -197,7 +215,7 @@ class Join:
         for leaf in leaves:
             if leaf.end is None or leaf.end.outcome != ANSWERED:
                 continue
-            accuracy = self._along(tuple([(hop.task, hop.variant) for hop in leaf.path]))
+            accuracy = self._along(tuple(map(VARIANT, leaf.path)))
             if accuracy is not None:
                 total, count = total + accuracy, count + 1
         return total / count if count else None
@@ -212,7 +230,7 @@ def _not_sent(error: BaseException, pipeline: Pipeline) -> str:
 
 def sendable(result: Value) -> None:
     """Raise ``ValueError`` for a result that cannot be sent, which would later end egress."""
-    if type(result) is list and len(result) < FEW and all(type(v) in _ALWAYS_FIT for v in result):
+    if type(result) is list and len(result) < FEW and _ALWAYS_FIT.issuperset(map(type, result)):
         return
     pack(result)
     too_large = excess(result)
@@ -230,44 +248,34 @@ def refusal(noticed: Noticed, origin: Origin, now: float) -> Answer:
     )  # fmt: skip
 
 
-def _ended(query: OpenQuery, bad: End, items: list[Item], now: float) -> Answer:
+def _ended(
+    query: OpenQuery, bad: End, items: list[Item], ends: tuple[End, ...], now: float
+) -> Answer:
     return Answer(
         id=query.id, origin=query.origin, outcome=bad.outcome, reason=bad.reason, task=bad.task,
         late=False, incomplete=False, created_s=query.created_s, deadline_s=query.deadline_s,
-        answered_s=now, epoch=query.epoch, paths=tuple(i.path for i in items),
-        ends=tuple(i.end for i in items if i.end is not None), reason_code=bad.reason_code,
-        slo_class=query.slo_class,
-        session=query.session,
+        answered_s=now, epoch=query.epoch, paths=tuple(map(_PATH, items)), ends=ends,
+        reason_code=bad.reason_code, slo_class=query.slo_class, session=query.session,
     )  # fmt: skip
 
 
-def _any_good(items: list[Item]) -> bool:
-    return any(i.end is not None and i.end.outcome == ANSWERED for i in items)
+def _any_good(ends: tuple[End, ...]) -> bool:
+    return any(end.outcome == ANSWERED for end in ends)
 
 
-def _worst(items: list[Item], complete: bool, query: OpenQuery, pipeline: Pipeline) -> End | None:
+def _worst(ends: tuple[End, ...], query: OpenQuery, pipeline: Pipeline) -> End | None:
     """Return the end of the first failed branch, else of the first dropped one; ``unfinished`` if
     branches are missing."""
-    first: dict[str, End] = {}
-    for item in items:
-        if item.end is not None and item.end.outcome != ANSWERED:
-            first.setdefault(item.end.outcome, item.end)
-    worst = first.get(FAILED) or first.get(DROPPED)
-    if worst is not None or complete:
+    worst: End | None = None
+    for end in ends:
+        if end.outcome == FAILED:
+            return end
+        if worst is None and end.outcome == DROPPED:
+            worst = end
+    if worst is not None or query.credit >= FULL_CREDIT:
         return worst
     waited_s = query.deadline_s + pipeline.grace_s - query.created_s
     return dropped("", unfinished(waited_s))
-
-
-def _is_leaf(item: Item, inner: Collection[str]) -> bool:
-    """Return whether the item has a place in the result: a leaf's answer, or a missing child."""
-    end = item.end
-    if end is None:
-        return False
-    if end.outcome == ANSWERED:
-        # Records of an older pipeline file may name a removed task.
-        return end.task not in inner
-    return bool(item.branch)
 
 
 def path_accuracy(accuracies: Accuracies) -> Callable[[VariantPath], float | None]:

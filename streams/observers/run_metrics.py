@@ -19,7 +19,7 @@ the nodes of any driver; for answers and plans read from topics, call ``take`` a
 from collections.abc import Mapping, Sequence
 
 from operators.drop_reasons import EGRESS_TASK
-from operators.join import along
+from operators.join import VARIANT, path_accuracy
 from operators.outcomes import LATE, LOST, OUTCOMES, cause_of, missed_at, outcome_of
 from schemas.effects import (
     OUTPUTS,
@@ -126,9 +126,7 @@ class RunMetrics(QueryMetrics):
         super().__init__()
         self._leaf_tasks = {task.name for task in pipeline.tasks if not task.children}
         self._tasks = set(pipeline.task_names)
-        self._accuracies = accuracies
-        # Cache: accuracy by path; None: unknown.
-        self._along: dict[tuple[tuple[str, str], ...], float | None] = {}
+        self._along = path_accuracy(accuracies)
         self.usage = PlanUsage()
         self.begin(since_s)
 
@@ -136,7 +134,7 @@ class RunMetrics(QueryMetrics):
         kind = type(event)
         if kind is Inferred:
             self.finished += len(event.outputs)  # type: ignore[union-attr]
-        elif kind is Arrived and self._given_up:
+        elif self._given_up and kind is Arrived:
             record = event.record  # type: ignore[union-attr]
             if type(record) is Work and event.topic == OUTPUTS:  # type: ignore[union-attr]
                 self._straggled(record)
@@ -265,10 +263,7 @@ class RunMetrics(QueryMetrics):
         self.bad[task, cause] = self.bad.get((task, cause), 0) + items
 
     def _leaf(self, path: tuple[Hop, ...]) -> None:
-        way = tuple([(hop.task, hop.variant) for hop in path])
-        if way not in self._along:
-            self._along[way] = along(tuple(map("/".join, way)), self._accuracies)
-        accuracy, task = self._along[way], path[-1].task
+        accuracy, task = self._along(tuple(map(VARIANT, path))), path[-1].task
         self._leaves[task] += 1
         if accuracy is not None:
             self._judged[task] += 1
