@@ -114,9 +114,12 @@ class Solves:
         return self._unlike(now)
 
     def _unlike(self, now: float) -> list[PlanReason]:
-        """Return why the last problem no longer fits the present state, if so."""
+        """Return why the last problem no longer fits the present state, if so; a fixed policy plans
+        for no demand."""
         state, asked = self._state, self._asked
         if asked is None or now - self._asked_s < JUMPED_S:
+            return []
+        if not spec_of(asked.policy.kind).follows_demand:
             return []
         unlike = state.estimates.unlike(state.since(asked, now), state.settings, now)
         if unlike is None:

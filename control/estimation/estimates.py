@@ -280,11 +280,9 @@ class Estimates:
     def unlike(self, last: LastSolve, settings: Settings, now: float) -> PlanReason | None:
         """Return the reason to replan before the interval elapses, or None.
 
-        A demand set by a command cannot jump, and a fixed policy plans for no demand.
+        A demand set by a command cannot jump.
         """
         problem = last.problem
-        if not spec_of(problem.policy.kind).follows_demand:
-            return None
         path = moved(self._planned_by, self._measured)
         return (
             self._other_demand(last, settings, now)
