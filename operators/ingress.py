@@ -144,14 +144,14 @@ class Ingress:
     def _query(self, event: Arrived, query: Query, now: float) -> list[Effect]:
         event = self._placed(event)
         name = query.id or f"{event.slot}-{event.offset}"
-        plan = self._sessions.plan_of(query.session)
+        plan = self._sessions.plan_of(query.session) if query.session else None
         deadline = self._deadline(query, plan, event.at_s, now)
         if deadline is None:
             known = ", ".join(sorted(self._pipeline.slo_classes)) or "none"
             unknown = f"SLO class {query.slo_class!r} is unknown; the pipeline file has: {known}"
             noticed = _noticed(event, name, event.at_s + self._pipeline.slo_s)
             return self._refuse(event, noticed, bad_input(unknown), now)
-        session = self._sessions.known(query.session)
+        session = self._sessions.known(query.session) if query.session else ""
         slo_class = query.slo_class and self._class_of(query)
         noticed = _noticed(event, name, deadline, slo_class, session)
         if now > deadline:

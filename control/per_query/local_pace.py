@@ -22,14 +22,13 @@ class LocalPace:
     ``planned`` maps a variant and a batch size to the profiled seconds; 0: not measured.
     """
 
-    __slots__ = ("_begun", "_planned", "_planned_s", "_recent", "_seen", "_took_s")
+    __slots__ = ("_begun", "_planned", "_planned_s", "_recent", "_took_s")
 
     def __init__(self, planned: Callable[[str, int], float]) -> None:
         self._planned = planned
         self._begun: set[str] = set()
         self._planned_s = self._took_s = 0.0
         self._recent: deque[float] = deque(maxlen=RECENT)  # seconds per planned second
-        self._seen = 0  # batches
 
     def ran(self, variant: str, batch: int, took_s: float) -> None:
         """Record a batch's duration in seconds."""
@@ -38,7 +37,6 @@ class LocalPace:
             return
         planned_s = self._planned(variant, batch)
         if planned_s > 0:
-            self._seen += 1
             self._recent.append(took_s / planned_s)
             self._planned_s += planned_s - self._planned_s / MEMORY
             self._took_s += took_s - self._took_s / MEMORY
@@ -53,7 +51,7 @@ class LocalPace:
     @property
     def shrink(self) -> float:
         """Seconds per planned second of a device that is faster than its profile, else 1."""
-        if self._seen < ENOUGH or self._took_s * NOISE >= self._planned_s:
+        if len(self._recent) < ENOUGH or self._took_s * NOISE >= self._planned_s:
             return 1.0
         return self._took_s / self._planned_s
 

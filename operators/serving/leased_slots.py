@@ -113,11 +113,10 @@ class LeasedSlots:
 
     def commit(self, touched: Mapping[int, Progress]) -> list[Effect]:
         """Return the offsets to commit of the slots in which records have finished."""
-        done = [
-            Done(slot, progress.done)
-            for slot, progress in touched.items()
-            if progress.advance() and self._progress.get(slot) is progress
-        ]
+        done: list[Done] = []
+        for slot, progress in touched.items():
+            if progress.advance() and self._progress.get(slot) is progress:
+                done.append(Done(slot, progress.done))
         return [Assign(self.topic, done=tuple(done))] if done else []
 
     def states(self) -> tuple[SlotState, ...]:

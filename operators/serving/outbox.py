@@ -16,6 +16,9 @@ from schemas.records import Item, Work
 # (the work an item came with, the task it goes to or "" for egress, the item)
 Onward = tuple[Work, str, Item]
 
+# The work that items came with, their task and slot, and the items.
+_Parcel = tuple[Work, str, int, list[Item]]
+
 NO_DISPATCHERS: Mapping[str, int] = {}
 BY_TURN = -2  # in place of a slot: the next slot by the plan's shares
 
@@ -36,7 +39,7 @@ def packed(
     dropped and sent to egress with the reason.
     """
     # Integers instead of the query's origin: they hash much faster.
-    parcels: dict[tuple[int, int, str, int, int], tuple[Work, list[Item]]] = {}
+    parcels: dict[tuple[int, int, str, int, int], _Parcel] = {}
     for at, (work, task, item) in enumerate(onward):
         slot = chosen[at] if chosen else BY_TURN
         if task and slot < 0:
@@ -56,14 +59,24 @@ def packed(
         way = (origin.partition, origin.offset, task, slot, work.size)
         parcel = parcels.get(way)
         if parcel is None:
-            parcels[way] = (work, [item])
+            parcels[way] = (work, task, slot, [item])
         else:
-            parcel[1].append(item)
-    return [
-        _send(work, _topic(work, task, dispatchers), task, slot, part, epoch)
-        for (_, _, task, slot, _), (work, items) in parcels.items()
-        for part in (_records(items) if len(items) > 1 else (items,))
-    ]
+            parcel[3].append(item)
+    return _sends(parcels.values(), epoch, dispatchers)
+
+
+def _sends(parcels: Iterable[_Parcel], epoch: int, dispatchers: Mapping[str, int]) -> list[Effect]:
+    sends: list[Effect] = []
+    for work, task, slot, items in parcels:
+        topic = _topic(work, task, dispatchers)
+        for part in _records(items) if len(items) > 1 else (items,):
+            parcel = Work(
+                query_id=work.query_id, origin=work.origin, task=task, created_s=work.created_s,
+                deadline_s=work.deadline_s, epoch=epoch, attempt=work.attempt, items=tuple(part),
+                slo_class=work.slo_class, size=work.size, session=work.session, trace=work.trace,
+            )  # fmt: skip
+            sends.append(Send(topic, parcel, slot))
+    return sends
 
 
 def _records(items: list[Item]) -> list[list[Item]]:
@@ -86,15 +99,6 @@ def _topic(work: Work, task: str, dispatchers: Mapping[str, int]) -> str:
     if task in dispatchers and work.session is None:
         return waiting_topic(task)
     return work_topic(task)
-
-
-def _send(work: Work, topic: str, task: str, slot: int, items: list[Item], epoch: int) -> Send:
-    parcel = Work(
-        query_id=work.query_id, origin=work.origin, task=task, created_s=work.created_s,
-        deadline_s=work.deadline_s, epoch=epoch, attempt=work.attempt, items=tuple(items),
-        slo_class=work.slo_class, size=work.size, session=work.session, trace=work.trace,
-    )  # fmt: skip
-    return Send(topic, parcel, slot)
 
 
 def _unserved(task: str, item: Item) -> Item:

@@ -8,6 +8,7 @@ A batch that is given up as hanging has failed its items; the device stays busy 
 
 from collections.abc import Sequence
 from enum import StrEnum
+from operator import attrgetter
 from typing import NamedTuple
 
 from control.per_query.waiting_slots import completion_slot
@@ -29,6 +30,8 @@ class BatchState(StrEnum):
     RUNNING = "running"
     HANGING = "hanging"  # its items have failed, and it has not ended
 
+
+_VALUE = attrgetter("item.value")  # of a ticket
 
 # Names, because an enum member takes five times as long to look up, and a batch needs six.
 IDLE, RUNNING, HANGING = BatchState
@@ -81,7 +84,7 @@ class RunningBatch:
         self.variant, self.cost, self._released = batch.variant, batch.cost, batch.released
         self.began_s = now
         self.job += 1
-        values = tuple([t.item.value for t in tickets])
+        values = tuple(map(_VALUE, tickets))
         size = 0 if self._pipeline.size is None else self.cost
         if not self._named:
             return Infer(self.job, self.variant, values, size=size)

@@ -81,9 +81,10 @@ class VariantServing:
                 return Wake(self._tables.arrivals.until_s)
             variant, size = self._tables.choose(queue[0], ready, rules, lease.batch, now)
         else:
-            begin_s = self._held_until_s(queue, lease, rules) if rules.batching != IDLE else now
-            if begin_s > now:
-                return Wake(begin_s)
+            if rules.batching != IDLE:
+                begin_s = self._held_until_s(queue, lease, rules)
+                if begin_s > now:
+                    return Wake(begin_s)
             size = self._size(queue, lease, rules, now)
         cost = size if self._sizes is None else self.cost(queue, size)
         ends_s = now + self.takes_s(variant, cost)

@@ -120,7 +120,9 @@ class Worker:
         progress = self._slots.begin(slot, offset, items)
         if progress is None:
             return []
-        tickets = [Ticket(item, work, slot, offset, progress, now) for item in work.items]
+        tickets: list[Ticket] = []
+        for item in work.items:
+            tickets.append(Ticket(item, work, slot, offset, progress, now))
         if work.session is not None and self._transfers is not None:
             until_s = self._transfers.end_s(work, event.at_s, now)
             if until_s > now:
@@ -214,9 +216,10 @@ class Worker:
         found = serving.take(self._queue, lease, self._rules, now)
         while type(found) is NextBatch:
             effects += self._begin(found, now)
-            # If all items were late, they were of one setting; take those of the next setting.
-            again = found.late and not found.items
-            found = serving.take(self._queue, lease, self._rules, now) if again else None
+            if found.items or not found.late:
+                break
+            # All items were late, and of one setting; take those of the next setting.
+            found = serving.take(self._queue, lease, self._rules, now)
         if type(found) is Wake:
             return [*effects, *self._wait(found.at_s)]
         if self._shadows and not (self._queue or self._batch.busy or self._sessions.active):
