@@ -62,7 +62,7 @@ PAUSE_S = 0.05  # an operator's wait for the next query, about that of the plans
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """A plan: composed and live latency of its queries, milliseconds, and the part of the
-    operators in each, in the mean. ``unpaused``: composed of operators that ran without pauses."""
+    operators in each. ``unpaused``: composed of operators that ran without pauses."""
 
     plan: str
     queries: int
@@ -74,6 +74,8 @@ class Row:
     composed_run_ms: float
     live_run_ms: float
     unpaused_run_ms: float
+    composed_run_p95_ms: float
+    live_run_p95_ms: float
 
     @property
     def error(self) -> float:
@@ -230,6 +232,8 @@ def row(plan: str, composed: Latencies, live: Latencies, unpaused: Latencies) ->
         composed_run_ms=float(np.mean(composed.run)),
         live_run_ms=float(np.mean(live.run)),
         unpaused_run_ms=float(np.mean(unpaused.run)),
+        composed_run_p95_ms=float(np.quantile(composed.run, 0.95)),
+        live_run_p95_ms=float(np.quantile(live.run, 0.95)),
     )
 
 
@@ -243,7 +247,8 @@ def text(one: Row) -> str:
     """Return a row as a line."""
     return (
         f"mean {one.composed_mean_ms:6.1f} composed, {one.live_mean_ms:6.1f} live (operators "
-        f"{one.composed_run_ms:.1f}, {one.live_run_ms:.1f}; {one.unpaused_run_ms:.1f} unpaused); "
+        f"{one.composed_run_ms:.1f}, {one.live_run_ms:.1f}; {one.unpaused_run_ms:.1f} unpaused; "
+        f"p95 {one.composed_run_p95_ms:.1f}, {one.live_run_p95_ms:.1f}); "
         f"p95 {one.composed_p95_ms:6.1f} composed, {one.live_p95_ms:6.1f} live "
         f"({100 * one.error:+5.1f} %; {100 * one.unpaused_error:+5.1f} % unpaused) ms; {one.plan}"
     )

@@ -1,8 +1,9 @@
 """Transfers of sessions' work between tiers: measured, or emulated on one machine.
 
 A link takes ``bytes / rate + delay`` per record, and carries a session's records one after another.
-If all tiers are processes of one machine, a worker holds a record from another tier for that long,
-and counts those seconds. A real link needs no emulation: the seconds from sending to arrival are
+If all tiers are processes of one machine, a worker holds a record from another tier for that long
+after its arrival, and counts those seconds: the time between processes (``comm``) passes in any
+case, over a real link too. A real link needs no emulation: the seconds from sending to arrival are
 counted. The control app learns from these counts how fast links are.
 """
 
@@ -50,7 +51,7 @@ class Transfers(Generic[T]):
         self._count = 0
 
     def end_s(self, work: Work, sent_s: float, now: float) -> float:
-        """Return when a record's transfer ends, now or later, and count it.
+        """Return when the transfer of a record that arrives now ends, and count it.
 
         ``sent_s`` is the time of sending.
         """
@@ -84,13 +85,13 @@ class Transfers(Generic[T]):
         if link is None:
             begins_s, ends_s = sent_s, now
         else:
-            # Excludes the broker's own time, which is long on a busy machine.
-            begins_s = max(sent_s, self._free_s.get(key, sent_s))
+            # The counts exclude the broker's own time, which is long on a busy machine.
+            begins_s = max(now, self._free_s.get(key, now))
             ends_s = begins_s + size / link.bytes_per_s + link.delay_s
         self._free_s[key] = ends_s if link is None else ends_s - link.delay_s
         for what, amount in zip(COUNTS, (1, size, ends_s - begins_s), strict=True):
             self._reporter.count(count_of(*key, what), amount)
-        return max(now, ends_s)
+        return ends_s
 
     def hold(self, held: T, until_s: float) -> None:
         """Hold a value until its transfer has ended."""

@@ -504,7 +504,7 @@ def test_a_result_is_back_at_its_sessions_tier_after_its_link(delay_s: float, ou
         task="read", setting="read/v", tier="cloud", device="cloud-0", slot=0, quarters=4
     )
     session = SessionPlan(session="a", number=1, slo_s=SLO_S, stages=(stage,), admits=True)
-    links = SessionLinks("handheld", {("cloud", "handheld"): Link(1e9, delay_s)})
+    links = SessionLinks("handheld", {("cloud", "handheld"): Link(float("inf"), delay_s)})
     egress = an_egress(links=links)
     assert commits(egress, arrived(a_notice(0))) == []
     assert sends(egress, arrived(replace(whole(0), session=session), 1), 0.2) == []
