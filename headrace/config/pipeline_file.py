@@ -8,7 +8,7 @@ Errors are ``PipelineError``: one sentence each, with the line.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ class PipelineFile:
     sizes: Path | None = None  # the distribution of query sizes
     signature: Signature | None = None  # None: a query is bytes, an answer JSON
     models: tuple[LockedModel, ...] = ()  # those that it names by references
+    inputs: Mapping[str, str] = field(default_factory=dict)  # session -> broker of its input
 
 
 def read_pipeline_file(path: Path) -> PipelineFile:
@@ -71,6 +72,7 @@ def read_pipeline_file(path: Path) -> PipelineFile:
         sessions=session_space(file, source) if file.cluster.tiers else None,
         signature=_signature(file.signature) if file.signature else None,
         models=tuple(models.values()),
+        inputs=file.profiling.inputs if file.profiling else {},
     )
 
 

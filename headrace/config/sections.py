@@ -112,6 +112,7 @@ class ProfilingSection(Section):
     truth: Literal["workload", "reference", "feedback"] = "workload"
     reference: dict[str, str | int | float | bool] = {}
     cache: Size = 500_000_000
+    inputs: dict[str, str] = {}
 
 
 class ReplicasSection(Section):

@@ -5,11 +5,13 @@ Tiers span placements. A setting is named ``task/variant@knob=option,...``.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from control.problem.problem import PlanError
 from control.problem.sample_sets import Truth
+from control.problem.seats import SESSION_ID
 from control.problem.session_space import VARIANT, SessionSpace, option_name
 from control.problem.space import Knob, Space, Stage
 from control.problem.tiers import Link, SessionTier
@@ -36,6 +38,7 @@ def session_space(file: FileSection, source: Source) -> SessionSpace:
     accuracy, cost = objectives(source.values["slo"])
     profiling = file.profiling or ProfilingSection()
     truth, reference = _truth(file, space, source)
+    _check_inputs(profiling, source)
     own = [name for name, tier in tiers.items() if tier.per == "session"]
     return SessionSpace(
         space=replace(space, truth=_named_truth(truth, reference, space)),
@@ -117,6 +120,19 @@ def _reference(profiling: ProfilingSection, space: Space, source: Source) -> int
                 ("profiling", "reference", name), f"{{}} is {option}; write one of {wanted}"
             )
     return space.index_of(options)
+
+
+def _check_inputs(profiling: ProfilingSection, source: Source) -> None:
+    """Check that ``profiling.inputs`` names sessions and brokers."""
+    for session, broker in profiling.inputs.items():
+        place = ("profiling", "inputs", session)
+        if not SESSION_ID.fullmatch(session):
+            raise source.error(place, "{} is no id of a session; write it as in cam-17: host:9092")
+        if not re.fullmatch(r"\S+:\d+(,\S+:\d+)*", broker):
+            raise source.error(
+                place,
+                f"{{}} is {broker!r}; write the address of a broker as in {session}: host:9092",
+            )
 
 
 def space_counts(space: Space) -> dict[str, int]:

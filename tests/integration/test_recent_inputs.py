@@ -5,17 +5,20 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from control.problem.sample_sets import InputSet
+from headrace.broker import local_broker as local
 from headrace.client.topic_clients import Asker, Labeller
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.roles.input_topic.recent_inputs import InputsBetween, RecentInputs
+from headrace.roles.profiling.profiler_role import input_source
 from operators.profiler import Sample
 from schemas.records import Label, Query
-from streams.kafka.admin.preflight import prepare
+from streams.kafka.admin.preflight import prepare, prepare_input
 from streams.kafka.kafka_config import KafkaConfig
 
 pytestmark = pytest.mark.kafka
@@ -102,7 +105,7 @@ def test_inputs_are_read_in_the_order_of_their_labels_while_others_arrive(
         for number in range(12):
             sender.send(f"cam-{number}", "cam", truth=f"truth {number}")
         sender.send("odd", "other", truth="another session's")
-        with closing(RecentInputs(kafka, file.pipeline, inputs)) as recent:
+        with closing(RecentInputs(kafka, kafka, file.pipeline, inputs)) as recent:
             found = until_there(recent, 0, 10)
             assert [each.payload for each in found] == [
                 b"early", *(f"cam-{n}".encode() for n in range(9))
@@ -112,6 +115,36 @@ def test_inputs_are_read_in_the_order_of_their_labels_while_others_arrive(
             assert [each.payload for each in until_there(recent, 10, 14)] == [
                 f"cam-{n}".encode() for n in range(9, 13)
             ]
+
+
+def test_inputs_that_stay_at_the_edge_are_read_from_its_broker(
+    broker: str, file: PipelineFile, tmp_path: Path
+) -> None:
+    """Profilers read the central topic, so a session with --input was never searched anew."""
+    central, inputs = KafkaConfig(broker), InputSet("cam", time.time() - 60.0)
+    with local.borrow(tmp_path / "site") as site:
+        there = KafkaConfig(site.bootstrap)
+        prepare_input(there, file.pipeline)
+        with (
+            closing(Asker(there, file.pipeline)) as asker,
+            closing(Labeller(central, file.pipeline)) as labeller,
+        ):
+            asker.ask(Query(payload=b"at the edge", id="q", session="cam"))
+            asker.flush()
+            labeller.send(Label(id="q", truth="right"))
+        found = {}
+        for brokers in ({}, {"cam": site.bootstrap}):
+            source = input_source(central, replace(file, inputs=brokers), "cam")
+            for kind, reader in {
+                "labelled": RecentInputs(central, source, file.pipeline, inputs),
+                "all": InputsBetween(source, file.pipeline, inputs._replace(until_s=time.time())),
+            }.items():
+                with closing(reader) as recent:
+                    found[kind, bool(brokers)] = [s.payload for s in until_there(recent, 0, 1)]
+    assert found == {
+        ("labelled", False): [], ("all", False): [],
+        ("labelled", True): [b"at the edge"], ("all", True): [b"at the edge"],
+    }  # fmt: skip
 
 
 def test_inputs_for_a_reference_need_no_labels_and_end_at_their_last_time(

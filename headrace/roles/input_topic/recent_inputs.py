@@ -5,6 +5,9 @@ sees the same prefix. The set grows while labels arrive. Profiles wait for its f
 most ``WAITS_S`` from the first request on; after that the set ends, for each block, at the newest
 label. Inputs for a reference need no labels: they are those between two time stamps; those of one
 millisecond are in the order of partitions.
+
+Inputs are read where they were written: on the ``source`` of the session, a broker at the edge or
+that of the pipeline. Labels are on the broker of the pipeline.
 """
 
 import time
@@ -82,10 +85,12 @@ class InputJoin:
 class RecentInputs:
     """The labelled inputs of a session, "" for all, from a time on. Raises ``BrokerError``."""
 
-    def __init__(self, kafka: KafkaConfig, pipeline: Pipeline, inputs: InputSet) -> None:
+    def __init__(
+        self, kafka: KafkaConfig, source: KafkaConfig, pipeline: Pipeline, inputs: InputSet
+    ) -> None:
         self._session, since_s = inputs.session, inputs.since_s
         self._query, self._label = decoder(pipeline, QUERIES), decoder(pipeline, LABELS)
-        self._queries = Tail(kafka, physical(pipeline.name, QUERIES), since_s)
+        self._queries = Tail(source, physical(pipeline.name, QUERIES), since_s)
         self._labels = Tail(kafka, physical(pipeline.name, LABELS), since_s)
         self._join = InputJoin()
         self._opened_s = time.monotonic()
@@ -125,10 +130,10 @@ class RecentInputs:
 class InputsBetween:
     """The inputs of a session between two times, labelled or not. Raises ``BrokerError``."""
 
-    def __init__(self, kafka: KafkaConfig, pipeline: Pipeline, inputs: InputSet) -> None:
+    def __init__(self, source: KafkaConfig, pipeline: Pipeline, inputs: InputSet) -> None:
         self._inputs = inputs
         self._query = decoder(pipeline, QUERIES)
-        self._queries = Tail(kafka, physical(pipeline.name, QUERIES), inputs.since_s)
+        self._queries = Tail(source, physical(pipeline.name, QUERIES), inputs.since_s)
         self._samples: list[Sample] | None = None
 
     def of(self, first: int, upto: int) -> list[Sample] | None:

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import replace as with_bootstrap
 from functools import partial
 from typing import Any
 
@@ -44,7 +45,6 @@ from operators.profiler import Judge, Profile, Profiler
 from operators.scoring.scorer import exact_match, parts_of
 from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import PROFILE_REQUESTS, PROFILE_RESULTS
-from schemas.pipeline import Pipeline
 from schemas.records import ProfileRequest, ProfileResult
 from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_client import consumer, producer
@@ -242,7 +242,7 @@ def run_profiler(
     role = ProfilerRole(
         file, sessions, name, device, finished_blocks(dict(read_kept(kafka, results))),
         CrashJournal(run_directory(pipeline.name) / f"{name}.profiling.json"),
-        partial(_read_back, kafka, pipeline),
+        partial(_read_back, kafka, file),
     )  # fmt: skip
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -260,10 +260,17 @@ def run_profiler(
 
 
 def _read_back(
-    kafka: KafkaConfig, pipeline: Pipeline, inputs: InputSet
+    kafka: KafkaConfig, file: PipelineFile, inputs: InputSet
 ) -> RecentInputs | InputsBetween:
-    read = RecentInputs if inputs.labelled else InputsBetween
-    return read(kafka, pipeline, inputs)
+    source = input_source(kafka, file, inputs.session)
+    if inputs.labelled:
+        return RecentInputs(kafka, source, file.pipeline, inputs)
+    return InputsBetween(source, file.pipeline, inputs)
+
+
+def input_source(kafka: KafkaConfig, file: PipelineFile, session: str) -> KafkaConfig:
+    """Return the broker that has a session's inputs, reached with the settings of ``kafka``."""
+    return with_bootstrap(kafka, bootstrap=file.inputs.get(session, kafka.bootstrap))
 
 
 def _serve(

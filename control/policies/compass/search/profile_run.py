@@ -91,7 +91,7 @@ class ProfileRun:
                 f"the samples end after {end}; a profile needs two with a truth at least: give "
                 "the workload more of them, or label a session's answers with their `truth` "
                 "(`right` and `of` do not say what other plans would have answered); inputs of an "
-                "ingress with --input are not among them"
+                "ingress with --input are among them once profiling.inputs names its broker"
             )
         self._rule = replace(self._rule, least=min(self._rule.least, end), most=end)
 

@@ -218,6 +218,9 @@ def test_variants_have_the_memory_of_their_profiles(tmp_path: Path) -> None:
         (REFERENCE.replace("truth: reference", "truth: workload"),
          "profiling.reference is given, but profiling.truth is workload; write truth: reference"),
         ("profiling: {truth: guess}\n", "profiling.truth"),
+        ("profiling: {inputs: {cam 1: 'localhost:9092'}}\n", "inputs.cam 1 is no id of a session"),
+        ("profiling: {inputs: {cam-1: localhost}}\n",
+         "profiling.inputs.cam-1 is 'localhost'; write the address of a broker as in cam-1: host"),
     ],
 )  # fmt: skip
 def test_a_truth_that_lacks_something_is_one_sentence(
