@@ -7,7 +7,7 @@ known profiles. Steps are solved in the planners' process and profiles arrive as
 controller never blocks.
 
 The state of a search is on the topics only. After a restart a search starts over, finished blocks
-are not run again, and its deadline and its budget count from its first start.
+are not run again, and those that were run for it count to its deadline and its budget.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +18,12 @@ from control.policies.compass.search.camo import NearestConfiguration, Profiled,
 from control.policies.compass.search.pricing import Priced
 from control.policies.compass.search.profile_store import ProfileStore, known
 from control.policies.compass.search.search_run import SearchLimits, SearchPhase, SearchRun
-from control.policies.compass.search.search_step import SearchProblem, search_id, search_options
+from control.policies.compass.search.search_step import (
+    SearchProblem,
+    same_search,
+    search_id,
+    search_options,
+)
 from control.policies.compass.search.sequential_test import StopRule
 from control.policies.compass.session_options import DEADLINE, SESSIONS, SPEND
 from control.policies.solvers import SEARCH
@@ -177,7 +182,15 @@ class SessionSearches:
             price=max((tier.price for tier in self._space.tiers.values()), default=0.0),
             priced=links is not None,
         )
-        self._runs[session.id] = SearchRun(problem, limits, began_s)
+        used_s = self._used_s(session.samples, search)
+        self._runs[session.id] = SearchRun(problem, limits, began_s, used_s)
+
+    def _used_s(self, samples: str, search: str) -> float:
+        """Return the seconds between the first and the last block of a search, by the profilers'
+        clocks."""
+        blocks = self._store.blocks(samples).values()
+        own = [each.finished_s for each in blocks if same_search(each.search, search)]
+        return max(own) - min(own) if own else 0.0
 
     def _known(
         self, samples: str, search: str, floor: float, rule: StopRule

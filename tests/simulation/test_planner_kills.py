@@ -20,7 +20,7 @@ from schemas.effects import (
     Forget,
     Send,
 )
-from schemas.records import Command, Record, Session
+from schemas.records import Command, CommandResult, Record, Session
 from tests.simulation.test_session_adaptation import PAYLOAD, STEADY, Adapting, by_variant
 
 WRITES = (PLANS, SESSIONS, COMMAND_RESULTS, PROFILE_REQUESTS)
@@ -89,15 +89,13 @@ class KilledWorld(Adapting):
         """Return what the user sees at the end, and what the profilers have run."""
         records = {each.key: each.record for each in self.written if each.topic == SESSIONS}
         results = Counter(
-            (x.action, x.ok, x.message)
-            for topic, _, x in self.written
-            if topic == COMMAND_RESULTS and x is not None
-        )  # type: ignore[union-attr]
+            (x.action, x.ok, x.message) for _, _, x in self.written if isinstance(x, CommandResult)
+        )
         return {
             "sessions": {name: shown(each) for name, each in sorted(records.items())},
             "results": results,
             "plans": {(each.session, each.admits) for each in self.plan().sessions},
-            "run": Counter(self.profilers.run),
+            "run": Counter((without_time(name), first) for name, first in self.profilers.run),
             "answers": len(self.answers("a")),
         }
 
@@ -132,6 +130,13 @@ class KilledPlanner:
                 self._world.written.append(Write(effect.topic, effect.key, record))
             done.append(effect)
         return done
+
+
+def without_time(configuration: str) -> str:
+    """Return a configuration on samples without the time of the samples, which a kill before the
+    alarm changes."""
+    samples, _, options = configuration.partition(" ")
+    return f"{samples.partition('@')[0]} {options}"
 
 
 def shown(session: Record | None) -> tuple[Any, ...]:

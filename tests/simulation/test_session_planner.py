@@ -278,6 +278,22 @@ def test_a_search_keeps_its_deadline_and_its_spending_over_a_restart_of_the_cont
     assert 4.0 <= session.profile_s <= 5.0  # 0.8 per block, before the restart and after it
 
 
+@pytest.mark.parametrize("dies_s", [1.3, 1.6, 2.5])
+def test_a_search_goes_on_although_no_control_app_ran_for_longer_than_its_deadline(
+    dies_s: float,
+) -> None:
+    """A killed app is replaced after six seconds, and a search has five by default: it ended with
+    nothing profiled, and its session stayed without a plan."""
+    world = Planned(seconds=0.02)
+    world.command(1.0, "open-session", session="a", slo="500ms")
+    world.system.at(dies_s, lambda: world.system.kill("control"))
+    world.system.at(dies_s + 8.0, lambda: world.system.start("control", Restored(world)))
+    world.system.run(30.0)
+    session = world.session("a")
+    assert (session.state, session.stopped) == (SessionState.SERVING, "space")
+    assert len(world.profilers.run) == len(set(world.profilers.run))
+
+
 THOUSAND = 1000
 
 

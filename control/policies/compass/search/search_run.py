@@ -3,8 +3,8 @@
 It holds the learnt profiles, tests the proposed configuration block by block, and stops at its
 deadline, when its budget is spent, or when no other configuration could be better. The time to the
 deadline starts with the first block that a profiler has run for the search, because known blocks do
-not show that a profiler is available. A search that began before a restart keeps its deadline and
-its spending: both follow from the blocks that name it.
+not show that a profiler is available. A search that began before a restart goes on with the seconds
+and the spending of the blocks that name it; the time without a control app does not count.
 """
 
 from collections.abc import Mapping
@@ -51,9 +51,12 @@ class SearchLimits:
 class SearchRun:
     """The state of one search, which began at ``began_s``. ``problem`` is that of the next step;
     ``stopped`` is why it ended (space, deadline, spend, priced); ``profile_s`` are the device
-    seconds used."""
+    seconds used. ``used_s`` are the seconds to its deadline that a search had used before a
+    restart."""
 
-    def __init__(self, problem: SearchProblem, limits: SearchLimits, began_s: float) -> None:
+    def __init__(
+        self, problem: SearchProblem, limits: SearchLimits, began_s: float, used_s: float = 0.0
+    ) -> None:
         self.problem = problem
         self.phase = SearchPhase.PROPOSES
         self.plans: tuple[Priced, ...] = ()
@@ -70,6 +73,7 @@ class SearchRun:
             problem.sessions.space, slo.accuracy, problem.options.rule,
             partial(may_comply, deployed(problem), slo),
         )  # fmt: skip
+        self._used_s = used_s
         self._run = self._new_run(-1)
         self._paused_s: float | None = None
 
@@ -135,9 +139,8 @@ class SearchRun:
         """Count a block that was run for this search, ``asked`` for now or before a restart."""
         if not (asked or same_search(block.search, self.problem.search)):
             return
-        if self.first_s is None:  # before a restart: by the profiler's clock, which may be off
-            ran_s = now if asked else block.finished_s
-            self.first_s = min(now, max(self.began_s, ran_s))
+        if self.first_s is None:
+            self.first_s = now - self._used_s
         self.profile_s += block.spent_s
 
     def _learn(self, found: Profiled | int) -> None:

@@ -66,9 +66,9 @@ def test_blocks_that_were_known_do_not_begin_the_clock() -> None:
 @pytest.mark.parametrize(
     ("search", "finished_s", "spent_s", "first_s"),
     [
-        ("s", 105.0, 0.84, 105.0),
-        ("s", 105.0 - 3600, 0.84, 100.0),  # the profiler's clock is an hour behind
-        ("s", 105.0 + 3600, 0.84, 110.0),
+        ("s", 105.0, 0.84, 107.0),
+        ("s", 105.0 - 3600, 0.84, 107.0),  # the profiler's clock is an hour behind
+        ("s", 105.0 + 3600, 0.84, 107.0),
         ("other", 105.0, 0.0, None),
         ("other", 105.0 + 3600, 0.0, None),
     ],
@@ -77,7 +77,7 @@ def test_a_search_counts_its_blocks_from_before_a_restart_whatever_the_profilers
     search: str, finished_s: float, spent_s: float, first_s: float | None
 ) -> None:
     """Blocks counted by their times: none if the clock was behind, those of all if it was ahead."""
-    run = SearchRun(replace(PROBLEM, search="s+110.000"), LIMITS, 100.0)
+    run = SearchRun(replace(PROBLEM, search="s+110.000"), LIMITS, 100.0, used_s=3.0)
     at = proposing(run, 110.0)
     run.profile({(at, n): a_block(at, n, finished_s, search) for n in range(0, 60, 10)}, 110.0)
     assert run.profile_s == pytest.approx(spent_s)
