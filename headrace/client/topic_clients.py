@@ -67,7 +67,7 @@ class Tail:
             raise BrokerError(f"topic {topic!r} is not on the broker; run `headrace up FILE` first")
         self._kafka, self._topic = kafka, topic
         self._count = PartitionCount(kafka, topic, COUNT_S)
-        self._consumer = consumer(kafka, "headrace.reader", wait_ms=WAIT_LONG_MS)
+        self._consumer = consumer(kafka, "headrace.reader", WAIT_LONG_MS)
         places = [TopicPartition(topic, p) for p in range(count)]
         try:
             self._starts = [self._start(place, since_s) for place in places]

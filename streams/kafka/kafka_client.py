@@ -98,7 +98,7 @@ def heartbeat_id(config: KafkaConfig) -> dict[str, str]:
     return {"client.id": f"{config.client('producer')['client.id']}-heartbeats"}
 
 
-def consumer(config: KafkaConfig, group: str, *, wait_ms: int = WAIT_MS, **more: Any) -> Consumer:
+def consumer(config: KafkaConfig, group: str, wait_ms: int = WAIT_MS, /, **more: Any) -> Consumer:
     """Return a consumer for manually assigned slots; ``group`` only names the committed offsets.
 
     ``wait_ms`` is how long the broker holds a fetch without records, and the longest time until a

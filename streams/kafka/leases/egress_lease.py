@@ -131,7 +131,7 @@ class EgressLease:
 
     def _keep(self) -> None:
         own = heartbeat_id(self._config)
-        reader = consumer(self._config, "headrace.reader", wait_ms=WAIT_LONG_MS, **own)
+        reader = consumer(self._config, "headrace.reader", WAIT_LONG_MS, **own)
         writer = producer(self._config, **own)
         try:
             low, high = watermarks(reader, TopicPartition(self._topic, 0))
