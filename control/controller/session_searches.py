@@ -276,7 +276,7 @@ class SessionSearches:
         for name, run in self._runs.items():
             found[name] = (
                 waits
-                if run.first_s is None and run.phase is SearchPhase.PROFILES
+                if run.waits
                 else f"searching for a plan: {run.steps} configurations profiled, "
                 f"{len(run.plans)} plans"
             )

@@ -294,6 +294,19 @@ def test_a_search_goes_on_although_no_control_app_ran_for_longer_than_its_deadli
     assert len(world.profilers.run) == len(set(world.profilers.run))
 
 
+def test_a_search_goes_on_although_its_profiler_was_away_for_longer_than_its_deadline() -> None:
+    """The requests of a killed profiler go to the others after six seconds."""
+    world = Planned(seconds=0.02)
+    world.command(1.0, "open-session", session="a", slo="500ms")
+    world.system.at(1.6, lambda: world.system.kill("profiler"))
+    world.system.at(9.0, lambda: world.system.start("profiler", Profilers(scores, 0.02)))
+    world.system.run(8.9)
+    assert world.session("a").reason == "its search is waiting for a profiler"
+    world.system.run(40.0)
+    session = world.session("a")
+    assert (session.state, session.stopped) == (SessionState.SERVING, "space")
+
+
 THOUSAND = 1000
 
 

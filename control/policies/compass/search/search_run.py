@@ -3,8 +3,10 @@
 It holds the learnt profiles, tests the proposed configuration block by block, and stops at its
 deadline, when its budget is spent, or when no other configuration could be better. The time to the
 deadline starts with the first block that a profiler has run for the search, because known blocks do
-not show that a profiler is available. A search that began before a restart goes on with the seconds
-and the spending of the blocks that name it; the time without a control app does not count.
+not show that a profiler is available. It stops while no block comes for far longer than blocks
+take: the requests of a profiler that died go to others only after seconds. A search that began
+before a restart goes on with the seconds and the spending of the blocks that name it; the time
+without a control app does not count.
 """
 
 from collections.abc import Mapping
@@ -25,6 +27,8 @@ from control.policies.compass.search.search_step import (
 from schemas.records import ProfileResult
 
 SECONDS_PER_H = 3600.0
+# Without a block for this time and for that of so many of the longest blocks, no profiler answers.
+SILENT_S, SILENT_BLOCKS = 1.0, 5.0
 
 
 class SearchPhase(StrEnum):
@@ -76,6 +80,13 @@ class SearchRun:
         self._used_s = used_s
         self._run = self._new_run(-1)
         self._paused_s: float | None = None
+        self._heard_s, self._longest_s = began_s, 0.0  # last sign of a profiler; s of a block
+        self._silent = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for a profiler: none has run a first block, or none answers now."""
+        return self.phase is SearchPhase.PROFILES and (self.first_s is None or self._silent)
 
     @property
     def steps(self) -> int:
@@ -100,6 +111,7 @@ class SearchRun:
             self._end("deadline")
         else:
             self.phase, self.step = SearchPhase.PROFILES, self.step + 1
+            self._heard_s = now
             self._run = self._new_run(step.proposal.configuration)
 
     def pause(self, now: float) -> None:
@@ -109,8 +121,10 @@ class SearchRun:
 
     def resume(self, now: float) -> None:
         """Restart the clock of the deadline."""
-        if self._paused_s is not None and self.first_s is not None:
-            self.first_s += now - self._paused_s
+        if self._paused_s is not None:
+            self._heard_s += now - self._paused_s
+            if self.first_s is not None:
+                self.first_s += now - self._paused_s
         self._paused_s = None
 
     def profile(self, blocks: Mapping[Block, ProfileResult], now: float) -> tuple[Block, ...]:
@@ -122,8 +136,10 @@ class SearchRun:
         if self.phase is not SearchPhase.PROFILES:
             return ()
         run = self._run
-        for block, asked in run.take(blocks):
+        came = run.take(blocks)
+        for block, asked in came:
             self._count(block, now, asked=asked)
+        self._listen(now, heard=bool(came))
         if run.failed is not None:
             self.error = run.failed.error
             self._learn(run.configuration)
@@ -135,6 +151,15 @@ class SearchRun:
             return run.due(now)
         return ()
 
+    def _listen(self, now: float, *, heard: bool) -> None:
+        """Stop the clock of the deadline, until the next look, while no profiler answers."""
+        if heard:
+            self._heard_s = now
+        patience_s = SILENT_S + SILENT_BLOCKS * self._longest_s
+        self._silent = now - self._heard_s > patience_s
+        if self._silent:
+            self.pause(now)
+
     def _count(self, block: ProfileResult, now: float, *, asked: bool) -> None:
         """Count a block that was run for this search, ``asked`` for now or before a restart."""
         if not (asked or same_search(block.search, self.problem.search)):
@@ -142,6 +167,7 @@ class SearchRun:
         if self.first_s is None:
             self.first_s = now - self._used_s
         self.profile_s += block.spent_s
+        self._longest_s = max(self._longest_s, block.spent_s)
 
     def _learn(self, found: Profiled | int) -> None:
         self.problem = replace(self.problem, learnt=(*self.problem.learnt, found))
