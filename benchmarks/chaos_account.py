@@ -4,9 +4,10 @@ Each check yields one sentence per violation.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
+from typing import Any
 
 from benchmarks.rig import Asked
 from benchmarks.squares import right
@@ -52,8 +53,13 @@ class Record:
 
 def broken(record: Record) -> list[str]:
     """Return the violations, as sentences."""
+    return violations(record, CHECKS)
+
+
+def violations(record: Any, checks: Mapping[str, Callable[[Any], Iterable[str]]]) -> list[str]:
+    """Return the violations that the checks of a record find, each with the check's name."""
     found = []
-    for name, check in CHECKS.items():
+    for name, check in checks.items():
         cases = list(check(record))
         found += [f"{name}: {case}" for case in cases[:SHOWN]]
         if len(cases) > SHOWN:

@@ -128,13 +128,7 @@ class Rig:
         self._told.addHandler(self._library)
         self._producer = producer(self.kafka, logger=self._told, debug="eos")
         self._consumer = consumer(self.kafka, f"{self.name}.rig", logger=self._told)
-        self._readers: dict[str, Callable[[Message], None]] = {
-            physical(self.name, RESULTS): self._answer,
-            physical(self.name, DEAD_LETTERS): self._record,
-            physical(self.name, PLANS): self._record,
-            physical(self.name, REPORTS): self._record,
-            physical(self.name, COMMAND_RESULTS): self._record,
-        }
+        self._readers = {physical(self.name, each): read for each, read in self._reads().items()}
         counts = {topic: partitions_of(self.kafka, topic) for topic in self._readers}
         self._consumer.assign(
             [
@@ -143,6 +137,11 @@ class Rig:
                 for partition in range(counts[topic])
             ]
         )
+
+    def _reads(self) -> dict[str, Callable[[Message], None]]:
+        """Return by logical topic what is done with its records."""
+        followed = (DEAD_LETTERS, PLANS, REPORTS, COMMAND_RESULTS)
+        return {RESULTS: self._answer, **dict.fromkeys(followed, self._record)}
 
     # ------------------------------------------------------------------ roles
 
@@ -252,11 +251,14 @@ class Rig:
 
     # ------------------------------------------------------------------ queries and commands
 
-    def ask(self, payload: bytes, *, name: str = "", deadline_s: float | None = None) -> str:
+    def ask(
+        self, payload: bytes, *, name: str = "", deadline_s: float | None = None, session: str = ""
+    ) -> str:
         """Send a query; return its id."""
         name = name or new_id("query")
         self._open.add(name)
-        value, headers = self._write(Query(payload=payload, id=name, deadline_s=deadline_s))
+        query = Query(payload=payload, id=name, deadline_s=deadline_s, session=session)
+        value, headers = self._write(query)
         self.asked[name] = self.put(value, headers)
         self.asked[name].payload = payload
         return name
@@ -311,25 +313,38 @@ class Rig:
         return self._rate
 
     def command(self, action: str, **arguments: str) -> CommandResult:
-        """Send a command and return its result.
+        """Send a command and return its result."""
+        return self.result_of(self.order(action, **arguments))
 
-        The command is repeated until it has a result: a control app that starts ignores commands
-        that have waited too long, and executes none twice.
-        """
+    def order(self, action: str, **arguments: str) -> Command:
+        """Send a command; return it without its result."""
         command = Command(
             id=new_id("command"), pipeline=self.name, action=action, arguments=arguments,
             issued_s=time.time(),
         )  # fmt: skip
-        topic, sent_s = physical(self.name, COMMANDS), float("-inf")
+        self._give(command)
+        return command
+
+    def _give(self, command: Command) -> None:
+        self._producer.produce(physical(self.name, COMMANDS), encode(command), partition=0)
+        self._producer.poll(0)
+
+    def result_of(self, command: Command) -> CommandResult:
+        """Return a command's result.
+
+        The command is repeated until it has one: a control app that starts ignores commands that
+        have waited too long, and executes none twice.
+        """
+        sent_s = time.monotonic()
 
         def answered() -> CommandResult | None:
             nonlocal sent_s
             if time.monotonic() - sent_s > COMMAND_VALID_S / 2:
-                self._producer.produce(topic, encode(command), partition=0)
+                self._give(command)
                 sent_s = time.monotonic()
             return self._result(command.id)
 
-        self.until(answered, f"the result of {action}")
+        self.until(answered, f"the result of {command.action}")
         found = self._result(command.id)
         assert found is not None
         return found
@@ -366,7 +381,7 @@ class Rig:
         while self._rate and self._due_s <= time.monotonic():
             self._due_s += 1 / self._rate
             self._numbers += 1
-            self.ask(b"%d" % self._numbers)
+            self._ask_next(self._numbers)
         self._producer.poll(0)
         for message in self._consumer.consume(200, timeout=0.01):
             if message.error() is None:
@@ -375,6 +390,9 @@ class Rig:
             code = process.poll()
             if code is not None and name not in self.may_end:
                 raise Stuck(f"{name} ended by itself with {code}: {last_word(self.log(name))}")
+
+    def _ask_next(self, number: int) -> None:
+        self.ask(b"%d" % number)
 
     def _answer(self, message: Message) -> None:
         answer = read_answer(message.value() or b"")

@@ -1,0 +1,133 @@
+"""The pipeline: two tasks of emulated seconds, three knobs' worth of plans, labelled queries.
+
+Operators sleep for their seconds. ``Read`` writes a line for each call to ``runs.jsonl``, so that
+every run of a sample is known, also one whose profiler died before it could write a result.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RUNS = "runs.jsonl"
+MODULE = "session_faults_operators"
+SCAN_S, READ_S, LOAD_S = 0.004, 0.02, 0.5  # at full scale; of a vote; of a setting
+EASY, HARD = "a", "b"  # one vote does not read hard letters
+BLOCK = 10  # samples of a request
+DRIFTS = "drifts"  # the prefix of sessions whose data change
+DESCRIPTION: dict[str, Any] = {
+    "workload": f"{MODULE}:Letters",
+    "slo": {"latency": "3s", "accuracy": 0.9},
+    "input": "raw",
+    "results": "json",
+    "labels": {"scorer": f"{MODULE}:right"},
+    "policy": "compass",
+    "policies": {"compass": {"kind": "compass", "spend": 0}},
+    "tasks": {
+        "scan": {
+            "children": ["read"],
+            "tiers": ["depot"],
+            "knobs": {"scale": [1, 0.5]},
+            "variants": {"scan": {"operator": f"{MODULE}:Scan", "arguments": {"scale": "$scale"}}},
+        },
+        "read": {
+            "tiers": ["cloud"],
+            "knobs": {"votes": [1, 3]},
+            "variants": {"read": {"operator": f"{MODULE}:Read", "arguments": {"votes": "$votes"}}},
+        },
+    },
+    "cluster": {
+        "profilers": 2,
+        "tiers": {
+            "depot": {"speed": 1, "count": 1, "price": 0.05},
+            "cloud": {"speed": 1, "count": 2, "price": 0.2},
+        },
+        "links": {"depot>cloud": {"rate": "100Mbps", "delay": "1ms"}},
+    },
+}
+OPERATORS = f'''\
+"""Operators that sleep for their seconds and tell of every call."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+SCAN_S, READ_S, LOAD_S = {SCAN_S}, {READ_S}, {LOAD_S}
+RUNS = os.open(Path(__file__).with_name("{RUNS}"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
+class Scan:
+    def __init__(self, scale):
+        self._scale = scale
+    def load(self, device):
+        time.sleep(LOAD_S)
+    def predict(self, batch):
+        time.sleep(SCAN_S * self._scale * len(batch))
+        return [[b"%g " % self._scale + bytes(value)] for value in batch]
+
+
+class Read:
+    def __init__(self, votes):
+        self._votes = votes
+    def load(self, device):
+        time.sleep(LOAD_S)
+    def predict(self, batch):
+        for value in batch:
+            scale, _, payload = bytes(value).decode().partition(" ")
+            line = [time.time(), os.getpid(), payload, scale, str(self._votes)]
+            os.write(RUNS, (json.dumps(line) + "\\n").encode())
+            time.sleep(READ_S * self._votes)
+        return [self._letter(bytes(value).decode().partition(" ")[2]) for value in batch]
+    def _letter(self, payload):
+        return payload[0] if payload[0] == "{EASY}" or self._votes == 3 else "?"
+
+
+class Letters:
+    def queries(self, rng):
+        first = int(rng.integers(10**6))
+        for number in range(1000):
+            yield b"{EASY}%07d.%03d" % (first, number), "{EASY}"
+    def score(self, result, truth):
+        return int(result[0] == truth), 1
+    def task_inputs(self, task, rng):
+        return iter(())
+    def task_score(self, task, output, truth):
+        return 0, 1
+
+
+def right(result, truth):
+    return result[0] == truth
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRun:
+    """A call of ``Read`` on one sample, from the log of calls; ``at_s`` is when it began."""
+
+    at_s: float
+    pid: int
+    payload: str
+    scale: str
+    votes: str
+
+
+def write_operators(folder: Path) -> None:
+    """Write the operators' module, and an empty log of calls."""
+    (folder / RUNS).touch()
+    (folder / f"{MODULE}.py").write_text(OPERATORS)
+
+
+def runs_in(lines: Iterable[str]) -> list[SampleRun]:
+    """Return the calls in lines of the log; a line that is not whole is left out."""
+    return [SampleRun(*json.loads(line)) for line in lines if line.endswith("]\n")]
+
+
+def sample_of(sample_set: str, number: int) -> str:
+    """Return the payload of a sample of one of the workload's sets."""
+    seed = int(sample_set.partition("@")[2])
+    first = int(np.random.default_rng(seed).integers(10**6))
+    return f"{EASY}{first:07d}.{number:03d}"
