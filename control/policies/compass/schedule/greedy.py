@@ -41,15 +41,17 @@ def resource(instance: Instance, choice: PlanOption) -> float:
 
 def greedy_pairs(instance: Instance, objective: str) -> Iterator[Pair]:
     """Yield all pairs by decreasing weight / resource ($ an hour for the objective cost)."""
-
-    def rank(pair: Pair) -> tuple[float, Pair]:
-        session = instance.sessions[pair[0]]
-        taken = measure(instance, session.plans[pair[1]])
-        return (-session.weight / taken if taken else -float("inf")), pair
-
     measure = dollars if objective == COST else resource
-    pairs = ((i, j) for i, s in enumerate(instance.sessions) for j in range(len(s.plans)))
-    yield from sorted(pairs, key=rank)
+    known: dict[int, float] = {}  # by identity: sessions may share their plans
+    ranked = []
+    for i, session in enumerate(instance.sessions):
+        for j, plan in enumerate(session.plans):
+            if (taken := known.get(id(plan))) is None:
+                taken = known[id(plan)] = measure(instance, plan)
+            ranked.append((-session.weight / taken if taken else -float("inf"), i, j))
+    ranked.sort()
+    for _, i, j in ranked:
+        yield i, j
 
 
 def cheapest_pairs(instance: Instance, _: str) -> Iterator[Pair]:
