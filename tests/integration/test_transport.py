@@ -3,11 +3,13 @@
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 
+from streams.codecs.wire import Fetched
 from streams.kafka import sender, stalled_sends
 from streams.kafka import transport as module
 from streams.kafka.admin.topic_admin import ensure_topics
@@ -184,6 +186,39 @@ def test_a_slot_is_read_at_once_after_a_pause_even_if_nothing_else_was_read(brok
         transport.pause([], [(topic, 0)])
         # The client by itself resumes a full second after its last request.
         assert read(0.7) == [b"%d" % number]
+    transport.close()
+
+
+def lag_of(transport: KafkaTransport, topic: str, read: list[Fetched]) -> int:
+    """Return the lag of a topic of one slot, -1 while it is unknown; fetch into ``read``
+    meanwhile, as the thread that reads does."""
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(transport.lag, 5.0)
+        while not asked.done():
+            read.extend(transport.fetch(0.05))
+            transport.end_turn(time.time())
+        return asked.result().get((topic, 0), -1)
+
+
+def test_marker_of_a_transaction_at_the_end_of_a_slot_is_no_lag(broker: str) -> None:
+    config, topic = KafkaConfig(broker), a_topic(broker)
+    transport, read = KafkaTransport(config, topic), list[Fetched]()
+    transport.assign([(topic, 0)], [], commits=True)
+    source = producer(config, **{"transactional.id": topic, "delivery.timeout.ms": 20_000})
+    source.init_transactions(20)
+    for value in (b"1", b"2"):
+        source.begin_transaction()
+        source.produce(topic, value, partition=0)
+        source.commit_transaction(20)
+    until_s = time.monotonic() + 30
+    while len(read) < 2 and time.monotonic() < until_s:
+        lag_of(transport, topic, read)
+    transport.done((topic, 0), read[0].offset + 1, "")
+    assert lag_of(transport, topic, read) > 1  # the second record and a marker, at least
+    transport.done((topic, 0), read[1].offset + 1, "")
+    while lag_of(transport, topic, read) > 0 and time.monotonic() < until_s:
+        pass
+    assert lag_of(transport, topic, read) == 0
     transport.close()
 
 

@@ -169,8 +169,10 @@ class PartitionReader:
             self._ask_ends(silent, lambda ends: self._orders.put(lambda: self._read_anew(ends)))
 
     def _read_anew(self, ends: dict[Place, int]) -> None:
-        """Assign the slots anew that the client has stopped reading."""
-        stopped = self._silent.stopped(ends, self._slots.paused)
+        """Assign the slots anew that the client has stopped reading, not those where it has read
+        up to the end and found transaction markers only."""
+        behind = {place: end for place, end in ends.items() if self._position(place) < end}
+        stopped = self._silent.stopped(behind, self._slots.paused)
         if stopped:
             assign_anew(self._consumer, stopped, ends, self._epochs or NO_EPOCHS)
 
@@ -184,8 +186,24 @@ class PartitionReader:
             # The watermarks of the last fetch, without a request.
             low, high = self._consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
             if high >= 0:
-                found[place] = max(0, high - max(offset, low, 0))
+                found[place] = max(0, high - max(self._done(place, offset), low, 0))
         return found
+
+    def _done(self, place: Place, offset: int) -> int:
+        """Return the offset below which all records of a slot are done; ``offset`` is committed.
+
+        No commit reaches beyond a transaction's marker at the end, but the client's position does.
+        """
+        received = self._silent.next_offset(place)
+        if received is not None and offset < received:
+            return offset
+        return max(offset, self._position(place))
+
+    def _position(self, place: Place) -> int:
+        """Return the offset that the client reads next, also behind markers; below 0 before its
+        first record."""
+        (position,) = self._consumer.position([TopicPartition(*place)])
+        return int(position.offset)
 
     def _record(self, message: Any) -> Fetched | None:
         """Return a message as a record; None for an error after which librdkafka retries."""

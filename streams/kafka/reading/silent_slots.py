@@ -65,7 +65,7 @@ class SilentSlots:
     ) -> list[tuple[Place, int]]:
         """Return the slots to read anew, with their offsets; ``ends`` are those of the broker.
 
-        After the last record there may be markers that no client receives: they cause one new
+        The offsets behind the last record may hold none, as after compaction: they cause one new
         reading.
         """
         found, excused = [], self._heard.union(paused)
