@@ -180,10 +180,10 @@ class ModelExecutor:
 
     def _note(self, effect: Load) -> None:
         """Record the begin of a load that could end this process; raise ``OperatorFailed`` for a
-        variant whose loads have ended too many, unless its code is new."""
+        variant whose loads have ended too many."""
         if self._load_journal is None or self._apart(effect.variant):
             return
-        why = "" if effect.fresh else self._load_journal.set_aside(effect.variant)
+        why = self._load_journal.set_aside(effect.variant, fresh=effect.fresh)
         if why:
             raise OperatorFailed(why)
         with self._lock:

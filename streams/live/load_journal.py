@@ -22,12 +22,19 @@ class LoadJournal:
         self._journal, self._clock = CrashJournal(path), clock
         self._loading: list[str] = []
         self._again_s = clock() + AGAIN_S
+        self._refused: set[str] = set()
 
-    def set_aside(self, variant: str) -> str:
-        """Return why a variant is not to be loaded now, "" if it may be."""
+    def set_aside(self, variant: str, *, fresh: bool = False) -> str:
+        """Return why a variant is not to be loaded now, "" if it may be.
+
+        A ``fresh`` load is of code that may be mended, but not if it is the process's first one of
+        the variant: that is fresh whenever the variant was ever reloaded.
+        """
         deaths = self._journal.strikes.get(variant, 0)
-        if deaths < MOST_DEATHS or self._clock() >= self._again_s:
+        mended = fresh and variant in self._refused
+        if deaths < MOST_DEATHS or mended or self._clock() >= self._again_s:
             return ""
+        self._refused.add(variant)
         return (
             f"{deaths} processes of this worker died while they loaded it; mend its load() and run "
             "`headrace reload`, or give it `limits: {memory: ...}` for a process of its own; it is "
