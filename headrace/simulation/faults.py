@@ -3,10 +3,14 @@
 A faults file is a list, times counted from the first arrival:
 
     - {at: 10s, kind: death, device: emulated-3, for: 5s}      # without `for`: for good
+    - {at: 15s, kind: death, device: emulated-2, notice: 30s}  # revoked
     - {at: 20s, kind: slow, device: emulated-1, for: 10s, factor: 3}
     - {at: 30s, kind: control-down, for: 3s}
     - {at: 40s, kind: broker-pause, for: 2s}
     - {at: 50s, kind: burst, for: 5s, factor: 4}
+
+A device that is revoked with ``notice`` hands over its work, as after SIGTERM. It ends when it has,
+at the latest after that time.
 
 Faults may overlap: a device that is slow by two of them is so by the larger factor, and a device or
 the control app is back once the last of its faults has ended.
@@ -28,26 +32,30 @@ DEATH, SLOW, CONTROL_DOWN, BROKER_PAUSE, BURST = (
     "death", "slow", "control-down", "broker-pause", "burst",
 )  # fmt: skip
 _KEYS = {
-    DEATH: ("at", "kind", "device", "for"),
+    DEATH: ("at", "kind", "device", "notice", "for"),
     SLOW: ("at", "kind", "device", "for", "factor"),
     CONTROL_DOWN: ("at", "kind", "for"),
     BROKER_PAUSE: ("at", "kind", "for"),
     BURST: ("at", "kind", "for", "factor"),
 }
-_OPTIONAL = {DEATH: ("for",)}
+_OPTIONAL = {DEATH: ("notice", "for")}
 _DRAWN_FOR_S = {DEATH: 10.0, SLOW: 10.0, CONTROL_DOWN: 5.0, BROKER_PAUSE: 1.0, BURST: 5.0}
 _DRAWN_FACTOR = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault that begins ``at_s`` after the first arrival and lasts ``for_s``, seconds."""
+    """A fault that begins ``at_s`` after the first arrival and lasts ``for_s``, seconds.
+
+    A death with ``notice_s`` above 0 begins with the notice.
+    """
 
     at_s: float
     kind: str
     device: str = ""
     for_s: float = float("inf")
     factor: float = 1.0
+    notice_s: float = 0.0
 
 
 def read_faults(path: Path, devices: Sequence[str]) -> tuple[Fault, ...]:
@@ -111,6 +119,7 @@ def _fault(source: Source, at: int, devices: Sequence[str]) -> Fault:
         device=_device(source, (at, "device"), row["device"], devices) if "device" in row else "",
         for_s=_seconds(source, (at, "for"), row["for"]) if "for" in row else float("inf"),
         factor=_factor(source, (at, "factor"), row.get("factor", 1.0), kind),
+        notice_s=_seconds(source, (at, "notice"), row["notice"]) if "notice" in row else 0.0,
     )
 
 

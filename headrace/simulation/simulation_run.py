@@ -255,7 +255,13 @@ class _Simulation:
         return [each for each in self._faults if (each.kind, each.device) == of]
 
     def _die(self, fault: Fault) -> None:
+        if fault.notice_s > 0:
+            self.system.retire(fault.device, fault.notice_s, partial(self._lose, fault))
+            return
         self.system.kill(fault.device)
+        self._lose(fault)
+
+    def _lose(self, fault: Fault) -> None:
         if fault.for_s == float("inf"):
             self.fleet.lost(fault.device)
 

@@ -74,8 +74,10 @@ def test_a_controller_that_restarts_goes_on_from_the_mix_of_its_last_plan(tmp_pa
 
 
 @pytest.mark.thorough
-def test_a_device_that_is_revoked_is_rented_anew(tmp_path: Path) -> None:
-    ended, asked = played(tmp_path, [30.0] * 90, Fault(at_s=50.0, kind=DEATH, device="gpu-0"))
+@pytest.mark.parametrize("notice_s", [0.0, 30.0])
+def test_a_device_that_is_revoked_is_rented_anew(tmp_path: Path, notice_s: float) -> None:
+    fault = Fault(at_s=50.0, kind=DEATH, device="gpu-0", notice_s=notice_s)
+    ended, asked = played(tmp_path, [30.0] * 90, fault)
     counts = ended.metrics.counts
     assert counts["lost"] == 0
     assert counts["answered"] > 0.85 * ended.queries

@@ -155,6 +155,20 @@ def test_a_dead_device_costs_what_was_on_it_and_no_query_is_lost(
     assert 0 < row["queries"] - row["answered"] < 40  # a second of queries, until detection
 
 
+def test_a_device_that_is_revoked_with_notice_costs_less_than_one_that_dies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faults = tmp_path / "faults.yaml"
+    file, arrivals = a_cluster(tmp_path, devices=6), some_arrivals(tmp_path, 20.0)
+    missed = []
+    for notice in (", notice: 5s", ""):
+        faults.write_text(f"- {{at: 3s, kind: death, device: emulated-3{notice}}}\n")
+        (row,) = simulate(capsys, file, "--arrivals", arrivals, "--faults", faults)
+        assert (row["lost"], row["failed"]) == (0, 0)
+        missed.append(row["queries"] - row["answered"])
+    assert missed[0] < missed[1]
+
+
 @pytest.mark.parametrize(
     "fault",
     ["kind: control-down, for: 4s", "kind: broker-pause, for: 400ms",

@@ -21,6 +21,7 @@ def test_a_schedule_is_read(tmp_path: Path) -> None:
     text = """
 - {at: 10s, kind: death, device: emulated-1, for: 5s}
 - {at: 11s, kind: death, device: emulated-0}
+- {at: 12s, kind: death, device: emulated-0, notice: 30s}
 - {at: 20s, kind: slow, device: emulated-1, for: 500ms, factor: 3}
 - {at: 30s, kind: control-down, for: 3s}
 - {at: 40s, kind: broker-pause, for: 2s}
@@ -29,6 +30,7 @@ def test_a_schedule_is_read(tmp_path: Path) -> None:
     assert read(tmp_path, text) == (
         Fault(at_s=10.0, kind="death", device="emulated-1", for_s=5.0),
         Fault(at_s=11.0, kind="death", device="emulated-0"),
+        Fault(at_s=12.0, kind="death", device="emulated-0", notice_s=30.0),
         Fault(at_s=20.0, kind="slow", device="emulated-1", for_s=0.5, factor=3.0),
         Fault(at_s=30.0, kind="control-down", for_s=3.0),
         Fault(at_s=40.0, kind="broker-pause", for_s=2.0),
