@@ -286,8 +286,8 @@ class Dispatcher:
 
         There is not if the rule saw every query, none was withheld, and no device that was sent one
         is still free: a rule uses the other devices as well as it can, and a device that is busy
-        for longer makes none of them a better choice. (The matching may hold a query that is late
-        on every device, or send it: both cost the same.)
+        for longer makes none of them a better choice. Only a query that is late on every device,
+        which costs the same on each, might go elsewhere.
         """
         if not self._waiting or not self._devices or self._policy is None:
             return [], False
@@ -350,14 +350,14 @@ class Dispatcher:
     ) -> Round:
         assert self._table is not None
         slo_s = self._options.weights.slo_s
-        # One hop for the query to its device, and one for its answer to egress.
-        left_s = now + self._trip.mean_s
+        hop_s = self._trip.mean_s / 2
+        answered_s = now + hop_s  # an answer that leaves now reaches egress
         return Round(
             sizes=[w.work.size for w in waiting],
             # Counted back from the deadline, so that the SLO class with less time left is more
             # urgent.
             wait_s=[now + slo_s - w.work.deadline_s for w in waiting],
-            slack_s=[w.work.deadline_s - left_s for w in waiting],
+            slack_s=[w.work.deadline_s - answered_s for w in waiting],
             latency_s=[w.latency_s for w in waiting],
             worst_s=[w.worst_s for w in waiting],
             held=[w.held for w in waiting],
@@ -365,6 +365,7 @@ class Dispatcher:
             factors=self._factors,
             devices=self._table,
             lead_s=lead_s,
+            hop_s=hop_s,
         )
 
     def _remaining_s(self, device: DispatchedDevice, now: float, lead_s: float) -> float:

@@ -283,8 +283,9 @@ class TableDispatcher:
             return lease.variant, lease.batch
         assert self._policy is not None
         stretch = self._pace[lease.worker].stretch if self._policy.paced else 1.0
-        # One hop for the batch to its worker, and one for its answers to egress.
-        slack_s = (head.deadline_s - self._trip.slow_s - left_s - now) / stretch
+        # One hop for the batch to its worker, or until that is free, and one for its answers.
+        hop_s = self._trip.slow_s / 2
+        slack_s = (head.deadline_s - max(left_s, hop_s) - hop_s - now) / stretch
         qps = self._load.qps(now) * stretch / tables.selection.workers
         key, size = tables.choose(len(self._waiting), slack_s, qps)
         variant = variant_id(key).variant

@@ -79,6 +79,7 @@ class Round:
     factors: Vector  # by device: slowdown against its type
     devices: DeviceTable
     lead_s: float = 0.0
+    hop_s: float = 0.0  # from the dispatcher to a device: no query begins earlier
 
     def free(self, device: int) -> bool:
         """Return whether the device is eligible for a query now."""
@@ -113,7 +114,7 @@ def match(round_: Round, options: DispatchOptions) -> Pairs:
     """Kairos: match queries to all devices, busy ones included; return the pairs of free ones."""
     columns, factors = round_.devices.columns, round_.factors
     count = min(len(round_.sizes), options.considered * len(columns))
-    remaining = np.array(round_.remaining_s)
+    remaining = np.maximum(round_.remaining_s, round_.hop_s)
     finish: Matrix = np.array(round_.latency_s[:count])[:, columns] * factors + remaining
     worst = finish
     if round_.worst_s is not round_.latency_s:
@@ -156,7 +157,7 @@ def earliest_finish(round_: Round, options: DispatchOptions) -> Pairs:
     finish; return the head of each queue whose device is free. Choices persist in
     ``round_.held``."""
     kinds, factors = round_.devices.kinds, round_.factors
-    until = list(round_.remaining_s)
+    until = [max(each, round_.hop_s) for each in round_.remaining_s]
     heads: dict[int, int] = {}
     for i, row in enumerate(round_.latency_s):
         j = round_.held[i]

@@ -1,4 +1,4 @@
-"""A decision sends all that there is to send at its moment."""
+"""What a decision sends: all that there is at its moment, to devices that are in time."""
 
 import pytest
 from hypothesis import given
@@ -59,3 +59,14 @@ def test_a_second_decision_at_the_same_moment_sends_nothing(
             begun_s = max([now, *[end_s for end_s, _, at in running if at == slot]])
             running.append((begun_s + _seconds(devices[slot], sizes[query], "mean"), query, slot))
         assert sent(dispatcher, now) == []
+
+
+def test_a_query_sent_ahead_is_in_time_with_one_hop_after_it() -> None:
+    profile = dispatch_profile(("gpu", "slow"), _seconds, 100)
+    dispatcher = Dispatcher(a_sized_pipeline(), profile, round_trip_s=0.02)
+    dispatcher.change(a_dispatching_plan("slow", "gpu"), 0.0)
+    dispatcher.add(work(0, 30))  # too large for the slow device
+    assert sent(dispatcher, 0.0) == [(0, 1)]  # it arrives at 0.01 and ends at 0.04
+    # The hop to the device passes while it is busy: 0.04 + 0.04 + 0.01 is before 0.093.
+    dispatcher.add(work(1, 40, created_s=-0.007))
+    assert sent(dispatcher, 0.025) == [(1, 1)]

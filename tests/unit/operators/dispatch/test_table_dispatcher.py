@@ -161,6 +161,16 @@ def test_a_batch_sent_ahead_begins_when_the_worker_is_free_and_the_batch_is_ther
     assert dispatcher.next_s(0.014) == pytest.approx(0.013 + 0.01 - 0.004)  # less the lead
 
 
+def test_a_batch_sent_ahead_has_the_time_that_its_hop_takes_beside_the_one_before() -> None:
+    dispatcher = a_dispatcher(round_trip_s=0.02)
+    dispatcher.change(a_plan_for("a"), 0.0)
+    dispatcher.add(work(0))
+    assert sent(dispatcher, 0.0) == [(0, 0, "w", 0)]  # it arrives at 0.01 and ends at 0.05
+    # From 0.05, with 10 ms for the hop of its answer, it has 102 ms; its own hop passes before.
+    dispatcher.add(work(1, created_s=-0.038))
+    assert sent(dispatcher, 0.04) == [(1, 0, "w", 0)]
+
+
 def test_the_leases_batch_replaces_one_that_would_be_late() -> None:
     choice = SelectionTable(qps=1e6, rows=((0, 1, 1), (0, 1, 5)))  # w for any slack
     dispatcher = a_dispatcher(selection=None)
