@@ -21,7 +21,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, unreadable
 from streams.kafka.reading.partition_reader import assign_anew
 from streams.kafka.reading.silent_slots import SilentSlots
-from streams.kafka.topic_contents import ends_now
+from streams.kafka.topic_contents import bounds_now
 from streams.topics import physical
 
 WAIT_S = 0.1  # wait for the first report of a batch; bounds the time to stop a reading
@@ -126,7 +126,8 @@ def _gathered(reader: Consumer) -> list[Message]:
 def _look(reader: Consumer, silent: SilentSlots) -> None:
     """Assign slots anew that the client has stopped reading, if any."""
     asked = silent.silent(())
-    ends = ends_now(reader, asked) if asked else {}
+    bounds = bounds_now(reader, asked) if asked else {}
+    ends = {place: end for place, (_, end) in bounds.items()}
     stopped = silent.stopped(ends, ())
     if stopped:
         assign_anew(reader, stopped, ends)

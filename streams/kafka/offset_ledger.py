@@ -14,7 +14,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicP
 
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import HOPELESS, BrokerError, refusal
-from streams.kafka.topic_contents import committed, ends_now, watermarks
+from streams.kafka.topic_contents import bounds_now, committed, watermarks
 from streams.observers.journal import tell
 
 log = logging.getLogger("headrace.broker")
@@ -35,6 +35,7 @@ class Commit(NamedTuple):
 Place = tuple[str, int]  # topic on the broker, slot
 Offsets = Mapping[Place, Commit]
 Starts = list[TopicPartition]
+Bounds = dict[Place, tuple[int, int]]  # first and end offsets
 Answer = TypeVar("Answer")
 
 AGAIN_S = 0.2  # between two attempts of a failed request for offsets
@@ -115,11 +116,11 @@ class OffsetLedger:
         wanted = tuple(places)
         self._jobs.put(lambda: self._answered(lambda: {p: self._end(p) for p in wanted}, then))
 
-    def peek(self, places: Iterable[Place], then: Callable[[dict[Place, int]], None]) -> None:
-        """Call ``then`` on the ledger's thread with the end offsets from ``ends_now``: a failed
-        request is not repeated."""
+    def peek(self, places: Iterable[Place], then: Callable[[Bounds], None]) -> None:
+        """Call ``then`` on the ledger's thread with the first and end offsets from ``bounds_now``:
+        a failed request is not repeated."""
         wanted = tuple(places)
-        self._jobs.put(lambda: then(ends_now(self._client, wanted)))
+        self._jobs.put(lambda: then(bounds_now(self._client, wanted)))
 
     def close(self) -> None:
         """Run the queued jobs, then stop the thread and close the client."""

@@ -135,14 +135,16 @@ def watermarks(client: Consumer, place: TopicPartition, timeout_s: float = 30.0)
     return _once_led(place.topic, ask, timeout_s)
 
 
-def ends_now(client: Consumer, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    """Return end offsets by slot. After a request that fails or takes more than ``AT_ONCE_S``, stop
-    and omit its slot and the remaining ones."""
-    found: dict[tuple[str, int], int] = {}
+def bounds_now(
+    client: Consumer, places: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return the first and the end offset by slot. After a request that fails or takes more than
+    ``AT_ONCE_S``, stop and omit its slot and the remaining ones."""
+    found: dict[tuple[str, int], tuple[int, int]] = {}
     with suppress(KafkaException):
         for topic, slot in places:
             asked = TopicPartition(topic, slot)
-            _, found[topic, slot] = client.get_watermark_offsets(asked, timeout=AT_ONCE_S)
+            found[topic, slot] = client.get_watermark_offsets(asked, timeout=AT_ONCE_S)
     return found
 
 

@@ -249,6 +249,42 @@ def test_a_slot_that_the_client_has_stopped_reading_is_read_anew(
     transport.close()
 
 
+def delete_before(config: KafkaConfig, place: TopicPartition) -> None:
+    """Delete a partition's records before an offset, as its retention does."""
+    client = admin(config)
+    client.list_topics(place.topic, timeout=20)  # the client does not ask for a leader by itself
+    (deleted,) = client.delete_records([place]).values()
+    deleted.result(20)
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_records_that_were_deleted_before_they_were_read_are_logged(
+    broker: str, caplog: pytest.LogCaptureFixture, later: int
+) -> None:
+    """Whether or not others follow them."""
+    config, topic = KafkaConfig(broker), a_topic(broker)
+    source = producer(config)
+    for value in (b"1", b"2", b"3"):
+        source.produce(topic, value, partition=0)
+    assert source.flush(20) == 0
+    commit_now(config, topic, [TopicPartition(topic, 0, 1)])
+    delete_before(config, TopicPartition(topic, 0, 3))
+    for _ in range(later):
+        source.produce(topic, b"4", partition=0)
+    assert source.flush(20) == 0
+    transport, found = KafkaTransport(config, topic), list[bytes | None]()
+    transport.assign([(topic, 0)], [], commits=True)
+    told = f"deleted records before this role read them: {topic}-0 from 1 to 2"
+    until_s = time.monotonic() + 30
+    while (told not in caplog.text or len(found) < later) and time.monotonic() < until_s:
+        found += [record.value for record in transport.fetch(0.05)]
+        transport.end_turn(time.time())
+    assert told in caplog.text
+    assert found == [b"4"][:later]
+    assert "stopped reading" not in caplog.text
+    transport.close()
+
+
 def test_a_transport_warms_up_before_the_first_record_and_does_without_a_broker(
     broker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

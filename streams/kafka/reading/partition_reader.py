@@ -23,9 +23,9 @@ from streams.codecs.wire import Fetched
 from streams.kafka.kafka_client import Callbacks, available, consumer, read_headers
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, unreadable
-from streams.kafka.offset_ledger import NO_EPOCH, Place
+from streams.kafka.offset_ledger import NO_EPOCH, Bounds, Place
 from streams.kafka.reading.read_slots import ReadSlots
-from streams.kafka.reading.silent_slots import SilentSlots, told
+from streams.kafka.reading.silent_slots import SilentSlots, told, told_deleted
 from streams.observers.journal import tell
 
 ORDERS_WAIT_S = 0.05  # longest wait of a new lease for the reading thread
@@ -36,12 +36,12 @@ UNREADABLE = "the batch of this record cannot be decompressed, or has over 100 M
 
 log = logging.getLogger("headrace.broker")
 
-LEVELS = {"broker.slot_stopped": logging.WARNING}
+LEVELS = {"broker.slot_stopped": logging.WARNING, "broker.records_deleted": logging.ERROR}
 
 NO_EPOCHS: Mapping[Place, int] = {}
 
-# Calls the second argument, from any thread, with the broker's ends of some of the slots.
-Ends = Callable[[Iterable[Place], Callable[[dict[Place, int]], None]], None]
+# Calls the second argument, from any thread, with the broker's bounds of some of the slots.
+AskBounds = Callable[[Iterable[Place], Callable[[Bounds], None]], None]
 
 
 class PartitionReader:
@@ -53,7 +53,7 @@ class PartitionReader:
     """
 
     def __init__(
-        self, config: KafkaConfig, group: str, callbacks: Callbacks, ends: Ends,
+        self, config: KafkaConfig, group: str, callbacks: Callbacks, ask_bounds: AskBounds,
         epochs: dict[Place, int] | None = None,
     ) -> None:  # fmt: skip
         self._config, self._group = config, group
@@ -61,7 +61,7 @@ class PartitionReader:
         self._orders: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._slots = ReadSlots()
         self._passed: set[Place] = set()  # slots with a record skipped in the present fetch
-        self._silent, self._ask_ends = SilentSlots(), ends
+        self._silent, self._ask_bounds = SilentSlots(), ask_bounds
         self._look_due = False  # a flag: at most one waits, as the client must be polled in between
         self._epochs = epochs
         self.assigned = 0
@@ -162,11 +162,23 @@ class PartitionReader:
                     self._consumer.seek(TopicPartition(each.topic, each.partition, offset))
 
     def _look(self) -> None:
-        """Ask the broker for the ends of the slots without records since the last look."""
+        """Ask the broker for the bounds of the slots without records since the last look, and of
+        those with skipped offsets."""
         self._look_due = False
         silent = self._silent.silent(self._slots.paused)
-        if silent:
-            self._ask_ends(silent, lambda ends: self._orders.put(lambda: self._read_anew(ends)))
+        asked = list(dict.fromkeys([*silent, *self._silent.skipped]))
+        if asked:
+            self._ask_bounds(
+                asked, lambda found: self._orders.put(lambda: self._looked(silent, found))
+            )
+
+    def _looked(self, silent: Iterable[Place], bounds: Bounds) -> None:
+        deleted = self._silent.deleted({place: start for place, (start, _) in bounds.items()})
+        if deleted:
+            event, slots = "broker.records_deleted", [f"{t}-{s}" for (t, s), _ in deleted]
+            records = sum(len(gap) for _, gap in deleted)
+            tell(log, LEVELS[event], event, told_deleted(deleted), slots=slots, records=records)
+        self._read_anew({place: bounds[place][1] for place in silent if place in bounds})
 
     def _read_anew(self, ends: dict[Place, int]) -> None:
         """Assign the slots anew that the client has stopped reading, not those where it has read

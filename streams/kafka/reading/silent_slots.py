@@ -10,6 +10,10 @@ this look and the next, and none has come, the slot is to be read anew.
 A new assignment discards a fetch under way, and a fetch may take long: a large record, a slow
 network, a quota. So the looks between two new assignments double, up to ``MOST_LOOKS``, while no
 record comes.
+
+Records may also be missing because the broker has deleted them, by the topic's retention. The
+client then goes on with the first record that is left, without an error. Offsets without records
+are normal, too (compaction, marks of transactions), so the start of the log decides.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -27,6 +31,7 @@ class SilentSlots:
         # Behind at the last look -> their place, and the number of looks since it was found so.
         self._behind: dict[Place, tuple[int, int]] = {}
         self._known: dict[Place, int] = {}  # slots read anew -> the end then
+        self._skipped: dict[Place, range] = {}  # slots -> the most offsets skipped at once
 
     def reads(self, place: Place, offset: int) -> None:
         """Record that a slot is read from an offset; below 0: from the beginning."""
@@ -35,6 +40,9 @@ class SilentSlots:
 
     def heard(self, place: Place, offset: int) -> None:
         """Record that a record has come."""
+        at = self._next.get(place, -1)
+        if 0 <= at < offset and offset - at > len(self._skipped.get(place, ())):
+            self._skipped[place] = range(at, offset)
         self._next[place] = offset + 1
         self._heard.add(place)
 
@@ -45,7 +53,7 @@ class SilentSlots:
 
     def leaves(self, place: Place) -> None:
         """Record that a slot is no longer read."""
-        for known in (self._next, self._behind, self._known):
+        for known in (self._next, self._behind, self._known, self._skipped):
             known.pop(place, None)
         self._heard.discard(place)
 
@@ -58,6 +66,26 @@ class SilentSlots:
             if offset >= 0 and place not in heard and place not in paused
         ]
         self._behind = {place: at for place, at in self._behind.items() if place in found}
+        return found
+
+    @property
+    def skipped(self) -> list[Place]:
+        """The slots of which offsets were skipped; ``deleted`` tells why."""
+        return list(self._skipped)
+
+    def deleted(self, starts: Mapping[Place, int]) -> list[tuple[Place, range]]:
+        """Return the offsets that the broker deleted before they were read.
+
+        ``starts`` are the first offsets of the slots at the broker; a slot is read on from there.
+        """
+        found = []
+        for place, start in starts.items():
+            gaps = [self._skipped.pop(place, range(0))]
+            at = self._next.get(place, -1)
+            if 0 <= at < start:  # no record has come since
+                gaps.append(range(at, start))
+                self._next[place] = start
+            found += [(place, gap) for gap in gaps if gap and gap.start < start]
         return found
 
     def stopped(
@@ -93,3 +121,13 @@ def told(stopped: Iterable[tuple[Place, int]], ends: Mapping[Place, int]) -> str
     """Return a sentence about slots that are read anew."""
     slots = [f"{topic}-{slot} at {at} of {ends[topic, slot]}" for (topic, slot), at in stopped]
     return f"the client stopped reading {', '.join(slots)}; reading again"
+
+
+def told_deleted(deleted: Iterable[tuple[Place, range]]) -> str:
+    """Return a sentence about records that were deleted before they were read."""
+    slots = [f"{topic}-{slot} from {gap[0]} to {gap[-1]}" for (topic, slot), gap in deleted]
+    return (
+        f"the broker deleted records before this role read them: {', '.join(slots)}; their queries "
+        "are dropped or get no answer; raise retention.ms and retention.bytes of the topic above "
+        "what its readers may be behind"
+    )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streams.kafka.reading.partition_reader import assign_anew
-from streams.kafka.reading.silent_slots import SilentSlots, told
+from streams.kafka.reading.silent_slots import SilentSlots, told, told_deleted
 
 A, B = ("work", 0), ("work", 1)
 
@@ -115,6 +115,56 @@ def test_a_slot_that_was_left_is_forgotten() -> None:
 
 def test_the_sentence_names_place_and_end() -> None:
     assert told([(A, 5)], {A: 9}) == "the client stopped reading work-0 at 5 of 9; reading again"
+
+
+def test_records_that_were_deleted_before_they_were_read_are_found() -> None:
+    """The client went on with the first record that was left, and nothing was logged."""
+    slots = reading(a=5, b=5)
+    slots.heard(A, 9)
+    assert slots.skipped == [A]
+    assert slots.deleted({A: 9, B: 0}) == [(A, range(5, 9))]
+    assert slots.skipped == []
+    assert slots.deleted({A: 9}) == []
+
+
+def test_a_slot_whose_unread_records_were_all_deleted_has_not_stopped() -> None:
+    """The log had a line that the client stopped reading it."""
+    slots = reading(a=5)
+    for deleted in ([(A, range(5, 9))], []):
+        assert slots.silent(()) == [A]
+        assert slots.deleted({A: 9}) == deleted
+        assert slots.stopped({A: 9}, ()) == []
+    slots.heard(A, 9)
+    assert slots.skipped == []
+
+
+def test_offsets_without_a_record_are_not_deleted_ones() -> None:
+    slots = reading(a=5)
+    slots.heard(A, 6)  # 5 is the mark of a transaction
+    slots.heard(A, 9)
+    slots.heard(A, 11)
+    assert slots.deleted({A: 3}) == []
+    assert slots.skipped == []
+
+
+def test_of_several_gaps_between_two_looks_the_largest_counts() -> None:
+    slots = reading(a=5)
+    for offset in (6, 99, 101):
+        slots.heard(A, offset)
+    assert slots.deleted({A: 99}) == [(A, range(7, 99))]
+
+
+def test_a_slot_whose_bounds_were_not_answered_is_asked_about_again() -> None:
+    slots = reading(a=5)
+    slots.heard(A, 9)
+    assert slots.deleted({}) == []
+    assert slots.skipped == [A]
+
+
+def test_the_sentence_names_the_deleted_records() -> None:
+    text = told_deleted([(A, range(5, 9)), (B, range(3, 4))])
+    assert "before this role read them: work-0 from 5 to 8, work-1 from 3 to 3; their" in text
+    assert "raise retention.ms and retention.bytes" in text
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=40))
