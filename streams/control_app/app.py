@@ -17,10 +17,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+import confluent_kafka
 import faust
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     KafkaConnectionError,
+    KafkaError,
+    MessageSizeTooLargeError,
     TopicAuthorizationFailedError,
 )
 from faust.assignor import PartitionAssignor
@@ -28,17 +31,18 @@ from faust.assignor import PartitionAssignor
 from control.controller.controller import Controller
 from schemas.effects import Observer
 from schemas.pipeline import Pipeline
+from streams.codecs.size_gate import RecordTooLarge
 from streams.codecs.wire import Fetched
 from streams.control_app.control_driver import LEVELS, PUBLISH_S, READY, ControlDriver
 from streams.control_app.control_records import AGAIN_S, reachable
-from streams.control_app.control_writer import Write
+from streams.control_app.control_writer import Write, WriteRefused
 from streams.control_app.election import CHARGED, Election, elected
 from streams.control_app.report_reader import ReportReader
 from streams.kafka.admin.preflight import prepare
 from streams.kafka.faust_security import to_faust
 from streams.kafka.kafka_client import fatal_errors
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.kafka_errors import BrokerError, forbidden
+from streams.kafka.kafka_errors import BrokerError, forbidden, refusal
 from streams.live.dilation import REAL, Dilation
 from streams.live.inbox import Clock
 from streams.observers.journal import tell
@@ -176,7 +180,7 @@ async def _serve(pipeline: Pipeline, election: Election, driver: ControlDriver) 
     tell(log, LEVELS["control.ready"], "control.ready", standing_by, pipeline=pipeline.name)
     try:
         producer = await app.maybe_start_producer()
-        served = asyncio.create_task(driver.run(_writer(producer)))
+        served = asyncio.create_task(driver.run(_writer(kafka, producer)))
         ends = [served, *map(asyncio.create_task, (stopping.wait(), app.wait_until_stopped()))]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for task in ends:
@@ -240,11 +244,24 @@ async def started(
     return None
 
 
-def _writer(producer: Any) -> Write:
+def _writer(kafka: KafkaConfig, producer: Any) -> Write:
     async def write(topic: str, value: bytes | None, slot: int | None, key: bytes | None) -> int:
         sent = producer.send_and_wait(topic, key, value, slot, None, None)
-        # The client's time-out does not cover a broker that accepts a request but never answers.
-        found = await asyncio.wait_for(sent, 2 * PUBLISH_S)
+        try:
+            # The client's time-out does not cover a broker that takes a request and never answers.
+            found = await asyncio.wait_for(sent, 2 * PUBLISH_S)
+        except KafkaError as error:
+            raise refused_write(kafka, error, topic) from error
         return int(found.offset)
 
     return write
+
+
+def refused_write(kafka: KafkaConfig, error: KafkaError, topic: str) -> Exception:
+    """Return the error for a record that the broker refuses for good, else ``error`` itself."""
+    if error.retriable or error.errno is None:
+        return error
+    code = confluent_kafka.KafkaError(error.errno)
+    text = refusal(kafka, code, "Write", "topic", topic)
+    too_large = isinstance(error, MessageSizeTooLargeError)
+    return RecordTooLarge(text) if too_large else WriteRefused(text)

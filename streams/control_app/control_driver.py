@@ -312,6 +312,7 @@ class ControlDriver:
         await self._perform(effects)
 
     async def _perform(self, effects: Iterable[Effect]) -> None:
+        self._effects.begin()
         try:
             for effect in effects:
                 await self._effects.perform(effect, self._host)

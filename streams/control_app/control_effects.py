@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from schemas.effects import (
     COMMANDS,
     PLANS,
@@ -26,6 +28,7 @@ from schemas.effects import (
     Wake,
     Woke,
 )
+from schemas.records import CommandResult
 from streams.codecs.size_gate import RecordTooLarge
 from streams.control_app.control_writer import ControlWriter
 from streams.control_app.host import ControlHost
@@ -59,6 +62,11 @@ class ControlEffects:
         self._counting = counting
         self._now, self._dilation = now, dilation
         self._jobs: set[asyncio.Task[None]] = set()  # solves and counts in flight
+        self._unsent = ""  # why a plan of this event was not published
+
+    def begin(self) -> None:
+        """Begin with the effects of a further event."""
+        self._unsent = ""
 
     async def perform(self, effect: Effect, host: ControlHost | None) -> None:
         """Perform an effect of the host in charge."""
@@ -102,10 +110,14 @@ class ControlEffects:
         await self._writer.forget(effect)
 
     async def _send(self, effect: Send, host: ControlHost) -> None:
+        record = effect.record
+        if isinstance(record, CommandResult) and record.ok and self._unsent:
+            effect = replace(effect, record=replace(record, ok=False, message=self._unsent))
         try:
             await self._writer.send(effect)
         except RecordTooLarge as error:
             self._inbox.say("control.too_large", str(error))
+            self._unsent = f"its plan was not published: {error}"
 
     # ------------------------------------------------------------------ jobs
 

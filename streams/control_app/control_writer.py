@@ -14,6 +14,7 @@ from schemas.effects import COMMAND_RESULTS, PLANS, SESSIONS, Forget, Send
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
 from schemas.release import UNDECLARED
+from schemas.user_errors import NO_BROKER, HeadraceError
 from streams.codecs.size_gate import fitting
 from streams.topics import physical
 
@@ -25,6 +26,12 @@ Write = Callable[[str, bytes | None, int | None, bytes | None], Awaitable[int]]
 
 class Overtaken(Exception):
     """Another control app has written a plan, a command result or a session of this pipeline."""
+
+
+class WriteRefused(HeadraceError):
+    """The broker refuses a record for good; the control app ends."""
+
+    exit_code = NO_BROKER
 
 
 class SharedLog(Protocol):

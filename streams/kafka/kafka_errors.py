@@ -4,6 +4,7 @@ from confluent_kafka import KafkaError
 
 from schemas.user_errors import NO_BROKER, HeadraceError
 from streams.kafka.kafka_config import KafkaConfig
+from streams.topics import MOST_BYTES
 
 FORBIDDEN = frozenset(
     {
@@ -20,6 +21,19 @@ HOPELESS = (
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError._AUTHENTICATION,
 )
+
+_CLOCKS = (
+    "compare this host's clock with the broker's (`headrace doctor FILE`), and check the topic's "
+    "message.timestamp.before.max.ms and message.timestamp.after.max.ms"
+)
+# What to do about a record that the broker refuses. Of a batch with one record that it refuses,
+# the others have the code INVALID_RECORD.
+REMEDIES = {
+    KafkaError.MSG_SIZE_TOO_LARGE: f"raise the topic's {MOST_BYTES}",
+    KafkaError.INVALID_TIMESTAMP: _CLOCKS,
+    KafkaError.INVALID_RECORD: f"{_CLOCKS}, and its cleanup.policy",
+    KafkaError.POLICY_VIOLATION: "ask the broker's operators which records it takes",
+}
 
 
 class BrokerError(HeadraceError):
@@ -69,8 +83,10 @@ def refusal(
     if error.code() in FORBIDDEN:
         return forbidden(config, operation, resource, name)
     sentence = turned_away(config, error)
+    remedy = REMEDIES.get(error.code())
     return sentence or config.hide(
         f"the broker refused to {operation} on {resource} {name!r}: {unadorned(error)}"
+        + (f"; {remedy}" if remedy else "")
     )
 
 

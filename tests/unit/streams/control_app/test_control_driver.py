@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.codec.single_object import encode
 from schemas.effects import (
@@ -23,6 +24,7 @@ from schemas.effects import (
 )
 from schemas.enumerations import NodeState
 from schemas.records import Command, CommandResult, Plan, Report, Settings
+from streams.codecs.size_gate import RecordTooLarge
 from streams.codecs.wire import Fetched
 from streams.control_app import control_records
 from streams.control_app.control_driver import GONE_S, STALL_S, ControlDriver
@@ -34,6 +36,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.observers.control_standing import ControlStanding
 from streams.topics import physical
+from tests.builders import a_plan
 from tests.control_world import a_pipeline
 from tests.virtual_loop import VirtualLoop
 
@@ -248,6 +251,27 @@ def command(driver: ControlDriver, now: float, offset: int = 0) -> None:
         topic=physical("", COMMANDS), partition=0, offset=offset, timestamp=now, key=b"c",
         value=encode(COMMAND),
     ))  # fmt: skip
+
+
+def test_a_command_whose_plan_the_topic_does_not_take_has_failed() -> None:
+    """Its result said that the plan was in force."""
+    written: list[tuple[str, bytes | None]] = []
+
+    class Planning(Recorder):
+        def handle(self, event: Event, now: float) -> list[Effect]:
+            asked = isinstance(event, Arrived) and type(event.record) is Command
+            plan = Send(PLANS, a_plan(), key="p")
+            return [plan, Send(COMMAND_RESULTS, ANSWER, key="k")] if asked else []
+
+    async def write(topic: str, value: bytes | None, *_: object) -> int:
+        if topic == physical("", PLANS):
+            raise RecordTooLarge("raise its limit")
+        written.append((topic, value))
+        return len(written)
+
+    told(command, make=Planning, write=write)
+    failed = replace(ANSWER, ok=False, message="its plan was not published: raise its limit")
+    assert written == [(physical("", COMMAND_RESULTS), encode(failed))]
 
 
 def test_a_command_that_a_successor_has_answered_is_not_answered_again() -> None:

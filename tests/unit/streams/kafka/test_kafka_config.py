@@ -282,7 +282,8 @@ def test_only_permanent_errors_are_refusals() -> None:
     )
     full = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "Broker: Message size too large")
     assert refusal(config, full, "Write", "topic", "t") == (
-        "the broker refused to Write on topic 't': Broker: Message size too large"
+        "the broker refused to Write on topic 't': Broker: Message size too large; raise the "
+        "topic's max.message.bytes"
     )
 
 
