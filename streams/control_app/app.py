@@ -259,8 +259,9 @@ def _writer(kafka: KafkaConfig, producer: Any) -> Write:
 
 def refused_write(kafka: KafkaConfig, error: KafkaError, topic: str) -> Exception:
     """Return the error for a record that the broker refuses for good, else ``error`` itself."""
+    found: Exception = error
     if error.retriable or error.errno is None:
-        return error
+        return found
     code = confluent_kafka.KafkaError(error.errno)
     text = refusal(kafka, code, "Write", "topic", topic)
     too_large = isinstance(error, MessageSizeTooLargeError)

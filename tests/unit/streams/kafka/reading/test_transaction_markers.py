@@ -43,11 +43,11 @@ class Client:
 def a_reader(client: Client, monkeypatch: pytest.MonkeyPatch) -> PartitionReader:
     """Return the reader after a few looks at the broker's end."""
 
-    def ends(_: Iterable[Any], then: Callable[[dict[Any, int]], None]) -> None:
-        then({PLACE: END})
+    def bounds(_: Iterable[Any], then: Callable[[dict[Any, tuple[int, int]]], None]) -> None:
+        then({PLACE: (0, END)})
 
     monkeypatch.setattr(partition_reader, "consumer", lambda *_, **__: client)
-    reader = PartitionReader(KafkaConfig("nowhere:1"), "g", {}, ends)
+    reader = PartitionReader(KafkaConfig("nowhere:1"), "g", {}, bounds)
     reader.read([TopicPartition(*PLACE, END - 1)], 1)
     for _ in range(4):
         reader.look()
