@@ -6,7 +6,7 @@ Every check raises ``PipelineError`` with the line of the mistake.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from control.policies import known_kinds, spec_of
+from control.policies import POLICIES, known_kinds, spec_of
 from control.policies.option_fields import TRAFFIC
 from control.problem.problem import PlanError
 from headrace.config.policy_sections import DEFAULT_KIND, KIND
@@ -32,8 +32,10 @@ def check_policies(file: FileSection, source: Source) -> None:
             "the policy 'static' always exists (replicas and batch of the variants); "
             "give this one another name",
         )
-    known = list(dict.fromkeys([*(name for name, _ in policies(file)), *known_kinds()]))
-    if file.policy not in known:
+    named = [name for name, _ in policies(file)]
+    # ``known_kinds`` reads the metadata of every installed package, so it is asked last.
+    if file.policy not in named and file.policy not in known_kinds():
+        known = list(dict.fromkeys([*named, *known_kinds()]))
         raise source.error(
             ("policy",),
             f"{{}} is {file.policy!r}, which is no policy; {nearest(file.policy, known)}",
@@ -74,7 +76,10 @@ def check_traffic(
 
 def check_kind(policy: str, section: Mapping[str, Any], source: Source) -> None:
     """Check that the policy's kind exists and can be loaded."""
-    kind, place, kinds = section.get(KIND, DEFAULT_KIND), ("policies", policy, KIND), known_kinds()
+    kind, place = section.get(KIND, DEFAULT_KIND), ("policies", policy, KIND)
+    if kind in POLICIES:
+        return
+    kinds = known_kinds()
     if kind not in kinds:
         raise source.error(
             place, f"{{}} is {kind!r}, which is no planner; {nearest(kind, list(kinds))}"
