@@ -105,7 +105,9 @@ def ran_since(news: News, profile: ProfileTable | None) -> Ran:
     batches = planned_s = took_s = 0.0
     for name, count in news.report.counts.items():
         what, variant = count_name(name)
-        more = news.since(name) if what == _BATCHES else 0.0
+        if what != _BATCHES:
+            continue
+        more = news.since(name)
         # The first batch of a variant includes loading.
         if count > more > 0:
             items = news.since(f"finished/{variant}")

@@ -4,9 +4,9 @@ Values are counted in buckets whose bounds grow by 0.1 %, so a quantile is off b
 any distribution (as in DDSketch: Masson, Rim and Lee, VLDB 2019).
 """
 
-import math
+from math import exp, log
 
-GROWTH = math.log(1.001)
+GROWTH = log(1.001)
 SMALLEST = 1e-9  # smaller values count as this
 
 
@@ -22,7 +22,7 @@ class Quantiles:
 
     def add(self, value: float) -> None:
         """Count a value of 0 or more."""
-        bucket = round(math.log(max(value, SMALLEST)) / GROWTH)
+        bucket = round(log(value if value > SMALLEST else SMALLEST) / GROWTH)
         self._buckets[bucket] = self._buckets.get(bucket, 0) + 1
         self.count += 1
         self.total += value
@@ -36,7 +36,7 @@ class Quantiles:
             below += self._buckets[bucket]
             if below >= wanted:
                 break
-        return math.exp(bucket * GROWTH)
+        return exp(bucket * GROWTH)
 
     @property
     def mean(self) -> float | None:
