@@ -10,7 +10,14 @@ from collections.abc import Iterable
 
 import pytest
 from confluent_kafka import KafkaError, Message, TopicPartition
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    ResourceType,
+)
 
 from schemas.effects import LEASES, RESULTS
 from streams.fencing import LeaseLost
@@ -18,10 +25,11 @@ from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.admin.topic_settings import set_stamps
 from streams.kafka.kafka_client import admin, producer
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.leases.egress_lease import EgressLease
 from streams.kafka.topic_contents import read_to_end
 from streams.kafka.transport import KafkaTransport
-from streams.topics import Stamps, physical, topics
+from streams.topics import STAMPED_BY, Stamps, physical, topics
 from tests.builders import a_pipeline
 
 pytestmark = pytest.mark.kafka
@@ -69,6 +77,22 @@ def test_records_of_a_replaced_holder_are_refused(broker: str, name: str) -> Non
     assert error.code() == KafkaError.INVALID_TIMESTAMP
     assert write(kafka, results, second.stamp_ms) is None
     second.end(confirmed=True)
+
+
+def test_a_lease_that_the_broker_does_not_stamp_is_refused(broker: str, name: str) -> None:
+    """An egress whose clock was ahead stamped its answers ahead of the broker's clock, which took
+    them long after another egress had replaced it."""
+    kafka, topic = KafkaConfig(broker), physical(name, LEASES)
+    by_writers = ConfigEntry(
+        STAMPED_BY, "CreateTime", ConfigSource.DYNAMIC_TOPIC_CONFIG,
+        incremental_operation=AlterConfigOpType.SET,
+    )  # fmt: skip
+    change = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[by_writers])
+    client = admin(kafka)
+    (altered,) = client.incremental_alter_configs([change]).values()
+    altered.result(30)
+    with pytest.raises(BrokerError, match=f"{topic} --add-config {STAMPED_BY}=LogAppendTime"):
+        acquired(kafka, name, 0)
 
 
 def test_a_living_holder_is_heard_and_one_that_loses_a_partition_ends(

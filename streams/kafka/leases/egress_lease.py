@@ -11,7 +11,14 @@ import time
 import uuid
 from collections.abc import Sequence
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
 from schemas.effects import LEASES, RESULTS
 from streams.kafka.kafka_client import WAIT_LONG_MS, available, consumer, heartbeat_id, producer
@@ -25,7 +32,7 @@ from streams.kafka.leases.lease_table import (
 )
 from streams.kafka.leases.write_barrier import pass_barrier
 from streams.kafka.topic_contents import watermarks
-from streams.topics import physical
+from streams.topics import STAMPED_BY, physical
 
 RENEW_S = 0.4
 LISTEN_S = 0.7  # a living holder renews within this
@@ -190,14 +197,27 @@ class EgressLease:
                 if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:  # not that of the group
                     raise BrokerError(refusal(self._config, error, "Read", "topic", self._topic))
                 continue  # librdkafka retries by itself
-            offset, at_s = message.offset(), message.timestamp()[1] / 1e3
+            kind, at_ms = message.timestamp()
+            offset, at_s = message.offset(), at_ms / 1e3
             record = read_lease(message.value() or b"")
+            if record is not None and record.holder == self.holder:
+                self._check_stamped(kind)
             self._lease.take(record, offset, at_s, time.monotonic())
             if self._lease.held:
                 self._held.set()
             if record is not None and offset >= since and record.holder != self.holder:
                 found.append(record)
         return found
+
+    def _check_stamped(self, kind: int) -> None:
+        """Check that the broker stamped this lease: by another clock the broker would take answers
+        of a lease that has expired, or refuse those of a valid one."""
+        if kind != TIMESTAMP_LOG_APPEND_TIME:
+            raise BrokerError(
+                f"topic {self._topic!r} has the time stamps of its writers, so leases of egress do "
+                f"not hold; run `kafka-configs --alter --topic {self._topic} --add-config "
+                f"{STAMPED_BY}=LogAppendTime`"
+            )
 
 
 def _random() -> str:
