@@ -11,7 +11,7 @@ HeadraceError                   [2]  schemas/user_errors.py: one sentence for th
 ├── ImpossibleTransition        [2]  operators: a state transition outside the table; a bug
 ├── KafkaConfigError            [2]  streams: an invalid client configuration
 ├── BrokerError                 [4]  streams: an unreachable broker, or one that refuses
-│   └── WriteRefused            [4]  streams: a record that its topic refuses for good
+├── WriteRefused                [4]  streams: a record that the broker refuses for good
 ├── Fenced                      [1]  streams: another process may have taken this one's place
 │   ├── StoodStill              [1]  a process that stood still for long
 │   ├── Replaced                [1]  a younger process runs a node of the same name
