@@ -188,8 +188,8 @@ class Simulated:
         self.inputs(topic, [(at_s, slot, record, at_s if stamp_s is None else stamp_s)])
 
     def inputs(self, topic: str, records: Iterable[tuple[float, int, Record, float]]) -> None:
-        """Write an external producer's records, as ``input``: (time, slot, record, time stamp) of
-        each."""
+        """Write an external producer's records, as ``input``, in order of time: (time, slot,
+        record, time stamp) of each."""
         self._topics.inputs(topic, records)
 
     def at(self, at_s: float, action: Callable[[], None]) -> None:

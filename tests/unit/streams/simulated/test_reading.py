@@ -51,3 +51,17 @@ def test_a_backlog_is_delivered_until_the_slot_is_not_read(
     system.start("taker", node)
     system.run(2.0)
     assert node.came == came
+
+
+def test_a_producers_records_are_written_at_their_times_those_of_one_moment_in_order() -> None:
+    system = Simulated(a_pipeline(), {}, no_models, steady(0.001))
+    asked = (("a", 1.0), ("b", 1.0), ("c", 1.0), ("d", 2.0))
+    system.inputs(QUERIES, [(at_s, 0, Query(payload=None, id=name), at_s) for name, at_s in asked])
+    for until_s, names in ((0.5, ""), (1.0, "abc"), (2.0, "abcd")):
+        system.run(until_s)
+        log = system.written(QUERIES).get(0, [])
+        assert [(query.id, at_s) for query, at_s in log if type(query) is Query] == [
+            each for each in asked if each[0] in names
+        ]
+    with pytest.raises(ValueError, match="1 s is in the past"):
+        system.inputs(QUERIES, [(1.0, 0, Query(payload=None), 1.0)])
