@@ -242,9 +242,10 @@ class Ingress:
             return PAUSED
         if self._sessions.active:
             return self._sessions.refusal(session)
-        if not self._served:
+        dispatcher = self._dispatcher
+        if not (self._has_worker if dispatcher is None else dispatcher):
             return no_worker(self._root)
-        has_time = self._dispatcher is not None or self._runs.admits(now)
+        has_time = dispatcher is not None or self._runs.admits(now)
         if not (has_time and self._admission.admit(now, noticed.slo_class)):
             if self._shadows is not None:
                 self._shadows.refused(now)
@@ -374,11 +375,6 @@ class Ingress:
         return self._onward(work, now)
 
     # ------------------------------------------------------------------ dispatch
-
-    @property
-    def _served(self) -> bool:
-        """Whether the root task has a worker."""
-        return self._has_worker if self._dispatcher is None else bool(self._dispatcher)
 
     def _completed(self, completion: Completion, now: float) -> list[Effect]:
         if self._dispatcher is None:

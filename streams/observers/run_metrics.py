@@ -134,7 +134,8 @@ class RunMetrics(QueryMetrics):
         kind = type(event)
         if kind is Inferred:
             self.finished += len(event.outputs)  # type: ignore[union-attr]
-        elif self._given_up and kind is Arrived:
+            return  # a worker sends neither answers nor plans
+        if self._given_up and kind is Arrived:
             record = event.record  # type: ignore[union-attr]
             if type(record) is Work and event.topic == OUTPUTS:  # type: ignore[union-attr]
                 self._straggled(record)
