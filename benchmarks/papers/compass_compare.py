@@ -135,7 +135,7 @@ def searched(
         if proposal is None:
             break
         c = proposal.configuration
-        tested = tested_on(query, c, rule, adaptive=method.adaptive)
+        tested = tested_on(query, c, rule, adaptive=method.adaptive, prior=proposal.prior)
         seconds = tuple(query.seconds[c].tolist())
         added = search.tell(Profiled(configuration=c, tested=tested, seconds=seconds))
         run.profile(c, tested, method.prefix)
@@ -144,9 +144,18 @@ def searched(
     return run.row(name), run.past()
 
 
-def tested_on(query: DrawnQuery, configuration: int, rule: StopRule, *, adaptive: bool) -> Tested:
+def tested_on(
+    query: DrawnQuery,
+    configuration: int,
+    rule: StopRule,
+    *,
+    adaptive: bool,
+    prior: Estimate | None,
+) -> Tested:
     scores = query.scores(configuration, rule.most)
-    return run_test(scores, query.slo.accuracy, rule) if adaptive else _fixed(scores, query)
+    if not adaptive:
+        return _fixed(scores, query)
+    return run_test(scores, query.slo.accuracy, rule, prior=prior)
 
 
 def _fixed(scores: Floats, query: DrawnQuery) -> Tested:

@@ -92,7 +92,7 @@ def to_first_plan(
     tests: list[Tested] = []
     while len(tests) < MOST_STEPS and (proposal := search.ask()) is not None:
         c = proposal.configuration
-        tested = tested_on(query, c, rule, adaptive=True)
+        tested = tested_on(query, c, rule, adaptive=True, prior=proposal.prior)
         origins.append(proposal.origin)
         tests.append(tested)
         if noise:
@@ -125,11 +125,8 @@ def latency_errors(query: DrawnQuery) -> Mapping[tuple[str, int], float]:
             break
         c, at = proposal.configuration, proposal.placement
         seconds = tuple(query.seconds[c])
-        search.tell(
-            Profiled(
-                configuration=c, tested=tested_on(query, c, rule, adaptive=True), seconds=seconds
-            )
-        )
+        tested = tested_on(query, c, rule, adaptive=True, prior=proposal.prior)
+        search.tell(Profiled(configuration=c, tested=tested, seconds=seconds))
         stages.tell(c, seconds)
         plans.tell(c * space.placement_count + at, float(np.log(true[c, at])), NOISE)
         if step in LOOKS:

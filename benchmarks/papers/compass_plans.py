@@ -108,7 +108,7 @@ class OurSearch(_Search):
         search = SessionSearch(query.deployment, query.slo, options, app.sent, self._history)
         while (proposal := search.ask()) is not None:
             c = proposal.configuration
-            tested = tested_on(query, c, rule, adaptive=self._profiler)
+            tested = tested_on(query, c, rule, adaptive=self._profiler, prior=proposal.prior)
             search.tell(Profiled(configuration=c, tested=tested, seconds=tuple(query.seconds[c])))
             self._run.profile(c, tested, reuse=self._profiler)
             self._plans.append(search.plans)
@@ -133,7 +133,7 @@ class _ProfiledBaselineRun(_BaselineRun):
 
     def tested(self, configuration: int) -> Tested:
         rule = StopRule(most=self.query.app.most_samples)
-        return tested_on(self.query, configuration, rule, adaptive=True)
+        return tested_on(self.query, configuration, rule, adaptive=True, prior=None)
 
 
 class BaselineSearch(_Search):

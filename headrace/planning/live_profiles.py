@@ -93,7 +93,7 @@ class LiveProfiles:
         """
         began, c = time.monotonic(), proposal.configuration
         self._step += 1
-        run = ConfigurationRun(c, goal, self._ahead)
+        run = ConfigurationRun(c, goal, self._ahead, proposal.prior)
         spent_s = 0.0
         while True:
             came = run.take(self._known.blocks(self._set))

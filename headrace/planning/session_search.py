@@ -234,7 +234,7 @@ class RecordedProfiles:
     ) -> tuple[Step, Profiled]:
         """Run the sequential test over the recorded scores of a configuration."""
         c, truth = proposal.configuration, self._truth
-        run = ProfileRun(goal.floor, goal.rule)
+        run = ProfileRun(goal.floor, goal.rule, proposal.prior)
         while wanted := run.wanted():
             for first, upto in wanted:
                 run.add(first, truth.scores[c][first:upto])

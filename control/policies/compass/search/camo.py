@@ -11,12 +11,18 @@ plan is known, proposals are ranked by the expected saving per second of profili
 
     U = Pr[accuracy >= floor] * max(0, best cost - estimated trimmed cost) / seconds
 
+The cheapest of many accepted configurations is often one with lucky samples. If the search's other
+profiles predict an accuracy that makes its cheapest plan ``doubtful`` (sequential_test.py), the
+plan serves, but the next proposal is its configuration again, with the prediction as the test's
+prior: more samples confirm or reject it.
+
 A committee of past searches predicts accuracy until the search's own Gaussian process is as
 accurate. The search is deterministic: equal tells lead to equal asks.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +37,13 @@ from control.policies.compass.search.pricing import (
     cheapest_estimates,
     priced,
 )
-from control.policies.compass.search.sequential_test import StopRule, Tested, Verdict
+from control.policies.compass.search.sequential_test import (
+    Estimate,
+    StopRule,
+    Tested,
+    Verdict,
+    doubtful,
+)
 from control.problem.problem import PlanError
 
 Floats = NDArray[np.float64]
@@ -80,13 +92,14 @@ class Past:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """The plan to profile next. ``origin``: "committee" or "own" model; ``samples``: expected
-    number of samples."""
+    number of samples; ``prior``: the accuracy that is predicted for a doubtful plan."""
 
     configuration: int
     placement: int
     utility: float
     origin: str
     samples: int
+    prior: Estimate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +181,8 @@ class SessionSearch:
         self._own = _accuracy_process(self._space.configurations, history)
         self._profiled = np.zeros(count, dtype=bool)
         self._cached = np.zeros((count, len(self._space.stages)), dtype=bool)
+        self._offered: dict[int, tuple[Priced, ...]] = {}  # compliant plans by configuration
+        self._doubtful: Profiled | None = None  # that of the cheapest plan, or None
         self._fruitless = 0
         self._spread = SAMPLE_SPREAD
         self.plans: tuple[Priced, ...] = ()
@@ -183,6 +198,12 @@ class SessionSearch:
     def ask(self) -> Proposal | None:
         """Return the next plan to profile; None if all are, or if no other one is predicted to
         cost less and to be accurate enough with a probability above ``LIKELY``."""
+        if self._doubtful is not None and (best := self.best) is not None:
+            return Proposal(
+                configuration=best.configuration, placement=best.placement, utility=0.0,
+                origin="own", samples=self.options.rule.most,
+                prior=self._predicted(best.configuration),
+            )  # fmt: skip
         if self._profiled.all():
             return None
         likely, origin = self._likely()
@@ -203,25 +224,59 @@ class SessionSearch:
         )
 
     def tell(self, found: Profiled) -> tuple[Priced, ...]:
-        """Record a profile; return the trimmed compliant plans that it adds."""
-        c, estimate = found.configuration, found.tested.estimate
-        own = float(self._own.mean[c])
-        self._committee.tell(c, estimate.mean, own)
-        self._own.tell(c, estimate.mean, max(estimate.variance, 1e-6))
+        """Record a profile; return the trimmed compliant plans that it adds.
+
+        The second profile of a doubtful plan's configuration replaces the first.
+        """
+        c, prior = found.configuration, self._predicted(found.configuration)
+        again = self._confirmed(c) is not None
+        if self._doubtful is not None and not again:
+            self._learn_accuracy(self._doubtful)
+        self._doubtful = None
         self._times.tell(c, found.seconds)
         if found.sent is not None:
             self._hops.tell(c, found.sent)
         self._profiled[c] = True
         self._cached |= self._space.prefixes == self._space.prefixes[c]
-        spread = np.sqrt(max(estimate.variance * found.tested.samples, 1e-4))
-        self._spread = 0.5 * (self._spread + float(np.clip(spread, 0.05, 0.5)))
+        self._offer(c, ())
         added = self._compliant(found)
         self._fruitless = 0 if added else self._fruitless + 1
-        self.plans = _pareto([*self.plans, *added])
+        self._offer(c, added)
+        cheapest = self.best is not None and self.best.configuration == c
+        rule = self.options.rule
+        if cheapest and not again and doubtful(found.tested, self.slo.accuracy, rule, prior):
+            self._doubtful = found  # its accuracy is learnt once, from all samples
+        else:
+            self._learn_accuracy(found)
         return added
+
+    def _confirmed(self, configuration: int) -> Priced | None:
+        """Return the plan that a profile of a configuration would confirm; None: there is none."""
+        waits = self._doubtful is not None and self._doubtful.configuration == configuration
+        return self.best if waits else None
+
+    def _learn_accuracy(self, found: Profiled) -> None:
+        c, estimate = found.configuration, found.tested.estimate
+        self._committee.tell(c, estimate.mean, float(self._own.mean[c]))
+        self._own.tell(c, estimate.mean, max(estimate.variance, 1e-6))
+        spread = np.sqrt(max(estimate.variance * found.tested.samples, 1e-4))
+        self._spread = 0.5 * (self._spread + float(np.clip(spread, 0.05, 0.5)))
+
+    def _offer(self, configuration: int, plans: tuple[Priced, ...]) -> None:
+        """Offer the compliant plans of a configuration instead of those offered before."""
+        self._offered[configuration] = plans
+        self.plans = _pareto([plan for some in self._offered.values() for plan in some])
+
+    def _predicted(self, configuration: int) -> Estimate:
+        """Return the accuracy that the search's own model predicts for a configuration."""
+        own = self._own
+        return Estimate(float(own.mean[configuration]), float(own.sd[configuration]) ** 2, inf)
 
     def exclude(self, configuration: int) -> None:
         """Exclude a configuration whose operators fail from all further proposals."""
+        if self._confirmed(configuration) is not None:
+            self._doubtful = None
+        self._offer(configuration, ())
         self._profiled[configuration] = True
         self._fruitless += 1
 

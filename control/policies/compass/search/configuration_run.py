@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from control.policies.compass.search.camo import Profiled
 from control.policies.compass.search.profile_run import ProfileRun
 from control.policies.compass.search.profile_store import Block, profiled
-from control.policies.compass.search.sequential_test import StopRule, Tested
+from control.policies.compass.search.sequential_test import Estimate, StopRule, Tested
 from control.problem.space import Space
 from schemas.records import ProfileResult
 
@@ -28,16 +28,18 @@ class ConfigurationRun:
     """The requested blocks of a configuration, and those that were taken.
 
     ``ahead`` blocks beyond those needed keep as many profilers busy. ``failed`` is the block in
-    which the configuration crashed or hung its operator, if any.
+    which the configuration crashed or hung its operator, if any. Its test weighs in the ``prior``.
     """
 
-    def __init__(self, configuration: int, goal: ProfileGoal, ahead: int) -> None:
+    def __init__(
+        self, configuration: int, goal: ProfileGoal, ahead: int, prior: Estimate | None = None
+    ) -> None:
         self.configuration = configuration
         self.taken: list[ProfileResult] = []
         self.failed: ProfileResult | None = None
         self._ahead = ahead
         self._goal = goal
-        self._test = ProfileRun(goal.floor, goal.rule)
+        self._test = ProfileRun(goal.floor, goal.rule, prior)
         self._asked: dict[int, float] = {}  # first sample of a block -> time of its request
 
     @property

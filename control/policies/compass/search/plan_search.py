@@ -61,7 +61,11 @@ class PlanSearch(SessionSearch):
     def tell(self, found: Profiled) -> tuple[Priced, ...]:
         """Record a profile, as ``SessionSearch``; the latency is that of its proposed placement."""
         c = found.configuration
-        placement = int(np.argmax(self._ranked(self._likely()[0])[1][c]))
+        confirmed = self._confirmed(c)
+        if confirmed is None:
+            placement = int(np.argmax(self._ranked(self._likely()[0])[1][c]))
+        else:
+            placement = confirmed.placement
         added = super().tell(found)
         sent = self._hops.bytes[c]
         latency = self.deployment.latency(np.array(found.seconds)[None], sent[None])[0, placement]

@@ -25,10 +25,10 @@ UNTESTED = Tested(Verdict.OPEN, 0, 0.5, Estimate(0.0, 0.25, 1.0))
 
 
 class ProfileRun:
-    """The test of one configuration against ``floor``."""
+    """The test of one configuration against ``floor``, with a ``prior`` or without."""
 
-    def __init__(self, floor: float, rule: StopRule) -> None:
-        self._floor, self._rule = floor, rule
+    def __init__(self, floor: float, rule: StopRule, prior: Estimate | None = None) -> None:
+        self._floor, self._rule, self._prior = floor, rule, prior
         self._blocks: dict[int, Floats] = {}
         self.tested = UNTESTED
 
@@ -62,7 +62,8 @@ class ProfileRun:
                 break
             # The samples may end at a look that left the test open: that look becomes the last.
             if samples > self.tested.samples or samples == self._rule.most:
-                self.tested = look(plain(known[:samples]), samples, self._floor, self._rule)
+                estimate = plain(known[:samples])
+                self.tested = look(estimate, samples, self._floor, self._rule, self._prior)
         return self.tested
 
     @property

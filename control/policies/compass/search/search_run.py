@@ -24,6 +24,7 @@ from control.policies.compass.search.search_step import (
     deployed,
     same_search,
 )
+from control.policies.compass.search.sequential_test import Estimate
 from schemas.records import ProfileResult
 
 SECONDS_PER_H = 3600.0
@@ -82,6 +83,7 @@ class SearchRun:
         self._paused_s: float | None = None
         self._heard_s, self._longest_s = began_s, 0.0  # last sign of a profiler; s of a block
         self._silent = False
+        self._counted: set[Block] = set()
 
     @property
     def waits(self) -> bool:
@@ -112,7 +114,7 @@ class SearchRun:
         else:
             self.phase, self.step = SearchPhase.PROFILES, self.step + 1
             self._heard_s = now
-            self._run = self._new_run(step.proposal.configuration)
+            self._run = self._new_run(step.proposal.configuration, step.proposal.prior)
 
     def pause(self, now: float) -> None:
         """Stop the clock of the deadline while others have the profilers."""
@@ -162,8 +164,10 @@ class SearchRun:
 
     def _count(self, block: ProfileResult, now: float, *, asked: bool) -> None:
         """Count a block that was run for this search, ``asked`` for now or before a restart."""
-        if not (asked or same_search(block.search, self.problem.search)):
+        at = self._run.configuration, block.first
+        if at in self._counted or not (asked or same_search(block.search, self.problem.search)):
             return
+        self._counted.add(at)  # a configuration may be profiled further
         if self.first_s is None:
             self.first_s = now - self._used_s
         self.profile_s += block.spent_s
@@ -173,8 +177,8 @@ class SearchRun:
         self.problem = replace(self.problem, learnt=(*self.problem.learnt, found))
         self.phase = SearchPhase.PROPOSES
 
-    def _new_run(self, configuration: int) -> ConfigurationRun:
-        return ConfigurationRun(configuration, self._goal, self._limits.ahead)
+    def _new_run(self, configuration: int, prior: Estimate | None = None) -> ConfigurationRun:
+        return ConfigurationRun(configuration, self._goal, self._limits.ahead, prior)
 
     def _late(self, now: float) -> bool:
         return self.first_s is not None and now - self.first_s >= self._limits.deadline_s

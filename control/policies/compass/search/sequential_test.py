@@ -2,9 +2,14 @@
 
 After ``least`` samples and then every ``look`` samples, Student's t gives the confidence that the
 true mean is on the same side of the floor as the sample mean (Compass, Section 4.2); the test stops
-at ``confidence``. At ``most`` samples it accepts only with the confidence ``cap``, because repeated
-looks and the selection bias of a search inflate means near the floor. Rules by name: ``one-sided``
-(default), ``two-sided`` (Circinus v1), ``stratified`` (variance within strata).
+at ``confidence``. At ``most`` samples it accepts only with the confidence ``cap``. Rules by name:
+``one-sided`` (default), ``two-sided`` (Circinus v1), ``stratified`` (variance within strata).
+
+Repeated looks, and a search that serves by the cheapest of many configurations, favour lucky
+samples (the winner's curse). So a test may have a ``prior``, the accuracy that a search predicts
+from its other profiles. Then it accepts only if the mean is also confident by the samples and the
+prior together, weighted by their precision: an improbable configuration needs more samples. The
+prior makes no test reject before ``most``.
 
 Before ``least`` samples Student's t cannot be trusted, but Chernoff's bound can: if the true mean
 reaches the floor, n scores from 0 to 1 have a mean of at most m < floor with a probability of at
@@ -146,7 +151,16 @@ TESTS: Mapping[str, Callable[[float], float]] = {
 }
 
 
-def look(estimate: Estimate, samples: int, floor: float, rule: StopRule) -> Tested:
+def with_prior(estimate: Estimate, prior: Estimate) -> Estimate:
+    """Return the mean after samples and a prior, weighted by their precision."""
+    weight = prior.variance / (prior.variance + estimate.variance)
+    mean = prior.mean + weight * (estimate.mean - prior.mean)
+    return Estimate(mean, weight * estimate.variance, estimate.freedom)
+
+
+def look(
+    estimate: Estimate, samples: int, floor: float, rule: StopRule, prior: Estimate | None = None
+) -> Tested:
     """Return the state of a test after ``samples`` samples."""
     if samples < rule.least:
         return _early(estimate, samples, floor, rule)
@@ -155,9 +169,15 @@ def look(estimate: Estimate, samples: int, floor: float, rule: StopRule) -> Test
             return _exact(estimate, samples, floor)
         left = 1 - samples / rule.population
         estimate = Estimate(estimate.mean, estimate.variance * left, estimate.freedom)
-    confidence = at_least(estimate, floor)
-    if TESTS[rule.test](confidence) >= rule.confidence:
-        verdict = Verdict.ACCEPTED if confidence > 0.5 else Verdict.REJECTED
+    measured = at_least(estimate, floor)
+    confidence = measured
+    if prior is not None:
+        confidence = min(measured, at_least(with_prior(estimate, prior), floor))
+    sure, test = rule.confidence, TESTS[rule.test]
+    if confidence > 0.5 and test(confidence) >= sure:
+        verdict = Verdict.ACCEPTED
+    elif measured < 0.5 and test(measured) >= sure:
+        verdict = Verdict.REJECTED
     elif samples >= rule.most:
         verdict = Verdict.ACCEPTED if confidence >= rule.cap else Verdict.REJECTED
     else:
@@ -181,6 +201,17 @@ def chernoff(mean: float, floor: float, samples: int) -> float:
     return float(np.exp(-samples * divergence))
 
 
+def doubtful(tested: Tested, floor: float, rule: StopRule, prior: Estimate) -> bool:
+    """Return whether a test without a prior has accepted a mean that would be open, or rejected,
+    with this one."""
+    if tested.verdict is not Verdict.ACCEPTED or tested.estimate.variance == 0:
+        return False
+    confidence = at_least(with_prior(tested.estimate, prior), floor)
+    if tested.samples >= rule.most:
+        return confidence < rule.cap
+    return confidence <= 0.5 or TESTS[rule.test](confidence) < rule.confidence
+
+
 def _exact(estimate: Estimate, samples: int, floor: float) -> Tested:
     """Return the verdict after the whole population, without error."""
     enough = estimate.mean >= floor
@@ -188,8 +219,15 @@ def _exact(estimate: Estimate, samples: int, floor: float) -> Tested:
     return Tested(verdict, samples, float(enough), Estimate(estimate.mean, 0.0, estimate.freedom))
 
 
-def run_test(scores: Floats, floor: float, rule: StopRule, strata: Sequence[int] = ()) -> Tested:
-    """Run a test over scores in their order. Raises ``PlanError`` without scores.
+def run_test(
+    scores: Floats,
+    floor: float,
+    rule: StopRule,
+    strata: Sequence[int] = (),
+    prior: Estimate | None = None,
+) -> Tested:
+    """Run a test over scores in their order, with a ``prior`` or without. Raises ``PlanError``
+    without scores.
 
     With fewer than ``rule.most`` scores, the cap is at the last one.
     """
@@ -201,7 +239,7 @@ def run_test(scores: Floats, floor: float, rule: StopRule, strata: Sequence[int]
         confidence=rule.confidence, cap=rule.cap, test=rule.test, population=rule.population,
     )  # fmt: skip
     for samples in (*capped.looks(last), last):
-        found = look(_estimate(scores[:samples], capped, strata), samples, floor, capped)
+        found = look(_estimate(scores[:samples], capped, strata), samples, floor, capped, prior)
         if found.verdict is not Verdict.OPEN:
             return found
     return found

@@ -1,5 +1,7 @@
 """The search finds compliant plans and finally the cheapest; equal inputs give equal searches."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -317,3 +319,57 @@ def test_a_search_uses_as_much_history_as_its_options_say(most: int, origin: str
     proposal = search.ask()
     assert proposal is not None
     assert proposal.origin == origin
+
+
+def a_doubtful_search() -> tuple[SessionSearch, World, Profiled, Profiled]:
+    """Return a search with a sure plan, its profile, and that of a cheaper plan which only a few
+    lucky samples and no other profile speak for."""
+    world = World(a_space(), 0)
+    search = SessionSearch(world.deployment, SLO, SearchOptions(rule=RULE), world.sent)
+    sure, cheaper = (
+        Profiled(configuration=c, tested=run_test(scores, SLO.accuracy, RULE), seconds=seconds)
+        for c, scores, seconds in (
+            (63, np.ones(200), (0.002, 0.05, 0.05)),
+            (21, np.array([1.0] * 47 + [0.0] * 3), (0.002, 0.02, 0.02)),
+        )
+    )
+    for c in (20, 22, 17, 25, 5, 37):  # one option away from the cheaper one
+        search.tell(replace(sure, configuration=c, tested=run_test(np.zeros(200), 0.85, RULE)))
+    assert search.tell(sure)
+    asked = search.ask()
+    assert asked is None or asked.prior is None
+    return search, world, sure, cheaper
+
+
+def test_a_doubtful_plan_serves_and_is_profiled_further_until_it_is_confirmed() -> None:
+    search, _, _, cheaper = a_doubtful_search()
+    assert search.tell(cheaper)
+    assert search.best is not None
+    assert search.best.configuration == cheaper.configuration
+    asked = search.ask()
+    assert asked is not None
+    assert (asked.configuration, asked.placement) == (21, search.best.placement)
+    assert asked.prior is not None
+    assert asked.prior.mean < SLO.accuracy
+    assert search.tell(replace(cheaper, tested=run_test(np.ones(400), SLO.accuracy, RULE)))
+    assert search.best.configuration == cheaper.configuration
+    asked = search.ask()
+    assert asked is None or asked.configuration != cheaper.configuration
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_without_a_doubtful_plan_the_one_before_serves_again(fails: bool) -> None:
+    """The cheaper plan had taken the place of the sure one."""
+    search, _, sure, cheaper = a_doubtful_search()
+    before = search.plans
+    search.tell(cheaper)
+    if fails:
+        search.exclude(cheaper.configuration)
+    else:
+        rejected = replace(cheaper, tested=run_test(np.zeros(400), SLO.accuracy, RULE))
+        assert search.tell(rejected) == ()
+    assert search.plans == before
+    assert search.best is not None
+    assert search.best.configuration == sure.configuration
+    asked = search.ask()
+    assert asked is None or asked.prior is None

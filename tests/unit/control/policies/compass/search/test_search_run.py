@@ -10,7 +10,7 @@ from control.policies.compass.search.camo import Profiled, SearchOptions, Slo
 from control.policies.compass.search.profile_store import Block
 from control.policies.compass.search.search_run import SearchLimits, SearchPhase, SearchRun
 from control.policies.compass.search.search_step import SearchProblem, next_step
-from control.policies.compass.search.sequential_test import Verdict
+from control.policies.compass.search.sequential_test import Estimate, Verdict
 from control.problem.problem import PlanError
 from schemas.records import ProfileResult
 from tests.session_world import a_space
@@ -82,6 +82,20 @@ def test_a_search_counts_its_blocks_from_before_a_restart_whatever_the_profilers
     run.profile({(at, n): a_block(at, n, finished_s, search) for n in range(0, 60, 10)}, 110.0)
     assert run.profile_s == pytest.approx(spent_s)
     assert run.first_s == first_s
+
+
+def test_the_blocks_of_a_plan_that_is_profiled_further_count_once() -> None:
+    run = SearchRun(PROBLEM, LIMITS, 100.0)
+    at = proposing(run, 100.0)
+    blocks = {(at, n): a_block(at, n, 100.0, "s") for n in range(0, 350, 10)}
+    run.profile(blocks, 100.1)
+    spent_s, step = run.profile_s, next_step(run.problem)
+    assert spent_s == pytest.approx(6 * 0.14)
+    assert step.proposal is not None
+    again = replace(step.proposal, configuration=at, prior=Estimate(0.9, 0.01, 1.0))
+    run.proposed(replace(step, proposal=again), 100.2)
+    assert run.profile(blocks, 100.3) == ()
+    assert (run.steps, run.profile_s) == (2, spent_s)
 
 
 def test_configuration_too_slow_on_every_tier_gets_only_the_minimum_of_samples() -> None:

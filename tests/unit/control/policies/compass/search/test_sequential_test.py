@@ -6,12 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control.policies.compass.search.sequential_test import (
+    Estimate,
     StopRule,
     Verdict,
     at_least,
+    doubtful,
     plain,
     run_test,
     stratified,
+    with_prior,
 )
 from control.problem.problem import PlanError
 
@@ -129,3 +132,30 @@ def test_no_accuracy_is_too_low_for_the_floor_0() -> None:
     """350 samples without a right answer were rejected."""
     found = run_test(np.zeros(350), 0.0, StopRule())
     assert (found.verdict, found.samples) == (Verdict.ACCEPTED, 50)
+
+
+LUCKY = np.array([1.0] * 46 + [0.0] * 4 + [1.0, 1.0, 0.0, 1.0] * 200)  # then three quarters
+
+
+def test_a_prior_and_samples_count_by_their_precision() -> None:
+    found = with_prior(Estimate(0.9, 0.01, 49.0), Estimate(0.6, 0.02, 1.0))
+    assert (found.mean, found.variance) == pytest.approx((0.8, 0.02 / 3))
+
+
+def test_lucky_first_samples_of_an_improbable_configuration_are_no_verdict() -> None:
+    """Of the cheapest plans of finished searches 5 % did not comply, most of them by such luck."""
+    rule, unlikely, likely = StopRule(), Estimate(0.7, 0.05**2, 1.0), Estimate(0.95, 0.05**2, 1.0)
+    first = run_test(LUCKY, 0.8, rule)
+    assert (first.verdict, first.samples) == (Verdict.ACCEPTED, 50)
+    assert doubtful(first, 0.8, rule, unlikely)
+    assert not doubtful(first, 0.8, rule, likely)
+    again = run_test(LUCKY, 0.8, rule, prior=unlikely)
+    assert again.verdict is Verdict.REJECTED
+    assert 50 < again.samples <= rule.most
+    assert run_test(LUCKY, 0.8, rule, prior=likely) == first
+
+
+def test_a_prior_rejects_no_earlier_than_samples_alone() -> None:
+    scores = np.array([1.0, 1.0, 1.0, 0.0, 1.0] * 200)  # at the floor
+    found = run_test(scores, 0.8, StopRule(), prior=Estimate(0.1, 1e-4, 1.0))
+    assert (found.verdict, found.samples) == (Verdict.REJECTED, 350)
