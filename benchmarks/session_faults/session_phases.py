@@ -53,10 +53,11 @@ class Play:
             if not result.ok:
                 raise Stuck(f"{result.action} of {self.session} was refused: {result.message}")
 
-    def open(self, session: str = "", samples: str = "") -> None:
+    def open(self, session: str = "", samples: str = "", **objectives: str) -> None:
         """Open a session, by default that of the scenario, and send queries to it."""
         name = session or self.session
-        result = self.rig.command("open-session", session=name, samples=samples or self.samples)
+        asked = {"session": name, "samples": samples or self.samples, **objectives}
+        result = self.rig.command("open-session", **asked)
         if not result.ok:
             raise Stuck(f"{name} was not opened: {result.message}")
         self.rig.streams.append(name)
