@@ -24,7 +24,7 @@ from schemas.records import Command, CommandResult, Record, Session
 from tests.simulation.test_session_adaptation import PAYLOAD, STEADY, Adapting, by_variant
 
 WRITES = (PLANS, SESSIONS, COMMAND_RESULTS, PROFILE_REQUESTS)
-AWAY_S = 1.0
+AWAY_S = 7.0  # the group replaces a killed app after six seconds
 ASKED, QPS = (9.0, 24.0), 20.0  # of session a
 NEVER = -1
 
@@ -65,7 +65,7 @@ class KilledWorld(Adapting):
             self.commands.append((at_s, command))
             self.system.input(at_s, COMMANDS, 0, command)
         self.ask("a", *ASKED, qps=QPS, payload=PAYLOAD)
-        self.system.run(30.0)
+        self.system.run(50.0)
 
     def begin(self) -> None:
         """Start a control app, in place of one that is gone."""
