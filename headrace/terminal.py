@@ -6,6 +6,7 @@ elsewhere the output is plain lines.
 
 import contextlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -42,6 +43,27 @@ def display() -> Iterator["Console"]:
         yield _displays[-1]
     finally:
         _displays.pop()
+
+
+@contextlib.contextmanager
+def library_output_on_stderr() -> Iterator[None]:
+    """Write what libraries print from C to stderr instead of stdout.
+
+    HiGHS prints a line of its own when it repairs a solution, whatever its options say.
+    """
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    sys.stdout.flush()
+    libc.fflush(None)  # or what was printed before would follow
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        libc.fflush(None)
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def replace_unknown_characters(stream: TextIO) -> None:

@@ -18,7 +18,7 @@ from headrace.cli.shared_options import (
     read_file,
 )
 from headrace.errors import INFEASIBLE
-from headrace.terminal import print_json, print_text, progress, say
+from headrace.terminal import library_output_on_stderr, print_json, print_text, progress, say
 
 if TYPE_CHECKING:
     from headrace.config.pipeline_file import PipelineFile
@@ -177,7 +177,8 @@ def schedule(
         raise click.UsageError(
             "give either FILE with --sessions and --recorded, or --instance without FILE"
         )
-    made = solve(read, objective, policy)
+    with library_output_on_stderr():
+        made = solve(read, objective, policy)
     if as_json:
         print_json(line(read, made) | (sessions_file.as_json(planned, made) if planned else {}))
     else:

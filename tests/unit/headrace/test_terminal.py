@@ -1,10 +1,17 @@
 """headrace/terminal.py: where messages to the user are written."""
 
+import ctypes
 import io
 
 import pytest
 
-from headrace.terminal import display, replace_unknown_characters, say
+from headrace.terminal import (
+    display,
+    library_output_on_stderr,
+    print_json,
+    replace_unknown_characters,
+    say,
+)
 
 
 def test_messages_go_above_a_live_display_or_else_to_stderr(
@@ -24,3 +31,15 @@ def test_a_terminal_without_a_character_gets_a_question_mark() -> None:
     stream.write("± 0.1 \u2588\u2591")
     stream.flush()
     assert out.getvalue() == "± 0.1 ??".encode("latin-1")
+
+
+def test_what_a_library_prints_from_c_is_not_between_results(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """HiGHS printed "HighsMipSolverData::... tmpSolver.run();" before the JSON of a schedule."""
+    libc = ctypes.CDLL(None)
+    print_json({"of": 1})
+    with library_output_on_stderr():
+        libc.puts(b"tmpSolver.run();")
+    print_json({"of": 2})
+    assert capfd.readouterr() == ('{"of": 1}\n{"of": 2}\n', "tmpSolver.run();\n")
