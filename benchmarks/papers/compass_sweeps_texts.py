@@ -97,7 +97,8 @@ planning time as in the papers.
 """,
     "moves": """\
 Compass, Section 4.3, names a cost of moving running sessions without a formula. Headrace moves none
-to make room for others. Here such moves cost nothing, so the gain is the most that any cost leaves:
+to make room for others. Here such moves cost nothing, so the gain is about the most that any cost
+leaves (the schedule of all sessions is rounded, and differs from the greedy one of `compass`):
 
 - *Repacked*: before every schedule, running sessions move to other GPUs of their tiers.
 - *Replanned*: every 10 s one schedule (the linear program over classes) chooses among all plans of
