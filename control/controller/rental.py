@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from control.controller.missing_types import MissingTypes
 from control.controller.mix_trials import MixTrials
-from control.estimation.arrival_peak import ArrivalPeak
+from control.estimation.arrival_forecast import ArrivalForecast
 from control.policies.kairos.device_mixes import PricedType
 from control.policies.kairos.dispatch_options import PICK, SIMULATE
 from control.policies.kairos.mix_play import QueryDraws
@@ -64,7 +64,7 @@ class Rental:
         self._rentable = rentable
         self._made = rentable.pool(rentable.sizes)
         self._watch = SizeWatch(rentable.sizes, self._made.largest_size)
-        self._peak = ArrivalPeak(max(rentable.boot_s, default=0.0))
+        self._demand = ArrivalForecast(max(rentable.boot_s, default=0.0))
         self._missing = MissingTypes(rentable.boot_s)
         self._trials = MixTrials(rentable.draws)
         self._decide_s: float | None = None
@@ -98,7 +98,7 @@ class Rental:
 
     def count(self, event: Counted) -> None:
         """Record a count of the input topic."""
-        self._peak.see(event.arrived, event.at_s)
+        self._demand.see(event.arrived, event.at_s)
 
     def decide(
         self,
@@ -118,7 +118,7 @@ class Rental:
         self._decide_s = now + DECIDE_EVERY_S
         if self._watch.changed():
             self._made = self._rentable.pool(self._watch.distribution)
-        demand_qps = self._peak.qps(now)
+        demand_qps = self._demand.qps(now)
         if settings.demand_qps is not None:
             demand_qps = settings.demand_qps
         if demand_qps is None:
@@ -153,7 +153,7 @@ class Rental:
     def _begin(self, headroom: float, now: float) -> None:
         """Assume that the present mix is needed until demand has been measured."""
         self._decide_s = now + DECIDE_EVERY_S
-        self._peak.expect(bound_of(self._made, self._asked) / headroom, now)
+        self._demand.expect(bound_of(self._made, self._asked) / headroom, now)
 
     def _pool(self, settings: Settings) -> Pool:
         types = tuple(
