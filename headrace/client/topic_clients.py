@@ -34,14 +34,7 @@ from schemas.effects import COMMAND_RESULTS, COMMANDS, LABELS, PLANS, QUERIES, R
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Command, CommandResult, Label, Plan, Query
 from streams.kafka.admin.topic_admin import PartitionCount, readable_partitions
-from streams.kafka.kafka_client import (
-    WAIT_LONG_MS,
-    OnError,
-    available,
-    consumer,
-    fatal_errors,
-    producer,
-)
+from streams.kafka.kafka_client import OnError, available, fatal_errors, follower, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, refusal, unreadable
 from streams.kafka.topic_contents import offset_since, read_kept, watermarks
@@ -67,7 +60,7 @@ class Tail:
             raise BrokerError(f"topic {topic!r} is not on the broker; run `headrace up FILE` first")
         self._kafka, self._topic = kafka, topic
         self._count = PartitionCount(kafka, topic, COUNT_S)
-        self._consumer = consumer(kafka, "headrace.reader", WAIT_LONG_MS)
+        self._consumer = follower(kafka, "headrace.reader")
         places = [TopicPartition(topic, p) for p in range(count)]
         try:
             self._starts = [self._start(place, since_s) for place in places]

@@ -21,7 +21,7 @@ from confluent_kafka import (
 )
 
 from schemas.effects import LEASES, RESULTS
-from streams.kafka.kafka_client import WAIT_LONG_MS, available, consumer, heartbeat_id, producer
+from streams.kafka.kafka_client import available, follower, heartbeat_id, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, refusal
 from streams.kafka.leases.lease_table import (
@@ -138,7 +138,7 @@ class EgressLease:
 
     def _keep(self) -> None:
         own = heartbeat_id(self._config)
-        reader = consumer(self._config, "headrace.reader", WAIT_LONG_MS, **own)
+        reader = follower(self._config, "headrace.reader", **own)
         writer = producer(self._config, **own)
         try:
             low, high = watermarks(reader, TopicPartition(self._topic, 0))
