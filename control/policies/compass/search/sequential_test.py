@@ -9,7 +9,7 @@ Repeated looks, and a search that serves by the cheapest of many configurations,
 samples (the winner's curse). So a test may have a ``prior``, the accuracy that a search predicts
 from its other profiles. Then it accepts only if the mean is also confident by the samples and the
 prior together, weighted by their precision: an improbable configuration needs more samples. The
-prior makes no test reject before ``most``.
+prior makes no test reject before ``most``; there the confidence must be ``CONFIRMED``.
 
 Before ``least`` samples Student's t cannot be trusted, but Chernoff's bound can: if the true mean
 reaches the floor, n scores from 0 to 1 have a mean of at most m < floor with a probability of at
@@ -34,6 +34,8 @@ from scipy.special import rel_entr, stdtr
 from control.problem.problem import PlanError
 
 Floats = NDArray[np.float64]
+
+CONFIRMED = 0.93  # least confidence at the last sample, with a prior
 
 
 class Verdict(StrEnum):
@@ -169,17 +171,18 @@ def look(
             return _exact(estimate, samples, floor)
         left = 1 - samples / rule.population
         estimate = Estimate(estimate.mean, estimate.variance * left, estimate.freedom)
-    measured = at_least(estimate, floor)
-    confidence = measured
+    measured = confidence = at_least(estimate, floor)
+    cap = rule.cap
     if prior is not None:
         confidence = min(measured, at_least(with_prior(estimate, prior), floor))
+        cap = max(cap, CONFIRMED)
     sure, test = rule.confidence, TESTS[rule.test]
     if confidence > 0.5 and test(confidence) >= sure:
         verdict = Verdict.ACCEPTED
     elif measured < 0.5 and test(measured) >= sure:
         verdict = Verdict.REJECTED
     elif samples >= rule.most:
-        verdict = Verdict.ACCEPTED if confidence >= rule.cap else Verdict.REJECTED
+        verdict = Verdict.ACCEPTED if confidence >= cap else Verdict.REJECTED
     else:
         verdict = Verdict.OPEN
     return Tested(verdict, samples, confidence, estimate)
@@ -206,9 +209,9 @@ def doubtful(tested: Tested, floor: float, rule: StopRule, prior: Estimate) -> b
     with this one."""
     if tested.verdict is not Verdict.ACCEPTED or tested.estimate.variance == 0:
         return False
-    confidence = at_least(with_prior(tested.estimate, prior), floor)
+    confidence = min(tested.confidence, at_least(with_prior(tested.estimate, prior), floor))
     if tested.samples >= rule.most:
-        return confidence < rule.cap
+        return confidence < max(rule.cap, CONFIRMED)
     return confidence <= 0.5 or TESTS[rule.test](confidence) < rule.confidence
 
 
