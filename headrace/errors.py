@@ -4,8 +4,8 @@ HeadraceError                   [2]  schemas/user_errors.py: one sentence for th
 ├── CodecError                  [2]  schemas: bytes that are no record
 ├── ProfileError                [2]  profiles: an incomplete or inconsistent profile
 ├── PlanError                   [2]  control: a problem that no policy can plan for
-│   ├── Unprofiled              [2]  control: a profile that lacks what a policy plans by
-│   └── Unsupported             [2]  control: a pipeline of a shape that a policy does not plan
+│   └── Unplannable             [2]  control: a pipeline that a policy plans on no cluster
+│       └── Unprofiled          [2]  control: a profile that lacks what a policy plans by
 ├── SizesError                  [2]  control: unreadable query sizes
 ├── ModelError                  [2]  operators: an operator that cannot be constructed
 ├── ImpossibleTransition        [2]  operators: a state transition outside the table; a bug

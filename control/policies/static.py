@@ -14,7 +14,7 @@ from itertools import product
 
 from control.problem.candidates import lacks_memory
 from control.problem.forecast import items_per_query
-from control.problem.problem import Allocation, PlanError, Problem, Replicas
+from control.problem.problem import Allocation, PlanError, Problem, Replicas, Unplannable
 from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Task, Variant
@@ -79,7 +79,7 @@ def _named(problem: Problem) -> Counts:
     variants = {v.key: v for task in problem.pipeline.tasks for v in task.variants}
     unknown = [key for key in problem.policy.replicas if key not in variants]
     if unknown:
-        raise PlanError(
+        raise Unplannable(
             f"policy {problem.policy.name!r} names {unknown[0]!r}, but the pipeline has only "
             f"{', '.join(variants)}; correct its replicas"
         )

@@ -25,12 +25,12 @@ class PlanError(HeadraceError, ValueError):
     """No plan can be made for the problem; the message says what to change."""
 
 
-class Unprofiled(PlanError):
+class Unplannable(PlanError):
+    """The policy cannot plan this pipeline on any cluster; the message says what to change."""
+
+
+class Unprofiled(Unplannable):
     """The profile lacks what the policy plans by; the message says what to profile."""
-
-
-class Unsupported(PlanError):
-    """The policy plans no pipeline of this shape; the message says which policy does."""
 
 
 class SelectionError(PlanError):

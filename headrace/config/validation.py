@@ -8,7 +8,7 @@ from control.policies import POLICIES, policy_named, spec_of
 from control.policies.option_fields import DISCRETISATION, LOADS, PRICE, STEPS, VIOLATION
 from control.policies.solvers import solve
 from control.problem.candidates import paths
-from control.problem.problem import PlanError, Problem, Unprofiled, Unsupported
+from control.problem.problem import PlanError, Problem, Unplannable
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import load_profile, planning_profile
 from headrace.config.sections import pipeline_source
@@ -228,7 +228,7 @@ def unmeasured(file: PipelineFile, table: ProfileTable) -> list[str]:
 
 def check_plannable(file: PipelineFile) -> None:
     """Raise ``Unfeasible`` if the file's policy has no plan for this cluster at any demand, and
-    ``PipelineError`` if the profile lacks what it plans by or it plans no such pipeline.
+    ``PipelineError`` if it cannot plan this pipeline on any.
 
     Called before the processes start, because they would wait for a plan.
     """
@@ -237,7 +237,7 @@ def check_plannable(file: PipelineFile) -> None:
         return
     try:
         solve(policy.kind, _problem(file, planning_profile(file), policy))
-    except (Unprofiled, Unsupported) as error:
+    except Unplannable as error:
         raise PipelineError(f"{file.path}: policy {policy.name!r}: {error}") from error
     except PlanError as error:
         raise Unfeasible(f"policy {policy.name!r}: {error}") from error
@@ -250,8 +250,8 @@ def _infeasible(file: PipelineFile, table: ProfileTable) -> dict[str, str]:
     for policy in _tried(file.pipeline, profiled=bool(table.entries)):
         try:
             allocation = solve(policy.kind, _problem(file, table, policy))
-        except (Unprofiled, Unsupported) as error:
-            raise PipelineError(f"{file.path}: policy {policy.name!r}: {error}") from error
+        except Unplannable as error:
+            raise PipelineError(f"{file.path}: {error}") from error
         except PlanError as error:  # at any demand: `up` refuses the policy, too
             found[policy.name] = str(error)
             continue

@@ -21,11 +21,11 @@ from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.tables import Ask, models_of, options_for, setting_for, with_batches
 from control.problem.problem import (
     Allocation,
-    PlanError,
     Problem,
     Replicas,
     SelectionError,
-    Unsupported,
+    Unplannable,
+    Unprofiled,
 )
 from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
@@ -39,7 +39,7 @@ ONE_BY_ONE = (1,)
 def allocate(problem: Problem) -> Allocation:
     """Return all workers with the same lease.
 
-    Raises ``Unsupported`` for pipelines that these policies cannot plan.
+    Raises ``Unplannable`` for pipelines that these policies cannot plan.
     """
     pipeline, policy = problem.pipeline, problem.policy
     profile = _checked_profile(problem)
@@ -68,16 +68,16 @@ def allocate(problem: Problem) -> Allocation:
 
 
 def _checked_profile(problem: Problem) -> ProfileTable:
-    """Return the profile; raise ``Unsupported`` for pipelines that these policies cannot plan."""
+    """Return the profile; raise ``Unplannable`` for pipelines that these policies cannot plan."""
     pipeline, policy = problem.pipeline, problem.policy
     if len(pipeline.tasks) > 1:
-        raise Unsupported(
+        raise Unplannable(
             f"policy {policy.name!r} plans for one task, and the pipeline has "
             f"{', '.join(pipeline.task_names)}; plan with loki, and write `selection: ramsis` "
             "under a task"
         )
     if problem.profile is None:
-        raise PlanError(
+        raise Unprofiled(
             f"policy {policy.name!r} needs a profile of every variant; run `headrace profile`"
         )
     return problem.profile

@@ -64,6 +64,15 @@ def test_a_policy_in_force_without_the_profile_that_it_plans_by_is_bad_input() -
     assert unprofiled(fixed, load_profile(fixed)) == []
 
 
+def test_a_policy_that_cannot_plan_the_pipeline_on_any_cluster_is_bad_input() -> None:
+    """`up` called it infeasible, and `validate` an error of the file."""
+    file = postcode()
+    only = replace(file.pipeline, policies=(Policy(name="r", kind="ramsis"),), policy="r")
+    for check in (check_plannable, examined):
+        with pytest.raises(PipelineError, match="policy 'r' plans for one task"):
+            check(replace(file, pipeline=only))
+
+
 def test_an_slo_below_the_fastest_path_is_named_but_may_be_served() -> None:
     file = postcode(slo_s=0.005)
     check_plannable(file)
