@@ -86,11 +86,13 @@ class QuietFilter(logging.Filter):
     """Suppresses aiokafka's and Faust's lines on an absent broker; records the absence instead.
 
     aiokafka retries its other warnings too (a coordinator that moves or is unknown after a
-    restart), so they pass only after ``PERSIST_S``.
+    restart), so they pass only after ``PERSIST_S``. It does not retry after an error that it calls
+    fatal, such as a session timeout that the brokers do not allow.
     """
 
     LIBRARIES = ("aiokafka", "faust", "mode")
     NONE_LEFT = "Unable to update metadata"
+    FATAL = "fatal error"
     MARKS = ("Unable connect to node", NONE_LEFT, "KafkaConnectionError", "NodeNotReadyError")
 
     def __init__(self, presence: Connectivity) -> None:
@@ -103,6 +105,8 @@ class QuietFilter(logging.Filter):
         if library not in self.LIBRARIES or record.levelno >= logging.CRITICAL:
             return True
         text, presence = record.getMessage(), self._connectivity
+        if self.FATAL in text:
+            return True
         if any(mark in text for mark in self.MARKS):
             _, _, why = text.partition(": ")
             presence.failed(why, none_left=text.startswith(self.NONE_LEFT))

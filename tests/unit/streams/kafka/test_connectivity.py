@@ -97,6 +97,13 @@ def test_an_exception_in_aiokafka_is_reported_at_once() -> None:
     assert QuietFilter(Connectivity(KafkaConfig("127.0.0.1:9"))).filter(record)
 
 
+def test_an_error_after_which_aiokafka_does_not_retry_is_reported_at_once() -> None:
+    """A control app whose group the brokers refused waited without a line."""
+    text = "Attempt to join group failed due to fatal error: [Error 26] InvalidSessionTimeoutError"
+    record = a_record("aiokafka.consumer.group_coordinator", text)
+    assert QuietFilter(Connectivity(KafkaConfig("127.0.0.1:9"))).filter(record)
+
+
 def test_one_broken_connection_is_no_absence(told: pytest.LogCaptureFixture) -> None:
     presence = Connectivity(KafkaConfig("127.0.0.1:9"))
     presence.failed_request(REFUSED)
