@@ -37,7 +37,7 @@ class Made:
 def test_a_lease_is_renewed_and_read_back_under_their_id(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quota on what roles read delayed the reading of the lease, and so every answer."""
     made = Made(2)
-    for name in ("consumer", "producer"):
+    for name in ("follower", "producer"):
         monkeypatch.setattr(egress_lease, name, made.make)
     lease = EgressLease(KAFKA, "p", (0,), "egress-0")
     with pytest.raises(Enough):
