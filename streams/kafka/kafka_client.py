@@ -106,9 +106,9 @@ def consumer(config: KafkaConfig, group: str, **more: Any) -> Consumer:
     return _consumer(config, group, 50, more)
 
 
-def follower(config: KafkaConfig, group: str) -> Consumer:
+def follower(config: KafkaConfig, group: str, **more: Any) -> Consumer:
     """Return a consumer as ``consumer`` does, for slots that stay: it fetches a tenth as often."""
-    return _consumer(config, group, 500, {})
+    return _consumer(config, group, 500, more)
 
 
 def _consumer(config: KafkaConfig, group: str, wait_ms: int, more: Mapping[str, Any]) -> Consumer:
