@@ -187,7 +187,7 @@ def _lost_worker(rig: SessionRig) -> float:
     """Kill the device of the quick session's second task; return when its SLO held again."""
     plan = rig.admitted(QUICK)
     assert plan is not None
-    device = plan.stages[-1].device
+    device = plan.stage("read").device
     rig.pass_time(1.0)
     at_s = rig.kill(device)
     rig.pass_time(SETTLES_S)
