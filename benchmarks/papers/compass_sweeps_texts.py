@@ -36,7 +36,7 @@ Not played:
 - four GPU tiers with the papers' data sets; the four tiers below have the model's T4;
 {slo}
 The rows are in `docs/results/rows/compass-sweeps.jsonl`. Rows in OUT_DIR/sweeps.jsonl are not
-played again. Since 2b1429c0 a search that knows a plan goes on beyond the sixty likeliest
+played again. Since 3027eb0d a search that knows a plan goes on beyond the sixty likeliest
 configurations. Rows from before: seeds 0 to 10 of load, budgets and larger analysers, 0 to 2 of
 tiers, ablations and configurations, and all of near-optimal plans and committees.
 
