@@ -17,7 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from control.estimation.arrival_peak import LONG_S, SPACING_S, ArrivalPeak
+from control.estimation.arrival_peak import (
+    LONG_S,
+    SPACING_S,
+    ArrivalPeak,
+    Readings,
+    keep_reading,
+)
 
 SPANS_S = (60.0, 45.0, 34.0)  # lengths of lines, the first that agrees counts
 FALLS_S = 60.0
@@ -61,7 +67,7 @@ class ArrivalForecast:
     def __init__(self, boot_s: float = 0.0) -> None:
         self._peak = ArrivalPeak(boot_s)
         self._ahead_s = boot_s + DECIDED_S
-        self._readings: deque[tuple[float, float]] = deque()  # time, queries up to then
+        self._readings: Readings = deque()
         self._allowed = BEGINS
 
     def expect(self, rate_qps: float, now: float) -> None:
@@ -69,16 +75,9 @@ class ArrivalForecast:
         self._peak.expect(rate_qps, now)
 
     def see(self, arrived: float, at_s: float) -> None:
-        """Add a count. A smaller count than before resets the readings: the topic was recreated."""
+        """Add a count."""
         self._peak.see(arrived, at_s)
-        readings = self._readings
-        if readings and arrived < readings[-1][1]:
-            readings.clear()
-        if readings and at_s - readings[-1][0] < SPACING_S:
-            return
-        readings.append((at_s, arrived))
-        while at_s - readings[0][0] > SPANS_S[0] + SPACING_S:
-            readings.popleft()
+        keep_reading(self._readings, arrived, at_s, SPANS_S[0])
 
     def qps(self, now: float) -> float | None:
         """Return the demand; None if it is unknown. Call about once a second."""

@@ -15,6 +15,20 @@ SIGMAS = 3.0
 SPACING_S = 0.5  # between readings that are kept
 SILENT_S = 5.0  # without a reading for longer the rate is unknown
 
+Readings = deque[tuple[float, float]]  # time, queries up to then
+
+
+def keep_reading(readings: Readings, arrived: float, at_s: float, for_s: float) -> None:
+    """Add a count, unless another came within ``SPACING_S``; keep those of the last ``for_s``. A
+    smaller count than before resets the readings: the topic was recreated."""
+    if readings and arrived < readings[-1][1]:
+        readings.clear()
+    if readings and at_s - readings[-1][0] < SPACING_S:
+        return
+    readings.append((at_s, arrived))
+    while at_s - readings[0][0] > for_s + SPACING_S:
+        readings.popleft()
+
 
 class ArrivalPeak:
     """Readings of a count, and recent rates.
@@ -24,7 +38,7 @@ class ArrivalPeak:
 
     def __init__(self, boot_s: float = 0.0) -> None:
         self._memory_s = max(MEMORY_S, boot_s)
-        self._readings: deque[tuple[float, float]] = deque()  # time, queries up to then
+        self._readings: Readings = deque()
         self._rates: deque[tuple[float, float]] = deque()  # time, queries/s
 
     def expect(self, rate_qps: float, now: float) -> None:
@@ -32,15 +46,8 @@ class ArrivalPeak:
         self._rates.append((now, rate_qps))
 
     def see(self, arrived: float, at_s: float) -> None:
-        """Add a count. A smaller count than before resets the readings: the topic was recreated."""
-        readings = self._readings
-        if readings and arrived < readings[-1][1]:
-            readings.clear()
-        if readings and at_s - readings[-1][0] < SPACING_S:
-            return
-        readings.append((at_s, arrived))
-        while at_s - readings[0][0] > LONG_S + SPACING_S:
-            readings.popleft()
+        """Add a count."""
+        keep_reading(self._readings, arrived, at_s, LONG_S)
 
     def qps(self, now: float) -> float | None:
         """Return the peak; None if no recent count is available, or after a silence no recent rate
