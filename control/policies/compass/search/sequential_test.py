@@ -171,6 +171,13 @@ def look(
             return _exact(estimate, samples, floor)
         left = 1 - samples / rule.population
         estimate = Estimate(estimate.mean, estimate.variance * left, estimate.freedom)
+    return _judged(estimate, samples, floor, rule, prior)
+
+
+def _judged(
+    estimate: Estimate, samples: int, floor: float, rule: StopRule, prior: Estimate | None
+) -> Tested:
+    """Return the state of a test by Student's t, and by the prior if there is one."""
     measured = confidence = at_least(estimate, floor)
     cap = rule.cap
     if prior is not None:
@@ -209,10 +216,8 @@ def doubtful(tested: Tested, floor: float, rule: StopRule, prior: Estimate) -> b
     with this one."""
     if tested.verdict is not Verdict.ACCEPTED or tested.estimate.variance == 0:
         return False
-    confidence = min(tested.confidence, at_least(with_prior(tested.estimate, prior), floor))
-    if tested.samples >= rule.most:
-        return confidence < max(rule.cap, CONFIRMED)
-    return confidence <= 0.5 or TESTS[rule.test](confidence) < rule.confidence
+    found = _judged(tested.estimate, tested.samples, floor, rule, prior)
+    return found.verdict is not Verdict.ACCEPTED
 
 
 def _exact(estimate: Estimate, samples: int, floor: float) -> Tested:
