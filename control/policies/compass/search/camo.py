@@ -264,6 +264,8 @@ class SessionSearch:
 
     def _offer(self, configuration: int, plans: tuple[Priced, ...]) -> None:
         """Offer the compliant plans of a configuration instead of those offered before."""
+        if not plans and configuration not in self._offered:
+            return
         self._offered[configuration] = plans
         self.plans = _pareto([plan for some in self._offered.values() for plan in some])
 
