@@ -1,7 +1,7 @@
 """Check the query plans of sessions in a plan, independently of their placement code."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from control.checks.violations import Constraint, Violation
 from control.problem.seats import seat_device, seat_worker
@@ -18,8 +18,7 @@ def check_sessions(
     Draining plans take no new work, and may name workers that are gone.
     """
     leases = {lease.worker: lease for lease in plan.leases}
-    used: Counter[str] = Counter()
-    pools: dict[str, dict[str, str]] = {}  # by device and pool, a setting
+    shared: list[SessionStage] = []  # on devices of several sessions
     owners: dict[str, set[str]] = {}
     found: list[Violation] = []
     newest = _newest(plan)
@@ -31,22 +30,10 @@ def check_sessions(
             if own:
                 owners.setdefault(stage.device, set()).add(each.session)
             else:
-                used[stage.device] += stage.quarters
-                if stage.quarters:
-                    pool = space.pool(stage.task, stage.setting)
-                    pools.setdefault(stage.device, {}).setdefault(pool, stage.setting)
+                shared.append(stage)
             if each.admits:
                 found += _stage(each, stage, space, leases, devices)
-    found += [
-        Violation(Constraint.SESSION_SHARE, (device,), quarters / QUARTERS, 1)
-        for device, quarters in sorted(used.items())
-        if quarters > QUARTERS
-    ]
-    found += [
-        Violation(Constraint.SESSION_POOL, (device, *sorted(mixed.values())))
-        for device, mixed in sorted(pools.items())
-        if len(mixed) > 1
-    ]
+    found += [*_shares(shared), *_pools(shared, space)]
     found += [
         Violation(Constraint.SESSION_DEVICE, (device, *sorted(names)))
         for device, names in sorted(owners.items())
@@ -66,6 +53,26 @@ def _newest(plan: Plan) -> dict[str, int]:
     for each in plan.sessions:
         newest[each.session] = max(each.number, newest.get(each.session, 0))
     return newest
+
+
+def _shares(stages: Iterable[SessionStage]) -> Iterator[Violation]:
+    used: Counter[str] = Counter()
+    for stage in stages:
+        used[stage.device] += stage.quarters
+    for device, quarters in sorted(used.items()):
+        if quarters > QUARTERS:
+            yield Violation(Constraint.SESSION_SHARE, (device,), quarters / QUARTERS, 1)
+
+
+def _pools(stages: Iterable[SessionStage], space: SessionSpace) -> Iterator[Violation]:
+    settings: dict[str, dict[str, str]] = {}  # by device and pool, the first setting
+    for stage in stages:
+        if stage.quarters:
+            pool = space.pool(stage.task, stage.setting)
+            settings.setdefault(stage.device, {}).setdefault(pool, stage.setting)
+    for device, mixed in sorted(settings.items()):
+        if len(mixed) > 1:
+            yield Violation(Constraint.SESSION_POOL, (device, *sorted(mixed.values())))
 
 
 def _stage(
