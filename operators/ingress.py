@@ -398,9 +398,7 @@ class Ingress:
         # Their offsets can be committed with the next notices.
         for each, _ in (*picks, *dropped):
             self._pending.setdefault(each.work.origin.partition, [])
-        next_s = dispatcher.next_s(now)
-        if next_s < float("inf"):
-            effects += self._decision_wake_up.by(next_s)
+        effects += self._decision_wake_up.by(dispatcher.next_s(now))
         return [*effects, *(self._flush_wake_up.by(now + NOTICE_S) if picks or dropped else [])]
 
     def _dropped(self, work: Work, reason: Reason) -> Effect:

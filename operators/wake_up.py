@@ -14,7 +14,7 @@ class WakeUp:
         self.at_s = inf
 
     def by(self, at_s: float) -> list[Effect]:
-        """Wake the node at ``at_s`` at the latest."""
+        """Wake the node at ``at_s`` at the latest; infinite: there is no need to."""
         if self.at_s <= at_s:
             return []
         self.at_s = at_s

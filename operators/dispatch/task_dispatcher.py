@@ -33,8 +33,6 @@ from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.records import Completion, Garbled, Item, Plan, Work
 
-_NEVER = float("inf")
-
 
 class TaskDispatcher:
     """The node. ``number`` is its partition of the waiting topic."""
@@ -129,9 +127,7 @@ class TaskDispatcher:
             self._progress.finish(waiting.place)
         self._reporter.count("sent", len(picks))
         self._reporter.count("dropped", len(gone))
-        next_s = self._dispatcher.next_s(now)
-        if next_s < _NEVER:
-            effects += self._decision_wake_up.by(next_s)
+        effects += self._decision_wake_up.by(self._dispatcher.next_s(now))
         return [*effects, *self._commit()]
 
     def _stamped(self, work: Work) -> Work:
