@@ -2,13 +2,11 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from itertools import islice, repeat
-from types import TracebackType
 from typing import Any
 
 from headrace.client.formats import answers_in, reader_of
-from headrace.client.topic_clients import Asker, Labeller, Tail
+from headrace.client.topic_clients import Asker, Interruptible, Labeller, Tail
 from headrace.results.tally import Sent
 from headrace.terminal import progress
 from schemas.effects import RESULTS
@@ -27,7 +25,7 @@ EVERY_ONE = repeat(1)  # the sizes of queries without sizes
 Inputs = Iterator[tuple[Value, Any]]  # payload, truth
 
 
-class OpenLoop(AbstractContextManager["OpenLoop"]):
+class OpenLoop(Interruptible):
     """Sends ``inputs`` at ``times_s`` (seconds after ``start``) and collects the answers.
 
     It has no thread: ``step`` sends the queries that are due and reads answers. With ``labels`` the
@@ -158,17 +156,11 @@ class OpenLoop(AbstractContextManager["OpenLoop"]):
         sent = [Sent(n, acknowledged[n], t) for n, t in self._truths.items() if n in acknowledged]
         return sent, self.answers
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None:  # an interrupted load does not wait for the broker
-            self._asker.abandon()
-            if self._labels is not None:
-                self._labels.abandon()
-        self.close()
+    def abandon(self) -> None:
+        """Discard the queries and labels that the broker has not acknowledged."""
+        self._asker.abandon()
+        if self._labels is not None:
+            self._labels.abandon()
 
     def close(self) -> None:
         """Close the Kafka clients."""

@@ -13,11 +13,12 @@ import os
 import socket
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -146,7 +147,32 @@ class PlanTail:
         self._tail.close()
 
 
-class Asker(AbstractContextManager["Asker"]):
+class Interruptible(ABC):
+    """A context manager that an error, such as Ctrl-C, ends without waiting for the broker."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self.abandon()
+        self.close()
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Discard what the broker has not acknowledged."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Wait for the broker, and end."""
+
+
+class Asker(Interruptible):
     """Writes queries to a pipeline's input topic, in the form that its file names.
 
     ``acknowledged`` maps the ids that the broker took to their CreateTime (epoch seconds),
@@ -231,16 +257,6 @@ class Asker(AbstractContextManager["Asker"]):
     def flush(self) -> None:
         """Wait until the broker has acknowledged or refused every query."""
         self._producer.flush(ACKNOWLEDGED_WITHIN_S)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None:  # an interrupted command does not wait for the broker
-            self.abandon()
-        self.close()
 
     def abandon(self) -> None:
         """Discard the queries that the broker has not acknowledged."""
