@@ -56,7 +56,7 @@ class OperatorSpeed:
 
 @dataclass(frozen=True, slots=True)
 class TierSpeed:
-    """The operators of a tier as measured on ``device``, over so many samples each."""
+    """The operators of a tier, measured on ``device`` over ``samples`` samples each."""
 
     tier: str
     device: str

@@ -70,7 +70,7 @@ class SilentSlots:
 
     @property
     def skipped(self) -> list[Place]:
-        """The slots of which offsets were skipped; ``deleted`` tells why."""
+        """The slots in which offsets were skipped, for ``deleted``."""
         return list(self._skipped)
 
     def deleted(self, starts: Mapping[Place, int]) -> list[tuple[Place, range]]:
