@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.knob_operators import a_workload, an_operator
 from benchmarks.machine_speed import machine_line
 from control.problem.space import Space
 from headrace.client.formats import answers_in, reader_of
@@ -87,10 +88,12 @@ cluster:
     depot>cloud: {rate: 100Mbps, delay: 5ms}
 profiling: {truth: workload}
 """
-OPERATORS = f'''\
+OPERATORS = (
+    f'''\
 """Operators that sleep for their seconds; answers are right by number and knobs."""
 
 import time
+from itertools import count
 
 PAYLOAD_BYTES, READ_S, SCAN_S, RIGHT = {PAYLOAD_BYTES}, {READ_S}, {SCAN_S}, {RIGHT}
 
@@ -99,40 +102,25 @@ def is_right(number, scale, votes):
     return number * 2654435761 % 2**32 / 2**32 < RIGHT[scale, votes]
 
 
-class Scan:
-    def __init__(self, scale):
-        self._scale = scale
-    def load(self, device):
-        pass
-    def predict(self, batch):
-        time.sleep(SCAN_S * self._scale * len(batch))
-        return [[b"%g " % self._scale + bytes(value[:8])] for value in batch]
-
-
-class Read:
-    def __init__(self, votes):
-        self._votes = votes
-    def load(self, device):
-        pass
-    def predict(self, batch):
-        time.sleep(READ_S * self._votes * len(batch))
-        scales = [bytes(value).partition(b" ") for value in batch]
-        return [int(is_right(int(n), s.decode(), str(self._votes))) for s, _, n in scales]
-
-
-class Numbers:
-    def queries(self, rng):
-        number = 0
-        while True:
-            yield b"%08d" % number + bytes(PAYLOAD_BYTES - 8), 1
-            number += 1
-    def score(self, result, truth):
-        return int(result[0] == truth), 1
-    def task_inputs(self, task, rng):
-        return iter(())
-    def task_score(self, task, output, truth):
-        return 0, 1
+def read(value, votes):
+    time.sleep(READ_S * votes)
+    scale, _, number = bytes(value).partition(b" ")
+    return int(is_right(int(number), scale.decode(), str(votes)))
 '''
+    + an_operator(
+        "Scan",
+        "scale",
+        'time.sleep(SCAN_S * self._scale) or [b"%g " % self._scale + bytes(value[:8])]',
+    )
+    + an_operator("Read", "votes", "read(value, self._votes)")
+    + a_workload(
+        "Numbers",
+        """
+        for number in count():
+            yield b"%08d" % number + bytes(PAYLOAD_BYTES - 8), 1
+        """,
+    )
+)
 
 
 def is_right(number: int, scale: str, votes: str) -> bool:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.knob_operators import a_workload, an_operator
+
 RUNS = "runs.jsonl"
 MODULE = "session_faults_operators"
 SCAN_S, READ_S = 0.004, 0.02  # at full scale; of a vote
@@ -49,7 +51,8 @@ DESCRIPTION: dict[str, Any] = {
         "links": {"depot>cloud": {"rate": "100Mbps", "delay": "1ms"}},
     },
 }
-OPERATORS = f'''\
+OPERATORS = (
+    f'''\
 """Operators that sleep for their seconds and tell of every call."""
 
 import json
@@ -61,48 +64,33 @@ SCAN_S, READ_S, LOAD_S = {SCAN_S}, {READ_S}, {LOAD_S}
 RUNS = os.open(Path(__file__).with_name("{RUNS}"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
-class Scan:
-    def __init__(self, scale):
-        self._scale = scale
-    def load(self, device):
-        time.sleep(LOAD_S)
-    def predict(self, batch):
-        time.sleep(SCAN_S * self._scale * len(batch))
-        return [[b"%g " % self._scale + bytes(value)] for value in batch]
-
-
-class Read:
-    def __init__(self, votes):
-        self._votes = votes
-    def load(self, device):
-        pass
-    def predict(self, batch):
-        for value in batch:
-            scale, _, payload = bytes(value).decode().partition(" ")
-            line = [time.time(), os.getpid(), payload, scale, str(self._votes)]
-            os.write(RUNS, (json.dumps(line) + "\\n").encode())
-            time.sleep(READ_S * self._votes)
-        return [self._letter(bytes(value).decode().partition(" ")[2]) for value in batch]
-    def _letter(self, payload):
-        return payload[0] if payload[0] == "{EASY}" or self._votes == 3 else "?"
-
-
-class Letters:
-    def queries(self, rng):
-        first = int(rng.integers(10**6))
-        for number in range(1000):
-            yield b"{EASY}%07d.%03d" % (first, number), "{EASY}"
-    def score(self, result, truth):
-        return int(result[0] == truth), 1
-    def task_inputs(self, task, rng):
-        return iter(())
-    def task_score(self, task, output, truth):
-        return 0, 1
+def read(value, votes):
+    scale, _, payload = bytes(value).decode().partition(" ")
+    line = [time.time(), os.getpid(), payload, scale, str(votes)]
+    os.write(RUNS, (json.dumps(line) + "\\n").encode())
+    time.sleep(READ_S * votes)
+    return payload[0] if payload[0] == "{EASY}" or votes == 3 else "?"
 
 
 def right(result, truth):
     return result[0] == truth
 '''
+    + an_operator(
+        "Scan",
+        "scale",
+        'time.sleep(SCAN_S * self._scale) or [b"%g " % self._scale + bytes(value)]',
+        "time.sleep(LOAD_S)",
+    )
+    + an_operator("Read", "votes", "read(value, self._votes)")
+    + a_workload(
+        "Letters",
+        f"""
+        first = int(rng.integers(10**6))
+        for number in range(1000):
+            yield b"{EASY}%07d.%03d" % (first, number), "{EASY}"
+        """,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.knob_operators import an_operator
 from headrace.broker import local_broker as local
 from headrace.cli.main import run
 from headrace.client.formats import answers_in, reader_of
@@ -23,7 +24,6 @@ from streams.kafka.edge_transport import first_partition
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_contents import read_to_end
 from streams.topics import physical
-from tests.integration.knob_operators import an_operator
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 

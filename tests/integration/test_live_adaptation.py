@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.knob_operators import a_workload, an_operator
 from headrace.client.session_view import open_session, serving
 from headrace.client.topic_clients import Asker, Labeller, Tail, decoded
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
@@ -20,7 +21,6 @@ from schemas.enumerations import SessionState
 from schemas.records import Label, ProfileResult, Query, Session
 from streams.kafka.kafka_config import KafkaConfig
 from streams.topics import physical
-from tests.integration.knob_operators import an_operator
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
@@ -28,18 +28,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 MODULE = (
     an_operator("Scan", "scale", "[value]")
     + an_operator("Read", "votes", 'chr(value[0]) if value[0] == 97 or self._votes == 3 else "?"')
+    + a_workload("Words", 'while True: yield b"a" * 20_000, "a"')
     + """
-class Words:
-    def queries(self, rng):
-        while True:
-            yield b"a" * 20_000, "a"
-    def score(self, result, truth):
-        return int(result[0] == truth), 1
-    def task_inputs(self, task, rng):
-        return iter(())
-    def task_score(self, task, output, truth):
-        return 0, 1
-
 def right(result, truth):
     return result[0] == truth
 """

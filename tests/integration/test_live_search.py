@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.knob_operators import a_workload, an_operator
 from headrace.cli.main import run
 from headrace.cluster.supervisor import profilers
 from headrace.config.pipeline_file import read_pipeline_file, search_space
@@ -22,7 +23,6 @@ from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_contents import read_to_end
 from streams.topics import physical
-from tests.integration.knob_operators import an_operator
 
 pytestmark = pytest.mark.kafka
 
@@ -35,19 +35,14 @@ MODULE = (
         "[time.sleep(0.002 * self._scale) or value[: int(len(value) * self._scale)]]",
     )
     + an_operator("Read", "sure", 'value[0] if self._sure or len(value) % 3 else "?"')
-    + """
-class Words:
-    def queries(self, rng):
+    + a_workload(
+        "Words",
+        """
         while True:
             word = "".join(rng.choice(list("abc"), int(rng.integers(4, 30))))
             yield word, word[0]
-    def score(self, result, truth):
-        return int(result[0] == truth), 1
-    def task_inputs(self, task, rng):
-        return iter(())
-    def task_score(self, task, output, truth):
-        return 0, 1
-"""
+        """,
+    )
 )
 YAML = """\
 name: words-{number}

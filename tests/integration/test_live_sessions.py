@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.knob_operators import a_workload, an_operator
 from headrace.cli.main import run
 from headrace.client.formats import answers_in, reader_of
 from headrace.client.topic_clients import Asker, Tail
@@ -25,7 +26,6 @@ from schemas.records import Answer, ProfileResult, Query
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_contents import read_to_end
 from streams.topics import physical
-from tests.integration.knob_operators import an_operator
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
@@ -33,18 +33,7 @@ MODULE = (
     "import time\n"
     + an_operator("Scan", "scale", '[value.decode() + f"@{self._scale:g}"]')
     + an_operator("Read", "votes", 'time.sleep(0.01) or value + f"x{self._votes}"')
-    + """
-class Words:
-    def queries(self, rng):
-        while True:
-            yield b"a", "x3"
-    def score(self, result, truth):
-        return int(result[0].endswith(truth)), 1
-    def task_inputs(self, task, rng):
-        return iter(())
-    def task_score(self, task, output, truth):
-        return 0, 1
-"""
+    + a_workload("Words", 'while True: yield b"a", "x3"', "result[0].endswith(truth)")
 )
 YAML = """\
 name: sessions-{number}
