@@ -99,6 +99,7 @@ class Decisions:
             self._book.review(self._seats, self._held, {}, now)
         self.plans = self._book.plans
         self._book.news()
+        self._book.deletions()
         return time.perf_counter() - began - solve_s, solve_s
 
 

@@ -359,7 +359,7 @@ class Controller:
         plan = self._sessions.moved(state.plan, state.members.devices, now)
         effects = [*searched, *(self._publish(plan, now) if plan is not None else [])]
         answers = [state.answer(command, ok, text, now) for command, ok, text in answered]
-        return [*effects, *self._sessions.news(), *answers]
+        return [*effects, *self._sessions.news(), *answers, *self._sessions.deletions()]
 
     def _pauses(self, now: float) -> list[Effect]:
         """Carry out ``pause`` and ``resume`` at once, whatever solve is in flight."""

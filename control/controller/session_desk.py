@@ -367,6 +367,10 @@ class SessionDesk:
         """Return the records of sessions that have changed."""
         return self._book.news() if self._book is not None else []
 
+    def deletions(self) -> list[Effect]:
+        """Return the deletions of closed sessions, to be written after the results of commands."""
+        return self._book.deletions() if self._book is not None else []
+
 
 def _objectives(session: Session) -> tuple[float | None, ...]:
     return session.slo_s, session.accuracy, session.usd_per_h, session.weight

@@ -61,7 +61,6 @@ class SessionBook:
         self._grace_s = pipeline.grace_s
         self._entries: dict[str, SessionEntry] = {}
         self.ageing_s = AGEING_S
-        self._gone: list[str] = []  # sessions whose records are to be deleted
         self.contending: tuple[Session, ...] = ()  # as of the last review
         # As of the last review: free quarters by tier and pool, and the devices of one session.
         self.free: Mapping[tuple[str, str], tuple[int, ...]] = {}
@@ -228,7 +227,8 @@ class SessionBook:
                 entry.session = replace(entry.session, schedule_s=schedule_s)
 
     def close(self, name: str, now: float) -> None:
-        """Stop admitting queries of a session, and remove it once those in flight have ended."""
+        """Stop admitting queries of a session; ``deletions`` removes it once those in flight have
+        ended."""
         entry = self._entries[name]
         entry.go(SessionChange.CLOSE, now)
         entry.drain(self._grace_s, now)
@@ -258,12 +258,9 @@ class SessionBook:
         self._place_waiting(devices, now)
 
     def drained(self, now: float) -> None:
-        """Discard plans that have drained, and remove the closed sessions without a plan."""
-        for name, entry in list(self._entries.items()):
+        """Discard plans that have drained."""
+        for entry in self._entries.values():
             entry.going = [(plan, until_s) for plan, until_s in entry.going if now < until_s]
-            if entry.state is SessionState.CLOSING and not entry.going:
-                del self._entries[name]
-                self._gone.append(name)
 
     def _place_waiting(self, devices: Devices, now: float) -> None:
         waiting = [entry for entry in self._entries.values() if entry.waits]
@@ -298,13 +295,27 @@ class SessionBook:
 
     def news(self) -> list[Effect]:
         """Return the records to write since the last call."""
-        gone, self._gone = self._gone, []
-        effects: list[Effect] = [Forget(SESSIONS, name) for name in gone]
+        effects: list[Effect] = []
         for entry in self._entries.values():
             if entry.session != entry.written:
                 entry.written = entry.session
                 effects.append(Send(SESSIONS, entry.session, 0, entry.session.id))
         return effects
+
+    def deletions(self) -> list[Effect]:
+        """Remove the closed sessions without a plan, and return the deletions of their records.
+
+        They follow the result of the command that closed the session: a control app that starts
+        between the two finds the record, and does not refuse the command.
+        """
+        closed = [
+            name
+            for name, entry in self._entries.items()
+            if entry.state is SessionState.CLOSING and not entry.going
+        ]
+        for name in closed:
+            del self._entries[name]
+        return [Forget(SESSIONS, name) for name in closed]
 
     def _follow(self, entry: SessionEntry, devices: Devices, held: Held, now: float) -> None:
         if entry.coming is not None and not devices.holds(entry.coming):

@@ -52,6 +52,8 @@ class KilledWorld(Adapting):
         for at_s, action, name, objectives in (
             (1.0, "open-session", "a", {"slo": "200ms"}),
             (1.1, "open-session", "b", {"slo": "200ms"}),
+            (1.2, "open-session", "d", {"slo": "200ms"}),
+            (1.3, "close-session", "d", {}),  # it has no plan yet, and is deleted at once
             (7.0, "open-session", "c", {"slo": "300ms", "accuracy": "0.8"}),
             (9.0, "close-session", "c", {}),
             (22.0, "replan-session", "b", {}),
@@ -167,6 +169,14 @@ def test_the_control_app_is_killed_around_each_kind_of_write(undisturbed: Killed
     assert set(topics) == set(WRITES)
     for topic in (SESSIONS, COMMAND_RESULTS):
         check(KilledWorld(topics.index(topic)), undisturbed)
+
+
+def test_a_session_is_deleted_only_after_the_result_of_the_command_that_closed_it(
+    undisturbed: KilledWorld,
+) -> None:
+    """Its command was refused after a kill between the two: "there is no session 'd'"."""
+    keys = [each.key for each in undisturbed.written]
+    check(KilledWorld(keys.index("p/close-session-d")), undisturbed)
 
 
 @pytest.mark.thorough

@@ -193,7 +193,7 @@ def test_a_search_ends_when_its_session_is_closed() -> None:
     world.command(1.5, "close-session", session="a")
     world.system.run(4.0)
     assert world.results()["close-session"].ok
-    assert world.states("a") == [SessionState.SEARCHING]  # its record is deleted
+    assert world.states("a") == [SessionState.SEARCHING, SessionState.CLOSING]
     assert not world.plan().sessions
     run = len(world.profilers.run)
     world.system.run(8.0)

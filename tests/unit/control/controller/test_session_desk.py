@@ -172,9 +172,9 @@ def test_session_closed_under_a_policy_without_sessions_is_removed() -> None:
     other = replace(PLAN, settings=replace(PLAN.settings, policy="static"))
     assert told(desk, "close-session", 1.0, "static")[0]
     desk.stamped(other, DEVICES, 1.1)
-    desk.news()
+    assert desk.deletions() == []
     desk.stamped(other, DEVICES, 100.0)
-    assert desk.news() == [Forget(SESSIONS, "cam")]
+    assert desk.deletions() == [Forget(SESSIONS, "cam")]
 
 
 def test_a_session_that_closes_is_not_planned_again() -> None:

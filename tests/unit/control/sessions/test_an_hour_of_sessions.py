@@ -81,7 +81,7 @@ class Hour:
         for plan in self.book.plans:
             if plan.admits:
                 self.served.setdefault(plan.session, now)
-        self.forgotten += [e.key for e in self.book.news() if isinstance(e, Forget)]
+        self.forgotten += [e.key for e in self.book.deletions() if isinstance(e, Forget)]
 
     def share(self, name: str) -> float:
         """Return the share of the light or heavy sessions that were served."""

@@ -39,6 +39,7 @@ class Life:
         }
         self.now += 0.1
         self.book.review(self.seats, held if loads else {}, {}, self.now)
+        self.book.deletions()
 
     def do(self, step: str) -> None:
         """Take one step that the state allows, as the controller's review does."""
