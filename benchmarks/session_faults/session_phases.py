@@ -14,7 +14,7 @@ from itertools import count
 import psutil
 
 from benchmarks.rig import Stuck
-from benchmarks.session_faults.session_pipeline import DRIFTS
+from benchmarks.session_faults.session_pipeline import DRIFTS, EASY, HARD, sample_of
 from benchmarks.session_faults.session_rig import TAKES_REQUESTS, SessionRig
 from headrace.cluster.supervisor import pause_s
 from schemas.enumerations import SessionState
@@ -75,9 +75,15 @@ class Play:
 
 
 def play_of(rig: SessionRig, prefix: str = "s") -> Play:
-    """Return a scenario with a session and a sample set of its own."""
-    seed = next(_seeds)
-    return Play(rig, f"{prefix}{seed}", f"workload@{seed}")
+    """Return a scenario with a session and a set of easy samples of its own."""
+    samples = samples_of(EASY)
+    return Play(rig, f"{prefix}{samples.partition('@')[2]}", samples)
+
+
+def samples_of(letter: str) -> str:
+    """Return a new sample set of easy or of hard letters."""
+    sets = (f"workload@{seed}" for seed in _seeds)
+    return next(each for each in sets if sample_of(each, 0).startswith(letter))
 
 
 # ---------------------------------------------------------------------- phases
@@ -115,7 +121,9 @@ def search_waits(play: Play) -> None:
 
 
 def planned_not_switched(play: Play) -> None:
-    """Workers load the settings of the session's first plan."""
+    """Workers load the settings of the session's first plan: its samples are hard, so that it needs
+    three votes, which the plan of no other session has."""
+    play.samples = samples_of(HARD)
     play.open()
     rig = play.rig
     play.until(
@@ -262,6 +270,13 @@ def _without_standby(play: Play) -> None:
         raise Stuck("the second control app did not end well")
 
 
+def kill_worker(play: Play) -> None:
+    """Kill the device of the second task in the session's newest plan."""
+    plans = [each for each in play.rig.plan.sessions if each.session == play.session]
+    newest = max(plans, key=lambda each: each.number)
+    _killed(play, newest.stage("read").device)
+
+
 def kill_solver(play: Play) -> None:
     """Kill the process in which the control app searches."""
     for each in psutil.Process(play.rig.pids[CONTROL]).children(recursive=True):
@@ -280,15 +295,18 @@ FAULTS: Mapping[str, Act] = {
     "freeze planner": freeze_planner,
     "duplicate planner": duplicate_planner,
     "kill solver": kill_solver,
+    "kill worker": kill_worker,
 }
 _EACH = ("kill planner", "kill profiler", "kill both")
 _SEARCHING = "between request and result"
 SCENARIOS: tuple[tuple[str, str], ...] = (
     *((phase, fault) for phase in PHASES for fault in _EACH),
-    *((_SEARCHING, fault) for fault in FAULTS if fault not in _EACH),
+    *((_SEARCHING, fault) for fault in FAULTS if fault not in (*_EACH, "kill worker")),
     ("planned and not switched", "freeze planner"),
     ("planned and not switched", "kill planner twice"),
+    ("planned and not switched", "kill worker"),
     ("replanning after a drift", "kill all"),
     ("replanning after a drift", "freeze profiler"),
     ("replanning after a drift", "kill solver"),
+    ("replanning after a drift", "kill worker"),
 )

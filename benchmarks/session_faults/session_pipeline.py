@@ -1,7 +1,8 @@
 """The pipeline: two tasks of emulated seconds, three knobs' worth of plans, labelled queries.
 
-Operators sleep for their seconds. ``Read`` writes a line for each call to ``runs.jsonl``, so that
-every run of a sample is known, also one whose profiler died before it could write a result.
+Operators sleep for their seconds. The letters of a sample set are all easy or all hard. ``Read``
+writes a line for each call to ``runs.jsonl``, so that every run of a sample is known, also one
+whose profiler died before it could write a result.
 """
 
 import json
@@ -17,7 +18,7 @@ from benchmarks.knob_operators import a_workload, an_operator
 RUNS = "runs.jsonl"
 MODULE = "session_faults_operators"
 SCAN_S, READ_S = 0.004, 0.02  # at full scale; of a vote
-LOAD_S = 0.5  # of a setting of ``Scan``, so that a plan that loads is seen; ``Read`` loads at once
+LOAD_S = 1.0  # of three votes, so that a plan that loads is seen; other settings load at once
 EASY, HARD = "a", "b"  # one vote does not read hard letters
 BLOCK = 10  # samples of a request
 DRIFTS = "drifts"  # the prefix of sessions whose data change
@@ -79,15 +80,17 @@ def right(result, truth):
         "Scan",
         "scale",
         'time.sleep(SCAN_S * self._scale) or [b"%g " % self._scale + bytes(value)]',
-        "time.sleep(LOAD_S)",
     )
-    + an_operator("Read", "votes", "read(value, self._votes)")
+    + an_operator(
+        "Read", "votes", "read(value, self._votes)", "time.sleep(LOAD_S if self._votes == 3 else 0)"
+    )
     + a_workload(
         "Letters",
         f"""
         first = int(rng.integers(10**6))
+        letter = "{EASY}{HARD}"[first % 2]
         for number in range(1000):
-            yield b"{EASY}%07d.%03d" % (first, number), "{EASY}"
+            yield b"%s%07d.%03d" % (letter.encode(), first, number), letter
         """,
     )
 )
@@ -119,4 +122,4 @@ def sample_of(sample_set: str, number: int) -> str:
     """Return the payload of a sample of one of the workload's sets."""
     seed = int(sample_set.partition("@")[2])
     first = int(np.random.default_rng(seed).integers(10**6))
-    return f"{EASY}{first:07d}.{number:03d}"
+    return f"{(EASY, HARD)[first % 2]}{first:07d}.{number:03d}"
