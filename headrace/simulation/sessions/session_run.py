@@ -41,7 +41,7 @@ from schemas.effects import (
 from schemas.enumerations import SessionState
 from schemas.records import ANSWERED, Answer, Command, CommandResult, Query, Session
 from streams.control_app.host import ControlHost
-from streams.simulated.delays import drawn
+from streams.simulated.delays import Delays, drawn
 from streams.simulated.simulated_driver import Simulated
 from streams.topics import physical, topics
 
@@ -89,13 +89,14 @@ def played(
     listed = read_sessions(sessions, space)
     recording = Recording(file.pipeline, space, read_truth(recorded, space.space))
     profilers = RecordedProfilers(space, recording, space.profilers)
-    system = _system(file, space, recording, profilers, seed)
+    delays = drawn(np.random.default_rng([seed, 2]))
+    system = simulated(file, space, recording, profilers, delays)
     results = lives(listed, SETTLES_S, seconds)
     payload = b"\0" * int(recording.truth.sent[:, 0].mean())
     for entry in entries(file, results, payload, seed):
         system.input(*entry)
     system.run(SETTLES_S + seconds + file.pipeline.longest_deadline_s + 1.0)
-    records = {topic: _records(system, topic) for topic in KEPT}
+    records = {topic: written(system, topic) for topic in KEPT}
     return summed(file, recording, records, results, seconds, profilers.spent_s)
 
 
@@ -111,10 +112,11 @@ def _life(session: Listed, from_s: float, ends_s: float) -> SessionResult:
     return SessionResult(session, opened_s, closed_s)
 
 
-def _system(
+def simulated(
     file: PipelineFile, space: SessionSpace, recording: Recording, profilers: RecordedProfilers,
-    seed: int,
+    delays: Delays,
 ) -> Simulated:  # fmt: skip
+    """Return the pipeline of a file in virtual time, which keeps the records of ``KEPT``."""
     pipeline = file.pipeline
     seats = {
         worker: device
@@ -139,7 +141,7 @@ def _system(
             },
         },
         lambda node, key: recording.setting(key, seats[node].partition("@")[2]),
-        drawn(np.random.default_rng([seed, 2])),
+        delays,
         solve=_solved,
         keep=KEPT,
     )  # fmt: skip
@@ -234,7 +236,8 @@ def summed(
     )  # fmt: skip
 
 
-def _records(system: Simulated, topic: str) -> list[Any]:
+def written(system: Simulated, topic: str) -> list[Any]:
+    """Return the records of a topic in the order of writing."""
     rows = [row for each in system.written(topic).values() for row in each]
     return [record for record, _ in sorted(rows, key=lambda row: row[1])]
 
