@@ -1,6 +1,6 @@
 """The live latencies of composed plans."""
 
-from benchmarks.composed_latency import ANSWERED_WITHIN_S, lived
+from benchmarks.composed_latency import ANSWERED_WITHIN_S, Latencies, lived, misses, row
 from schemas.records import ANSWERED, DROPPED, Answer, Hop, Origin
 
 
@@ -20,3 +20,9 @@ def test_queries_without_an_answer_count_as_the_longest() -> None:
     found = lived([an_answer(ANSWERED, 0.5), an_answer(DROPPED, 0.01), an_answer(ANSWERED, 1.0)])
     assert list(found.total) == [500.0, 1000.0, 1e3 * ANSWERED_WITHIN_S]
     assert list(found.run) == [250.0, 500.0]
+
+
+def test_a_miss_is_printed_with_the_part_of_the_operators() -> None:
+    composed, slower = Latencies([30.0], [20.0]), Latencies([36.0], [24.0])
+    rows = [row("near", composed, composed, composed), row("far", composed, slower, composed)]
+    assert misses(rows) == ["+20.0 %, +6.0 ms, of which operators +4.0 ms: far"]
