@@ -1,17 +1,18 @@
 """The plans at the end of searches over the modelled benchmark: do they comply, what do they cost?
 
-    python -m benchmarks.papers.compass_final_plans DATA_DIR --seeds 7 101 --queries 40
+    python -m benchmarks.papers.compass_final_plans DATA_DIR ROWS --seeds 7 101 --queries 40
 
 A search goes on after its first plan, and its session is served by the cheapest one. Every query is
 searched twice with the same samples and the same history: ``sampled`` takes the verdict of samples
 alone, ``confirmed`` profiles a doubtful plan further, with the prediction as prior. Searches end by
 themselves, after ``MOST_STEPS`` profiles, or at the limit of their application. Seconds are those
-of ``compass_compare.py``; a cost is compared with that of the cheapest truly compliant plan.
+of ``compass_compare.py``; a cost is compared with that of the cheapest truly compliant plan. Each
+query is a line of the file ROWS, with which an interrupted run continues.
 """
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from benchmarks.papers.compass_compare import (
 from benchmarks.papers.compass_model import Application, DrawnQuery, applications, draw
 from benchmarks.papers.compass_plans import by_truth
 from benchmarks.papers.sources import DataError
+from benchmarks.row_file import RowFile, RowFileError
 from control.policies.compass.search.camo import Past, Profiled, SearchOptions, SessionSearch
 from control.policies.compass.search.sequential_test import StopRule
 
@@ -70,37 +72,50 @@ def ended(query: DrawnQuery, history: Sequence[Past], *, confirms: bool) -> Ende
     )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalPlans:
+    """A query, the ``number``-th of its application and seed, searched in both ways."""
+
+    app: str
+    seed: int
+    number: int
+    sampled: Ended | None
+    confirmed: Ended | None
+
+
 def played(
-    app: Application, seeds: Sequence[int], queries: int
-) -> Mapping[str, Sequence[Ended | None]]:
-    """Search every query of every seed in both ways."""
-    found: dict[str, list[Ended | None]] = {"sampled": [], "confirmed": []}
-    for seed in seeds:
-        drawn, rule = draw(app, HISTORY + queries, seed), StopRule(most=app.most_samples)
-        history = [searched(query, Method(), (), rule)[1] for query in drawn[:HISTORY]]
-        for query in drawn[HISTORY:]:
-            for name, each in found.items():
-                each.append(ended(query, history, confirms=name == "confirmed"))
-    return found
+    name: str, app: Application, seed: int, queries: int, known: Iterable[FinalPlans]
+) -> Iterator[FinalPlans]:
+    """Search the queries of a seed that are not among the known ones."""
+    done = {each.number for each in known if (each.app, each.seed) == (name, seed)}
+    if done.issuperset(range(queries)):
+        return
+    drawn, rule = draw(app, HISTORY + queries, seed), StopRule(most=app.most_samples)
+    history = [searched(query, Method(), (), rule)[1] for query in drawn[:HISTORY]]
+    for number, query in enumerate(drawn[HISTORY:]):
+        if number not in done:
+            yield FinalPlans(
+                app=name, seed=seed, number=number,
+                sampled=ended(query, history, confirms=False),
+                confirmed=ended(query, history, confirms=True),
+            )  # fmt: skip
 
 
-def table(by_app: Mapping[str, Mapping[str, Sequence[Ended | None]]]) -> Iterator[str]:
+def table(rows: Sequence[FinalPlans]) -> Iterator[str]:
     """Yield the lines of a table: a row for each application and way, and for all together."""
     yield "| application | plans | searches | not compliant | $ over the least | first | end |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
-    together: dict[str, list[Ended | None]] = {}
-    for app, ways in by_app.items():
-        for name, some in ways.items():
-            together.setdefault(name, []).extend(some)
-            yield _line(app, name, [each for each in some if each is not None])
-    for name, some in together.items():
-        yield _line("all", name, [each for each in some if each is not None])
+    for app in (*dict.fromkeys(each.app for each in rows), "all"):
+        own = [each for each in rows if app in (each.app, "all")]
+        for way in ("sampled", "confirmed"):
+            found = [getattr(each, way) for each in own]
+            if some := [each for each in found if each is not None]:
+                yield _line(app, way, some)
 
 
 def _line(app: str, name: str, some: Sequence[Ended]) -> str:
     bad = sum(not each.complies for each in some)
-    least = sum(each.least_usd_per_h for each in some)
-    over = sum(each.usd_per_h for each in some) / least if least else float("nan")
+    over = sum(each.usd_per_h for each in some) / sum(each.least_usd_per_h for each in some)
     first_s, end_s = (np.mean([getattr(e, what) for e in some]) for what in ("first_s", "seconds"))
     return (
         f"| {app} | {name} | {len(some)} | {bad} ({100 * bad / len(some):.1f} %) | {over:.3f} | "
@@ -112,18 +127,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("data", type=Path, metavar="DATA_DIR")
+    parser.add_argument("rows", type=Path, metavar="ROWS")
     parser.add_argument("--seeds", type=int, nargs="+", default=[7, 101], help="(7 101)")
     parser.add_argument("--queries", type=int, default=40, help="of each application, seed (40)")
     options = parser.parse_args(arguments)
+    file = RowFile(options.rows, FinalPlans)
     try:
-        apps = applications(options.data)
-    except DataError as error:
+        apps, known = applications(options.data), file.read()
+    except (DataError, RowFileError) as error:
         sys.exit(f"benchmarks.papers.compass_final_plans: {error}")
-    by_app = {}
-    for name, app in apps.items():
-        by_app[name] = played(app, options.seeds, options.queries)
-        print(f"played: {name}", file=sys.stderr)
-    print("\n".join(table(by_app)))
+    for seed in options.seeds:
+        for name, app in apps.items():
+            for row in played(name, app, seed, options.queries, known):
+                file.append(row)
+            print(f"played: {name}, seed {seed}", file=sys.stderr)
+    print("\n".join(table(file.read())))
 
 
 if __name__ == "__main__":

@@ -247,7 +247,7 @@ searches with 12 earlier ones as history, to their end (at most 120 steps, or th
 - Seeds 7 and 101 served to choose the rule, seed 102 did not, except for the bound of 0.93.
 - A higher `cap` for every test costs more: of 200 searches (seed 7, before) 0.98 left 5 cheapest
   plans that do not comply in place of 8, for 7 % more $.
-- `python -m benchmarks.papers.compass_final_plans DATA_DIR` plays both ways.
+- `python -m benchmarks.papers.compass_final_plans DATA_DIR ROWS` plays both ways.
 
 The first plans:
 """

@@ -99,6 +99,25 @@ def test_a_search_runs_configurations_once_and_repeats_from_the_topic(
     assert again["spent"] == {"device_seconds": 0.0, "usd": 0.0}
 
 
+def test_the_speed_of_a_tier_is_that_of_the_profilers_that_run(
+    broker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``tier-speed`` starts no profiler: it measures against those of the pipeline."""
+    path = a_file(tmp_path, 3)
+    path.write_text(path.read_text().replace("cloud: {", "cloud: {device: cpu, "))
+    file = read_pipeline_file(path)
+    prepare(KafkaConfig(broker), file.pipeline, "profiler")
+    with profilers(file, broker, 1, print):
+        asked = ["tier-speed", str(path), "cloud", "--bootstrap", broker, "--json"]
+        assert run(asked) == 0
+    found = json.loads(capsys.readouterr().out)
+    settings = [each["setting"] for each in found["operators"]]
+    assert settings == ["scan/scan@scale=1", "read/read@sure=false"]
+    assert (found["device"], found["samples"], found["cpu_speed"]) == ("cpu", 50, None)
+    times = [(each["profiled_ms"], each["here_ms"]) for each in found["operators"]]
+    assert found["speed"] == pytest.approx(sum(t[0] for t in times) / sum(t[1] for t in times))
+
+
 def test_killed_profilers_lose_no_finished_block(broker: str, tmp_path: Path) -> None:
     file = read_pipeline_file(a_file(tmp_path, 2))
     kafka, killed = KafkaConfig(broker), list[int]()
