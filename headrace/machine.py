@@ -3,8 +3,11 @@
 import os
 import platform
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+
+MPS_PIPES = "/tmp/nvidia-mps"  # where NVIDIA puts them
 
 
 def cores() -> int:
@@ -30,3 +33,8 @@ def cpu_model() -> str:
 def machine() -> str:
     """Return processor, cores and Python version as one line."""
     return f"{cpu_model()}, {cores()} cores, Python {platform.python_version()}"
+
+
+def runs_mps(env: Mapping[str, str] = os.environ) -> bool:
+    """Return whether NVIDIA's Multi-Process Service has its pipe on this machine."""
+    return (Path(env.get("CUDA_MPS_PIPE_DIRECTORY") or MPS_PIPES) / "control").exists()

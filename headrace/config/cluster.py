@@ -3,12 +3,14 @@
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import floor
 
 from control.problem.seats import seat_device, seat_worker
 from headrace.config.sections import FileSection, GatewaySection, TypeSection
 from profiles.measurements import EMULATED
 
 NOBODY, SUPERVISOR = "nobody", "supervisor"  # values of ``cluster.scale``
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +123,18 @@ class Cluster:
         """Return the share of a core that the type of that name has; 1 for any other device."""
         found = self.type_of(name)
         return found.share if found else 1.0
+
+    def gpu_percentage(self, name: str) -> int | None:
+        """Return the whole percentage of its GPU that a worker of that device, type or seat may
+        use, at least 1; None: no GPU, or the pipeline may use all of it.
+
+        The workers of a GPU divide the pipeline's share equally, as they are profiled together.
+        """
+        host, share = self.host_device(name), self.share * self.tasks_per_device
+        if self.tiers or not host.startswith("cuda") or share >= 1.0 - _ROUNDING:
+            return None
+        there = sum(count for other, count in self.devices if self.host_device(other) == host)
+        return max(1, floor(100.0 * share / max(1, there) + _ROUNDING))
 
     def emulated(self, name: str) -> bool:
         """Return whether workers on a device, type or seat of that name run no models."""

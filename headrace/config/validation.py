@@ -9,12 +9,14 @@ from control.policies.option_fields import DISCRETISATION, LOADS, PRICE, STEPS, 
 from control.policies.solvers import solve
 from control.problem.candidates import paths
 from control.problem.problem import PlanError, Problem, Unplannable
+from headrace.config.cluster import Cluster
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import load_profile, planning_profile
 from headrace.config.sections import pipeline_source
 from headrace.config.session_sections import space_counts
 from headrace.config.user_functions import load_combine, load_scorer, load_split, load_workload
 from headrace.errors import PipelineError, Unfeasible
+from headrace.machine import runs_mps
 from operators.models.loading import load_operator
 from operators.models.model_errors import ModelError
 from profiles.profile_table import ProfileTable
@@ -80,6 +82,7 @@ def examined(file: PipelineFile) -> Examined:
             *without_effect(file.pipeline),
             *unprofiled(file, table),
             *unmeasured(file, table),
+            *unkept(file.cluster, mps=runs_mps()),
         ),
     )
 
@@ -159,6 +162,20 @@ def blind_to_sizes(pipeline: Pipeline) -> list[str]:
         "the mean and the quantiles over the distribution of sizes; kairos sends each query to a "
         "device by its size"
     ]
+
+
+def unkept(cluster: Cluster, *, mps: bool) -> list[str]:
+    """Return a sentence for each GPU of which the pipeline has a share that nothing keeps; ``mps``:
+    NVIDIA MPS runs here and keeps it."""
+    shared = [name for name, _ in cluster.devices if cluster.gpu_percentage(name) is not None]
+    hosts = dict.fromkeys(map(cluster.host_device, shared))
+    share = cluster.share * cluster.tasks_per_device
+    return [] if mps else [
+        f"cluster.share is {share:g}, and nothing keeps workers to that part of {host} unless "
+        "NVIDIA MPS runs on their machine: plans count on it, and other programs there may get "
+        "less; start MPS with `nvidia-cuda-mps-control -d`"
+        for host in hosts
+    ]  # fmt: skip
 
 
 def without_effect(pipeline: Pipeline) -> list[str]:

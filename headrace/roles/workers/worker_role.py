@@ -1,5 +1,6 @@
 """Workers as a process: their nodes, and the executors that run their models."""
 
+import os
 from collections.abc import Mapping
 
 import numpy as np
@@ -19,6 +20,7 @@ from headrace.roles.role_process import (
     process_now,
     run_until_signal,
 )
+from headrace.roles.workers.gpu_part import mps_variables
 from headrace.roles.workers.worker_models import (
     emulated_executor,
     limited,
@@ -62,6 +64,7 @@ def run_worker(
     incarnation, namesakes = process_now(), namesakes_of(kafka, pipeline, names)
     profile = planning_profile(file)
     journals: dict[str, CrashJournal] = {}
+    os.environ.update(mps_variables(file.cluster, device, os.environ))
     if file.cluster.host_device(devices[names[0]]) != EMULATED:
         preload_operators(pipeline, devices)
         journals = {each: crash_journal(pipeline, each) for each in names}

@@ -10,8 +10,11 @@ from headrace.config.cluster import Cluster
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.config.profile_files import load_profile, planning_profile
 from headrace.config.topology import Role, cluster_workers
+from headrace.config.validation import unkept
 from headrace.errors import PipelineError
+from headrace.machine import runs_mps
 from headrace.profiling.device_profiling import companions
+from headrace.roles.workers.gpu_part import PERCENTAGE, mps_variables
 from headrace.simulation.experiments import plannable_demand, simulate
 from headrace.simulation.overrides import changed
 from headrace.simulation.run_input import devices
@@ -111,3 +114,48 @@ def test_a_shared_device_serves_no_more_than_its_time(tmp_path: Path) -> None:
     busy_s = sum(table.latency_s(task, "small", "emulated", 1, "mean") for task in TREE)
     (found,) = plannable_demand(single, policies=["loki"])
     assert 0 < found["demand_qps"] <= 1 / busy_s
+
+
+@pytest.mark.parametrize(
+    ("devices", "share", "parts", "percentage"),
+    [
+        ((("cuda:0", 4),), 0.5, 1, 12),  # rounded down: together they keep to the share
+        ((("cuda:0", 1),), 0.29, 1, 29),
+        ((("cuda:0", 1), ("cuda:1", 2)), 0.5, 1, 50),
+        ((("cuda:0", 4),), 0.125, 2, 6),  # `share: 0.25`, divided by two parts
+        ((("cuda:0", 400),), 0.5, 1, 1),
+        ((("cuda:0", 4),), 1.0, 1, None),
+        ((("cuda:0", 6),), 1 / 3, 3, None),
+    ],
+)
+def test_workers_of_a_gpu_divide_the_share_of_their_pipeline(
+    devices: tuple[tuple[str, int], ...], share: float, parts: int, percentage: int | None
+) -> None:
+    cluster = Cluster((*devices, ("cpu", 2)), share=share, tasks_per_device=parts)
+    assert cluster.gpu_percentage("cuda:0") == percentage
+    assert cluster.gpu_percentage("cpu") is None
+
+
+def test_a_gpu_worker_tells_mps_its_part_unless_its_user_did() -> None:
+    cluster = Cluster((("cuda:0", 2), ("cpu", 2)), share=0.5)
+    assert mps_variables(cluster, "cuda:0", {}) == {PERCENTAGE: "25"}
+    assert mps_variables(cluster, "cuda:0", {PERCENTAGE: "40"}) == {}
+    assert mps_variables(cluster, "cpu", {}) == {}
+
+
+def test_a_share_of_a_gpu_that_nothing_keeps_is_said() -> None:
+    cluster = Cluster((("cuda:0", 2), ("cpu", 2)), share=0.5)
+    (warning,) = unkept(cluster, mps=False)
+    assert warning.startswith(
+        "cluster.share is 0.5, and nothing keeps workers to that part of cuda:0"
+    )
+    assert unkept(cluster, mps=True) == []
+    assert unkept(Cluster((("cuda:0", 2),)), mps=False) == []
+    assert unkept(Cluster((("cpu", 2),), share=0.5), mps=False) == []
+
+
+def test_mps_runs_where_it_has_its_pipe(tmp_path: Path) -> None:
+    env = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
+    assert not runs_mps(env)
+    (tmp_path / "control").touch()
+    assert runs_mps(env)
