@@ -14,7 +14,7 @@ from typing import Any
 
 from control.controller.command_queue import COMMAND_VALID_S
 from control.estimation.accuracy_drift import drifted
-from operators.outcomes import outcome_of
+from operators.outcomes import cause_of, outcome_of
 from schemas.effects import Arrived, Effect, Event, Infer, Inferred, Send, Solve, Solved
 from schemas.records import (
     ANSWERED,
@@ -142,19 +142,33 @@ class Journal:
     def _answer(self, node: str, effect: Send, now: float) -> None:
         answer = effect.record
         assert isinstance(answer, Answer)
-        if self._debug or outcome_of(answer) != ANSWERED:
-            self._tell(node, EFFECT_LINES[Answer](effect), now)
+        outcome = outcome_of(answer)
+        if outcome == ANSWERED and not self._debug:
+            return
+        # Before the line is made: under overload most are left out.
+        if self._room(node, f"query.{outcome}", cause_of(answer), now):
+            self._log(node, EFFECT_LINES[Answer](effect))
 
     # ------------------------------------------------------------------ lines and bulk limits
 
     def _tell(self, node: str, line: LogLine, now: float) -> None:
-        if not self._debug and line.event.startswith(CROWDS):
-            key = (node, line.event, line.kind)
-            window = self._windows.setdefault(key, _Window(now))
-            if window.logged >= MOST:
-                window.left_out += 1
-                return
-            window.logged += 1
+        if not line.event.startswith(CROWDS) or self._room(node, line.event, line.kind, now):
+            self._log(node, line)
+
+    def _room(self, node: str, event: str, kind: str, now: float) -> bool:
+        """Return whether to log a line of an event that occurs in bulk; count it if not."""
+        if self._debug:
+            return True
+        window = self._windows.get((node, event, kind))
+        if window is None:
+            window = self._windows[node, event, kind] = _Window(now)
+        if window.logged >= MOST:
+            window.left_out += 1
+            return False
+        window.logged += 1
+        return True
+
+    def _log(self, node: str, line: LogLine) -> None:
         kind = {"kind": line.kind} if line.kind else {}
         self._write(node, line.event, line.text, **line.fields, **kind)
 
