@@ -47,6 +47,8 @@ def to_json(record: Record) -> str:
 
 def answer_to_json(answer: Answer) -> bytes:
     """Return an answer for consumers that read JSON; raise CodecError as ``to_json`` does."""
+    if answer.result is None and not (answer.paths or answer.ends or answer.tree):
+        return _bare(answer).encode()
     pack(answer.result)  # checks the value
     return _text(answer).encode()
 
@@ -109,6 +111,24 @@ def _text(record: Record) -> str:
         ) from None
 
 
+def _bare(answer: Answer) -> str:
+    """Return the text of an answer without result and paths, in a third of the time of ``_text``:
+    under overload most answers are refusals."""
+    times_s = (answer.created_s, answer.deadline_s, answer.answered_s)
+    if answer.expected_accuracy is not None or not all(map(math.isfinite, times_s)):
+        return _text(answer)
+    origin, (created_s, deadline_s, answered_s) = answer.origin, map(float.__repr__, times_s)
+    return (
+        f'{{"id":{_quoted(answer.id)},"origin":{{"partition":{origin.partition},"offset":'
+        f'{origin.offset}}},"outcome":{_quoted(answer.outcome)},"reason":{_quoted(answer.reason)},'
+        f'"task":{_quoted(answer.task)},"late":{_BOOL[answer.late]},"incomplete":'
+        f'{_BOOL[answer.incomplete]},"result":null,"created_s":{created_s},"deadline_s":'
+        f'{deadline_s},"answered_s":{answered_s},"epoch":{answer.epoch},"expected_accuracy":null,'
+        f'"paths":[],"ends":[],"reason_code":{_quoted(answer.reason_code)},"slo_class":'
+        f'{_quoted(answer.slo_class)},"session":{_quoted(answer.session)}}}'
+    )
+
+
 def _spelled(value: Any) -> Any:
     if isinstance(value, Struct):
         return _fields(value)
@@ -134,6 +154,8 @@ def _fields(record: Struct) -> dict[str, Any]:
     return fields
 
 
+_BOOL = {False: "false", True: "true"}
+_quoted = json.encoder.encode_basestring_ascii  # with the quotes
 _ENCODER = json.JSONEncoder(default=_spelled, allow_nan=False, separators=(",", ":"))
 
 # --- commands -----------------------------------------------------------------------------------
