@@ -29,10 +29,11 @@ def query_from_raw(
     partition and means nothing else: without an id header the id is empty.
     """
     name = ""
+    named = dict(headers or ())
     # The client returns None for a header without a value, against its declared types.
-    kept = tuple([(header, held or b"") for header, held in headers or ()])
+    if None in named.values():
+        named = {header: held or b"" for header, held in named.items()}
     try:
-        named = dict(kept)
         name = _short_text(named, ID_HEADER)
         slo_class = _short_text(named, SLO_CLASS_HEADER)
         session = _short_text(named, SESSION_HEADER)
@@ -46,6 +47,7 @@ def query_from_raw(
         reason = "the value is empty; it must be the payload itself"
     except CodecError as problem:
         reason = str(problem)
+    kept = tuple([(header, held or b"") for header, held in headers or ()])
     return Garbled(value or b"", reason, kept, name)
 
 
@@ -68,8 +70,11 @@ def query_fault(query: Query) -> str:
 
 
 def _short_text(named: dict[str, bytes], header: str) -> str:
+    held = named.get(header)
+    if not held:
+        return ""
     try:
-        text = named.get(header, b"").decode()
+        text = held.decode()
     except UnicodeDecodeError:
         raise CodecError(f"header {header} is not UTF-8; write it as text") from None
     wrong = unfit_name(f"header {header}", text)
