@@ -1,6 +1,6 @@
-"""Fast encoders for Work and Answer, in a third of the time of rows through fastavro.
+"""Fast encoders for Work, Answer and Notice, in a third of the time of rows through fastavro.
 
-Every query needs several of these two. A property test checks that the bytes equal fastavro's
+Every query needs several of these. A property test checks that the bytes equal fastavro's
 (tests/unit/schemas/codec/test_single_object.py); fastavro encodes all other records, and decodes
 all of them.
 """
@@ -17,9 +17,12 @@ from schemas.records import (
     End,
     Hop,
     Item,
+    Notice,
+    Noticed,
     PathTree,
     SessionPlan,
     SessionStage,
+    Trace,
     Work,
 )
 
@@ -154,11 +157,37 @@ def work_parts(work: Work, parts: Parts) -> None:
     else:
         _add_session_plan(work.session, parts)
     parts.append(avro_text(work.variant))
-    trace = work.trace
+    parts.append(_trace(work.trace))
+
+
+def _trace(trace: Trace | None) -> bytes:
     if trace is None:
-        parts.append(_NULL)
-    else:
-        parts.extend([_SECOND, avro_text(trace.traceparent), avro_text(trace.tracestate)])
+        return _NULL
+    return _SECOND + avro_text(trace.traceparent) + avro_text(trace.tracestate)
+
+
+def notice_parts(notice: Notice, parts: Parts) -> None:
+    """Append a Notice in Avro's binary encoding to ``parts``."""
+    parts.extend([avro_long(notice.partition), avro_long(notice.upto)])
+    if notice.queries:
+        parts.append(avro_long(len(notice.queries)))
+        parts.extend([_noticed(each) for each in notice.queries])
+    parts.append(_END_OF_BLOCKS)
+
+
+def _noticed(query: Noticed) -> bytes:
+    return b"".join(
+        (
+            avro_text(query.query_id),
+            avro_long(query.offset),
+            _doubles_2(query.created_s, query.deadline_s),
+            avro_text(query.refused),
+            _CODES[query.reason_code],
+            avro_text(query.slo_class),
+            avro_text(query.session),
+            _trace(query.trace),
+        )
+    )
 
 
 def answer_parts(answer: Answer, parts: Parts) -> None:
@@ -264,4 +293,6 @@ _BRANCHES: dict[str, tuple[bytes, Callable[[Any, Parts], None]]] = {
     "headrace.Map": (avro_long(9), _add_map),
 }
 
-HOT: dict[type, Callable[[Any, Parts], None]] = {Work: work_parts, Answer: answer_parts}
+HOT: dict[type, Callable[[Any, Parts], None]] = {
+    Work: work_parts, Answer: answer_parts, Notice: notice_parts,
+}  # fmt: skip
