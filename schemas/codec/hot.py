@@ -7,7 +7,8 @@ all of them.
 
 import operator
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from schemas.codec.values import CodecError, pack
@@ -50,15 +51,8 @@ def _long(number: int) -> bytes:
     return bytes(spelled)
 
 
-_SMALL = tuple(_long(number) for number in range(4096))
-
-
-_CODES = {code: _SMALL[index] for index, code in enumerate(ReasonCode)}  # in the schema's order
-
-
-def avro_long(number: int) -> bytes:
-    """Return an integer in Avro's binary encoding."""
-    return _SMALL[number] if 0 <= number < 4096 else _long(number)
+# Most numbers recur: lengths, epochs, credits. By type, as a float that equals one is refused.
+avro_long = lru_cache(4096, typed=True)(_long)
 
 
 def avro_text(text: str) -> bytes:
@@ -67,24 +61,28 @@ def avro_text(text: str) -> bytes:
     return avro_long(len(spelled)) + spelled
 
 
-def _longs(numbers: Iterable[int]) -> bytes:
-    spelled = [avro_long(number) for number in numbers]
-    if not spelled:
+_CODES = {code: _long(index) for index, code in enumerate(ReasonCode)}  # in the schema's order
+# Of tasks, variants, workers, classes, outcomes: a pipeline has a few dozen.
+_name = lru_cache(4096)(avro_text)
+
+
+def _longs(numbers: Sequence[int]) -> bytes:
+    if not numbers:
         return _END_OF_BLOCKS
-    return b"".join((avro_long(len(spelled)), *spelled, _END_OF_BLOCKS))
+    return b"".join((avro_long(len(numbers)), *map(avro_long, numbers), _END_OF_BLOCKS))
 
 
 def _hop(hop: Hop) -> bytes:
     return b"".join(
         (
-            avro_text(hop.task),
-            avro_text(hop.variant),
-            avro_text(hop.worker),
+            _name(hop.task),
+            _name(hop.variant),
+            _name(hop.worker),
             avro_long(hop.epoch),
             _doubles_3(hop.received_s, hop.started_s, hop.finished_s),
             avro_long(hop.batch),
-            avro_text(hop.released),
-            avro_text(hop.rerouted),
+            _name(hop.released),
+            _name(hop.rerouted),
         )
     )
 
@@ -96,6 +94,7 @@ def _add_path(path: tuple[Hop, ...], parts: Parts) -> None:
     parts.append(_END_OF_BLOCKS)
 
 
+@lru_cache(256)  # most items end in one of a few ways
 def _end(end: End) -> bytes:
     return (
         avro_text(end.outcome)
@@ -106,8 +105,7 @@ def _end(end: End) -> bytes:
 
 
 def _add_item(item: Item, parts: Parts) -> None:
-    parts.append(_longs(item.branch))
-    parts.append(avro_long(item.credit))
+    parts += _longs(item.branch), avro_long(item.credit)
     _add_branch(pack(item.value), parts)
     _add_path(item.path, parts)
     parts.append(_NULL if item.end is None else _SECOND + _end(item.end))
@@ -127,7 +125,7 @@ def _stage(stage: SessionStage) -> bytes:
 
 
 def _add_session_plan(plan: SessionPlan, parts: Parts) -> None:
-    parts.extend([_SECOND, avro_text(plan.session), avro_long(plan.number), _doubles_1(plan.slo_s)])
+    parts += _SECOND, avro_text(plan.session), avro_long(plan.number), _doubles_1(plan.slo_s)
     if plan.stages:
         parts.append(avro_long(len(plan.stages)))
         parts.extend([_stage(stage) for stage in plan.stages])
@@ -137,26 +135,25 @@ def _add_session_plan(plan: SessionPlan, parts: Parts) -> None:
 
 def work_parts(work: Work, parts: Parts) -> None:
     """Append a Work in Avro's binary encoding to ``parts``."""
-    parts.append(avro_text(work.query_id))
-    parts.append(avro_long(work.origin.partition))
-    parts.append(avro_long(work.origin.offset))
-    parts.append(avro_text(work.task))
-    parts.append(_doubles_2(work.created_s, work.deadline_s))
-    parts.append(avro_long(work.epoch))
-    parts.append(avro_long(work.attempt))
+    parts += (
+        avro_text(work.query_id),
+        avro_long(work.origin.partition),
+        _long(work.origin.offset),
+        _name(work.task),
+        _doubles_2(work.created_s, work.deadline_s),
+        avro_long(work.epoch),
+        avro_long(work.attempt),
+    )
     if work.items:
         parts.append(avro_long(len(work.items)))
         for item in work.items:
             _add_item(item, parts)
-    parts.append(_END_OF_BLOCKS)
-    parts.append(avro_long(work.follow))
-    parts.append(avro_long(work.size))
-    parts.append(avro_text(work.slo_class))
+    parts += _END_OF_BLOCKS, avro_long(work.follow), avro_long(work.size), _name(work.slo_class)
     if work.session is None:
         parts.append(_NULL)
     else:
         _add_session_plan(work.session, parts)
-    parts.append(avro_text(work.variant))
+    parts.append(_name(work.variant))
     parts.append(_trace(work.trace))
 
 
@@ -193,16 +190,22 @@ def _noticed(query: Noticed) -> bytes:
 def answer_parts(answer: Answer, parts: Parts) -> None:
     """Append an Answer in Avro's binary encoding to ``parts``."""
     accuracy = answer.expected_accuracy
-    parts.append(avro_text(answer.id))
-    parts.append(avro_long(answer.origin.partition))
-    parts.append(avro_long(answer.origin.offset))
-    parts.extend([avro_text(answer.outcome), avro_text(answer.reason), avro_text(answer.task)])
-    parts.append(_TRUE if answer.late else _FALSE)
-    parts.append(_TRUE if answer.incomplete else _FALSE)
+    parts += (
+        avro_text(answer.id),
+        avro_long(answer.origin.partition),
+        _long(answer.origin.offset),
+        _name(answer.outcome),
+        avro_text(answer.reason),
+        _name(answer.task),
+        _TRUE if answer.late else _FALSE,
+        _TRUE if answer.incomplete else _FALSE,
+    )
     _add_branch(pack(answer.result), parts)
-    parts.append(_doubles_3(answer.created_s, answer.deadline_s, answer.answered_s))
-    parts.append(avro_long(answer.epoch))
-    parts.append(_NULL if accuracy is None else _SECOND + _doubles_1(accuracy))
+    parts += (
+        _doubles_3(answer.created_s, answer.deadline_s, answer.answered_s),
+        avro_long(answer.epoch),
+        _NULL if accuracy is None else _SECOND + _doubles_1(accuracy),
+    )
     if answer.paths:
         parts.append(avro_long(len(answer.paths)))
         for path in answer.paths:
@@ -211,8 +214,7 @@ def answer_parts(answer: Answer, parts: Parts) -> None:
     _add_ends(answer.ends, parts)
     parts.append(_CODES[answer.reason_code])
     _add_tree(answer.tree, parts)
-    parts.append(avro_text(answer.slo_class))
-    parts.append(avro_text(answer.session))
+    parts += _name(answer.slo_class), _name(answer.session)
 
 
 def _add_ends(ends: tuple[End, ...], parts: Parts) -> None:
@@ -235,7 +237,7 @@ def _add_tree(tree: PathTree | None, parts: Parts) -> None:
     if tree.branches:
         parts.append(avro_long(len(tree.branches)))
         for run in tree.branches:
-            parts.append(avro_long(run.hop) + avro_long(run.end) + avro_long(run.count))
+            parts += avro_long(run.hop), avro_long(run.end), avro_long(run.count)
     parts.append(_END_OF_BLOCKS)
 
 
@@ -250,13 +252,11 @@ def _add_branch(branch: tuple[str, Any], parts: Parts) -> None:
 
 
 def _add_bytes(content: bytes, parts: Parts) -> None:
-    parts.append(avro_long(len(content)))
-    parts.append(content)
+    parts += avro_long(len(content)), content
 
 
 def _add_tensor(row: dict[str, Any], parts: Parts) -> None:
-    parts.append(avro_text(row["dtype"]))
-    parts.append(_longs(row["shape"]))
+    parts += _name(row["dtype"]), _longs(row["shape"])
     _add_bytes(row["data"], parts)
 
 
@@ -283,7 +283,7 @@ def _add_map(row: dict[str, Any], parts: Parts) -> None:
 _BRANCHES: dict[str, tuple[bytes, Callable[[Any, Parts], None]]] = {
     "null": (avro_long(0), lambda content, parts: None),
     "boolean": (avro_long(1), lambda content, parts: parts.append(_TRUE if content else _FALSE)),
-    "long": (avro_long(2), lambda content, parts: parts.append(avro_long(content))),
+    "long": (avro_long(2), lambda content, parts: parts.append(_long(content))),
     "double": (avro_long(3), lambda content, parts: parts.append(_doubles_1(content))),
     "string": (avro_long(4), lambda content, parts: parts.append(avro_text(content))),
     "bytes": (avro_long(5), _add_bytes),
