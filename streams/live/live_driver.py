@@ -200,7 +200,7 @@ class Live:
     def start(self) -> None:
         """Send every node its first event."""
         for name in self._nodes:
-            self._handle(name, Woke())
+            self._handle(name, Woke(), self._now())
 
     def turn(self, room: threading.Semaphore | None = None, wait_s: float | None = None) -> None:
         """Handle the inbox, waiting if it is empty; then timers; then confirmations and commits."""
@@ -209,10 +209,10 @@ class Live:
         now = self._now()
         while self._timers and self._timers[0][0] <= now:
             _, _, node, event = heappop(self._timers)
-            self._handle(node, event)
+            self._handle(node, event, self._now())
         if self._slots.catching_up:
             for node, event in self._slots.complete(now):
-                self._deliver(node, event)
+                self._deliver(node, event, self._now())
         if self._began and not self._told:
             # The batch waits for the interpreter's lock; the next turn ends this one, too.
             self._began = False
@@ -244,16 +244,16 @@ class Live:
                 room.release()
             self._records(entry)
         elif type(entry) is tuple:
-            self._handle(*entry)
+            self._handle(*entry, self._now())
         elif entry is not None:
             raise entry
 
     def _records(self, batch: FetchedBatch) -> None:
         try:
+            now = self._now()
             for node, event in self._slots.events(batch):
-                self._deliver(node, event)
-                if self._fence_s is not None:
-                    self._now()  # here, so that the next record is not charged with this one's time
+                self._deliver(node, event, now)
+                now = self._now()  # here: the next record is not charged with this one's time
         except Exception as error:
             self._blame(error)
             raise
@@ -263,24 +263,16 @@ class Live:
         handled = self._slots.handling
         if self._fatal is None or handled is None:
             return
-        if isinstance(error, BrokerError | Fenced) and not self._stalled_at_record(error):
+        # A decoder or a user's function that takes too long does so in every life.
+        if isinstance(error, BrokerError | Fenced) and not isinstance(error, StoodStill):
             self._fatal.ended()
         else:
             self._fatal.ended_at(handled, error)
 
-    def _stalled_at_record(self, error: Exception) -> bool:
-        """Return whether the process stood still while it handled the present record.
-
-        A decoder or a user's function that takes so long does so in every life.
-        """
-        if not isinstance(error, StoodStill) or self._fence_s is None:
-            return False
-        return self._clock() - self._slots.began_s > self._fence_s
-
-    def _deliver(self, node: str, event: Arrived) -> None:
+    def _deliver(self, node: str, event: Arrived, now: float) -> None:
         if type(event.record) is Plan:
             self._follow(event.record)
-        self._handle(node, event)
+        self._handle(node, event, now)
 
     def _follow(self, plan: Plan) -> None:
         """Write in the release of the newest plan."""
@@ -295,8 +287,7 @@ class Live:
             return patience_s
         return min(max(self._timers[0][0] - self._clock(), 0.0), patience_s)
 
-    def _handle(self, node: str, event: Event) -> None:
-        now = self._now()
+    def _handle(self, node: str, event: Event, now: float) -> None:
         effects = self._nodes[node].handle(event, now)
         for effect in effects:
             self._perform(node, effect)

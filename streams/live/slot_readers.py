@@ -52,7 +52,6 @@ class SlotReaders:
     ) -> None:
         self._fatal, self._input = fatal, input_log
         self.handling: Fetched | None = None  # the record being decoded or handled
-        self.began_s = 0.0  # when that began, with ``fatal``
         self._pipeline = pipeline
         self._transport = transport
         self._clock = clock
@@ -108,7 +107,6 @@ class SlotReaders:
     def _begin(self, fetched: Fetched) -> None:
         self.handling = fetched
         if self._fatal is not None:
-            self.began_s = self._clock()
             self._fatal.began(fetched)
 
     def _end(self) -> None:

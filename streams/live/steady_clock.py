@@ -31,14 +31,16 @@ class SteadyClock:
         self._anchor = _Anchor(monotonic(), wall(), 0.0)
 
     def __call__(self) -> float:
-        anchor, monotonic_s = self._anchor, self._monotonic()
-        passed_s = monotonic_s - anchor.monotonic_s
-        # No longer: after hours of a suspended host, the clock would be off by minutes.
-        now = anchor.at_s + passed_s + min(passed_s, LOOK_S) * anchor.slew
-        if passed_s >= LOOK_S:
-            # A single assignment: a concurrent call sees the old anchor or the new one.
-            slew = min(SLEW, max(-SLEW, (self._wall() - now) / LOOK_S))
-            self._anchor = _Anchor(monotonic_s, now, slew)
+        since_s, at_s, slew = self._anchor
+        monotonic_s = self._monotonic()
+        passed_s = monotonic_s - since_s
+        if passed_s < LOOK_S:
+            return at_s + passed_s + passed_s * slew
+        # Slewed no longer: after hours of a suspended host, the clock would be off by minutes.
+        now = at_s + passed_s + LOOK_S * slew
+        # A single assignment: a concurrent call sees the old anchor or the new one.
+        slew = min(SLEW, max(-SLEW, (self._wall() - now) / LOOK_S))
+        self._anchor = _Anchor(monotonic_s, now, slew)
         return now
 
     @property
