@@ -38,26 +38,31 @@ class TurnRecord(NamedTuple):
 class Departure:
     """The records of one turn that left for a partition together; the broker confirms each."""
 
-    __slots__ = ("_queue", "turn")
+    __slots__ = ("queue", "turn")
 
     def __init__(self, queue: "PartitionQueue", turn: Turn) -> None:
-        self._queue, self.turn = queue, turn
+        self.queue, self.turn = queue, turn
 
     def delivered(self, error: KafkaError | None, message: Any) -> None:
-        self._queue.unconfirmed -= 1
+        self.queue.unconfirmed -= 1
+        self.turn.waiting -= 1
         if error is not None:
-            self._queue.refuse()
-        self.turn.delivered(error, message)
+            self.queue.refuse()
+            self.turn.error, self.turn.topic = error, message.topic()
 
     def stamped(self, headers: Headers, error: KafkaError | None, message: Any) -> None:
-        """Take the delivery of a record with a lease's stamp. The client's delivery lacks its
-        ``headers``; they are restored, as the record may be sent again."""
-        self._queue.unconfirmed -= 1
-        if error is not None and headers:
+        """Take the delivery of a record with a lease's stamp; one that is too old waits for the
+        next lease.
+
+        The client's delivery lacks its ``headers``; they are restored, as it may be sent again.
+        """
+        if error is None or error.code() not in TOO_OLD:
+            self.delivered(error, message)
+            return
+        self.queue.unconfirmed -= 1
+        if headers:
             message.set_headers(list(headers))
-        if error is not None and error.code() not in TOO_OLD:
-            self._queue.refuse()
-        self.turn.stamped(error, message)
+        self.turn.refused.append(message)
 
 
 class PartitionQueue:
@@ -129,7 +134,7 @@ class SendWindow:
 
     def release(
         self, may: Callable[[str], bool], *, every: bool = False
-    ) -> Iterator[tuple[PartitionQueue, TurnRecord, Departure]]:
+    ) -> Iterator[tuple[TurnRecord, Departure]]:
         """Remove and yield the records that may leave: those of open partitions (with ``every``, of
         all) whose topic ``may`` accepts. The caller reports each delivery to its departure."""
         for queue in list(self._waiting):
@@ -138,10 +143,9 @@ class SendWindow:
 
     def release_of(
         self, queue: PartitionQueue, may: Callable[[str], bool]
-    ) -> Iterator[tuple[PartitionQueue, TurnRecord, Departure]]:
+    ) -> Iterator[tuple[TurnRecord, Departure]]:
         """Remove and yield the records of one partition, as ``release`` does."""
-        for record, departure in queue.leave(may):
-            yield queue, record, departure
+        yield from queue.leave(may)
         if not queue.waiting:
             del self._waiting[queue]
 

@@ -20,7 +20,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, forbidden
 from streams.kafka.leases.refused_records import RefusedRecords, find_written
 from streams.kafka.offset_ledger import Place
-from streams.kafka.send_window import Departure, PartitionQueue, SendWindow, TurnRecord
+from streams.kafka.send_window import Departure, SendWindow, TurnRecord
 from streams.kafka.turn import Turn
 
 WARM_WITHIN_S = 5.0
@@ -138,16 +138,16 @@ class Sender:
             again = TurnRecord(one.turn, m.value() or b"", m.key(), m.headers() or ())
             self._window.add(place, again)
 
-    def _hand_over(self, released: Iterable[tuple[PartitionQueue, TurnRecord, Departure]]) -> None:
+    def _hand_over(self, released: Iterable[tuple[TurnRecord, Departure]]) -> None:
         try:
-            for queue, record, departure in released:
-                self._leave(queue, record, departure)
+            for record, departure in released:
+                self._leave(record, departure)
         except BrokerError:
             self.abandon()  # later records of the partition must not arrive without this one
             raise
 
-    def _leave(self, queue: PartitionQueue, record: TurnRecord, departure: Departure) -> None:
-        lease = self._lease
+    def _leave(self, record: TurnRecord, departure: Departure) -> None:
+        lease, queue = self._lease, departure.queue
         if lease is None or queue.topic != self._leased:
             self._produce(queue.topic, queue.slot, record, 0, departure.delivered)
             return

@@ -33,18 +33,6 @@ class Turn:
         self.error: KafkaError | None = None
         self.topic = ""  # topic of the refused send
 
-    def delivered(self, error: KafkaError | None, message: Any) -> None:
-        self.waiting -= 1
-        if error is not None:
-            self.error, self.topic = error, message.topic()
-
-    def stamped(self, error: KafkaError | None, message: Any) -> None:
-        """Take the delivery of a stamped record; one that is too old waits for the next lease."""
-        if error is not None and error.code() in TOO_OLD:
-            self.refused.append(message)
-        else:
-            self.delivered(error, message)
-
 
 def unconfirmed_since(turns: Iterable[Turn]) -> float | None:
     """Return since when the oldest turn with sends in flight waits for the broker, or None.

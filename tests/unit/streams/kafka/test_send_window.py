@@ -31,7 +31,7 @@ def sent(window: SendWindow, turn: Turn, topic: str, slot: int, *values: bytes) 
 
 def left(window: SendWindow, *, every: bool = False) -> list[Left]:
     released = window.release(always, every=every)
-    return [((queue.topic, queue.slot), one.value, flight) for queue, one, flight in released]
+    return [((to.queue.topic, to.queue.slot), one.value, to) for one, to in released]
 
 
 def values(records: list[Left]) -> list[bytes]:
@@ -67,7 +67,7 @@ def test_a_record_waits_for_the_end_of_its_turn_only_behind_another_one() -> Non
     window, turn = SendWindow(), Turn()
     queue = window.add(("a", 0), TurnRecord(turn, b"first", None))
     assert queue.idle
-    [(_, _, flight)] = window.release_of(queue, always)
+    [(_, flight)] = window.release_of(queue, always)
     assert not window.add(("a", 0), TurnRecord(turn, b"second", None)).idle
     assert values(left(window)) == [b"second"]
     for _ in range(2):
@@ -108,7 +108,7 @@ def test_a_topic_that_may_not_be_written_waits_without_being_closed() -> None:
     sent(window, Turn(), "leased", 0, b"answer")
     sent(window, Turn(), "a", 0, b"other")
     released = window.release(lambda topic: topic != "leased")
-    assert [one.value for _, one, _ in released] == [b"other"]
+    assert [one.value for one, _ in released] == [b"other"]
     assert (len(window), window.closed) == (1, False)
 
 

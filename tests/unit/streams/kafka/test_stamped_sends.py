@@ -3,12 +3,20 @@
 import pytest
 from confluent_kafka import KafkaError
 
+from streams.kafka.send_window import Departure, SendWindow, TurnRecord
 from streams.kafka.turn import Turn, unconfirmed_since
 
 
 class AMessage:
     def topic(self) -> str:
         return "p.results"
+
+
+def a_departure(turn: Turn) -> Departure:
+    window = SendWindow()
+    queue = window.add(("p.results", 0), TurnRecord(turn, b"", None))
+    [(_, departure)] = window.release_of(queue, lambda topic: True)
+    return departure
 
 
 @pytest.mark.parametrize(
@@ -21,13 +29,14 @@ class AMessage:
 )
 def test_every_record_of_a_batch_with_one_too_old_waits(code: int) -> None:
     turn, message = Turn(), AMessage()
-    turn.stamped(KafkaError(code), message)
+    a_departure(turn).stamped((), KafkaError(code), message)
     assert (turn.refused, turn.error) == ([message], None)
 
 
 def test_another_refusal_is_an_error_of_its_topic() -> None:
     turn = Turn()
-    turn.stamped(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), AMessage())
+    error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    a_departure(turn).stamped((), error, AMessage())
     assert turn.refused == []
     assert (turn.error is not None, turn.topic) == (True, "p.results")
 
