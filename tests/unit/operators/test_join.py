@@ -74,6 +74,13 @@ def test_a_query_is_complete_when_all_its_credit_has_come() -> None:
     assert (query.credit, query.epoch) == (FULL_CREDIT, 4)
 
 
+def test_an_answer_names_the_newest_plan_of_its_branches_in_whatever_order_they_come() -> None:
+    query = OpenQuery("q0", Origin(0, 0), 0.0, SLO_S)
+    for epoch, branch in ((2, (0, 0)), (4, (0, 1)), (3, (0, 2))):
+        query.take(a_work(0, half(branch=branch), task="", epoch=epoch))
+    assert query.epoch == 4
+
+
 def test_a_branch_that_comes_twice_counts_once() -> None:
     query = a_query(half("a", (0, 0)))
     assert not query.take(a_work(0, half("again", (0, 0)), task=""))
@@ -124,6 +131,7 @@ def test_an_incomplete_answer_is_dropped_where_it_is_worthless() -> None:
     )
     failed = half(None, (0, 1), outcome=FAILED, reason="smudged")
     assert closed(a_query(good, failed), pipeline).outcome == FAILED
+    assert closed(a_query(good, half("b", (0, 1))), pipeline).outcome == ANSWERED
 
 
 def test_query_without_answered_branches_ends_as_its_first_failed_else_first_bad_branch() -> None:
@@ -139,6 +147,17 @@ def test_query_without_any_branch_is_dropped_with_the_time_waited() -> None:
     assert closed(a_query()) == an_answer(
         outcome=DROPPED, reason="incomplete 750 ms after its creation", epoch=0
     )
+
+
+def test_the_time_waited_counts_from_the_querys_creation() -> None:
+    query = OpenQuery("q0", Origin(0, 0), 100.0, 100.0 + SLO_S)
+    assert closed(query, now=101.0).reason == "incomplete 750 ms after its creation"
+
+
+def test_a_dropped_branch_is_the_reason_though_another_never_came() -> None:
+    good = half("a", (0, 0), credit=HALF // 2)
+    dropped = half(None, (0, 1), credit=HALF // 2, outcome=DROPPED, reason="late")
+    assert closed(a_query(good, dropped)).reason == "late"
 
 
 def test_a_query_of_which_a_branch_never_came_is_incomplete() -> None:

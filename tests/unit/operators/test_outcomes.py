@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from operators.drop_reasons import CLASSES
 from operators.outcomes import LATE, OUTCOMES, cause_of, missed_at, outcome_of, tight, unpromised
 from schemas.records import ANSWERED, DROPPED, FAILED, REFUSED, Answer
-from tests.builders import an_answer, an_end
+from tests.builders import a_hop, an_answer, an_end
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,23 @@ def test_the_cause_of_an_incomplete_answer_is_that_of_its_worst_branch(
         incomplete=True, late=True, task="read", reason="r", ends=(an_end(way, "", "r"),)
     )
     assert (outcome_of(part), missed_at(part), cause_of(part)) == (DROPPED, "read", cause)
+    assert missed_at(an_answer(outcome=FAILED)) == "egress"  # no task ended it
+
+
+@pytest.mark.parametrize(
+    ("finished_s", "task"),
+    [
+        ({}, "egress"),
+        ({"locate": 0.4, "read": 0.5}, "egress"),  # at its deadline it was in time
+        ({"locate": 0.4, "read": 0.6}, "read"),
+        ({"read": 0.7, "locate": 0.6}, "locate"),
+    ],
+)
+def test_a_late_query_missed_at_the_first_task_that_ended_past_its_deadline(
+    finished_s: dict[str, float], task: str
+) -> None:
+    path = tuple(a_hop(task=each, finished_s=at) for each, at in finished_s.items())
+    assert missed_at(an_answer(late=True, deadline_s=0.5, paths=(path,))) == task
 
 
 @given(

@@ -8,8 +8,8 @@ from schemas.records import Route
 
 
 def test_equal_shares_take_turns() -> None:
-    spread = WeightedRoundRobin([(3, 0.5), (5, 0.5)])
-    assert [spread.pick() for _ in range(4)] == [3, 5, 3, 5]
+    spread = WeightedRoundRobin([(3, 0.5), (5, 0.5), (4, 0.5)])
+    assert [spread.pick() for _ in range(4)] == [3, 5, 4, 3]
 
 
 def test_unequal_shares_are_mixed_evenly() -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from operators.outcomes import cause_of, missed_at, outcome_of
+from operators.outcomes import outcome_of
 from schemas.effects import (
     COMMAND_RESULTS,
     DEAD_LETTERS,
@@ -106,20 +106,6 @@ def test_outcomes_are_disjoint_and_misses_have_a_task_and_a_reason() -> None:
         ("query_seconds",): (3, 1.1),
         ("served_accuracy_ratio",): (1, 0.9),
     }
-
-
-def test_a_late_answer_is_missed_where_its_deadline_passed() -> None:
-    hops = (a_hop(task="locate", finished_s=0.6), a_hop(finished_s=0.7))
-    assert missed_at(an_answer(late=True, answered_s=0.8, paths=(hops,))) == "locate"
-    assert missed_at(an_answer(late=True, answered_s=0.8, paths=((a_hop(),),))) == "egress"
-    assert missed_at(an_answer(outcome=DROPPED, task="")) == "egress"
-
-
-def test_an_answer_with_a_failed_branch_counts_as_dropped_for_an_operators_fault() -> None:
-    reason = "read/v raised ValueError: smudged"
-    ends = (an_end(ANSWERED, "read"), an_end(FAILED, "read", reason))
-    part = an_answer(incomplete=True, task="read", reason=reason, ends=ends)
-    assert (outcome_of(part), missed_at(part), cause_of(part)) == (DROPPED, "read", "operator")
 
 
 def test_queue_and_compute_are_taken_from_what_became_of_a_batch() -> None:
