@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from control.per_query.shadowing import VALID_S, Ways, shadow_of
 from operators.serving.worker import Worker
-from schemas.effects import OUTPUTS, SHADOWS, Arrived, Assign, Done, Effect, Send, Woke
+from schemas.effects import OUTPUTS, SHADOWS, Arrived, Assign, Done, Effect, Failed, Send, Woke
 from schemas.pipeline import Labels
 from schemas.records import Work
 from tests.builders import (
@@ -103,6 +103,14 @@ def test_a_worker_whose_items_have_no_slack_runs_none_until_they_have() -> None:
     assert len(inferring(woken(node, 10.5))) == 1  # two windows later
 
 
+def test_a_worker_that_just_dropped_an_item_runs_no_shadow() -> None:
+    node = a_worker()
+    node.handle(a_shadow(0), 0.0)
+    node.handle(arrived(a_work(1, deadline_s=0.05), 1), 0.0)
+    assert inferring(woken(node, 0.0)) == []
+    assert len(inferring(woken(node, 10.0))) == 1  # two windows later
+
+
 def test_a_shadow_is_judged_by_the_longest_batches_of_this_worker() -> None:
     """One batch planned for 0.1 s takes 0.35 s, so a slack of 0.2 s leaves no room."""
     node = a_worker()
@@ -142,3 +150,12 @@ def test_a_shadow_that_fails_ends_as_a_shadow() -> None:
     assert end.outcome == "failed"
     assert [e for e in ended if isinstance(e, Send) and e.topic == OUTPUTS] == []
     assert SLO_S < VALID_S
+
+
+def test_a_shadow_that_fails_with_its_batch_is_in_no_count() -> None:
+    node = a_worker()
+    node.handle(a_shadow(0), 0.0)
+    (batch,) = inferring(woken(node, 0.0))
+    node.handle(Failed(batch.job, "no"), 0.1)
+    (report,) = reports(woken(node, 1.0))
+    assert "failed/read/v" not in report.counts
