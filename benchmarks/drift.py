@@ -29,7 +29,7 @@ from PIL import Image
 
 from benchmarks.machine_speed import machine
 from benchmarks.rig import Rig
-from control.estimation.accuracy_drift import drift_text, drifted
+from control.estimation.accuracy.accuracy_drift import drift_text, drifted
 from headrace.broker.local_broker import borrow
 from headrace.client.accuracy_topic import newest_accuracy
 from operators.outcomes import outcome_of

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from control.estimation.accuracy_drift import sums_of
-from control.estimation.accuracy_sums import AccuracySums, total
+from control.estimation.accuracy.accuracy_drift import sums_of
+from control.estimation.accuracy.accuracy_sums import AccuracySums, total
 from operators.outcomes import outcome_of
 from operators.scoring.score_sums import RowKey, hour
 from operators.scoring.scorer import Judge, path_of, score

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from control.estimation.accuracy_drift import sums_of
-from control.estimation.accuracy_sums import AccuracySums, total
-from control.estimation.shadow_accuracy import ShadowAccuracy, shadow_accuracy
+from control.estimation.accuracy.accuracy_drift import sums_of
+from control.estimation.accuracy.accuracy_sums import AccuracySums, total
+from control.estimation.accuracy.shadow_accuracy import ShadowAccuracy, shadow_accuracy
 from headrace.cells import percent
 from schemas.records import AccuracyRow
 

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from control.estimation.accuracy_drift import expected_of
+from control.estimation.accuracy.accuracy_drift import expected_of
 from headrace.client.accuracy_topic import newest_accuracy
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import load_profile

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from control.estimation.accuracy_drift import Measured, drifted
+from control.estimation.accuracy.accuracy_drift import Measured, drifted
 from headrace.client.plan_order import later
 from headrace.config.cluster_cost import cost_of, per_thousand
 from headrace.results.label_accuracy import LabelAccuracy, label_accuracy, of_rows

@@ -6,7 +6,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from control.estimation.accuracy_drift import drift_text
+from control.estimation.accuracy.accuracy_drift import drift_text
 from headrace.cells import decimal, percent
 from headrace.results.label_accuracy import NO_CLASS, AccuracyFigure
 from headrace.results.shadow_figures import shadow_text

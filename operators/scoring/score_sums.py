@@ -6,9 +6,9 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from control.estimation.accuracy_drift import Expected, sums_of
-from control.estimation.accuracy_sums import AccuracySums
-from control.estimation.recent_accuracy import RecentAccuracy
+from control.estimation.accuracy.accuracy_drift import Expected, sums_of
+from control.estimation.accuracy.accuracy_sums import AccuracySums
+from control.estimation.accuracy.recent_accuracy import RecentAccuracy
 from schemas.records import AccuracyRow, MeasuredAccuracy
 
 RowKey = tuple[str, str, float]  # path, class, start of the hour

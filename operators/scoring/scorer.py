@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from control.estimation.accuracy_drift import (
+from control.estimation.accuracy.accuracy_drift import (
     BRANCHES,
     STEPS,
     accuracies_to_plan_by,

@@ -129,8 +129,8 @@ class AccuracyRow(Struct, frozen=True, gc=False, kw_only=True):
     ``path`` names the distinct variant paths of the query's branches, sorted and joined by " + ",
     so every query is in one row. ``right`` and ``of`` are sums over the queries; ``right_right``,
     ``right_of`` and ``of_of`` are sums of products. ``low`` and ``high`` bound ``accuracy`` with
-    95 % confidence (control/estimation/accuracy_sums.py). ``expected`` is the profile's accuracy
-    of ``path``, with its 95 % interval; None: unknown.
+    95 % confidence (control/estimation/accuracy/accuracy_sums.py). ``expected`` is the profile's
+    accuracy of ``path``, with its 95 % interval; None: unknown.
 
     If answers are compared with their shadows, ``reference`` is the shadows' path,
     ``reference_accuracy`` the profile's accuracy of that path, and "right" means equal to the

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from control.controller.command_queue import COMMAND_VALID_S
-from control.estimation.accuracy_drift import drifted
+from control.estimation.accuracy.accuracy_drift import drifted
 from operators.outcomes import cause_of, outcome_of
 from schemas.effects import Arrived, Effect, Event, Infer, Inferred, Send, Solve, Solved
 from schemas.records import (

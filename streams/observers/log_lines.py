@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from control.estimation.accuracy_drift import Measured, drift_text
+from control.estimation.accuracy.accuracy_drift import Measured, drift_text
 from operators.outcomes import LATE, cause_of, outcome_of
 from schemas.effects import (
     Arrived,

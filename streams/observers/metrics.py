@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from control.estimation.accuracy_drift import all_measured, sums_of
-from control.estimation.accuracy_sums import AccuracySums, total
+from control.estimation.accuracy.accuracy_drift import all_measured, sums_of
+from control.estimation.accuracy.accuracy_sums import AccuracySums, total
 from operators.drop_reasons import EGRESS_TASK
 from operators.outcomes import LOST, OUTCOMES, cause_of, missed_at, outcome_of
 from schemas.count_names import count_name

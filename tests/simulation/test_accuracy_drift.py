@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.small_cluster import a_cluster
-from control.estimation.accuracy_drift import drifted, expected_of
+from control.estimation.accuracy.accuracy_drift import drifted, expected_of
 from headrace.arrivals.arrival_processes import Renewal
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.profile_files import load_profile

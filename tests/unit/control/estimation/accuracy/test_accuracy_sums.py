@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.estimation.accuracy_sums import Z_95, AccuracySums, total
+from control.estimation.accuracy.accuracy_sums import Z_95, AccuracySums, total
 
 SCORES = st.lists(
     st.integers(1, 8).flatmap(lambda of: st.tuples(st.integers(0, of), st.just(of))), max_size=60

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from control.estimation.accuracy_drift import (
+from control.estimation.accuracy.accuracy_drift import (
     FEWEST,
     accuracies_to_plan_by,
     all_measured,
@@ -11,8 +11,8 @@ from control.estimation.accuracy_drift import (
     drifted,
     expected_of,
 )
-from control.estimation.accuracy_sums import AccuracySums
-from control.estimation.recent_accuracy import FRESH_S, MOST_RECENT, RecentAccuracy
+from control.estimation.accuracy.accuracy_sums import AccuracySums
+from control.estimation.accuracy.recent_accuracy import FRESH_S, MOST_RECENT, RecentAccuracy
 from profiles.measurements import PathAccuracy
 from profiles.profile_table import ProfileTable
 from schemas.records import AccuracyRow

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from control.estimation.accuracy_sums import AccuracySums
-from control.estimation.shadow_accuracy import shadow_accuracy
+from control.estimation.accuracy.accuracy_sums import AccuracySums
+from control.estimation.accuracy.shadow_accuracy import shadow_accuracy
 
 
 def sums(equal: int, of: int) -> AccuracySums:

@@ -12,7 +12,7 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-from control.estimation.accuracy_sums import AccuracySums
+from control.estimation.accuracy.accuracy_sums import AccuracySums
 
 MOST_RECENT = 800  # queries
 FRESH_S = 600.0  # older measurements are forgotten

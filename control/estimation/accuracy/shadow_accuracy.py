@@ -17,7 +17,7 @@ a. The estimate assumes that the reference is as accurate as in its profile.
 
 from dataclasses import dataclass
 
-from control.estimation.accuracy_sums import Z_95, AccuracySums
+from control.estimation.accuracy.accuracy_sums import Z_95, AccuracySums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

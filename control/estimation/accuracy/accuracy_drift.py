@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from control.estimation.accuracy_sums import AccuracySums
-from control.estimation.recent_accuracy import Z_999
-from control.estimation.shadow_accuracy import bounds
+from control.estimation.accuracy.accuracy_sums import AccuracySums
+from control.estimation.accuracy.recent_accuracy import Z_999
+from control.estimation.accuracy.shadow_accuracy import bounds
 from profiles.measurements import ProfileError
 from profiles.profile_table import ProfileTable
 from schemas.records import AccuracyRow
