@@ -14,7 +14,7 @@ from headrace.cli.shared_options import (
     pipelines_argument,
     read_file,
 )
-from headrace.roles.log_options import LogOptions, role_options
+from headrace.roles.observability.log_options import LogOptions, role_options
 
 if TYPE_CHECKING:
     from headrace.gateway.access import Tls

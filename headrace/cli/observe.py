@@ -17,7 +17,7 @@ from headrace.cli.shared_options import (
     read_file,
 )
 from headrace.errors import Unsuccessful
-from headrace.roles.log_options import LOOPBACK, metrics_url
+from headrace.roles.observability.log_options import LOOPBACK, metrics_url
 from headrace.terminal import print_json, print_rich, print_text, rich_console, say
 
 
@@ -250,7 +250,7 @@ def traces(
     Example:
       headrace traces pipeline.yaml --otlp http://localhost:4318 --since 600s --for 30s
     """
-    from headrace.roles.metrics_port import serve
+    from headrace.roles.observability.metrics_port import serve
     from headrace.traces.delivery import checked
     from headrace.traces.trace_export import Sampling, TraceExport, delivery_to
 

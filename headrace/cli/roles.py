@@ -7,7 +7,7 @@ import click
 
 from headrace.broker.connect import brokers
 from headrace.cli.shared_options import bootstrap_option, pipeline_argument, read_deployed
-from headrace.roles.log_options import LogOptions, role_options
+from headrace.roles.observability.log_options import LogOptions, role_options
 
 if TYPE_CHECKING:
     from headrace.config.topology import Share

@@ -13,7 +13,7 @@ from headrace.cli.shared_options import (
     read_file,
 )
 from headrace.errors import INFEASIBLE
-from headrace.roles.log_options import log_options, metrics_option
+from headrace.roles.observability.log_options import log_options, metrics_option
 from headrace.terminal import print_json, print_rich, print_text
 
 if TYPE_CHECKING:

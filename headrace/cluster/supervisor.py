@@ -31,7 +31,7 @@ from headrace.processes import (
     how_it_ended,
     run_directory,
 )
-from headrace.roles.log_format import log_text
+from headrace.roles.observability.log_format import log_text
 
 SOUND_AFTER_S = 60.0  # a role that ran this long restarts after the shortest pause
 LONGEST_PAUSE_S = 30.0

@@ -18,7 +18,7 @@ from headrace.dashboard.page_server import PageServer
 from headrace.dashboard.topic_feed import TopicFeed
 from headrace.dashboard.viewers import Viewers
 from headrace.errors import DashboardError, PortTaken
-from headrace.roles.observability import sign_of_life
+from headrace.roles.observability.observability import sign_of_life
 from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
 

@@ -49,7 +49,7 @@ from headrace.errors import exit_code
 from headrace.planning.mix_validation import examined_with_mix
 from headrace.processes import run_directory
 from headrace.roles.compiled import compiled
-from headrace.roles.log_options import LOOPBACK
+from headrace.roles.observability.log_options import LOOPBACK
 from schemas.effects import QUERIES
 from schemas.pipeline import Pipeline
 from streams.kafka.admin.acl_rights import ROLES, rights

@@ -24,8 +24,8 @@ from headrace.gateway.model import Model
 from headrace.gateway.plans_in_force import PlansInForce
 from headrace.gateway.request_counts import RequestCounts
 from headrace.roles.heap import tune_heap
-from headrace.roles.log_options import LogOptions, metrics_url
-from headrace.roles.observability import build, ended, sign_of_life, started
+from headrace.roles.observability.log_options import LogOptions, metrics_url
+from headrace.roles.observability.observability import build, ended, sign_of_life, started
 from streams.kafka.admin.preflight import prepare
 from streams.kafka.kafka_config import KafkaConfig
 
@@ -160,7 +160,7 @@ async def _all(closing: Sequence[Closing]) -> None:
 def _metrics(front: Front, logs: LogOptions) -> dict[str, str]:
     if logs.metrics_port is None:
         return {}
-    from headrace.roles.metrics_port import serve
+    from headrace.roles.observability.metrics_port import serve
 
     host = logs.metrics_host
     port = serve((front.counts.samples, build), logs.metrics_port, host, "", front)

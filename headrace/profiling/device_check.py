@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headrace.config.cluster import Cluster
 from headrace.errors import PipelineError
-from headrace.roles.present_devices import check_device
+from headrace.roles.profiling.present_devices import check_device
 
 
 def check_devices(

@@ -10,8 +10,8 @@ from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import measured_space, planning_profile
 from headrace.roles.dispatching import planned_by
 from headrace.roles.heap import tune_heap
-from headrace.roles.log_options import SILENT, LogOptions
-from headrace.roles.observability import observed
+from headrace.roles.observability.log_options import SILENT, LogOptions
+from headrace.roles.observability.observability import observed
 from headrace.roles.process_setup import dilation, process_clock, write_within_limit
 from streams.kafka.kafka_config import KafkaConfig
 

@@ -9,8 +9,8 @@ from headrace.config.topology import Share
 from headrace.config.user_functions import load_combine
 from headrace.errors import NameTaken
 from headrace.roles.link_file import file_links, follow_link_file
-from headrace.roles.log_options import SILENT, LogOptions
-from headrace.roles.observability import LEVELS, tell_idle
+from headrace.roles.observability.log_options import SILENT, LogOptions
+from headrace.roles.observability.observability import LEVELS, tell_idle
 from headrace.roles.profile_lookups import accuracies
 from headrace.roles.role_process import (
     FENCE_S,

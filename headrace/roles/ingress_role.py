@@ -11,8 +11,8 @@ from headrace.roles.dispatching import central_queues, ingress_part
 from headrace.roles.input_topic.input_commits import commits_end, input_start
 from headrace.roles.input_topic.input_watch import check_input, restore_input, watched_input
 from headrace.roles.input_topic.recent_sizes import recent_sizes
-from headrace.roles.log_options import SILENT, LogOptions
-from headrace.roles.observability import tell_idle
+from headrace.roles.observability.log_options import SILENT, LogOptions
+from headrace.roles.observability.observability import tell_idle
 from headrace.roles.profile_lookups import accuracies
 from headrace.roles.role_process import FENCE_S, driver, namesakes_of, process_now, run_until_signal
 from operators.dispatch.dispatcher import WINDOW

@@ -9,9 +9,9 @@ from functools import partial
 from headrace.client.topic_clients import Tail
 from headrace.processes import run_directory
 from headrace.roles.heap import tune_heap
-from headrace.roles.log_options import LogOptions
 from headrace.roles.namesakes import LISTEN_S, Namesakes
-from headrace.roles.observability import observed
+from headrace.roles.observability.log_options import LogOptions
+from headrace.roles.observability.observability import observed
 from headrace.roles.process_setup import dilation, process_clock, write_within_limit
 from schemas.effects import REPORTS, Node
 from schemas.pipeline import Pipeline

@@ -1,7 +1,7 @@
 """Journal: an observer that logs the notable events and effects of nodes.
 
 Nodes do not log: the journal sees their events and effects. A line has a sentence, the name of its
-event, ids and figures; ``headrace/roles/log_format.py`` prints them.
+event, ids and figures; ``headrace/roles/observability/log_format.py`` prints them.
 
 Events of every query are logged at debug level. Under overload, events in bulk (drops, refusals)
 are logged at info level: the first ``MOST`` of a kind in ``WINDOW_S``, then a count.

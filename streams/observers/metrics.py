@@ -1,7 +1,7 @@
 """Metrics: events and effects of a process's nodes, folded into counts and histograms.
 
-``streams/observers/metric_table.py`` lists the metrics; ``headrace/roles/metrics_port.py`` exports
-the samples to Prometheus.
+``streams/observers/metric_table.py`` lists the metrics;
+``headrace/roles/observability/metrics_port.py`` exports the samples to Prometheus.
 
 Counts that a node keeps itself are taken from its reports, five times a second. Only outcomes with
 their reasons, and durations, are folded from each event.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.roles.present_devices import cuda_count
+from headrace.roles.profiling.present_devices import cuda_count
 from operators.models.libraries import library
 from operators.models.lightgbm_model import LightGbm
 from operators.models.model_errors import (

@@ -10,11 +10,11 @@ import click
 from headrace.cli.main import headrace
 from headrace.config.cluster import Cluster
 from headrace.config.topology import roles
-from headrace.roles import observability as observing
 from headrace.roles.input_topic import input_watch
-from headrace.roles.log_format import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE
-from headrace.roles.log_format import LEVELS as CHOICES
-from headrace.roles.log_options import METRICS_HOST_VARIABLE, METRICS_VARIABLE
+from headrace.roles.observability import observability as observing
+from headrace.roles.observability.log_format import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE
+from headrace.roles.observability.log_format import LEVELS as CHOICES
+from headrace.roles.observability.log_options import METRICS_HOST_VARIABLE, METRICS_VARIABLE
 from streams.control_app import app as control_app
 from streams.kafka import connectivity as presence
 from streams.kafka import former_notices, offset_ledger, throttling

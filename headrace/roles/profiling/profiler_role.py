@@ -32,10 +32,10 @@ from headrace.config.pipeline_file import PipelineFile, search_space
 from headrace.config.user_functions import load_combine, load_scorer, load_workload
 from headrace.processes import run_directory
 from headrace.roles.input_topic.recent_inputs import InputsBetween, RecentInputs
-from headrace.roles.log_options import SILENT, LogOptions
-from headrace.roles.observability import observed
-from headrace.roles.present_devices import check_device
+from headrace.roles.observability.log_options import SILENT, LogOptions
+from headrace.roles.observability.observability import observed
 from headrace.roles.profiling.loaded_operators import Operators
+from headrace.roles.profiling.present_devices import check_device
 from headrace.roles.profiling.samples import ReadBack, Samples
 from headrace.roles.profiling.waiting_requests import WaitingRequests, take_requests
 from operators.calls.device_faults import device_lost

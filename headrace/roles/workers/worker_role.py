@@ -9,7 +9,7 @@ from control.problem.seats import task_of
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
 from headrace.roles.link_file import file_links, follow_link_file
-from headrace.roles.log_options import SILENT, LogOptions
+from headrace.roles.observability.log_options import SILENT, LogOptions
 from headrace.roles.process_setup import dilation, process_clock
 from headrace.roles.profile_lookups import latency_of
 from headrace.roles.role_process import (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.processes import ALIVE
-from headrace.roles.observability import sign_of_life
+from headrace.roles.observability.observability import sign_of_life
 from headrace.service_manager import NOTIFY_SOCKET, WORKS, service_manager
 
 

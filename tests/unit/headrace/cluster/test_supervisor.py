@@ -29,7 +29,7 @@ from headrace.config.cluster import Cluster
 from headrace.config.topology import Role, Share, profilers, roles, workers
 from headrace.errors import HeadraceError, Unsuccessful
 from headrace.processes import SUPERVISOR, Process, environment, how_it_ended, run_directory
-from headrace.roles.log_format import FORMATTERS
+from headrace.roles.observability.log_format import FORMATTERS
 
 
 def test_a_cluster_is_its_roles_in_the_order_in_which_they_start() -> None:

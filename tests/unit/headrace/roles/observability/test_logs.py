@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.config.topology import Share
-from headrace.roles.log_format import (
+from headrace.roles.observability.log_format import (
     FORMAT_VARIABLE,
     FORMATTERS,
     LEVEL_VARIABLE,
@@ -21,13 +21,13 @@ from headrace.roles.log_format import (
     configure,
     log_text,
 )
-from headrace.roles.log_options import (
+from headrace.roles.observability.log_options import (
     METRICS_HOST_VARIABLE,
     METRICS_VARIABLE,
     LogOptions,
     role_options,
 )
-from headrace.roles.observability import tell_idle
+from headrace.roles.observability.observability import tell_idle
 from streams.kafka.kafka_errors import BrokerError
 from streams.observers.journal import tell
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from headrace.roles.log_options import SILENT
-from headrace.roles.observability import observed
+from headrace.roles.observability.log_options import SILENT
+from headrace.roles.observability.observability import observed
 from schemas.pipeline import QuerySize
 from streams.observers.size_series import SizeSeries
 from tests.builders import a_pipeline

@@ -12,7 +12,13 @@ from typing import Any, TypeVar
 import click
 
 from headrace.errors import UNSUCCESSFUL, exit_code
-from headrace.roles.log_format import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE, LEVELS, configure
+from headrace.roles.observability.log_format import (
+    FORMAT_VARIABLE,
+    FORMATS,
+    LEVEL_VARIABLE,
+    LEVELS,
+    configure,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from headrace.config.topology import Share
 from headrace.processes import ALIVE, RESTARTED
-from headrace.roles.log_options import LogOptions, metrics_url
+from headrace.roles.observability.log_options import LogOptions, metrics_url
 from headrace.service_manager import service_manager
 from schemas.effects import Observer
 from schemas.pipeline import Pipeline
@@ -101,7 +101,7 @@ def _served(
     reading: TransportReading | None,
 ) -> int:
     # Imported here: a role without metrics does not load the HTTP server.
-    from headrace.roles.metrics_port import serve
+    from headrace.roles.observability.metrics_port import serve
 
     standing = next((fold for fold in folds if isinstance(fold, ControlStanding)), None)
     sources = [fold.samples if standing is None else _current(standing, fold) for fold in folds]

@@ -11,9 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Exemplar, Timestamp
 
 from headrace.errors import PortTaken
-from headrace.roles import metrics_port
-from headrace.roles.log_options import LOOPBACK
-from headrace.roles.metrics_port import serve
+from headrace.roles.observability import metrics_port
+from headrace.roles.observability.log_options import LOOPBACK
+from headrace.roles.observability.metrics_port import serve
 from schemas.effects import RESULTS, Send, Woke
 from streams.observers.health import LIVE_S, Health
 from streams.observers.metrics import Metrics, MetricSample, Observed, TracedValue

@@ -1,0 +1,1 @@
+"""Logs, metrics and probes of a role: what attaches its observers, and how they are shown."""
