@@ -22,8 +22,8 @@ HOT = """
     control/per_query/table_lookup.py control/policies/ramsis/burst_lengths.py
     control/estimation/task_demand.py
     operators/bursts.py operators/dead_letter.py operators/drop_reasons.py operators/wake_up.py
-    operators/egress.py
-    operators/ingress.py operators/join.py operators/latency_histogram.py
+    operators/egress/egress.py
+    operators/ingress/ingress.py operators/join.py operators/egress/latency_histogram.py
     operators/offset_tracker.py operators/outcomes.py operators/plan_follower.py
     operators/record_size.py operators/reporter.py
     operators/serving/deadline_queue.py

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from operators.egress import Egress
-from operators.ingress import Ingress
+from operators.egress.egress import Egress
+from operators.ingress.ingress import Ingress
 from operators.serving.worker import Worker
 from schemas.effects import PLANS, QUERIES, Node, Observer
 from schemas.pipeline import Pipeline

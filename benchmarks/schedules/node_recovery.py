@@ -13,8 +13,8 @@ from operators.dispatch.dispatch_profile import device_kind, dispatch_profile
 from operators.dispatch.dispatch_queue import CentralQueue, Part
 from operators.dispatch.dispatcher import Dispatcher
 from operators.dispatch.task_dispatcher import TaskDispatcher
-from operators.egress import Egress, highest, made_s, upto_of
-from operators.ingress import Ingress
+from operators.egress.egress import Egress, highest, made_s, upto_of
+from operators.ingress.ingress import Ingress
 from operators.input_place import InputPlaces, commit_at, start_of_input
 from operators.serving.worker import Worker
 from profiles.measurements import EMULATED

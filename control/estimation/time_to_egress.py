@@ -1,7 +1,7 @@
 """The time from the start of a task's batch to egress, from egress's reports.
 
 With m the mean and s the standard deviation over about the last ``MEMORY`` items that egress
-counted (``operators/egress_times.py``), most items took at most
+counted (``operators/egress/egress_times.py``), most items took at most
 
     m + LIKELY x s
 

@@ -11,8 +11,8 @@ from control.problem.lazy_references import parts
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import PipelineError
 from operators.calls.user_frames import sentence, with_frames
+from operators.ingress.query_parts import Split
 from operators.models.user_modules import import_module
-from operators.query_parts import Split
 from schemas.pipeline import Labels, Pipeline
 
 # The methods of a workload class; the arguments are in docs/reference/operators.md.

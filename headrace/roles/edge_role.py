@@ -31,7 +31,7 @@ from headrace.roles.role_process import (
 )
 from headrace.roles.workers.worker_role import LEAVE_S, attach, preload_operators, workers
 from operators.edge.edge_nodes import edge_nodes
-from operators.ingress import Ingress
+from operators.ingress.ingress import Ingress
 from operators.input_place import InputPlaces
 from schemas.effects import QUERIES
 from streams.kafka.admin.preflight import prepare, prepare_input

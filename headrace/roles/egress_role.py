@@ -20,7 +20,7 @@ from headrace.roles.role_process import (
     process_now,
     run_until_signal,
 )
-from operators.egress import Egress, upto_of
+from operators.egress.egress import Egress, upto_of
 from operators.join import as_list
 from schemas.effects import OUTPUTS, RESULTS
 from schemas.pipeline import Pipeline

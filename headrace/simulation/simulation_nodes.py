@@ -31,10 +31,10 @@ from headrace.roles.workers.device_time import DeviceTime
 from headrace.simulation.paid_batches import PaidBatches, own_rates
 from headrace.simulation.run_input import Run, check_profiled, devices, real_workers
 from operators.dispatch.task_dispatcher import TaskDispatcher
-from operators.egress import Egress
-from operators.ingress import Ingress
+from operators.egress.egress import Egress
+from operators.ingress.ingress import Ingress
+from operators.ingress.query_parts import even_parts
 from operators.models.emulated import Emulated, Stretched
-from operators.query_parts import even_parts
 from operators.serving.worker import Worker
 from profiles.profile_table import ProfileTable
 from schemas.effects import QUERIES, Failed, Solve, Solved

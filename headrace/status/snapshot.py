@@ -15,7 +15,7 @@ from headrace.client.plan_order import later
 from headrace.config.cluster_cost import cost_of, per_thousand
 from headrace.results.label_accuracy import LabelAccuracy, label_accuracy, of_rows
 from headrace.results.shadow_figures import ShadowFigure, shadow_figures
-from operators.latency_histogram import quantile_s
+from operators.egress.latency_histogram import quantile_s
 from schemas.count_names import count_name
 from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline

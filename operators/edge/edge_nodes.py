@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from operators.calls.own_values import kept, own_value
 from operators.edge.local_slots import IN_MEMORY, LocalSlots, Place
-from operators.ingress import Ingress
+from operators.ingress.ingress import Ingress
 from operators.input_place import InputPlaces
 from operators.serving.worker import Worker
 from schemas.effects import (

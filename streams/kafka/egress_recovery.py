@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from operators.egress import made_s
+from operators.egress.egress import made_s
 from schemas.codec.single_object import CodecError, decode
 from streams.kafka.admin.topic_admin import readable_partitions
 from streams.kafka.kafka_client import consumer

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
-from operators.egress import upto_of
+from operators.egress.egress import upto_of
 from schemas.effects import OUTPUTS
 from schemas.pipeline import Pipeline
 from streams.kafka.admin.topic_admin import partitions_of

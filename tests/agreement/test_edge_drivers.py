@@ -7,8 +7,8 @@ import pytest
 
 from control.problem.seats import bound_device
 from operators.edge.edge_nodes import edge_nodes
-from operators.egress import Egress
-from operators.ingress import Ingress
+from operators.egress.egress import Egress
+from operators.ingress.ingress import Ingress
 from operators.input_place import InputPlaces
 from operators.serving.worker import Worker
 from schemas.effects import PLANS, QUERIES, RESULTS, Deliver, Node

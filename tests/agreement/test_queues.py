@@ -19,8 +19,8 @@ import pytest
 from msgspec.structs import replace
 from scipy import optimize, stats
 
-from operators.egress import Egress
-from operators.ingress import Ingress
+from operators.egress.egress import Egress
+from operators.ingress.ingress import Ingress
 from operators.serving.worker import Worker
 from schemas.effects import (
     OUTPUTS,

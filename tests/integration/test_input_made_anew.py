@@ -15,7 +15,7 @@ from benchmarks.squares import PIPELINE as SQUARES
 from headrace.errors import InputMadeAnew
 from headrace.roles.input_topic.input_commits import commits_end, input_start
 from headrace.roles.input_topic.input_watch import check_input, watched_input
-from operators.ingress import Ingress
+from operators.ingress.ingress import Ingress
 from operators.input_place import GENERATION, InputPlaces
 from schemas.codec.single_object import decode, encode
 from schemas.effects import Node

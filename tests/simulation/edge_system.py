@@ -5,7 +5,7 @@ from typing import Any
 
 from control.problem.seats import bound_device, seat_device, seat_worker
 from operators.edge.edge_nodes import edge_nodes
-from operators.ingress import Ingress
+from operators.ingress.ingress import Ingress
 from operators.input_place import InputPlaces, place_of
 from operators.serving.worker import Worker
 from schemas.effects import QUERIES, Node, work_topic

@@ -10,8 +10,8 @@ from zlib import crc32
 
 import numpy as np
 
-from operators.egress import Egress, made_s, upto_of
-from operators.ingress import Ingress
+from operators.egress.egress import Egress, made_s, upto_of
+from operators.ingress.ingress import Ingress
 from operators.serving.worker import Worker
 from schemas.effects import OUTPUTS, PLANS, QUERIES, RESULTS, Node, Observer
 from schemas.pipeline import Pipeline

@@ -10,8 +10,8 @@ from control.controller.controller import Controller
 from control.policies.solvers import solve, virtual_s
 from control.problem.sample_sets import Truth
 from control.problem.tiers import Link
-from operators.egress import Egress
-from operators.ingress import Ingress
+from operators.egress.egress import Egress
+from operators.ingress.ingress import Ingress
 from operators.serving.transfers import Hop, SessionLinks
 from operators.serving.worker import Worker
 from schemas.effects import (

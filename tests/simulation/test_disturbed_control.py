@@ -14,8 +14,8 @@ from control.controller.controller import Controller
 from control.policies.solvers import solve, virtual_s
 from control.problem.problem import PlanError
 from headrace.roles.profile_lookups import latency_of
-from operators.egress import Egress
-from operators.ingress import Ingress
+from operators.egress.egress import Egress
+from operators.ingress.ingress import Ingress
 from operators.models.emulated import Emulated
 from operators.serving.worker import Worker
 from schemas.effects import (

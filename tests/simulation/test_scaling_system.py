@@ -12,8 +12,8 @@ from control.checks.structure_check import check_structure
 from control.controller.controller import Controller
 from control.policies.solvers import solve
 from control.problem.problem import PlanError
-from operators.egress import Egress
-from operators.ingress import Ingress
+from operators.egress.egress import Egress
+from operators.ingress.ingress import Ingress
 from operators.models.emulated import Emulated
 from operators.serving.worker import Worker
 from schemas.effects import PLANS, QUERIES, RESULTS, Failed, Solve, Solved

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from control.controller.commands import ACTIONS
-from operators.ingress import Ingress
+from operators.ingress.ingress import Ingress
 from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER, SLO_CLASS_HEADER
 from schemas.codec.schema_store import CURRENT
 from schemas.codec.single_object import CodecError, decode, encode

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
 from headrace.errors import InputMadeAnew
-from operators.egress import highest, upto_of
+from operators.egress.egress import highest, upto_of
 from operators.input_place import NO_ENDS, InputPlaces, InputStart, commit_at, start_of_input
 from schemas.effects import OUTPUTS, QUERIES
 from schemas.pipeline import Pipeline

@@ -24,8 +24,8 @@ from headrace.planning.sessions_file import Listed, read_sessions
 from headrace.roles.control_role import controller_maker
 from headrace.roles.link_file import session_links
 from headrace.simulation.sessions.session_nodes import RecordedProfilers, Recording
-from operators.egress import Egress
-from operators.ingress import Ingress
+from operators.egress.egress import Egress
+from operators.ingress.ingress import Ingress
 from operators.serving.worker import Worker
 from schemas.effects import (
     COMMAND_RESULTS,

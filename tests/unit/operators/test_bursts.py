@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from control.per_query.routing import Turns, WeightedRoundRobin
 from control.policies.ramsis.burst_lengths import WAIT
 from operators.bursts import BurstBuffer
-from operators.ingress import Ingress
+from operators.ingress.ingress import Ingress
 from operators.serving.worker import Worker
 from schemas.effects import PLANS, Arrived, Effect, Send, Wake, Woke
 from schemas.pipeline import Policy

@@ -6,7 +6,7 @@ from headrace.status.overview_text import view
 from headrace.status.snapshot import Board, Snapshot
 from headrace.status.watch import Boards
 from headrace.terminal import rich_console
-from operators.latency_histogram import bucket
+from operators.egress.latency_histogram import bucket
 from schemas.records import Lease, Plan, Report, Settings
 
 PLAN = Plan(

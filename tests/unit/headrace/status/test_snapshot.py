@@ -10,7 +10,7 @@ from rich.console import Console
 from headrace.status.snapshot import GONE_S, Board, DeviceRow, NodeRow, VariantRow, board_of
 from headrace.status.status_text import head, troubles, view
 from headrace.terminal import rich_console
-from operators.latency_histogram import bucket
+from operators.egress.latency_histogram import bucket
 from schemas.pipeline import Pipeline, Policy, Task, Variant
 from schemas.records import Lease, Plan, Report, Settings, SlotState
 

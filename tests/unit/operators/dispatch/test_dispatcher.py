@@ -9,7 +9,7 @@ from control.policies.kairos.query_sizes import SizeDistribution
 from operators.dispatch.dispatch_profile import dispatch_profile
 from operators.dispatch.dispatch_queue import MOST_SENT, Part
 from operators.dispatch.dispatcher import ENOUGH_SIZES, Dispatcher
-from operators.ingress import NOTICE_S, Ingress
+from operators.ingress.ingress import NOTICE_S, Ingress
 from schemas.effects import OUTPUTS, QUERIES, Arrived, Assign, Effect, Send, Wake, Woke, work_topic
 from schemas.pipeline import Pipeline, Policy, QuerySize
 from schemas.records import (

@@ -12,7 +12,7 @@ from operators.dispatch.dispatch_profile import device_kind
 from operators.dispatch.dispatch_queue import Part
 from operators.dispatch.table_dispatcher import AHEAD, TableDispatcher
 from operators.drop_reasons import dropped, no_worker
-from operators.ingress import NOTICE_S, Ingress
+from operators.ingress.ingress import NOTICE_S, Ingress
 from schemas.effects import (
     OUTPUTS,
     PLANS,

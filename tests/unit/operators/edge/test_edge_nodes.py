@@ -5,7 +5,7 @@ import numpy as np
 from control.problem.seats import bound_device
 from operators.edge.edge_nodes import edge_nodes, handed
 from operators.edge.local_slots import LocalSlots
-from operators.ingress import Ingress
+from operators.ingress.ingress import Ingress
 from operators.input_place import InputPlaces
 from operators.serving.worker import Worker
 from schemas.effects import (

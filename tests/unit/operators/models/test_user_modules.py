@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import operators.egress
+import operators.egress.egress
 import schemas.pipeline
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.config.user_functions import load_combine
@@ -106,7 +106,7 @@ def test_forgotten_code_is_read_anew_even_within_the_same_second(
     (tmp_path / f"{module}.py").write_text(text.format(helper))
     (tmp_path / f"{helper}.py").write_text("N = 1\n")
     make_known(tmp_path)
-    before = {name: sys.modules[name] for name in ("numpy", "operators.egress")}
+    before = {name: sys.modules[name] for name in ("numpy", "operators.egress.egress")}
     assert predicts() == 1
     (tmp_path / f"{helper}.py").write_text("N = 2\n")
     assert predicts() == 1

@@ -14,8 +14,8 @@ from control.per_query.shadowing import shadow_of
 from operators.dispatch.dispatch_profile import device_kind, dispatch_profile
 from operators.dispatch.dispatcher import Dispatcher
 from operators.dispatch.task_dispatcher import TaskDispatcher
-from operators.egress import Egress
-from operators.ingress import NOTICE_S, Ingress
+from operators.egress.egress import Egress
+from operators.ingress.ingress import NOTICE_S, Ingress
 from operators.record_size import MOST_REASON_BYTES, brief
 from operators.scoring.scorer import Scorer, exact_match
 from operators.serving.worker import Worker

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from operators.dead_letter import dead_letter
-from operators.egress import Egress
-from operators.ingress import Ingress
+from operators.egress.egress import Egress
+from operators.ingress.ingress import Ingress
 from operators.join import MOST_CRASHES
 from schemas.codec.single_object import decode, encode
 from schemas.effects import (

@@ -4,8 +4,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from operators.egress import COMMIT_S
-from operators.ingress import NOTICE_S, REFUSAL_S, Ingress
+from operators.egress.egress import COMMIT_S
+from operators.ingress.ingress import NOTICE_S, REFUSAL_S, Ingress
 from schemas.codec.single_object import decode, encode
 from schemas.effects import PLANS, Arrived, Assign, Effect, Event, Wake
 from schemas.records import Notice, Query, Work

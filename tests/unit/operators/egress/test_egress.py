@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from control.problem.tiers import Link
 from operators.drop_reasons import dropped, read_late
-from operators.egress import COMMIT_S, MOST_CLOSED, Egress, highest, made_s, note_of, upto_of
+from operators.egress.egress import COMMIT_S, MOST_CLOSED, Egress, highest, made_s, note_of, upto_of
+from operators.egress.latency_histogram import bucket
 from operators.input_place import GENERATION
 from operators.join import MOST_CRASHES
-from operators.latency_histogram import bucket
 from operators.serving.transfers import SessionLinks
 from schemas.effects import Arrived, Assign, Done, Effect, Event, Send, Wake, Woke
 from schemas.pipeline_fingerprint import fingerprint

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
 from operators.dead_letter import dead_letter
-from operators.egress_times import EgressTimes
+from operators.egress.egress_times import EgressTimes
+from operators.egress.latency_histogram import bucket
 from operators.join import (
     Accuracies,
     Combine,
@@ -21,7 +22,6 @@ from operators.join import (
     as_list,
     refusal,
 )
-from operators.latency_histogram import bucket
 from operators.offset_tracker import Progress
 from operators.outcomes import LATE, OUTCOMES, cause_of, outcome_of, tight, unpromised
 from operators.plan_follower import PlanFollower

@@ -24,13 +24,13 @@ from operators.drop_reasons import (
     past_saving,
     read_late,
 )
+from operators.ingress.query_parts import Split, UnfitQuery, fitting
+from operators.ingress.session_queries import SessionQueries
+from operators.ingress.shadow_sampler import shadow_sampler
 from operators.input_place import InputPlaces
 from operators.plan_follower import PlanFollower
-from operators.query_parts import Split, UnfitQuery, fitting
 from operators.record_size import brief, excess
 from operators.reporter import Reporter
-from operators.session_queries import SessionQueries
-from operators.shadow_sampler import shadow_sampler
 from operators.wake_up import WakeUp
 from schemas.effects import (
     COMPLETIONS,

@@ -1,10 +1,10 @@
-"""operators/egress_times.py: the time that items take to egress."""
+"""operators/egress/egress_times.py: the time that items take to egress."""
 
 from typing import Any
 
 import pytest
 
-from operators.egress_times import EVERY_S, EgressTimes
+from operators.egress.egress_times import EVERY_S, EgressTimes
 from schemas.records import ANSWERED, DROPPED, Work
 from tests.builders import a_hop, a_work, an_end, an_item
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from control.policies.kairos.size_watch import size_count
-from operators.ingress import NOTICE_S, REFUSAL_S, Ingress
+from operators.ingress.ingress import NOTICE_S, REFUSAL_S, Ingress
 from operators.input_place import GENERATION, InputPlaces, place_of
 from operators.record_size import MOST_BYTES
 from schemas.effects import (

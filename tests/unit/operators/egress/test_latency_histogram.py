@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.latency_histogram import bucket, quantile_s
+from operators.egress.latency_histogram import bucket, quantile_s
 
 LATENCIES = st.lists(st.floats(2e-4, 90.0), min_size=1, max_size=200)
 

@@ -3,9 +3,9 @@
 import pytest
 
 from operators.drop_reasons import no_sessions
-from operators.ingress import NOTICE_S, Ingress
+from operators.ingress.ingress import NOTICE_S, Ingress
+from operators.ingress.session_queries import SessionQueries
 from operators.serving.outbox import packed
-from operators.session_queries import SessionQueries
 from schemas.effects import OUTPUTS, QUERIES, Arrived, Woke, work_topic
 from schemas.enumerations import ReasonCode
 from schemas.records import Notice, Query, Settings, Trace, Work

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.query_parts import UnfitQuery, even_parts, fitting
+from operators.ingress.query_parts import UnfitQuery, even_parts, fitting
 from operators.record_size import MOST_BYTES
 from operators.serving.sized import Sized
 from schemas.pipeline import MOST_PARTS, QuerySize

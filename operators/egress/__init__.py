@@ -1,0 +1,1 @@
+"""The egress node: one answer for every query."""

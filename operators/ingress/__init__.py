@@ -1,0 +1,1 @@
+"""The ingress node: a query becomes work with a deadline, or is refused."""
