@@ -33,10 +33,7 @@ from control.controller.session_commands import SESSION_ACTIONS
 from control.controller.session_desk import SessionDesk
 from control.controller.solves import Flight, Solves
 from control.estimation.size_profile import PlannedBy
-from control.policies import spec_of
-from control.policies.kept_plan import kept_plan
 from control.policies.ramsis.table_jobs import TableJobs
-from control.policies.solvers import quick
 from control.problem.plan_reasons import (
     AT_ONCE,
     HANDOVER,
@@ -218,7 +215,7 @@ class Controller:
         return [*effects, Solve(flight.job, flight.problem.policy.kind, flight.problem)]
 
     def _at_once(self, flight: Flight, now: float) -> list[Effect]:
-        found = self._quick(flight)
+        found = self._solves.quick_plan(flight)
         if found is None:
             return []
         reasons = [*self._solves.reasons(flight), AT_ONCE]
@@ -226,18 +223,6 @@ class Controller:
         if step.violations:
             return []
         return [*self._follow(step, now, provisional=True), *self._solves.serve(flight, now)]
-
-    def _quick(self, flight: Flight) -> Allocation | None:
-        """Return the policy's quick plan. For a policy without one, return the running allocation
-        on the usable workers if a command that keeps the policy waits."""
-        plan, running = self._state.plan, self._state.target.allocation
-        if plan is None:
-            return None
-        problem = flight.problem
-        within = flight.pending is not None and plan.settings.policy == flight.settings.policy
-        if spec_of(problem.policy.kind).quick or running is None or not within:
-            return quick(problem)
-        return kept_plan(running, problem)
 
     def _first_step(
         self, flight: Flight, found: Allocation, reasons: list[PlanReason], now: float

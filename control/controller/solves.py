@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from control.controller.command_queue import CommandQueue, Pending
 from control.controller.control_state import ControlState
 from control.policies import spec_of
-from control.policies.solvers import has_quick
+from control.policies.kept_plan import kept_plan
+from control.policies.solvers import has_quick, quick
 from control.problem.plan_reasons import FIRST, INTERVAL, PlanReason, after_failure, by_command
-from control.problem.problem import Problem
+from control.problem.problem import Allocation, Problem
 from schemas.effects import Effect
 from schemas.enumerations import PlanCause
 from schemas.records import Settings
@@ -133,6 +134,18 @@ class Solves:
         asked = [by_command(command.action, command.id)] if command else []
         trouble = [after_failure(self._state.trouble)] if self._state.trouble else []
         return [*asked, *flight.reasons, *trouble]
+
+    def quick_plan(self, flight: Flight) -> Allocation | None:
+        """Return the policy's quick plan. For a policy without one, return the running allocation
+        on the usable workers if a command that keeps the policy waits."""
+        plan, running = self._state.plan, self._state.target.allocation
+        if plan is None:
+            return None
+        problem = flight.problem
+        within = flight.pending is not None and plan.settings.policy == flight.settings.policy
+        if spec_of(problem.policy.kind).quick or running is None or not within:
+            return quick(problem)
+        return kept_plan(running, problem)
 
     def serve(self, flight: Flight, now: float) -> list[Effect]:
         """Answer the command of a solve whose quick plan is in force."""
