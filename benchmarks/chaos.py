@@ -255,9 +255,9 @@ def record_of(rig: Rig, scene: Scene, watch: Watch) -> Record:
         answers=rig.answers,
         letters=rig.letters,
         plans=rig.plans,
-        followed=rig.epochs,
+        followed=rig.reports.epochs,
         results=rig.results,
-        readers=rig.slot_readers,
+        readers=rig.reports.slot_readers,
         commits=watch.commits,
         memory=watch.memory,
     )
@@ -338,7 +338,7 @@ def measure(
         plans=len(rig.plans),
         most_mb={role: round(most / 1e6) for role, most in sorted(watch.memory.items())},
         commits=sum(map(len, watch.commits.values())),
-        slots=len(rig.slot_readers),
+        slots=len(rig.reports.slot_readers),
         recoveries=found,
         broken=wrong,
     )

@@ -23,6 +23,7 @@ from confluent_kafka.admin import NewPartitions
 
 from benchmarks.hosts import Host
 from benchmarks.received_answers import Answers, NotOneAnswer
+from benchmarks.received_reports import Reports
 from control.controller.command_queue import COMMAND_VALID_S
 from headrace.broker.connect import KAFKA_CONFIG
 from headrace.client.formats import Headers, read_answer, writer_of
@@ -84,11 +85,7 @@ class Rig:
     letters: list[DeadLetter] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
     results: list[CommandResult] = field(default_factory=list)
-    reports: dict[str, Report] = field(default_factory=dict)  # newest of each node
-    epochs: dict[tuple[str, float], list[int]] = field(default_factory=dict)  # of each node's life
-    # Workers that reported a slot, by (epoch, task, slot).
-    slot_readers: dict[tuple[int, str, int], set[str]] = field(default_factory=dict)
-    silences: dict[str, list[float]] = field(default_factory=dict)  # s between reports of one life
+    reports: Reports = field(default_factory=Reports)
     leaders: list[int] = field(default_factory=list)  # pids of all processes ever started
     properties: dict[str, str] = field(default_factory=dict)  # of every Kafka client
     bootstraps: dict[str, str] = field(default_factory=dict)  # of roles with their own way
@@ -148,15 +145,20 @@ class Rig:
     def start(self, *names: str) -> None:
         """Start roles as ``headrace up`` does."""
         for name in names:
-            role: Role = self.roles[name]
+            role = self.roles[name]
             self._began_s[name] = time.time()
             self._log_from[name] = self.log(name).stat().st_size if self.log(name).exists() else 0
-            with self.log(name).open("ab") as log:
-                self._processes[name] = subprocess.Popen(
-                    self._line(role), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT,
-                    start_new_session=True, env=self._environment(),
-                )  # fmt: skip
-            self.leaders.append(self._processes[name].pid)
+            self._processes[name] = self._process(role, self.log(name))
+
+    def _process(self, role: Role, log: Path) -> "subprocess.Popen[bytes]":
+        """Start a process of a role that appends to a log."""
+        with log.open("ab") as file:
+            process = subprocess.Popen(
+                self._line(role), stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=ROOT,
+                start_new_session=True, env=self._environment(),
+            )  # fmt: skip
+        self.leaders.append(process.pid)
+        return process
 
     def _line(self, role: Role) -> list[str]:
         host = self.hosts.get(role.name)
@@ -197,13 +199,7 @@ class Rig:
 
     def another(self, name: str) -> int:
         """Start a second process of a role, wait for its end, and return its exit code."""
-        role = self.roles[name]
-        with self.log(f"{name}-second").open("ab") as log:
-            second = subprocess.Popen(
-                self._line(role), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT,
-                start_new_session=True, env=self._environment(),
-            )  # fmt: skip
-        self.leaders.append(second.pid)
+        second = self._process(self.roles[name], self.log(f"{name}-second"))
         try:
             self.until(lambda: second.poll() is not None, f"a second {name} to be refused")
         finally:
@@ -412,17 +408,7 @@ class Rig:
         elif isinstance(record, CommandResult) and record.pipeline == self.name:
             self.results.append(record)
         elif isinstance(record, Report) and record.pipeline == self.name:
-            before = self.reports.get(record.node)
-            if before is not None and before.incarnation == record.incarnation:
-                silences = self.silences.setdefault(record.node, [])
-                silences.append(record.sent_s - before.sent_s)
-            self.reports[record.node] = record
-            life = self.epochs.setdefault((record.node, record.incarnation), [])
-            if life[-1:] != [record.epoch]:
-                life.append(record.epoch)
-            for each in record.slots:
-                slot = record.epoch, each.task, each.slot
-                self.slot_readers.setdefault(slot, set()).add(record.node)
+            self.reports.take(record)
 
     def _story(self) -> str:
         nodes = ", ".join(f"{r.node} {r.state} at {r.epoch}" for r in self.reports.values())

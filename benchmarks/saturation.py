@@ -50,15 +50,15 @@ class Part:
 
 def measured(rig: Rig, minutes: float) -> Part:
     """Run under load for ``minutes``; return the figures."""
-    rig.silences.clear()
+    rig.reports.silences.clear()
     plans, answers, began_s = len(rig.plans), len(rig.answers), time.monotonic()
     psutil.cpu_percent()
     while (left_s := began_s + 60 * minutes - time.monotonic()) > 0:
         rig.pass_time(min(left_s, ACCOUNT_EVERY_S))
         say(f"{(time.monotonic() - began_s) / 60:.1f} min: {len(_deaths(rig, plans))} deaths")
     busy = psutil.cpu_percent() / 100
-    workers = [name for name in rig.silences if name.startswith("cpu")]
-    silences_ms = [1e3 * s for name in workers for s in rig.silences[name]]
+    workers = [name for name in rig.reports.silences if name.startswith("cpu")]
+    silences_ms = [1e3 * s for name in workers for s in rig.reports.silences[name]]
     return Part(
         minutes=minutes,
         busy=round(busy, 3),

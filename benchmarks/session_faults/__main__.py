@@ -206,8 +206,8 @@ def _settle(rig: Rig) -> None:
 
 def _record(rig: SessionRig, found: Plays) -> SessionRecord:
     queries = Record(
-        asked=rig.asked, answers=rig.answers, plans=rig.plans, followed=rig.epochs,
-        results=rig.results, readers=rig.slot_readers,
+        asked=rig.asked, answers=rig.answers, plans=rig.plans, followed=rig.reports.epochs,
+        results=rig.results, readers=rig.reports.slot_readers,
     )  # fmt: skip
     return SessionRecord(
         queries=queries, open=rig.streams, written=rig.written, requests=rig.requests,

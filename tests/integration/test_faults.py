@@ -187,7 +187,7 @@ def test_a_control_app_that_was_frozen_does_not_revert_the_others_to_an_old_plan
     tell("the first of two control apps stopped", rig, at_s, f"a command took {taken_s:.1f} s")
     epochs = [plan.epoch for plan in rig.plans]
     assert epochs == sorted(set(epochs))
-    assert all(followed == sorted(followed) for followed in rig.epochs.values())
+    assert all(followed == sorted(followed) for followed in rig.reports.epochs.values())
     answered = [result.id for result in rig.results]
     assert sorted(answered) == sorted(set(answered))
     assert all(in_time(answer) for answer in rig.answers.since(at_s))
