@@ -244,7 +244,8 @@ class Live:
                 room.release()
             self._records(entry)
         elif type(entry) is tuple:
-            self._handle(*entry, self._now())
+            node, event = entry
+            self._handle(node, event, self._now())
         elif entry is not None:
             raise entry
 
