@@ -407,7 +407,8 @@ class Dispatcher:
         assert policy is not None
         if self._serves_late or policy.kind not in SKIPS_LATE:
             return False
-        ends_s = now + remaining_s + waiting.latency_s[device.kind]
+        hop_s = self._trip.usual_s / 2  # to the device, unless it is busy; from it to egress
+        ends_s = now + max(remaining_s, hop_s) + waiting.latency_s[device.kind] + hop_s
         if ends_s <= waiting.work.deadline_s:
             return False
         self._unused.setdefault(device.kind, now)

@@ -70,3 +70,14 @@ def test_a_query_sent_ahead_is_in_time_with_one_hop_after_it() -> None:
     # The hop to the device passes while it is busy: 0.04 + 0.04 + 0.01 is before 0.093.
     dispatcher.add(work(1, 40, created_s=-0.007))
     assert sent(dispatcher, 0.025) == [(1, 1)]
+
+
+def test_a_query_that_would_be_late_by_a_hop_waits_for_another_device() -> None:
+    profile = dispatch_profile(("gpu", "slow"), _seconds, 100)
+    dispatcher = Dispatcher(a_sized_pipeline(), profile, round_trip_s=0.02)
+    dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
+    dispatcher.add(work(0, 30, created_s=-0.02))  # too large for the slow device
+    # The slow device would end it at 0.01 + 0.088, in time but for the hop of the answer.
+    dispatcher.add(work(1, 22))
+    assert sent(dispatcher, 0.0) == [(0, 0)]  # until 0.04
+    assert sent(dispatcher, 0.03) == [(1, 0)]
