@@ -17,6 +17,8 @@ AUTHORS_GAPS = "authors' gaps"
 REPEATS = "measured repeats"  # latencies are drawn, in place of their means
 HOPS = "hops"  # as on a local broker, in place of none
 HOP_S = 1.4e-3  # what plans reckon with for one
+SLOWER = 10  # time by ``headrace fidelity --dilate``: a hop takes a tenth of its share of the SLO
+SLOW_HOPS = f"hops, time {SLOWER} times slower"
 DISPATCHERS = {"1 dispatcher": 1, "2 dispatchers": 2, "4 dispatchers": 4}
 MANY_SLOTS = 256  # each of their many devices reads a slot of its own
 BUDGETS = {"$ 5 an hour": 5.0, "$ 10 an hour": 10.0}  # in place of 2.5
@@ -34,13 +36,18 @@ def case_file(out: Path, model: str, case: str) -> PipelineFile:
     pipeline = replace(
         file.pipeline,
         slo_s=file.pipeline.slo_s * SLO_FACTORS.get(case, 1.0),
-        comm_s=HOP_S if case == HOPS else file.pipeline.comm_s,
+        comm_s=HOP_S / slower(case) if case in (HOPS, SLOW_HOPS) else file.pipeline.comm_s,
         ingress=DISPATCHERS.get(case, 1),
     )
     if case in DISPATCHERS:
         tasks = tuple(replace(each, slots=MANY_SLOTS) for each in pipeline.tasks)
         pipeline = replace(pipeline, tasks=tasks)
     return replace(file, pipeline=pipeline, cluster=replace(file.cluster, ingress=pipeline.ingress))
+
+
+def slower(case: str) -> float:
+    """Return the factor by which time runs slower than the machine's."""
+    return SLOWER if case == SLOW_HOPS else 1.0
 
 
 def normal_sizes(mean: float, deviation: float, most: int = 1000, width: int = 10) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.papers.kairos_cases import AUTHORS_GAPS, TRACE, authors_gaps, case_file
+from benchmarks.papers.kairos_cases import AUTHORS_GAPS, TRACE, authors_gaps, case_file, slower
 from benchmarks.papers.kairos_mix_search import search
 from benchmarks.papers.kairos_oracle import best_oracle
 from benchmarks.papers.sources import table
@@ -141,6 +141,7 @@ def asked_of(out: Path, search: Search) -> CapacityRequest:
         start_qps=search.start_qps,
         first_step=step,
         gaps=authors_gaps if search.case == AUTHORS_GAPS else exponential_gaps,
+        dilate=slower(search.case),
     )
 
 

@@ -97,14 +97,13 @@ REPRODUCED = """\
 - K7: none of the other rules is best on every mix. `earliest` has more capacity than `threshold` on
   some mixes and less on others. Even `fcfs` has more than `threshold` where one t3.xlarge lowers
   the size of `threshold`.
-- K8: the predicted time until a device is free is off by 0.05 to 0.29 ms in the median and by 0.6
-  to 2.2 ms in the 99th percentile, with hops of 1.4 ms.
-- K16: with hops Kairos keeps 0.99 of its capacity for rm2, and 0.72 to 0.83 for wnd, mtwnd and
-  dien. Sending to idle devices only loses 3 % for rm2, as by arithmetic, and 13 to 23 % for the
-  other three, less than by arithmetic. ncf has an SLO of 5 ms: with hops it answers less than 99 %
-  in time at any rate. Since these runs a query that is sent ahead to a busy device must keep free
-  one hop, not two: its first hop passes while the device is busy. At 1,200/s wnd then has 99.2 % in
-  time, before 98.9 (by hand, 4,000 queries, means of two seeds); the capacities were not run again.
+- K8: the predicted time until a device is free is off by 0.06 to 0.30 ms in the median and by 0.9
+  to 2.3 ms in the 99th percentile, with hops of 1.4 ms.
+- K16: with hops Kairos keeps 0.97 of its capacity for rm2, and 0.69 to 0.82 for wnd, mtwnd and
+  dien. Sending to idle devices only loses 1 % for rm2 and 13 to 30 % for the other three. ncf has
+  an SLO of 5 ms: with hops it answers less than 99 % in time at any rate. In time that runs 10
+  times slower it keeps 0.89, and sending to idle devices only loses 10 %. The share of time that
+  the bottleneck is busy was not compared.
 - K18: two and four dispatchers, each with its part of queries and devices, have 0.994 of the
   capacity of one on 196 devices (rm2, one seed; capacities are found to 1 %). The split costs next
   to nothing.

@@ -95,6 +95,7 @@ class CapacityRequest:
     start_qps: float | None = None  # the search's first rate; None: estimated from the profile
     first_step: float = FIRST_STEP  # factor between the first two rates
     gaps: Gaps = exponential_gaps
+    dilate: float = 1.0  # as ``Run.dilate``: hops shrink by this factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +195,7 @@ def trial(asked: CapacityRequest, qps: float) -> Trial:
     run = Run(
         file=asked.file, policy=asked.policy, seed=asked.seed, arrivals=Recorded(times),
         sizes=asked.sizes or sizes_of(asked.file), warm_up_s=warm_s,
-        hops=asked.file.pipeline.comm_s > 0,
+        hops=asked.file.pipeline.comm_s > 0, dilate=asked.dilate,
     )  # fmt: skip
     try:
         ended = simulated(run, look, watch=_keeper(played))

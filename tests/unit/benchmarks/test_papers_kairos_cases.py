@@ -7,10 +7,12 @@ from benchmarks.papers.kairos import write
 from benchmarks.papers.kairos_cases import (
     HOPS,
     REPEATS,
+    SLOW_HOPS,
     TRACE,
     authors_gaps,
     case_file,
     normal_sizes,
+    slower,
 )
 from control.policies.kairos.query_sizes import parsed
 from headrace.config.profile_files import planning_profile
@@ -41,6 +43,8 @@ def test_measured_repeats_have_a_spread_and_hops_a_time(tmp_path: Path) -> None:
     assert noisy.p99_s > noisy.p50_s
     assert exact.p99_s == exact.p50_s
     assert case_file(out, "rm2", HOPS).pipeline.comm_s > means.pipeline.comm_s == 0.0
+    hop_s, slow_s = (case_file(out, "rm2", each).pipeline.comm_s for each in (HOPS, SLOW_HOPS))
+    assert slow_s * slower(SLOW_HOPS) == pytest.approx(hop_s)
 
 
 def test_dispatchers_share_the_queries(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.papers.kairos import MODELS, write
-from benchmarks.papers.kairos_cases import DISPATCHERS, HOPS
+from benchmarks.papers.kairos_cases import DISPATCHERS, HOPS, SLOW_HOPS
 from benchmarks.papers.kairos_claims import (
     FIGURE_MODEL,
     GAINS,
@@ -12,6 +12,7 @@ from benchmarks.papers.kairos_claims import (
     OTHERS,
     RANDOM,
     RULES,
+    SHORT_SLO,
     TOP,
     claim_searches,
     matrix_mixes,
@@ -39,6 +40,7 @@ def test_every_claim_has_its_searches(out: Path) -> None:
     assert cases == {
         *product(MODELS, GAINS, ("kairos", HOMOGENEOUS)),
         *product(MODELS, [HOPS], ("kairos", IDLE_ONLY)),
+        *product([SHORT_SLO], [SLOW_HOPS], ("kairos", IDLE_ONLY)),
         *product([FIGURE_MODEL], DISPATCHERS, ["kairos"]),
     }
     best, others = matrix_mixes(out)
