@@ -15,7 +15,7 @@ from headrace.cli.shared_options import (
     read_file,
 )
 from headrace.errors import INFEASIBLE
-from headrace.terminal import print_json, print_text, say
+from headrace.terminal import library_output_on_stderr, print_json, print_text, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -200,7 +200,8 @@ def _mix(
             "or --demand with --cheapest for the cheapest mix that carries it"
         )
     if demand is not None:
-        found = cheapest_mix(file, asked, demand[0])
+        with library_output_on_stderr():
+            found = cheapest_mix(file, asked, demand[0])
         print_json(cheapest_as_json(found)) if as_json else print_text(cheapest_text(found))
         return INFEASIBLE if found.found is None else 0
     if asked.budget is None and file.cluster.budget is None:

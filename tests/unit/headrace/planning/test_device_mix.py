@@ -327,3 +327,27 @@ def test_a_thousand_types_are_ranked_where_the_budget_affords_few_of_them(
     assert run(["plan", str(path), "--budget", "2", "--pick", "first"]) == 2
     told = capsys.readouterr().err
     assert "affords more than 64,000 mixes of 1000 types; lower the budget" in told
+
+
+def test_json_stands_alone_on_stdout_where_the_solver_prints_a_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """HiGHS prints one as it repairs a solution with a million devices."""
+    types = {  # $ per hour, ms of a query, ms of each item
+        "gpu": (0.526, 3.7, 0.2575), "core": (0.432, 2.6, 0.3866), "lean": (0.149, 3.9, 0.4009),
+        "burst": (0.1664, 2.8, 0.8827),
+    }  # fmt: skip
+    sizes = range(10, 1001, 10)
+    seconds = {
+        name: {size: (ms + item_ms * size) / 1e3 for size in sizes}
+        for name, (_, ms, item_ms) in types.items()
+    }
+    before, _, after = RANK.replace("100ms", "350ms").partition("    gpu:")
+    priced = [f"    {name}: {{device: emulated, price: {of[0]}}}" for name, of in types.items()]
+    text = before + "\n".join([*priced, "  budget:"]) + after.partition("  budget:")[2]
+    rows = "".join(f"{size},0.01\n" for size in sizes)
+    path = a_typed_file(tmp_path, text, "size,probability\n" + rows, seconds)
+    assert run(["plan", str(path), "--demand", "1e6", "--cheapest", "--json"]) == 0
+    written = capfd.readouterr()
+    assert "tmpSolver.run()" in written.err
+    assert json.loads(written.out)["demand"] == 1e6
