@@ -9,8 +9,8 @@ A faults file is a list, times counted from the first arrival:
     - {at: 40s, kind: broker-pause, for: 2s}
     - {at: 50s, kind: burst, for: 5s, factor: 4}
 
-A device that is revoked with ``notice`` hands over its work, as after SIGTERM. It ends when it has,
-at the latest after that time.
+A device that is revoked with ``notice`` ends within that time. A rented one is replaced at once,
+and serves until its last eight seconds, in which it hands over its work, as after SIGTERM.
 
 Faults may overlap: a device that is slow by two of them is so by the larger factor, and a device or
 the control app is back once the last of its faults has ended.

@@ -1,6 +1,7 @@
 """The rented devices of a simulated run: they boot, serve, hand over their work and end.
 
-A device that dies for good, such as one whose price rose above a bid, is replaced at once.
+A device that dies for good, such as one whose price rose above a bid, is replaced at once. One that
+is revoked is replaced at its notice, so that it serves while the other boots.
 """
 
 from collections.abc import Mapping
@@ -80,6 +81,20 @@ class RentedFleet:
                 self._end(name, type_)
                 self._rent(type_)
 
+    def revoke(self, name: str) -> None:
+        """Rent a device to replace one that will end; both cost money until ``ended``."""
+        for type_, here in self._here.items():
+            if name in here:
+                here.remove(name)
+                self._leaving[name] = type_
+                self._rent(type_)
+
+    def ended(self, name: str) -> None:
+        """Record that a device has ended, if it was leaving."""
+        type_ = self._leaving.pop(name, None)
+        if type_ is not None:
+            self._end(name, type_)
+
     def _rent(self, type_: str) -> None:
         name = rented_worker(type_, next(self._numbers[type_])).name
         self._here[type_].append(name)
@@ -93,11 +108,7 @@ class RentedFleet:
 
     def _release(self, name: str, type_: str) -> None:
         self._leaving[name] = type_
-        self._system.retire(name, LEAVE_S, lambda: self._gone(name, type_))
-
-    def _gone(self, name: str, type_: str) -> None:
-        del self._leaving[name]
-        self._end(name, type_)
+        self._system.retire(name, LEAVE_S, lambda: self.ended(name))
 
     def _end(self, name: str, type_: str) -> None:
         self._usd += self._cost(name, type_)

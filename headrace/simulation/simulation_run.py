@@ -30,7 +30,7 @@ from headrace.simulation.faults import (
     random_faults,
     with_bursts,
 )
-from headrace.simulation.rented_fleet import RentedFleet
+from headrace.simulation.rented_fleet import LEAVE_S, RentedFleet
 from headrace.simulation.run_input import Run, queries, stamped
 from headrace.simulation.simulation_nodes import CONTROL, SimulatedNodes, VirtualSolver, cpu_seconds
 from headrace.simulation.warm_start import GivenPlan, filed
@@ -256,10 +256,22 @@ class _Simulation:
 
     def _die(self, fault: Fault) -> None:
         if fault.notice_s > 0:
-            self.system.retire(fault.device, fault.notice_s, partial(self._lose, fault))
+            self._revoke(fault)
             return
         self.system.kill(fault.device)
         self._lose(fault)
+
+    def _revoke(self, fault: Fault) -> None:
+        """Let the device serve until it must hand over its work to end within the notice."""
+        if fault.for_s == float("inf"):
+            self.fleet.revoke(fault.device)
+        ends_s = min(fault.notice_s, fault.for_s)
+        hands_over_s = min(ends_s, LEAVE_S)
+        ended = partial(self.fleet.ended, fault.device)
+        self.system.at(
+            self.system.now + ends_s - hands_over_s,
+            partial(self.system.retire, fault.device, hands_over_s, ended),
+        )
 
     def _lose(self, fault: Fault) -> None:
         if fault.for_s == float("inf"):
