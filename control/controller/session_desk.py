@@ -15,6 +15,7 @@ from control.controller.node_releases import HOLD_S
 from control.controller.session_commands import (
     CLOSE,
     OPEN,
+    REPLAN,
     SET_SLO,
     asked_session,
     named_session,
@@ -222,12 +223,36 @@ class SessionDesk:
 
     def _result(self, command: Command, policy: str, now: float) -> Answered:
         try:
-            unexpired(command, now)
-            message = self._carried_out(command, policy, now)
+            message = self._done_before(command, now)
+            if not message:
+                unexpired(command, now)
+                message = self._carried_out(command, policy, now)
         except CommandError as error:
             return command, False, str(error)
         self.changed = True
         return command, True, message
+
+    def _done_before(self, command: Command, now: float) -> str:
+        """Return the message of a command that the control app before this one carried out, and
+        ended before it could write the result; "" if it did not."""
+        name = command.arguments.get("session", "")
+        if self._book is None or self._space is None or name not in self._book:
+            return ""
+        session = self._book.session(name)
+
+        def before_start(at_s: float) -> bool:
+            return command.issued_s <= at_s < self._started_s
+
+        if command.action == OPEN and before_start(session.opened_s):
+            asked = asked_session(command.arguments, self._pipeline, self._space, now)
+            return _opened(name) if _objectives(session) == _objectives(asked) else ""
+        if not before_start(session.changed_s):
+            return ""
+        if command.action == REPLAN and session.state is SessionState.REPLANNING:
+            return _replanned(name)
+        if command.action == CLOSE and session.state is SessionState.CLOSING:
+            return _closed(name)
+        return ""
 
     def _carried_out(self, command: Command, policy: str, now: float) -> str:
         name = named_session(command.action, command.arguments)
@@ -255,26 +280,21 @@ class SessionDesk:
         if command.action == CLOSE:
             book.close(name, now)
             health.forget(name)
-            return f"session {name!r} is closing"
+            return _closed(name)
         if command.action == SET_SLO:
             return self._change(command, book, health, now)
-        return self._replan(name, command, book, health, now)
+        return self._replan(name, book, health, now)
 
-    def _replan(
-        self, name: str, command: Command, book: SessionBook, health: SessionHealth, now: float
-    ) -> str:
+    def _replan(self, name: str, book: SessionBook, health: SessionHealth, now: float) -> str:
         session = book.session(name)
         _still_open(session)
         if not session.samples:
             raise CommandError(
                 f"session {name!r} cannot be planned again: its plan was made by hand"
             )
-        replans = session.state is SessionState.REPLANNING
-        if replans and self._done_before(command, session.changed_s):
-            return f"session {name!r} is being replanned"
         health.forget(name)
         book.replan(name, now, cause="a command", detect_s=0.0)
-        return f"session {name!r} is being replanned"
+        return _replanned(name)
 
     def _change(
         self, command: Command, book: SessionBook, health: SessionHealth, now: float
@@ -293,20 +313,11 @@ class SessionDesk:
     ) -> str:
         asked = asked_session(command.arguments, self._pipeline, space, now)
         if name in book:
-            known = book.session(name)
-            done = self._done_before(command, known.opened_s)
-            if done and _objectives(known) == _objectives(asked):
-                return f"session {name!r} is open"
             raise CommandError(f"session {name!r} is open already; close it or name another one")
         if not asked.plans:
             self._check_search(asked, space, now)
         book.open(asked, now)
-        return f"session {name!r} is open"
-
-    def _done_before(self, command: Command, at_s: float) -> bool:
-        """Return whether the control app before this one did what a command asks for, at ``at_s``,
-        and ended before it could write the result."""
-        return command.issued_s <= at_s < self._started_s
+        return _opened(name)
 
     def _check_search(self, asked: Session, space: SessionSpace, now: float) -> None:
         if not space.profilers:
@@ -370,6 +381,18 @@ class SessionDesk:
     def deletions(self) -> list[Effect]:
         """Return the deletions of closed sessions, to be written after the results of commands."""
         return self._book.deletions() if self._book is not None else []
+
+
+def _opened(name: str) -> str:
+    return f"session {name!r} is open"
+
+
+def _closed(name: str) -> str:
+    return f"session {name!r} is closing"
+
+
+def _replanned(name: str) -> str:
+    return f"session {name!r} is being replanned"
 
 
 def _objectives(session: Session) -> tuple[float | None, ...]:

@@ -126,6 +126,31 @@ def test_session_replanned_just_before_a_restart_is_not_replanned_again(
     assert (done, desk._book.session("cam").replans) == (True, replans)
 
 
+@pytest.mark.parametrize(
+    ("action", "state", "done"),
+    [
+        ("open-session", SessionState.OPENING, "is open"),
+        ("replan-session", SessionState.REPLANNING, "is being replanned"),
+        ("close-session", SessionState.CLOSING, "is closing"),
+        ("close-session", SessionState.OPENING, ""),
+    ],
+)
+def test_command_carried_out_just_before_a_restart_has_its_result_when_it_has_expired(
+    action: str, state: SessionState, done: str
+) -> None:
+    """It was refused, "give it again": for a session that was then open already."""
+    desk = SessionDesk(a_session_pipeline(), a_space())
+    desk.take(replace(CAM, state=state, opened_s=5.0, changed_s=5.0, samples="workload@1"), 20.0)
+    desk.start(replace(PLAN, sessions=(a_query_plan("cam"),)), 20.0)
+    asked = {"accuracy": "0.9", "samples": "workload@1"} if action == "open-session" else {}
+    command = Command(
+        id="1", pipeline="p", action=action, issued_s=4.9, arguments={"session": "cam", **asked}
+    )
+    ((_, carried_out, message),) = desk.carry_out([command], "compass", WITH_SESSIONS, 21.0)
+    wanted = f"session 'cam' {done}" if done else "the command waited 16 s"
+    assert (carried_out, message.startswith(wanted)) == (bool(done), True), message
+
+
 def serving_desk(pipeline: Pipeline | None = None) -> SessionDesk:
     """Return a desk with a serving session."""
     desk = SessionDesk(pipeline or a_session_pipeline(), a_space())
