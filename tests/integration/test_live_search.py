@@ -104,7 +104,7 @@ def test_the_speed_of_a_tier_is_that_of_the_profilers_that_run(
 ) -> None:
     """``tier-speed`` starts no profiler: it measures against those of the pipeline."""
     path = a_file(tmp_path, 3)
-    path.write_text(path.read_text().replace("cloud: {", "cloud: {device: cpu, "))
+    path.write_text(path.read_text().replace(" cloud: {", " cloud: {device: cpu, "))
     file = read_pipeline_file(path)
     prepare(KafkaConfig(broker), file.pipeline, "profiler")
     with profilers(file, broker, 1, print):
