@@ -22,6 +22,7 @@ from streams.live.fatal_records import FatalRecords
 from streams.live.live_driver import Live
 from streams.live.load_journal import LoadJournal
 from streams.live.slot_readers import InputLog
+from streams.observers.watchers import Watchers
 from streams.topics import own_topics, physical
 
 FENCE_S = 5.0  # an ingress or egress that stalled for longer may have been replaced
@@ -62,7 +63,7 @@ def driver(
             how.transport(transport),
             clock=how.clock(process_clock),
             inbox=how.inbox(),
-            observers=observers,
+            observers=(Watchers(observers),),
             fence_s=fence_s,
             fatal=FatalRecords(run_directory(pipeline.name) / f"{named}.fatal-records.json"),
             write_as=write_within_limit(),

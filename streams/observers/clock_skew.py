@@ -31,6 +31,8 @@ class _Seen:
 class ClockSkews:
     """An observer that folds reports; ``samples`` may be called from another thread."""
 
+    kinds: frozenset[type] = frozenset((Report,))
+
     def __init__(self, pipeline: str) -> None:
         self._pipeline = pipeline
         self._seen: dict[str, _Seen] = {}  # the oldest window first

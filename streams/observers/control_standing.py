@@ -17,6 +17,8 @@ from streams.observers.metrics import MetricSample
 class ControlStanding:
     """An observer that folds reports; ``samples`` may be called from another thread."""
 
+    kinds: frozenset[type] = frozenset((Report, Heartbeats))
+
     def __init__(self, pipeline: str) -> None:
         self._pipeline = pipeline
         self._ages = ReportAges()

@@ -24,6 +24,8 @@ GONE_S = 3600.0  # and is forgotten after this long: new pods and rented workers
 class FileMismatch:
     """An observer that folds reports; ``samples`` may be called from another thread."""
 
+    kinds: frozenset[type] = frozenset((Report,))
+
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline.name
         self._file = fingerprint(pipeline)

@@ -22,6 +22,8 @@ class Health:
     for a supervisor to watch.
     """
 
+    kinds: frozenset[type] = frozenset((Report,))
+
     def __init__(
         self, clock: Callable[[], float], touch: Callable[[], None] = lambda: None
     ) -> None:

@@ -78,6 +78,7 @@ class Journal:
             Answer: self._answer, MeasuredAccuracy: self._accuracy, Plan: self._made,
             Report: self._counts,
         }  # fmt: skip
+        self.kinds = frozenset[type]((*self._by_event, *self._by_effect))
 
     def _writers(
         self, lines: dict[type, Callable[[Any], LogLine]]

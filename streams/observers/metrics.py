@@ -130,6 +130,7 @@ class Metrics:
             Plan: self._planned, CommandResult: self._command, Solve: self._solve,
             MeasuredAccuracy: self._accuracy,
         }  # fmt: skip
+        self.kinds = frozenset[type]((*self._by_event, *self._asked))
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
         kind: type = type(event)

@@ -29,6 +29,8 @@ class SizeSeries:
     after it has fallen below half of that.
     """
 
+    kinds: frozenset[type] = frozenset((Query,))
+
     def __init__(self, pipeline: str) -> None:
         self._pipeline = pipeline
         self._queries = 0

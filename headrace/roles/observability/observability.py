@@ -13,7 +13,6 @@ from headrace.config.topology import Share
 from headrace.processes import ALIVE, RESTARTED
 from headrace.roles.observability.log_options import LogOptions, metrics_url
 from headrace.service_manager import service_manager
-from schemas.effects import Observer
 from schemas.pipeline import Pipeline
 from schemas.release import RELEASE
 from streams.observers.clock_skew import ClockSkews
@@ -23,6 +22,7 @@ from streams.observers.health import Health
 from streams.observers.journal import Journal, tell
 from streams.observers.metrics import Metrics, MetricSample
 from streams.observers.size_series import SizeSeries
+from streams.observers.watchers import Watcher
 from streams.topics import logical
 
 log = logging.getLogger("headrace.role")
@@ -57,7 +57,7 @@ def observed(
     prices: Mapping[str, float] | None = None,
     *,
     reads_queries: bool = False,
-) -> Iterator[tuple[Observer, ...]]:
+) -> Iterator[tuple[Watcher, ...]]:
     """Yield a role's observers while it runs; log its start and its end.
 
     ``prices`` are $ per hour by device type, for the metric of the plan's cost. A role that
