@@ -25,7 +25,7 @@ SUDDEN = "its process crashed, or was killed as it hung"
 
 Deaths = tuple[int, str]  # how often a role ended at the record, and the last error
 
-_PLACE = struct.Struct("<qqd")  # the current record: offset + 1, slot, time stamp in ms
+_PLACE = struct.Struct("<qqd")  # the current record: offset + 1, slot, time stamp in seconds
 _TOPIC = struct.Struct("<H250s")  # followed by the length and the UTF-8 bytes of its topic's name
 _NOTHING = bytes(_PLACE.size)
 
@@ -37,6 +37,7 @@ class FatalRecords:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._deaths = _read(path)
+        self._unreadable = _ended_most(self._deaths)
         self._mark: mmap.mmap | None = None
         self._topic = ""  # topic whose name is in the mark
         with contextlib.suppress(OSError):  # a full or read-only disk: sudden ends do not count
@@ -53,9 +54,7 @@ class FatalRecords:
         if fetched.topic != self._topic:
             self._topic, name = fetched.topic, fetched.topic.encode()
             _TOPIC.pack_into(self._mark, _PLACE.size, len(name), name)
-        # A double: a producer's stamp may be the largest long, which rounding raises by one.
-        at_ms = float(round(fetched.at_s * 1e3))
-        _PLACE.pack_into(self._mark, 0, fetched.offset + 1, fetched.slot, at_ms)
+        _PLACE.pack_into(self._mark, 0, fetched.offset + 1, fetched.slot, fetched.at_s)
 
     def ended(self) -> None:
         """Mark that there is no current record."""
@@ -71,6 +70,7 @@ class FatalRecords:
     def _count(self, key: str, cause: str) -> None:
         count, _ = self._deaths.pop(key, (0, ""))
         self._deaths[key] = count + 1, cause
+        self._unreadable = _ended_most(self._deaths)
         kept = dict(list(self._deaths.items())[-MOST_KEPT:])
         fresh = self._path.with_suffix(".new")
         fresh.write_text(json.dumps(kept))
@@ -78,11 +78,9 @@ class FatalRecords:
 
     def unreadable(self, fetched: Fetched) -> Garbled | None:
         """Return the record as unreadable if roles have ended at it ``MOST_DEATHS`` times."""
-        if not self._deaths:
+        if not self._unreadable or (key := _key(fetched)) not in self._unreadable:
             return None
-        count, cause = self._deaths.get(_key(fetched), (0, ""))
-        if count < MOST_DEATHS:
-            return None
+        count, cause = self._deaths[key]
         # The client returns None for a header without a value, against its declared types.
         headers = tuple((name, held or b"") for name, held in fetched.headers or ())
         name = query_from_raw(fetched.value, fetched.headers, None).id
@@ -90,13 +88,18 @@ class FatalRecords:
         return Garbled(fetched.value or b"", reason, headers, name)
 
 
+def _ended_most(deaths: Mapping[str, Deaths]) -> frozenset[str]:
+    """Return the records at which roles have ended ``MOST_DEATHS`` times."""
+    return frozenset([key for key, (count, _) in deaths.items() if count >= MOST_DEATHS])
+
+
 def _key(fetched: Fetched) -> str:
+    return _key_of(fetched.topic, fetched.slot, fetched.offset, fetched.at_s)
+
+
+def _key_of(topic: str, slot: int, offset: int, at_s: float) -> str:
     # With its time stamp: on a recreated topic the offset is another record's.
-    return _key_of(fetched.topic, fetched.slot, fetched.offset, round(fetched.at_s * 1e3))
-
-
-def _key_of(topic: str, slot: int, offset: int, at_ms: int) -> str:
-    return f"{topic}/{slot}/{offset}/{at_ms}"
+    return f"{topic}/{slot}/{offset}/{round(at_s * 1e3)}"
 
 
 def _mapped(path: Path) -> mmap.mmap:
@@ -111,11 +114,11 @@ def _mapped(path: Path) -> mmap.mmap:
 
 def _marked(mark: mmap.mmap) -> str | None:
     """Return the key of an earlier process's current record, None without one."""
-    after, slot, at_ms = _PLACE.unpack_from(mark, 0)
+    after, slot, at_s = _PLACE.unpack_from(mark, 0)
     length, name = _TOPIC.unpack_from(mark, _PLACE.size)
     if after == 0:
         return None
-    return _key_of(name[:length].decode("utf-8", "replace"), slot, after - 1, round(at_ms))
+    return _key_of(name[:length].decode("utf-8", "replace"), slot, after - 1, at_s)
 
 
 def _read(path: Path) -> dict[str, Deaths]:

@@ -221,10 +221,12 @@ class PartitionReader:
         """Return a message as a record; None for an error after which librdkafka retries."""
         error = message.error()
         if error is None:
-            epoch = None if self._epochs is None else message.leader_epoch()
-            if self._epochs is not None and epoch is not None:  # None from Kafka before 2.1
-                self._epochs[message.topic(), message.partition()] = epoch
-            return _fetched(message)
+            found = _fetched(message)
+            if self._epochs is not None:
+                epoch = message.leader_epoch()
+                if epoch is not None:  # None from Kafka before 2.1
+                    self._epochs[found.topic, found.slot] = epoch
+            return found
         if error.code() == KafkaError._BAD_COMPRESSION:
             return self._passed_over(message)
         why = unreadable(self._config, error, message.topic() or "", self._group)
