@@ -47,6 +47,8 @@ MOST_CRASHES = 2  # after ending egress this often, a query fails without combin
 MOST_PATHS = 4096  # bounds the cache: a plan has tens, but records may name any
 FEW = 1000  # fewer plain values always fit a record
 _ALWAYS_FIT = frozenset((type(None), bool, float))
+_ALWAYS_PACKED = _ALWAYS_FIT | {bytes}  # if not too large
+_UNLISTED = frozenset((object,))
 _NOTHING = End(ANSWERED, "")  # is missing of a complete query
 _VALUE, _PATH, _END = attrgetter("value"), attrgetter("path"), attrgetter("end")
 _TASK = attrgetter("end.task")  # of an item that has ended
@@ -230,9 +232,11 @@ def _not_sent(error: BaseException, pipeline: Pipeline) -> str:
 
 def sendable(result: Value) -> None:
     """Raise ``ValueError`` for a result that cannot be sent, which would later end egress."""
-    if type(result) is list and len(result) < FEW and _ALWAYS_FIT.issuperset(map(type, result)):
+    kinds = set(map(type, result)) if type(result) is list else _UNLISTED
+    if kinds <= _ALWAYS_FIT and len(result) < FEW:  # type: ignore[arg-type]
         return
-    pack(result)
+    if not kinds <= _ALWAYS_PACKED:
+        pack(result)
     too_large = excess(result)
     if too_large:
         raise ValueError(too_large)
