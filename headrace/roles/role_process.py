@@ -88,9 +88,10 @@ def crash_journal(pipeline: Pipeline, name: str, longest_s: float = math.inf) ->
     """Return the journal of what ran when an earlier process of this name died, or for longer than
     ``longest_s``, after which it ended."""
     path = run_directory(pipeline.name) / f"{name}.running.json"
-    return CrashJournal(path, longest_s, process_now)
+    return CrashJournal(path, longest_s, dilation().clock(process_clock))
 
 
 def load_journal(pipeline: Pipeline, name: str) -> LoadJournal:
     """Return the journal of what a worker was loading when an earlier process of it died."""
-    return LoadJournal(run_directory(pipeline.name) / f"{name}.loading.json", process_now)
+    path = run_directory(pipeline.name) / f"{name}.loading.json"
+    return LoadJournal(path, dilation().clock(process_clock))

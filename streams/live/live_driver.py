@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
+from queue import SimpleQueue
 from typing import Any
 
 from schemas.effects import (
@@ -46,6 +47,7 @@ LOOK_S = 0.2  # interval between two checks for a hanging executor
 # commits its last records.
 PENDING_S = 0.1
 MOST_FETCHES = 4  # unhandled fetches at a time; beyond it the backlog stays on the broker
+Room = SimpleQueue[None]  # an entry for each further fetch; a semaphore without Python's code
 
 
 class Live:
@@ -172,7 +174,9 @@ class Live:
 
     def _run_beside_reader(self) -> None:
         """Fetch on a separate thread: the end of a batch must not wait for a fetch."""
-        room = threading.Semaphore(MOST_FETCHES)
+        room: Room = SimpleQueue()
+        for _ in range(MOST_FETCHES):
+            room.put(None)
         reader = threading.Thread(target=self._read, args=(room,), name="reader", daemon=True)
         reader.start()
         try:
@@ -180,10 +184,10 @@ class Live:
                 self.turn(room)
         finally:
             self._stopping = True
-            room.release()
+            room.put(None)
             reader.join()
 
-    def _read(self, room: threading.Semaphore) -> None:
+    def _read(self, room: Room) -> None:
         while not self._stopping:
             try:
                 self._fetch(0.1, room)
@@ -191,10 +195,10 @@ class Live:
                 self._inbox.put(error)
                 return
 
-    def _fetch(self, timeout_s: float, room: threading.Semaphore | None = None) -> None:
+    def _fetch(self, timeout_s: float, room: Room | None = None) -> None:
         if found := self._transport.fetch(timeout_s):
             if room is not None:
-                room.acquire()
+                room.get()
             self._inbox.put(FetchedBatch(self._transport.assigned, found))
 
     def start(self) -> None:
@@ -202,7 +206,7 @@ class Live:
         for name in self._nodes:
             self._handle(name, Woke(), self._now())
 
-    def turn(self, room: threading.Semaphore | None = None, wait_s: float | None = None) -> None:
+    def turn(self, room: Room | None = None, wait_s: float | None = None) -> None:
         """Handle the inbox, waiting if it is empty; then timers; then confirmations and commits."""
         for entry in self._inbox.drain(self._patience() if wait_s is None else wait_s):
             self._take(entry, room)
@@ -238,10 +242,10 @@ class Live:
                 )
         return now
 
-    def _take(self, entry: Any, room: threading.Semaphore | None) -> None:
+    def _take(self, entry: Any, room: Room | None) -> None:
         if type(entry) is FetchedBatch:
             if room is not None:
-                room.release()
+                room.put(None)
             self._records(entry)
         elif type(entry) is tuple:
             node, event = entry
