@@ -289,7 +289,42 @@ def test_a_branch_beyond_its_bounds_is_caught() -> None:
         tuple(Replicas(task=t, variant="v", batch=1, count=1) for t in "ab"),
         mode="accuracy", accuracy=1.0, shares=(PathShare(("a/v", "b/v"), 1.0),),
     )  # fmt: skip
-    assert named(check_allocation(one_way, problem)) == {Constraint.TASK_SHARE}
+    assert check_allocation(one_way, problem) == (
+        Violation(Constraint.TASK_SHARE, ("b",), 1.0, 0.6),
+    )
+
+
+@pytest.mark.parametrize(
+    ("observed", "arriving", "devices", "factor"),
+    [
+        ({}, {}, ("cpu",), 2.0),  # of the variant that makes the fewest
+        ({}, {}, ("cpu", "gpu"), 1.5),  # on the device where it makes the fewest
+        ({}, {"a/w": 1.0}, ("cpu",), 3.0),
+        ({("a/w", "b"): 1.25}, {}, ("cpu",), 1.25),
+        ({("a/v", "b"): 1.0, ("a/w", "b"): 4.0}, {"a/v": 1.0, "a/w": 3.0}, ("cpu",), 3.25),
+        ({("a/v", "b"): 1.0}, {"a/v": 1.0, "a/w": 1.0}, ("cpu",), 2.0),
+    ],
+)
+def test_a_plan_by_tasks_serves_the_items_that_the_tasks_before_make(
+    observed: dict[tuple[str, str], float], arriving: dict[str, float], devices: tuple[str, ...],
+    factor: float,
+) -> None:  # fmt: skip
+    entries = [
+        an_entry("a", "v", {1: 5.0}, children={"b": 2.0}),
+        an_entry("a", "v", {1: 5.0}, children={"b": 1.5}, device="gpu"),
+        an_entry("a", "w", {1: 5.0}, children={"b": 3.0}),
+        an_entry("b", "v", {1: 10.0}),
+    ]
+    problem = a_problem(
+        entries, {"a": ("b",), "b": ()}, demand=100.0, devices=devices * 4,
+        policy=POLICIES["proteus"].usual, multiplicity=observed, arriving=arriving,
+    )  # fmt: skip
+    one_each = tuple(Replicas(task=t, variant="v", batch=1, count=1) for t in "ab")
+    plan = Allocation(one_each, mode="accuracy")
+    able = pytest.approx(100.0)
+    assert check_allocation(plan, problem) == (
+        Violation(Constraint.CAPACITY, ("b",), pytest.approx(100 * factor), able),
+    )
 
 
 def test_a_fan_out_that_was_not_profiled_is_caught() -> None:
