@@ -128,15 +128,17 @@ def test_answered_queries_of_a_long_deadline_leave_nothing_behind_open_ones_of_a
 ):
     """Their closing times were kept until the deadline: at an hour and 1000 queries/s, 700 MB."""
     egress = an_egress()
-    egress.handle(arrived(a_notice(0)), 0.2)
-    for offset in range(1, 5000):
+    open_ones = (a_noticed(0, deadline_s=2 * SLO_S), a_noticed(1))
+    egress.handle(arrived(Notice(partition=0, upto=2, queries=open_ones)), 0.2)
+    for offset in range(2, 5000):
         noticed = a_noticed(offset, deadline_s=3600.0)
         notice = Notice(partition=0, upto=offset + 1, queries=(noticed,))
         egress.handle(arrived(notice, 2 * offset), 0.2)
         egress.handle(arrived(a_work(offset, an_ended(), task=""), 2 * offset + 1), 0.2)
         egress.handle(Woke(), 0.2)
-    assert len(egress._due) <= MOST_CLOSED + 2
-    assert emitted_ids(egress.handle(Woke(), CLOSES_S)) == ["q0"]
+    assert len(egress._due) <= MOST_CLOSED + 4
+    times = (CLOSES_S - 0.001, CLOSES_S, CLOSES_S + SLO_S)
+    assert [emitted_ids(egress.handle(Woke(), now)) for now in times] == [[], ["q1"], ["q0"]]
 
 
 def test_at_first_it_reads_plans_and_its_partitions() -> None:
@@ -245,7 +247,23 @@ def test_an_answered_query_is_not_closed_again_at_its_deadline() -> None:
     assert quiet(egress.handle(Woke(), CLOSES_S)) == []
 
 
+def test_egress_wakes_for_open_queries_only() -> None:
+    egress = an_egress()
+    due = [a_noticed(each, deadline_s=SLO_S + each) for each in range(3)]
+    commits(egress, arrived(Notice(partition=0, upto=3, queries=tuple(due))), arrived(whole(1), 1))
+    assert told(egress, (Woke(), CLOSES_S))[1:] == [Wake(CLOSES_S + 2)]  # 1 is answered
+
+
 # ---------------------------------------------------------------------- counted once
+
+
+def test_a_query_of_any_input_partition_is_answered_once() -> None:
+    egress = an_egress()
+    first, again = (replace(whole(7), origin=Origin(5, 7)) for _ in range(2))
+    commits(egress, arrived(a_notice(7, partition=5)))
+    assert sends(egress, arrived(first, 1), 0.2)
+    assert commits(egress) == done(2, "5:8")
+    assert sends(egress, arrived(again, 2), 0.2) == []
 
 
 def test_a_piece_of_work_that_comes_twice_counts_once() -> None:
@@ -389,14 +407,14 @@ def test_a_combine_function_that_raises_fails_its_query_only() -> None:
 def test_a_garbled_record_becomes_a_dead_letter_and_is_done() -> None:
     egress = an_egress()
     letter = DeadLetter(
-        topic="outputs", partition=0, offset=0, reason="not Avro", value=b"\xff", node="e",
+        topic="outputs", partition=0, offset=4, reason="not Avro", value=b"\xff", node="e",
         at_s=0.2,
     )  # fmt: skip
     garbled = Garbled(b"\xff", "not Avro")
-    assert told(egress, (Arrived(garbled, "outputs", 0, 0, 0.0), 0.2)) == [
+    assert told(egress, (Arrived(garbled, "outputs", 0, 4, 0.0), 0.2)) == [
         Send("dead-letters", letter, key="e"), Wake(0.2 + COMMIT_S),
     ]  # fmt: skip
-    assert commits(egress) == done(1, "")
+    assert commits(egress) == done(5, "")
     assert egress.handle(Arrived(garbled, "plans", 0, 5, 0.0), 0.2) == []
 
 
@@ -440,6 +458,37 @@ def test_it_counts_the_misses_that_no_plan_promised_to_avoid() -> None:
     assert (counts["dropped"], counts["late"], counts["unpromised"]) == (2, 1, 2)
 
 
+def test_a_refused_or_failed_query_is_no_miss_of_a_promise() -> None:
+    egress = an_egress()
+    egress.handle(arrived(a_plan([])), 0.2)
+    hasty = (a_noticed(0, deadline_s=0.1, refused="over capacity"), a_noticed(1, deadline_s=0.1))
+    egress.handle(arrived(Notice(partition=0, upto=2, queries=hasty)), 0.2)
+    egress.handle(arrived(a_work(1, Item(end=an_end(FAILED, "read", "no")), task=""), 1), 0.2)
+    (report,) = reports(egress.handle(Woke(), 9.0))
+    counts = report.counts
+    assert (counts["refused"], counts["failed"], counts["unpromised"]) == (1, 1, 0)
+
+
+def test_it_counts_by_class_and_by_session_while_the_session_is_open() -> None:
+    def after(egress: Egress, epoch: int, *sessions: str) -> dict[str, float]:
+        plans = [SessionPlan(session=x, number=1, slo_s=SLO_S, stages=()) for x in sessions]
+        egress.handle(arrived(a_plan([], epoch, sessions=tuple(plans)), epoch), 100.4)
+        (report,) = reports(egress.handle(Woke(), 100.0 + epoch))
+        return {name: count for name, count in report.counts.items() if count}
+
+    egress = an_egress(pipeline=a_pipeline(slo_classes={"gold": SLO_S}))
+    times = {"created_s": 100.0, "deadline_s": 100.0 + SLO_S}
+    noticed = a_noticed(0, slo_class="gold", session="a", **times)
+    egress.handle(arrived(Notice(partition=0, upto=1, queries=(noticed,))), 100.1)
+    egress.handle(arrived(replace(whole(0), **times), 1), 100.4)
+    counts = {"answered": 1, "tight": 1, "class/gold/answered": 1, bucket(0.4): 1}
+    both = after(egress, 1, "a", "b")
+    assert both.items() >= {**counts, "session/a/answered": 1}.items()
+    closed = after(egress, 2, "b")
+    assert closed.items() >= counts.items()
+    assert "session/a/answered" not in closed
+
+
 def test_an_incomplete_answer_is_dropped_and_says_why() -> None:
     egress = an_egress(pipeline=a_pipeline({"locate": ["read"], "read": []}))
     commits(egress, arrived(a_notice(0)), arrived(part(0, 0), 1))
@@ -463,12 +512,12 @@ def test_an_early_answer_whose_notice_was_lost_holds_up_no_commit_for_ever() -> 
 
 
 def test_an_early_answer_whose_notice_may_still_come_is_held() -> None:
-    egress = an_egress(answered={(0, 9), (1, 0)})
+    egress = an_egress(answered={(0, 3), (1, 0)})
     other = replace(whole(0), origin=Origin(1, 0))
-    assert commits(egress, arrived(other), arrived(whole(9), 1)) == []
+    assert commits(egress, arrived(other), arrived(whole(3), 1)) == []
     assert commits(egress, arrived(a_notice(2, upto=3), 2), arrived(whole(2), 3)) == []
     assert commits(egress, arrived(a_notice(0, partition=1), 4)) == done(1, "")
-    assert commits(egress, arrived(a_notice(9), 5)) == done(6, "0:10,1:1")
+    assert commits(egress, arrived(a_notice(3), 5)) == done(6, "0:4,1:1")
 
 
 def test_a_query_whose_records_lie_in_two_slots_is_closed_and_both_are_committed() -> None:
@@ -480,7 +529,7 @@ def test_a_query_whose_records_lie_in_two_slots_is_closed_and_both_are_committed
 
 
 def test_notes_of_two_slots_on_one_partition_say_the_higher_place() -> None:
-    assert highest([{0: 7, 1: 3}, {}, {0: 5, 2: 1}]) == {0: 7, 1: 3, 2: 1}
+    assert highest([{0: 7, 1: 3}, {}, {0: 5, 2: 0}]) == {0: 7, 1: 3, 2: 0}
 
 
 def test_the_age_of_a_record_is_that_of_its_queries() -> None:
@@ -498,16 +547,20 @@ def test_queries_of_a_topic_that_was_made_anew_are_no_duplicates() -> None:
     assert [e.record.origin.offset for e in effects if isinstance(e, Send)] == [again]  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("noticed_first", [True, False])
 @pytest.mark.parametrize(("delay_s", "outcome"), [(0.3, "answered"), (9.0, DROPPED)])
-def test_a_result_is_back_at_its_sessions_tier_after_its_link(delay_s: float, outcome: str) -> None:
+def test_a_result_is_back_at_its_sessions_tier_after_its_link(
+    delay_s: float, outcome: str, noticed_first: bool
+) -> None:
     stage = SessionStage(
         task="read", setting="read/v", tier="cloud", device="cloud-0", slot=0, quarters=4
     )
     session = SessionPlan(session="a", number=1, slo_s=SLO_S, stages=(stage,), admits=True)
     links = SessionLinks("handheld", {("cloud", "handheld"): Link(float("inf"), delay_s)})
     egress = an_egress(links=links)
-    assert commits(egress, arrived(a_notice(0))) == []
-    assert sends(egress, arrived(replace(whole(0), session=session), 1), 0.2) == []
+    records = [a_notice(0), replace(whole(0), session=session)]
+    for offset, record in enumerate(records if noticed_first else reversed(records)):
+        assert sends(egress, arrived(record, offset), 0.2) == []
     assert commits(egress) == []  # read again after a restart
     assert sends(egress, Woke(), 0.2) == []
     ends_s = min(0.2 + delay_s, CLOSES_S)
