@@ -122,9 +122,7 @@ class ItemEnds:
     ) -> list[Effect]:
         """Send ``onward``, the results of items, and commit the items."""
         lease = self._slots.lease
-        effects, counts = self.rules.onward(onward, now)
-        for name, count in counts.items():
-            self._reporter.count(f"{name}/{self._batch.variant}", count)
+        effects = self.rules.onward(onward, now)
         if lease is not None and lease.type:  # a dispatcher sends to this worker
             done = self._batch.completions(lease, tickets, outcome, started_s, took_s)
             # After the queries' own records: the broker takes a connection's records in order.

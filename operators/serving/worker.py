@@ -310,7 +310,6 @@ class Worker:
             if self._slots.holds(ticket):
                 ticket.alone = True
                 self._queue.appendleft(ticket)
-        self._reporter.count(f"retried/{self._batch.variant}", len(tickets))
         return True
 
     def _give_up_hanging(self, now: float) -> list[Effect]:

@@ -32,7 +32,6 @@ from schemas.records import Item, Lease, Plan, Settings, Work
 
 # (variant as "task/variant", batch size) -> latency in seconds; 0 if not measured.
 LatencyOf = Callable[[str, int], float]
-Counts = dict[str, int]
 
 # The rules before the first plan: no lease, no routes.
 UNSTEERED = Plan(
@@ -144,19 +143,17 @@ class WorkerRules:
             return would_overrun(variant, short_s)
         return too_late_for_rest(variant, short_s)
 
-    def onward(self, pieces: Sequence[Onward], now: float) -> tuple[list[Effect], Counts]:
-        """Return the sends of ``pieces``, and counts of items rerouted or ended as late."""
-        counts: Counts = {}
+    def onward(self, pieces: Sequence[Onward], now: float) -> list[Effect]:
+        """Return the sends of ``pieces``; late ones are rerouted or end if the rule says so."""
         chosen: Sequence[int] = ()
         if self._junctions and self._way is not None:
-            pieces, chosen = self._steered(pieces, self._way, counts, now)
-        sends = packed(
+            pieces, chosen = self._steered(pieces, self._way, now)
+        return packed(
             pieces, self._spreads, self.epoch, self._partitions, chosen, self._dispatchers
         )
-        return sends, counts
 
     def _steered(
-        self, pieces: Sequence[Onward], way: Way, counts: Counts, now: float
+        self, pieces: Sequence[Onward], way: Way, now: float
     ) -> tuple[list[Onward], list[int]]:
         steered: list[Onward] = []
         chosen: list[int] = []
@@ -171,10 +168,8 @@ class WorkerRules:
                 left_s = work.deadline_s - hop.finished_s
                 turn, slot = way(junction, late_s, left_s, now)
                 if slot == NOWHERE:
-                    counts["behind"] = counts.get("behind", 0) + 1
                     piece = (work, "", _ended(item, task, late_s, left_s))
                 elif slot != turn:
-                    counts["rerouted"] = counts.get("rerouted", 0) + 1
                     piece = (work, task, _marked(item, rerouted(turn, slot, late_s)))
             steered.append(piece)
             chosen.append(slot)

@@ -45,20 +45,20 @@ def a_child(finished_s: float, ordinal: int = 0) -> Item:
 WORK = a_work(1, task="locate", deadline_s=0.25)
 
 
-def sends(dropping: str, *children: Item) -> tuple[list[tuple[str, int, Item]], dict[str, int]]:
-    """Return topic, slot and item of each send, and the counts."""
-    effects, counts = rules(dropping).onward([(WORK, "read", c) for c in children], 0.2)
+def sends(dropping: str, *children: Item) -> list[tuple[str, int, Item]]:
+    """Return topic, slot and item of each send."""
+    effects = rules(dropping).onward([(WORK, "read", c) for c in children], 0.2)
     found = []
     for effect in effects:
         assert isinstance(effect, Send)
         found += [(effect.topic, effect.slot, item) for item in effect.record.items]  # type: ignore[union-attr]
-    return found, counts
+    return found
 
 
 def test_rules_without_rerouting_send_by_turn() -> None:
     for rule in ("none", "deadline", "last-task", "per-task"):
         child = a_child(0.24)
-        assert sends(rule, child) == ([("work.read", 0, child)], {})
+        assert sends(rule, child) == [("work.read", 0, child)]
 
 
 def test_a_late_item_takes_the_faster_worker_and_its_hop_says_why() -> None:
@@ -66,9 +66,9 @@ def test_a_late_item_takes_the_faster_worker_and_its_hop_says_why() -> None:
     marked = structs.replace(late, path=(
         located(0.06, rerouted="slot 1 instead of 0: 18 ms over the budget of its task"),
     ))  # fmt: skip
-    assert sends("reroute-paper", late) == ([("work.read", 1, marked)], {"rerouted": 1})
+    assert sends("reroute-paper", late) == [("work.read", 1, marked)]
     # There is enough time until the deadline: of 190 ms the worker in turn takes 82 with queues.
-    assert sends("reroute", late) == ([("work.read", 0, late)], {})
+    assert sends("reroute", late) == [("work.read", 0, late)]
 
 
 def test_an_item_that_nobody_can_save_ends_with_the_reason_and_its_siblings_go_on() -> None:
@@ -78,15 +78,15 @@ def test_an_item_that_nobody_can_save_ends_with_the_reason_and_its_siblings_go_o
         "capacity can make up for it; 160 ms were left"
     )
     ended = Item(branch=(0, 0), credit=5, path=late.path, end=an_end(DROPPED, "locate", reason))
-    assert sends("reroute-paper", late, early) == (
-        [("outputs", 0, ended), ("work.read", 0, early)], {"behind": 1},
-    )  # fmt: skip
+    assert sends("reroute-paper", late, early) == [
+        ("outputs", 0, ended), ("work.read", 0, early),
+    ]  # fmt: skip
 
 
 def test_time_is_counted_from_the_hop_before() -> None:
     first = a_hop(task="a", finished_s=0.1)
     item = an_item(path=(first, located(0.13)))
-    assert sends("reroute-paper", item) == ([("work.read", 0, item)], {})
+    assert sends("reroute-paper", item) == [("work.read", 0, item)]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def inner(
 
 def slots_of(steers: WorkerRules, *pieces: Onward, now: float = 0.101) -> list[tuple[str, int]]:
     """Return the topic and slot of each piece, sent on its own."""
-    sends = [each for piece in pieces for each in steers.onward([piece], now)[0]]
+    sends = [each for piece in pieces for each in steers.onward([piece], now)]
     return [(each.topic, each.slot) for each in sends if isinstance(each, Send)]
 
 
@@ -236,7 +236,7 @@ def test_a_worker_holds_what_it_serves_within_the_longest_slo_of_a_class() -> No
 
 
 def test_a_late_item_leaves_its_turn_by_its_last_hop_and_only_that_hop_says_so() -> None:
-    ((send,), _) = inner("reroute-paper").onward([(WORK, "end", LATE_CHILD)], 0.101)
+    (send,) = inner("reroute-paper").onward([(WORK, "end", LATE_CHILD)], 0.101)
     mark = "slot 1 instead of 0: 10 ms over the budget of its task"
     first, last = LATE_CHILD.path
     assert isinstance(send, Send)
@@ -246,7 +246,7 @@ def test_a_late_item_leaves_its_turn_by_its_last_hop_and_only_that_hop_says_so()
 
 def test_an_item_that_cannot_be_saved_was_late_at_its_last_hop() -> None:
     too_late = an_item(path=(LATE_CHILD.path[0], a_hop(task="mid", finished_s=0.2)))
-    ((send,), _) = inner("reroute-paper").onward([(WORK, "end", too_late)], 0.2)
+    (send,) = inner("reroute-paper").onward([(WORK, "end", too_late)], 0.2)
     assert isinstance(send, Send)
     end = send.record.items[0].end  # type: ignore[union-attr]
     assert end is not None
