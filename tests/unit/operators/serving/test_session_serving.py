@@ -2,8 +2,10 @@
 
 from itertools import pairwise
 
+from control.problem.tiers import Link
+from operators.serving.transfers import SessionLinks
 from operators.serving.worker import Worker
-from schemas.effects import Assign, Done, Failed, Infer, Load, Send, Woke
+from schemas.effects import Assign, Done, Failed, Infer, Load, Send, Wake, Woke
 from schemas.records import DROPPED, FAILED, Report, Settings
 from tests.builders import (
     a_lease,
@@ -12,17 +14,19 @@ from tests.builders import (
     an_item,
     arrived,
     inferred,
+    inferring,
     loaded,
     reports,
     sent,
 )
 from tests.session_world import a_query_plan, a_session_pipeline
 
+LINK = Link(bytes_per_s=float("inf"), delay_s=0.3)
 HELD = 8  # items that a worker holds before it stops reading, for batches of one
 
 
-def a_session_worker() -> Worker:
-    worker = Worker("w", a_session_pipeline(), "cpu", incarnation=0.0)
+def a_session_worker(links: SessionLinks | None = None) -> Worker:
+    worker = Worker("w", a_session_pipeline(), "cpu", incarnation=0.0, links=links)
     lease = a_lease(task="scan", batch=1)
     worker.handle(Woke(), 0.0)
     settings = Settings(policy="compass", slo_s=1.0)
@@ -40,6 +44,42 @@ def test_an_item_waits_until_its_setting_is_loaded() -> None:
     worker.handle(loaded("scan/v"), 0.1)
     (infer,) = [each for each in worker.handle(Woke(), 0.1) if isinstance(each, Infer)]
     assert infer.variant == "scan/v"
+
+
+def test_a_setting_is_reported_as_held_as_soon_as_it_is_loaded() -> None:
+    worker = a_session_worker()
+    worker.handle(arrived(a_work(0, an_item(), task="scan")), 0.0)
+    worker.handle(Woke(), 0.0)
+    (report,) = reports(worker.handle(loaded("scan/v"), 0.1))
+    assert report.held == ("scan/v",)
+
+
+def test_an_item_runs_after_the_transfer_over_its_sessions_link() -> None:
+    worker = a_session_worker(SessionLinks("handheld", {("handheld", "cloud"): LINK}))
+    lease, settings = a_lease(task="scan", batch=1), Settings(policy="compass", slo_s=1.0)
+    plan = a_query_plan("scan/v")
+    opened = a_plan([lease], 2, settings=settings, sessions=(plan,))
+    worker.handle(arrived(opened), 0.0)
+    worker.handle(loaded("scan/v"), 0.0)
+    work = arrived(a_work(0, an_item(), task="scan", session=plan))
+    assert worker.handle(work, 0.1) == [Wake(0.4)]
+    assert inferring(worker.handle(Woke(), 0.39)) == []
+    effects = [*worker.handle(Woke(), 0.4), *worker.handle(Woke(), 0.4)]
+    assert [infer.variant for infer in inferring(effects)] == ["scan/v"]
+    (report,) = reports(worker.handle(Woke(), 0.7))
+    assert report.counts["hop/scan/v/handheld>cloud/records"] == 1
+    worker.handle(arrived(a_plan([lease], 3, settings=settings)), 0.8)  # the session has closed
+    (report,) = reports(worker.handle(Woke(), 1.0))
+    assert not any(name.startswith("hop/") for name in report.counts)
+
+
+def test_an_item_whose_slot_is_lost_during_its_transfer_does_not_run() -> None:
+    worker = a_session_worker(SessionLinks("handheld", {("handheld", "cloud"): LINK}))
+    plan, settings = a_query_plan("scan/v"), Settings(policy="compass", slo_s=1.0)
+    worker.handle(arrived(a_work(0, an_item(), task="scan", session=plan)), 0.1)
+    lost = a_plan([a_lease(task="scan", batch=1, slots=(1,))], 2, settings=settings)
+    for event, now in ((arrived(lost), 0.2), (loaded("scan/v"), 0.2), (Woke(), 0.4), (Woke(), 0.4)):
+        assert inferring(worker.handle(event, now)) == []
 
 
 def test_a_paused_worker_reads_on_once_items_of_a_setting_that_cannot_be_loaded_have_failed() -> (

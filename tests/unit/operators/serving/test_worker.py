@@ -332,6 +332,19 @@ def test_routes_of_its_own_variant_come_before_those_for_all() -> None:
     assert send.slot == 6
 
 
+def test_a_new_plan_continues_the_turns_of_the_one_before() -> None:
+    leases = [a_lease(task="locate"), a_lease("r"), a_lease("s", slots=(1,))]
+    worker, slots = a_worker(children=TWO_STAGES), []
+    events = [Woke(), arrived(a_plan(leases)), loaded("locate/v")]
+    told(worker, *[(event, 0.0) for event in events])
+    for number in range(4):
+        worker.handle(arrived(a_plan(leases, epoch=2 + number)), 0.1)
+        batch_of(worker, arrived(a_work(number, task="locate"), number))
+        effects = worker.handle(inferred(number + 1, [b"a"]), 0.2)
+        slots += [e.slot for e in effects if isinstance(e, Send) and e.topic == "work.read"]
+    assert slots == [0, 1, 0, 1]
+
+
 def test_an_exception_as_one_output_fails_that_item_only() -> None:
     worker = serving()
     batch_of(worker, arrived(a_work(0)), arrived(a_work(1), 1))
