@@ -7,6 +7,8 @@ import pytest
 from control.policies import POLICIES
 from control.problem.problem import Allocation, Problem, Replicas
 from control.rollout.hysteresis import ServedValue, worth, worth_a_change
+from tests.allocation_world import a_problem as given_problem
+from tests.allocation_world import an_entry
 from tests.control_world import a_pipeline, a_profile
 
 # locate/net does 100 items/s and makes 5 for read each; forest does 1000/s at 0.8, vit 200/s at
@@ -104,11 +106,11 @@ def test_allocation_with_more_devices_of_a_kind_than_exist_is_impossible() -> No
 
 def test_devices_of_each_kind_are_counted_on_their_own() -> None:
     on_gpu = Replicas(task="locate", variant="net", batch=4, count=1, device="cuda")
-    on_cpu = Replicas(task="read", variant="vit", batch=4, count=1, device="cpu")
+    on_cpu = Replicas(task="read", variant="vit", batch=4, count=2, device="cpu")
     kept = Allocation((on_gpu, on_cpu))
-    mixed = replace(a_problem(10.0), devices=("cuda:0", "cpu"))
+    mixed = replace(a_problem(10.0), devices=("cuda:0", "cpu", "cpu"))
     assert not worth_a_change(kept, kept, mixed, 0.0)
-    assert worth_a_change(kept, kept, replace(mixed, devices=("cpu", "cpu")), 0.0)
+    assert worth_a_change(kept, kept, replace(mixed, devices=("cpu",) * 3), 0.0)
 
 
 def test_any_difference_is_a_change_without_a_profile() -> None:
@@ -147,3 +149,69 @@ def test_one_late_variant_is_enough() -> None:
     both, forest = having(1, forest=1, vit=1), having(1, forest=2)
     assert worth_a_change(both, forest, replace(a_problem(10.0), slo_s=0.105), 0.0)
     assert not worth_a_change(both, forest, a_problem(10.0), LONG)
+
+
+# ---------------------------------------------------------------------- other pipelines
+
+
+def of(*names: str, device: str = "", count: int = 1) -> Allocation:
+    """Return an allocation of batches of one; ``a/fast`` is a worker of task a."""
+    keys = [name.split("/") for name in names]
+    return Allocation(
+        tuple(
+            Replicas(task=task, variant=variant, batch=1, count=count, device=device)
+            for task, variant in keys
+        )
+    )
+
+
+@pytest.mark.parametrize(("demand", "served"), [(40.0, 100 / 120), (100.0, 0.5), (300.0, 0.25)])
+def test_the_items_of_a_child_are_those_of_the_most_accurate_variants_first(
+    demand: float, served: float
+) -> None:
+    """a/good makes 3 items of each of its 50 queries/s, a/poor 1 of each of the rest."""
+    entries = [
+        an_entry("a", "poor", {1: 10.0}, 0.5, children={"b": 1.0}),
+        an_entry("a", "good", {1: 20.0}, 0.9, children={"b": 3.0}),
+        an_entry("b", "v", {1: 10.0}),
+    ]
+    problem = given_problem(entries, {"a": ("b",), "b": ()}, demand=demand)
+    found = worth(of("a/poor", "a/good", "b/v").replicas, problem)
+    assert found is not None
+    assert found.served == pytest.approx(served)
+
+
+def test_an_allocation_is_worth_what_its_own_kind_of_device_serves() -> None:
+    entries = [an_entry("a", "v", {1: 100.0}), an_entry("a", "v", {1: 10.0}, device="gpu")]
+    problem = given_problem(entries, {"a": ()}, demand=50.0, devices=("cpu", "gpu:0"))
+    found = [worth(of("a/v", device=kind).replicas, problem) for kind in ("cpu", "gpu")]
+    assert [each.served for each in found if each] == pytest.approx([0.2, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("slow_b_ms", "kept", "branches", "late"),
+    [
+        # 125 ms for compute. A slow variant of one task with the fastest of the others is in time.
+        (100.0, ("a/fast", "a/slow", "b/fast", "b/slow", "c/fast"), "tied", False),
+        (100.0, ("a/slow", "b/slow", "c/fast"), "tied", True),
+        (100.0, ("a/slow", "a/fast", "b/slow", "c/fast"), "untied", False),  # it may go to c
+        (200.0, ("a/fast", "b/slow", "c/fast"), "untied", True),  # no way of b is in time
+    ],
+)
+def test_a_variant_is_late_if_no_way_that_its_items_take_keeps_the_budget(
+    slow_b_ms: float, kept: tuple[str, ...], branches: str, late: bool
+) -> None:
+    ways = {"b": 1.0, "c": 1.0}
+    entries = [
+        an_entry("a", "fast", {1: 10.0}, children=ways),
+        an_entry("a", "slow", {1: 60.0}, children=ways),
+        an_entry("b", "fast", {1: 10.0}),
+        an_entry("b", "slow", {1: slow_b_ms}),
+        an_entry("c", "fast", {1: 10.0}),
+    ]
+    shape = {"a": ("b", "c"), "b": (), "c": ()}
+    problem = given_problem(
+        entries, shape, demand=1.0, branches=branches, devices=("cpu",) * 6, compute_share=0.5
+    )
+    in_time = of("a/fast", "b/fast", "c/fast", count=2)
+    assert worth_a_change(of(*kept), in_time, problem, 0.0) is late

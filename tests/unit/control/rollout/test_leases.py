@@ -172,8 +172,8 @@ def test_slots_of_a_task_without_workers_wait_for_the_first() -> None:
 
 
 def test_a_worker_without_a_post_drains_first() -> None:
-    leases = held(a_lease("a", "read", "vit", [0], 0), a_lease("b", "read", "vit", [1], 1))
-    closed = a_lease("b", "read", "vit", [1], -1)
+    leases = held(a_lease("a", "read", "vit", [1], 1), a_lease("b", "read", "vit", [0], 0))
+    closed = a_lease("b", "read", "vit", [0], -1)
     slots = some_slots(read=1)
     them = members(
         "a", "b", serves="read", b=True
@@ -185,7 +185,7 @@ def test_a_worker_without_a_post_drains_first() -> None:
     busy = members("a", "b", serves="read")
     assert arrange(draining, busy, place(busy, draining, wanted(read__vit=1)), slots) == first
     assert arrange(draining, them, place(them, draining, wanted(read__vit=1)), slots) == (
-        a_lease("a", "read", "vit", [0, 1], 0),
+        a_lease("a", "read", "vit", [0, 1], 1),
     )
 
 
@@ -211,6 +211,35 @@ def test_the_last_of_a_task_gives_its_slot_up_where_its_successors_need_them_all
     assert [(lease.worker, lease.open_slot >= 0) for lease in found] == [
         ("a", False), ("b", True), ("c", True),
     ]  # fmt: skip
+
+
+def test_as_many_workers_stay_open_as_the_task_has_slots_beside_its_successors() -> None:
+    leases = held(a_lease("a", "read", "vit", [0], 0), a_lease("b", "read", "vit", [1], 1))
+    them = [
+        Member(name="a", serves="read", usable=False),
+        Member(name="b", serves="read", usable=False),
+        Member(name="c"),
+    ]
+    chosen = place(them, leases, wanted(read__vit=1))
+    for spare, stay in ((0, []), (1, ["a"]), (2, ["a", "b"])):
+        slots = some_slots(1 + spare, read=1)
+        found = arrange(leases, them, chosen, slots)
+        assert [x.worker for x in found if x.open_slot >= 0] == [*stay, "c"]
+
+
+def test_a_worker_that_drains_already_does_not_open_again_for_a_successor() -> None:
+    leases = held(a_lease("a", "read", "vit", [0], -1), a_lease("b", "read", "vit", [1], 1))
+    them = [
+        Member(name="a", serves="read", usable=False),
+        Member(name="b", serves="read", usable=False),
+        Member(name="c"),
+    ]
+    found = arrange(leases, them, place(them, leases, wanted(read__vit=1)), some_slots(3, read=1))
+    assert found == (
+        a_lease("a", "read", "vit", [0], -1),
+        a_lease("b", "read", "vit", [1], 1),
+        a_lease("c", "read", "vit", [2], 2),
+    )
 
 
 def test_last_worker_of_a_task_drains_at_once_without_a_successor() -> None:
