@@ -128,7 +128,7 @@ def stratified(scores: Floats, strata: Sequence[int]) -> Estimate:
         part = share**2 * within.variance
         total += part
         parts += part**2 / within.freedom
-    return Estimate(mean, total, max(total**2 / parts, 1.0) if parts else len(scores) - 1.0)
+    return Estimate(mean, total, max(total**2 / parts, 1.0))
 
 
 def at_least(estimate: Estimate, floor: float) -> float:

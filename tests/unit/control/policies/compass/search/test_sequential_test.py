@@ -89,6 +89,28 @@ def test_variance_of_all_samples_is_that_within_strata_and_that_between(
     assert (count - 1) * plain(scores).variance == pytest.approx(within + between)
 
 
+def test_freedom_of_strata_is_that_of_welch_and_satterthwaite() -> None:
+    scores, strata = np.array([0.0, 0.4, 1.0, 0.0, 1.0, 0.2, 0.9, 0.1]), [0, 0, 0, 1, 1, 1, 1, 1]
+    first, second = (np.var(scores[part], ddof=1) for part in (slice(3), slice(3, 8)))
+    # The variances of the two means, weighted by the shares of the samples.
+    parts = (3 / 8) ** 2 * first / 3, (5 / 8) ** 2 * second / 5
+    found = stratified(scores, [*strata, 0, 1])  # of more samples than have a score
+    assert (found.mean, found.variance) == pytest.approx((scores.mean(), sum(parts)))
+    assert found.freedom == pytest.approx(sum(parts) ** 2 / (parts[0] ** 2 / 2 + parts[1] ** 2 / 4))
+
+
+def test_one_sample_has_the_variance_of_a_coin() -> None:
+    assert plain(np.array([1.0])) == Estimate(1.0, 0.25, 1.0)
+    assert stratified(np.array([1.0]), [0]) == Estimate(1.0, 0.25, 1.0)
+
+
+def test_looks_are_at_multiples_up_to_the_samples_or_the_most() -> None:
+    rule = StopRule(least=20, most=40, look=10)
+    assert [rule.looks(samples) for samples in (9, 10, 25, 100)] == [
+        (), (10,), (10, 20), (10, 20, 30, 40),
+    ]  # fmt: skip
+
+
 def test_equal_scores_are_not_taken_for_certainty() -> None:
     assert at_least(plain(np.ones(50)), 0.99) < 0.99
     assert run_test(np.ones(350), 0.5, StopRule()).verdict is Verdict.ACCEPTED
@@ -118,6 +140,9 @@ def test_complete_sample_set_decides_with_certainty() -> None:
     found = [run_test(scores, floor, StopRule(most=100, population=100)) for floor in (0.5, 0.51)]
     assert [each.verdict for each in found] == [Verdict.ACCEPTED, Verdict.REJECTED]
     assert [each.samples for each in found] == [100, 100]
+    assert [(each.confidence, each.estimate.variance) for each in found] == [(1.0, 0.0), (0.0, 0.0)]
+    assert {each.estimate.mean for each in found} == {0.5}
+    assert not doubtful(found[0], 0.5, StopRule(), Estimate(0.1, 1e-4, 1.0))  # no prior changes it
 
 
 def test_samples_of_a_finite_set_give_more_certainty_than_of_an_infinite_one() -> None:
@@ -131,7 +156,7 @@ def test_samples_of_a_finite_set_give_more_certainty_than_of_an_infinite_one() -
 def test_no_accuracy_is_too_low_for_the_floor_0() -> None:
     """350 samples without a right answer were rejected."""
     found = run_test(np.zeros(350), 0.0, StopRule())
-    assert (found.verdict, found.samples) == (Verdict.ACCEPTED, 50)
+    assert (found.verdict, found.samples, found.confidence) == (Verdict.ACCEPTED, 50, 1.0)
 
 
 LUCKY = np.array([1.0] * 46 + [0.0] * 4 + [1.0, 1.0, 0.0, 1.0] * 200)  # then three quarters
