@@ -5,8 +5,9 @@ from itertools import pairwise
 from control.problem.tiers import Link
 from operators.serving.transfers import SessionLinks
 from operators.serving.worker import Worker
-from schemas.effects import Assign, Done, Failed, Infer, Load, Send, Wake, Woke
-from schemas.records import DROPPED, FAILED, Report, Settings
+from schemas.effects import Assign, Done, Failed, Infer, Load, Send, Unload, Wake, Woke
+from schemas.pipeline import Policy
+from schemas.records import DROPPED, FAILED, Report, SessionPlan, Settings
 from tests.builders import (
     a_lease,
     a_plan,
@@ -80,6 +81,50 @@ def test_an_item_whose_slot_is_lost_during_its_transfer_does_not_run() -> None:
     lost = a_plan([a_lease(task="scan", batch=1, slots=(1,))], 2, settings=settings)
     for event, now in ((arrived(lost), 0.2), (loaded("scan/v"), 0.2), (Woke(), 0.4), (Woke(), 0.4)):
         assert inferring(worker.handle(event, now)) == []
+
+
+def test_a_setting_is_unloaded_after_its_last_batch_not_during_it() -> None:
+    worker = a_session_worker()
+    lease, settings = a_lease(task="scan", batch=1), Settings(policy="compass", slo_s=1.0)
+    plan = a_query_plan("scan/w")
+    worker.handle(arrived(a_plan([lease], 2, settings=settings, sessions=(plan,))), 0.0)
+    worker.handle(loaded("scan/w"), 0.0)
+    worker.handle(arrived(a_work(0, an_item(), task="scan", session=plan)), 0.0)
+    (infer,) = inferring(worker.handle(Woke(), 0.0))
+    closed = worker.handle(arrived(a_plan([lease], 3, settings=settings)), 0.1)
+    ended = worker.handle(inferred(infer.job, []), 0.2)
+    assert [Unload("scan/w") in effects for effects in (closed, ended)] == [False, True]
+
+
+def test_a_worker_changes_between_sessions_and_the_variant_of_its_lease() -> None:
+    policies = (Policy(name="compass", kind="compass"), Policy(name="static"))
+    worker = Worker("w", a_session_pipeline(policies=policies), "cpu", incarnation=0.0)
+    lease, plan = a_lease(task="scan", batch=1), a_query_plan("scan/v")
+
+    def runs(epoch: int, policy: str, session: SessionPlan | None, *loads: str) -> list[str]:
+        """Return the variants of the batches under the next plan; ``loads`` are needed first."""
+        settings = Settings(policy=policy, slo_s=9.0)
+        sessions = () if session is None else (session,)
+        effects = [
+            *worker.handle(
+                arrived(a_plan([lease], epoch, settings=settings, sessions=sessions)), 0.0
+            ),
+            *worker.handle(arrived(a_work(epoch, task="scan", session=session), epoch), 0.0),
+            *worker.handle(Woke(), 0.0),
+        ]
+        assert tuple(each.variant for each in effects if isinstance(each, Load)) == loads
+        for variant in loads:
+            effects += [*worker.handle(loaded(variant), 0.0), *worker.handle(Woke(), 0.0)]
+        for infer in inferring(effects):
+            worker.handle(inferred(infer.job, []), 0.1)
+        return [infer.variant for infer in inferring(effects)]
+
+    worker.handle(Woke(), 0.0)
+    assert runs(1, "static", None, "scan/v") == ["scan/v"]
+    assert runs(2, "compass", plan) == ["scan/v"]  # the device holds it
+    assert runs(3, "compass", a_query_plan("scan/w"), "scan/w") == ["scan/w"]
+    assert runs(4, "static", None, "scan/v") == ["scan/v"]
+    assert runs(5, "static", None) == ["scan/v"]
 
 
 def test_a_paused_worker_reads_on_once_items_of_a_setting_that_cannot_be_loaded_have_failed() -> (

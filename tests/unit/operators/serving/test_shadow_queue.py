@@ -4,8 +4,19 @@ from msgspec.structs import replace
 
 from control.per_query.shadowing import VALID_S, Ways, shadow_of
 from operators.serving.worker import Worker
-from schemas.effects import OUTPUTS, SHADOWS, Arrived, Assign, Done, Effect, Failed, Send, Woke
-from schemas.pipeline import Labels
+from schemas.effects import (
+    OUTPUTS,
+    SHADOWS,
+    Arrived,
+    Assign,
+    Done,
+    Effect,
+    Failed,
+    Send,
+    Wake,
+    Woke,
+)
+from schemas.pipeline import Labels, Policy
 from schemas.records import Work
 from tests.builders import (
     SLO_S,
@@ -26,8 +37,10 @@ LEASE = a_lease("w0", batch=4)
 WAYS: Ways = (("read/v", (LEASE,)),)
 
 
-def a_worker(share: float = 0.01) -> Worker:
-    pipeline = a_pipeline(labels=Labels(within_s=100.0, shadow_share=share))
+def a_worker(share: float = 0.01, batching: str = "idle") -> Worker:
+    static = Policy(name="static", batching=batching)
+    labels = Labels(within_s=100.0, shadow_share=share)
+    pipeline = a_pipeline(labels=labels, policies=(static,))
     node = Worker("w0", pipeline, "d", incarnation=0.0, latency=lambda v, n: TAKES_S)
     node.handle(Woke(), 0.0)
     node.handle(arrived(a_plan([LEASE])), 0.0)
@@ -56,6 +69,16 @@ def test_an_idle_worker_runs_a_shadow_whose_offset_was_committed_as_it_came() ->
     assert record.items[0].value == b"y"
     assert sent(ended, OUTPUTS) == []
     assert not any(isinstance(effect, Assign) for effect in ended)
+
+
+def test_an_idle_worker_wakes_for_a_shadow_and_one_whose_items_wait_runs_none() -> None:
+    assert a_worker().handle(a_shadow(0), 0.0)[-1] == Wake(0.0)
+    node = a_worker(batching="patient")
+    node.handle(arrived(a_work(1), 1), 0.0)
+    node.handle(a_shadow(0), 0.0)
+    assert inferring(woken(node, 0.0)) == []  # the item waits for others
+    (batch,) = inferring(woken(node, 0.2))
+    assert len(sent(node.handle(inferred(batch.job, b"y", finished_s=0.3), 0.3), OUTPUTS)) == 1
 
 
 def test_a_shadow_that_is_read_twice_runs_once() -> None:

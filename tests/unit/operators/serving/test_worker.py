@@ -134,6 +134,31 @@ def test_a_stale_plan_and_another_pipelines_are_rejected(changes: dict[str, Any]
     assert batch_of(worker, arrived(a_work(0))) == [Infer(1, "read/v", (b"x",))]
 
 
+def test_a_worker_follows_its_own_lease_wherever_the_plan_lists_it() -> None:
+    leases = [a_lease("a", variant="w", slots=(4,)), a_lease(slots=(0, 3)), a_lease("x")]
+    assert told(a_worker(), (Woke(), 0.0), (arrived(a_plan(leases)), 0.0)) == [
+        Assign("work.read", (0, 3), ()), Load("read/v"),
+    ]  # fmt: skip
+
+
+def test_a_worker_reports_loading_until_its_variant_serves() -> None:
+    def state(now: float) -> str:
+        (report,) = reports(worker.handle(Woke(), now))
+        return report.state
+
+    worker = a_worker()
+    found = [state(0.0)]
+    worker.handle(arrived(a_plan([a_lease()])), 0.1)
+    found.append(state(1.0))
+    worker.handle(Failed("read/v", "no such file"), 1.1)
+    found.append(state(1.5))
+    worker.handle(arrived(a_plan([a_lease()], epoch=2)), 1.6)
+    found.append(state(2.0))
+    worker.handle(loaded(), 2.1)
+    found.append(state(3.0))
+    assert found == ["idle", "loading", "failed", "loading", "ready"]
+
+
 def test_work_waits_for_its_variant_to_load() -> None:
     worker = a_worker()
     events = [Woke(), arrived(a_plan([a_lease()])), arrived(a_work(0)), arrived(a_work(1), 1)]
@@ -241,6 +266,23 @@ def test_a_result_of_a_job_that_is_not_running_is_of_no_interest() -> None:
     assert worker.handle(inferred(7, "a"), 0.2) == []
     told(worker, (inferred(1, "a"), 0.2))
     assert worker.handle(inferred(1, "a"), 0.2) == []
+
+
+@pytest.mark.parametrize("again", [inferred(2, "a"), Failed(2, "no")])
+def test_the_end_of_a_batch_that_comes_twice_ends_its_items_once(again: Event) -> None:
+    worker = serving(a_lease(batch=1))
+    batch_of(worker, arrived(a_work(0)), arrived(a_work(1), 1))
+    told(worker, (inferred(1, "a"), 0.2), (inferred(2, "b"), 0.3))
+    assert worker.handle(again, 0.3) == []
+
+
+def test_a_failed_batch_tries_no_item_again_whose_slot_is_lost() -> None:
+    worker = serving(a_lease(slots=(0, 3)))
+    batch_of(worker, arrived(a_work(0), 0, 0), arrived(a_work(1), 0, 3))
+    worker.handle(arrived(a_plan([a_lease(slots=(3,))], epoch=2)), 0.1)
+    effects = told(worker, (Failed(1, "no"), 0.2))
+    assert [batch.job for batch in inferring(effects)] == [2]
+    assert inferring(told(worker, (inferred(2, "b"), 0.3))) == []
 
 
 def test_a_record_that_comes_again_is_ignored() -> None:
@@ -607,6 +649,22 @@ def test_a_full_worker_whose_items_are_all_past_saving_drops_them_all() -> None:
     assert told(worker, (inferred(1, "a"), 0.5))[-1] == done(0, HELD_BATCHES + 2)
 
 
+@pytest.mark.parametrize(("deadline_s", "late"), [(0.37, True), (0.375, False), (0.45, False)])
+def test_a_full_worker_drops_items_that_a_batch_of_one_from_now_on_would_end_too_late(
+    deadline_s: float, late: bool
+) -> None:
+    """An item takes 0.25 s on the variant that serves, however slow the next one is."""
+    took_s = {"read/v": 0.125, "read/w": 5.0}
+    worker = serving(a_lease(batch=1), latency=lambda v, n: took_s[v] * (1 + n))
+    worker.handle(arrived(a_plan([a_lease(variant="w", batch=1)], epoch=2)), 0.05)
+    worker.handle(arrived(a_work(0, deadline_s=9.0)), 0.05)
+    worker.handle(Woke(), 0.05)
+    few = [arrived(a_work(each, deadline_s=deadline_s), each) for each in range(1, 10)]
+    effects = told(worker, *[(event, 0.125) for event in few])
+    assert len(sent(effects, "outputs")) == (9 if late else 0)
+    assert any(isinstance(each, Assign) and each.paused for each in effects) is not late
+
+
 def test_a_worker_that_is_not_full_drops_nothing_before_it_takes_a_batch() -> None:
     worker = serving(a_lease(batch=1))
     worker.handle(arrived(a_work(0, deadline_s=9.0)), 0.1)
@@ -626,8 +684,9 @@ def test_a_garbled_record_becomes_a_dead_letter_and_is_done() -> None:
         topic="work.read", partition=0, offset=6, reason="not Avro", value=b"\xff",
         headers=(("h", b"v"),), node="w", at_s=0.1,
     )  # fmt: skip
-    event = Arrived(garbled, "work.read", 0, 6, 0.0)
-    assert serving().handle(event, 0.1) == [Send("dead-letters", letter, key="w"), done(0, 7)]
+    event, worker = Arrived(garbled, "work.read", 0, 6, 0.0), serving()
+    assert worker.handle(event, 0.1) == [Send("dead-letters", letter, key="w"), done(0, 7)]
+    assert worker.handle(event, 0.1) == []  # read again
 
 
 def test_a_garbled_record_does_not_pass_work_that_is_still_open() -> None:
