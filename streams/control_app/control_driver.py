@@ -25,8 +25,9 @@ from schemas.effects import (
 )
 from schemas.pipeline import Pipeline
 from schemas.records import Plan
+from streams.codecs.size_gate import RecordTooLarge
 from streams.codecs.wire import Fetched
-from streams.control_app.control_effects import STREAMED, ControlEffects
+from streams.control_app.control_effects import STREAMED, ControlEffects, failed_results
 from streams.control_app.control_records import arrived, history, read_back
 from streams.control_app.control_writer import ControlWriter, Overtaken, Write
 from streams.control_app.election import TopicGone, charged
@@ -306,16 +307,25 @@ class ControlDriver:
             if self._stalled:
                 return
         now = self._now()
-        effects = self._host.handle(event, now)
+        performed = await self._perform(self._host.handle(event, now))
         for observer in self._observers if watched else ():
-            observer.saw(NODE, event, effects, now)
-        await self._perform(effects)
+            observer.saw(NODE, event, performed, now)
 
-    async def _perform(self, effects: Iterable[Effect]) -> None:
-        self._effects.begin()
+    async def _perform(self, effects: Iterable[Effect]) -> list[Effect]:
+        """Perform effects; return those that took place.
+
+        After a record that is not written, the others of the event are discarded, and ``run`` reads
+        the topics back, as the host's state is ahead of them.
+        """
+        performed, left = list[Effect](), iter(effects)
         try:
-            for effect in effects:
+            for effect in left:
                 await self._effects.perform(effect, self._host)
+                performed.append(effect)
+        except RecordTooLarge as error:
+            self.say("control.too_large", str(error))
+            self._stalled = True
+            performed += await self._perform(failed_results(effect, left, str(error)))
         except (KafkaError, TimeoutError) as error:
             self._unpublished(error)
         except Overtaken:
@@ -324,6 +334,7 @@ class ControlDriver:
         except BrokerError as error:
             self.say("control.unpublished", str(error))
             self._stalled = True
+        return performed
 
     def _unpublished(self, error: KafkaError | TimeoutError) -> None:
         """Discard effects that may not have reached the broker, and replay the topics instead.

@@ -4,7 +4,7 @@ A record is written before the next effect. Solves and counts are jobs, whose re
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -28,8 +28,7 @@ from schemas.effects import (
     Wake,
     Woke,
 )
-from schemas.records import CommandResult
-from streams.codecs.size_gate import RecordTooLarge
+from schemas.records import CommandResult, Plan
 from streams.control_app.control_writer import ControlWriter
 from streams.control_app.host import ControlHost
 from streams.control_app.input_count import InputCount
@@ -62,14 +61,9 @@ class ControlEffects:
         self._counting = counting
         self._now, self._dilation = now, dilation
         self._jobs: set[asyncio.Task[None]] = set()  # solves and counts in flight
-        self._unsent = ""  # why a plan of this event was not published
-
-    def begin(self) -> None:
-        """Begin with the effects of a further event."""
-        self._unsent = ""
 
     async def perform(self, effect: Effect, host: ControlHost | None) -> None:
-        """Perform an effect of the host in charge."""
+        """Perform an effect of the host in charge; raise the writer's errors."""
         performed = _PERFORMED.get(type(effect))
         if performed is None or host is None:
             raise TypeError(f"the controller asked for {effect!r}, which its driver cannot perform")
@@ -110,14 +104,7 @@ class ControlEffects:
         await self._writer.forget(effect)
 
     async def _send(self, effect: Send, host: ControlHost) -> None:
-        record = effect.record
-        if isinstance(record, CommandResult) and record.ok and self._unsent:
-            effect = replace(effect, record=replace(record, ok=False, message=self._unsent))
-        try:
-            await self._writer.send(effect)
-        except RecordTooLarge as error:
-            self._inbox.say("control.too_large", str(error))
-            self._unsent = f"its plan was not published: {error}"
+        await self._writer.send(effect)
 
     # ------------------------------------------------------------------ jobs
 
@@ -161,6 +148,22 @@ class ControlEffects:
             self._inbox.post(host, Failed(QUERIES, str(error)), watched=False)
         else:
             counting.listen(shared, event.at_s)
+
+
+def failed_results(unsent: Effect, others: Iterable[Effect], why: str) -> list[Effect]:
+    """Return the results among an event's other effects, as they are if a record of it was not
+    published: no command of it is done."""
+    record = unsent.record if isinstance(unsent, Send) else None
+    text = f"its {type(record).__name__.lower()} was not published: {why}"
+    left: list[Effect] = []
+    for effect in others:
+        if isinstance(effect, Send) and isinstance(result := effect.record, CommandResult):
+            if result.ok:
+                result = replace(result, ok=False, message=text)
+            if isinstance(record, Plan):
+                result = replace(result, epoch=min(result.epoch, record.epoch - 1))
+            left.append(replace(effect, record=result))
+    return left
 
 
 _PERFORMED: dict[type, Callable[[ControlEffects, Any, ControlHost], Awaitable[None]]] = {

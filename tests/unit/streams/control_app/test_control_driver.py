@@ -245,6 +245,16 @@ def test_workers_whose_reports_wait_for_the_broker_are_heard_before_anything_els
     assert found == ["w0", [("w0", 0.0), ("w1", 0.0), ("w0", 0.3), ("w1", 0.3)], "w1"]
 
 
+class Seen:
+    """An observer of sent records."""
+
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+
+    def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
+        self.effects += [effect for effect in effects if isinstance(effect, Send)]
+
+
 def command(driver: ControlDriver, now: float, offset: int = 0) -> None:
     """Feed a command."""
     driver.arrived(COMMANDS, SimpleNamespace(
@@ -254,7 +264,8 @@ def command(driver: ControlDriver, now: float, offset: int = 0) -> None:
 
 
 def test_a_command_whose_plan_the_topic_does_not_take_has_failed() -> None:
-    """Its result said that the plan was in force."""
+    """Its result said that the plan was in force, and later its log did. The next plans were built
+    on the one that nobody had."""
     written: list[tuple[str, bytes | None]] = []
 
     class Planning(Recorder):
@@ -269,9 +280,13 @@ def test_a_command_whose_plan_the_topic_does_not_take_has_failed() -> None:
         written.append((topic, value))
         return len(written)
 
-    told(command, make=Planning, write=write)
-    failed = replace(ANSWER, ok=False, message="its plan was not published: raise its limit")
+    observer, inputs = Seen(), Slow()
+    told(command, inputs, observers=(observer,), make=Planning, write=write)
+    why = "its plan was not published: raise its limit"
+    failed = replace(ANSWER, ok=False, message=why, epoch=a_plan().epoch - 1)
     assert written == [(physical("", COMMAND_RESULTS), encode(failed))]
+    assert observer.effects == [Send(COMMAND_RESULTS, failed, key="k")]
+    assert inputs.read_back == 2
 
 
 def test_a_command_that_a_successor_has_answered_is_not_answered_again() -> None:
