@@ -34,10 +34,10 @@ from schemas.effects import (
     Wake,
     Woke,
 )
-from streams.control_app.app import SESSION_TIMEOUT_S
 from streams.control_app.control_driver import PUBLISH_S, STALL_S
 from streams.control_app.control_effects import READ
 from streams.control_app.control_records import arrived, past
+from streams.control_app.election import SESSION_TIMEOUT_S
 from streams.control_app.host import ControlHost
 from streams.live.steady_clock import SteadyClock
 from streams.topics import physical

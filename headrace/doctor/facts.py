@@ -37,6 +37,7 @@ from headrace.doctor.findings import (
     clock_found,
     commits_found,
     disk_found,
+    election_found,
     extras_found,
     java_found,
     ports_found,
@@ -250,6 +251,7 @@ def _pipeline(config: KafkaConfig, pipeline: Pipeline, path: Path | None) -> Ite
     of_one = _settings(config, dict.fromkeys(nodes[:1], ResourceType.BROKER))
     settings = next(iter(of_one.values()), {})
     yield replication_found(there, len(nodes), settings)
+    yield from election_found(settings)
     queries = physical(pipeline.name, QUERIES)
     yield from commits_found(queries, there.get(queries, HIDDEN_TOPIC), settings)
     needed = {role: [r for r in rights(pipeline, role) if r.resource == "topic"] for role in ROLES}

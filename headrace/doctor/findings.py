@@ -11,6 +11,7 @@ from typing import Any
 
 from headrace.cells import few
 from headrace.errors import BAD_INPUT, NO_BROKER, UNSUCCESSFUL
+from streams.control_app.election import SESSION_TIMEOUT_S
 from streams.kafka.admin.acl_rights import CREATE, DESCRIBE_CONFIGS, Right
 from streams.topics import MINUTE_MS, MOST_BYTES, STAMPED_BY, TOO_OLD, Topic, too_few
 
@@ -180,6 +181,8 @@ UNCLEAN = "unclean.leader.election.enable"
 KEPT, MOST_KEPT = "retention.ms", "retention.bytes"
 LEAST_KEPT_MS = MINUTE_MS  # a role that died is back within this time
 COMMITS_KEPT = "offsets.retention.minutes"
+SESSION_TIMEOUTS = ("group.min.session.timeout.ms", "group.max.session.timeout.ms")
+MOST_MEMBERS = "group.max.size"
 ORDERLY_STOP = "controlled.shutdown.enable"
 HIDDEN_TOPIC = TopicState(0, {}, frozenset())  # this user may not describe it
 CHECKED = (
@@ -257,6 +260,24 @@ def commits_found(topic: str, state: TopicState, settings: Mapping[str, str]) ->
     )
     mend = f"raise {COMMITS_KEPT} on the brokers, or lower retention.ms of {topic}"
     return [Finding("commits", WARN, found, mend)]
+
+
+def election_found(settings: Mapping[str, str]) -> list[Finding]:
+    """Return a finding if brokers with these ``settings`` let no control app, or no second one,
+    join the group that elects the one in charge."""
+    wanted_ms = round(SESSION_TIMEOUT_S * 1e3)
+    least_ms, most_ms = (int(settings.get(each, wanted_ms)) for each in SESSION_TIMEOUTS)
+    if not least_ms <= wanted_ms <= most_ms:
+        found = (
+            f"the brokers take session timeouts of {least_ms} to {most_ms} ms, and the control "
+            f"app's is {wanted_ms} ms: it cannot start"
+        )
+        mend = f"set {' and '.join(SESSION_TIMEOUTS)} on the brokers to a range that has it"
+        return [Finding("election", WRONG, found, mend)]
+    if int(settings.get(MOST_MEMBERS, 2)) < 2:
+        found = f"{MOST_MEMBERS} is {settings[MOST_MEMBERS]}: no second control app can stand by"
+        return [Finding("election", WARN, found, f"raise {MOST_MEMBERS} on the brokers")]
+    return []
 
 
 def _in_sync(state: TopicState) -> int | None:

@@ -13,36 +13,34 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-import confluent_kafka
 import faust
-from aiokafka.errors import (
-    GroupAuthorizationFailedError,
-    KafkaConnectionError,
-    KafkaError,
-    MessageSizeTooLargeError,
-    TopicAuthorizationFailedError,
-)
+from aiokafka.errors import KafkaConnectionError, KafkaError
 from faust.assignor import PartitionAssignor
 
 from control.controller.controller import Controller
 from schemas.effects import Observer
 from schemas.pipeline import Pipeline
-from streams.codecs.size_gate import RecordTooLarge
 from streams.codecs.wire import Fetched
 from streams.control_app.control_driver import LEVELS, PUBLISH_S, READY, ControlDriver
 from streams.control_app.control_records import AGAIN_S, reachable
-from streams.control_app.control_writer import Write, WriteRefused
-from streams.control_app.election import CHARGED, Election, elected
+from streams.control_app.control_writer import Write
+from streams.control_app.election import CHARGED, SESSION_TIMEOUT_S, Election, elected
+from streams.control_app.faust_clients import (
+    explained,
+    group_errors,
+    moved_brokers,
+    refused_write,
+)
 from streams.control_app.report_reader import ReportReader
 from streams.kafka.admin.preflight import prepare
 from streams.kafka.faust_security import to_faust
 from streams.kafka.kafka_client import fatal_errors
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.kafka_errors import BrokerError, forbidden, refusal
+from streams.kafka.kafka_errors import BrokerError
 from streams.live.dilation import REAL, Dilation
 from streams.live.inbox import Clock
 from streams.observers.journal import tell
@@ -50,7 +48,6 @@ from streams.topics import MAX_RECORD_BYTES, physical
 
 log = logging.getLogger("headrace.control")
 
-SESSION_TIMEOUT_S = 6.0  # until a dead app is replaced; the brokers' default minimum
 HEARTBEAT_S = 1.5
 # A broker that answers no request counts as lost after this; Faust's default is 90 s. It exceeds
 # the session timeout, as a group answers a join only once its lost members have timed out.
@@ -59,6 +56,7 @@ REQUEST_TIMEOUT_S = 1.5 * SESSION_TIMEOUT_S
 # wait for ``PUBLISH_S``. So the client closes a connection that is idle for this long, and opens a
 # new one for the next record.
 IDLE_S = 3.0
+STOP_S = 5.0  # longest wait for Faust to stop
 
 
 class Tableless(faust.App):  # type: ignore[misc]  # faust has no types
@@ -172,37 +170,58 @@ async def _serve(pipeline: Pipeline, election: Election, driver: ControlDriver) 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     make = partial(make_app, election, driver)
-    app = await started(make, partial(reachable, kafka), stopping)
-    if app is None:
+    errors = partial(group_errors, election)
+    try:
+        app = await started(make, partial(reachable, kafka), stopping, errors)
+        if app is not None:
+            await _control(pipeline, election, driver, app, stopping)
+    finally:
         driver.close()
-        return
+
+
+async def _control(
+    pipeline: Pipeline,
+    election: Election,
+    driver: ControlDriver,
+    app: faust.App,
+    stopping: asyncio.Event,
+) -> None:
+    """Run a started app until it ends, ``stopping`` is set or an error of its clients."""
+    kafka = election.kafka
     standing_by = f"{READY} {pipeline.name}"
     tell(log, LEVELS["control.ready"], "control.ready", standing_by, pipeline=pipeline.name)
     try:
         producer = await app.maybe_start_producer()
-        served = asyncio.create_task(driver.run(_writer(kafka, producer)))
-        ends = [served, *map(asyncio.create_task, (stopping.wait(), app.wait_until_stopped()))]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for task in ends:
-            task.cancel()
-        if served.done() and not stopping.is_set():
-            served.result()
+        metadata = producer._producer.client.force_metadata_update
+        await first_of(
+            stopping.wait(),
+            app.wait_until_stopped(),
+            driver.run(_writer(kafka, producer)),
+            group_errors(election, app),
+            moved_brokers(kafka, metadata, partial(asyncio.to_thread, reachable, kafka)),
+        )
         if app.crash_reason is not None:
             raise explained(kafka, app.crash_reason)
     finally:
-        await app.stop()
-        driver.close()
+        await _stop(app)
 
 
-def explained(kafka: KafkaConfig, error: BaseException) -> BaseException:
-    """Return the ``BrokerError`` with the right that Faust's consumer lacks, or any other error
-    unchanged."""
-    lacks = {TopicAuthorizationFailedError: "topic", GroupAuthorizationFailedError: "group"}
-    if type(error) not in lacks or not error.args:
-        return error
-    named = error.args[0]  # a name, or a set of names
-    names = named if isinstance(named, str) else ", ".join(sorted(named))
-    return BrokerError(forbidden(kafka, "Read", lacks[type(error)], names))
+async def _stop(app: faust.App) -> None:
+    """Stop an app, whose clients may wait for brokers that are gone."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(app.stop(), STOP_S)
+
+
+async def first_of(*ways: Coroutine[Any, Any, Any]) -> None:
+    """Return once one of several coroutines has ended, and raise its error; cancel the others."""
+    tasks = [asyncio.ensure_future(each) for each in ways]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def _report_reader(pipeline: Pipeline, kafka: KafkaConfig, driver: ControlDriver) -> ReportReader:
@@ -221,9 +240,13 @@ def _report_reader(pipeline: Pipeline, kafka: KafkaConfig, driver: ControlDriver
 
 
 async def started(
-    make: Callable[[], faust.App], there: Callable[[], bool], stopping: asyncio.Event
+    make: Callable[[], faust.App],
+    there: Callable[[], bool],
+    stopping: asyncio.Event,
+    errors: Callable[[faust.App], Coroutine[Any, Any, None]],
 ) -> faust.App | None:
-    """Return a started Faust app; None if ``stopping`` is set first.
+    """Return a started Faust app; None if ``stopping`` is set first. Raise the first of its
+    ``errors``.
 
     Faust's start does not wait for an unreachable broker. As ``prepare`` has verified that the
     broker exists, this function waits for its return. A failed start leaves an event loop behind,
@@ -232,15 +255,20 @@ async def started(
     while not stopping.is_set():
         app = make()
         try:
-            await app.start()
+            await first_of(app.start(), stopping.wait(), errors(app))
         except KafkaConnectionError as error:
             log.warning("lost the broker during start-up; waiting for it: %s", error)
             await app.stop()
             while not stopping.is_set() and not await asyncio.to_thread(there):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stopping.wait(), AGAIN_S)
+        except BrokerError:
+            await _stop(app)
+            raise
         else:
-            return app
+            if not stopping.is_set():
+                return app
+            await _stop(app)
     return None
 
 
@@ -251,18 +279,10 @@ def _writer(kafka: KafkaConfig, producer: Any) -> Write:
             # The client's time-out does not cover a broker that takes a request and never answers.
             found = await asyncio.wait_for(sent, 2 * PUBLISH_S)
         except KafkaError as error:
-            raise refused_write(kafka, error, topic) from error
+            refused = refused_write(kafka, error, topic)
+            if refused is None:
+                raise
+            raise refused from error
         return int(found.offset)
 
     return write
-
-
-def refused_write(kafka: KafkaConfig, error: KafkaError, topic: str) -> Exception:
-    """Return the error for a record that the broker refuses for good, else ``error`` itself."""
-    found: Exception = error
-    if error.retriable or error.errno is None:
-        return found
-    code = confluent_kafka.KafkaError(error.errno)
-    text = refusal(kafka, code, "Write", "topic", topic)
-    too_large = isinstance(error, MessageSizeTooLargeError)
-    return RecordTooLarge(text) if too_large else WriteRefused(text)

@@ -14,6 +14,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.topics import physical
 
 CHARGED = (COMMANDS, PLANS)  # the app that is assigned them is in charge, and reads reports
+SESSION_TIMEOUT_S = 6.0  # until a dead app is replaced; the brokers' default minimum
 ANSWER_S = 2.0  # without an answer within this time an app assumes that it is in charge
 # The library aborts the process if an answer comes later than this (librdkafka issue 4605).
 REQUEST_S = 60.0

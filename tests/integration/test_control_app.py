@@ -274,6 +274,11 @@ def test_an_app_that_finds_the_broker_gone_while_it_starts_waits_for_it(broker: 
     assert starting.exitcode == 0
 
 
+async def no_errors(app: faust.App) -> None:
+    """Find no error."""
+    await asyncio.Event().wait()
+
+
 def start_twice(broker: str) -> None:
     """Start apps until one runs: the first app's broker is away, and the second look finds it
     back."""
@@ -288,7 +293,7 @@ def start_twice(broker: str) -> None:
         return made[-1]
 
     async def whole() -> None:
-        app = await started(make, lambda: next(answers), asyncio.Event())
+        app = await started(make, lambda: next(answers), asyncio.Event(), no_errors)
         assert app is made[1]
         assert next(answers, None) is None
         await app.stop()

@@ -22,6 +22,7 @@ from headrace.doctor.findings import (
     clock_found,
     commits_found,
     disk_found,
+    election_found,
     extras_found,
     java_found,
     ports_found,
@@ -352,3 +353,31 @@ def test_an_input_topic_that_the_broker_should_stamp_is_reported() -> None:
     assert "message.timestamp.type=LogAppendTime" in found.mend
     there = {queries.name: TopicState(4, {"message.timestamp.type": "LogAppendTime"}, None)}
     assert [each.state for each in topics_found([queries], there, "p.yaml")] == [OK]
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "size", "state"),
+    [
+        ("6000", "1800000", "2147483647", []),
+        ("6000", "6000", "2", []),
+        ("6001", "1800000", "2147483647", [WRONG]),
+        ("1000", "5999", "2147483647", [WRONG]),
+        ("6000", "1800000", "1", [WARN]),
+    ],
+)
+def test_brokers_whose_groups_take_no_control_app_are_wrong(
+    least: str, most: str, size: str, state: list[str]
+) -> None:
+    """The control app waited for ever, and doctor found nothing."""
+    found = election_found(
+        {
+            "group.min.session.timeout.ms": least,
+            "group.max.session.timeout.ms": most,
+            "group.max.size": size,
+        }
+    )
+    assert [each.state for each in found] == state
+
+
+def test_hidden_settings_of_brokers_are_no_fault() -> None:
+    assert election_found({}) == []
