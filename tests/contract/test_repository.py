@@ -117,6 +117,12 @@ def test_the_rules_of_import_hold() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_an_editable_install_puts_the_folder_on_the_path() -> None:
+    """Otherwise setuptools installs a finder, and in the parent folder of a clone the clone's own
+    folder, named headrace, is imported in place of the package."""
+    assert pyproject()["tool"]["setuptools"]["package-dir"] == {"": "."}
+
+
 def test_every_package_is_shipped() -> None:
     listed = pyproject()["tool"]["setuptools"]["packages"]
     there = {
