@@ -44,17 +44,15 @@ def sweep_text(found: Sequence[tuple[Label, Comparison]]) -> str:
 def _table(
     made: Comparison, figure: Callable[[str, str], Mean | None], head: str, differences: bool
 ) -> str:
-    known = [column for column in COLUMNS if column[0] in made.names]
-    lines = [[head, *(heading for _, heading, *_ in known)]]
-    for name in made.runs:
-        if differences and name == made.against:
-            continue
-        cells = [
-            figure_text(figure(name, key), factor, decimals, unit, signed=differences)
-            for key, _, factor, decimals, unit in known
-        ]
-        lines.append([name, *cells])
-    return columns(lines)
+    """Return a row for each figure and a column for each policy, since policies are fewer."""
+    names = [name for name in made.runs if not (differences and name == made.against)]
+    rows = [[head, *names]]
+    for key, heading, factor, decimals, unit in COLUMNS:
+        if key in made.names:
+            means = (figure(name, key) for name in names)
+            cells = (figure_text(m, factor, decimals, unit, signed=differences) for m in means)
+            rows.append([heading, *cells])
+    return columns(rows)
 
 
 def figure_text(

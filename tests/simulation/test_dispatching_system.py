@@ -93,10 +93,13 @@ def test_a_comparison_has_the_costs(tmp_path: Path) -> None:
     assert row["usd_per_1000_answers"]["mean"] == pytest.approx(
         run.row["usd_per_1000_answers"], abs=1e-6
     )
-    assert "$/1000" in comparison_text(made).splitlines()[0]
+    assert any(line.startswith("$/1000") for line in comparison_text(made).splitlines())
     bare = {key: value for key, value in run.row.items() if not key.startswith("usd")}
     without = Comparison(file, (1,), {"kairos": (replace(run, row=bare),)})
     assert "$" not in comparison_text(without)
+    wide = Comparison(file, (1, 2), dict.fromkeys(("kairos", "fcfs", "earliest"), (run, run)))
+    *tables, _ = comparison_text(wide).splitlines()
+    assert max(map(len, tables)) <= 80
 
 
 @pytest.mark.parametrize("rule", ["kairos", "fcfs"])
