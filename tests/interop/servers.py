@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -28,7 +27,7 @@ def wait_until_up(url: str, running: subprocess.Popen[bytes], log: Path, within_
         try:
             with urllib.request.urlopen(url, timeout=5):
                 return
-        except (urllib.error.URLError, ConnectionError):
+        except OSError:  # refused, reset, or too slow to answer
             assert running.poll() is None, log.read_text()[-2000:]
             assert time.monotonic() < until, log.read_text()[-2000:]
             time.sleep(min(0.1 * 2**attempt, 1.0))
