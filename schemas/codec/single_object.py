@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from io import BytesIO
 from typing import Any
 
@@ -20,11 +21,11 @@ from schemas.codec.older_releases import FILL
 from schemas.codec.rows import FROM_ROW, TO_ROW, Row
 from schemas.codec.schema_store import (
     CURRENT,
-    KNOWN,
     MARK,
     Schema,
     as_of,
     for_resolution,
+    known,
     symbols,
 )
 from schemas.codec.values import CodecError
@@ -84,7 +85,7 @@ _WRITERS = {
     kind: (to_row, CURRENT[kind.__name__].parsed, CURRENT[kind.__name__].prefix)
     for kind, to_row in TO_ROW.items()
 }
-_READERS = {prefix: reader_of(schema) for prefix, schema in KNOWN.items()}
+_READERS = {schema.prefix: reader_of(schema) for schema in CURRENT.values()}
 # The schemas of an earlier release that ``encode`` writes, each with the symbols that it lacks.
 _OLDER: dict[type, tuple[Schema, frozenset[str]]] = {}
 
@@ -126,12 +127,18 @@ def encode(record: Record) -> bytes:
         raise _misfit(record, problem) from problem
 
 
+@cache
+def _readers_of_all_releases() -> dict[bytes, Reader]:
+    return {prefix: reader_of(schema) for prefix, schema in known().items()}
+
+
 def decode(data: bytes) -> Record:
     """Return the record that ``encode`` of this or any earlier release wrote.
 
     Raises CodecError, and nothing else, for all other bytes.
     """
-    reader = _READERS.get(data[:_PREFIX_LENGTH])
+    prefix = data[:_PREFIX_LENGTH]
+    reader = _READERS.get(prefix) or _readers_of_all_releases().get(prefix)
     if reader is None:
         raise CodecError(_unknown(data))
     return read(reader, data, _PREFIX_LENGTH)

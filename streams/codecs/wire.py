@@ -12,7 +12,7 @@ from schemas.codec.json_form import answer_from_json, answer_to_json, origin_of_
 from schemas.codec.label_form import label_of
 from schemas.codec.path_tree import compact, folded, unfolded
 from schemas.codec.raw import MAX_ID_LENGTH, query_fault, query_from_raw
-from schemas.codec.schema_store import KNOWN, MARK
+from schemas.codec.schema_store import MARK, known
 from schemas.codec.single_object import CodecError, decode, encode, writes_newest
 from schemas.effects import LABELS, QUERIES, RESULTS
 from schemas.enumerations import ReasonCode
@@ -66,8 +66,12 @@ def encoder(pipeline: Pipeline, topic: str) -> Encode:
 
 
 FRAME_BYTES = 5  # of Confluent's framing: 0 and the schema's id
-# Schemas of answers in all releases, the newest first.
-_ANSWER_PREFIXES = [p for p, schema in reversed(KNOWN.items()) if schema.record == Answer.__name__]
+
+
+@cache
+def _answer_prefixes() -> list[bytes]:
+    """Return the prefixes of answers in all releases, the newest first."""
+    return [p for p, schema in reversed(known().items()) if schema.record == Answer.__name__]
 
 
 def origins(pipeline: Pipeline) -> Callable[[bytes], list[tuple[int, int]]]:
@@ -81,7 +85,7 @@ def origins(pipeline: Pipeline) -> Callable[[bytes], list[tuple[int, int]]]:
     confluent = cache(lambda: _confluent_answers(pipeline))
 
     def of_framed(value: bytes) -> Record:
-        for prefix in _ANSWER_PREFIXES:
+        for prefix in _answer_prefixes():
             with suppress(CodecError):
                 return decode(prefix + value[FRAME_BYTES:])
         return confluent()(value)
