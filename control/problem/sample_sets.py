@@ -13,6 +13,7 @@ from math import inf
 from typing import NamedTuple
 
 WORKLOAD, RECENT, INPUTS = "workload@", "recent@", "inputs@"
+PING = -1  # first sample of a request for none
 LABELLED_S = 3600.0  # the labelled inputs of all sessions start at a full hour, 1 to 2 hours ago
 
 

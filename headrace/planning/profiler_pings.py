@@ -7,8 +7,7 @@ within its deadline.
 import time
 from collections.abc import Callable, Collection
 
-from control.policies.compass.search.configuration_run import ASK_AGAIN_S
-from control.policies.compass.search.profile_store import PING
+from control.problem.sample_sets import PING
 from control.problem.session_space import SessionSpace
 from headrace.client.topic_clients import Tail, decoded
 from headrace.errors import Unsuccessful
@@ -21,6 +20,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.topics import physical
 
 POLL_S = 0.05
+ASK_AGAIN_S = 15.0  # a profiler that starts behind its requests may not see them
 
 
 class ProfilerPings:

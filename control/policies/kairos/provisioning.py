@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_array
+import scipy  # its submodules take a third of a second to load, on first use
 
 from control.policies.kairos.device_mixes import CENT, Counts, Floats, PricedType, affordable, costs
 from control.policies.kairos.query_sizes import SizeDistribution
@@ -252,9 +251,11 @@ def _cheapest_counts(pool: Pool, demand_qps: float) -> tuple[int, ...] | None:
     rows, columns = np.nonzero(times.feasible[:, carried])
     pairs = types + np.arange(len(rows))
     total = types + len(rows)
-    served = coo_array((np.ones(len(rows)), (columns, pairs)), shape=(len(carried), total))
+    served = scipy.sparse.coo_array(
+        (np.ones(len(rows)), (columns, pairs)), shape=(len(carried), total)
+    )
     # Variables are shares of the demand, not queries/s, so that coefficients are in devices.
-    busy = coo_array(
+    busy = scipy.sparse.coo_array(
         (
             np.concatenate(
                 [times.latency_s[:, carried][rows, columns] * demand_qps, -np.ones(types)]
@@ -266,15 +267,17 @@ def _cheapest_counts(pool: Pool, demand_qps: float) -> tuple[int, ...] | None:
     able = np.unique(times.feasible[:, carried], axis=1).T
     present = np.hstack([able, np.zeros((len(able), len(rows)))])
     most = [np.inf if each.most is None else each.most for each in pool.types]
-    found = milp(
+    found = scipy.optimize.milp(
         np.concatenate([[each.price for each in pool.types], np.zeros(len(rows))]),
         constraints=[
-            LinearConstraint(served, times.probabilities[carried], times.probabilities[carried]),
-            LinearConstraint(busy, -np.inf, 0.0),
-            LinearConstraint(present, 1.0, np.inf),
+            scipy.optimize.LinearConstraint(
+                served, times.probabilities[carried], times.probabilities[carried]
+            ),
+            scipy.optimize.LinearConstraint(busy, -np.inf, 0.0),
+            scipy.optimize.LinearConstraint(present, 1.0, np.inf),
         ],
         integrality=np.concatenate([np.ones(types), np.zeros(len(rows))]),
-        bounds=Bounds(0, np.concatenate([most, np.full(len(rows), np.inf)])),
+        bounds=scipy.optimize.Bounds(0, np.concatenate([most, np.full(len(rows), np.inf)])),
         options={"mip_rel_gap": 0.0},
     )
     if found.x is None:

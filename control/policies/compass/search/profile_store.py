@@ -21,11 +21,10 @@ from control.policies.compass.search.composition import hop_bytes
 from control.policies.compass.search.profile_run import ProfileRun
 from control.policies.compass.search.search_step import same_search
 from control.policies.compass.search.sequential_test import StopRule, Tested, plain
-from control.problem.sample_sets import input_set
+from control.problem.sample_sets import PING, input_set
 from control.problem.space import Space, same_truth
 from schemas.records import ProfileResult
 
-PING = -1  # first sample of a request for none
 Block = tuple[int, int]  # configuration, first sample
 
 
