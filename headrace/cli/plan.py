@@ -200,6 +200,8 @@ def _mix(
             "or --demand with --cheapest for the cheapest mix that carries it"
         )
     if demand is not None:
+        of_rankings = {"bound": asked.bound, "pick": asked.pick}
+        _refuse(of_rankings, "the cheapest mix, which is found by the fluid bound; leave it out")
         with library_output_on_stderr():
             found = cheapest_mix(file, asked, demand[0])
         print_json(cheapest_as_json(found)) if as_json else print_text(cheapest_text(found))

@@ -146,6 +146,14 @@ def test_a_demand_beside_a_budget_is_refused(
         (("--budget", "1.2", "--world", "none"), "--world has no effect on mixes"),
         (("--demand", "60", "--cheapest", "--table"), "--table has no effect on mixes"),
         (("--demand", "60", "--pick", "first"), "--pick has no effect on plans"),
+        (
+            ("--demand", "60", "--cheapest", "--pick", "paper"),
+            "--pick has no effect on the cheapest",
+        ),
+        (
+            ("--demand", "60", "--cheapest", "--bound", "eq15"),
+            "--bound has no effect on the cheapest",
+        ),
         (("--demand", "60", "--sizes", "sizes.csv"), "--sizes has no effect on plans"),
     ],
 )
