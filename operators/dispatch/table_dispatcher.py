@@ -200,7 +200,8 @@ class TableDispatcher:
         worker.batches.remove(batch)
         if batch.size > 0:
             self._unused_s = None
-        if batch.size > 0 and batch.kind in self._kinds:
+        # A last query that was dropped or failed does not tell how long the batch ran.
+        if completion.outcome == ANSWERED and batch.kind in self._kinds:
             self._learn(batch, completion, worker, now)
         worker.free_s = self._trip.free_s(now, worker.batches)
 

@@ -29,6 +29,7 @@ from schemas.pipeline import Pipeline, Policy
 from schemas.records import (
     ANSWERED,
     DROPPED,
+    FAILED,
     Completion,
     Lease,
     Origin,
@@ -305,6 +306,19 @@ def test_a_slow_worker_gets_less_at_a_time() -> None:
         dispatcher.completed(completion(offset, slot, 3 * SECONDS[variant], variant), now + 0.1)
     dispatcher.add(work(40, created_s=50.0))
     assert sent(dispatcher, 50.0) == [(40, 0, "v", 0)]  # 200 ms are some 67 of its own
+
+
+def test_a_batch_whose_last_query_fails_teaches_no_latency() -> None:
+    """It took as long as it took to fail; the worker then counted as too slow for any query."""
+    dispatcher = a_dispatcher(lead=0.0)
+    dispatcher.change(a_plan_for("a"), 0.0)
+    for number in range(40):
+        now, first = float(number), 2 * number
+        for offset in (first, first + 1):
+            dispatcher.add(work(offset, created_s=now))
+        assert [each[0] for each in sent(dispatcher, now)] == [first, first + 1]
+        dispatcher.completed(completion(first, 0, 0.02), now + 0.1)
+        dispatcher.completed(completion(first + 1, 0, 9.0, outcome=FAILED), now + 0.1)
 
 
 class Workers:
