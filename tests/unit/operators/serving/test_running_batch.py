@@ -1,6 +1,7 @@
 """The running batch of a worker and the slots of its lease, which follow their state tables."""
 
 import pytest
+from msgspec import structs
 
 from control.state_machine import ImpossibleTransition
 from operators.offset_tracker import Progress
@@ -8,9 +9,9 @@ from operators.serving.deadline_queue import MOST_CRASHES, Ticket, crashing
 from operators.serving.leased_slots import TRANSITIONS as SLOTS
 from operators.serving.leased_slots import LeasedSlots, Reading, ReadingChange
 from operators.serving.running_batch import BatchState, NextBatch, RunningBatch
-from schemas.effects import Assign
-from schemas.records import Item, Lease, Origin, Work
-from tests.builders import a_pipeline
+from schemas.effects import Assign, Send
+from schemas.records import FAILED, Completion, Item, Lease, Origin, Work
+from tests.builders import a_lease, a_pipeline
 
 
 def ticket(deadline_s: float = 1.0) -> Ticket:
@@ -47,6 +48,23 @@ def test_a_batch_hangs_once_and_frees_the_device_when_it_ends() -> None:
     assert not batch.hangs(grace_s=1.0, now=9.0)
     batch.end()
     assert (batch.state, batch.error) == (BatchState.IDLE, "")
+
+
+def test_a_batch_hangs_as_egress_is_about_to_close_its_last_query() -> None:
+    batch = RunningBatch("w0", a_pipeline())
+    batch.start(NextBatch([ticket(1.0), ticket(3.0), ticket(2.0)], [], "t/a", 3, 1.0, "full"), 0.5)
+    assert not batch.hangs(grace_s=2.0, now=4.69)
+    assert batch.hangs(grace_s=2.0, now=4.71)  # 300 ms before 5 s
+
+
+def test_a_completion_names_the_variant_of_the_batch_else_that_of_the_lease() -> None:
+    lease, named = structs.replace(a_lease(variant="w"), type="fast"), []
+    for batch in (RunningBatch("w0", a_pipeline()), running()):
+        (send,) = batch.completions(lease, [ticket()], FAILED, 0.5, 0.1)
+        assert isinstance(send, Send)
+        assert isinstance(send.record, Completion)
+        named.append(send.record.setting)
+    assert named == ["read/w", "t/a"]
 
 
 def test_every_state_of_reading_is_reached_and_left() -> None:
