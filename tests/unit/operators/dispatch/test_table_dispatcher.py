@@ -1,11 +1,13 @@
 """The central queue of RAMSIS: batches with their variant, sent to free workers, and ingress
 around it."""
 
+from collections.abc import Sequence
 from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from control.policies import POLICIES
 from operators.dispatch.dispatch_profile import device_kind
@@ -31,16 +33,18 @@ from schemas.records import (
     DROPPED,
     FAILED,
     Completion,
+    End,
     Lease,
     Origin,
     Plan,
     Query,
+    Route,
     Selection,
     SelectionTable,
     Settings,
     Work,
 )
-from tests.builders import a_pipeline
+from tests.builders import a_pipeline, reports
 
 SLO_S = 0.2
 SECONDS = {"v": 0.01, "w": 0.04}  # for a query; a batch takes as much for each query
@@ -396,6 +400,15 @@ def to_workers(effects: list[Effect]) -> list[tuple[int, int, str]]:
     ]
 
 
+def to_egress(effects: Sequence[Effect]) -> list[tuple[int, str, End | None]]:
+    """Return the offset, task and end of each query that is sent to egress."""
+    return [
+        (e.record.origin.offset, e.record.task, e.record.items[0].end)
+        for e in effects
+        if isinstance(e, Send) and e.topic == OUTPUTS and isinstance(e.record, Work)
+    ]
+
+
 def test_ingress_sends_by_the_tables_and_commits_what_it_has_sent() -> None:
     node = an_ingress("a")
     assert to_workers(arrive(node, 0, 0.0)) == [(0, 0, "w")]
@@ -416,9 +429,29 @@ def test_what_a_policy_without_workers_takes_over_is_dropped_at_once() -> None:
     assert to_workers(arrive(node, 1, 0.001)) == []
     plan = a_plan_for(policy="static", epoch=2)
     effects = node.handle(Arrived(plan, PLANS, 0, 2, 0.002), 0.002)
-    ended = [
-        (e.record.origin.offset, e.record.items[0].end)
-        for e in effects
-        if isinstance(e, Send) and e.topic == OUTPUTS and isinstance(e.record, Work)
-    ]
-    assert ended == [(1, dropped("ingress", no_worker("read")))]
+    assert to_egress(effects) == [(1, "", dropped("ingress", no_worker("read")))]
+    (report,) = reports(node.handle(Woke(), 1.0))
+    assert report.counts["dropped"] == 1
+
+
+def test_what_a_policy_with_workers_takes_over_is_sent_to_them_at_once() -> None:
+    node = an_ingress("a")
+    for offset in (0, 1):
+        arrive(node, offset, offset / 1000)
+    plan = replace(a_plan_for("a", policy="static", epoch=2), routes=(Route("read", 0, 1.0),))
+    effects = list(node.handle(Arrived(plan, PLANS, 0, 2, 0.002), 0.002))
+    assert (to_workers(effects), to_egress(effects)) == ([(1, 0, "")], [])
+    late = completion(0, 0, 0.04, "w")  # of a query that was dispatched
+    assert node.handle(Arrived(late, "completions", 0, 0, 0.06), 0.06) == []
+
+
+def test_a_query_that_is_given_up_is_committed_though_none_is_sent() -> None:
+    node = an_ingress("a")
+    for offset in (0, 1):
+        arrive(node, offset, offset / 1000)
+    node.handle(Woke(), NOTICE_S)
+    given_up = node.handle(Woke(), SLO_S)
+    assert [(offset, task) for offset, task, _ in to_egress(given_up)] == [(1, "")]
+    assert to_workers(list(given_up)) == []
+    effects = node.handle(Woke(), SLO_S + NOTICE_S)
+    assert [d.offset for e in effects if isinstance(e, Assign) for d in e.done] == [2]

@@ -3,10 +3,13 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from control.per_query.shadowing import is_shadow
 from control.policies.kairos.size_watch import size_count
 from operators.ingress.ingress import NOTICE_S, REFUSAL_S, Ingress
 from operators.input_place import GENERATION, InputPlaces, place_of
+from operators.query_parts import even_parts
 from operators.record_size import MOST_BYTES
 from schemas.effects import (
     Arrived,
@@ -20,7 +23,7 @@ from schemas.effects import (
     Woke,
 )
 from schemas.enumerations import ReasonCode
-from schemas.pipeline import QuerySize
+from schemas.pipeline import Labels, QuerySize
 from schemas.pipeline_fingerprint import fingerprint
 from schemas.records import (
     DROPPED,
@@ -33,8 +36,11 @@ from schemas.records import (
     Query,
     Report,
     Route,
+    SessionPlan,
     Settings,
+    Work,
 )
+from schemas.release import RELEASE
 from tests.builders import (
     DECLARED,
     SLO_S,
@@ -205,6 +211,15 @@ def test_a_deadline_is_capped(asked_s: float, at_s: float, due_s: float) -> None
     assert send.record.deadline_s == pytest.approx(due_s)  # type: ignore[union-attr]
 
 
+def test_the_cap_of_deadlines_is_no_shorter_than_the_slo_of_the_plan_or_of_a_session() -> None:
+    plan = a_plan([a_lease()], settings=Settings(policy="static", slo_s=30.0))
+    slow = SessionPlan(session="a", number=1, slo_s=40.0, stages=())
+    for each, due_s in ((plan, 30.0), (structs.replace(plan, sessions=(slow,)), 40.0)):
+        (send, _) = an_ingress(each).handle(a_query(deadline_s=50.0), 0.0)
+        assert isinstance(send, Send)
+        assert send.record.deadline_s == due_s  # type: ignore[union-attr]
+
+
 def test_a_stale_plan_changes_nothing() -> None:
     ingress = an_ingress(a_plan([a_lease()], epoch=5))
     assert ingress.handle(arrived(a_plan([], epoch=4)), 0.0) == []
@@ -346,6 +361,40 @@ def test_a_garbled_query_is_a_dead_letter_and_refused() -> None:
     )
     effects = noticing(ingress, now=0.1)
     assert effects == notified(Notice(partition=0, upto=4, queries=(noticed,)))
+
+
+def test_a_garbled_query_without_an_id_is_named_after_its_place() -> None:
+    garbled = Arrived(Garbled(b"", "empty"), "queries", 3, 7, 0.0)
+    (notice,) = [x for x in sent(noticing(an_ingress(), garbled), "outputs")]
+    assert isinstance(notice, Notice)
+    assert [each.query_id for each in notice.queries] == ["3-7"]
+
+
+def test_an_admitted_query_has_a_shadow_unless_it_has_parts_or_one_was_just_refused() -> None:
+    labels = Labels(within_s=100.0, shadow_share=1.0)
+    pipeline = a_pipeline(labels=labels, size=QuerySize(most=10, split="module:split"))
+    accuracies = {"read/v": 0.8, "read/w": 0.9}
+    ingress = Ingress(
+        "i", pipeline, range(4), incarnation=0.0, accuracies=accuracies,
+        split=even_parts,
+    )  # fmt: skip
+    leases = [a_lease("a"), a_lease("b", variant="w", slots=(1,))]
+    plan = a_plan(leases, capacity_qps=10.0, release=RELEASE)
+    told(ingress, (Woke(), 0.0), (arrived(plan), 0.0))
+
+    def sessions(offset: int, size: int, now: float) -> list[bool]:
+        """Return whether each work that a query causes is a shadow."""
+        works = sent(ingress.handle(a_query(offset, at_s=now, size=size), now), "work.read")
+        return [is_shadow(each) for each in works if isinstance(each, Work)]
+
+    assert sessions(0, 1, 0.0) == [False, True]
+    assert sessions(1, 20, 0.0) == [False, False]
+    while sessions(2, 1, 0.0):
+        pass
+    assert sessions(3, 1, 0.5) == [False]
+    assert sessions(4, 1, 100.0) == [False, True]
+    (report,) = reports(ingress.handle(Woke(), 100.1))
+    assert report.counts[size_count(10)] == 2
 
 
 def test_a_garbled_plan_and_other_events_are_ignored() -> None:

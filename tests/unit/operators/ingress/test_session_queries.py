@@ -1,6 +1,7 @@
 """Queries of sessions: reasons for refusals, and data sent with them."""
 
 import pytest
+from msgspec.structs import replace
 
 from operators.drop_reasons import no_sessions
 from operators.ingress.ingress import NOTICE_S, Ingress
@@ -59,3 +60,17 @@ def test_the_trace_context_of_a_query_goes_with_its_work_and_its_notice() -> Non
     assert [(each.trace, bool(each.refused)) for each in notice.queries] == [
         (trace, False), (trace, True),
     ]  # fmt: skip
+
+
+def test_a_querys_deadline_and_notice_are_those_of_its_session() -> None:
+    ingress = Ingress("ingress", PIPELINE, range(4), incarnation=0.0)
+    session = replace(a_query_plan("cam"), slo_s=2.0)
+    plan = a_plan(settings=SETTINGS, sessions=(session,), release=RELEASE)
+    told(ingress, (Woke(), 0.0), (arrived(plan), 0.0))
+    query = Query(payload=b"x", session="cam")
+    (work,) = sent(ingress.handle(Arrived(query, QUERIES, 0, 0, 1.0), 1.0), work_topic("scan"))
+    assert isinstance(work, Work)
+    assert work.deadline_s == 3.0
+    (notice,) = sent(ingress.handle(Woke(), 1.0 + NOTICE_S), OUTPUTS)
+    assert isinstance(notice, Notice)
+    assert [(each.session, each.deadline_s) for each in notice.queries] == [("cam", 3.0)]
