@@ -11,6 +11,9 @@ a(t) is monotonic for the life of its source. Readings (t0, a0), (t1, a1) of one
              second
 
 The demand is the sum over the sources read within the last ``SILENT_AFTER_S``.
+
+The marker of a transaction takes an offset, too. Ingress counts the offsets without a record, so
+offsets count as queries by the share that held one lately.
 """
 
 from collections.abc import Mapping
@@ -26,6 +29,7 @@ SILENT_AFTER_S = 2.0
 BINS = 60  # seconds of history
 FINE_S, FINE_BIN_S = 1.5, 0.05  # history in fine bins, and their width
 FINE_BINS = round(FINE_S / FINE_BIN_S)
+SHARED_OVER = 200.0  # offsets over which the share with a record is taken
 
 
 def counted(at_s: float, ends: Mapping[int, int], done: Mapping[int, int]) -> Counted:
@@ -46,6 +50,7 @@ class _Reading:
     at_s: float
     arrived: float
     waiting: float = 0.0
+    missing: float = 0.0  # offsets without a record, of an ingress
     rate_qps: float | None = None  # None until there are two readings
 
 
@@ -77,11 +82,40 @@ class _Counts:
 
 
 @dataclass(slots=True)
+class _InputRecords:
+    """The records among the offsets of the input topic."""
+
+    share: float = 1.0
+    records: float = 0.0
+    _offsets: float = 0.0
+
+    def learn(self, before: _Reading | None, reading: _Reading) -> None:
+        """Learn the share from two readings of an ingress.
+
+        A transaction has at most one marker for each of its records. Further offsets without one
+        held queries that the broker has deleted.
+        """
+        if before is None or reading.incarnation != before.incarnation:
+            return
+        records = reading.arrived - before.arrived
+        offsets = records + min(reading.missing - before.missing, records)
+        if records > 0:
+            weight = 1 - exp(-offsets / SHARED_OVER)
+            self.share += weight * (records / offsets - self.share)
+
+    def count(self, offsets: float) -> None:
+        """Count up to a log-end offset; a recreated topic starts at 0."""
+        self.records += max(0.0, offsets - self._offsets) * self.share
+        self._offsets = offsets
+
+
+@dataclass(slots=True)
 class Demand:
     """The counts so far; ``observe`` and ``count`` update them in place."""
 
     _topic: _Counts = field(default_factory=_Counts)
     _ingresses: _Counts = field(default_factory=_Counts)
+    _input: _InputRecords = field(default_factory=_InputRecords)
 
     def observe(self, report: Report) -> None:
         """Update the counts from an ingress's report; ignore other roles."""
@@ -92,7 +126,9 @@ class Demand:
             at_s=report.sent_s,
             arrived=report.counts.get("arrived", 0.0),
             waiting=report.counts.get("waiting", 0.0),
+            missing=report.counts.get("missing", 0.0),
         )
+        self._input.learn(self._ingresses.readings.get(report.node), reading)
         self._ingresses.read(report.node, reading)
 
     def forget(self, node: str) -> None:
@@ -101,11 +137,12 @@ class Demand:
 
     def count(self, event: Counted) -> None:
         """Add a reading of the input topic."""
+        self._input.count(event.arrived)
         reading = _Reading(
             incarnation=0.0,
             at_s=event.at_s,
-            arrived=float(event.arrived),
-            waiting=float(event.waiting),
+            arrived=self._input.records,
+            waiting=event.waiting * self._input.share,
         )
         self._topic.read(QUERIES, reading)
 

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from control.estimation.demand import Demand, counted
 from schemas.effects import Counted
@@ -132,3 +133,26 @@ def test_recreated_topic_does_not_cause_negative_demand() -> None:
     demand = observed(the_topic(100.0, 900), the_topic(101.0, 10), the_topic(102.0, 30))
     assert demand.rate_qps(102.0) >= 0.0
     assert min(demand.by_second(102.0)) >= 0.0
+
+
+def with_markers(missing: float, at_once: float = 0.0) -> float:
+    """Return the demand measured of 40 queries/s, with so many offsets per query that hold none."""
+    seen: list[Report | Counted] = []
+    for step in range(100):
+        at_s, queries = 105.0 + step / 5, 8.0 * step
+        skipped = queries * missing + (at_once if step > 50 else 0.0)
+        counts = {"arrived": queries, "missing": skipped}
+        seen.append(structs.replace(a_report(at_s, queries), counts=counts))
+        offsets = int(queries * (1 + missing))
+        seen.append(Counted(arrived=offsets, waiting=offsets - int(queries), at_s=at_s))
+    return observed(*seen).rate_qps(at_s)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.25, 1.0])
+def test_markers_of_transactions_are_no_queries(missing: float) -> None:
+    """A producer that wrote each query in a transaction of its own counted twice."""
+    assert with_markers(missing) == pytest.approx(40.0, rel=0.02)
+
+
+def test_records_that_the_broker_has_deleted_take_nothing_from_the_demand() -> None:
+    assert with_markers(0.0, at_once=1e6) == pytest.approx(40.0, rel=0.02)
