@@ -48,7 +48,10 @@ class EdgeTransport(KafkaTransport):
         self._input_epochs: dict[Place, int] = {}
         there, name = source.kafka, source.group
         self._input_ledger = OffsetLedger(there, name, consumer(there, name))
-        self._input = PartitionReader(there, name, {}, self._input_ledger.peek, self._input_epochs)
+        ledger = self._input_ledger
+        self._input = PartitionReader(
+            there, name, {}, ledger.peek, ledger.pass_markers, self._input_epochs
+        )
         self._fetched = self._reader  # the reader of the last fetch
         self._input_look_s = self._input_renew_s = 0.0
 

@@ -100,6 +100,14 @@ class OffsetLedger:
         """
         self._jobs.put(self._renew)
 
+    def pass_markers(self, ends: Mapping[Place, tuple[int, int]]) -> None:
+        """Queue commits behind the transaction markers at the end of slots.
+
+        ``ends`` holds by slot the offset behind the last record read, and the one behind the
+        markers. A slot with records that are not committed yet keeps its commit.
+        """
+        self._jobs.put(lambda: self._pass_markers(ends))
+
     def release(self, places: Iterable[Place]) -> None:
         """Give slots up: commit their pending offsets, then commit nothing more there."""
         gone = tuple(places)
@@ -190,15 +198,31 @@ class OffsetLedger:
     def _renew(self) -> None:
         with self._lock:
             kept = {at: each for at, each in self._kept.items() if at not in self._pending}
+        self._recommit(kept, {at: each.offset for at, each in kept.items()})
+
+    def _pass_markers(self, ends: Mapping[Place, tuple[int, int]]) -> None:
+        with self._lock:
+            kept = {at: each for at, each in self._kept.items() if at not in self._pending}
+        done = {at: each for at, each in kept.items() if at in ends and each.offset == ends[at][0]}
+        self._recommit(done, {at: ends[at][1] for at in done})
+
+    def _recommit(self, kept: Mapping[Place, TopicPartition], offsets: Mapping[Place, int]) -> None:
+        """Commit slots anew at these offsets, but not those that another process has committed."""
         try:
             found = self._client.committed([*kept.values()], timeout=RENEW_WITHIN_S) if kept else []
             pairs = [(each, kept[each.topic, each.partition]) for each in found]
-            ours = [made for each, made in pairs if _renewable(each, made)]
+            ours = [_copy(made) for each, made in pairs if _renewable(each, made)]
+            for each in ours:
+                each.offset = offsets[each.topic, each.partition]
             if ours:
                 self._client.commit(offsets=ours, asynchronous=False)
-        except KafkaException as error:  # made again with the next renewal
+        except KafkaException as error:  # made again with the next renewal, or look
             self.failures += 1
             self.why = self._config.hide(error.args[0].str())
+            return
+        for each in ours:
+            self._kept[each.topic, each.partition] = each
+            self.confirmed[each.topic, each.partition] = each.offset
 
     def _refused(self, error: KafkaError, offsets: Offsets) -> None:
         if error.code() in HOPELESS:

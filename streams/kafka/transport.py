@@ -87,7 +87,12 @@ class KafkaTransport:
         self._epochs: dict[Place, int] = {}  # leader epochs of each slot's last record
         self._ledger = OffsetLedger(config, group, consumer(config, group))
         self._reader = PartitionReader(
-            config, group, reads, self._ledger.peek, self._epochs if validates else None
+            config,
+            group,
+            reads,
+            self._ledger.peek,
+            self._ledger.pass_markers,
+            self._epochs if validates else None,
         )
         self._asked = 0  # assignments ordered
         self._sender = Sender(config, lease, sends, self._sends_wait)

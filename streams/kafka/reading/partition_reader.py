@@ -42,10 +42,12 @@ NO_EPOCHS: Mapping[Place, int] = {}
 
 # Calls the second argument, from any thread, with the broker's bounds of some of the slots.
 AskBounds = Callable[[Iterable[Place], Callable[[Bounds], None]], None]
+# Takes by slot the offsets behind its last record and behind the transaction markers after it.
+PassMarkers = Callable[[Mapping[Place, tuple[int, int]]], None]
 
 
 class PartitionReader:
-    """Reads the slots that it is ordered to.
+    """Reads the slots that it is ordered to, and reports the markers at their ends.
 
     ``fetch`` is for the reading thread, the other methods for any thread. ``assigned`` is the
     number of the last assignment executed, ``delivers`` whether a record was received since it was
@@ -54,7 +56,7 @@ class PartitionReader:
 
     def __init__(
         self, config: KafkaConfig, group: str, callbacks: Callbacks, ask_bounds: AskBounds,
-        epochs: dict[Place, int] | None = None,
+        pass_markers: PassMarkers, epochs: dict[Place, int] | None = None,
     ) -> None:  # fmt: skip
         self._config, self._group = config, group
         self._consumer = consumer(config, group, **callbacks)
@@ -62,6 +64,7 @@ class PartitionReader:
         self._slots = ReadSlots()
         self._passed: set[Place] = set()  # slots with a record skipped in the present fetch
         self._silent, self._ask_bounds = SilentSlots(), ask_bounds
+        self._pass_markers = pass_markers
         self._look_due = False  # a flag: at most one waits, as the client must be polled in between
         self._epochs = epochs
         self.assigned = 0
@@ -183,7 +186,12 @@ class PartitionReader:
     def _read_anew(self, ends: dict[Place, int]) -> None:
         """Assign the slots anew that the client has stopped reading, not those where it has read
         up to the end and found transaction markers only."""
-        behind = {place: end for place, end in ends.items() if self._position(place) < end}
+        reached = {place: self._position(place) for place in ends}
+        behind = {place: end for place, end in ends.items() if reached[place] < end}
+        read = {place: self._silent.next_offset(place) or 0 for place in ends}
+        markers = {at: (read[at], end) for at, end in reached.items() if 0 < read[at] < end}
+        if markers:
+            self._pass_markers(markers)
         stopped = self._silent.stopped(behind, self._slots.paused)
         if stopped:
             assign_anew(self._consumer, stopped, ends, self._epochs or NO_EPOCHS)

@@ -190,3 +190,18 @@ def test_a_renewal_leaves_what_another_process_has_committed(found: list[Any]) -
     book.close()
     assert client.offsets == {("t", 0): (3, "another generation"), ("t", 1): (6, "b")}
     assert client.calls.count("commit") == 1
+
+
+def test_a_commit_passes_the_markers_behind_the_last_record_that_is_done(found: list[Any]) -> None:
+    """The last marker of a transaction counted as a query that waited for ever."""
+    client = Coordinator()
+    client.offsets = {("t", 0): (5, "a"), ("t", 1): (6, "b"), ("t", 2): (7, "c")}
+    book = ledger(client)
+    book.look_up("t", [0, 1, 2], found.append)
+    until(lambda: found)
+    client.offsets["t", 2] = (4, "another process")
+    book.pass_markers({("t", 0): (5, 6), ("t", 1): (8, 9), ("t", 2): (7, 8), ("u", 0): (1, 2)})
+    book.close()
+    theirs = {("t", 2): (4, "another process")}
+    assert client.offsets == {("t", 0): (6, "a"), ("t", 1): (6, "b"), **theirs}
+    assert book.confirmed["t", 0] == 6

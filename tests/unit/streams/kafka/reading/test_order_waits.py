@@ -38,7 +38,7 @@ def a_reader() -> PartitionReader:
     def nothing(*_: Any) -> None:
         pass
 
-    reader = PartitionReader(KafkaConfig("nowhere:1"), "g", {}, nothing)
+    reader = PartitionReader(KafkaConfig("nowhere:1"), "g", {}, nothing, nothing)
     reader.read([TopicPartition(*PLACE, 0)], 1)
     return reader
 

@@ -40,14 +40,18 @@ class Client:
         return [TopicPartition(*PLACE, self._position)]
 
 
-def a_reader(client: Client, monkeypatch: pytest.MonkeyPatch) -> PartitionReader:
+def a_reader(
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    passed: Callable[[Any], None] = lambda _: None,
+) -> PartitionReader:
     """Return the reader after a few looks at the broker's end."""
 
     def bounds(_: Iterable[Any], then: Callable[[dict[Any, tuple[int, int]]], None]) -> None:
         then({PLACE: (0, END)})
 
     monkeypatch.setattr(partition_reader, "consumer", lambda *_, **__: client)
-    reader = PartitionReader(KafkaConfig("nowhere:1"), "g", {}, bounds)
+    reader = PartitionReader(KafkaConfig("nowhere:1"), "g", {}, bounds, passed)
     reader.read([TopicPartition(*PLACE, END - 1)], 1)
     for _ in range(4):
         reader.look()
@@ -72,3 +76,13 @@ def test_marker_behind_what_is_committed_is_no_lag(
     reader = a_reader(Client(position), monkeypatch)
     assert reader._lag({PLACE: END - 1}) == {PLACE: lag}
     assert reader._lag({PLACE: END - 2}) == {PLACE: 2}
+
+
+@pytest.mark.parametrize(("position", "passed"), [(END, {PLACE: (END - 1, END)}), (-1001, None)])
+def test_markers_that_the_client_has_passed_are_to_be_committed(
+    monkeypatch: pytest.MonkeyPatch, position: int, passed: Any
+) -> None:
+    """The control app said after ten seconds that no ingress read them."""
+    found: list[Any] = []
+    a_reader(Client(position), monkeypatch, found.append)
+    assert found[-1:] == ([passed] if passed else [])

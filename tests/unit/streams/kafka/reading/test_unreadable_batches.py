@@ -83,7 +83,7 @@ def test_its_records_are_passed_over_one_by_one_and_those_behind_it_are_read(
 ) -> None:
     client: Any = Client()
     monkeypatch.setattr(partition_reader, "consumer", lambda *_, **__: client)
-    reader = PartitionReader(KafkaConfig("nobody:1"), "g", {}, lambda *_: None)
+    reader = PartitionReader(KafkaConfig("nobody:1"), "g", {}, lambda *_: None, lambda *_: None)
     reader.read([TopicPartition(TOPIC, 0, begin)], 1)
     found = [each for _ in range(6) for each in reader.fetch(0.0)]
     read = [(each.offset, each.value, each.fault) for each in found]
