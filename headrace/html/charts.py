@@ -60,7 +60,7 @@ def tick_label(value: float) -> str:
 
 
 WIDTH, HEIGHT = 920.0, 250.0
-LEFT, RIGHT, TOP, BOTTOM = 64.0, 16.0, 14.0, 44.0
+LEFT, RIGHT, TOP, BOTTOM = 72.0, 16.0, 14.0, 44.0
 CHARACTER = 7.0  # approximate width of a label's character, pixels
 LINE = 15.0  # vertical distance between labels, pixels
 
@@ -143,8 +143,8 @@ def spot_chart(
 
 def _svg(parts: Iterable[str], about: str, height: float) -> str:
     return (
-        f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{escape(about)}">'
-        f"{''.join(parts)}</svg>"
+        f'<div class="wide"><svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" '
+        f'aria-label="{escape(about)}">{"".join(parts)}</svg></div>'
     )
 
 

@@ -34,7 +34,7 @@ th, td { padding: .25rem .4rem; text-align: right; white-space: nowrap;
 th { font-weight: 600; color: var(--soft) } th.text, td.text { text-align: left }
 td.text { white-space: normal } td strong { font-weight: 700 }
 td.bar { background-image: linear-gradient(var(--bar), var(--bar)); background-repeat: no-repeat }
-svg { display: block; width: 100%; height: auto; margin: .3rem 0 1rem }
+svg { display: block; width: 100%; min-width: 46rem; height: auto; margin: .3rem 0 1rem }
 text { font: 12px system-ui, sans-serif; fill: var(--ink) }
 text.tick { fill: var(--soft) } text.label { fill: var(--soft) }
 text.name { fill: var(--c); font-weight: 600 }

@@ -26,18 +26,18 @@ def over_time(named: Named, axis: str = SECONDS) -> Iterator[str]:
     yield section(
         "Devices",
         "Devices that the plan in force uses.",
-        _chart(named, axis, "devices", lambda each: each.devices, steps=True),
+        _chart(named, axis, "devices", lambda each: each.devices),
     )
     yield section(
         "Accuracy",
         f"Mean over the leaves that ended in time, per {width}.",
-        _chart(named, axis, "accuracy, %", lambda each: _percent(each.accuracy), zero=False),
+        _shares(named, axis, "accuracy, %", lambda each: each.accuracy, zero=False),
     )
     yield section(
         "Violations",
         f"Share of the queries that ended within {width} and were late, dropped in any part, "
         "failed or refused.",
-        _chart(named, axis, "violations, % of queries", lambda each: _percent(each.violation)),
+        _shares(named, axis, "violations, % of queries", lambda each: each.violation, zero=True),
     )
 
 
@@ -115,18 +115,31 @@ def _off_the_chart(named: Named) -> str:
     above = [f"{name} {qps:,.0f}" for name, qps in highest if qps > _drawn_qps(named)]
     if not above:
         return ""
-    return f"Drawn at the upper edge is what reaches beyond it (queries/s): {', '.join(above)}."
+    return (
+        "Capacities beyond the chart, in queries/s, are drawn at its upper edge: "
+        f"{', '.join(above)}."
+    )
 
 
-def _chart(
-    named: Named, axis: str, what: str, values: Values, *, steps: bool = False, zero: bool = True
-) -> str:
+def _chart(named: Named, axis: str, what: str, values: Values) -> str:
+    """Draw values that hold until the next one."""
     lines = [
-        ChartLine(name, css(at), _points(each, values(each)), steps)
+        ChartLine(name, css(at), _points(each, values(each)), steps=True)
         for at, (name, each) in enumerate(named)
     ]
+    return line_chart(lines, ChartLabels(x=axis, y=what, about=f"{what} over time"))
+
+
+def _shares(named: Named, axis: str, what: str, shares: Values, *, zero: bool) -> str:
+    """Draw shares as percentages; the axis spans a point at least, and ends at 100."""
+    lines = [
+        ChartLine(name, css(at), _points(each, _percent(shares(each))))
+        for at, (name, each) in enumerate(named)
+    ]
+    highest = max((y for line in lines for _, y in line.points if y is not None), default=100.0)
     labels = ChartLabels(x=axis, y=what, about=f"{what} over time")
-    return line_chart(lines, labels, zero=zero)
+    holds = (1.0,) if zero else (highest - 1.0, highest)
+    return line_chart(lines, labels, zero=zero, holds=holds)
 
 
 def _points(each: TimeSeries, values: Sequence[float | None]) -> list[Point]:

@@ -85,10 +85,19 @@ def test_one_fast_policy_does_not_flatten_the_demand() -> None:
     fast = a_recording(capacity_qps=(None, 17_000.0, 17_000.0))
     drawn = next(over_time([("loki", a_recording()), ("fast", fast)]))
     assert "17,000" in drawn
-    assert "Drawn at the upper edge is what reaches beyond it (queries/s): fast 17,000." in drawn
-    assert "Drawn at the upper edge" not in usual
+    assert "beyond the chart, in queries/s, are drawn at its upper edge: fast 17,000." in drawn
+    assert "upper edge" not in usual
     highest = max(float(y.replace(",", "")) for y in re.findall(r'"end">([0-9,.]+)<', drawn))
     assert highest <= 25  # three times the highest demand, to the next tick
+
+
+@pytest.mark.parametrize("share", [0.0, 0.003, 0.664, 0.97, 1.0])
+def test_the_axis_of_a_share_ends_at_a_hundred_percent_and_spans_a_point(share: float) -> None:
+    flat = a_recording(accuracy=(share, share, None), violation=(share, share, None))
+    for drawn in list(over_time([("loki", flat)]))[2:]:
+        marks = [float(y) for y in re.findall(r'"end">([0-9.-]+)<', drawn)]
+        assert max(marks) <= 100
+        assert max(marks) - min(marks) >= 1
 
 
 def test_a_line_has_gaps_where_nothing_is_known() -> None:
