@@ -269,7 +269,7 @@ class _Simulation:
         hands_over_s = min(ends_s, LEAVE_S)
         ended = partial(self.fleet.ended, fault.device)
         self.system.at(
-            self.system.now + ends_s - hands_over_s,
+            self.system.now + (ends_s - hands_over_s),
             partial(self.system.retire, fault.device, hands_over_s, ended),
         )
 
