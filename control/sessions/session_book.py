@@ -230,7 +230,7 @@ class SessionBook:
         """Stop admitting queries of a session; ``deletions`` removes it once those in flight have
         ended."""
         entry = self._entries[name]
-        entry.go(SessionChange.CLOSE, now)
+        entry.go(SessionChange.CLOSE, now, entry.session.reason)  # why it waited stays known
         entry.drain(self._grace_s, now)
         entry.coming, entry.replans, entry.improves = None, False, False
 
