@@ -61,7 +61,9 @@ class Isolated:
     """An operator (``load``, ``predict``) that runs in another process.
 
     Both raise ``OperatorFailed`` with the operator's message or the reason why its process ended.
-    A load may take ``load_s``; a batch of a variant without a time limit ``batch_s``.
+    A load may take ``load_s``; a batch of a variant without a time limit ``batch_s``. A process
+    that takes nothing of a batch for ``stalled_s``, or for the batch's limit if that is longer, is
+    replaced.
     """
 
     def __init__(
@@ -72,10 +74,12 @@ class Isolated:
         *,
         load_s: float = LOAD_S,
         batch_s: float = STUCK_S,
+        stalled_s: float = STALLED_S,
     ) -> None:
         self._variant = variant
         self._load_s = load_s
         self._batch_s = batch_s if variant.time_limit_s is None else variant.time_limit_s
+        self._stalled_s = max(stalled_s, self._batch_s)
         self._file = pipeline_file
         self._make = make
         self._device = ""
@@ -111,7 +115,7 @@ class Isolated:
     def _start(self) -> None:
         context = get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        _bound(self._pipe, max(STALLED_S, self._batch_s))
+        _bound(self._pipe, self._stalled_s)
         # Not a multiprocessing daemon: an operator may start children.
         self._process = context.Process(
             target=_serve, args=(self._variant, self._device, self._file, self._make, theirs)
