@@ -135,6 +135,9 @@ REPRODUCED = """\
 - K50: the gains remain under N(256,32), 1.28 to 2.32. Under N(400,150) they remain only for rm2 and
   ncf. The other three models have 0.99 to 1.07 times the capacity of base devices, since the large
   queries need base devices.
+- The rows of rm2 under `kairos` are from before the matching keeps the last base device free of
+  long queries. By another program it carries some 1 % more since
+  ([renting](renting.md#which-queries-miss)); the other models have no such queries.
 - With the gaps of the artifact the gains are 2 to 7 % smaller: regular arrivals help base devices
   more.
 - K42, Kairos+ over Kairos, is the gap in the section about picks. K45, the reaction to a change of

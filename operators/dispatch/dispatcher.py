@@ -40,7 +40,7 @@ from control.policies.kairos.dispatch_rules import (
     match,
 )
 from control.policies.kairos.latency_learning import LatencyModel
-from control.policies.kairos.matching import MatchingWeights, Vector, device_costs, matched
+from control.policies.kairos.matching import MatchingWeights, Vector, matched
 from control.policies.kairos.query_sizes import SizeDistribution, observed
 from control.problem.lazy_references import load
 from operators.dispatch.device_division import own_workers
@@ -182,29 +182,21 @@ class Dispatcher:
         self._factors = np.array([self._learned.factor(d.worker) for d in devices])
 
     def _table_of(self, devices: list[DispatchedDevice], slo_s: float) -> DeviceTable:
+        """Return the devices with the costs of the policy's ``prices``."""
         base, speeds = self._profile.speeds()
-        costs = self._device_costs(speeds, devices, slo_s)
-        return DeviceTable.of([device.kind for device in devices], costs, base)
-
-    def _device_costs(
-        self, speeds: Vector, devices: list[DispatchedDevice], slo_s: float
-    ) -> Vector:
-        """Return the cost of a second of each type under the policy's ``prices``."""
-        sizes = self._sizes_seen()
+        kinds, sizes = [device.kind for device in devices], self._sizes_seen()
         if self._policy is None or PRICES.of(self._policy) != MARGINAL or sizes is None:
-            return speeds
+            return DeviceTable.of(kinds, speeds, base)
         # Imported late: SciPy takes half a second to import, and most ingresses never dispatch.
-        from control.policies.kairos.throughput_bounds import FluidBound, ServiceTimes
+        from control.policies.kairos.priced_devices import priced_devices
+        from control.policies.kairos.throughput_bounds import ServiceTimes
 
         latency_s = [
             [self._profile.mean_s(name, size) for size in sizes.sizes]
             for name in self._profile.types
         ]
         times = ServiceTimes(np.array(latency_s), np.array(sizes.probabilities), slo_s)
-        mix = np.zeros(len(self._profile.types))
-        for device in devices:
-            mix[device.kind] += 1
-        return device_costs(speeds, FluidBound(times).marginal(mix))
+        return priced_devices(times, kinds, speeds, base)
 
     def _sizes_seen(self) -> SizeDistribution | None:
         """Return the sizes of the last ``WINDOW`` queries; the profile's if too few were seen."""

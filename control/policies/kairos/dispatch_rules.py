@@ -19,7 +19,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from control.policies.kairos.dispatch_options import CONSIDERED, GUARD, URGENCY
-from control.policies.kairos.matching import MatchingWeights, Matrix, Vector, costs_of, matched
+from control.policies.kairos.matching import (
+    Blocking,
+    MatchingWeights,
+    Matrix,
+    Vector,
+    costs_of,
+    matched,
+)
 from schemas.pipeline import Policy
 
 SKIPS_LATE = ("kairos",)  # policies that withhold a query from a device on which it would be late
@@ -30,12 +37,13 @@ class DeviceTable:
     """The devices of a plan.
 
     For device j: ``kinds[j]`` is the row of its type, ``coefficients[j]`` its C_j, ``base[j]``
-    whether its type is the base type.
+    whether its type is the base type. ``blocking`` has the types that some queries need.
     """
 
     kinds: tuple[int, ...]
     coefficients: Vector
     base: tuple[bool, ...]
+    blocking: tuple[Blocking, ...] = ()
     columns: np.ndarray[tuple[int], np.dtype[np.int64]] = field(init=False)
     preference: tuple[int, ...] = field(
         init=False
@@ -49,12 +57,15 @@ class DeviceTable:
         object.__setattr__(self, "preference", tuple(order))
 
     @classmethod
-    def of(cls, kinds: Sequence[int], costs: Vector, base: int) -> "DeviceTable":
+    def of(
+        cls, kinds: Sequence[int], costs: Vector, base: int, blocking: tuple[Blocking, ...] = ()
+    ) -> "DeviceTable":
         """Return the table of devices of these types; ``costs`` are by type, ``base`` is one."""
         return cls(
             kinds=tuple(kinds),
             coefficients=np.array([costs[kind] for kind in kinds]),
             base=tuple(kind == base for kind in kinds),
+            blocking=blocking,
         )
 
 
@@ -123,6 +134,10 @@ def match(round_: Round, options: DispatchOptions) -> Pairs:
         options.weights, finish, worst, np.array(round_.slack_s[:count]),
         np.array(round_.wait_s[:count]), round_.devices.coefficients,
     )  # fmt: skip
+    for blocking in round_.devices.blocking:
+        for j, others_s in blocking.free(round_.remaining_s, round_.lead_s):
+            busy_s = np.minimum(finish[:, j], others_s)
+            cost[:, j] = blocking.add(cost[:, j], options.weights.slo_s, busy_s)
     return [(i, j) for i, j in matched(cost) if round_.remaining_s[j] <= round_.lead_s]
 
 

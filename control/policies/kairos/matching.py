@@ -15,8 +15,20 @@ replaces C_j by the marginal throughput of the device's type in the mix, the dua
 bound, so that a type that limits the mix is expensive whatever its speed on the largest query. The
 penalty is 10 T, not C_j 10 T as in Eq. 8, which would not dominate on cheap devices. The deadline
 check may use a higher quantile than t_ij.
+
+If only one type of a mix serves the largest queries in time, a long query on its last free device
+makes the next large one late. Where class k, of which lambda_k queries come per second, may wait
+for T - t_k, a device that is busy for x seconds, with none of its type free before, makes late on
+average
+
+    B(x) = sum_k lambda_k max(0, x - (T - t_k))      over the classes k that no other type serves
+
+queries. A query that is late costs 10 T, so 10 T B(x) is added to the cost of the pair
+(``Blocking``), up to 10 T. The rates are those at the fluid bound, like the marginal throughputs. B
+is 0 if the longest query takes no longer than the largest ones may wait.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +57,29 @@ def device_costs(speeds: Vector, marginal: Vector) -> Vector:
         return speeds
     found: Vector = np.maximum(marginal / top, LEAST_COST * speeds)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """B of one type, linear between ``busy_s`` and 0 before; ``devices`` are those of the type."""
+
+    devices: tuple[int, ...]
+    busy_s: Vector
+    late: Vector
+
+    def free(self, remaining_s: Sequence[float], lead_s: float) -> Iterator[tuple[int, float]]:
+        """Yield the devices that are free within the lead, each with the seconds until another
+        device of the type is free. ``remaining_s`` are by device."""
+        for j in self.devices:
+            if remaining_s[j] <= lead_s:
+                others = [remaining_s[k] for k in self.devices if k != j]
+                yield j, min(others, default=np.inf)
+
+    def add(self, cost: Vector, slo_s: float, busy_s: Vector) -> Vector:
+        """Return the cost of queries on a device that keep the type busy for these seconds."""
+        most = PENALTY * slo_s
+        found: Vector = np.minimum(cost + most * np.interp(busy_s, self.busy_s, self.late), most)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,10 +33,10 @@ from control.policies.kairos.dispatch_rules import (
     Rule,
     match,
 )
-from control.policies.kairos.matching import Vector, device_costs
+from control.policies.kairos.matching import Vector
+from control.policies.kairos.priced_devices import priced_devices
 from control.policies.kairos.provisioning import Pool
 from control.policies.kairos.queueing import ATTAINMENT
-from control.policies.kairos.throughput_bounds import FluidBound
 from control.problem.lazy_references import load
 from schemas.pipeline import Policy
 
@@ -203,11 +203,9 @@ def _device_table(problem: MixProblem) -> DeviceTable:
     kinds = tuple(kind for kind, count in enumerate(problem.mix) for _ in range(count))
     base = _base(pool)
     speeds: Vector = pool.largest_s[base] / np.array(pool.largest_s)
-    costs = speeds
     if PRICES.of(problem.policy) == MARGINAL:
-        marginal = FluidBound(pool.times).marginal(np.array(problem.mix, dtype=float))
-        costs = device_costs(speeds, marginal)
-    return DeviceTable.of(kinds, costs, base)
+        return priced_devices(pool.times, kinds, speeds, base)
+    return DeviceTable.of(kinds, speeds, base)
 
 
 def _base(pool: Pool) -> int:
