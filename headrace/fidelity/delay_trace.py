@@ -5,6 +5,7 @@ simulation replays delays of a neighbouring time window (streams/simulated/delay
 window predicts itself.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
@@ -21,6 +22,7 @@ from streams.simulated.delays import ANY_SIZE, STAMP_S, BatchKind, DelayTrace, S
 FEWEST = 100  # the fewest samples of a usable delay distribution
 FREE: Mapping[str, float] = {}  # no worker pays for its batches
 SizeOf = Callable[[Answer], int]  # the size of an answer's query
+Idle = Callable[[str, float], bool]  # whether the worker of that name ran nothing at a time
 
 
 def of_one(_answer: Answer) -> int:
@@ -70,6 +72,7 @@ def seen(
     """
     known = list(answers)
     ran = batches(known, size_of)
+    idle = idle_during(ran)
     real, charged = paying(ran, profile, devices, rates)
     kinds = by_kind(real, devices)
 
@@ -90,8 +93,8 @@ def seen(
     early_s = STAMP_S / 4  # of each of two hops
     return DelayTrace(
         seconds=until_s - from_s,
-        hops=wall((each for answer in known for each in hops_s(answer)), lag_s),
-        ways_in=wall((each for answer in known for each in ways_in_s(answer)), early_s),
+        hops=wall((each for answer in known for each in hops_s(answer, idle)), lag_s),
+        ways_in=wall((each for answer in known for each in ways_in_s(answer, idle)), early_s),
         ways_out=wall((each for answer in known for each in ways_out_s(answer)), lag_s),
         lags=lags,
         starts={task: found for task, found in starts.items() if found},
@@ -120,11 +123,11 @@ def by_kind(
     return kinds
 
 
-def ways_in_s(answer: Answer) -> Iterator[tuple[float, float]]:
+def ways_in_s(answer: Answer, idle: Idle) -> Iterator[tuple[float, float]]:
     """Yield the creation time, and half the delay from the producer to the first worker: two
     hops."""
     first = next((path[0] for path in answer.paths if path), None)
-    if first is not None and _read_at_once(first):
+    if first is not None and _read_at_once(first, answer.created_s, idle):
         yield answer.created_s, (first.received_s - answer.created_s) / 2
 
 
@@ -135,24 +138,47 @@ def ways_out_s(answer: Answer) -> Iterator[tuple[float, float]]:
         yield max(ends), answer.answered_s - max(ends)
 
 
-def hops_s(answer: Answer) -> Iterator[tuple[float, float]]:
-    """Yield when items of an answered query left a worker, and their delay to the next worker.
-
-    A busy worker stops reading, so records also wait on the broker: only items that waited in the
-    worker no longer than their batch took are used.
-    """
+def hops_s(answer: Answer, idle: Idle) -> Iterator[tuple[float, float]]:
+    """Yield when items of an answered query left a worker, and their delay to the next worker."""
     ways = set()
     for path in answer.paths:
         for before, after in pairwise(path):
             way = (before.worker, before.finished_s, after.received_s)
             # Items that left and arrived together are one record.
-            if _read_at_once(after) and way not in ways:
+            if _read_at_once(after, before.finished_s, idle) and way not in ways:
                 ways.add(way)
                 yield before.finished_s, after.received_s - before.finished_s
 
 
-def _read_at_once(hop: Hop) -> bool:
-    return hop.started_s - hop.received_s <= hop.finished_s - hop.started_s
+def _read_at_once(hop: Hop, sent_s: float, idle: Idle) -> bool:
+    """Return whether a record that was sent then waited for its worker nowhere but on its way.
+
+    A busy worker stops reading, so that records also wait on the broker. Its items count only if
+    they waited in the worker no longer than their batch took. Those of an idle worker all count,
+    as whatever delays a record on its way, such as a pause of the machine, delays its batch, too.
+    """
+    waited_s = hop.started_s - hop.received_s
+    return idle(hop.worker, sent_s) or waited_s <= hop.finished_s - hop.started_s
+
+
+def idle_during(ran: Iterable[RecordedBatch]) -> Idle:
+    """Return a function of a worker and a time: whether it ran none of these batches then."""
+    of: dict[str, list[RecordedBatch]] = {}
+    for each in ran:
+        of.setdefault(each.worker, []).append(each)
+    busy = {worker: occupancy(each) for worker, each in of.items()}
+    return lambda worker, at_s: busy[worker](at_s) == 0
+
+
+def occupancy(ran: Sequence[RecordedBatch]) -> Callable[[float], int]:
+    """Return a function of time: how many of these batches had begun before and not ended."""
+    begins, ends = (sorted(s) for s in ([b.started_s for b in ran], [b.finished_s for b in ran]))
+
+    def busy(at_s: float) -> int:
+        # A batch that begins or ends just then does not count, as in the simulation.
+        return max(bisect_left(begins, at_s) - bisect_right(ends, at_s), 0)
+
+    return busy
 
 
 def batches(answers: Iterable[Answer], size_of: SizeOf = of_one) -> list[RecordedBatch]:

@@ -4,7 +4,6 @@ Every delay is kept with the number of the machine's devices that ran a batch at
 machine whose devices share its cores, contention is the largest effect on a batch's duration.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
@@ -18,7 +17,9 @@ from headrace.fidelity.delay_trace import (
     by_kind,
     by_task,
     hops_s,
+    idle_during,
     lags_s,
+    occupancy,
     of_one,
     paying,
     starts_s,
@@ -59,6 +60,7 @@ def fitted(
     """
     known = list(answers)
     ran = batches(known, size_of)
+    idle = idle_during(ran)
     real, charged = paying(ran, profile, devices, rates)
     levels = by_occupancy(occupancy(real), from_s, dilate)
     waiting = {task: list(starts_s(of)) for task, of in by_task(real).items()}
@@ -73,8 +75,10 @@ def fitted(
     return Phase(
         rate_qps=round(rate_qps / dilate, 6),
         seconds=(until_s - from_s) * dilate,
-        hops=levels((each for answer in known for each in hops_s(answer)), less_s=lag_s),
-        ways_in=levels((each for answer in known for each in ways_in_s(answer)), less_s=early_s),
+        hops=levels((each for answer in known for each in hops_s(answer, idle)), less_s=lag_s),
+        ways_in=levels(
+            (each for answer in known for each in ways_in_s(answer, idle)), less_s=early_s
+        ),
         ways_out=levels((each for answer in known for each in ways_out_s(answer)), less_s=lag_s),
         lag_s=lag_s,
         starts={task: found for task, found in starts.items() if found},
@@ -108,17 +112,6 @@ def by_occupancy(
         return usable(by_level)
 
     return levels
-
-
-def occupancy(ran: Sequence[RecordedBatch]) -> Callable[[float], int]:
-    """Return a function of time: how many of these batches had begun before and not ended."""
-    begins, ends = (sorted(s) for s in ([b.started_s for b in ran], [b.finished_s for b in ran]))
-
-    def busy(at_s: float) -> int:
-        # A batch that begins or ends just then does not count, as in the simulation.
-        return max(bisect_left(begins, at_s) - bisect_right(ends, at_s), 0)
-
-    return busy
 
 
 def usable(by_level: Mapping[int, Sequence[tuple[float, float]]]) -> Levels:

@@ -9,6 +9,7 @@ from headrace.fidelity.delay_trace import (
     RecordedBatch,
     batches,
     hops_s,
+    idle_during,
     lags_s,
     seen,
     starts_s,
@@ -43,18 +44,35 @@ READ, OTHER = a_hop("read", "w1", 2.25, 3.0, 4.0), a_hop("read", "w2", 2.5, 3.0,
 
 def test_a_record_with_several_items_is_one_hop() -> None:
     answer = an_answer((DETECT, READ), (DETECT, READ), (DETECT, OTHER))
-    assert list(hops_s(answer)) == [(2.0, 0.25), (2.0, 0.5)]
+    assert list(hops_s(answer, idle_during(batches([answer])))) == [(2.0, 0.25), (2.0, 0.5)]
 
 
-def test_long_wait_at_a_worker_may_be_a_wait_on_the_broker() -> None:
-    crowded = structs.replace(READ, received_s=2.25, started_s=4.0, finished_s=5.0)
-    assert list(hops_s(an_answer((DETECT, crowded)))) == []
+CROWDED = structs.replace(READ, received_s=2.25, started_s=4.0, finished_s=5.0)
+EARLIER = RecordedBatch(
+    worker="w1", variant="read/v", size=2, received_s=1.0, started_s=1.5, finished_s=4.0
+)
+
+
+def test_a_long_wait_at_a_busy_worker_may_be_a_wait_on_the_broker() -> None:
+    answer = an_answer((DETECT, CROWDED))
+    assert list(hops_s(answer, idle_during([EARLIER, *batches([answer])]))) == []
+
+
+def test_what_goes_to_an_idle_worker_counts_however_long_it_waits() -> None:
+    """A pause of the machine delays a record and then its batch: the longest delays were left out,
+    and with them the tail of what a calibration predicts."""
+    answer = an_answer((DETECT, CROWDED))
+    assert list(hops_s(answer, idle_during(batches([answer])))) == [(2.0, 0.25)]
+    paused = structs.replace(DETECT, received_s=1.0, started_s=3.0, finished_s=3.5)
+    answer = an_answer((paused,))
+    assert list(ways_in_s(answer, idle_during(batches([answer])))) == [(0.0, 0.5)]
 
 
 def test_the_way_in_is_two_hops_and_the_way_out_begins_with_the_last_batch() -> None:
     early = structs.replace(DETECT, received_s=1.25)
     answer = an_answer((early, READ), (early, OTHER))
-    assert (list(ways_in_s(answer)), list(ways_out_s(answer))) == ([(0.0, 0.625)], [(5.0, 3.0)])
+    assert list(ways_in_s(answer, idle_during(batches([answer])))) == [(0.0, 0.625)]
+    assert list(ways_out_s(answer)) == [(5.0, 3.0)]
     assert list(ways_out_s(structs.replace(answer, incomplete=True))) == []
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from headrace.fidelity.delay_trace import RecordedBatch
-from headrace.fidelity.world_fit import FEWEST, MOST, broker_quantiles, fitted, occupancy, usable
+from headrace.fidelity.delay_trace import RecordedBatch, occupancy
+from headrace.fidelity.world_fit import FEWEST, MOST, broker_quantiles, fitted, usable
 from schemas.records import ANSWERED, Answer, Hop, Origin
 from streams.simulated.delays import ANY_SIZE
 from tests.unit.operators.models.test_emulated import TABLE
