@@ -149,8 +149,6 @@ def _open_place(offset: int, note: str, closed: int) -> int:
 
 
 def _beyond(closed: int, place: int, end: int | None) -> bool:
-    """Return whether a closed place lies past both the commit and the end offset, in the same
-    generation."""
-    if end is None or closed <= place or closed // GENERATION != place // GENERATION:
-        return False
-    return closed % GENERATION > end
+    """Return whether a closed place lies past both the commit, which is in its generation or a
+    later one, and the end offset."""
+    return end is not None and closed > place and closed % GENERATION > end

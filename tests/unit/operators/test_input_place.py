@@ -1,5 +1,6 @@
 """Places on the input topic only grow, whatever the offsets of Kafka do."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,6 +57,34 @@ def test_a_topic_of_another_id_begins_a_generation_though_its_offsets_went_on() 
     assert start_of_input((0, 1), notes, {}, "old") == InputStart(
         {0: 500, 1: GENERATION + 7}, {}, 0
     )
+
+
+@pytest.mark.parametrize(
+    ("commit", "closed", "upto"),
+    [
+        (None, 0, None),  # a new partition
+        (None, 50, GENERATION),  # its commit was deleted with the old topic
+        ((0, "@old"), 0, None),  # nothing was read of the old one
+        ((0, "1@old"), 0, GENERATION),
+        ((1, "1@old"), 0, 2 * GENERATION),
+        ((1, "@old"), GENERATION + 1, 2 * GENERATION),
+    ],
+)
+def test_a_recreated_partition_begins_above_every_place_that_was_committed_or_closed(
+    commit: tuple[int, str] | None, closed: int, upto: int | None
+) -> None:
+    start = start_of_input((0,), {0: commit} if commit else {}, {0: closed}, "new")
+    assert start == InputStart(
+        {} if upto is None else {0: upto}, {0: upto or 0}, int(upto is not None)
+    )
+
+
+def test_a_commit_of_an_earlier_generation_leaves_out_no_query_behind_the_closed_ones() -> None:
+    start = start_of_input((0,), {0: (900, "@id")}, {0: GENERATION + 20}, "id")
+    assert start.upto == {0: GENERATION + 20}
+    again = start_of_input((0,), {0: (7, "@id")}, {0: GENERATION + 20}, "id")
+    assert again.upto == {0: GENERATION + 7}  # what was read twice is closed
+    assert (start.offsets, again.offsets) == ({0: 20}, {0: 7})
 
 
 def test_a_commit_without_the_topics_id_and_a_broker_without_ids_are_of_the_same_topic() -> None:
