@@ -40,6 +40,17 @@ def test_spare_capacity_is_used_up_and_comes_again() -> None:
     assert junction.gap(0.01, 0.1, 0.1)[1] == 1
     two = a_junction(share=2)
     assert [two.gap(0.01, 0.1, 0.0)[1] for _ in range(3)] == [1, 2, NOWHERE]
+    assert [two.gap(0.01, 0.1, now)[1] for now in (0.05, 0.11)] == [NOWHERE, 1]  # 5 items/s
+    little = a_junction(SLOW, replace(MIDDLE, spare_qps=0.5))
+    assert [little.gap(0.01, 0.1, 0.0)[1] for _ in range(2)] == [1, NOWHERE]
+
+
+def test_a_new_plan_continues_the_turns() -> None:
+    both = (replace(SLOW, share=0.5), replace(MIDDLE, share=0.5))
+    before, after = a_junction(*both), a_junction(*both)
+    assert before.gap(0.0, 0.1, 0.0) == (0, 0)
+    after.follow(before, 0.0)
+    assert after.gap(0.0, 0.1, 0.0) == (1, 1)
 
 
 def test_a_new_plan_fills_no_spare_capacity_that_was_used_up() -> None:
@@ -66,6 +77,12 @@ def test_fastest_worker_that_fits_is_taken_if_no_worker_is_on_track() -> None:
     assert a_junction().in_time(0.0, 0.021, 0.0) == (0, 2)
     assert a_junction().in_time(0.0, 0.012, 0.0) == (0, 2)
     assert a_junction().in_time(0.0, 0.0119, 0.0) == (0, NOWHERE)
+
+
+def test_by_the_deadline_too_spare_capacity_is_used_up() -> None:
+    on_track, fitting = a_junction(), a_junction()
+    assert [on_track.in_time(0.0, 0.081, 0.0)[1] for _ in range(7)] == [1, 1, 1, 2, 2, 2, 0]
+    assert [fitting.in_time(0.0, 0.0415, 0.0)[1] for _ in range(7)] == [2, 2, 2, 1, 1, 1, NOWHERE]
 
 
 def test_worker_in_turn_is_taken_if_it_fits_and_no_worker_has_spare_capacity() -> None:
@@ -133,3 +150,26 @@ def test_a_sender_with_a_table_of_its_own_follows_it() -> None:
     assert junctions(routes, "locate/v", pipeline, 0.3, 1, 0.0)["read"].gap(0, 1, 0) == (2, 2)
     others = junctions(routes, "locate/w", pipeline, 0.3, 1, 0.0)["read"]
     assert [others.gap(0, 1, 0) for _ in range(4)] == [(0, 0)] * 4
+
+
+def test_a_sender_follows_the_routes_of_each_child_task() -> None:
+    pipeline = a_pipeline({"locate": ["read", "sort"], "read": [], "sort": []})
+    sort = Route("sort", 8, 1.0)
+    routes = (SLOW, sort, replace(sort, slot=7, source="locate/v"))
+    turns = [
+        {child: way.gap(0.0, 1.0, 0.0)[0] for child, way in found.items()}
+        for found in (junctions(routes, x, pipeline, 0.3, 1, 0.0) for x in ("locate/v", "locate/w"))
+    ]
+    assert turns == [{"read": 0, "sort": 7}, {"read": 0, "sort": 8}]
+
+
+@pytest.mark.parametrize(("senders", "items"), [(0, 6), (1, 6), (3, 2)])
+def test_the_senders_of_a_task_share_its_spare_capacity(senders: int, items: int) -> None:
+    pipeline = a_pipeline({"locate": ["read"], "read": []})
+    routes = (SLOW, replace(MIDDLE, spare_qps=20.0))
+    way = junctions(routes, "locate/v", pipeline, 0.3, senders, 0.0)["read"]
+    assert [way.gap(0.01, 0.1, 0.0)[1] for _ in range(8)].count(1) == items
+
+
+def test_a_task_that_nobody_serves_takes_no_time_behind_another() -> None:
+    assert least_behind([], a_pipeline({"locate": ["read"], "read": []}), "locate") == (0.0, 2)

@@ -26,8 +26,8 @@ def test_zero_rate_admits_only_the_tokens_in_the_bucket() -> None:
 
 
 def test_a_bucket_begins_with_what_an_earlier_one_has_left() -> None:
-    before = TokenBucket(rate=10.0, burst=2.0, now=0.0)
-    assert admitted(before, 0.0, 0.0) == [True, True]
-    after = TokenBucket(rate=5.0, burst=4.0, now=0.1)
-    after.follow(before, 0.1)  # 0.1 s x 10
-    assert admitted(after, 0.1, 0.1, 0.35) == [True, False, True]
+    before = TokenBucket(rate=10.0, burst=2.0, now=5.0)
+    assert admitted(before, 5.0, 5.0) == [True, True]
+    after = TokenBucket(rate=5.0, burst=4.0, now=5.125)
+    after.follow(before, 5.125)  # 0.125 s x 10
+    assert admitted(after, 5.125, 5.125, 5.375) == [True, False, True]

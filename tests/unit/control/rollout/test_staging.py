@@ -109,6 +109,18 @@ def test_one_worker_changes_if_the_rollout_is_otherwise_deadlocked() -> None:
     assert next_posts(FOUR_FAST, wanted, {"read": 1000.0}, {"c": "read/good"}) == FOUR_FAST
 
 
+def test_the_change_that_leaves_its_task_the_largest_part_of_its_need_is_the_first() -> None:
+    """Of three readers for 290/s one less leaves 240; of two locators for 190/s, 140."""
+    now = {**dict.fromkeys(("c", "d"), "locate/fast"), **dict.fromkeys("efg", "read/fast")}
+    wanted = {name: key.replace("fast", "good") for name, key in now.items()}
+    needed = {"locate": 190.0, "read": 290.0}
+    assert next_posts(now, wanted, needed) == {**now, "g": "read/good"}
+    swapped = {"c": "read/fast", "d": "read/fast", **dict.fromkeys("efg", "locate/fast")}
+    good = {name: key.replace("fast", "good") for name, key in swapped.items()}
+    needed = {"locate": 299.0, "read": 150.0}  # 80 % of 299, 93 % of 150
+    assert next_posts(swapped, good, needed) == {**swapped, "d": "read/good"}
+
+
 def test_worker_drained_by_command_leaves_at_once() -> None:
     wanted = {name: key for name, key in FOUR_FAST.items() if name != "a"}
     assert next_posts(FOUR_FAST, wanted, {"read": 400.0}, unusable="a") == wanted

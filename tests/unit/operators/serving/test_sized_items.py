@@ -50,6 +50,21 @@ def test_a_batch_takes_the_first_queries_up_to_a_total_size(
     assert (batch.values, batch.size) == (values, total)
 
 
+def test_items_that_take_the_places_of_late_ones_keep_to_the_total_size() -> None:
+    worker = a_sized_worker("read", 100)
+    sizes = {0: 10, 1: 10, 2: 80, 3: 60, 4: 20}
+    for offset, size in sizes.items():
+        deadline_s = 0.05 if size == 10 else 9.0
+        work = a_work(offset, an_item(value=offset), task="read", size=size, deadline_s=deadline_s)
+        worker.handle(arrived(work, offset=offset), 0.1)
+    (batch,) = [e for e in worker.handle(Woke(), 0.1) if isinstance(e, Infer)]
+    assert (batch.values, batch.size) == ((2,), 80)
+    (batch,) = [
+        e for e in worker.handle(Inferred(1, (b"",), 0.1, 0.2), 0.2) if isinstance(e, Infer)
+    ]
+    assert (batch.values, batch.size) == ((3, 4), 80)
+
+
 def test_a_query_that_ingress_dispatched_is_a_batch_of_its_own() -> None:
     batch = begun(a_sized_worker("read", 100, type_="gpu"), 10, 10)
     assert (batch.values, batch.size) == ((0,), 10)

@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from control.per_query.batching import HELD_BATCHES
 from operators.serving.worker import Worker
@@ -316,8 +317,10 @@ def test_with_classes_an_urgent_item_runs_without_those_that_would_make_it_late(
     worker.handle(Woke(), 0.0)
     worker.handle(arrived(a_plan([a_lease(batch=3), a_lease("r", slots=(5,))])), 0.0)
     worker.handle(loaded("read/v"), 0.0)
-    events = [arrived(a_work(0, deadline_s=0.2))]
-    events += [arrived(a_work(each, deadline_s=2.0), each) for each in (1, 2)]
+    # The SLO of a query counts from its creation: the urgent one came last.
+    urgent = structs.replace(a_work(0, deadline_s=0.2), created_s=0.0)
+    slack = [structs.replace(a_work(each, deadline_s=0.3), created_s=-1.7) for each in (1, 2)]
+    events = [arrived(work, offset) for offset, work in enumerate((urgent, *slack))]
     (batch,) = [each for each in batch_of(worker, *events) if isinstance(each, Infer)]
     assert len(batch.values) == runs
 

@@ -28,6 +28,7 @@ from tests.builders import (
 # A single item with 100 ms of slack left gets w; several items or less slack get v.
 CALM = SelectionTable(qps=100.0, rows=((0, 0, 1, 1, 1, 1), (0, 0, 2), (0, 0, 3)))
 BUSY = SelectionTable(qps=200.0, rows=((0, 0, 1), (0, 0, 1)))
+ONE_BY_ONE = SelectionTable(qps=200.0, rows=((0, 0, 1), (0, 0, 1), (0, 0, 1), (0, 0, 1)))
 MADE = Selection(
     pipeline="p", task="read", policy="ramsis", issued_s=0.0, slo_s=0.2, workers=4,
     variants=("v", "w"), levels_s=(0.0, 0.1, 0.2), tables=(CALM, BUSY),
@@ -171,6 +172,20 @@ def test_a_capped_policy_runs_what_is_late_anyway_in_the_leases_batches() -> Non
     for offset in range(6):
         worker.handle(arrived(a_work(offset, created_s=1.9, deadline_s=1.95), offset), 2.0)
     assert inferring(worker.handle(Woke(), 2.0)) == [Infer(1, "read/v", (b"x",) * 4)]
+
+
+@pytest.mark.parametrize(("took_s", "batch"), [(0.125, 1), (0.13, 3)])
+def test_a_capped_policy_follows_its_tables_while_the_head_is_in_time(
+    took_s: float, batch: int
+) -> None:
+    """The head has 125 ms; the table for three items says one."""
+    worker = following(a_worker(latency=lambda variant, size: took_s, capped=True))
+    told(worker, (tables(replace(MADE, tables=(ONE_BY_ONE,))), 0.0))
+    for offset in range(3):
+        work = a_work(offset, created_s=1.925, deadline_s=2.125)
+        worker.handle(arrived(work, offset), 2.0)
+    (infer,) = inferring(worker.handle(Woke(), 2.0))
+    assert len(infer.values) == batch
 
 
 def test_the_whole_of_a_long_queue_is_no_more_than_a_variant_can_take() -> None:
