@@ -1,5 +1,6 @@
 """operators/bursts.py: ingress sends in runs, and a worker waits for the rest of a run."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -136,6 +137,16 @@ def test_the_runs_are_those_of_the_load() -> None:
     assert sorted({follow for _, follow in tail}) == [0, 1, 2]
 
 
+def test_the_load_is_unknown_from_the_first_tables_on_and_newer_ones_keep_it() -> None:
+    ingress = Ingress("i", PIPELINE, range(4), incarnation=0.0)
+    told(ingress, (Woke(), 0.0), (arrived(a_ramsis_plan()), 0.0), (tables(), 100.0))
+    assert ways(ingress, range(3), 100.1) == [(0, 2), (0, 1), (0, 0)]
+    for n in range(40):
+        ways(ingress, range(3 + n, 4 + n), 101.0 + n / 20)  # 20 a second
+    told(ingress, (tables(replace(MADE, issued_s=1.0)), 103.0))
+    assert [follow for _, follow in ways(ingress, range(43, 45), 103.0)] == [0, 0]
+
+
 def test_a_plan_cuts_a_run_short_and_the_next_begins_with_whose_turn_it_is() -> None:
     ingress = an_ingress()
     assert ways(ingress, range(2)) == [(0, 2), (0, 1)]
@@ -170,7 +181,29 @@ def test_a_worker_without_time_for_another_run_gets_none_and_the_turn_stays_its_
     assert ways(ingress, range(7, 9), 0.21) == [(0, 2), (0, 1)]
 
 
+@pytest.mark.parametrize(
+    ("selection", "changes"),
+    [(replace(MADE, tables=(CALM,)), {}), (MADE, {"slo_classes": {"gold": 0.1}})],
+)
+def test_only_runs_without_classes_are_refused_for_want_of_time(
+    selection: Selection, changes: dict[str, Any]
+) -> None:
+    ingress = Ingress("i", dataclasses.replace(PIPELINE, **changes), range(4), incarnation=0.0)
+    leases = (a_lease("a", slots=(0,), batch=3), a_lease("b", slots=(1,), batch=3))
+    plan = replace(a_ramsis_plan(), leases=leases, capacity_qps=50.0)
+    told(ingress, (Woke(), 0.0), (arrived(plan), 0.0), (tables(selection), 0.0))
+    assert len(ways(ingress, range(7))) == 7  # the seventh waits behind six
+
+
 # ---------------------------------------------------------------------- gathering
+
+
+def test_the_length_of_a_run_is_known_from_its_first_query_on() -> None:
+    gathering, lengths = a_gathering(), []
+    for follow in (2, 1, 1, 0):  # the second run begins as the first was cut short
+        gathering.came(1, follow, 1.0)
+        lengths.append(gathering.run)
+    assert lengths == [3, 3, 2, 2]
 
 
 def a_gathering(wait_s: float = 0.02) -> BurstBuffer:
