@@ -150,6 +150,11 @@ class SendWindow:
             del self._waiting[queue]
 
     @property
+    def unconfirmed(self) -> frozenset[str]:
+        """The topics with records in flight."""
+        return frozenset(queue.topic for queue in self._queues.values() if queue.unconfirmed)
+
+    @property
     def closed(self) -> bool:
         """Whether records wait for the confirmation of others."""
         return not all(queue.open for queue in self._waiting)

@@ -108,6 +108,11 @@ class Sender:
         return self._window.refused
 
     @property
+    def unconfirmed(self) -> frozenset[str]:
+        """The topics with records in flight."""
+        return self._window.unconfirmed
+
+    @property
     def holds(self) -> bool:
         """Whether records wait for the confirmation of others."""
         return self._window.closed

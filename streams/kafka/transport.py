@@ -30,6 +30,7 @@ from confluent_kafka import (
 from schemas.effects import REPORTS
 from schemas.trace_context import Headers
 from streams.codecs.wire import Fetched
+from streams.kafka.admin.topic_admin import in_sync
 from streams.kafka.connectivity import Connectivity
 from streams.kafka.hand_overs import HAND_OVER_S, HandOver, HandOvers
 from streams.kafka.kafka_client import Callbacks, consumer, fatal_errors, report_producer
@@ -39,7 +40,7 @@ from streams.kafka.offset_ledger import NO_EPOCH, Commit, OffsetLedger, Place
 from streams.kafka.reading.partition_reader import PartitionReader
 from streams.kafka.send_window import TurnRecord
 from streams.kafka.sender import PartitionLease, Sender
-from streams.kafka.stalled_sends import STALLED_S, StalledSends
+from streams.kafka.stalled_sends import StalledSends, stall_sentence
 from streams.kafka.throttling import HEARTBEATS, READS, SENDS, Throttling
 from streams.kafka.turn import Turn, unconfirmed_since
 from streams.topics import physical
@@ -51,6 +52,7 @@ HOLDING_S = 0.001  # longest turn while records wait for confirmations of others
 UNSETTLED_S = 0.05  # while confirmations or commits are under way
 IDLE_S = 1.0
 LOOK_S = 1.0  # between two looks for slots that the client has stopped reading
+IN_SYNC_S = 5.0  # longest wait for the copies of topics that take nothing
 WATCH_S = 0.05  # between two checks of the clients' errors and for a broker that confirms nothing
 _REPORTS = physical("", REPORTS)
 
@@ -274,10 +276,8 @@ class KafkaTransport:
         # A report that was delivered first may have ended the outage. Throttled sends wait.
         since_s = max(self._connectivity.since_s, self._throttling.until_s[SENDS])
         if self._stalled.stalled(unconfirmed_since(self._turns), since_s):
-            raise BrokerError(
-                f"the broker delivers, but has confirmed nothing of what was sent for "
-                f"{STALLED_S:g} s; start this role anew"
-            )
+            unconfirmed = self._sender.unconfirmed
+            raise BrokerError(stall_sentence(in_sync(self._config, unconfirmed, IN_SYNC_S)))
 
     @property
     def patience_s(self) -> float:
