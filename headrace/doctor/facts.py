@@ -45,6 +45,7 @@ from headrace.doctor.findings import (
     replication_found,
     rights_found,
     topics_found,
+    transactions_found,
 )
 from headrace.errors import exit_code
 from headrace.planning.mix_validation import examined_with_mix
@@ -252,6 +253,7 @@ def _pipeline(config: KafkaConfig, pipeline: Pipeline, path: Path | None) -> Ite
     settings = next(iter(of_one.values()), {})
     yield replication_found(there, len(nodes), settings)
     yield from election_found(settings)
+    yield from transactions_found(settings, len(nodes))
     queries = physical(pipeline.name, QUERIES)
     yield from commits_found(queries, there.get(queries, HIDDEN_TOPIC), settings)
     needed = {role: [r for r in rights(pipeline, role) if r.resource == "topic"] for role in ROLES}

@@ -13,6 +13,7 @@ from headrace.cells import few
 from headrace.errors import BAD_INPUT, NO_BROKER, UNSUCCESSFUL
 from streams.control_app.election import SESSION_TIMEOUT_S
 from streams.kafka.admin.acl_rights import CREATE, DESCRIBE_CONFIGS, Right
+from streams.kafka.leases.write_barrier import TRANSACTION_MS
 from streams.topics import MINUTE_MS, MOST_BYTES, STAMPED_BY, TOO_OLD, Topic, too_few
 
 OK, WARN, WRONG = "ok", "warn", "wrong"
@@ -183,6 +184,7 @@ LEAST_KEPT_MS = MINUTE_MS  # a role that died is back within this time
 COMMITS_KEPT = "offsets.retention.minutes"
 SESSION_TIMEOUTS = ("group.min.session.timeout.ms", "group.max.session.timeout.ms")
 MOST_MEMBERS = "group.max.size"
+LONGEST_TRANSACTION = "transaction.max.timeout.ms"
 ORDERLY_STOP = "controlled.shutdown.enable"
 HIDDEN_TOPIC = TopicState(0, {}, frozenset())  # this user may not describe it
 CHECKED = (
@@ -278,6 +280,18 @@ def election_found(settings: Mapping[str, str]) -> list[Finding]:
         found = f"{MOST_MEMBERS} is {settings[MOST_MEMBERS]}: no second control app can stand by"
         return [Finding("election", WARN, found, f"raise {MOST_MEMBERS} on the brokers")]
     return []
+
+
+def transactions_found(settings: Mapping[str, str], brokers: int) -> list[Finding]:
+    """Return a finding if several brokers with these ``settings`` let no egress start."""
+    most_ms = int(settings.get(LONGEST_TRANSACTION, TRANSACTION_MS))
+    if brokers < 2 or most_ms >= TRANSACTION_MS:
+        return []
+    found = (
+        f"{LONGEST_TRANSACTION} is {most_ms}: egress, which needs {TRANSACTION_MS}, cannot start"
+    )
+    mend = f"set {LONGEST_TRANSACTION} on the brokers to {TRANSACTION_MS} or more"
+    return [Finding("transactions", WRONG, found, mend)]
 
 
 def _in_sync(state: TopicState) -> int | None:

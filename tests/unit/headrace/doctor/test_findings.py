@@ -30,6 +30,7 @@ from headrace.doctor.findings import (
     replication_found,
     rights_found,
     topics_found,
+    transactions_found,
     verdict,
 )
 from streams.kafka.admin.acl_rights import Right
@@ -380,4 +381,15 @@ def test_brokers_whose_groups_take_no_control_app_are_wrong(
 
 
 def test_hidden_settings_of_brokers_are_no_fault() -> None:
-    assert election_found({}) == []
+    assert [*election_found({}), *transactions_found({}, 3)] == []
+
+
+@pytest.mark.parametrize(
+    ("most_ms", "brokers", "state"),
+    [("900000", 3, []), ("10000", 3, []), ("9999", 3, [WRONG]), ("9999", 1, [])],
+)
+def test_brokers_whose_transactions_are_too_short_for_egress_are_wrong(
+    most_ms: str, brokers: int, state: list[str]
+) -> None:
+    found = transactions_found({"transaction.max.timeout.ms": most_ms}, brokers)
+    assert [each.state for each in found] == state
