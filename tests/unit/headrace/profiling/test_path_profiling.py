@@ -84,12 +84,32 @@ def words(folder: Path, module: str) -> PipelineFile:
     return read_pipeline_file(path)
 
 
+PROFILED = "words_profiled"  # the module
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the profile of the pipeline's variants, as JSON: its four processes take seconds."""
+    folder = tmp_path_factory.mktemp("profiled")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", list(sys.path))
+        profile(words(folder, PROFILED), ["cpu"], folder / "profile-cpu.json", QUICK)
+    return (folder / "profile-cpu.json").read_text()
+
+
+def profiled_words(folder: Path, module: str, profiled: str) -> tuple[PipelineFile, Path]:
+    """Return the pipeline with a module of its own, and the path of its profile."""
+    file, out = words(folder, module), folder / "profile-cpu.json"
+    out.write_text(profiled.replace(PROFILED, module))
+    return file, out
+
+
 @pytest.mark.thorough
-def test_whole_queries_are_run_along_every_path_and_added_to_the_profile(tmp_path: Path) -> None:
-    file = words(tmp_path, "words_paths")
-    out = tmp_path / "profile-cpu.json"
-    before = profile(file, ["cpu"], out, QUICK)
-    was = json.loads(out.read_text())
+def test_whole_queries_are_run_along_every_path_and_added_to_the_profile(
+    tmp_path: Path, profiled: str
+) -> None:
+    file, out = profiled_words(tmp_path, "words_paths", profiled)
+    before, was = load_profile(file), json.loads(out.read_text())
     steps: list[ProfilingStep] = []
     table = profile_paths(file, [], out, QUICK, steps.append)
     assert table.paths == (
@@ -118,16 +138,15 @@ def test_whole_queries_are_run_along_every_path_and_added_to_the_profile(tmp_pat
 
 @pytest.mark.thorough
 def test_paths_are_not_added_to_a_profile_that_lacks_a_variant(
-    tmp_path: Path,
+    tmp_path: Path, profiled: str
 ) -> None:
-    file = words(tmp_path, "words_unprofiled")
-    out = tmp_path / "profile-cpu.json"
+    file, out = profiled_words(tmp_path, "words_unprofiled", profiled)
+    document = json.loads(out.read_text())
+    out.unlink()
     with pytest.raises(
         PipelineError, match=r"is not there; run `headrace profile pipeline.yaml` f"
     ):
         profile_paths(file, [], out, QUICK)
-    profile(file, ["cpu"], out, QUICK)
-    document = json.loads(out.read_text())
     out.write_text(json.dumps({**document, "entries": document["entries"][:3]}))
     with pytest.raises(PipelineError, match="has no profile of shout/meek; run `headrace profile"):
         profile_paths(file, [], out, QUICK)
@@ -195,10 +214,9 @@ def test_parts_right_are_counted_over_all_queries() -> None:
 
 
 @pytest.mark.thorough
-def test_difference_from_the_products_is_reported(tmp_path: Path) -> None:
-    file = words(tmp_path, "words_told")
-    out = tmp_path / "profile-cpu.json"
-    assert path_gap(profile(file, ["cpu"], out, QUICK)) is None
+def test_difference_from_the_products_is_reported(tmp_path: Path, profiled: str) -> None:
+    file, out = profiled_words(tmp_path, "words_told", profiled)
+    assert path_gap(load_profile(file)) is None
     table = profile_paths(file, [], out, QUICK)
     gap = path_gap(table)
     assert gap is not None
@@ -229,20 +247,16 @@ def hold(operator):
 
 
 @pytest.mark.thorough
-def test_a_device_holds_one_model_at_a_time(tmp_path: Path) -> None:
-    file = words(tmp_path, "path_words_large")
-    out = tmp_path / "profile-cpu.json"
-    profile(file, ["cpu"], out, QUICK)
+def test_a_device_holds_one_model_at_a_time(tmp_path: Path, profiled: str) -> None:
+    file, out = profiled_words(tmp_path, "path_words_large", profiled)
     loads = MODULE.replace("def load(self, device): ...", "def load(self, device): hold(self)")
     (tmp_path / "path_words_large.py").write_text(LARGE + loads)
     assert len(profile_paths(file, ["cpu"], out, QUICK).paths) == 4
 
 
 @pytest.mark.thorough
-def test_a_workload_without_queries_is_one_sentence(tmp_path: Path) -> None:
-    file = words(tmp_path, "path_words_empty")
-    out = tmp_path / "profile-cpu.json"
-    profile(file, ["cpu"], out, QUICK)
+def test_a_workload_without_queries_is_one_sentence(tmp_path: Path, profiled: str) -> None:
+    file, out = profiled_words(tmp_path, "path_words_empty", profiled)
     empty = MODULE.replace("while True:", "for _ in ():")
     (tmp_path / "path_words_empty.py").write_text(empty)
     with pytest.raises(PipelineError, match="profiling paths: the workload's method queries yield"):
