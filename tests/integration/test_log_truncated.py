@@ -3,8 +3,7 @@
 import os
 import signal
 import time
-import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from confluent_kafka.admin import NewTopic
 from headrace.broker import local_broker as local
 from headrace.roles.input_topic.input_commits import input_start
 from schemas.effects import OUTPUTS, QUERIES
+from schemas.pipeline import Pipeline
 from streams.kafka.egress_recovery import commit_now, commits
 from streams.kafka.kafka_client import admin, producer
 from streams.kafka.kafka_config import KafkaConfig
@@ -25,14 +25,6 @@ pytestmark = pytest.mark.kafka
 
 WITHIN_S = 60.0
 OLD, KEPT = 30, 20  # records before the failure, and those that survive it
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    home = tmp_path_factory.mktemp("truncated")
-    with local.borrow(home):
-        yield home
-        local.start(home)  # a test may have left the broker stopped
 
 
 def write(broker: str, topic: str, names: list[str]) -> None:
@@ -66,42 +58,31 @@ def cut(log: Path, offset: int) -> None:
         file.truncate(at)
 
 
-def lose_the_end(home: Path, topic: str) -> str:
-    """Kill the broker, cut its log after ``KEPT`` records, and return the address of the next
+def lose_the_ends(home: Path, topics: Iterable[str]) -> str:
+    """Kill the broker, cut its logs after ``KEPT`` records, and return the address of the next
     broker."""
     broker = local.status(home)
     assert broker is not None
     os.kill(broker.pid, signal.SIGKILL)
     while local.status(home) is not None:
         time.sleep(0.05)  # the kernel's pace
-    (log,) = home.glob(f"**/{topic}-0/{0:020}.log")
-    cut(log, KEPT)
+    for topic in topics:
+        (log,) = home.glob(f"**/{topic}-0/{0:020}.log")
+        cut(log, KEPT)
     return local.start(home).bootstrap
 
 
-# With fewer new records than lost ones the commit is beyond the log's end; with more, within it.
-@pytest.mark.parametrize("fresh", [5, 15])
-def test_a_reader_goes_on_with_the_first_record_behind_the_cut(home: Path, fresh: int) -> None:
-    topic, old = f"cut-{uuid.uuid4().hex[:8]}", [f"old-{n}" for n in range(OLD)]
-    broker = local.start(home)
-    client = admin(KafkaConfig(broker.bootstrap))
-    client.create_topics([NewTopic(topic, 1)])[topic].result(WITHIN_S)
-    write(broker.bootstrap, topic, old)
-    assert read(broker.bootstrap, topic, OLD) == old
-    bootstrap = lose_the_end(home, topic)
-    new = [f"new-{n}" for n in range(fresh)]
-    write(bootstrap, topic, new)
-    assert read(bootstrap, topic, fresh) == new
+def read_of_all(broker: str, topic: str) -> None:
+    """Fill a topic, and read and commit all of it."""
+    old = [f"old-{n}" for n in range(OLD)]
+    write(broker, topic, old)
+    assert read(broker, topic, OLD) == old
 
 
-def test_an_ingress_whose_commit_lies_before_the_cut_goes_on_behind_it(home: Path) -> None:
-    pipeline = a_pipeline(name=f"cut{uuid.uuid4().hex[:8]}")
+def read_before_the_cut(kafka: KafkaConfig, pipeline: Pipeline) -> None:
+    """Fill a pipeline's input; its ingress commits before the cut, its egress all queries."""
     topic, outputs = physical(pipeline.name, QUERIES), physical(pipeline.name, OUTPUTS)
     group = f"{pipeline.name}.ingress"
-    kafka = KafkaConfig(local.start(home).bootstrap)
-    client = admin(kafka)
-    for made in client.create_topics([NewTopic(name, 1) for name in (topic, outputs)]).values():
-        made.result(WITHIN_S)
     write(kafka.bootstrap, topic, [f"old-{n}" for n in range(OLD)])
     done = KEPT - 5
     assert len(read(kafka.bootstrap, topic, done, group)) >= done
@@ -110,9 +91,42 @@ def test_an_ingress_whose_commit_lies_before_the_cut_goes_on_behind_it(home: Pat
     commit_now(kafka, group, [place])
     egress = TopicPartition(outputs, 0, 0, f"0:{OLD}")  # it has closed every query
     commit_now(kafka, f"{pipeline.name}.egress", [egress])
-    kafka = KafkaConfig(lose_the_end(home, topic))
+
+
+PIPELINE = a_pipeline(name="cut")
+# With fewer new records than lost ones the commit is beyond the log's end; with more, within it.
+FRESH = (5, 15)
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Yield the address of a broker whose logs have lost their ends after they were read."""
+    home = tmp_path_factory.mktemp("truncated")
+    with local.borrow(home) as broker:
+        kafka = KafkaConfig(broker.bootstrap)
+        queries, outputs = physical(PIPELINE.name, QUERIES), physical(PIPELINE.name, OUTPUTS)
+        topics = [f"cut-{fresh}" for fresh in FRESH]
+        names = [queries, outputs, *topics]
+        client = admin(kafka)
+        for made in client.create_topics([NewTopic(name, 1) for name in names]).values():
+            made.result(WITHIN_S)
+        for topic in topics:
+            read_of_all(broker.bootstrap, topic)
+        read_before_the_cut(kafka, PIPELINE)
+        yield lose_the_ends(home, [queries, *topics])
+
+
+@pytest.mark.parametrize("fresh", FRESH)
+def test_a_reader_goes_on_with_the_first_record_behind_the_cut(bootstrap: str, fresh: int) -> None:
+    new = [f"new-{n}" for n in range(fresh)]
+    write(bootstrap, f"cut-{fresh}", new)
+    assert read(bootstrap, f"cut-{fresh}", fresh) == new
+
+
+def test_an_ingress_whose_commit_lies_before_the_cut_goes_on_behind_it(bootstrap: str) -> None:
+    topic, group = physical(PIPELINE.name, QUERIES), f"{PIPELINE.name}.ingress"
     new = [f"new-{n}" for n in range(5)]
-    write(kafka.bootstrap, topic, new)
-    start = input_start(kafka, pipeline, group, [0], "")
+    write(bootstrap, topic, new)
+    start = input_start(KafkaConfig(bootstrap), PIPELINE, group, [0], "")
     assert start.upto == {0: OLD}
-    assert read(kafka.bootstrap, topic, len(new), group) == new
+    assert read(bootstrap, topic, len(new), group) == new
