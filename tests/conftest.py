@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from headrace.broker.local_broker import borrow
+from headrace.broker.local_broker import Running, borrow
 
 pytest_plugins = ["tests.failures"]
 
@@ -33,11 +33,14 @@ def rng() -> np.random.Generator:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Yield the bootstrap address of a real broker: HEADRACE_BOOTSTRAP, else a temporary one."""
-    given = os.environ.get("HEADRACE_BOOTSTRAP")
-    if given:
-        yield given
-        return
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Yield a temporary broker; all tests of this process share it, and none stops it."""
     with borrow(tmp_path_factory.mktemp("broker")) as running:
-        yield running.bootstrap
+        yield running
+
+
+@pytest.fixture(scope="session")
+def broker(request: pytest.FixtureRequest) -> str:
+    """Return the bootstrap address of a real broker: HEADRACE_BOOTSTRAP, else a temporary one."""
+    given = os.environ.get("HEADRACE_BOOTSTRAP")
+    return given or request.getfixturevalue("own_broker").bootstrap

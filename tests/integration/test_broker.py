@@ -29,12 +29,6 @@ def home(tmp_path: Path) -> Iterator[Path]:
     local.stop(tmp_path / "home")
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with local.borrow(tmp_path_factory.mktemp("shared")) as running:
-        yield running
-
-
 @dataclass(frozen=True)
 class Kept:
     """A home whose broker was started once; at the start of a test it may run or not."""
@@ -73,45 +67,46 @@ def test_a_machine_without_java_runs_the_broker_on_the_wheels(
     assert "Kafka Server started" in running.log.read_text()
 
 
-def test_a_second_start_finds_the_first(shared: Running) -> None:
-    again = local.start(shared.home)
-    assert (again.pid, again.bootstrap, again.started_here) == (shared.pid, shared.bootstrap, False)
-    assert local.status(shared.home) == again == local.start(shared.home)
+def test_a_second_start_finds_the_first(own_broker: Running) -> None:
+    again = local.start(own_broker.home)
+    assert (again.pid, again.bootstrap) == (own_broker.pid, own_broker.bootstrap)
+    assert not again.started_here
+    assert local.status(own_broker.home) == again == local.start(own_broker.home)
 
 
-def test_a_broker_loads_its_classes_from_the_archive(shared: Running) -> None:
+def test_a_broker_loads_its_classes_from_the_archive(own_broker: Running) -> None:
     archive = java_runtime(None).archive
-    assert str(archive) in {each.path for each in psutil.Process(shared.pid).memory_maps()}
+    assert str(archive) in {each.path for each in psutil.Process(own_broker.pid).memory_maps()}
 
 
-def test_borrowing_a_running_broker_leaves_it_running(shared: Running) -> None:
-    with local.borrow(shared.home) as running:
-        assert running.pid == shared.pid
-    assert local.status(shared.home) is not None
+def test_borrowing_a_running_broker_leaves_it_running(own_broker: Running) -> None:
+    with local.borrow(own_broker.home) as running:
+        assert running.pid == own_broker.pid
+    assert local.status(own_broker.home) is not None
 
 
-def test_only_loopback_listens(shared: Running) -> None:
+def test_only_loopback_listens(own_broker: Running) -> None:
     listening = {
         each.laddr.ip.removeprefix("::ffff:")
-        for each in psutil.Process(shared.pid).net_connections()
+        for each in psutil.Process(own_broker.pid).net_connections()
         if each.status == psutil.CONN_LISTEN
     }
     assert listening == {"127.0.0.1"}
 
 
-def test_an_unknown_topic_is_not_created(shared: Running) -> None:
-    producer = Producer({"bootstrap.servers": shared.bootstrap, "log_level": 0})
+def test_an_unknown_topic_is_not_created(own_broker: Running) -> None:
+    producer = Producer({"bootstrap.servers": own_broker.bootstrap, "log_level": 0})
     error = producer.list_topics("misspelt", timeout=10).topics["misspelt"].error
     assert error is not None
     assert error.name() == "UNKNOWN_TOPIC_OR_PART"
-    assert "misspelt" not in topics_of(shared.bootstrap)
+    assert "misspelt" not in topics_of(own_broker.bootstrap)
 
 
-def test_a_message_just_below_eight_megabytes_passes(shared: Running) -> None:
-    admin = AdminClient({"bootstrap.servers": shared.bootstrap})
+def test_a_message_just_below_eight_megabytes_passes(own_broker: Running) -> None:
+    admin = AdminClient({"bootstrap.servers": own_broker.bootstrap})
     admin.create_topics([NewTopic("large", 1)])["large"].result(10)
     sent = []
-    producer = Producer({"bootstrap.servers": shared.bootstrap, "message.max.bytes": 8_388_608})
+    producer = Producer({"bootstrap.servers": own_broker.bootstrap, "message.max.bytes": 8_388_608})
     producer.produce("large", bytes(8_380_000), on_delivery=lambda *each: sent.append(each[0]))
     assert (producer.flush(30), sent) == (0, [None])
 
