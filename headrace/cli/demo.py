@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from headrace.cli.shared_options import bootstrap_option, json_option
+from headrace.cli.shared_options import NumberRange, bootstrap_option, json_option
 from headrace.errors import UNSUCCESSFUL
 from headrace.terminal import print_json, print_text, say
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @bootstrap_option
-@click.option("--seconds", type=click.FloatRange(1), default=80.0, show_default=True,
+@click.option("--seconds", type=NumberRange(1), default=80.0, show_default=True,
               help="Length of the load.")  # fmt: skip
 @click.option(
     "--rate",
-    type=click.FloatRange(0, min_open=True),
+    type=NumberRange(0, min_open=True),
     help="Peak queries/s. Default: from the profile.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of arrivals and inputs.")

@@ -7,6 +7,7 @@ import click
 
 from headrace.cli.shared_options import (
     DurationType,
+    NumberRange,
     json_option,
     pipeline_argument,
     read_deployed,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @click.command()
 @pipeline_argument
 @click.option("--arrivals", type=click.Path(path_type=Path), help="File of arrival times.")
-@click.option("--dilate", type=click.FloatRange(1), default=1.0, show_default=True,
+@click.option("--dilate", type=NumberRange(1), default=1.0, show_default=True,
               help="Slow down live runs by this factor; for emulated devices.")  # fmt: skip
 @click.option("--policy", metavar="NAME", help="Policy to run. Default: the file's.")
 @click.option(
@@ -109,14 +110,14 @@ def _show_history(path: Path, as_json: bool) -> int:
 
 @click.command()
 @pipeline_argument
-@click.option("--rate", type=click.FloatRange(0, min_open=True), multiple=True, metavar="QPS",
+@click.option("--rate", type=NumberRange(0, min_open=True), multiple=True, metavar="QPS",
               help="Queries/s to measure at; a single rate also at half of it. Default: a "
               "quarter and a half of the planned capacity.")  # fmt: skip
 @click.option("--seconds", type=DurationType(), default="20s", show_default=True,
               help="Time at each rate in each pass.")  # fmt: skip
 @click.option("--passes", type=click.IntRange(1), default=2, show_default=True,
               help="Number of measurements of each rate.")  # fmt: skip
-@click.option("--dilate", type=click.FloatRange(1), default=1.0, show_default=True,
+@click.option("--dilate", type=NumberRange(1), default=1.0, show_default=True,
               help="Slow down time by this factor; for emulated devices.")  # fmt: skip
 @click.option("--policy", metavar="NAME", help="Policy to run. Default: the file's.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N")

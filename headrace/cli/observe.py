@@ -11,6 +11,7 @@ import click
 from headrace.broker.connect import reached_running
 from headrace.cli.shared_options import (
     DurationType,
+    NumberRange,
     bootstrap_option,
     json_option,
     pipeline_argument,
@@ -208,7 +209,7 @@ def report(file: Path, last: float, html: Path | None, bootstrap: str | None, as
 )
 @click.option(
     "--share",
-    type=click.FloatRange(0, 1),
+    type=NumberRange(0, 1),
     default=0.01,
     show_default=True,
     help="Share of the answers in good time to export.",

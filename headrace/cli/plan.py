@@ -8,6 +8,7 @@ import click
 
 from headrace.cli.shared_options import (
     DurationType,
+    NumberRange,
     RepeatedOptions,
     json_option,
     pipeline_argument,
@@ -44,7 +45,7 @@ class _Demands(click.ParamType):
 @click.option("--demand", type=_Demands(), help="Queries/s to plan for.")
 @click.option(
     "--budget",
-    type=click.FloatRange(0, min_open=True),
+    type=NumberRange(0, min_open=True),
     metavar="USD",
     help="Rank the mixes of device types within this budget ($ per hour), and pick one.",
 )
@@ -84,7 +85,7 @@ class _Demands(click.ParamType):
 @click.option("--table", is_flag=True, help="ramsis: show all decisions by queue and slack.")
 @click.option(
     "--violation",
-    type=click.FloatRange(0, 1),
+    type=NumberRange(0, 1),
     metavar="SHARE",
     help="ramsis: maximise accuracy with at most this share of late queries.",
 )
@@ -258,7 +259,7 @@ class MixType(click.ParamType):
 @click.option("--mix", type=MixType(), help="Devices by type. Default: the file's.")
 @click.option(
     "--attainment",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=NumberRange(0, 1, min_open=True),
     default=0.99,
     show_default=True,
     help="Share of all queries that must be answered in time.",

@@ -7,6 +7,7 @@ import click
 
 from headrace.cli.shared_options import (
     DurationType,
+    NumberRange,
     bootstrap_option,
     json_option,
     phases_option,
@@ -55,8 +56,8 @@ def send(as_json: bool, **asked: Any) -> int:
 @click.command()
 @pipeline_argument
 @bootstrap_option
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Mean queries/s.")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Length of the load.")
+@click.option("--rate", type=NumberRange(0, min_open=True), help="Mean queries/s.")
+@click.option("--seconds", type=NumberRange(0, min_open=True), help="Length of the load.")
 @click.option("--arrivals", type=click.Path(path_type=Path), help="File of arrival times.")
 @phases_option
 @click.option("--warm-up", type=DurationType(), default="0s", show_default=True,

@@ -7,6 +7,7 @@ import click
 
 from headrace.cli.shared_options import (
     DurationType,
+    NumberRange,
     bootstrap_option,
     json_option,
     pipeline_argument,
@@ -37,9 +38,9 @@ def session() -> None:
 @pipeline_argument
 @click.argument("name", metavar="SESSION")
 @click.option("--slo", help="Latency objective, as in 60ms. Default: the file's.")
-@click.option("--accuracy", type=click.FloatRange(0, 1), help="Minimum. Default: the file's.")
-@click.option("--cost", type=click.FloatRange(0), help="Most $ per hour. Default: the file's.")
-@click.option("--weight", type=click.FloatRange(0, min_open=True), help="Weight in the goodput.")
+@click.option("--accuracy", type=NumberRange(0, 1), help="Minimum. Default: the file's.")
+@click.option("--cost", type=NumberRange(0), help="Most $ per hour. Default: the file's.")
+@click.option("--weight", type=NumberRange(0, min_open=True), help="Weight in the goodput.")
 @click.option("--samples", help="Samples to profile on: workload@SEED. Default: workload@0.")
 @click.option(
     "--plan",
@@ -168,8 +169,8 @@ def replan(file: Path, name: str, bootstrap: str | None, as_json: bool) -> int:
 @pipeline_argument
 @click.argument("name", metavar="SESSION")
 @click.option("--slo", help="Latency objective, as in 60ms.")
-@click.option("--accuracy", type=click.FloatRange(0, 1), help="Minimum accuracy.")
-@click.option("--cost", type=click.FloatRange(0), help="Most $ per hour.")
+@click.option("--accuracy", type=NumberRange(0, 1), help="Minimum accuracy.")
+@click.option("--cost", type=NumberRange(0), help="Most $ per hour.")
 @bootstrap_option
 @json_option
 def slo(file: Path, name: str, bootstrap: str | None, as_json: bool, **asked: Any) -> int:

@@ -12,6 +12,7 @@ import click
 
 from headrace.cli.shared_options import (
     DurationType,
+    NumberRange,
     bootstrap_option,
     json_option,
     pipeline_argument,
@@ -36,13 +37,13 @@ READY_WITHIN_S = 180.0  # a profiler imports torch, on a busy laptop
     type=click.Path(path_type=Path),
     help="Profiles of every configuration; the search runs none.",
 )
-@click.option("--accuracy", type=click.FloatRange(0, 1), help="Minimum. Default: the file's.")
+@click.option("--accuracy", type=NumberRange(0, 1), help="Minimum. Default: the file's.")
 @click.option("--slo", type=DurationType(), help="Latency, as in 60ms. Default: the file's.")
-@click.option("--cost", type=click.FloatRange(0), help="Most $ per hour.")
+@click.option("--cost", type=NumberRange(0), help="Most $ per hour.")
 @click.option(
     "--deadline", type=DurationType(), help="End after this time. Default: the policy's deadline."
 )
-@click.option("--spend", type=click.FloatRange(0), help="Most $ of profiling; 0: no limit.")
+@click.option("--spend", type=NumberRange(0), help="Most $ of profiling; 0: no limit.")
 @click.option("--steps", type=click.IntRange(1), help="Most profiled configurations.")
 @click.option("--session", help="Name of the session. Default: cli.")
 @click.option(

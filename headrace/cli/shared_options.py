@@ -1,5 +1,6 @@
 """Options that commands share (pipeline file, broker, JSON), and their values."""
 
+import math
 import os
 import re
 from collections.abc import Callable
@@ -41,6 +42,18 @@ class DurationType(click.ParamType):
             return duration(value)
         except ValueError as error:
             self.fail(str(error).replace("{}", "the duration", 1), param)
+
+
+class NumberRange(click.FloatRange):
+    """A number within limits. NaN is none, though it is outside of no limit."""
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        found: float = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value!r} is no number", param, ctx)
+        return found
 
 
 class PhasesType(click.ParamType):

@@ -10,6 +10,7 @@ import click
 from headrace.cli.shared_options import (
     DurationType,
     F,
+    NumberRange,
     RepeatedOptions,
     bootstrap_option,
     json_option,
@@ -38,16 +39,16 @@ RUN_OPTIONS = (
     phases_option,
     click.option("--from-topic", metavar="TOPIC", help="Arrivals recorded in an input topic."),
     click.option(
-        "--rate", multiple=True, type=click.FloatRange(0, min_open=True), metavar="N",
+        "--rate", multiple=True, type=NumberRange(0, min_open=True), metavar="N",
         help="Mean queries/s.",
     ),
-    click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Length of the load."),
+    click.option("--seconds", type=NumberRange(0, min_open=True), help="Length of the load."),
     click.option(
-        "--cv", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
+        "--cv", type=NumberRange(0, min_open=True), default=1.0, show_default=True,
         help="With --rate: coefficient of variation of the gaps; 1: a Poisson process.",
     ),
     click.option(
-        "--burst", type=click.FloatRange(1),
+        "--burst", type=NumberRange(1),
         help="With --rate: factor on the rate in bursts of 2 s, 20 s apart on average.",
     ),
     click.option(
@@ -76,7 +77,7 @@ RUN_OPTIONS = (
         "--slo", multiple=True, type=DurationType(), help="SLO, as in 250ms. Default: the file's."
     ),
     click.option(
-        "--share", type=click.FloatRange(0, 1, min_open=True),
+        "--share", type=NumberRange(0, 1, min_open=True),
         help="Share of the devices' time. Default: cluster.share.",
     ),
     click.option(

@@ -237,11 +237,7 @@ def pool_of(file: PipelineFile, asked: MixRequest) -> tuple[Pool, str]:
         )
     sizes, source = read_sizes(file, asked.sizes)
     most = file.pipeline.size.most if file.pipeline.size else 1
-    if sizes.sizes[-1] > most:
-        raise PlanError(
-            f"{source} has queries of size {sizes.sizes[-1]}, above size.most, which is {most}; "
-            "raise size.most or remove the size"
-        )
+    check_sizes(sizes, source, most)
     table = planning_profile(file)
     names = [each.name for each in file.cluster.types]
     pool = Pool(
@@ -255,6 +251,15 @@ def pool_of(file: PipelineFile, asked: MixRequest) -> tuple[Pool, str]:
         base=file.cluster.base,
     )
     return pool, source
+
+
+def check_sizes(sizes: SizeDistribution, source: str, most: int) -> None:
+    """Raise ``PlanError`` for sizes above ``most``."""
+    if sizes.sizes[-1] > most:
+        raise PlanError(
+            f"{source} has queries of size {sizes.sizes[-1]}, above size.most, which is {most}; "
+            "raise size.most or remove the size"
+        )
 
 
 def ranking_policy(file: PipelineFile, name: str | None) -> Policy:

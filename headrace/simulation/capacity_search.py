@@ -29,6 +29,7 @@ from headrace.errors import ArrivalsError
 from headrace.planning.device_mix import (
     MixRequest,
     Simulate,
+    check_sizes,
     deployed,
     ranking_policy,
     with_mix,
@@ -288,7 +289,7 @@ def requests(file: PipelineFile, asked: CapacityOptions) -> list[CapacityRequest
     for policy in policies:
         _check_serves_queries(file, policy)
     file = with_mix(file, dict(asked.mix)) if asked.mix else deployed(file)
-    sizes = read_sizes(file, asked.sizes)[0] if file.pipeline.size else None
+    sizes = _sizes(file, asked.sizes)
     return [
         CapacityRequest(
             file=file, policy=policy, seed=seed, attainment=asked.attainment,
@@ -297,6 +298,15 @@ def requests(file: PipelineFile, asked: CapacityOptions) -> list[CapacityRequest
         for policy in policies
         for seed in seeds
     ]  # fmt: skip
+
+
+def _sizes(file: PipelineFile, named: Path | None) -> SizeDistribution | None:
+    """Return the sizes of the queries, none of which ingress refuses."""
+    if file.pipeline.size is None:
+        return None
+    sizes, source = read_sizes(file, named)
+    check_sizes(sizes, source, file.pipeline.size.largest)
+    return sizes
 
 
 def _check_serves_queries(file: PipelineFile, name: str) -> None:

@@ -145,6 +145,7 @@ def test_the_command_prints_a_list_with_one_object_per_policy_and_seed(
         (("--mix", "tpu=1"), 2, "its types are gpu, slow"),
         (("--mix", "gpu"), 2, "no TYPE=N"),
         (("--policy", "best"), 2, "no policy 'best'"),
+        (("--attainment", "nan", "--mix", "gpu=1"), 2, "'nan' is no number"),
     ],
 )
 def test_mistakes_are_reported_in_one_sentence(
@@ -156,6 +157,15 @@ def test_mistakes_are_reported_in_one_sentence(
 ) -> None:
     assert run(["capacity", str(a_typed_file(tmp_path)), *options]) == code
     assert says in capsys.readouterr().err
+
+
+def test_sizes_that_ingress_refuses_have_no_capacity(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rate was 0, as every query of that size was refused."""
+    path = a_typed_file(tmp_path, RANK.replace("most: 1000", "most: 500"))
+    assert run(["capacity", str(path), "--mix", "gpu=1"]) == 2
+    assert "queries of size 1000, above size.most, which is 500" in capsys.readouterr().err
 
 
 def test_a_tight_slo_is_searched_though_the_first_variant_has_no_profile(tmp_path: Path) -> None:
