@@ -59,8 +59,7 @@ async def serve():
         print(gateway.http, gateway.grpc, flush=True)
         await asyncio.Event().wait()
 
-names = ("GatewayLoop", "gateway_loop")  # none of them: an older checkout
-loop = next((getattr(gateway_role, name) for name in names if hasattr(gateway_role, name)), None)
+loop = getattr(gateway_role, "gateway_loop", None)  # None: a checkout before it
 with asyncio.Runner(loop_factory=loop) as runner:
     runner.run(serve())
 """

@@ -15,7 +15,7 @@ from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import GatewayError
 from headrace.gateway.access import Tls, ssl_context, tokens_in
 from headrace.gateway.body_budget import BodyBudget
-from headrace.gateway.event_loop import GatewayLoop
+from headrace.gateway.event_loop import gateway_loop
 from headrace.gateway.front import Front
 from headrace.gateway.http.http_api import HttpApi
 from headrace.gateway.http.listeners import HttpListener, Limits, raise_open_files
@@ -71,7 +71,7 @@ def run_gateway(
     raise_open_files(options.limits.connections, grpc)
     for file in files:
         prepare(kafka, file.pipeline, "gateway")
-    with asyncio.Runner(loop_factory=GatewayLoop) as runner:
+    with asyncio.Runner(loop_factory=gateway_loop) as runner:
         runner.run(_serve(files, kafka, options, logs))
 
 
