@@ -55,10 +55,10 @@ def test_a_pair_costs_its_device_seconds_less_the_wait_and_a_late_one_ten_times_
 
 
 def test_the_deadline_is_checked_with_the_worst_case_and_the_cost_is_that_of_the_mean() -> None:
-    weights = MatchingWeights(slo_s=1.0, guard=0.0, urgency=0.0)
-    finish, worst = np.array([[0.2, 0.3]]), np.array([[1.1, 0.9]])
+    weights = MatchingWeights(slo_s=2.0, guard=0.0, urgency=0.0)
+    finish, worst = np.array([[0.2, 0.3]]), np.array([[1.1, 1.0]])
     cost = costs_of(weights, finish, worst, np.array([1.0]), np.array([0.0]), np.ones(2))
-    assert cost == pytest.approx(np.array([[PENALTY, 0.3]]))
+    assert cost == pytest.approx(np.array([[PENALTY * 2.0, 0.3]]))
     assert matched(cost) == [(0, 1)]
 
 
@@ -86,3 +86,8 @@ def test_the_dearest_type_costs_one_and_an_idle_one_a_tenth_of_its_speed() -> No
     found = device_costs(speeds, np.array([40.0, 20.0, 0.0]))
     assert found == pytest.approx([1.0, 0.5, LEAST_COST * 0.25])
     assert device_costs(speeds, np.zeros(3)) is speeds
+
+
+def test_costs_are_relative_however_little_throughput_a_device_adds() -> None:
+    speeds, marginal = np.array([1.0, 0.5]), np.array([0.2, 0.4])
+    assert device_costs(speeds, marginal) == pytest.approx(np.array([0.5, 1.0]))
