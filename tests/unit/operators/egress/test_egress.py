@@ -301,6 +301,13 @@ def test_a_query_answered_before_its_notice_is_held_until_it_comes() -> None:
     assert commits(egress) == done(3, "0:1")
 
 
+def test_an_answer_before_its_notice_is_held_whatever_other_notices_have_come() -> None:
+    egress = an_egress()
+    assert commits(egress, arrived(a_notice(0)), arrived(whole(0), 1)) == done(2, "0:1")
+    assert commits(egress, arrived(whole(2), 2)) == []
+    assert commits(egress, arrived(a_notice(1, 2), 3), arrived(whole(1), 4)) == done(5, "0:3")
+
+
 def test_a_refusal_noticed_behind_an_answer_is_not_a_second_answer() -> None:
     egress = an_egress()
     commits(egress, arrived(whole(4)))
@@ -348,6 +355,13 @@ def test_a_restart_knows_by_the_results_which_open_notices_have_answers() -> Non
     assert commits(egress) == done(11, "0:5")
 
 
+def test_a_restart_answers_no_query_again_from_the_first_open_one_on() -> None:
+    egress = an_egress(notes={0: {1: 3}}, answered={(1, 3), (2, 0)})
+    for offset, origin in enumerate((Origin(1, 3), Origin(2, 0))):
+        assert sends(egress, arrived(replace(whole(0), origin=origin), offset), 0.2) == []
+    assert sends(egress, arrived(replace(whole(0), origin=Origin(1, 4)), 2), 0.2)
+
+
 def test_notes_are_read_as_they_are_written() -> None:
     assert note_of({3: 40, 1: 2}) == "1:2,3:40"
     assert upto_of("1:2,3:40") == {1: 2, 3: 40}
@@ -356,6 +370,11 @@ def test_notes_are_read_as_they_are_written() -> None:
 
 
 # ---------------------------------------------------------------------- the rest
+
+
+def test_an_answer_has_the_accuracy_that_its_path_is_known_for() -> None:
+    (answer,) = sends(an_egress(accuracies={"read/v": 0.9}), arrived(whole(0)), 0.2)
+    assert answer.expected_accuracy == 0.9
 
 
 def test_a_pipeline_may_say_how_outputs_are_combined() -> None:
@@ -566,7 +585,7 @@ def test_a_result_is_back_at_its_sessions_tier_after_its_link(
     ends_s = min(0.2 + delay_s, CLOSES_S)
     (answer,) = sends(egress, Woke(), ends_s)
     assert (answer.outcome, answer.answered_s) == (outcome, ends_s)
-    assert sends(egress, Woke(), 20.0) == []
+    assert quiet(egress.handle(Woke(), 20.0)) == done(2, "0:1")
 
 
 def test_a_sessions_result_without_emulated_links_is_an_answer_at_once() -> None:

@@ -105,7 +105,7 @@ SHADOWED = shadow_of(a_work(7), (("read/v", (a_lease(),)),), 0, 0.0).session
 def test_only_the_results_of_shadows_leave_out_egress(
     session: SessionPlan | None, sends: tuple[str, int]
 ) -> None:
-    work = a_work(7, origin=Origin(3, 7), session=session)
+    work = a_work(7, origin=Origin(5, 7), session=session)
     (send,) = packed([(work, "", an_ended())], ONE, 1, 2)
     assert isinstance(send, Send)
     assert (send.topic, send.slot) == sends
