@@ -303,6 +303,32 @@ def test_a_query_sent_ahead_begins_when_the_device_is_free_and_the_query_is_ther
     assert dispatcher.remaining_s(0.045) == {}
 
 
+def test_a_completion_later_than_predicted_puts_off_the_query_sent_ahead() -> None:
+    profile = dispatch_profile(("gpu",), _seconds, 100)
+    dispatcher = Dispatcher(a_sized_pipeline(), profile, round_trip_s=0.004)
+    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    queries = [work(offset, 20) for offset in range(2)]
+    for query, now in zip(queries, (0.0, 0.021), strict=True):
+        dispatcher.add(query)
+        assert sent(dispatcher, now) == [(query.origin.offset, 0)]
+    done = completion(queries[0], 0, 0.02, "gpu-0")
+    dispatcher.completed(replace(done, queued_s=0.006), 0.03)  # it ended at 0.028
+    assert dispatcher.remaining_s(0.03) == pytest.approx({0: 0.018})
+
+
+def test_observed_round_trips_count_for_the_next_query() -> None:
+    dispatcher = a_dispatcher(types=("gpu",))
+    dispatcher.change(a_dispatching_plan("gpu"), 0.0)
+    for offset in range(200):
+        query, now = work(offset, 20, created_s=float(offset)), float(offset)
+        dispatcher.add(query)
+        assert sent(dispatcher, now) == [(offset, 0)]
+        dispatcher.completed(completion(query, 0, 0.02, "gpu-0"), now + 0.03)
+    dispatcher.add(work(200, 20, created_s=200.0))
+    assert sent(dispatcher, 200.0) == [(200, 0)]
+    assert dispatcher.remaining_s(200.0) == pytest.approx({0: 0.025}, rel=0.01)  # a hop is 5 ms
+
+
 @pytest.mark.parametrize(("round_trip_s", "most"), [(0.0, 1), (0.004, 5), (0.02, MOST_SENT)])
 def test_a_device_gets_ahead_what_it_serves_within_the_lead(round_trip_s: float, most: int) -> None:
     profile = dispatch_profile(("gpu",), lambda type_, size, quantile: 0.0005, 100)

@@ -586,6 +586,9 @@ def test_a_result_is_back_at_its_sessions_tier_after_its_link(
     (answer,) = sends(egress, Woke(), ends_s)
     assert (answer.outcome, answer.answered_s) == (outcome, ends_s)
     assert quiet(egress.handle(Woke(), 20.0)) == done(2, "0:1")
+    egress.handle(arrived(a_plan([])), 20.0)  # the session has closed
+    (report,) = reports(egress.handle(Woke(), 30.0))
+    assert not any(name.startswith("hop/") for name in report.counts)
 
 
 def test_a_sessions_result_without_emulated_links_is_an_answer_at_once() -> None:
