@@ -143,6 +143,12 @@ def test_query_without_answered_branches_ends_as_its_first_failed_else_first_bad
     )  # fmt: skip
 
 
+def test_of_several_dropped_branches_the_first_is_the_reason() -> None:
+    first = half(None, (0, 0), outcome=DROPPED, reason="late")
+    second = half(None, (0, 1), outcome=DROPPED, reason="later")
+    assert closed(a_query(second, first)).reason == "late"
+
+
 def test_query_without_any_branch_is_dropped_with_the_time_waited() -> None:
     assert closed(a_query()) == an_answer(
         outcome=DROPPED, reason="incomplete 750 ms after its creation", epoch=0
@@ -238,6 +244,16 @@ def test_a_combine_that_calls_exit_fails_its_query(error: type[BaseException]) -
     assert found.reason.startswith(f"postcode:join raised {error.__name__}: 3")
 
 
+def test_a_query_whose_combine_raised_is_not_blamed_for_a_later_crash(tmp_path: Path) -> None:
+    def combine(values: list[Any], tasks: list[str]) -> Any:
+        raise ValueError("no")
+
+    path = tmp_path / "egress-0.running.json"
+    join = Join(a_pipeline(combine="postcode:join"), combine, {}, CrashJournal(path))
+    assert join.answer(a_query(an_ended("a")), 0.2).outcome == FAILED
+    assert CrashJournal(path).strikes == {}
+
+
 def test_a_combine_that_reuses_its_result_gives_each_query_its_own() -> None:
     board: list[Value] = []
 
@@ -297,6 +313,12 @@ def test_combine_sees_a_dropped_root_nowhere_and_a_dropped_child_as_none() -> No
     root = Item(end=an_end(DROPPED, "locate", "late"))
     assert closed(a_query(root), combine=combine).outcome == DROPPED
     assert seen == [([None, "a"], ["read", "read"])]
+
+
+def test_a_child_that_is_dropped_at_an_inner_task_is_none_in_the_result() -> None:
+    chain = a_pipeline({"locate": ["scan"], "scan": ["read"], "read": []})
+    gone = half(None, (0, 0), outcome=DROPPED, task="scan")
+    assert closed(a_query(gone, half("b", (0, 1))), chain).result == [None, "b"]
 
 
 def test_an_answer_of_a_task_that_the_pipeline_no_longer_has_counts_as_a_leafs() -> None:
