@@ -9,7 +9,15 @@ from confluent_kafka.admin import AclOperation
 
 from schemas.effects import QUERIES
 from schemas.pipeline import Pipeline
-from streams.kafka.admin.acl_rights import DESCRIBE_CONFIGS, GROUP, TOPIC, WRITE, Right, rights
+from streams.kafka.admin.acl_rights import (
+    CREATE,
+    DESCRIBE_CONFIGS,
+    GROUP,
+    TOPIC,
+    WRITE,
+    Right,
+    rights,
+)
 from streams.kafka.admin.topic_admin import described, ensure_topics, may
 from streams.kafka.admin.topic_settings import settings_of
 from streams.kafka.kafka_client import asked, consumer, reach
@@ -122,7 +130,8 @@ def _check(
         if right.resource == resource and not right.prefixed:
             description = found[right.name]
             if isinstance(description, KafkaError):
-                denied = description.code() in FORBIDDEN
+                # The right to Create, unlike the others, does not imply the one to Describe.
+                denied = description.code() in FORBIDDEN and right.operation != CREATE
             else:
                 denied = not may(description, AclOperation[right.operation.upper()])
             if denied:
