@@ -25,12 +25,14 @@ from schemas.codec.single_object import decode, encode
 from schemas.effects import COMMAND_RESULTS, COMMANDS, PLANS, QUERIES, REPORTS
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Command, CommandResult, Plan, Record, Settings
+from streams.control_app import app as control_app
 from streams.control_app.app import make_app, run, started
 from streams.control_app.control_driver import ControlDriver
 from streams.control_app.election import Election
 from streams.kafka.admin.topic_admin import ensure_topics
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.kafka_errors import BrokerError
 from streams.topics import physical, topics
 from tests.control_world import FakeWorker, a_pipeline, a_profile
 
@@ -272,6 +274,24 @@ def test_an_app_that_finds_the_broker_gone_while_it_starts_waits_for_it(broker: 
     starting.start()
     starting.join(WAIT_S)
     assert starting.exitcode == 0
+
+
+def test_an_app_that_its_group_refuses_ends_and_says_why(cluster: Cluster) -> None:
+    """It waited for ever in Faust's start, where SIGTERM did not reach it either."""
+    refused = multiprocessing.get_context("spawn").Process(
+        target=run_refused, args=(cluster.pipeline, cluster.kafka)
+    )
+    refused.start()
+    cluster.apps.append(refused)
+    refused.join(WAIT_S)
+    assert refused.exitcode == 0
+
+
+def run_refused(pipeline: Pipeline, kafka: KafkaConfig) -> None:
+    """Run an app with a shorter session timeout than the local broker takes."""
+    control_app.SESSION_TIMEOUT_S = 0.9
+    with pytest.raises(BrokerError, match=r"set group\.min\.session\.timeout\.ms"):
+        run(pipeline, partial(Controller, pipeline, a_profile(), 3), kafka)
 
 
 async def no_errors(app: faust.App) -> None:
