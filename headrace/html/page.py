@@ -28,7 +28,7 @@ p { margin: .2rem 0 .6rem; color: var(--soft); max-width: 56rem }
 .wide { overflow-x: auto }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%;
  font-size: .86rem }
-table.narrow { width: auto; min-width: 22rem }
+table.narrow { width: auto; min-width: min(22rem, 100%) }
 th, td { padding: .25rem .4rem; text-align: right; white-space: nowrap;
  border-bottom: 1px solid var(--faint) }
 th { font-weight: 600; color: var(--soft) } th.text, td.text { text-align: left }
