@@ -157,4 +157,7 @@ def _expected(error: Exception) -> tuple[int, str] | None:
 def _sentence(error: click.ClickException) -> str:
     text = error.format_message().rstrip(".")
     context = getattr(error, "ctx", None)
-    return f"{text}; see `{context.command_path} --help`" if context else text
+    if context is None:
+        return text
+    see = " See" if text.endswith("?") else "; see"
+    return f"{text}{see} `{context.command_path} --help`"

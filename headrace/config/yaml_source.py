@@ -54,6 +54,8 @@ def read_source(path: Path) -> Source:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise PipelineError(f"{path} is not there; name an existing pipeline file") from error
+    except IsADirectoryError as error:
+        raise PipelineError(f"{path} is a folder; name the pipeline file in it") from error
     except (OSError, UnicodeDecodeError) as error:
         raise PipelineError(f"{path} cannot be read: {error}") from error
     return parse_source(text, path)

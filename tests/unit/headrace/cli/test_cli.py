@@ -42,7 +42,8 @@ def test_a_right_file_is_described_as_json(capsys: pytest.CaptureFixture[str]) -
 
 BAD_INPUT = [
     (["validate", "gone.yaml"], "gone.yaml is not there; name an existing pipeline file"),
-    (["vaildate", "x"], "No such command 'vaildate'; did you mean 'validate'?"),
+    (["vaildate", "x"], "No such command 'vaildate'; did you mean 'validate'? See `"),
+    (["validate", str(WORDS.parent)], "lines is a folder; name the pipeline file in it"),
     (["load", str(WORDS), "--rate", "5"], "give --rate and --seconds, or --phases, or --arrivals"),
     (["load", str(WORDS), "--rate", "0", "--seconds", "1"], "0.0 is not in the range x>0"),
     (["load", str(WORDS), "--rate", "5", "--arrivals", "a"], "leave the others out"),
