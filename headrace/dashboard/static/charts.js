@@ -311,7 +311,8 @@ function devicesOptions(view, shown) {
     series.push(line(view, shown, "usd_per_h", "$/h", "--c2", {yAxisIndex: 1, step: "end"}));
   }
   return {...options, xAxis: timeAxis(shown), yAxis: [
-    valueAxis({max: 1, axisLabel: {color: colour("--soft"), formatter: (part) => percent(part, 0)}}),
+    valueAxis({max: 1, interval: 0.25,
+      axisLabel: {color: colour("--soft"), formatter: (part) => percent(part, 0)}}),
     valueAxis({splitLine: {show: false}, minInterval: 1}),
   ], series};
 }

@@ -60,9 +60,9 @@ function drawCards(now) {
 
 function bindingCard(now) {
   if (now.feasible === false) return card("Binding", "infeasible", "", now.binding, true);
-  const free = now.demand_qps ? now.capacity_qps / now.demand_qps - 1 : null;
   const note = now.capacity_qps === null ? "the plan sets no limit" :
-    `${percent(free, 0)} above the planned demand`;
+    !now.demand_qps ? "planned for no demand" :
+    `${percent(now.capacity_qps / now.demand_qps - 1, 0)} above the planned demand`;
   return card("Capacity", number(now.capacity_qps), "/s", note);
 }
 
