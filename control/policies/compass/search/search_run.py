@@ -28,7 +28,8 @@ from control.policies.compass.search.sequential_test import Estimate
 from schemas.records import ProfileResult
 
 SECONDS_PER_H = 3600.0
-# Without a block for this time and for that of so many of the longest blocks, no profiler answers.
+# No profiler answers if none has finished a block within this time plus this many times that of the
+# longest block.
 SILENT_S, SILENT_BLOCKS = 1.0, 5.0
 
 
