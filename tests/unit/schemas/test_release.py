@@ -2,13 +2,13 @@
 
 from msgspec.structs import fields
 
-from schemas.codec.schema_store import CURRENT, RELEASED, as_of
+from schemas.codec.schema_store import CURRENT, as_of, released
 from schemas.records import Plan, Report
 from schemas.release import RELEASE, UNDECLARED
 
 
 def test_the_release_is_the_newest_folder() -> None:
-    assert max(RELEASED) == RELEASE
+    assert max(released()) == RELEASE
     assert {n: s.prefix for n, s in as_of(RELEASE).items()} == {
         n: s.prefix for n, s in CURRENT.items()
     }

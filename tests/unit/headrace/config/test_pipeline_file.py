@@ -455,7 +455,7 @@ def test_a_missing_file_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match="cannot be read"):
+    with pytest.raises(PipelineError, match="is a folder; name the pipeline file in it"):
         read_pipeline_file(tmp_path)
 
 

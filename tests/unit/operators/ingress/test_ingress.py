@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from operators.query_parts import even_parts
 
 from control.per_query.shadowing import is_shadow
 from control.policies.kairos.size_watch import size_count
 from operators.ingress.ingress import NOTICE_S, REFUSAL_S, Ingress
+from operators.ingress.query_parts import even_parts
 from operators.input_place import GENERATION, InputPlaces, place_of
 from operators.record_size import MOST_BYTES
 from schemas.effects import (
