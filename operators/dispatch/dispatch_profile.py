@@ -43,9 +43,10 @@ class DispatchProfile:
         """Clamp a query's size to the profiled range."""
         return min(max(size, 1), self.largest)
 
-    def speeds(self) -> tuple[int, Vector]:
-        """Return the base type's index, and each type's relative speed at the largest size."""
-        largest_s = np.array([self.mean_s(name, self.largest) for name in self.types])
+    def speeds(self, mean_s: Seconds) -> tuple[int, Vector]:
+        """Return the base type's index, and each type's relative speed at the largest size, by the
+        mean latencies learned so far."""
+        largest_s = np.array([mean_s(name, self.largest) for name in self.types])
         named = self.base in self.types
         base = self.types.index(self.base) if named else int(np.argmin(largest_s))
         return base, largest_s[base] / largest_s

@@ -17,6 +17,7 @@ every waiting query is reset to its profile after ``AGAIN_S``.
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from math import nextafter
 
 import numpy as np
@@ -43,6 +44,7 @@ from control.policies.kairos.latency_learning import LatencyModel
 from control.policies.kairos.matching import MatchingWeights, Vector, matched
 from control.policies.kairos.query_sizes import SizeDistribution, observed
 from control.problem.lazy_references import load
+from control.problem.problem import PlanError
 from operators.dispatch.device_division import own_workers
 from operators.dispatch.dispatch_profile import DispatchProfile, Predictions
 from operators.dispatch.dispatch_queue import (
@@ -68,6 +70,7 @@ TICK_S = 1e-9
 WINDOW = 10_000  # number of newest queries whose sizes count
 ENOUGH_SIZES = 1_000
 SIZE_CLASSES = 64
+FIRST_PRICES = 64  # observations after which the costs of devices follow the learned latencies
 _FOREVER = float("inf")
 
 
@@ -103,6 +106,7 @@ class Dispatcher:
         self._table: DeviceTable | None = None
         self._kinds: tuple[int, ...] = ()  # types with a device
         self._factors: Vector = np.ones(0)
+        self._observed, self._priced_at = 0, FIRST_PRICES
         self._learned = LatencyModel(profile.types, profile.mean_s)
         self._predictions = Predictions(profile, self._learned)
         self._trip = RoundTrip(round_trip_s)
@@ -183,7 +187,9 @@ class Dispatcher:
 
     def _table_of(self, devices: list[DispatchedDevice], slo_s: float) -> DeviceTable:
         """Return the devices with the costs of the policy's ``prices``."""
-        base, speeds = self._profile.speeds()
+        learns = self._policy is not None and LEARN.of(self._policy)
+        mean_s = self._learned.mean_s if learns else self._profile.mean_s
+        base, speeds = self._profile.speeds(mean_s)
         kinds, sizes = [device.kind for device in devices], self._sizes_seen()
         if self._policy is None or PRICES.of(self._policy) != MARGINAL or sizes is None:
             return DeviceTable.of(kinds, speeds, base)
@@ -191,12 +197,19 @@ class Dispatcher:
         from control.policies.kairos.priced_devices import priced_devices
         from control.policies.kairos.throughput_bounds import ServiceTimes
 
-        latency_s = [
-            [self._profile.mean_s(name, size) for size in sizes.sizes]
-            for name in self._profile.types
-        ]
+        latency_s = [[mean_s(name, size) for size in sizes.sizes] for name in self._profile.types]
         times = ServiceTimes(np.array(latency_s), np.array(sizes.probabilities), slo_s)
-        return priced_devices(times, kinds, speeds, base)
+        with suppress(PlanError):  # of latencies too different for the linear program
+            return priced_devices(times, kinds, speeds, base)
+        return DeviceTable.of(kinds, speeds, base)
+
+    def _price_again(self) -> None:
+        """Follow the learned latencies: after twice as many observations each time, as latencies
+        change less and less. Each plan prices the devices, too."""
+        self._observed += 1
+        if self._observed >= self._priced_at and self._devices:
+            self._priced_at = 2 * self._observed
+            self._table = self._table_of(self._devices, self._options.weights.slo_s)
 
     def _sizes_seen(self) -> SizeDistribution | None:
         """Return the sizes of the last ``WINDOW`` queries; the profile's if too few were seen."""
@@ -246,6 +259,7 @@ class Dispatcher:
             if policy is None or LEARN.of(policy):
                 size = self._profile.bounded(completion.size)
                 self._learned.observe(kind, size, completion.run_s, completion.worker)
+                self._price_again()
         device = self._by_slot.get(completion.slot)
         if device is None:
             return

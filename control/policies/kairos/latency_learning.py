@@ -3,7 +3,8 @@
 Per type (Kairos, HPDC 2023, section 5.1: a line from a handful of queries, then a look-up table):
 
     line    least squares over (size, seconds); where a profile is known, the profile times the
-            mean ratio of observed to profiled seconds instead
+            mean ratio of observed to profiled seconds instead, unless the squared errors of the
+            line are less than ``BETTER`` of those of the profile
     table   mean of the observations per bucket (a 16th of an octave of size); used from 8
             observations on, with weight n / (n + 8) against the line
     decay   an observation's weight halves every HALF_LIFE observations
@@ -27,6 +28,7 @@ PRIOR = 4.0  # assumed slowdown of an unknown type against the fastest known one
 RATIOS = 200
 FIRST_GUESS_S = 0.1  # predicted latency before the first observation
 FOLLOWS = 0.25  # weight of the newest observation in a device's factor
+BETTER = 0.5  # share of the profile's squared errors below which a line through sizes replaces it
 OUTLIER = 20.0  # times the prediction: longer observations are stalls and are capped
 
 Profiled = Callable[[str, int], float]  # type, size -> seconds
@@ -58,6 +60,11 @@ class _Sums:
         low, high = self.sizes
         self.sizes = (min(low or size, size), max(high, size))
 
+    @property
+    def mean_ratio(self) -> float:
+        """The mean of observed / profiled, with ``ENOUGH`` observations of 1 before the first."""
+        return (self.ratio + ENOUGH) / (self.n + ENOUGH)
+
     def line(self) -> tuple[float, float] | None:
         """Return intercept and slope, both at least 0; None before two distinct sizes."""
         if self.sizes[0] == self.sizes[1]:
@@ -72,9 +79,10 @@ class _Sums:
 class _Learned:
     """Learned state of one type."""
 
-    __slots__ = ("newest", "ranked", "sums", "table", "version")
+    __slots__ = ("line_error", "newest", "profile_error", "ranked", "sums", "table", "version")
 
     def __init__(self) -> None:
+        self.line_error = self.profile_error = 0.0  # decayed sums of squares, of predictions
         self.sums = _Sums()
         self.table: dict[
             int, tuple[float, float]
@@ -115,6 +123,7 @@ class LatencyModel:
         before = self._factors.get(device, 1.0)
         ratio = seconds / predicted
         self._factors[device] = before + FOLLOWS * (ratio - before)
+        self._compare(learned, prior, size, seconds)
         learned.note_ratio(ratio)
         learned.sums.add(size, seconds, seconds / prior)
         weight, mean = learned.table.get(bucket_of(size), (0.0, 0.0))
@@ -150,12 +159,22 @@ class LatencyModel:
     def _prior_s(self, type_: str, size: int) -> float:
         return self._profiled(type_, size) if self._profiled is not None else FIRST_GUESS_S
 
+    def _compare(self, learned: _Learned, prior_s: float, size: int, seconds: float) -> None:
+        """Add the errors with which the profile and the line would have predicted a query."""
+        line = learned.sums.line() if learned.sums.n >= ENOUGH else None
+        if self._profiled is None or line is None:
+            return
+        off_s = (prior_s * learned.sums.mean_ratio - seconds, line[0] + line[1] * size - seconds)
+        learned.profile_error = learned.profile_error * _KEEP + off_s[0] ** 2
+        learned.line_error = learned.line_error * _KEEP + off_s[1] ** 2
+
     def _line_s(self, type_: str, size: int) -> float:
         learned = self._types[type_].sums
-        if self._profiled is not None:
-            ratio = (learned.ratio + ENOUGH) / (learned.n + ENOUGH)
-            return self._profiled(type_, size) * ratio
         line = learned.line()
+        if self._profiled is not None:
+            errors = self._types[type_]
+            if line is None or errors.line_error >= BETTER * errors.profile_error:
+                return self._profiled(type_, size) * learned.mean_ratio
         if line is not None:
             return max(line[0] + line[1] * size, 1e-6)
         return self._like_others_s(type_, size)

@@ -8,7 +8,7 @@ from control.policies.kairos.matching import LEAST_COST
 from control.policies.kairos.query_sizes import SizeDistribution
 from operators.dispatch.dispatch_profile import dispatch_profile
 from operators.dispatch.dispatch_queue import MOST_SENT, Part
-from operators.dispatch.dispatcher import ENOUGH_SIZES, Dispatcher
+from operators.dispatch.dispatcher import ENOUGH_SIZES, FIRST_PRICES, Dispatcher
 from operators.ingress.ingress import NOTICE_S, Ingress
 from schemas.effects import OUTPUTS, QUERIES, Arrived, Assign, Effect, Send, Wake, Woke, work_topic
 from schemas.pipeline import Pipeline, Policy, QuerySize
@@ -596,3 +596,18 @@ def test_query_given_up_ends_as_dropped() -> None:
         for item in e.record.items
     ]
     assert [end.outcome for end in ended if end] == ["dropped"]
+
+
+def test_the_costs_of_devices_follow_what_they_took() -> None:
+    profile = dispatch_profile(("gpu", "slow"), lambda type_, size, quantile: 0.05, 100)
+    dispatcher = Dispatcher(a_sized_pipeline(), profile)
+    dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
+    assert dispatcher.device_costs == (1.0, 1.0)
+    for n in range(FIRST_PRICES):
+        slot, type_ = n % 2, ("gpu", "slow")[n % 2]
+        size = 1 + n
+        done = completion(
+            work(n, size), slot, _seconds(type_, size, "mean"), f"{type_}-{slot}", type_
+        )
+        dispatcher.completed(done, n * 0.1)
+    assert dispatcher.device_costs == pytest.approx((1.0, 0.25), rel=0.05)

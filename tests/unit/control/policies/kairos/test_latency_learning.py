@@ -91,3 +91,24 @@ def test_a_stall_is_no_latency() -> None:
         model.observe("gpu", 100, _seconds("gpu", 100))
     model.observe("gpu", 100, 1e6)
     assert model.mean_s("gpu", 100) < 2 * _seconds("gpu", 100)
+
+
+def test_a_line_through_the_sizes_replaces_a_profile_that_knows_none() -> None:
+    rng = np.random.default_rng(3)
+    model = LatencyModel(("gpu",), lambda type_, size: 0.1)
+    for _ in range(100):
+        size = int(rng.integers(1, 500))
+        model.observe("gpu", size, _seconds("gpu", size))
+    assert model.mean_s("gpu", 1000) == pytest.approx(_seconds("gpu", 1000), rel=0.02)
+
+
+def test_a_profile_that_no_line_fits_is_kept() -> None:
+    def steps(type_: str, size: int) -> float:
+        return 0.01 if size <= 500 else 0.05
+
+    rng = np.random.default_rng(4)
+    model = LatencyModel(("gpu",), steps)
+    for _ in range(100):
+        size = int(rng.integers(1, 1000))
+        model.observe("gpu", size, steps("gpu", size) * rng.normal(1, 0.05))
+    assert model.mean_s("gpu", 520) == pytest.approx(0.05, rel=0.1)
