@@ -97,8 +97,8 @@ REPRODUCED = """\
 - K7: none of the other rules is best on every mix. `earliest` has more capacity than `threshold` on
   some mixes and less on others. Even `fcfs` has more than `threshold` where one t3.xlarge lowers
   the size of `threshold`.
-- K8: the predicted time until a device is free is off by 0.06 to 0.30 ms in the median and by 0.9
-  to 2.3 ms in the 99th percentile, with hops of 1.4 ms.
+- K8: the predicted time until a device is free is off by 0.06 to 0.31 ms in the median and by 0.9
+  to 2.4 ms in the 99th percentile, with hops of 1.4 ms.
 - K16: with hops Kairos keeps 0.97 of its capacity for rm2, and 0.69 to 0.82 for wnd, mtwnd and
   dien. Sending to idle devices only loses 1 % for rm2 and 13 to 30 % for the other three. ncf has
   an SLO of 5 ms: with hops it answers less than 99 % in time at any rate. In time that runs 10
@@ -111,14 +111,13 @@ REPRODUCED = """\
   the other models they vary by 0.4 to 4.1 %, on t3.xlarge by 20 to 24 %. Size and latency correlate
   as the paper says.
 - K20: from nothing, 500 queries of each type lead to predictions within 0.7 to 2.6 % of the mean.
-  In a pipeline the dispatcher begins with the profile. If that is off by 2, predictions are 45 %
-  off after ten queries, 8 % after 100 and 2 % after 500. A dispatcher that begins with one latency
+  In a pipeline the dispatcher begins with the profile. If that is off by 2, predictions are off by
+  1 to 5 % after ten queries, 1 to 4 % after 100 and 1 to 2 % after 500; they were off by 45, 8 and
+  2 % before a line through the sizes could replace a profile. A dispatcher that begins with one latency
   for all sizes and types (a quarter of the SLO) has 98.6, 99.6, 99.6, 99.9 and 99.7 % of each
   thousand queries in time at 0.8 of the bound of rm2, with the profile 99.6, 99.7, 99.7, 99.9 and
-  99.8 (by hand, one seed, no hops). It had 96.5, 97.0, 97.1, 98.6 and 97.1 % before a line through
-  the sizes could replace the shape of a profile and costs followed the learned latencies; an
-  earlier run of another seed had 89, 90, 96, 96 and 98 %. The table of learned latencies is from
-  before this.
+  99.8 (by hand, one seed, no hops). It had 96.5, 97.0, 97.1, 98.6 and 97.1 % before such a line
+  and before costs followed the learned latencies; an earlier run had 89, 90, 96, 96 and 98 %.
 - K21: with measured repeats in place of means the gains are 0.93 (ncf) to 0.98 (rm2) of those with
   means, one seed. Base devices lose nothing. Noise of 5 % on the predictions alone was not run.
 - K25: Eq. 15 is no upper bound: `wnd` exceeds it. No mix exceeds the fluid bound.
