@@ -93,6 +93,16 @@ def test_until_a_window_of_load_was_seen_the_table_of_the_highest_counts() -> No
     assert run(worker, 0, now=0.3, created_s=0.3) == [Infer(1, "read/v", (b"x",))]
 
 
+def test_the_load_is_unknown_from_the_first_tables_on_and_newer_ones_keep_it() -> None:
+    worker = a_worker()
+    events = [Woke(), arrived(a_ramsis_plan()), loaded("read/v"), tables(), loaded("read/w")]
+    told(worker, *[(event, 100.0) for event in events])
+    assert run(worker, 0, now=100.3, created_s=100.3) == [Infer(1, "read/v", (b"x",))]
+    worker.handle(inferred(1, "out"), 100.4)
+    told(worker, (tables(replace(MADE, issued_s=1.0)), 102.0))
+    assert run(worker, 1, now=102.1, created_s=102.1) == [Infer(2, "read/w", (b"x",))]
+
+
 def test_it_runs_what_a_dispatcher_sent_and_not_what_its_own_tables_say() -> None:
     worker = following()
     for offset, (follow, variant) in enumerate([(1, "w"), (0, "w"), (0, "v")]):
@@ -174,12 +184,14 @@ def test_a_capped_policy_runs_what_is_late_anyway_in_the_leases_batches() -> Non
     assert inferring(worker.handle(Woke(), 2.0)) == [Infer(1, "read/v", (b"x",) * 4)]
 
 
-@pytest.mark.parametrize(("took_s", "batch"), [(0.125, 1), (0.13, 3)])
-def test_a_capped_policy_follows_its_tables_while_the_head_is_in_time(
-    took_s: float, batch: int
+@pytest.mark.parametrize(
+    ("capped", "took_s", "batch"), [(True, 0.125, 1), (True, 0.13, 3), (False, 0.13, 1)]
+)
+def test_only_a_capped_policy_leaves_its_tables_and_only_for_a_head_that_is_late(
+    capped: bool, took_s: float, batch: int
 ) -> None:
     """The head has 125 ms; the table for three items says one."""
-    worker = following(a_worker(latency=lambda variant, size: took_s, capped=True))
+    worker = following(a_worker(latency=lambda variant, size: took_s, capped=capped))
     told(worker, (tables(replace(MADE, tables=(ONE_BY_ONE,))), 0.0))
     for offset in range(3):
         work = a_work(offset, created_s=1.925, deadline_s=2.125)
