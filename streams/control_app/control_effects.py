@@ -138,7 +138,7 @@ class ControlEffects:
             if unread:
                 waiting = {"partitions": sorted(unread), "queries": sum(unread.values())}
                 self._inbox.say("input.unread", unread_text(unread), **waiting)
-            if counting.listened(event.at_s):
+            if not counting.listens(event.at_s):
                 return
             shared = await loop.run_in_executor(None, counting.shared_ends)
         except BrokerError as error:

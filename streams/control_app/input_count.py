@@ -25,7 +25,7 @@ class InputCount:
     def __init__(self, inputs: Inputs, intake: ReportIntake, now: Clock) -> None:
         self._inputs, self._intake, self._now = inputs, intake, now
         self._added, self._unread = AddedPartitions(), UnreadPartitions()
-        self._listened_s = float("-inf")
+        self._listened_s, self._listening = float("-inf"), False
 
     def counted(self) -> tuple[Counted, Mapping[int, int]]:
         """Return how many queries came and how many of them are done, and the queries that wait in
@@ -38,12 +38,16 @@ class InputCount:
         return replace(found, arrived=arrived), self._unread.look(ends, done, now)
 
     def blind(self) -> None:
-        """Restart the search for unread partitions: ingress could not read either."""
-        self._unread = UnreadPartitions()
+        """Restart the search for unread partitions: ingress could not read either. End a check that
+        reports arrive."""
+        self._unread, self._listening = UnreadPartitions(), False
 
-    def listened(self, now: float) -> bool:
-        """Return whether the last check is less than ``LISTEN_S`` ago."""
-        return 0.0 <= now - self._listened_s < LISTEN_S
+    def listens(self, now: float) -> bool:
+        """Return whether to begin a check that reports arrive: none is under way, and the last is
+        ``LISTEN_S`` ago. ``listen`` or ``blind`` ends it."""
+        begins = not (self._listening or 0.0 <= now - self._listened_s < LISTEN_S)
+        self._listening = self._listening or begins
+        return begins
 
     def shared_ends(self) -> Mapping[str, int]:
         """Return the ends of the shared topics, for ``listen``."""
@@ -51,7 +55,7 @@ class InputCount:
 
     def listen(self, ends: Mapping[str, int], now: float) -> None:
         """Raise ``BrokerError`` if reports are written and this app's consumer delivers none."""
-        self._listened_s = now
+        self._listened_s, self._listening = now, False
         if self._intake.stalled(ends, now):
             raise BrokerError(
                 f"reports were written for {STALLED_S:g} s and this consumer delivered none; "
