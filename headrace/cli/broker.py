@@ -7,6 +7,7 @@ import click
 
 from headrace.broker.connect import local_broker
 from headrace.cli.shared_options import json_option, pipeline_argument, read_file
+from headrace.cli.suggesting import Suggesting
 from headrace.errors import NO_BROKER
 from headrace.terminal import print_json, print_text
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.broker.local_broker import Running
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def broker() -> None:
     """Run a local Apache Kafka of one or three nodes on loopback.
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from headrace.cli.shared_options import bootstrap_option, json_option, pipeline_argument, read_file
+from headrace.cli.suggesting import Suggesting
 
 
 class _Pair(click.ParamType):
@@ -154,7 +155,7 @@ def reload(file: Path, target: str, bootstrap: str | None, as_json: bool) -> int
     return reloaded(read_file(file), bootstrap, target, as_json=as_json)
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def policy() -> None:
     """Show and change the policy and plans of a running pipeline.
 

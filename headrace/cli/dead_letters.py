@@ -8,11 +8,12 @@ import click
 
 from headrace.broker.connect import reached, reached_running
 from headrace.cli.shared_options import bootstrap_option, json_option, pipeline_argument, read_file
+from headrace.cli.suggesting import Suggesting
 from headrace.errors import UNSUCCESSFUL
 from headrace.terminal import print_json, print_text, say
 
 
-@click.group("dead-letters")
+@click.group("dead-letters", cls=Suggesting)
 def dead_letters() -> None:
     """Show records that could not be decoded, and replay them.
 

@@ -6,7 +6,6 @@ Help lists the commands by purpose. Command modules import heavy modules inside 
 
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from errno import EDQUOT, ENOSPC
 from typing import NoReturn
 
@@ -30,6 +29,7 @@ from headrace.cli.send import load, send
 from headrace.cli.session import session
 from headrace.cli.session_planning import schedule, search, tier_speed
 from headrace.cli.simulate import compare, simulate
+from headrace.cli.suggesting import Suggesting
 from headrace.errors import INTERRUPTED, UNSUCCESSFUL, exit_code
 from headrace.terminal import replace_unknown_characters, say
 
@@ -50,7 +50,7 @@ SECTIONS = {
 }  # fmt: skip
 
 
-class Grouped(click.Group):
+class Grouped(Suggesting):
     """A group whose help lists its commands in ``SECTIONS``."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -66,17 +66,6 @@ class Grouped(click.Group):
         if names:
             with formatter.section(title):
                 formatter.write_dl([(n, self.commands[n].get_short_help_str(80)) for n in names])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Resolve a command as click does; the error for an unknown one suggests a near name."""
-        name = args[0]
-        if self.get_command(ctx, name) is None and not name.startswith("-"):
-            near = get_close_matches(name, self.list_commands(ctx), n=1, cutoff=0.5)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            ctx.fail(f"No such command {name!r}{hint}")
-        return super().resolve_command(ctx, args)
 
 
 COMMANDS = (

@@ -13,6 +13,7 @@ from headrace.cli.shared_options import (
     pipeline_argument,
     read_file,
 )
+from headrace.cli.suggesting import Suggesting
 from headrace.errors import UNSUCCESSFUL
 from headrace.terminal import print_json, print_text, say
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from schemas.records import CommandResult
 
 
-@click.group()
+@click.group(cls=Suggesting)
 def session() -> None:
     """Manage sessions: streams of queries with their own objectives.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from control.controller.session_commands import CLOSE, OPEN, REPLAN, SET_SLO
+from headrace.cells import columns, decimal, percent
 from headrace.client.give_command import give
 from headrace.client.topic_clients import Tail, decoded
 from headrace.config.pipeline_file import PipelineFile, search_space
@@ -22,6 +23,7 @@ from streams.kafka.topic_contents import read_kept
 from streams.topics import physical
 
 QUARTERS = 4
+HEADINGS = ("session", "state", "SLO", "in time", "accuracy", "$/h", "plan, or why there is none")
 LISTENED_S = 0.5  # reports come every 0.2 s
 LOOK_EVERY_S = 0.1
 
@@ -199,8 +201,8 @@ def _search(session: Session) -> dict[str, Any]:
 
 
 def text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return sessions as text, a line each."""
-    return "\n".join(_line(each) for each in rows) or "no session is open"
+    """Return sessions as a table."""
+    return columns([HEADINGS, *map(_cells, rows)], left=(0, 1, 6)) if rows else "no session is open"
 
 
 def details(row: Mapping[str, Any]) -> list[str]:
@@ -221,8 +223,9 @@ def details(row: Mapping[str, Any]) -> list[str]:
         lines.append(f"  first served {row['serving_s']:.1f} s after it was opened")
     if row["replanned"] is not None:
         anew = row["replanned"]
+        times = "once" if anew["times"] == 1 else f"{anew['times']} times"
         lines.append(
-            f"  replanned {anew['times']} times; last cause: {anew['cause']}; "
+            f"  replanned {times}; last cause: {anew['cause']}; "
             f"detected after {anew['detect_seconds']:.2f} s"
         )
     if search is not None and search["steps"]:
@@ -236,25 +239,16 @@ def details(row: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _measured(accuracy: Mapping[str, Any]) -> str:
-    return "" if not accuracy["samples"] else f"acc {accuracy['measured']:.3f}"
-
-
-def _line(each: Mapping[str, Any]) -> str:
-    attained = each["attainment"]
-    plan = each["plan"]
-    where = (
-        ""
-        if plan is None
-        else ", ".join(
-            f"{setting} on {plan['tiers'][task]}" for task, setting in plan["settings"].items()
-        )
+def _cells(each: Mapping[str, Any]) -> tuple[str, ...]:
+    plan, measured, usd = each["plan"], each["accuracy"]["measured"], each["usd_per_h"]
+    settings = {} if plan is None else plan["settings"]
+    placed = [f"{setting} on {plan['tiers'][task]}" for task, setting in settings.items()]
+    return (
+        each["session"],
+        each["state"],
+        f"{each['slo']['latency_ms']:.0f} ms",
+        percent(each["attainment"]),
+        decimal(measured, 3),
+        decimal(usd, 3),
+        ", ".join(placed) or each["reason"],
     )
-    parts = (
-        f"{each['session']:16} {each['state']:10} {each['slo']['latency_ms']:7.0f} ms",
-        "      -" if attained is None else f"{100 * attained:6.1f} %",
-        _measured(each["accuracy"]),
-        "" if each["usd_per_h"] is None else f"{each['usd_per_h']:.3f} $/h",
-        where or each["reason"],
-    )
-    return "  ".join(part for part in parts if part)

@@ -43,6 +43,10 @@ def test_a_right_file_is_described_as_json(capsys: pytest.CaptureFixture[str]) -
 BAD_INPUT = [
     (["validate", "gone.yaml"], "gone.yaml is not there; name an existing pipeline file"),
     (["vaildate", "x"], "No such command 'vaildate'; did you mean 'validate'? See `"),
+    (
+        ["session", "lst"],
+        "No such command 'lst'; did you mean 'list'? See `headrace session --help`",
+    ),
     (["validate", str(WORDS.parent)], "lines is a folder; name the pipeline file in it"),
     (["load", str(WORDS), "--rate", "5"], "give --rate and --seconds, or --phases, or --arrivals"),
     (["load", str(WORDS), "--rate", "0", "--seconds", "1"], "0.0 is not in the range x>0"),

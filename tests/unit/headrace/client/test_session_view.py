@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.client.session_view import details, row, without_plan
+from headrace.client.session_view import details, row, text, without_plan
 from schemas.enumerations import SessionState
 from schemas.records import Session, SessionChoice
 
@@ -18,6 +18,15 @@ def test_the_accuracy_names_its_samples_and_their_source() -> None:
     assert found["accuracy"] == {"measured": 0.75, "samples": 8, "source": "labels"}
     assert row(a_session(), {})["accuracy"] == {"measured": None, "samples": 0, "source": None}
     assert "  measured: accuracy 0.750 by 8 labels" in details(found)
+
+
+def test_a_list_of_sessions_names_its_columns() -> None:
+    waiting = a_session(id="desk", state=SessionState.WAITING, reason="no device is free")
+    head, first, second = text([row(a_session(), {"answered": 3.0}), row(waiting, {})]).splitlines()
+    assert head.split()[:4] == ["session", "state", "SLO", "in"]
+    assert first.split()[:5] == ["cam", "serving", "200", "ms", "100.0"]
+    assert second.endswith("no device is free")
+    assert text([]) == "no session is open"
 
 
 def test_seconds_until_planned_and_served_are_none_until_then() -> None:
