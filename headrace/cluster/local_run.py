@@ -376,8 +376,8 @@ def _await_end(directory: Path, state: RunState) -> None:
         while left := (read_state(directory) or state).left:
             if time.monotonic() > until:
                 raise Unsuccessful(
-                    f"{', '.join(f'{p.name} (process {p.pid})' for p in left)} did not end within "
-                    f"{DOWN_WITHIN_S:g} s; end them with kill -9"
+                    f"{', '.join(p.name for p in left)} did not end within {DOWN_WITHIN_S:g} s; "
+                    f"run `kill -9 {' '.join(str(p.pid) for p in left)}`"
                 )
             advance(max(0, everyone - len(left)), f"waiting for {left[-1].name}")
             time.sleep(0.1)
