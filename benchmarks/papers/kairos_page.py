@@ -113,10 +113,10 @@ REPRODUCED = """\
 - K20: from nothing, 500 queries of each type lead to predictions within 0.7 to 2.6 % of the mean.
   In a pipeline the dispatcher begins with the profile. If that is off by 2, predictions are off by
   1 to 5 % after ten queries, 1 to 4 % after 100 and 1 to 2 % after 500; they were off by 45, 8 and
-  2 % before a line through the sizes could replace a profile. A dispatcher that begins with one latency
-  for all sizes and types (a quarter of the SLO) has 98.6, 99.6, 99.6, 99.9 and 99.7 % of each
-  thousand queries in time at 0.8 of the bound of rm2, with the profile 99.6, 99.7, 99.7, 99.9 and
-  99.8 (by hand, one seed, no hops). It had 96.5, 97.0, 97.1, 98.6 and 97.1 % before such a line
+  2 % before a line through the sizes could replace a profile. A dispatcher that begins with one
+  latency for all sizes and types (a quarter of the SLO) has 98.6, 99.6, 99.6, 99.9 and 99.7 % of
+  each thousand queries in time at 0.8 of the bound of rm2, with the profile 99.6, 99.7, 99.7, 99.9
+  and 99.8 (by hand, one seed, no hops). It had 96.5, 97.0, 97.1, 98.6 and 97.1 % before such a line
   and before costs followed the learned latencies; an earlier run had 89, 90, 96, 96 and 98 %.
 - K21: with measured repeats in place of means the gains are 0.93 (ncf) to 0.98 (rm2) of those with
   means, one seed. Base devices lose nothing. Noise of 5 % on the predictions alone was not run.
