@@ -220,13 +220,16 @@ def _known_policy(pipeline: Pipeline, name: str) -> None:
         raise CommandError(_unknown("policy", name, known))
 
 
+_MOST_NAMED = 20  # all actions
+
+
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
     """Return a sentence with the nearest valid name, or with the known names."""
     names = sorted(known)
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     if near:
         return f"no {what} {name!r}; did you mean {near[0]!r}?"
-    shown = ", ".join(names[:10]) + (" ..." if len(names) > 10 else "")
+    shown = ", ".join(names[:_MOST_NAMED]) + (" ..." if len(names) > _MOST_NAMED else "")
     return f"no {what} {name!r}; " + (f"there are: {shown}" if names else "there is none")
 
 

@@ -59,6 +59,11 @@ def test_an_action_changes_the_settings(
     assert after(action, **arguments) == settings
 
 
+def test_an_unknown_action_names_all_that_there_are() -> None:
+    with pytest.raises(CommandError, match=", ".join(sorted(ACTIONS))):
+        after("fly")
+
+
 @pytest.mark.parametrize(
     ("action", "arguments", "sentence"),
     [
