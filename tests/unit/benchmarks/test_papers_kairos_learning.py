@@ -17,8 +17,14 @@ def test_a_line_is_known_after_ten_queries_without_a_profile() -> None:
     assert max(error for of in errors for error in of) < 1e-6
 
 
-def test_the_error_of_a_profile_that_is_off_shrinks_with_every_query() -> None:
+def test_a_line_replaces_a_profile_that_is_off() -> None:
     errors = learned_errors(REPEATS, SIZES, SHARES, lambda name, size: 0.02 + 2e-5 * size)
+    assert max(error for of in errors for error in of) < 1e-6
+
+
+def test_the_error_of_a_curve_whose_profile_is_off_shrinks_with_every_query() -> None:
+    curve = {"gpu": {size: np.full(3, 0.01 + 1e-3 * size**0.5) for size in SIZES}}
+    errors = learned_errors(curve, SIZES, SHARES, lambda name, size: 0.02 + 2e-3 * size**0.5)
     (ten,), (hundred,), (most,) = errors
     assert 0.5 > ten > hundred > most
     assert most < 0.05
