@@ -23,7 +23,7 @@ demo: $(FILLED)
 test: $(FILLED)
 	@$(MAKE) --no-print-directory kcat
 	$(PYTHON) -m pytest -q -n 3 -m "not kafka and not models and not slow" tests
-	$(PYTHON) -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder -m $(BROKER) $(MARKED) || { \
+	$(PYTHON) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m $(BROKER) $(MARKED) || { \
 	  [ $$? = 1 ] || exit 1; \
 	  echo "these failed beside other tests; they run again with nothing beside them"; \
 	  $(PYTHON) -m pytest -q --last-failed --last-failed-no-failures none -m $(BROKER) $(MARKED); }
