@@ -8,15 +8,15 @@ from threading import Event
 
 import pytest
 from confluent_kafka import TopicCollection
-from confluent_kafka.admin import NewPartitions, NewTopic
+from confluent_kafka.admin import NewPartitions
 
 from headrace.errors import InputMadeAnew, PartitionsChanged
 from headrace.roles.input_topic.input_watch import restore_input, watched_input
-from streams.kafka.admin.topic_admin import TopicLook, release_id, topic_id_on
+from streams.kafka.admin.topic_admin import TopicLook, ensure_topics, release_id, topic_id_on
 from streams.kafka.admin.topic_settings import settings_of
 from streams.kafka.kafka_client import admin
 from streams.kafka.kafka_config import KafkaConfig
-from streams.topics import HOUR_MS
+from streams.topics import HOUR_MS, Topic
 from tests.builders import a_pipeline
 
 pytestmark = pytest.mark.kafka
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.kafka
 def test_added_partitions_end_the_role_with_a_sentence(broker: str) -> None:
     config, topic = KafkaConfig(broker), f"watched-{uuid.uuid4().hex[:8]}"
     client = admin(config)
-    client.create_topics([NewTopic(topic, 1)])[topic].result(20)
+    ensure_topics(config, [Topic(topic, 1)])
     heard, told = Event(), []
 
     def fail(error: BaseException) -> None:
@@ -61,9 +61,9 @@ def test_a_deleted_input_topic_is_made_anew_and_ends_the_role(
 
 def test_the_client_keeps_a_reference_to_the_id_of_a_topic(broker: str) -> None:
     """``release_id`` can be removed once the client no longer does."""
-    client = admin(KafkaConfig(broker))
-    topic = f"watched-{uuid.uuid4().hex[:8]}"
-    client.create_topics([NewTopic(topic, 1)])[topic].result(20)
+    config, topic = KafkaConfig(broker), f"watched-{uuid.uuid4().hex[:8]}"
+    ensure_topics(config, [Topic(topic, 1)])  # it waits until the broker knows the topic
+    client = admin(config)
     found = client.describe_topics(TopicCollection([topic]))[topic].result(20)
     kept = sys.getrefcount(found.topic_id)
     release_id(found)
