@@ -14,6 +14,7 @@ from headrace.broker.connect import release_limit
 from schemas.codec.single_object import write_as
 from schemas.release import RELEASE, UNDECLARED
 from streams.live.dilation import REAL, Dilation
+from streams.live.inbox import Clock
 from streams.live.steady_clock import SteadyClock
 
 # This clock counts the time in which the host was suspended; Linux's monotonic clock does not. A
@@ -54,6 +55,11 @@ def dilation(env: Mapping[str, str] = os.environ) -> Dilation:
             f"{DILATION} is {said!r}; it is set by `headrace fidelity` as FACTOR@SINCE, so unset it"
         )
     return found
+
+
+def node_clock() -> Clock:
+    """Return the process' clock as its nodes see it; the dilation is read once."""
+    return dilation().clock(process_clock)
 
 
 @contextmanager

@@ -12,7 +12,12 @@ from headrace.roles.heap import tune_heap
 from headrace.roles.namesakes import LISTEN_S, Namesakes
 from headrace.roles.observability.log_options import LogOptions
 from headrace.roles.observability.observability import observed
-from headrace.roles.process_setup import dilation, process_clock, write_within_limit
+from headrace.roles.process_setup import (
+    dilation,
+    node_clock,
+    process_clock,
+    write_within_limit,
+)
 from schemas.effects import REPORTS, Node
 from schemas.pipeline import Pipeline
 from streams.kafka.kafka_config import KafkaConfig
@@ -73,7 +78,7 @@ def driver(
 
 def process_now() -> float:
     """Return the seconds of the process' clock, as its nodes see them."""
-    return dilation().inner(process_clock())
+    return node_clock()()
 
 
 def run_until_signal(live: Live, end: Callable[[], None]) -> None:
@@ -88,10 +93,9 @@ def crash_journal(pipeline: Pipeline, name: str, longest_s: float = math.inf) ->
     """Return the journal of what ran when an earlier process of this name died, or for longer than
     ``longest_s``, after which it ended."""
     path = run_directory(pipeline.name) / f"{name}.running.json"
-    return CrashJournal(path, longest_s, dilation().clock(process_clock))
+    return CrashJournal(path, longest_s, node_clock())
 
 
 def load_journal(pipeline: Pipeline, name: str) -> LoadJournal:
     """Return the journal of what a worker was loading when an earlier process of it died."""
-    path = run_directory(pipeline.name) / f"{name}.loading.json"
-    return LoadJournal(path, dilation().clock(process_clock))
+    return LoadJournal(run_directory(pipeline.name) / f"{name}.loading.json", node_clock())

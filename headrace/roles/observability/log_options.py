@@ -5,7 +5,7 @@ import functools
 import logging
 import os
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -72,27 +72,29 @@ def role_options(function: F) -> F:
 def log_options(function: F) -> F:
     """Add ``--log-format`` and ``--log-level``. Their values are set as environment variables, for
     this process and its children."""
-    form = click.option(
-        "--log-format",
-        type=click.Choice(FORMATS),
-        default="human",
-        show_default=True,
-        envvar=FORMAT_VARIABLE,
-        callback=_inherited(FORMAT_VARIABLE),
-        expose_value=False,
-        help="Format of log lines on stderr.",
+    form = _choice(
+        "--log-format", FORMATS, "human", FORMAT_VARIABLE, "Format of log lines on stderr."
     )
-    level = click.option(
-        "--log-level",
-        type=click.Choice(LEVELS),
-        default="info",
-        show_default=True,
-        envvar=LEVEL_VARIABLE,
-        callback=_inherited(LEVEL_VARIABLE),
-        expose_value=False,
-        help="Lowest level to log; debug logs every query.",
-    )
+    level = _choice(
+        "--log-level", LEVELS, "info", LEVEL_VARIABLE,
+        "Lowest level to log; debug logs every query.",
+    )  # fmt: skip
     return form(level(function))
+
+
+def _choice(
+    flag: str, choices: Sequence[str], default: str, variable: str, help_text: str
+) -> Callable[[F], F]:
+    return click.option(
+        flag,
+        type=click.Choice(choices),
+        default=default,
+        show_default=True,
+        envvar=variable,
+        callback=_inherited(variable),
+        expose_value=False,
+        help=help_text,
+    )
 
 
 def metrics_option(help_text: str) -> Callable[[F], F]:

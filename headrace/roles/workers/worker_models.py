@@ -9,7 +9,7 @@ from headrace.config.cluster import TierDevices
 from headrace.config.field_types import device_name
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import PipelineError
-from headrace.roles.process_setup import dilation, process_clock
+from headrace.roles.process_setup import node_clock
 from headrace.roles.profile_lookups import variant_of
 from headrace.roles.workers.shared_cpu import PaidOperator, PartOperator, SharedCpu
 from headrace.roles.workers.subprocess_operator import Isolated
@@ -74,7 +74,7 @@ def emulated_executor(
         task, variant = variant_id(key)
         return profile.entry(task, variant, device).load_s
 
-    return EmulatedExecutor(make, load_s, live.post_at(node), dilation().clock(process_clock))
+    return EmulatedExecutor(make, load_s, live.post_at(node), node_clock())
 
 
 def shared_cpu(file: PipelineFile, host: str, parts: int) -> SharedCpu | None:
