@@ -8,22 +8,29 @@ from collections.abc import Iterable
 
 from streams.kafka.admin.topic_admin import InSync
 
-SILENCE_S = 2.0  # a delivery after a silence this long means that the broker is back
+SILENCE_S = 2.0  # a delivery after a silence this long means that the broker may be back
 STALLED_S = 20.0  # the role ends if the broker delivers but confirms nothing for this long
 
 
 class StalledSends:
     """Compares the time of the oldest unconfirmed send with that of the newest delivery.
 
-    A returning broker delivers before it confirms, so the time counts from its return.
+    A returning broker delivers before it confirms, so the time counts from its return. Brokers may
+    also be up and neither deliver nor confirm, as while too many others are lost: so the first
+    silence after a send counts as an absence, too. Later ones do not, as the load may be low.
     """
 
     def __init__(self) -> None:
         self._delivered_s = self._back_s = 0.0
 
-    def delivered(self, now: float, *, away: bool) -> None:
-        """Record that records were delivered; ``away``: the broker counts as away."""
-        if away and now - self._delivered_s > SILENCE_S:
+    def delivered(self, now: float, sent_s: float | None, *, away: bool) -> None:
+        """Record that records were delivered; ``away``: the broker counts as away.
+
+        ``sent_s`` is the time of the oldest unconfirmed send, if any.
+        """
+        silent_s = now - self._delivered_s
+        first = sent_s is not None and self._back_s < sent_s
+        if silent_s > SILENCE_S and (away or (first and now - sent_s > SILENCE_S)):
             self._back_s = now
         self._delivered_s = now
 

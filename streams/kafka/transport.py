@@ -270,12 +270,13 @@ class KafkaTransport:
 
     def _check_stall(self, now: float) -> None:
         """Raise ``BrokerError`` if sends stay unconfirmed although the broker delivers."""
+        sent_s = unconfirmed_since(self._turns)
         if self._reader.delivers:
             self._reader.delivers = False
-            self._stalled.delivered(now, away=self._connectivity.away)
+            self._stalled.delivered(now, sent_s, away=self._connectivity.away)
         # A report that was delivered first may have ended the outage. Throttled sends wait.
         since_s = max(self._connectivity.since_s, self._throttling.until_s[SENDS])
-        if self._stalled.stalled(unconfirmed_since(self._turns), since_s):
+        if self._stalled.stalled(sent_s, since_s):
             unconfirmed = self._sender.unconfirmed
             raise BrokerError(stall_sentence(in_sync(self._config, unconfirmed, IN_SYNC_S)))
 
