@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from control.controller.controller import Controller
+from control.controller.rental import Rentable
 from control.policies.solvers import solve
 from control.problem.problem import PlanError
 from control.rollout.leases import Slots
@@ -159,9 +160,16 @@ class World:
     commands: int = 0
     ingress: bool = True  # an ingress reports
     memory: Mapping[str, int] = field(default_factory=dict)
+    rentable: Rentable | None = None
+    commanded: list[Arrived] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.controller = Controller(self.pipeline, self.profile, self.expected, self.memory)
+        self.controller = self._controller()
+
+    def _controller(self) -> Controller:
+        return Controller(
+            self.pipeline, self.profile, self.expected, self.memory, rentable=self.rentable
+        )
 
     def start(self, *workers: str) -> "World":
         for name in workers:
@@ -172,10 +180,12 @@ class World:
 
     def restart_controller(self) -> None:
         """Replace the controller by a new one that reads the records of the old one."""
-        self.controller = Controller(self.pipeline, self.profile, self.expected, self.memory)
+        self.controller = self._controller()
         self.solves.clear()
         for record in (*self.topic, *self.results):
             self.arrive(record, PLANS)
+        for command in self.commanded:
+            self.tell(command)
         self.tell(Woke())
 
     def run(self, seconds: float) -> None:
@@ -193,9 +203,9 @@ class World:
         """Send a command; return its result if it is immediate."""
         self.commands += 1
         name = id or f"c{self.commands}"
-        self.arrive(
-            Command(id=name, pipeline="postcode", action=action, arguments=arguments), COMMANDS
-        )
+        command = Command(id=name, pipeline="postcode", action=action, arguments=arguments)
+        self.commanded.append(Arrived(command, COMMANDS, 0, self.commands, self.now))
+        self.tell(self.commanded[-1])
         return next((result for result in self.results if result.id == name), None)
 
     def arrive(self, record: Record, topic: str) -> None:

@@ -60,6 +60,17 @@ def carry_out(command: Command, situation: Situation) -> Change:
     return action(situation, command.arguments.get(argument, ""))
 
 
+def done_before(command: Command, plans: Iterable[Plan]) -> str:
+    """Return the message for a command that an earlier control app carried out by one of the plans,
+    and ended before it could write the result; "" if none did. Ids may repeat, but not as long as a
+    command is valid."""
+    for plan in plans:
+        apart_s = abs(plan.issued_s - command.issued_s)
+        if plan.command == command.id and apart_s <= COMMAND_VALID_S:
+            return f"carried out by plan {plan.epoch}, before the control app restarted"
+    return ""
+
+
 def unexpired(command: Command, now: float) -> None:
     """Raise ``CommandError`` if the command's sender no longer waits for a result."""
     waited_s = now - command.issued_s

@@ -15,7 +15,7 @@ from control.controller.node_releases import NodeReleases
 from control.estimation.estimates import Estimates, LastSolve
 from control.estimation.size_profile import PlannedBy
 from control.policies import policy_named
-from control.problem.plan_reasons import PlanReason, causes, sentence
+from control.problem.plan_reasons import PlanReason, made_for
 from control.problem.problem import Problem, is_exhausted
 from control.rollout.history import History
 from control.rollout.leases import running
@@ -127,7 +127,7 @@ class ControlState:
     ) -> Plan:
         """Return ``base`` with these leases and the resulting routes, for ``reasons``."""
         context = self.context(base.settings, now)
-        named = replace(base, reason=sentence(reasons), causes=causes(reasons))
+        named = made_for(base, reasons)
         profile = self.estimates.profile
         made = assemble(named, leases, self.pipeline, profile, context.members, context.expected)
         return throttled(made, context.capacity_share)

@@ -23,6 +23,7 @@ from control.controller.commands import (
     CommandError,
     Situation,
     carry_out,
+    done_before,
     unexpired,
 )
 from control.controller.control_state import ControlState
@@ -60,6 +61,7 @@ from schemas.effects import (
     Event,
     Failed,
     Heartbeats,
+    Send,
     Solve,
     Solved,
     Wake,
@@ -276,8 +278,7 @@ class Controller:
             effects += self._advance(now)
             effects += self._table_jobs.more()
         else:
-            expired = self._commands.expired(now)
-            effects += [self._state.answer(command, False, NO_WORKER, now) for command in expired]
+            effects += [self._left(each, now) for each in self._commands.expired(now)]
         if now >= self._wake_s:
             # Also wake when a silent worker's time is up, to detect its loss at once.
             lost_s = self._state.members.next_loss_s(now) + JUST_S
@@ -352,12 +353,8 @@ class Controller:
         if self._state.plan is None:  # the first plan needs a solve
             return effects
         for command in self._commands.urgent(PAUSES):
-            try:
-                change = self._change(command, now)
-            except CommandError as error:
-                effects.append(self._state.answer(command, False, str(error), now))
-                continue
-            effects += self._pause(command, change, now)
+            change = self._change(command, now)
+            effects += [change] if isinstance(change, Send) else self._pause(command, change, now)
         return effects
 
     def _pause(self, command: Command, change: Change, now: float) -> list[Effect]:
@@ -377,19 +374,26 @@ class Controller:
     def _next_command(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
         while (command := self._commands.next()) is not None:
-            try:
-                settings, message = self._change(command, now)
-            except CommandError as error:
-                effects.append(self._state.answer(command, False, str(error), now))
+            change = self._change(command, now)
+            if isinstance(change, Send):
+                effects.append(change)
                 continue
+            settings, message = change
             self._commands.pending = Pending(command, message, self._state.settings)
             self._state.settings = settings
         return effects
 
-    def _change(self, command: Command, now: float) -> Change:
-        """Return what a command changes; raise ``CommandError``."""
+    def _left(self, command: Command, now: float) -> Send:
+        """Return the result of a command that has waited too long for workers."""
+        plans = self._state.history.plans.values()
+        done = done_before(command, plans) or self._sessions.done_before(command, now)
+        return self._state.answer(command, bool(done), done or NO_WORKER, now)
+
+    def _change(self, command: Command, now: float) -> Change | Send:
+        """Return what a command changes, or its result if it is done or refused."""
         state = self._state
-        unexpired(command, now)
+        if done := done_before(command, state.history.plans.values()):
+            return state.answer(command, True, done, now)
         situation = Situation(
             pipeline=state.pipeline,
             settings=state.settings,
@@ -398,7 +402,11 @@ class Controller:
             neighbours=state.neighbours(now),
             types=() if self._rental is None else self._rental.types,
         )
-        return carry_out(command, situation)
+        try:
+            unexpired(command, now)
+            return carry_out(command, situation)
+        except CommandError as error:
+            return state.answer(command, False, str(error), now)
 
     def _rent(self, now: float) -> list[Effect]:
         """Request changed numbers of devices, and publish the plan with them."""

@@ -5,6 +5,7 @@ policy does not plan sessions, plans carry no query plans and sessions wait.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -25,7 +26,7 @@ from control.controller.session_schedules import SessionSchedules
 from control.policies import plans_sessions, policy_named, spec_of
 from control.policies.compass.session_options import AGEING, IDLE
 from control.problem.lazy_references import load
-from control.problem.plan_reasons import SESSIONS, causes, sentence
+from control.problem.plan_reasons import SESSIONS, made_for
 from control.problem.sample_sets import WORKLOAD, Truth, first_set, own_set
 from control.problem.seats import open_seats
 from control.problem.session_space import SessionSpace
@@ -223,7 +224,7 @@ class SessionDesk:
 
     def _result(self, command: Command, policy: str, now: float) -> Answered:
         try:
-            message = self._done_before(command, now)
+            message = self.done_before(command, now)
             if not message:
                 unexpired(command, now)
                 message = self._carried_out(command, policy, now)
@@ -232,7 +233,7 @@ class SessionDesk:
         self.changed = True
         return command, True, message
 
-    def _done_before(self, command: Command, now: float) -> str:
+    def done_before(self, command: Command, now: float) -> str:
         """Return the message of a command that the control app before this one carried out, and
         ended before it could write the result; "" if it did not."""
         name = command.arguments.get("session", "")
@@ -244,8 +245,9 @@ class SessionDesk:
             return command.issued_s <= at_s < self._started_s
 
         if command.action == OPEN and before_start(session.opened_s):
-            asked = asked_session(command.arguments, self._pipeline, self._space, now)
-            return _opened(name) if _objectives(session) == _objectives(asked) else ""
+            with suppress(CommandError):
+                asked = asked_session(command.arguments, self._pipeline, self._space, now)
+                return _opened(name) if _objectives(session) == _objectives(asked) else ""
         if not before_start(session.changed_s):
             return ""
         if command.action == REPLAN and session.state is SessionState.REPLANNING:
@@ -372,7 +374,7 @@ class SessionDesk:
         made = self.stamped(plan, devices, now)
         if made.sessions == plan.sessions:
             return None
-        return replace(made, reason=sentence((SESSIONS,)), causes=causes((SESSIONS,)))
+        return made_for(made, (SESSIONS,))
 
     def news(self) -> list[Effect]:
         """Return the records of sessions that have changed."""

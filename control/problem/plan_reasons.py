@@ -5,8 +5,10 @@ without a solve: the next step towards the allocation of an earlier solve, a qui
 solve is in flight, or routes that follow demand.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from schemas.enumerations import PlanCause
 from schemas.records import Plan
@@ -25,10 +27,11 @@ STEPS = frozenset(
 
 
 class PlanReason(NamedTuple):
-    """A cause and its sentence."""
+    """A cause and its sentence; ``command`` is the id of the command that is the cause."""
 
     cause: PlanCause
     text: str
+    command: str = ""
 
 
 FIRST = PlanReason(PlanCause.FIRST, "first plan")
@@ -95,7 +98,7 @@ def older_release(node: str, release: int) -> PlanReason:
 
 def by_command(action: str, command_id: str) -> PlanReason:
     """Return the reason for a solve that a command requested."""
-    return PlanReason(PlanCause.COMMAND, f"command {action} ({command_id})")
+    return PlanReason(PlanCause.COMMAND, f"command {action} ({command_id})", command_id)
 
 
 def after_failure(trouble: str) -> PlanReason:
@@ -103,14 +106,15 @@ def after_failure(trouble: str) -> PlanReason:
     return PlanReason(PlanCause.EARLIER_FAILURE, f"the previous solve failed: {trouble}")
 
 
-def sentence(reasons: Iterable[PlanReason]) -> str:
-    """Join the sentences, each once, in order."""
-    return "; ".join(dict.fromkeys(reason.text for reason in reasons))
-
-
-def causes(reasons: Iterable[PlanReason]) -> tuple[PlanCause, ...]:
-    """Return the causes, each once, in order."""
-    return tuple(dict.fromkeys(reason.cause for reason in reasons))
+def made_for(plan: Plan, reasons: Sequence[PlanReason]) -> Plan:
+    """Return the plan with these reasons: the sentences and causes, each once, in order, and the
+    first command."""
+    return replace(
+        plan,
+        reason="; ".join(dict.fromkeys(each.text for each in reasons)),
+        causes=tuple(dict.fromkeys(each.cause for each in reasons)),
+        command=next((each.command for each in reasons if each.command), ""),
+    )
 
 
 def solved_for(plan: Plan) -> bool:

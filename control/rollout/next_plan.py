@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from control.policies import policy_named, spec_of
 from control.problem.forecast import ExpectedTraffic, items_per_query, mix
 from control.problem.lazy_references import chosen
-from control.problem.plan_reasons import PlanReason, causes, sentence
+from control.problem.plan_reasons import PlanReason, made_for
 from control.problem.problem import Allocation, Replicas
 from control.problem.routes import ROUTINGS
 from control.rollout.cold_start import InterimVariants, with_interims
@@ -80,8 +80,7 @@ def next_plan(
         pipeline=context.pipeline.name,
         epoch=context.history.epoch + 1,
         issued_s=now,
-        reason=sentence(reasons),
-        causes=causes(reasons),
+        reason="",
         settings=target.settings,
         feasible=target.allocation.feasible,
         binding=target.allocation.binding,
@@ -90,7 +89,8 @@ def next_plan(
         planned_slo_s=target.allocation.slo_s,
     )
     pipeline, profile, members = context.pipeline, context.profile, context.members
-    made = assemble(base, leases, pipeline, profile, members, context.expected)
+    named = made_for(base, reasons)
+    made = assemble(named, leases, pipeline, profile, members, context.expected)
     return throttled(made, context.capacity_share), posts != wanted
 
 

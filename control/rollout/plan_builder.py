@@ -126,7 +126,7 @@ def same(one: Plan, other: Plan) -> bool:
 def _content(plan: Plan) -> Plan:
     return structs.replace(
         plan, epoch=0, issued_s=0.0, reason="", causes=(), demand_qps=0.0, factors=(), routes=(),
-        capacity_qps=None, expected_accuracy=None, sessions=(), mix={}, to_egress_s={},
+        capacity_qps=None, expected_accuracy=None, sessions=(), mix={}, to_egress_s={}, command="",
     )  # fmt: skip
 
 

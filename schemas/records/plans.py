@@ -86,8 +86,9 @@ class Plan(Struct, frozen=True, gc=False, kw_only=True):
     ``capacity_qps`` is the most that ingress admits per second (None: no limit). ``mode`` is how a
     planner that scales accuracy meets the demand: "hardware", "accuracy" or "best-effort".
     ``factors`` are the observed fan-outs, from which the next control app resumes. ``causes`` give
-    the reason for programs, ``reason`` for people. Every node writes in the schema ``release``
-    (0: that of ``schemas.release.UNDECLARED``).
+    the reason for programs, ``reason`` for people; ``command`` is the id of the command that it
+    carries out ("": none), so that a restarted control app does not do so again. Every node writes
+    in the schema ``release`` (0: that of ``schemas.release.UNDECLARED``).
 
     ``mix`` is the wanted number of rented devices by type; it is empty if no devices are rented
     at run time. With SLO classes, ``planned_slo_s`` is the SLO that every used path keeps (0: that
@@ -115,6 +116,7 @@ class Plan(Struct, frozen=True, gc=False, kw_only=True):
     mix: Mapping[str, int] = field(default_factory=dict)
     planned_slo_s: float = 0.0
     to_egress_s: Mapping[str, float] = field(default_factory=dict)
+    command: str = ""
 
     @property
     def tightest_slo_s(self) -> float:

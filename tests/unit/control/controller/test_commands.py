@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 from msgspec.structs import replace
 
-from control.controller.commands import ACTIONS, CommandError, Situation, carry_out
+from control.controller.command_queue import COMMAND_VALID_S
+from control.controller.commands import ACTIONS, CommandError, Situation, carry_out, done_before
 from schemas.pipeline import Policy
 from schemas.records import Command, Plan, Settings
 from tests.control_world import a_pipeline
@@ -135,3 +136,19 @@ def test_each_reload_has_a_higher_number_which_a_rollback_keeps() -> None:
 def test_reload_of_an_unknown_variant_names_the_nearest_one() -> None:
     with pytest.raises(CommandError, match="no variant or task 'raed'; did you mean 'read'"):
         reloaded("raed")
+
+
+@pytest.mark.parametrize(
+    ("id", "issued_s", "message"),
+    [
+        ("c", 101.0, "carried out by plan 4, before the control app restarted"),
+        ("c", 100.0 - COMMAND_VALID_S - 1.0, ""),
+        ("c", 100.0 + COMMAND_VALID_S + 1.0, ""),
+        ("d", 100.0, ""),
+    ],
+    ids=["by a clock that is behind", "long before", "an id given again", "another"],
+)
+def test_plan_tells_which_command_it_carries_out(id: str, issued_s: float, message: str) -> None:
+    plans = [a_plan(3, SETTINGS), replace(a_plan(4, SETTINGS), issued_s=100.0, command="c")]
+    command = Command(id=id, pipeline="postcode", action="replan", issued_s=issued_s)
+    assert done_before(command, plans) == message

@@ -672,3 +672,17 @@ def test_without_any_worker_a_command_is_answered_before_its_sender_gives_up() -
     assert [(each.id, each.ok, each.message) for each in world.results] == [
         ("c1", False, NO_WORKER)
     ]
+
+
+def test_a_command_that_was_carried_out_has_its_result_although_no_worker_is_left() -> None:
+    """It was refused, "no worker has reported": the control app and all workers had died after the
+    plan."""
+    world = a_world().start("w0", "w1", "w2")
+    world.command("drain", id="c1", target="w2")
+    world.workers.clear()
+    world.results.clear()
+    world.restart_controller()
+    world.run(COMMAND_VALID_S + 0.1)
+    assert [(each.ok, each.message) for each in world.results] == [
+        (True, "carried out by plan 2, before the control app restarted")
+    ]

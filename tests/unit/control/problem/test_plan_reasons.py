@@ -13,9 +13,8 @@ from control.problem.plan_reasons import (
     about_worker,
     after_failure,
     by_command,
-    causes,
+    made_for,
     plan_lost,
-    sentence,
     solved_for,
     workers_lost,
 )
@@ -53,20 +52,23 @@ def test_a_plan_of_this_release_that_is_written_as_release_5_is_understood(
 def test_sentences_and_causes_come_in_order_each_once() -> None:
     reasons = [workers_lost(("a",)), about_worker("b", PlanCause.WORKER_SERVES, "read"), INTERVAL]
     reasons += [about_worker("c", PlanCause.WORKER_SERVES, "read"), INTERVAL]
-    assert sentence(reasons) == (
-        "lost a; worker b serves read; periodic replan; worker c serves read"
-    )
-    assert causes(reasons) == (
+    plan = made_for(a_plan(command="of an earlier plan"), reasons)
+    assert plan.reason == "lost a; worker b serves read; periodic replan; worker c serves read"
+    assert plan.causes == (
         PlanCause.WORKER_LOST,
         PlanCause.WORKER_SERVES,
         PlanCause.INTERVAL,
     )
+    assert plan.command == ""
+
+
+def test_a_plan_names_the_first_of_its_commands() -> None:
+    reasons = [INTERVAL, by_command("drain", "new"), by_command("replan", "old")]
+    assert made_for(a_plan(), reasons).command == "new"
 
 
 def test_a_command_whose_id_reads_like_a_step_is_solved_for() -> None:
-    reason = by_command("drain", "worker a is drained")
-    plan = a_plan(reason=sentence([reason]), causes=causes([reason]))
-    assert solved_for(plan)
+    assert solved_for(made_for(a_plan(), [by_command("drain", "worker a is drained")]))
 
 
 @pytest.mark.parametrize("cause", list(PlanCause))
