@@ -17,7 +17,12 @@ from math import inf, isinf
 from control.policies.compass.search.camo import NearestConfiguration, Profiled, Slo
 from control.policies.compass.search.pricing import Priced
 from control.policies.compass.search.profile_store import ProfileStore, known
-from control.policies.compass.search.search_run import SearchLimits, SearchPhase, SearchRun
+from control.policies.compass.search.search_run import (
+    SearchLimits,
+    SearchPhase,
+    SearchRun,
+    used_s,
+)
 from control.policies.compass.search.search_step import (
     SearchProblem,
     same_search,
@@ -182,15 +187,9 @@ class SessionSearches:
             price=max((tier.price for tier in self._space.tiers.values()), default=0.0),
             priced=links is not None,
         )
-        used_s = self._used_s(session.samples, search)
-        self._runs[session.id] = SearchRun(problem, limits, began_s, used_s)
-
-    def _used_s(self, samples: str, search: str) -> float:
-        """Return the seconds between the first and the last block of a search, by the profilers'
-        clocks."""
-        blocks = self._store.blocks(samples).values()
-        own = [each.finished_s for each in blocks if same_search(each.search, search)]
-        return max(own) - min(own) if own else 0.0
+        blocks = self._store.blocks(session.samples).values()
+        own = [each for each in blocks if same_search(each.search, search)]
+        self._runs[session.id] = SearchRun(problem, limits, began_s, used_s(own))
 
     def _known(
         self, samples: str, search: str, floor: float, rule: StopRule

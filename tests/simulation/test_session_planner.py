@@ -307,6 +307,26 @@ def test_a_search_goes_on_although_its_profiler_was_away_for_longer_than_its_dea
     assert (session.state, session.stopped) == (SessionState.SERVING, "space")
 
 
+@pytest.mark.parametrize("dies_s", [1.3, 1.6, 2.5])
+def test_a_search_goes_on_although_profiler_and_control_app_died_together(dies_s: float) -> None:
+    """The gap between blocks before and after counted to the deadline: the search ended as the next
+    control app began, and its session stayed without a plan."""
+    world = Planned(seconds=0.02)
+    world.command(1.0, "open-session", session="a", slo="500ms")
+
+    def die() -> None:
+        world.system.kill("profiler")
+        world.system.kill("control")
+
+    world.system.at(dies_s, die)
+    profiler = Profilers(scores, 0.02)
+    world.system.at(dies_s + 7.0, lambda: world.system.start("profiler", profiler))
+    world.system.at(dies_s + 8.0, lambda: world.system.start("control", Restored(world)))
+    world.system.run(40.0)
+    session = world.session("a")
+    assert (session.state, session.stopped) == (SessionState.SERVING, "space")
+
+
 THOUSAND = 1000
 
 

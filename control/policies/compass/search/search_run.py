@@ -9,10 +9,11 @@ before a restart goes on with the seconds and the spending of the blocks that na
 without a control app does not count.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
+from itertools import pairwise
 
 from control.policies.compass.search.camo import NearestConfiguration, Profiled, may_comply
 from control.policies.compass.search.configuration_run import ConfigurationRun, ProfileGoal
@@ -28,8 +29,7 @@ from control.policies.compass.search.sequential_test import Estimate
 from schemas.records import ProfileResult
 
 SECONDS_PER_H = 3600.0
-# No profiler answers if none has finished a block within this time plus this many times that of the
-# longest block.
+# No profiler answers without a block for this time and this many times that of the longest block.
 SILENT_S, SILENT_BLOCKS = 1.0, 5.0
 
 
@@ -158,8 +158,7 @@ class SearchRun:
         """Stop the clock of the deadline, until the next look, while no profiler answers."""
         if heard:
             self._heard_s = now
-        patience_s = SILENT_S + SILENT_BLOCKS * self._longest_s
-        self._silent = now - self._heard_s > patience_s
+        self._silent = now - self._heard_s > _patience_s(self._longest_s)
         if self._silent:
             self.pause(now)
 
@@ -191,3 +190,18 @@ class SearchRun:
 
     def _end(self, why: str) -> None:
         self.phase, self.stopped = SearchPhase.ENDED, why
+
+
+def used_s(blocks: Iterable[ProfileResult]) -> float:
+    """Return the seconds from the first block of a search to its last, by the profilers' clocks,
+    without the time in which no profiler answered."""
+    used, longest_s = 0.0, 0.0
+    for before, after in pairwise(sorted(blocks, key=lambda each: each.finished_s)):
+        longest_s = max(longest_s, before.spent_s)
+        used += min(after.finished_s - before.finished_s, _patience_s(longest_s))
+    return used
+
+
+def _patience_s(longest_s: float) -> float:
+    """Return the time without a block after which no profiler answers."""
+    return SILENT_S + SILENT_BLOCKS * longest_s

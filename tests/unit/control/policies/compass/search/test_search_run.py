@@ -8,7 +8,14 @@ from msgspec import structs
 from control.controller.session_searches import nothing_complies
 from control.policies.compass.search.camo import Profiled, SearchOptions, Slo
 from control.policies.compass.search.profile_store import Block
-from control.policies.compass.search.search_run import SearchLimits, SearchPhase, SearchRun
+from control.policies.compass.search.search_run import (
+    SILENT_BLOCKS,
+    SILENT_S,
+    SearchLimits,
+    SearchPhase,
+    SearchRun,
+    used_s,
+)
 from control.policies.compass.search.search_step import SearchProblem, next_step
 from control.policies.compass.search.sequential_test import Estimate, Verdict
 from control.problem.problem import PlanError
@@ -182,3 +189,11 @@ def test_search_reports_the_reason_if_every_configuration_fails() -> None:
     assert nothing_complies(PROBLEM.slo, run.nearest, run.stopped, run.error) == (
         "no plan meets its objectives: no configuration could be profiled: no weights"
     )
+
+
+def test_used_time_of_a_search_leaves_out_the_time_in_which_no_profiler_answered() -> None:
+    times_s = (30.0, 20.0, 10.0, 10.5)  # results of several profilers need not be in order
+    blocks = [a_block(0, 10 * n, at_s) for n, at_s in enumerate(times_s)]
+    patience_s = SILENT_S + SILENT_BLOCKS * blocks[0].spent_s
+    assert used_s(blocks) == pytest.approx(0.5 + 2 * patience_s)
+    assert used_s(blocks[:1]) == used_s([]) == 0.0
