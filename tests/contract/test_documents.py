@@ -1,4 +1,4 @@
-"""Every file that a document names is in the repository."""
+"""Every file that a document names is in the repository; the README is short."""
 
 import re
 from pathlib import Path
@@ -14,6 +14,10 @@ FILE = re.compile(rf"(?<![\w/.-])((?:{TOPS})/[\w/.-]+\.(?:py|md|yaml|yml|toml|av
 # A test is named by its path below tests/, or by its file name alone.
 TEST = re.compile(r"(?<![\w/.-])((?:\w+/)*test_\w+\.py)\b")
 MADE_OR_MEANT = re.compile(r"[A-Z]{2,}|\bmypipeline\b")  # placeholders such as NAME.avsc
+
+
+def test_the_readme_is_read_in_one_sitting() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
 @pytest.mark.parametrize("page", NAMED, ids=lambda page: str(page.relative_to(ROOT)))
