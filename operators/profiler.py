@@ -28,7 +28,7 @@ from schemas.records import ANSWERED, Answer, Item, Origin, Value
 
 # Runs a configuration's operator of a stage on values. Returns one output per value, with an
 # exception for a value that failed, and the device seconds of all.
-Run = Callable[[int, int, Sequence[Value]], tuple[Sequence[Any], float]]
+RunStage = Callable[[int, int, Sequence[Value]], tuple[Sequence[Any], float]]
 Judge = Callable[[Any, Any], tuple[float, float]]  # (result, truth) to (parts right, parts)
 Made = tuple[tuple[str, Item], ...]  # output of a stage for a sample: (child, item); "": ended
 
@@ -77,7 +77,7 @@ class Profiler:
         self._reference = reference
 
     def profile(
-        self, configuration: int, sample_set: str, samples: Sequence[Sample], run: Run
+        self, configuration: int, sample_set: str, samples: Sequence[Sample], run: RunStage
     ) -> Profile:
         """Return the profile of a configuration on samples of a set.
 
@@ -90,7 +90,7 @@ class Profiler:
         return found
 
     def _scored(
-        self, configuration: int, sample_set: str, sample: Sample, run: Run, found: Profile
+        self, configuration: int, sample_set: str, sample: Sample, run: RunStage, found: Profile
     ) -> float:
         answered = self._answered(configuration, sample_set, sample, run, found)
         truth = sample.truth
@@ -110,7 +110,7 @@ class Profiler:
         return right / of
 
     def _answered(
-        self, configuration: int, sample_set: str, sample: Sample, run: Run, found: Profile
+        self, configuration: int, sample_set: str, sample: Sample, run: RunStage, found: Profile
     ) -> Answer:
         query = OpenQuery("profiled", Origin(0, sample.number), 0.0, float("inf"))
         made: dict[str, Made] = {"": ((self._space.stages[0].name, Item(value=sample.payload)),)}
@@ -135,7 +135,7 @@ class Profiler:
         key: tuple[str, int, int, int],
         configuration: int,
         items: Sequence[Item],
-        run: Run,
+        run: RunStage,
         found: Profile,
     ) -> Made:
         stage = key[2]

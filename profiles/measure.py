@@ -13,7 +13,7 @@ import numpy as np
 
 from profiles.measurements import FanOut, Latency, ProfileError
 
-Run = Callable[[int], None]
+RunBatch = Callable[[int], None]
 Clock = Callable[[], float]
 
 
@@ -36,7 +36,7 @@ class Repeats:
 
 
 def latency_rows(
-    run: Run,
+    run: RunBatch,
     clock: Clock,
     batches: Sequence[int],
     repeats: Repeats,
@@ -50,7 +50,7 @@ def latency_rows(
     return tuple(rows)
 
 
-def timings(run: Run, clock: Clock, batch: int, repeats: Repeats) -> list[float]:
+def timings(run: RunBatch, clock: Clock, batch: int, repeats: Repeats) -> list[float]:
     """Return the seconds of each counted run of the batch."""
     for _ in range(repeats.warm_up):
         run(batch)

@@ -38,6 +38,8 @@ MAX_RECORD_BYTES = 8 * 1024 * 1024
 COMPACTED_SEGMENT_MS = 10 * MINUTE_MS
 LEASE_MS = 2000  # the broker refuses an answer of an older lease
 
+Place = tuple[str, int]  # a topic's name on the broker, and a slot
+
 SHARED = (PLANS, REPORTS, COMMANDS, COMMAND_RESULTS)
 
 

@@ -42,7 +42,7 @@ Host = tuple[str, str]  # "task/variant", kind of device
 
 def check_allocation(plan: Allocation, problem: Problem) -> tuple[Violation, ...]:
     """Return the constraints that an allocation violates."""
-    judge = _Judge(plan, problem)
+    judge = _AllocationJudge(plan, problem)
     broken = (*_resources(judge), *_listed(judge))
     if not plan.shares and (not plan.mode or plan.served_share == 0):
         return broken
@@ -57,7 +57,7 @@ def check_allocation(plan: Allocation, problem: Problem) -> tuple[Violation, ...
 def check_resources(plan: Allocation, problem: Problem) -> tuple[Violation, ...]:
     """Return the devices, slots and memory that an allocation uses beyond a problem's, for any
     demand."""
-    return tuple(_resources(_Judge(plan, problem)))
+    return tuple(_resources(_AllocationJudge(plan, problem)))
 
 
 def items_per_s(plan: Allocation, problem: Problem) -> dict[Host, float]:
@@ -65,7 +65,7 @@ def items_per_s(plan: Allocation, problem: Problem) -> dict[Host, float]:
 
     Raises ``KeyError`` for an invalid path.
     """
-    judge = _Judge(plan, problem)
+    judge = _AllocationJudge(plan, problem)
     found: dict[Host, float] = defaultdict(float)
     for prefix, share in judge.prefixes().items():
         found[prefix[-1]] += problem.demand_qps * share * judge.items(prefix)
@@ -74,11 +74,11 @@ def items_per_s(plan: Allocation, problem: Problem) -> dict[Host, float]:
 
 def rate(problem: Problem, replicas: Replicas) -> float:
     """Return items per second of one device that runs these replicas' batches."""
-    return _Judge(Allocation((replicas,)), problem).rate(replicas)
+    return _AllocationJudge(Allocation((replicas,)), problem).rate(replicas)
 
 
 @dataclass(frozen=True)
-class _Judge:
+class _AllocationJudge:
     """An allocation with its problem, and the lookups that the constraints need."""
 
     plan: Allocation
@@ -167,7 +167,7 @@ def _task(host: Host) -> str:
     return variant_id(host[0]).task
 
 
-def _resources(judge: _Judge) -> Iterator[Violation]:
+def _resources(judge: _AllocationJudge) -> Iterator[Violation]:
     yield from _devices(judge)
     for task in judge.problem.pipeline.tasks:
         count = sum(r.count for r in judge.plan.replicas if r.task == task.name)
@@ -178,7 +178,7 @@ def _resources(judge: _Judge) -> Iterator[Violation]:
     yield from _memory(judge)
 
 
-def _devices(judge: _Judge) -> Iterator[Violation]:
+def _devices(judge: _AllocationJudge) -> Iterator[Violation]:
     there = len(judge.problem.devices)
     if judge.plan.devices_used > there:
         yield Violation(Constraint.DEVICES, (), judge.plan.devices_used, there)
@@ -189,7 +189,7 @@ def _devices(judge: _Judge) -> Iterator[Violation]:
             yield Violation(Constraint.DEVICES, (kind.device,), used, own)
 
 
-def _memory(judge: _Judge) -> Iterator[Violation]:
+def _memory(judge: _AllocationJudge) -> Iterator[Violation]:
     """Yield replicas whose variants exceed the memory of a worker on which they may be placed."""
     for replicas in judge.hosts.values():
         short: list[tuple[int, str, int]] = []
@@ -213,7 +213,7 @@ def _bytes(problem: Problem, replicas: Replicas, device: str) -> int:
     return sum(problem.profile.entry(replicas.task, name, device).memory_bytes for name in names)
 
 
-def _listed(judge: _Judge) -> Iterator[Violation]:
+def _listed(judge: _AllocationJudge) -> Iterator[Violation]:
     for replicas in judge.plan.replicas:
         if replicas.count < 1:
             yield Violation(Constraint.REPLICAS, (replicas.key,), replicas.count, 1)
@@ -228,7 +228,7 @@ def _listed(judge: _Judge) -> Iterator[Violation]:
             yield Violation(Constraint.TASK_REPLICAS, (task.name,), count, task.least)
 
 
-def _unprofiled(judge: _Judge) -> Iterator[Violation]:
+def _unprofiled(judge: _AllocationJudge) -> Iterator[Violation]:
     for host, replicas in judge.hosts.items():
         try:
             judge.seconds(host, replicas.batch, judge.problem.policy.latency)
@@ -236,7 +236,7 @@ def _unprofiled(judge: _Judge) -> Iterator[Violation]:
             yield Violation(Constraint.PROFILED, (replicas.key,), replicas.batch)
 
 
-def _astray(judge: _Judge) -> Iterator[Violation]:
+def _astray(judge: _AllocationJudge) -> Iterator[Violation]:
     """Yield invalid paths with traffic, and variants with traffic but no replica."""
     for share in judge.plan.shares:
         hosts = judge.hosts_of(share)
@@ -248,7 +248,7 @@ def _astray(judge: _Judge) -> Iterator[Violation]:
                 yield Violation(Constraint.REPLICA_OF_PATH, (host[0],))
 
 
-def _fan_outs(judge: _Judge) -> Iterator[Violation]:
+def _fan_outs(judge: _AllocationJudge) -> Iterator[Violation]:
     """Yield fan-outs on used paths that were neither profiled nor observed."""
     hops = {hop for share in judge.plan.shares for hop in pairwise(judge.hosts_of(share))}
     for above, below in sorted(hops):
@@ -258,7 +258,7 @@ def _fan_outs(judge: _Judge) -> Iterator[Violation]:
             yield Violation(Constraint.FAN_OUT, (above[0], child))
 
 
-def _sums(judge: _Judge) -> Iterator[Violation]:
+def _sums(judge: _AllocationJudge) -> Iterator[Violation]:
     plan, served = judge.plan, judge.plan.served_share
     if plan.feasible and abs(served - 1) > TOLERANCE:
         yield Violation(Constraint.SERVED_SHARE, (), served, 1)
@@ -274,7 +274,7 @@ def _sums(judge: _Judge) -> Iterator[Violation]:
         yield from _bounds(judge)
 
 
-def _totals(judge: _Judge) -> Mapping[str, float]:
+def _totals(judge: _AllocationJudge) -> Mapping[str, float]:
     if judge.problem.pipeline.branches != "tied":
         return {"all paths": sum(share.share for share in judge.plan.shares)}
     sums = dict.fromkeys((f"paths to {leaf!r}" for leaf in judge.ways), 0.0)
@@ -283,7 +283,7 @@ def _totals(judge: _Judge) -> Mapping[str, float]:
     return sums
 
 
-def _untied_prefixes(judge: _Judge) -> Iterator[Violation]:
+def _untied_prefixes(judge: _AllocationJudge) -> Iterator[Violation]:
     """Yield prefixes whose share differs between the leaf tasks below, although these are tied."""
     shares: dict[tuple[Host, ...], dict[str, float]] = defaultdict(dict)
     for share in judge.plan.shares:
@@ -300,7 +300,7 @@ def _untied_prefixes(judge: _Judge) -> Iterator[Violation]:
             yield Violation(Constraint.TIED_SHARES, names, min(below), max(below))
 
 
-def _bounds(judge: _Judge) -> Iterator[Violation]:
+def _bounds(judge: _AllocationJudge) -> Iterator[Violation]:
     served = judge.plan.served_share
     for task in judge.problem.pipeline.tasks:
         share = sum(s for p, s in judge.prefixes().items() if _task(p[-1]) == task.name)
@@ -310,7 +310,7 @@ def _bounds(judge: _Judge) -> Iterator[Violation]:
             yield Violation(Constraint.TASK_SHARE, (task.name,), share, bound)
 
 
-def _latency(judge: _Judge) -> Iterator[Violation]:
+def _latency(judge: _AllocationJudge) -> Iterator[Violation]:
     quantile = judge.problem.policy.latency
     for share in judge.plan.shares:
         hosts = judge.hosts_of(share)
@@ -328,7 +328,7 @@ def _budget_s(problem: Problem, tasks: int) -> float:
     return pipeline.compute_share * (problem.slo_s - (tasks + 1) * pipeline.comm_s)
 
 
-def _path_latency(judge: _Judge) -> Iterator[Violation]:
+def _path_latency(judge: _AllocationJudge) -> Iterator[Violation]:
     """Yield paths of replicas, of a plan by tasks, that exceed their compute budget."""
     by_task: dict[str, list[Replicas]] = defaultdict(list)
     for replicas in judge.plan.replicas:
@@ -344,12 +344,12 @@ def _path_latency(judge: _Judge) -> Iterator[Violation]:
             yield Violation(Constraint.LATENCY, names, took_s, budget_s)
 
 
-def _batch_s(judge: _Judge, replicas: Replicas) -> float:
+def _batch_s(judge: _AllocationJudge, replicas: Replicas) -> float:
     host = (replicas.key, replicas.device)
     return judge.seconds(host, replicas.batch, judge.problem.policy.latency)
 
 
-def _has_fast(judge: _Judge, task: str) -> bool:
+def _has_fast(judge: _AllocationJudge, task: str) -> bool:
     """Return whether a variant of a task takes an equal part of every path's budget or less."""
     problem, quantile = judge.problem, judge.problem.policy.latency
     part_s = min(
@@ -368,7 +368,7 @@ def _has_fast(judge: _Judge, task: str) -> bool:
     return min(found_s) <= part_s
 
 
-def _capacity(judge: _Judge) -> Iterator[Violation]:
+def _capacity(judge: _AllocationJudge) -> Iterator[Violation]:
     for host, items in items_per_s(judge.plan, judge.problem).items():
         replicas = judge.hosts[host]
         able = replicas.count * judge.rate(replicas)
@@ -376,7 +376,7 @@ def _capacity(judge: _Judge) -> Iterator[Violation]:
             yield Violation(Constraint.CAPACITY, (host[0],), items, able)
 
 
-def _task_capacity(judge: _Judge) -> Iterator[Violation]:
+def _task_capacity(judge: _AllocationJudge) -> Iterator[Violation]:
     problem, served = judge.problem, judge.plan.served_share
     if judge.plan.feasible and abs(served - 1) > TOLERANCE:
         yield Violation(Constraint.SERVED_SHARE, (), served, 1)
@@ -390,7 +390,7 @@ def _task_capacity(judge: _Judge) -> Iterator[Violation]:
             yield Violation(Constraint.CAPACITY, (task.name,), items, able)
 
 
-def _made(judge: _Judge, task: Task, child: str) -> float:
+def _made(judge: _AllocationJudge, task: Task, child: str) -> float:
     """Return the least items for a child that one item of a task makes.
 
     By the observed shares of the task's variants, else by the variant that makes the fewest.
@@ -421,7 +421,7 @@ def _factor(problem: Problem, key: str, child: str) -> float:
     return min(measured) if measured else problem.profile.children_mean(task, variant, child)
 
 
-def _accuracy(judge: _Judge) -> Iterator[Violation]:
+def _accuracy(judge: _AllocationJudge) -> Iterator[Violation]:
     stated, found = judge.plan.accuracy, accuracy_of(judge.plan, judge.problem)
     if stated is not None and abs(stated - found) > TOLERANCE:
         yield Violation(Constraint.ACCURACY, (), stated, found)
@@ -435,7 +435,7 @@ def accuracy_of(plan: Allocation, problem: Problem) -> float:
 
     Raises ``ProfileError`` for a variant that was not measured.
     """
-    judge, pipeline = _Judge(plan, problem), problem.pipeline
+    judge, pipeline = _AllocationJudge(plan, problem), problem.pipeline
     weights = {leaf: pipeline.task(leaf).weight for leaf in judge.ways}
     tied = pipeline.branches == "tied"
     sum_found = 0.0

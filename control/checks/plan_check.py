@@ -79,7 +79,7 @@ def check_plan(plan: Plan, conditions: PlanConditions) -> tuple[Violation, ...]:
     broken = check_structure(plan, conditions.pipeline)
     if broken:
         return broken
-    judge = _Judge(plan, conditions)
+    judge = _PlanJudge(plan, conditions)
     try:
         figures = (*_latency(judge), *_admitted(judge))
     except ProfileError:
@@ -91,7 +91,7 @@ def check_plan(plan: Plan, conditions: PlanConditions) -> tuple[Violation, ...]:
 
 
 @dataclass(frozen=True)
-class _Judge:
+class _PlanJudge:
     """A plan with its conditions, and the lookups that the constraints need."""
 
     plan: Plan
@@ -161,7 +161,7 @@ class _Judge:
         return self.profiled().children_mean(task, variant, child) if seen is None else seen
 
 
-def _memory(judge: _Judge) -> Iterator[Violation]:
+def _memory(judge: _PlanJudge) -> Iterator[Violation]:
     conditions = judge.conditions
     for lease in judge.plan.leases:
         device, before = conditions.devices.get(lease.worker, ""), conditions.held.get(lease.worker)
@@ -182,7 +182,7 @@ def _memory(judge: _Judge) -> Iterator[Violation]:
             yield Violation(Constraint.SWAP_MEMORY, subject, together, room)
 
 
-def _bytes(judge: _Judge, key: str, device: str) -> int:
+def _bytes(judge: _PlanJudge, key: str, device: str) -> int:
     """Return a variant's memory in bytes; 0 if it was not profiled."""
     task, variant = variant_id(key)
     try:
@@ -191,12 +191,12 @@ def _bytes(judge: _Judge, key: str, device: str) -> int:
         return 0
 
 
-def _latency(judge: _Judge) -> Iterator[Violation]:
+def _latency(judge: _PlanJudge) -> Iterator[Violation]:
     for bound in sorted(judge.conditions.latency, key=lambda each: each.value):
         yield from _LATENCY[bound](judge)
 
 
-def _batches(judge: _Judge) -> Iterator[Violation]:
+def _batches(judge: _PlanJudge) -> Iterator[Violation]:
     """Yield variants whose batch takes longer than the SLO less the hops of a query."""
     pipeline = judge.conditions.pipeline
     most_s = judge.plan.tightest_slo_s - (len(pipeline.tasks) + 2) * pipeline.comm_s
@@ -206,7 +206,7 @@ def _batches(judge: _Judge) -> Iterator[Violation]:
             yield Violation(Constraint.LATENCY, (lease.key,), took_s, most_s)
 
 
-def _assigned(judge: _Judge) -> Iterator[Violation]:
+def _assigned(judge: _PlanJudge) -> Iterator[Violation]:
     """Yield newly assigned variants that are on no path within the budget."""
     pipeline = judge.conditions.pipeline
     for lease in judge.open_leases.values():
@@ -235,7 +235,7 @@ def _ways(pipeline: Pipeline, task: str) -> Iterator[tuple[str, ...]]:
             yield (task, *way)
 
 
-def _routed(judge: _Judge) -> Iterator[Violation]:
+def _routed(judge: _PlanJudge) -> Iterator[Violation]:
     """Yield used paths that exceed the budget although another leaf variant keeps it."""
     spans = {task.name: judge.spans(task.name) for task in judge.conditions.pipeline.tasks}
     for path in _used_paths(judge):
@@ -249,14 +249,14 @@ def _routed(judge: _Judge) -> Iterator[Violation]:
             yield Violation(Constraint.LATENCY, path, took_s, budget_s)
 
 
-_LATENCY: Mapping[LatencyBound, Callable[[_Judge], Iterator[Violation]]] = {
+_LATENCY: Mapping[LatencyBound, Callable[[_PlanJudge], Iterator[Violation]]] = {
     LatencyBound.ROUTED: _routed,
     LatencyBound.ASSIGNED: _assigned,
     LatencyBound.BATCH: _batches,
 }
 
 
-def _used_paths(judge: _Judge) -> Iterator[tuple[str, ...]]:
+def _used_paths(judge: _PlanJudge) -> Iterator[tuple[str, ...]]:
     """Yield the paths of variants, from the root to a leaf task, that routes use."""
     pipeline = judge.conditions.pipeline
     ways: dict[str, list[tuple[str, ...]]] = {pipeline.root.name: [()]}
@@ -273,7 +273,7 @@ def _used_paths(judge: _Judge) -> Iterator[tuple[str, ...]]:
             yield from own
 
 
-def _admitted(judge: _Judge) -> Iterator[Violation]:
+def _admitted(judge: _PlanJudge) -> Iterator[Violation]:
     admitted = judge.plan.capacity_qps
     if not admitted:
         return

@@ -39,7 +39,7 @@ RETURN_S = 3.0  # clients reconnect one by one within this time after a broker o
 
 
 @dataclass(slots=True)
-class _Worker:
+class _KnownWorker:
     device: str = ""
     loaded: str = ""
     serves: str = ""
@@ -65,7 +65,7 @@ class Membership:
     __slots__ = ("_awake_s", "_patience_s", "_reported_s", "_resumed_s", "_workers")
 
     def __init__(self) -> None:
-        self._workers: dict[str, _Worker] = {}
+        self._workers: dict[str, _KnownWorker] = {}
         self._awake_s = float("-inf")  # last event
         self._reported_s = float("-inf")  # last report of a node
         self._resumed_s = float("-inf")  # start of the current run of reports without a gap
@@ -115,7 +115,7 @@ class Membership:
         """Count the workers of a plan as alive for ``GRACE_S``."""
         until = now + GRACE_S - DEAD_AFTER_S
         for lease in leases:
-            worker = _Worker(known_s=until, unreported=True, serves=lease.task)
+            worker = _KnownWorker(known_s=until, unreported=True, serves=lease.task)
             self._workers.setdefault(lease.worker, worker)
 
     def observe(self, report: Report, now: float) -> PlanReason | None:
@@ -124,7 +124,7 @@ class Membership:
         if worker is not None and report.incarnation < worker.incarnation:
             return None  # from a replaced process
         news = PlanCause.WORKER_NEW if worker is None else None
-        worker = self._workers.setdefault(report.node, _Worker())
+        worker = self._workers.setdefault(report.node, _KnownWorker())
         if not (news or worker.unreported) and report.incarnation > worker.incarnation:
             news = PlanCause.WORKER_RESTARTED
         worker.device, worker.incarnation = report.device, report.incarnation
@@ -144,7 +144,7 @@ class Membership:
         if worker is not None and beat.incarnation == worker.incarnation:
             worker.known_s = now
 
-    def _note_service(self, worker: _Worker, report: Report) -> PlanReason | None:
+    def _note_service(self, worker: _KnownWorker, report: Report) -> PlanReason | None:
         # A worker that loads another variant of its task still serves with the old one.
         before = worker.serves
         if report.state == NodeState.LEAVING:
@@ -159,7 +159,7 @@ class Membership:
             return about_worker(report.node, PlanCause.WORKER_SERVES, worker.serves)
         return about_worker(report.node, PlanCause.WORKER_UNLOADED, before)
 
-    def _note_quiet(self, worker: _Worker, report: Report, now: float) -> None:
+    def _note_quiet(self, worker: _KnownWorker, report: Report, now: float) -> None:
         drained = (
             worker.closed_in is not None
             and report.epoch >= worker.closed_in
@@ -194,14 +194,14 @@ class Membership:
         ends = map(self._lost_s, self._workers.values())
         return min((at_s for at_s in ends if at_s > now), default=float("inf"))
 
-    def _lost_s(self, worker: _Worker) -> float:
+    def _lost_s(self, worker: _KnownWorker) -> float:
         """Return when a worker's silence has lasted too long."""
         silent_s = worker.known_s + DEAD_AFTER_S
         if worker.known_s >= self._resumed_s:
             return silent_s
         return max(silent_s, self._resumed_s + self._patience_s)
 
-    def _may_load(self, worker: _Worker, now: float) -> bool:
+    def _may_load(self, worker: _KnownWorker, now: float) -> bool:
         """Return whether a silent worker may be blocked by an import."""
         return worker.loading and now - max(worker.known_s, self._resumed_s) <= LOADING_S
 

@@ -43,7 +43,7 @@ def counted(at_s: float, ends: Mapping[int, int], done: Mapping[int, int]) -> Co
 
 
 @dataclass(slots=True, kw_only=True)
-class _Reading:
+class _DemandReading:
     """The newest count of one source: the input topic or an ingress."""
 
     incarnation: float
@@ -63,11 +63,11 @@ ROUNDING = 1e-6  # of a bin
 class _Counts:
     """Readings of sources of one kind, by name, and the queries in each bin."""
 
-    readings: dict[str, _Reading] = field(default_factory=dict)
+    readings: dict[str, _DemandReading] = field(default_factory=dict)
     bins: dict[int, float] = field(default_factory=dict)
     fine: dict[int, float] = field(default_factory=dict)
 
-    def read(self, name: str, reading: _Reading) -> None:
+    def read(self, name: str, reading: _DemandReading) -> None:
         before = self.readings.get(name)
         after, since_s, new = _read(before, reading)
         if after is before:
@@ -77,7 +77,7 @@ class _Counts:
             _spread(self.bins, 1.0, BINS, (since_s, reading.at_s), new)
             _spread(self.fine, FINE_BIN_S, FINE_BINS, (since_s, reading.at_s), new)
 
-    def fresh(self, now: float) -> list[_Reading]:
+    def fresh(self, now: float) -> list[_DemandReading]:
         return [each for each in self.readings.values() if now - each.at_s <= SILENT_AFTER_S]
 
 
@@ -89,7 +89,7 @@ class _InputRecords:
     records: float = 0.0
     _offsets: float = 0.0
 
-    def learn(self, before: _Reading | None, reading: _Reading) -> None:
+    def learn(self, before: _DemandReading | None, reading: _DemandReading) -> None:
         """Learn the share from two readings of an ingress.
 
         A transaction has at most one marker for each of its records. Further offsets without one
@@ -121,7 +121,7 @@ class Demand:
         """Update the counts from an ingress's report; ignore other roles."""
         if report.role != "ingress":
             return
-        reading = _Reading(
+        reading = _DemandReading(
             incarnation=report.incarnation,
             at_s=report.sent_s,
             arrived=report.counts.get("arrived", 0.0),
@@ -138,7 +138,7 @@ class Demand:
     def count(self, event: Counted) -> None:
         """Add a reading of the input topic."""
         self._input.count(event.arrived)
-        reading = _Reading(
+        reading = _DemandReading(
             incarnation=0.0,
             at_s=event.at_s,
             arrived=self._input.records,
@@ -178,7 +178,7 @@ class Demand:
         counts = accumulate(fine.get(at, 0.0) for at in range(end - 1, first - 1, -1))
         return tuple((FINE_BIN_S * wide, count) for wide, count in enumerate(counts, 1))
 
-    def _recent(self, now: float) -> tuple[list[_Reading], Bins, Bins]:
+    def _recent(self, now: float) -> tuple[list[_DemandReading], Bins, Bins]:
         """Return the fresh readings with their bins and fine bins, of the input topic if there are
         any, else of the ingresses."""
         topic = [each for each in self._topic.fresh(now) if each.rate_qps is not None]
@@ -190,7 +190,9 @@ class Demand:
         return ingresses, self._ingresses.bins, self._ingresses.fine
 
 
-def _read(before: _Reading | None, reading: _Reading) -> tuple[_Reading, float, float]:
+def _read(
+    before: _DemandReading | None, reading: _DemandReading
+) -> tuple[_DemandReading, float, float]:
     """Return the newest reading with its rate, the start of its interval, and the queries in it."""
     if before is None:
         return reading, reading.at_s, 0.0

@@ -29,7 +29,7 @@ Multiplicity = Mapping[Edge, float]
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _FanoutSums:
     items: float
     children: float
 
@@ -39,11 +39,11 @@ class Factors:
     """The observations so far; ``observe`` returns the next state. ``edges`` are the pipeline's."""
 
     edges: tuple[Edge, ...]
-    _seen: Mapping[Edge, _Seen] = field(default_factory=dict)
+    _seen: Mapping[Edge, _FanoutSums] = field(default_factory=dict)
 
     def recall(self, known: Iterable[Factor]) -> "Factors":
         """Return the state with a plan's factors for edges that have no observation yet."""
-        before = {(f.variant, f.child): _Seen(f.items, f.items * f.mean) for f in known}
+        before = {(f.variant, f.child): _FanoutSums(f.items, f.items * f.mean) for f in known}
         kept = {edge: seen for edge, seen in before.items() if edge in self.edges}
         return Factors(self.edges, {**kept, **self._seen})
 
@@ -60,7 +60,7 @@ class Factors:
                 seen[edge] = now
         return Factors(self.edges, seen)
 
-    def _after(self, edge: Edge, news: News) -> _Seen | None:
+    def _after(self, edge: Edge, news: News) -> _FanoutSums | None:
         finished, made = _names(edge)
         known = self._seen.get(edge)
         if news.before is None and known is not None:
@@ -68,11 +68,11 @@ class Factors:
         items, children = news.since(finished), news.since(made)
         if items <= 0:
             return None
-        known = known or _Seen(0.0, 0.0)
+        known = known or _FanoutSums(0.0, 0.0)
         kept = exp(-(TAU_S if news.seconds is None else news.seconds) / TAU_S)
         if known.items > 0:
             kept = max(kept, min(1.0, FEWEST / known.items))
-        return _Seen(known.items * kept + items, known.children * kept + children)
+        return _FanoutSums(known.items * kept + items, known.children * kept + children)
 
     def factors(self) -> tuple[Factor, ...]:
         """Return all observed factors, for a plan to carry."""

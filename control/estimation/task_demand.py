@@ -24,7 +24,7 @@ _ARRIVED = "arrived"
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _TaskReading:
     incarnation: float
     sent_s: float
     arrived: Mapping[str, float]  # by "task/variant"
@@ -38,7 +38,7 @@ class TaskDemand:
     __slots__ = ("_readings",)
 
     def __init__(self) -> None:
-        self._readings: dict[str, _Reading] = {}
+        self._readings: dict[str, _TaskReading] = {}
 
     def observe(self, report: Report) -> None:
         """Update the rates with a report; only a worker's report changes them."""
@@ -58,7 +58,7 @@ class TaskDemand:
         queued: dict[str, float] = {}
         for slot in report.slots:
             queued[slot.task] = queued.get(slot.task, 0.0) + slot.queued
-        reading = _Reading(report.incarnation, report.sent_s, arrived, rates, queued)
+        reading = _TaskReading(report.incarnation, report.sent_s, arrived, rates, queued)
         self._readings[report.node] = reading
 
     def forget(self, node: str) -> None:
@@ -84,14 +84,14 @@ class TaskDemand:
         return sums
 
 
-def _stale(before: _Reading, report: Report) -> bool:
+def _stale(before: _TaskReading, report: Report) -> bool:
     """Return whether a report is older than the newest known one or of an earlier incarnation."""
     if report.incarnation != before.incarnation:
         return report.incarnation < before.incarnation
     return report.sent_s <= before.sent_s
 
 
-def _rates(before: _Reading, sent_s: float, arrived: Mapping[str, float]) -> dict[str, float]:
+def _rates(before: _TaskReading, sent_s: float, arrived: Mapping[str, float]) -> dict[str, float]:
     seconds = sent_s - before.sent_s
     weight = 1 - exp(-seconds / TAU_S)
     rates: dict[str, float] = {}

@@ -23,16 +23,16 @@ LIKELY = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Sums:
+class _TimeSums:
     """Items with decaying weights, and the sums of their seconds and squared seconds."""
 
     items: float = 0.0
     seconds: float = 0.0
     squares: float = 0.0
 
-    def followed_by(self, items: float, seconds: float, squares: float) -> "_Sums":
+    def followed_by(self, items: float, seconds: float, squares: float) -> "_TimeSums":
         kept = max(0.0, 1.0 - items / MEMORY)
-        return _Sums(
+        return _TimeSums(
             self.items * kept + items, self.seconds * kept + seconds, self.squares * kept + squares
         )
 
@@ -49,7 +49,7 @@ class TimeToEgress:
 
     def __init__(self, tasks: Iterable[str]) -> None:
         self._names = {task: to_egress_names(task) for task in tasks}
-        self._sums: dict[str, _Sums] = {}  # by task
+        self._sums: dict[str, _TimeSums] = {}  # by task
 
     def observe(self, news: News) -> None:
         """Update the times with an egress's report."""
@@ -59,7 +59,7 @@ class TimeToEgress:
             if names[0] in news.report.counts:
                 items, seconds, squares = [news.since(name) for name in names]
                 if items > 0:
-                    before = self._sums.get(task, _Sums())
+                    before = self._sums.get(task, _TimeSums())
                     self._sums[task] = before.followed_by(items, seconds, squares)
 
     def seconds(self) -> dict[str, float]:

@@ -22,7 +22,7 @@ from schemas.pipeline import Pipeline
 from schemas.records import Lease, Route
 from schemas.variant_id import variant_id, variant_key
 
-Mix = Mapping[str, Mapping[str, float]]  # task -> variant -> share of the task's traffic
+TrafficMix = Mapping[str, Mapping[str, float]]  # task -> variant -> share of the task's traffic
 NOTHING_OBSERVED: Mapping[tuple[str, str], float] = {}
 NOTHING_SPLIT: Mapping[str, float] = {}
 
@@ -102,7 +102,7 @@ def _shares(
     ]
 
 
-def mix(leases: Sequence[Lease], routes: Iterable[Route]) -> Mix:
+def mix(leases: Sequence[Lease], routes: Iterable[Route]) -> TrafficMix:
     """Return how each task's traffic is shared among its variants."""
     variants = {(each.task, each.open_slot): each.variant for each in leases}
     shares: dict[str, dict[str, float]] = {}
@@ -118,7 +118,7 @@ def mix(leases: Sequence[Lease], routes: Iterable[Route]) -> Mix:
 def items_per_query(
     pipeline: Pipeline,
     profile: ProfileTable,
-    mix: Mix,
+    mix: TrafficMix,
     observed: Mapping[tuple[str, str], float] = NOTHING_OBSERVED,
 ) -> dict[str, float]:
     """Return the mean items of one query at each task.
@@ -176,7 +176,7 @@ def capacity_qps(
     return lowest
 
 
-def expected_accuracy(pipeline: Pipeline, profile: ProfileTable, mix: Mix) -> float | None:
+def expected_accuracy(pipeline: Pipeline, profile: ProfileTable, mix: TrafficMix) -> float | None:
     """Return an answer's accuracy, 0..1; None without an open slot of a task or a profile."""
 
     def sent(task: str, _sender: str) -> Mapping[str, float]:

@@ -13,7 +13,7 @@ from control.problem.candidates import budgets_s
 from control.problem.forecast import (
     NOTHING,
     ExpectedTraffic,
-    Mix,
+    TrafficMix,
     accuracy_by_path,
     capacity_qps,
     expected_accuracy,
@@ -211,7 +211,7 @@ def _accuracy(
     profile: ProfileTable | None,
     busy: Sequence[Lease],
     shares: Sequence[Route],
-    variants: Mix,
+    variants: TrafficMix,
 ) -> float | None:
     if profile is None:
         return None
@@ -236,7 +236,10 @@ def _receivers(leases: Sequence[Lease], crew: Mapping[str, Member]) -> list[Leas
 
 
 def _items(
-    pipeline: Pipeline, profile: ProfileTable | None, variants: Mix, expected: ExpectedTraffic
+    pipeline: Pipeline,
+    profile: ProfileTable | None,
+    variants: TrafficMix,
+    expected: ExpectedTraffic,
 ) -> dict[str, float] | None:
     if profile is None:
         return None

@@ -31,7 +31,7 @@ AT_ONCE = 0.5  # of a task's workers
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class _PostChange:
     """The rate that a worker's next post takes from its task."""
 
     worker: str
@@ -107,7 +107,7 @@ def _changes(
     serving: Mapping[str, float],
     bound: set[str],
     rate: RateOf,
-) -> list[_Change]:
+) -> list[_PostChange]:
     """Return the changes that take capacity away, the smallest loss first."""
     found = []
     for name, now in serving.items():
@@ -118,17 +118,17 @@ def _changes(
         if post is not None and post.task == lease.task:
             after = rate(name, post.task, post.variant, post.batch)
         if after < now:
-            found.append(_Change(name, lease.task, now - after))
+            found.append(_PostChange(name, lease.task, now - after))
     return sorted(found, key=lambda each: (each.loss, each.worker))
 
 
 def _waiting(
-    changes: Sequence[_Change],
+    changes: Sequence[_PostChange],
     held: Mapping[str, Lease],
     serving: Mapping[str, float],
     needed: Mapping[str, float],
     loading: Sequence[str],
-) -> list[_Change]:
+) -> list[_PostChange]:
     """Return the changes that must wait; workers in ``loading`` are changing their variant."""
     able = _able(held, serving)
     left = {task: max(1, int(AT_ONCE * count)) for task, (_, count) in able.items()}
@@ -156,7 +156,7 @@ def _able(held: Mapping[str, Lease], serving: Mapping[str, float]) -> dict[str, 
 
 
 def _left(
-    change: _Change,
+    change: _PostChange,
     held: Mapping[str, Lease],
     serving: Mapping[str, float],
     needed: Mapping[str, float],
@@ -171,7 +171,7 @@ def _under_way(
     crew: Mapping[str, Member],
     held: Mapping[str, Lease],
     posts: Posts,
-    kept: Sequence[_Change],
+    kept: Sequence[_PostChange],
 ) -> bool:
     """Return whether a change is in flight or about to start."""
     waits = {each.worker for each in kept}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.planning.dry_run import PlanRequest
 
 
-class _Demands(click.ParamType):
+class _DemandList(click.ParamType):
     name = "Q[,Q...]"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[float, ...]:
@@ -42,7 +42,7 @@ class _Demands(click.ParamType):
 @click.command()
 @pipeline_argument
 @json_option
-@click.option("--demand", type=_Demands(), help="Queries/s to plan for.")
+@click.option("--demand", type=_DemandList(), help="Queries/s to plan for.")
 @click.option(
     "--budget",
     type=NumberRange(0, min_open=True),

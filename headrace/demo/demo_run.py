@@ -142,7 +142,7 @@ def _run_load(environment: DemoEnvironment, load: DemoLoad) -> DemoResult:
         if plans(kafka, name)[-1].settings.policy != load.policy:
             options.show_command("policy apply", load.policy)
             commander.apply_policy(load.policy)
-        change = _Change(options, commander, load)
+        change = _PolicyChange(options, commander, load)
 
         def each(elapsed_s: float) -> None:
             environment.run.tend()
@@ -183,7 +183,7 @@ def _load(
 
 
 @dataclass(slots=True)
-class _Change:
+class _PolicyChange:
     """Applies the policy of a demo's command at its time, without delaying the load."""
 
     options: DemoOptions

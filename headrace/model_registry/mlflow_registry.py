@@ -107,7 +107,7 @@ def _opened(url: str, env: Mapping[str, str]) -> BinaryIO:
     for name, value in _credentials(env).items():
         request.add_unredirected_header(name, value)  # a redirect may lead to another server
     try:
-        return io.BufferedReader(_Body(urllib.request.urlopen(request, timeout=PATIENCE_S)))
+        return io.BufferedReader(_ResponseBody(urllib.request.urlopen(request, timeout=PATIENCE_S)))
     except urllib.error.HTTPError as error:
         if error.code == NOT_FOUND:
             raise FileNotFoundError(url) from error
@@ -116,7 +116,7 @@ def _opened(url: str, env: Mapping[str, str]) -> BinaryIO:
         raise _broken(error) from error
 
 
-class _Body(io.RawIOBase):
+class _ResponseBody(io.RawIOBase):
     """The body of a response, whose reading raises ``OSError`` if the connection breaks off.
 
     ``HTTPResponse.read(n)`` itself ends as if the body were complete.

@@ -49,7 +49,7 @@ OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Input:
+class _InputMetadata:
     name: str
     datatype: str
 
@@ -110,7 +110,7 @@ class OpenInference:
         self._codes, self._failed = grpc.StatusCode, grpc.RpcError
         self._infer = self._call(channel, "ModelInfer")
         found = self._described(self._call(channel, "ModelMetadata"))
-        self._inputs = tuple(_Input(each.name, each.datatype) for each in found.inputs)
+        self._inputs = tuple(_InputMetadata(each.name, each.datatype) for each in found.inputs)
 
     def _described(self, ask: Any) -> Any:
         """Return the model's metadata; a starting server does not know its models at first."""
@@ -243,7 +243,7 @@ class OpenInference:
         return elements[0] if len(elements) == 1 else elements
 
 
-def _tensor(wanted: _Input, value: Any, batch_axis: bool) -> Tensor:
+def _tensor(wanted: _InputMetadata, value: Any, batch_axis: bool) -> Tensor:
     if wanted.datatype == BYTES:
         listed = value if isinstance(value, list) else [value]
         coded = [_coded(wanted.name, each) for each in listed]
@@ -265,7 +265,7 @@ def _coded(name: str, element: Any) -> bytes:
     )
 
 
-def _cast(wanted: _Input, array: np.ndarray) -> np.ndarray:
+def _cast(wanted: _InputMetadata, array: np.ndarray) -> np.ndarray:
     """Return the array in the input's datatype; raise ``ValueError`` if that changes a number."""
     with np.errstate(over="ignore"):
         cast = array.astype(DTYPES[wanted.datatype], casting="same_kind")

@@ -38,7 +38,7 @@ class _Plan(msgspec.Struct, forbid_unknown_fields=True):
     cost: float = 0.0
 
 
-class _Query(msgspec.Struct, forbid_unknown_fields=True):
+class _InstanceQuery(msgspec.Struct, forbid_unknown_fields=True):
     id: str | int
     plans: list[_Plan]
     weight: float = 1.0
@@ -46,7 +46,7 @@ class _Query(msgspec.Struct, forbid_unknown_fields=True):
 
 class _Instance(msgspec.Struct):
     tiers: dict[str, _Tier]
-    queries: list[_Query]
+    queries: list[_InstanceQuery]
 
 
 def read_instance(path: Path, gpus: str) -> Instance:
@@ -77,7 +77,7 @@ def _tier(path: Path, name: str, tier: _Tier, gpus: str) -> Tier:
     return Tier(tier.gpus, tier.price)
 
 
-def _choice(path: Path, query: _Query, plan: _Plan) -> PlanOption:
+def _choice(path: Path, query: _InstanceQuery, plan: _Plan) -> PlanOption:
     for item in plan.items:
         kinds = tuple(type(part) for part in item)
         if kinds not in ((str, int), (str, int, str)):

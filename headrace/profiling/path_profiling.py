@@ -45,7 +45,7 @@ NOTE = (
     "path; weights: SHA-256 by variant, as the entries have them"
 )
 
-Run = Callable[[Variant, Sequence[Any]], Sequence[Any]]  # a variant's outputs for its inputs
+RunVariant = Callable[[Variant, Sequence[Any]], Sequence[Any]]  # a variant's outputs for its inputs
 Judge = Callable[[str, list[Any], Any], tuple[int, int]]  # leaf task, outputs, truth: right, of
 Lists = list[list[Any]]  # the items of each query at a task
 
@@ -113,7 +113,7 @@ def judge(file: PipelineFile) -> Judge:
 
 
 def along_paths(
-    pipeline: Pipeline, queries: Sequence[Any], run: Run
+    pipeline: Pipeline, queries: Sequence[Any], run: RunVariant
 ) -> dict[tuple[str, ...], Lists]:
     """Return the outputs of every path to a leaf task, by path ("task/variant"), per query."""
     found: dict[tuple[str, ...], Lists] = {}

@@ -123,7 +123,7 @@ def in_a_process(
 
 
 @dataclass(frozen=True, slots=True)
-class _Child:
+class _VariantChild:
     process: SpawnProcess
     ears: Connection
     name: str
@@ -132,20 +132,20 @@ class _Child:
 @contextlib.contextmanager
 def _child(
     context: SpawnContext, target: Callable[..., None], name: str, path: Path, *args: Any
-) -> Iterator[_Child]:
+) -> Iterator[_VariantChild]:
     ears, mouth = context.Pipe(duplex=False)
     process = context.Process(target=_guarded, args=(target, path, args, mouth), daemon=True)
     process.start()
     mouth.close()  # so that the end of the process is the end of the pipe
     try:
-        yield _Child(process, ears, name)
+        yield _VariantChild(process, ears, name)
     finally:
         process.kill()
         process.join()
         ears.close()
 
 
-def _until(child: _Child, doing: Callable[[str], None]) -> Any:
+def _until(child: _VariantChild, doing: Callable[[str], None]) -> Any:
     """Receive messages until the child is ready or has a result; return that message."""
     while True:
         try:

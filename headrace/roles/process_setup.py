@@ -14,8 +14,7 @@ from headrace.broker.connect import release_limit
 from schemas.codec.single_object import write_as
 from schemas.release import RELEASE, UNDECLARED
 from streams.live.dilation import REAL, Dilation
-from streams.live.inbox import Clock
-from streams.live.steady_clock import SteadyClock
+from streams.live.steady_clock import Clock, SteadyClock
 
 # This clock counts the time in which the host was suspended; Linux's monotonic clock does not. A
 # role would lag by that time, and drop every query as late for the rest of its life.

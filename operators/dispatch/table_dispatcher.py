@@ -59,7 +59,7 @@ class _Batch:
         self.ahead = ahead
 
 
-class _Worker:
+class _LeasedWorker:
     """A worker and its batches in flight, in order of sending."""
 
     __slots__ = ("batches", "free_s", "lease")
@@ -98,8 +98,8 @@ class TableDispatcher:
         self._load = OwnLoad(0.0)
         self._came = 0  # queries since the last decision
         self._waiting: list[Waiting] = []  # by deadline, ties in order of arrival
-        self._workers: list[_Worker] = []
-        self._by_slot: dict[int, _Worker] = {}
+        self._workers: list[_LeasedWorker] = []
+        self._by_slot: dict[int, _LeasedWorker] = {}
         self._kinds = frozenset(kinds)
         self._seconds = seconds  # as profiled
         self._pace: dict[str, LocalPace] = {}  # by worker
@@ -151,7 +151,7 @@ class TableDispatcher:
         leases = [x for x in plan.leases if x.task == self._root.name and x.open_slot >= 0]
         before = self._by_slot
         own = own_workers({x.worker: x.type for x in leases}, self._part)
-        self._workers = [_Worker(x) for x in leases if x.worker in own]
+        self._workers = [_LeasedWorker(x) for x in leases if x.worker in own]
         for worker in self._workers:
             for slot in worker.lease.slots:
                 if slot in before:
@@ -205,7 +205,9 @@ class TableDispatcher:
             self._learn(batch, completion, worker, now)
         worker.free_s = self._trip.free_s(now, worker.batches)
 
-    def _learn(self, batch: _Batch, completion: Completion, worker: _Worker, now: float) -> None:
+    def _learn(
+        self, batch: _Batch, completion: Completion, worker: _LeasedWorker, now: float
+    ) -> None:
         """Learn the latency of a batch that ran as it was sent, and the round trip."""
         if device_kind(completion.type, variant_id(completion.setting).variant) == batch.kind:
             self._pace[worker.lease.worker].ran(batch.kind, batch.size, completion.run_s)
@@ -248,7 +250,7 @@ class TableDispatcher:
         due = [at_s for at_s in (*free, self._give_up_s(self._waiting[0])) if at_s > now]
         return min(due, default=inf)
 
-    def _remaining_s(self, worker: _Worker, now: float, lead_s: float) -> float:
+    def _remaining_s(self, worker: _LeasedWorker, now: float, lead_s: float) -> float:
         """Return the seconds until a worker can take a batch; infinite for one that holds
         ``AHEAD`` batches or is overdue."""
         if not worker.batches:
@@ -260,7 +262,7 @@ class TableDispatcher:
             worker.batches = [b for b in worker.batches if now <= b.deadline_s + grace_s]
         return inf if worker.batches else 0.0
 
-    def _send(self, worker: _Worker, left_s: float, now: float) -> list[Pick]:
+    def _send(self, worker: _LeasedWorker, left_s: float, now: float) -> list[Pick]:
         """Send a worker the batch that the tables choose; the worker is free in ``left_s``."""
         variant, size = self._choice(worker, left_s, now)
         sent, self._waiting = self._waiting[:size], self._waiting[size:]
@@ -274,7 +276,7 @@ class TableDispatcher:
             each.work = replace(each.work, follow=follow, variant=variant)
         return [(each, worker.lease.open_slot) for each in sent]
 
-    def _choice(self, worker: _Worker, left_s: float, now: float) -> tuple[str, int]:
+    def _choice(self, worker: _LeasedWorker, left_s: float, now: float) -> tuple[str, int]:
         """Return the variant and the size of a worker's next batch.
 
         The lease's batch, which has the most throughput, replaces a batch that would be late.

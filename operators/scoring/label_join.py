@@ -23,7 +23,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class _Entry(Generic[T]):
+class _JoinEntry(Generic[T]):
     value: T | None  # None: joined
     bytes: int
     place: Place
@@ -40,7 +40,7 @@ class WaitingRoom(Generic[T]):
         self._most_bytes = most_bytes
         self._within_s = within_s
         self._bytes = 0
-        self._entries: OrderedDict[str, _Entry[T]] = OrderedDict()
+        self._entries: OrderedDict[str, _JoinEntry[T]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -56,7 +56,7 @@ class WaitingRoom(Generic[T]):
     def add(self, name: str, value: T, size: int, place: Place) -> None:
         """Keep a value of ``size`` bytes as the newest; it replaces one of the same name."""
         self._remove(name)
-        self._entries[name] = _Entry(value, ENTRY_BYTES + size, place)
+        self._entries[name] = _JoinEntry(value, ENTRY_BYTES + size, place)
         self._bytes += ENTRY_BYTES + size
 
     def waits(self, name: str) -> bool:

@@ -6,7 +6,7 @@ input again. Nodes estimate sizes, so few oversized records reach this gate. The
 item with a reason.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -22,13 +22,12 @@ from schemas.records import (
     End,
     Item,
     Notice,
-    Record,
     Work,
 )
 from schemas.user_errors import HeadraceError
+from streams.codecs.wire import Encode
 from streams.topics import MAX_RECORD_BYTES
 
-Encode = Callable[[Record], bytes]
 Encoded = tuple[Send, bytes]
 
 # The broker's limit less a reserve for key, headers and framing, which count towards it.

@@ -42,7 +42,7 @@ from streams.kafka.kafka_client import fatal_errors
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.live.dilation import REAL, Dilation
-from streams.live.inbox import Clock
+from streams.live.steady_clock import Clock
 from streams.observers.journal import tell
 from streams.topics import MAX_RECORD_BYTES, physical
 

@@ -45,7 +45,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.throttling import HEARTBEATS, ThrottleEvent, Throttling
 from streams.live.dilation import REAL, Dilation
-from streams.live.inbox import Clock
+from streams.live.steady_clock import Clock
 from streams.observers.control_standing import ControlStanding
 from streams.observers.health import Health
 from streams.observers.journal import tell

@@ -36,7 +36,7 @@ from streams.control_app.solver_pool import Solvers, outcome_of
 from streams.control_app.topic_ends import unread_text
 from streams.kafka.kafka_errors import BrokerError
 from streams.live.dilation import Dilation
-from streams.live.inbox import Clock
+from streams.live.steady_clock import Clock
 
 STREAMED = (REPORTS, PROFILE_RESULTS)  # assigned by the reader of reports instead
 READ = (*STREAMED, COMMANDS, PLANS)

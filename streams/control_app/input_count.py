@@ -14,7 +14,7 @@ from streams.control_app.topic_ends import (
     UnreadPartitions,
 )
 from streams.kafka.kafka_errors import BrokerError
-from streams.live.inbox import Clock
+from streams.live.steady_clock import Clock
 
 LISTEN_S = 0.25  # between two checks that reports arrive
 

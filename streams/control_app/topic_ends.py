@@ -17,7 +17,7 @@ from streams.kafka.topic_contents import (
     log_offsets,
     records_between,
 )
-from streams.live.inbox import Clock
+from streams.live.steady_clock import Clock
 from streams.topics import SHARED, physical
 
 WAIT_S = 2.0  # a later answer would be obsolete

@@ -14,9 +14,10 @@ from streams.codecs.wire import Fetched
 from streams.kafka.hand_overs import HandOver
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.offset_ledger import NO_EPOCH, Commit, OffsetLedger, Place
+from streams.kafka.offset_ledger import NO_EPOCH, Commit, OffsetLedger
 from streams.kafka.reading.partition_reader import PartitionReader
 from streams.kafka.transport import LOOK_S, RENEW_S, KafkaTransport
+from streams.topics import Place
 
 SHARE_S = 0.002  # longest wait of one reader while the other may have records
 # A query is identified by its partition and place, whichever broker holds its input topic.

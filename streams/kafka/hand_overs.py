@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from streams.kafka.offset_ledger import Place
+from streams.topics import Place
 
 HAND_OVER_S = 10.0
 

@@ -16,6 +16,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import HOPELESS, BrokerError, refusal
 from streams.kafka.topic_contents import bounds_now, committed, watermarks
 from streams.observers.journal import tell
+from streams.topics import Place
 
 log = logging.getLogger("headrace.broker")
 LEVELS = {"commit.note_too_long": logging.ERROR}
@@ -32,7 +33,6 @@ class Commit(NamedTuple):
     epoch: int = NO_EPOCH
 
 
-Place = tuple[str, int]  # topic on the broker, slot
 Offsets = Mapping[Place, Commit]
 Starts = list[TopicPartition]
 Bounds = dict[Place, tuple[int, int]]  # first and end offsets

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError
 
 from schemas.trace_context import Headers
-from streams.kafka.offset_ledger import Place
 from streams.kafka.turn import TOO_OLD, Turn
+from streams.topics import Place
 
 MOST_UNCONFIRMED = 5  # most records of a partition in flight, as in librdkafka
 

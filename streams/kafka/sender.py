@@ -19,9 +19,9 @@ from streams.kafka.kafka_client import Callbacks, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, forbidden
 from streams.kafka.leases.refused_records import RefusedRecords, find_written
-from streams.kafka.offset_ledger import Place
 from streams.kafka.send_window import Departure, SendWindow, TurnRecord
 from streams.kafka.turn import Turn
+from streams.topics import Place
 
 WARM_WITHIN_S = 5.0
 POLLS, POLL_S = 200, 0.05  # wait for room in the producer's queue

@@ -36,14 +36,14 @@ from streams.kafka.hand_overs import HAND_OVER_S, HandOver, HandOvers
 from streams.kafka.kafka_client import Callbacks, consumer, fatal_errors, report_producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import HOPELESS, BrokerError, refusal
-from streams.kafka.offset_ledger import NO_EPOCH, Commit, OffsetLedger, Place
+from streams.kafka.offset_ledger import NO_EPOCH, Commit, OffsetLedger
 from streams.kafka.reading.partition_reader import PartitionReader
 from streams.kafka.send_window import TurnRecord
 from streams.kafka.sender import PartitionLease, Sender
 from streams.kafka.stalled_sends import StalledSends, stall_sentence
 from streams.kafka.throttling import HEARTBEATS, READS, SENDS, Throttling
 from streams.kafka.turn import Turn, unconfirmed_since
-from streams.topics import physical
+from streams.topics import Place, physical
 
 COMMIT_S = 0.2
 RENEW_S = 3600.0  # between two renewals of the commits of slots without records

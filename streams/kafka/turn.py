@@ -5,7 +5,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from streams.kafka.offset_ledger import Commit, Place
+from streams.kafka.offset_ledger import Commit
+from streams.topics import Place
 
 # The broker refuses the whole batch of a record that is too old; the others get their own code.
 TOO_OLD = (

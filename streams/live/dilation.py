@@ -5,13 +5,11 @@ and reports use inner time; the broker and the CPU take wall time, which is shor
 inner time.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from streams.codecs.wire import Fetched
 from streams.live.inbox import Inbox, Transport
-
-Clock = Callable[[], float]
+from streams.live.steady_clock import Clock
 
 
 @dataclass(frozen=True, slots=True)

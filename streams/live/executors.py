@@ -19,8 +19,8 @@ from profiles.measurements import ProfileError
 from schemas.effects import Event, Failed, Infer, Inferred, Load, Loaded, Unload
 from schemas.user_errors import UNSUCCESSFUL, HeadraceError
 from streams.live.crash_journal import CrashJournal
-from streams.live.inbox import Clock
 from streams.live.load_journal import LoadJournal
+from streams.live.steady_clock import Clock
 from streams.loaded_variants import LoadedVariants
 
 Post = Callable[[Event], None]

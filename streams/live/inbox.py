@@ -1,14 +1,12 @@
 """Inputs of the live driver: a transport to the broker, and an inbox that other threads feed."""
 
 import queue
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 from schemas.trace_context import Headers
 from streams.codecs.wire import Fetched
-
-Clock = Callable[[], float]
-Place = tuple[str, int]  # a topic's name on the broker and a slot
+from streams.topics import Place
 
 
 class Transport(Protocol):

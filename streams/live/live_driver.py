@@ -32,14 +32,15 @@ from schemas.effects import (
 from schemas.pipeline import Pipeline
 from schemas.records import Command, Plan
 from schemas.release import UNDECLARED
-from streams.codecs.size_gate import MOST_ENCODED_BYTES, Encode, fitting
-from streams.codecs.wire import encoder
+from streams.codecs.size_gate import MOST_ENCODED_BYTES, fitting
+from streams.codecs.wire import Encode, encoder
 from streams.fencing import Fenced, StoodStill
 from streams.kafka.kafka_errors import BrokerError
 from streams.live.executors import Executor, Post, PostAt
 from streams.live.fatal_records import FatalRecords
-from streams.live.inbox import Clock, FetchedBatch, Inbox, Transport
+from streams.live.inbox import FetchedBatch, Inbox, Transport
 from streams.live.slot_readers import InputLog, SlotReaders
+from streams.live.steady_clock import Clock
 from streams.topics import physical
 
 LOOK_S = 0.2  # interval between two checks for a hanging executor

@@ -8,7 +8,7 @@ ends) would end every later process too, and with it whatever else the worker se
 from pathlib import Path
 
 from streams.live.crash_journal import CrashJournal
-from streams.live.inbox import Clock
+from streams.live.steady_clock import Clock
 
 MOST_DEATHS = 3
 AGAIN_S = 600.0  # the cause may be gone: a process of this age tries the variant again

@@ -15,8 +15,9 @@ from schemas.trace_context import trace_of
 from schemas.user_errors import UNSUCCESSFUL, HeadraceError
 from streams.codecs.wire import Fetched, decoder
 from streams.live.fatal_records import FatalRecords
-from streams.live.inbox import Clock, FetchedBatch, Place, Transport
-from streams.topics import physical
+from streams.live.inbox import FetchedBatch, Transport
+from streams.live.steady_clock import Clock
+from streams.topics import Place, physical
 
 CATCH_UP_S = 2.0  # a history without a further record for this long is complete
 

@@ -23,7 +23,7 @@ LEVELS = {"clock.skewed": logging.WARNING}
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SeenSkew:
     until_s: float
     ahead_s: float  # by the fastest report
 
@@ -35,7 +35,7 @@ class ClockSkews:
 
     def __init__(self, pipeline: str) -> None:
         self._pipeline = pipeline
-        self._seen: dict[str, _Seen] = {}  # the oldest window first
+        self._seen: dict[str, _SeenSkew] = {}  # the oldest window first
         self._now = 0.0
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
@@ -47,7 +47,7 @@ class ClockSkews:
         ahead_s, seen = report.sent_s - now, self._seen.get(report.node)
         if seen is None or now >= seen.until_s:
             self._seen.pop(report.node, None)
-            self._seen[report.node] = _Seen(now + WINDOW_S, ahead_s)
+            self._seen[report.node] = _SeenSkew(now + WINDOW_S, ahead_s)
             self._forget()
             if abs(ahead_s) >= SKEW_S:
                 self._warn(report.node, ahead_s)
@@ -59,7 +59,7 @@ class ClockSkews:
         while self._gone((oldest := next(iter(self._seen.items())))[1]):
             del self._seen[oldest[0]]
 
-    def _gone(self, seen: _Seen) -> bool:
+    def _gone(self, seen: _SeenSkew) -> bool:
         return self._now > seen.until_s + LIVING_S
 
     def _warn(self, node: str, ahead_s: float) -> None:

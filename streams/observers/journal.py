@@ -51,7 +51,7 @@ def tell(logger: logging.Logger, level: int, event: str, text: str, **fields: An
 
 
 @dataclass(slots=True)
-class _Window:
+class _LineWindow:
     """The number of lines of a kind since ``began_s``, logged and omitted."""
 
     began_s: float
@@ -69,7 +69,7 @@ class Journal:
         self._leases: dict[str, Lease | None] = {}
         self._regressions: dict[str, float] = {}
         self._drifted: frozenset[tuple[str, str]] = frozenset()  # path and shadows' path
-        self._windows: dict[tuple[str, str, str], _Window] = {}
+        self._windows: dict[tuple[str, str, str], _LineWindow] = {}
         # Most events have no line and cost one look-up.
         self._by_event = self._writers(EVENT_LINES) | {
             Plan: self._plan, Command: self._command, Report: self._heard,
@@ -162,7 +162,7 @@ class Journal:
             return True
         window = self._windows.get((node, event, kind))
         if window is None:
-            window = self._windows[node, event, kind] = _Window(now)
+            window = self._windows[node, event, kind] = _LineWindow(now)
         if window.logged >= MOST:
             window.left_out += 1
             return False

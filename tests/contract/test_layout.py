@@ -107,7 +107,7 @@ def test_no_two_classes_share_a_name() -> None:
     by_name = defaultdict(list)
     for path in modules():
         for node in ast.parse((ROOT / path).read_text()).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            if isinstance(node, ast.ClassDef):
                 by_name[node.name].append(str(path))
     assert {name: paths for name, paths in by_name.items() if len(paths) > 1} == {}
 

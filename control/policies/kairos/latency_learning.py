@@ -41,7 +41,7 @@ def bucket_of(size: int) -> int:
     return int(PER_OCTAVE * math.log2(size))
 
 
-class _Sums:
+class _LineSums:
     """Decayed sums for the least-squares line through (size, seconds)."""
 
     __slots__ = ("n", "ratio", "sizes", "x", "xx", "xy", "y")
@@ -83,7 +83,7 @@ class _Learned:
 
     def __init__(self) -> None:
         self.line_error = self.profile_error = 0.0  # decayed sums of squares, of predictions
-        self.sums = _Sums()
+        self.sums = _LineSums()
         self.table: dict[
             int, tuple[float, float]
         ] = {}  # bucket -> weight, mean s per s of the prior

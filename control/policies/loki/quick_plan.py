@@ -51,7 +51,9 @@ def quick_plan(problem: Problem) -> Allocation | None:
     if not every.tied or len(every.devices) != 1:
         return None
     chains = [_chains(every, limits) for limits in _limits(every)]
-    searches = [_Search(every, each, problem.demand_qps) for each in chains if all(each.values())]
+    searches = [
+        _ChainSearch(every, each, problem.demand_qps) for each in chains if all(each.values())
+    ]
     found = [plan for search in searches if (plan := search.best()) is not None]
     best = max(found, key=_worth, default=None)
     least = ACCURACY_LEAST.of(problem.policy)
@@ -100,7 +102,7 @@ def _chains(every: Choices, limit_s: Mapping[str, float]) -> dict[str, tuple[Lin
 
 
 @dataclass(frozen=True)
-class _Search:
+class _ChainSearch:
     """The search along the chains of all tasks. ``chains`` has a link for every task."""
 
     every: Choices

@@ -32,7 +32,6 @@ LAG_WITHIN_S = 0.5  # longest wait of a scrape for the reading thread
 
 
 Fold = ClockSkews | FileMismatch | ControlStanding | SizeSeries
-Source = Callable[[], Iterator[MetricSample]]
 
 
 class TransportReading(Protocol):
@@ -112,7 +111,9 @@ def _served(
     return serve(sources, logs.metrics_port, logs.metrics_host, pipeline.name, health)
 
 
-def _current(standing: ControlStanding, fold: Metrics | Fold) -> Source:
+def _current(
+    standing: ControlStanding, fold: Metrics | Fold
+) -> Callable[[], Iterator[MetricSample]]:
     """Return the source of a control app's samples that hold now."""
     return fold.samples if fold is standing else lambda: standing.current(fold.samples())
 

@@ -8,8 +8,7 @@ from typing import Any
 from headrace.roles.workers.device_time import DeviceTime
 from operators.timed_batch import later
 from streams.live.executors import Operator
-
-Clock = Callable[[], float]
+from streams.live.steady_clock import Clock
 
 
 class SharedCpu:

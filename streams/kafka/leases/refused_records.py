@@ -41,7 +41,7 @@ class Refused(NamedTuple):
     stamp_s: float
 
 
-class _Search:
+class _RefusedSearch:
     """A search of the topic, on its own thread; ``found`` is None if the broker was away."""
 
     def __init__(self, find: Find, refused: list[Refused]) -> None:
@@ -72,7 +72,7 @@ class RefusedRecords:
     def __init__(self, find: Find) -> None:
         self._find = find
         self._waiting: list[Refused] = []
-        self._search: _Search | None = None
+        self._search: _RefusedSearch | None = None
 
     def add(self, turn: Turn, messages: Iterable[Message], stamp_s: float) -> None:
         """Add refused records of a turn, whose first attempt had the stamp ``stamp_s``."""
@@ -83,7 +83,7 @@ class RefusedRecords:
     def decided(self) -> list[tuple[Refused, bool]]:
         """Remove and return the records with a known fate, each with whether it was written."""
         if self._search is None and self._waiting:
-            self._search, self._waiting = _Search(self._find, self._waiting), []
+            self._search, self._waiting = _RefusedSearch(self._find, self._waiting), []
         if self._search is None or not self._search.ended:
             return []
         search, self._search = self._search, None

@@ -23,10 +23,11 @@ from streams.codecs.wire import Fetched
 from streams.kafka.kafka_client import Callbacks, available, consumer, read_headers
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, unreadable
-from streams.kafka.offset_ledger import NO_EPOCH, Bounds, Place
+from streams.kafka.offset_ledger import NO_EPOCH, Bounds
 from streams.kafka.reading.read_slots import ReadSlots
 from streams.kafka.reading.silent_slots import SilentSlots, told, told_deleted
 from streams.observers.journal import tell
+from streams.topics import Place
 
 ORDERS_WAIT_S = 0.05  # longest wait of a new lease for the reading thread
 RESUME_WAIT_S = 0.02  # of a resumption; a worker then has work for 0.1 s left

@@ -6,7 +6,7 @@ offset was looked up, or paused before it is read.
 
 from collections.abc import Iterable
 
-Place = tuple[str, int]  # topic on the broker, slot
+from streams.topics import Place
 
 
 class ReadSlots:

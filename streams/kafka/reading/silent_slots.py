@@ -18,7 +18,8 @@ are normal, too (compaction, marks of transactions), so the start of the log dec
 
 from collections.abc import Collection, Iterable, Mapping
 
-Place = tuple[str, int]  # topic on the broker, slot
+from streams.topics import Place
+
 MOST_LOOKS = 32
 
 
