@@ -14,13 +14,12 @@ from click.exceptions import NoArgsIsHelpError
 
 from headrace.cli.broker import acls, broker
 from headrace.cli.command import command, drain, pause, policy, reload, replan, restore, resume
-from headrace.cli.dashboard import dashboard
 from headrace.cli.dead_letters import dead_letters
 from headrace.cli.demo import demo
 from headrace.cli.fidelity import calibrate, fidelity
 from headrace.cli.files import completion, init, resolve, schema
 from headrace.cli.gateway import gateway
-from headrace.cli.observe import explain, logs, report, status, traces
+from headrace.cli.observe import dashboard, explain, logs, report, status, traces
 from headrace.cli.plan import capacity, plan
 from headrace.cli.profile import profile
 from headrace.cli.roles import control, dispatcher, egress, ingress, profiler, scorer, worker

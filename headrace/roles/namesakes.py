@@ -2,25 +2,27 @@
 
 Leases and the shares of ingress and egress are assigned by name: a second egress would answer
 every query twice. So a role listens to the reports before it starts and for a while after, and
-again after each silence of its own: another can have taken its name only while it was silent. Late
-reports of a process that has ended do not count (``living_others.py``).
+again after each silence of its own: another can have taken its name only while it was silent. The
+last reports of a process that has ended do not count: a broker that delays requests by a quota may
+append them after its end.
 """
 
 import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import closing
+from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from headrace.client.topic_clients import Tail, decoded
 from headrace.errors import NameTaken
-from headrace.roles.living_others import LivingOthers
 from schemas.records import Report
 from streams.fencing import Replaced
 from streams.kafka.kafka_errors import BrokerError
 
 LISTEN_S = 0.7  # nodes report every 0.2 s
 PAUSE_S = 5.0
+LEFT_BEHIND_S = 1.0  # a report not sent within this time expires (streams/kafka/kafka_client.py)
 WATCH_S = 3.0  # two nodes that start at the same time receive each other's reports only then
 
 
@@ -141,6 +143,26 @@ class Namesakes:
         """Report the oldest other node if it is older than the nodes here, once these report."""
         if self._oldest is not None and self._oldest.incarnation < self._mine:
             self._tell(_taken(self._oldest))
+
+
+@dataclass(slots=True)
+class LivingOthers:
+    """The reports of other nodes that were heard since ``began_s`` of this process' clock."""
+
+    began_s: float
+    _first_s: dict[tuple[str, float], float] = field(default_factory=dict)
+
+    def lives(self, report: Report) -> bool:
+        """Return whether a report shows that its sender lives.
+
+        It does if it was sent since ``began_s``. The clock of the sender's host may be behind, so
+        it also does if the sender's reports cover more time than an ended process leaves behind.
+        """
+        if report.sent_s >= self.began_s:
+            return True
+        sender = (report.node, report.incarnation)
+        first_s = self._first_s.setdefault(sender, report.sent_s)
+        return report.sent_s - first_s > LEFT_BEHIND_S
 
 
 def is_other(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from control.problem.seats import task_of
+from headrace.config.cluster import Cluster
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
 from headrace.roles.link_file import file_links, follow_link_file
@@ -20,7 +21,6 @@ from headrace.roles.role_process import (
     process_now,
     run_until_signal,
 )
-from headrace.roles.workers.gpu_part import mps_variables
 from headrace.roles.workers.worker_models import (
     emulated_executor,
     limited,
@@ -43,6 +43,9 @@ from streams.live.crash_journal import CrashJournal
 from streams.live.executors import ModelExecutor
 from streams.live.live_driver import Live
 
+# NVIDIA's Multi-Process Service (MPS) limits a process to a part of the GPU's processors. The
+# driver reads the variable when the process first uses the GPU; without MPS it ignores it.
+MPS_PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 LEAVE_S = 8.0  # longest wait of an ending worker for others to take over its slots
 
 
@@ -97,6 +100,15 @@ def workers(
         )
         for each, reported in devices.items()
     }  # fmt: skip
+
+
+def mps_variables(cluster: Cluster, device: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables to add to the environment ``env`` of a worker on ``device``, so that it
+    uses its part of a GPU; a percentage that is there stays."""
+    percentage = cluster.gpu_percentage(device)
+    if percentage is None or MPS_PERCENTAGE in env:
+        return {}
+    return {MPS_PERCENTAGE: str(percentage)}
 
 
 def preload_operators(pipeline: Pipeline, devices: Mapping[str, str]) -> None:

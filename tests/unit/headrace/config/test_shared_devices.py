@@ -14,7 +14,7 @@ from headrace.config.validation import unkept
 from headrace.errors import PipelineError
 from headrace.machine import runs_mps
 from headrace.profiling.device_profiling import companions
-from headrace.roles.workers.gpu_part import PERCENTAGE, mps_variables
+from headrace.roles.workers.worker_role import MPS_PERCENTAGE, mps_variables
 from headrace.simulation.experiments import plannable_demand, simulate
 from headrace.simulation.overrides import changed
 from headrace.simulation.run_input import devices
@@ -138,8 +138,8 @@ def test_workers_of_a_gpu_divide_the_share_of_their_pipeline(
 
 def test_a_gpu_worker_tells_mps_its_part_unless_its_user_did() -> None:
     cluster = Cluster((("cuda:0", 2), ("cpu", 2)), share=0.5)
-    assert mps_variables(cluster, "cuda:0", {}) == {PERCENTAGE: "25"}
-    assert mps_variables(cluster, "cuda:0", {PERCENTAGE: "40"}) == {}
+    assert mps_variables(cluster, "cuda:0", {}) == {MPS_PERCENTAGE: "25"}
+    assert mps_variables(cluster, "cuda:0", {MPS_PERCENTAGE: "40"}) == {}
     assert mps_variables(cluster, "cpu", {}) == {}
 
 
