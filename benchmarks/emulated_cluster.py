@@ -32,7 +32,8 @@ from msgspec.structs import replace
 
 from control.controller.membership import DEAD_AFTER_S
 from control.problem.plan_reasons import solved_for
-from headrace.arrivals.arrival_processes import Recorded, Times, read_arrivals
+from headrace.arrivals.arrival_processes import Recorded, Times
+from headrace.arrivals.arrivals_file import read_workload
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.profile_files import load_profile
 from headrace.fidelity.live_run import LiveEnvironment, answers, number_of, play, staged
@@ -371,7 +372,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="headrace-cluster-") as temporary:
         folder = asked.keep or Path(temporary)
         path, trace = prepared(asked.data, folder, asked.pipeline)
-        times = read_arrivals(trace, np.random.default_rng(0))
+        times = read_workload(trace).drawn(np.random.default_rng(0))
         times = times if asked.until is None else times[times < asked.until]
         kill_s = asked.kill_at if asked.kill_at is not None else float(times[-1]) * 0.6
         back_s = asked.back_at if asked.back_at is not None else float(times[-1]) * 0.75

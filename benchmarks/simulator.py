@@ -35,7 +35,8 @@ from benchmarks.small_cluster import a_cluster
 from benchmarks.twins import NotCompiled, compiled_copy, printed, pure_copy
 from control.policies import POLICIES
 from control.policies.option_fields import with_options
-from headrace.arrivals.arrival_processes import Arrivals, Rates, Renewal, read_workload
+from headrace.arrivals.arrival_processes import Arrivals, Rates, Renewal
+from headrace.arrivals.arrivals_file import read_workload
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.roles.heap import collect_seldom
 from headrace.simulation.run_input import Run

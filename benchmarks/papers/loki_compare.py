@@ -23,7 +23,8 @@ from pathlib import Path
 from benchmarks.commit import commit
 from benchmarks.row_file import RowFile
 from control.policies import POLICIES
-from headrace.arrivals.arrival_processes import Arrivals, Rates, Recorded, read_workload
+from headrace.arrivals.arrival_processes import Arrivals, Rates, Recorded
+from headrace.arrivals.arrivals_file import read_workload
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.policy_options import with_policies
 from headrace.roles.heap import collect_seldom

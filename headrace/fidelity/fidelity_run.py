@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from control.policies import policy_named
-from headrace.arrivals.arrival_processes import Recorded, Times, read_workload
+from headrace.arrivals.arrival_processes import Recorded, Times
+from headrace.arrivals.arrivals_file import read_workload
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import PipelineError
 from headrace.fidelity.certificate import (

@@ -10,7 +10,8 @@ from typing import Any
 import click
 import numpy as np
 
-from headrace.arrivals.arrival_processes import Arrivals, Recorded, Renewal, Times, read_workload
+from headrace.arrivals.arrival_processes import Arrivals, Recorded, Renewal, Times
+from headrace.arrivals.arrivals_file import read_workload
 from headrace.arrivals.load_phases import Phases
 from headrace.client.formats import payload_from
 from headrace.client.open_loop import OpenLoop, generated, run_to_end

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import click
 import numpy as np
 
-from headrace.arrivals.arrival_processes import Arrivals, Bursts, Recorded, Renewal, read_workload
+from headrace.arrivals.arrival_processes import Arrivals, Bursts, Recorded, Renewal
+from headrace.arrivals.arrivals_file import read_workload
 from headrace.arrivals.load_phases import Phases
 from headrace.cells import columns
 from headrace.config.pipeline_file import PipelineFile

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.loki import write
-from headrace.arrivals.arrival_processes import read_arrivals
+from headrace.arrivals.arrivals_file import read_workload
 from headrace.cli.main import run
 from headrace.config.pipeline_file import read_pipeline_file
 
@@ -93,8 +93,8 @@ def test_the_files_are_right_and_the_arrivals_can_be_read(
 ) -> None:
     for name in ("traffic", "social", "traffic-as-coded", "social-as-coded"):
         assert run(["validate", str(files / f"{name}.yaml")]) == 0
-    assert len(read_arrivals(files / "traffic-288s-arrivals.txt.gz", rng)) == 76_522
-    assert read_arrivals(files / "social-291s.csv", rng)[-1] < 291
+    assert len(read_workload(files / "traffic-288s-arrivals.txt.gz").drawn(rng)) == 76_522
+    assert read_workload(files / "social-291s.csv").drawn(rng)[-1] < 291
     coded = read_pipeline_file(files / "social-as-coded.yaml").pipeline
     assert (coded.branches, coded.comm_s, coded.task("image_captioning").share) == (
         "untied", 0.0, (0.3, 0.7),

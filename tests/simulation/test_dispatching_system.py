@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from control.policies.kairos.query_sizes import SizeDistribution
-from headrace.arrivals.arrival_processes import Renewal, read_workload
+from headrace.arrivals.arrival_processes import Renewal
+from headrace.arrivals.arrivals_file import read_workload
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.config.policy_options import with_policies
 from headrace.planning.device_mix import with_mix

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from benchmarks.emulated_cluster import APART, DEVICES, Outage, Recovery, prepared, recovery
-from headrace.arrivals.arrival_processes import Rates, read_workload
+from headrace.arrivals.arrival_processes import Rates
+from headrace.arrivals.arrivals_file import read_workload
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.planning.dry_run import PlanRequest, plans
 from schemas.enumerations import PlanCause

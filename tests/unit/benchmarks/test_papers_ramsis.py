@@ -22,7 +22,7 @@ from benchmarks.papers.ramsis import (
 from benchmarks.papers.ramsis_compare import Row
 from control.policies.ramsis.pareto_models import CandidateModel
 from control.policies.ramsis.tables import models_of
-from headrace.arrivals.arrival_processes import read_arrivals
+from headrace.arrivals.arrivals_file import read_workload
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.config.profile_files import load_profile
 
@@ -76,7 +76,7 @@ def test_trace_is_written_as_recorded_and_as_the_artifact_runs_it(tmp_path: Path
     assert recorded[-1] == "269,1269"
     assert len(looped) == 301
     assert looped[261:263] == ["260,1260", "261,1000"]
-    times = read_arrivals(tmp_path / "out/twitter-300s.csv", np.random.default_rng(1))
+    times = read_workload(tmp_path / "out/twitter-300s.csv").drawn(np.random.default_rng(1))
     assert len(times) == pytest.approx(300 * 1110, rel=0.1)
 
 

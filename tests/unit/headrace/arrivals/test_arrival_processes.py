@@ -1,7 +1,5 @@
-"""Arrival times: drawn, read from files, and errors with their line."""
+"""Arrival times of seeded processes."""
 
-import gzip
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,13 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.arrivals.arrival_processes import (
-    MOST_QPS,
     Bursts,
     Renewal,
     from_rates,
     gamma,
     poisson,
-    read_arrivals,
 )
 from headrace.errors import ArrivalsError
 
@@ -59,60 +55,6 @@ def test_seconds_without_a_rate_have_no_arrivals(rates: list[float], seed: int) 
     assert {int(t) for t in times} <= {s for s, rate in enumerate(rates) if rate > 0}
 
 
-def test_a_file_of_milliseconds_is_read_as_seconds(
-    tmp_path: Path, rng: np.random.Generator
-) -> None:
-    file = tmp_path / "arrivals.txt"
-    file.write_text("0\n12.5\n12.5\n1000\n")
-    assert read_arrivals(file, rng).tolist() == [0.0, 0.0125, 0.0125, 1.0]
-
-
-def test_a_compressed_file_is_read_too(tmp_path: Path, rng: np.random.Generator) -> None:
-    file = tmp_path / "arrivals.txt.gz"
-    file.write_bytes(gzip.compress(b"1\n2\n"))
-    assert read_arrivals(file, rng).tolist() == [0.001, 0.002]
-
-
-def test_rates_are_read_below_their_header(tmp_path: Path) -> None:
-    file = tmp_path / "rates.csv"
-    file.write_text("second,qps\n0,30\n1,0\n2,30\n")
-    drawn = read_arrivals(file, np.random.default_rng(3)).tolist()
-    assert {int(t) for t in drawn} == {0, 2}
-
-
-WRONG = [
-    ("a.txt", "1\n3\n2\n", r"a\.txt:3: 2 comes after 3; sort"),
-    ("a.txt", "1\n-3\n", r"a\.txt:2: -3 is negative"),
-    ("a.txt", "1\nsoon\n", r"a\.txt:2: 'soon' is no number; a time in ms"),
-    ("a.txt", "nan\n", r"a\.txt:1: 'nan' is no number"),
-    ("a.txt", "inf\n", r"a\.txt:1: 'inf' is no number"),
-    ("a.txt", "1\n\n2\n", r"a\.txt:2: the line is empty"),
-    ("a.txt", "", r"a\.txt is empty; write one arrival time"),
-    ("a.csv", "second,qps\n0,5\n2,5\n", r"a\.csv:3: second 2 where 1 is due"),
-    ("a.csv", "second,qps\n0,5\n1,-5\n", r"a\.csv:3: -5 is negative; a rate"),
-    ("a.csv", "second,qps\n0,5\n1,many\n", r"a\.csv:3: 'many' is no number; a rate in queries/s"),
-    ("a.csv", "second,qps\n", r"a\.csv has a header only"),
-    ("a.csv", "0,5\n1,5\n", r"a\.csv:1: '0,5' has several columns and no header"),
-    ("a.csv", "second,qps\n0,5\n1,2000000\n", r"a\.csv:3: 2e\+06 queries/s; 100000 are the most"),
-    ("a.parquet", "1\n", r"read from \.txt, \.csv, \.gz"),
-    ("a.gz", "no gzip", r"a\.gz cannot be read"),
-    ("a.csv", "ms,size\n1,\u00b2\n", r"a\.csv:2: '\u00b2' is no size; a whole number from 1"),
-    ("a.csv", "ms,size\n1,0\n", r"a\.csv:2: '0' is no size"),
-    ("a.csv", "ms,size\n1," + "9" * 5000, r"a\.csv:2: '9{40}' is no size"),
-]
-
-
-def test_a_compressed_file_that_is_damaged_is_reported(
-    tmp_path: Path, rng: np.random.Generator
-) -> None:
-    raw = bytearray(gzip.compress(b"".join(b"%d\n" % n for n in range(1000))))
-    for at in range(10, len(raw)):
-        damaged = bytes((*raw[:at], raw[at] ^ 0xFF, *raw[at + 1 :]))
-        (tmp_path / "a.gz").write_bytes(damaged)
-        with pytest.raises(ArrivalsError, match=r"a\.gz cannot be read"):
-            read_arrivals(tmp_path / "a.gz", rng)
-
-
 @pytest.mark.parametrize("draw", [poisson, lambda *more: gamma(*more[:2], 0.5, more[2])])
 @pytest.mark.parametrize(("rate", "seconds"), [(1e300, 1.0), (1e6, 1e9)])
 def test_more_queries_than_a_run_can_have_are_refused(
@@ -120,21 +62,6 @@ def test_more_queries_than_a_run_can_have_are_refused(
 ) -> None:
     with pytest.raises(ArrivalsError, match=r"queries, and 1e\+08 are the most of a run; lower"):
         draw(rate, seconds, rng)
-
-
-@pytest.mark.parametrize(("name", "text", "what"), WRONG)
-def test_faults_of_a_file_are_reported_with_their_line(
-    tmp_path: Path, rng: np.random.Generator, name: str, text: str, what: str
-) -> None:
-    file = tmp_path / name
-    file.write_text(text)
-    with pytest.raises(ArrivalsError, match=what):
-        read_arrivals(file, rng)
-
-
-def test_a_file_that_is_not_there_is_reported(tmp_path: Path, rng: np.random.Generator) -> None:
-    with pytest.raises(ArrivalsError, match="No such file"):
-        read_arrivals(tmp_path / "gone.txt", rng)
 
 
 @pytest.mark.parametrize("cv", [0.5, 1.0, 3.0])
@@ -169,13 +96,3 @@ def test_bursts_keep_the_mean_and_are_bursts(rng: np.random.Generator) -> None:
     assert len(times) == pytest.approx(400_000, rel=0.1)
     counts = np.histogram(times, 4000, (0, 4000))[0]
     assert counts.var() / counts.mean() > 20  # a Poisson process has 1
-
-
-def test_a_million_queries_in_a_second_are_times_in_another_unit(
-    tmp_path: Path, rng: np.random.Generator
-) -> None:
-    file = tmp_path / "a.txt"
-    file.write_text("0\n0.5\n" + "".join(f"{5000 + i / 1000:.3f}\n" for i in range(MOST_QPS + 7)))
-    what = r"a\.txt:3: 100007 queries arrive within the second from here.*in milliseconds"
-    with pytest.raises(ArrivalsError, match=what):
-        read_arrivals(file, rng)
