@@ -91,13 +91,13 @@ def end_session(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def follow_supervisor(env: Mapping[str, str] = os.environ) -> None:
+def follow_supervisor() -> None:
     """End this process once its supervisor is gone; every role calls it.
 
     Sends SIGTERM first, for a clean shutdown, and SIGKILL after ``STOP_PATIENCE_S``.
     """
-    if SUPERVISOR in env:
-        parent = int(env[SUPERVISOR])
+    if SUPERVISOR in os.environ:
+        parent = int(os.environ[SUPERVISOR])
         threading.Thread(target=_watch, args=(parent,), name="supervisor", daemon=True).start()
 
 

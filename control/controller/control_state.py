@@ -102,7 +102,7 @@ class ControlState:
             history=self.history,
             members=self._paced(settings, now),
             in_force=self.plan,
-            expected=self.estimates.expected(self.policy(settings), settings, now),
+            expected=self.estimates.expected(settings, now),
             capacity_share=self.estimates.capacity_share(self.policy(settings)),
             memory=self.memory,
         )

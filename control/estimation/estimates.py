@@ -271,7 +271,7 @@ class Estimates:
         )
         return policy.headroom * chosen(ESTIMATORS, policy.estimator)(self._demand, now, horizon)
 
-    def expected(self, policy: Policy, settings: Settings, now: float) -> ExpectedTraffic:
+    def expected(self, settings: Settings, now: float) -> ExpectedTraffic:
         """Return the traffic to route: current arrivals, not the demand planned for."""
         given = settings.demand_qps
         arriving = self.arriving_qps(now) if given is None else given

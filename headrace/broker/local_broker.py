@@ -88,11 +88,9 @@ def start(
 
 
 @contextmanager
-def borrow(
-    home: Path | None = None, *, java: Path | None = None, nodes: int | None = None
-) -> Iterator[Running]:
+def borrow(home: Path | None = None, *, nodes: int | None = None) -> Iterator[Running]:
     """Yield the broker of this home; stop it after the block only if this call started it."""
-    running = start(home, java=java, nodes=nodes)
+    running = start(home, nodes=nodes)
     try:
         yield running
     finally:

@@ -59,7 +59,7 @@ def tick_label(value: float) -> str:
     return "0" if text == "-0" else text
 
 
-WIDTH, HEIGHT = 920.0, 250.0
+WIDTH, HEIGHT, SPOTS_HEIGHT = 920.0, 250.0, 340.0
 LEFT, RIGHT, TOP, BOTTOM = 72.0, 16.0, 14.0, 44.0
 CHARACTER = 7.0  # approximate width of a label's character, pixels
 LINE = 15.0  # vertical distance between labels, pixels
@@ -127,18 +127,16 @@ def line_chart(
     return _svg(parts, labels.about, height)
 
 
-def spot_chart(
-    spots: Sequence[Spot], labels: ChartLabels, *, height: float = 340.0, x_most: float = 100.0
-) -> str:
+def spot_chart(spots: Sequence[Spot], labels: ChartLabels, *, x_most: float = 100.0) -> str:
     """Draw labelled points in a plane; y is a percentage, and x is from 0 to ``x_most``."""
     across = _reach(((s.x - s.half_x, s.x + s.half_x) for s in spots), x_most)
     x_axis = spanning(across, LEFT, WIDTH - 130.0, most=8)
     up = _reach(((s.y - s.below_y, s.y + s.above_y) for s in spots), 100.0)
-    y_axis = spanning(up, height - BOTTOM, TOP, most=5)
-    parts = [_frame(x_axis, y_axis, labels, height)]
+    y_axis = spanning(up, SPOTS_HEIGHT - BOTTOM, TOP, most=5)
+    parts = [_frame(x_axis, y_axis, labels, SPOTS_HEIGHT)]
     parts += [_spot(spot, x_axis, y_axis) for spot in spots]
     parts += _names([spot for spot in spots if spot.name], x_axis, y_axis)
-    return _svg(parts, labels.about, height)
+    return _svg(parts, labels.about, SPOTS_HEIGHT)
 
 
 def _svg(parts: Iterable[str], about: str, height: float) -> str:

@@ -220,7 +220,7 @@ def _refuse(constant: str) -> None:
 _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)
 
 
-def from_json_text(text: str, depth: int = MAX_DEPTH) -> list[Any] | dict[str, Any]:
+def from_json_text(text: str, depth: int) -> list[Any] | dict[str, Any]:
     """Return the list or dict of a JSON text.
 
     Raises ValueError (CodecError is one) for a text that ``json_text`` could not have written.

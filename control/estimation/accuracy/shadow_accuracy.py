@@ -39,14 +39,12 @@ class ShadowAccuracy:
     most: float | None
 
 
-def shadow_accuracy(
-    sums: AccuracySums, reference: float | None, z: float = Z_95
-) -> ShadowAccuracy | None:
+def shadow_accuracy(sums: AccuracySums, reference: float | None) -> ShadowAccuracy | None:
     """Return the estimate, None without a shadow; ``reference`` is the reference's accuracy."""
     agreement = sums.accuracy
     if agreement is None:
         return None
-    low, high = sums.interval(z)
+    low, high = sums.interval(Z_95)
     if reference is None:
         return ShadowAccuracy(
             agreement=agreement, low=low, high=high, accuracy=None, accuracy_low=None,

@@ -87,16 +87,16 @@ def binding(every: Choices, problem: Problem, close: Nearest) -> str:
 def least_slo_s(every: Choices, problem: Problem) -> float:
     """Return the SLO at which the fastest paths begin to fit: to every leaf, untied to any."""
     needs = []
-    for leaf, way in paths(every.tasks).items():
+    for way in paths(every.tasks).values():
         fastest = sum(
             min(config.latency_s for unit in every.units[task] for config in unit.configs)
             for task in way
         )
-        needs.append(_slo_for(problem, leaf, len(way), fastest))
+        needs.append(_slo_for(problem, len(way), fastest))
     return max(needs) if every.tied else min(needs)
 
 
-def _slo_for(problem: Problem, leaf: str, depth: int, seconds: float) -> float:
+def _slo_for(problem: Problem, depth: int, seconds: float) -> float:
     pipeline = problem.pipeline
     return seconds / pipeline.compute_share + (depth + 1) * pipeline.comm_s
 
@@ -150,13 +150,13 @@ def _feasible(every: Choices, problem: Problem, search: SolveOptions) -> bool:
 def _candidates_s(every: Choices, problem: Problem) -> list[float]:
     """Return the SLOs above the requested one at which a path begins to fit."""
     found: set[float] = set()
-    for leaf, way in paths(every.tasks).items():
+    for way in paths(every.tasks).values():
         choices = [
             sorted({c.latency_s for unit in every.units[task] for c in unit.configs})
             for task in way
         ]
         sums = _sums(choices)
-        found |= {_up(_slo_for(problem, leaf, len(way), s) * 1e3) / 1e3 for s in sums}
+        found |= {_up(_slo_for(problem, len(way), s) * 1e3) / 1e3 for s in sums}
     return sorted(slo for slo in found if slo > problem.slo_s)
 
 

@@ -149,7 +149,7 @@ def part_of_queue(setting: Setting) -> PartOfQueue:
         left=tuple(
             Left(
                 _slack(setting, int(b), float(seconds), offset),
-                _arrived(setting, ahead, c, int(b), offset),
+                _arrived(ahead, c, int(b), offset),
             )
             for c, (b, seconds) in enumerate(zip(batch, busy, strict=True))
         ),
@@ -182,7 +182,7 @@ def _slack(setting: Setting, batch: int, busy: float, offset: Floats) -> Floats:
     return np.asarray(-np.diff(reached, axis=2), dtype=np.float64)
 
 
-def _arrived(setting: Setting, ahead: Ahead, c: int, batch: int, offset: Floats) -> Floats:
+def _arrived(ahead: Ahead, c: int, batch: int, offset: Floats) -> Floats:
     """Return P(i queries come to the worker | n, j), [n - b - 1, j, i], for n in b + 1..N + 1."""
     # [i, d]; at N + 1 and more the queue is full, whatever was left of it.
     by_missing = np.vstack([ahead.waited[c, :1], ahead.whole[c], ahead.over[c]])

@@ -16,7 +16,6 @@ from headrace.roles.workers.subprocess_operator import Isolated
 from operators.models.emulated import Emulated
 from operators.models.loading import load_operator
 from operators.models.warm_up import Warmed
-from profiles.measurements import EMULATED
 from profiles.profile_table import ProfileTable
 from schemas.pipeline import Pipeline, Variant
 from schemas.variant_id import variant_id
@@ -61,7 +60,7 @@ def emulated_executor(
     pipeline: Pipeline,
     profile: ProfileTable,
     rng: np.random.Generator,
-    device: str = EMULATED,
+    device: str,
 ) -> EmulatedExecutor:
     """Return an executor that waits for the profiled latencies of the device or device type."""
 
@@ -85,7 +84,7 @@ def shared_cpu(file: PipelineFile, host: str, parts: int) -> SharedCpu | None:
 
 
 def model_maker(
-    file: PipelineFile, device: str, cpu: SharedCpu | None = None, part: int = 0
+    file: PipelineFile, device: str, cpu: SharedCpu | None, part: int
 ) -> Callable[[str], Operator]:
     """Return a factory of operators by "task/variant" or setting; those with limits run in own
     processes. Batches take as long as the device's share of a core needs, and keep to ``part`` of

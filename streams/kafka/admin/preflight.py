@@ -56,15 +56,15 @@ def prepare(
         _check(config, GROUP, needed, _groups(config, groups, timeout_s))
 
 
-def prepare_input(config: KafkaConfig, pipeline: Pipeline, timeout_s: float = WAIT_S) -> None:
+def prepare_input(config: KafkaConfig, pipeline: Pipeline) -> None:
     """Create the input topic on a broker of its own, if it is missing.
 
     Raise ``BrokerError`` if no broker answers, or the topic cannot be created.
     """
-    reach(config, timeout_s)
+    reach(config, WAIT_S)
     name = physical(pipeline.name, QUERIES)
-    made = ensure_topics(config, (t for t in topics(pipeline) if t.name == name), timeout_s)
-    _await_leaders(config, made, max(timeout_s, LED_WITHIN_S))
+    made = ensure_topics(config, (t for t in topics(pipeline) if t.name == name), WAIT_S)
+    _await_leaders(config, made, max(WAIT_S, LED_WITHIN_S))
 
 
 def _check_sizes(config: KafkaConfig, needed: Iterable[Right], timeout_s: float) -> None:

@@ -24,6 +24,8 @@ from streams.kafka.kafka_config import KafkaConfig, KafkaConfigError
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, forbidden, unreachable
 from streams.topics import Topic, too_few
 
+ANSWERS_S = 10.0  # longest wait for an answer of the broker
+APPEARS_S = 30.0  # and for a topic that was just created
 COPIES = 3  # replicas of every topic, given enough brokers
 REFERENCES = 3  # to a topic's id: by its description, a local name and ``getrefcount``
 REPLICATION = "topics.replication.factor"  # property that overrides the number of replicas
@@ -44,14 +46,14 @@ def described(config: KafkaConfig, topics: Iterable[str], timeout_s: float) -> d
     )
 
 
-def topic_id_on(config: KafkaConfig, topic: str, timeout_s: float = 10.0) -> str:
+def topic_id_on(config: KafkaConfig, topic: str) -> str:
     """Return the broker's id of a topic; a recreated topic has a new one. "" if the broker has no
     ids.
 
     Raise ``BrokerError`` if no broker answers, or the broker cannot describe the topic, as one that
     has just started. Without the id, a recreated topic would go unnoticed.
     """
-    found = described(config, (topic,), timeout_s)[topic]
+    found = described(config, (topic,), ANSWERS_S)[topic]
     if isinstance(found, KafkaError):
         raise BrokerError(
             f"topic {topic!r} cannot be described at present: {found.str()}; start this role anew"
@@ -69,7 +71,7 @@ class TopicLook(NamedTuple):
 UNKNOWN_TOPIC = TopicLook("", 0)
 
 
-def look_at(config: KafkaConfig, topic: str, timeout_s: float = 10.0) -> Iterator[TopicLook | None]:
+def look_at(config: KafkaConfig, topic: str, timeout_s: float) -> Iterator[TopicLook | None]:
     """Yield the topic as it is at each step, over one connection.
 
     Yield ``UNKNOWN_TOPIC`` while the broker does not know the topic, None while it does not answer.
@@ -250,7 +252,7 @@ def _await_known(config: KafkaConfig, names: list[str], timeout_s: float) -> Non
         time.sleep(POLL_S)
 
 
-def partitions(config: KafkaConfig, timeout_s: float = 10.0) -> dict[str, int]:
+def partitions(config: KafkaConfig, timeout_s: float = ANSWERS_S) -> dict[str, int]:
     """Return the number of partitions of each topic that this user may describe.
 
     Raise ``BrokerError`` if no broker answers.
@@ -262,12 +264,12 @@ def partitions(config: KafkaConfig, timeout_s: float = 10.0) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in found.items()}
 
 
-def partitions_of(config: KafkaConfig, topic: str, timeout_s: float = 30.0) -> int:
+def partitions_of(config: KafkaConfig, topic: str) -> int:
     """Return a topic's number of partitions; wait for a topic that was just created.
 
-    Raise ``BrokerError`` if the topic does not appear within ``timeout_s``.
+    Raise ``BrokerError`` if the topic does not appear within ``APPEARS_S``.
     """
-    until = time.monotonic() + timeout_s
+    until = time.monotonic() + APPEARS_S
     while (count := partitions(config).get(topic)) is None:
         if time.monotonic() > until:
             raise BrokerError(f"topic {topic!r} is not on the broker; run `headrace up FILE` first")
@@ -275,7 +277,7 @@ def partitions_of(config: KafkaConfig, topic: str, timeout_s: float = 30.0) -> i
     return count
 
 
-def readable_partitions(config: KafkaConfig, topic: str, timeout_s: float = 10.0) -> int:
+def readable_partitions(config: KafkaConfig, topic: str, timeout_s: float = ANSWERS_S) -> int:
     """Return a topic's number of partitions, 0 if it does not exist.
 
     Raise ``BrokerError`` if this user may not read it or no broker answers.

@@ -50,14 +50,14 @@ def settings_of(
     return seen
 
 
-def set_stamps(config: KafkaConfig, topic: str, stamps: Stamps, timeout_s: float = WAIT_S) -> bool:
+def set_stamps(config: KafkaConfig, topic: str, stamps: Stamps) -> bool:
     """Return whether the topic's records are stamped this way.
 
     An existing topic with other settings is altered here, if this user may do so. If the settings
     are hidden from this user, log it and return True: new topics are created this way.
     """
     wanted = STAMP_SETTINGS[stamps]
-    seen = settings_of(config, (topic,), timeout_s)
+    seen = settings_of(config, (topic,), WAIT_S)
     if topic not in seen or wanted.items() <= seen[topic].items():
         return True
     changes = [
@@ -68,5 +68,5 @@ def set_stamps(config: KafkaConfig, topic: str, stamps: Stamps, timeout_s: float
         for name, value in wanted.items()
     ]  # fmt: skip
     altered = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
-    results = asked(config, lambda client: client.incremental_alter_configs([altered]), timeout_s)
+    results = asked(config, lambda client: client.incremental_alter_configs([altered]), WAIT_S)
     return not isinstance(results[altered], KafkaError)
