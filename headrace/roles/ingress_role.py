@@ -15,7 +15,7 @@ from headrace.roles.observability.log_options import SILENT, LogOptions
 from headrace.roles.observability.observability import tell_idle
 from headrace.roles.profile_lookups import accuracies
 from headrace.roles.role_process import FENCE_S, driver, namesakes_of, process_now, run_until_signal
-from operators.dispatch.dispatcher import WINDOW
+from operators.dispatch.device_costs import WINDOW
 from operators.ingress.ingress import Ingress
 from operators.input_place import InputPlaces
 from schemas.effects import QUERIES

@@ -15,9 +15,7 @@ every waiting query is reset to its profile after ``AGAIN_S``.
 """
 
 from bisect import insort
-from collections import deque
 from collections.abc import Iterable
-from contextlib import suppress
 from math import nextafter
 
 import numpy as np
@@ -26,14 +24,11 @@ from control.policies import policy_named, spec_of
 from control.policies.kairos.dispatch_options import (
     LATE,
     LEARN,
-    MARGINAL,
-    PRICES,
     SERVE,
     THRESHOLD,
 )
 from control.policies.kairos.dispatch_rules import (
     SKIPS_LATE,
-    DeviceTable,
     DispatchOptions,
     Round,
     Rule,
@@ -42,9 +37,8 @@ from control.policies.kairos.dispatch_rules import (
 )
 from control.policies.kairos.latency_learning import LatencyModel
 from control.policies.kairos.matching import MatchingWeights, Vector, matched
-from control.policies.kairos.query_sizes import SizeDistribution, observed
 from control.problem.lazy_references import load
-from control.problem.problem import PlanError
+from operators.dispatch.device_costs import DeviceCosts
 from operators.dispatch.device_division import own_workers
 from operators.dispatch.dispatch_profile import DispatchProfile, Predictions
 from operators.dispatch.dispatch_queue import (
@@ -67,10 +61,6 @@ from schemas.records import ANSWERED, Completion, Plan, Selection, Work
 from schemas.variant_id import variant_id
 
 TICK_S = 1e-9
-WINDOW = 10_000  # number of newest queries whose sizes count
-ENOUGH_SIZES = 1_000
-SIZE_CLASSES = 64
-FIRST_PRICES = 64  # observations after which the costs of devices follow the learned latencies
 _FOREVER = float("inf")
 
 
@@ -103,16 +93,14 @@ class Dispatcher:
         self._waiting: list[Waiting] = []  # by deadline, ties in order of arrival
         self._devices: list[DispatchedDevice] = []
         self._by_slot: dict[int, DispatchedDevice] = {}
-        self._table: DeviceTable | None = None
         self._kinds: tuple[int, ...] = ()  # types with a device
         self._factors: Vector = np.ones(0)
-        self._observed, self._priced_at = 0, FIRST_PRICES
         self._learned = LatencyModel(profile.types, profile.mean_s)
+        self._costs = DeviceCosts(profile, self._learned)
         self._predictions = Predictions(profile, self._learned)
         self._trip = RoundTrip(round_trip_s)
         # Types that were too slow for every waiting query: since when no query of theirs has run.
         self._unused: dict[int, float] = {}
-        self._sizes: deque[int] = deque(maxlen=WINDOW)
 
     @property
     def active(self) -> bool:
@@ -123,11 +111,6 @@ class Dispatcher:
     def waiting(self) -> int:
         """The number of queued queries."""
         return len(self._waiting)
-
-    @property
-    def device_costs(self) -> tuple[float, ...]:
-        """The cost of a second of each of the plan's devices; 1 for the dearest if ``marginal``."""
-        return () if self._table is None else tuple(self._table.coefficients.tolist())
 
     def remaining_s(self, now: float) -> dict[int, float]:
         """Return the predicted seconds until each busy device has finished, by slot."""
@@ -152,9 +135,11 @@ class Dispatcher:
         self._policy = policy
         self._rule = load(rule)
         self._serves_late = LATE.of(policy) == SERVE
-        self._staff(plan, now)
+        self._staff(plan)
         slo_s = plan.settings.slo_s
-        self._options = DispatchOptions.of(policy, slo_s, self._threshold(policy, slo_s))
+        self._costs.change(policy, [device.kind for device in self._devices], slo_s)
+        threshold = THRESHOLD.of(policy) or self._costs.threshold()
+        self._options = DispatchOptions.of(policy, slo_s, threshold)
         for each in self._waiting:
             each.held = -1
             self._predict(each)
@@ -163,7 +148,7 @@ class Dispatcher:
     def take(self, selection: Selection) -> None:
         """Ignore the tables of a policy: the rules of this dispatcher have none."""
 
-    def _staff(self, plan: Plan, now: float) -> None:
+    def _staff(self, plan: Plan) -> None:
         """Adopt the plan's devices; queries in flight move with their slots."""
         sent = {d.slot: d for d in self._devices}
         types, kind_of = self._profile.types, self._profile.kind_of
@@ -182,65 +167,20 @@ class Dispatcher:
         self._devices = devices
         self._by_slot = {slot: device for device in devices for slot in device.slots}
         self._kinds = tuple(sorted({device.kind for device in devices}))
-        self._table = self._table_of(devices, plan.settings.slo_s) if devices else None
         self._factors = np.array([self._learned.factor(d.worker) for d in devices])
-
-    def _table_of(self, devices: list[DispatchedDevice], slo_s: float) -> DeviceTable:
-        """Return the devices with the costs of the policy's ``prices``."""
-        learns = self._policy is not None and LEARN.of(self._policy)
-        mean_s = self._learned.mean_s if learns else self._profile.mean_s
-        base, speeds = self._profile.speeds(mean_s)
-        kinds, sizes = [device.kind for device in devices], self._sizes_seen()
-        if self._policy is None or PRICES.of(self._policy) != MARGINAL or sizes is None:
-            return DeviceTable.of(kinds, speeds, base)
-        # Imported late: SciPy takes half a second to import, and most ingresses never dispatch.
-        from control.policies.kairos.priced_devices import priced_devices
-        from control.policies.kairos.throughput_bounds import ServiceTimes
-
-        latency_s = [[mean_s(name, size) for size in sizes.sizes] for name in self._profile.types]
-        times = ServiceTimes(np.array(latency_s), np.array(sizes.probabilities), slo_s)
-        with suppress(PlanError):  # of latencies too different for the linear program
-            return priced_devices(times, kinds, speeds, base)
-        return DeviceTable.of(kinds, speeds, base)
-
-    def _price_again(self) -> None:
-        """Follow the learned latencies: after twice as many observations each time, as latencies
-        change less and less. Each plan prices the devices, too."""
-        self._observed += 1
-        if self._observed >= self._priced_at and self._devices:
-            self._priced_at = 2 * self._observed
-            self._table = self._table_of(self._devices, self._options.weights.slo_s)
-
-    def _sizes_seen(self) -> SizeDistribution | None:
-        """Return the sizes of the last ``WINDOW`` queries; the profile's if too few were seen."""
-        if len(self._sizes) < ENOUGH_SIZES:
-            return self._profile.sizes
-        return observed(self._sizes, SIZE_CLASSES)
-
-    def _threshold(self, policy: Policy, slo_s: float) -> int:
-        """Return the policy's threshold, else the largest size that every auxiliary type finishes
-        within the SLO."""
-        asked: int = THRESHOLD.of(policy)
-        if asked:
-            return asked
-        table = self._table
-        if table is None:
-            return 0
-        auxiliary = {d.kind for d, base in zip(self._devices, table.base, strict=True) if not base}
-        return self._profile.within(auxiliary, slo_s)
 
     # ------------------------------------------------------------------ queries
 
     def add(self, work: Work, place: int = -1) -> None:
         """Queue a query, read from a record at offset ``place``."""
-        self._sizes.append(self._profile.bounded(work.size))
+        self._costs.add(work.size)
         waiting = Waiting(work, place)
         self._predict(waiting)
         insort(self._waiting, waiting, key=deadline_s)
 
     def recall(self, sizes: Iterable[int]) -> None:
         """Take the sizes of queries that earlier incarnations dispatched, oldest first."""
-        self._sizes.extend(self._profile.bounded(size) for size in sizes)
+        self._costs.recall(sizes)
 
     def oldest(self, partition: int) -> int | None:
         """Return the lowest queued offset of an input partition, or None."""
@@ -259,7 +199,7 @@ class Dispatcher:
             if policy is None or LEARN.of(policy):
                 size = self._profile.bounded(completion.size)
                 self._learned.observe(kind, size, completion.run_s, completion.worker)
-                self._price_again()
+                self._costs.learned()
         device = self._by_slot.get(completion.slot)
         if device is None:
             return
@@ -354,7 +294,7 @@ class Dispatcher:
     def _round(
         self, waiting: list[Waiting], remaining_s: list[float], lead_s: float, now: float
     ) -> Round:
-        assert self._table is not None
+        assert self._costs.table is not None
         slo_s = self._options.weights.slo_s
         hop_s = self._trip.mean_s / 2
         answered_s = now + hop_s  # an answer that leaves now reaches egress
@@ -369,7 +309,7 @@ class Dispatcher:
             held=[w.held for w in waiting],
             remaining_s=remaining_s,
             factors=self._factors,
-            devices=self._table,
+            devices=self._costs.table,
             lead_s=lead_s,
             hop_s=hop_s,
         )

@@ -4,11 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from control.policies import POLICIES
-from control.policies.kairos.matching import LEAST_COST
 from control.policies.kairos.query_sizes import SizeDistribution
 from operators.dispatch.dispatch_profile import dispatch_profile
 from operators.dispatch.dispatch_queue import MOST_SENT, Part
-from operators.dispatch.dispatcher import ENOUGH_SIZES, FIRST_PRICES, Dispatcher
+from operators.dispatch.dispatcher import Dispatcher
 from operators.ingress.ingress import NOTICE_S, Ingress
 from schemas.effects import OUTPUTS, QUERIES, Arrived, Assign, Effect, Send, Wake, Woke, work_topic
 from schemas.pipeline import Pipeline, Policy, QuerySize
@@ -190,32 +189,6 @@ def test_a_query_is_in_time_if_it_makes_its_deadline_with_both_hops() -> None:
         dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
         dispatcher.add(work(0, 20))  # 80 ms on the slow device, which is the cheaper one
         assert sent(dispatcher, 0.0) == expected
-
-
-def test_prices_follow_the_sizes_that_were_seen() -> None:
-    profile = dispatch_profile(
-        ("gpu", "slow"), _seconds, 100, sizes=SizeDistribution((10, 90), (0.5, 0.5))
-    )
-    dispatcher = Dispatcher(a_sized_pipeline(), profile)
-    dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
-    # Half the queries are large and need the gpu: the slow device limits nothing.
-    expected = [1.0, LEAST_COST * 0.25]
-    assert dispatcher.device_costs == pytest.approx(expected)
-    for offset in range(ENOUGH_SIZES):
-        dispatcher.add(work(offset, 10))
-    assert dispatcher.device_costs == pytest.approx(expected)  # until the next plan
-    dispatcher.change(a_dispatching_plan("gpu", "slow", epoch=2), 0.0)
-    assert dispatcher.device_costs == pytest.approx([1.0, 0.25])
-
-
-def test_prices_follow_the_sizes_that_an_earlier_dispatcher_saw() -> None:
-    profile = dispatch_profile(
-        ("gpu", "slow"), _seconds, 100, sizes=SizeDistribution((10, 90), (0.5, 0.5))
-    )
-    dispatcher = Dispatcher(a_sized_pipeline(), profile)
-    dispatcher.recall([10] * ENOUGH_SIZES)
-    dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
-    assert dispatcher.device_costs == pytest.approx([1.0, 0.25])
 
 
 def test_a_dispatcher_that_starts_learns_from_the_completions_that_it_reads_again() -> None:
@@ -596,18 +569,3 @@ def test_query_given_up_ends_as_dropped() -> None:
         for item in e.record.items
     ]
     assert [end.outcome for end in ended if end] == ["dropped"]
-
-
-def test_the_costs_of_devices_follow_what_they_took() -> None:
-    profile = dispatch_profile(("gpu", "slow"), lambda type_, size, quantile: 0.05, 100)
-    dispatcher = Dispatcher(a_sized_pipeline(), profile)
-    dispatcher.change(a_dispatching_plan("gpu", "slow"), 0.0)
-    assert dispatcher.device_costs == (1.0, 1.0)
-    for n in range(FIRST_PRICES):
-        slot, type_ = n % 2, ("gpu", "slow")[n % 2]
-        size = 1 + n
-        done = completion(
-            work(n, size), slot, _seconds(type_, size, "mean"), f"{type_}-{slot}", type_
-        )
-        dispatcher.completed(done, n * 0.1)
-    assert dispatcher.device_costs == pytest.approx((1.0, 0.25), rel=0.05)
