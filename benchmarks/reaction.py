@@ -37,6 +37,7 @@ from headrace.fidelity.live_run import LiveEnvironment, answers, play, staged
 from headrace.machine import machine
 from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import simulated
+from operators.outcomes import outcome_of
 from schemas.effects import PLANS, RESULTS, Effect, Event, Send
 from schemas.records import ANSWERED, Answer, Plan
 
@@ -120,7 +121,7 @@ def judged(seen: Seen, policy: str, at_s: float, rate_qps: float) -> Step | None
         if made is not None and each.epoch >= made.epoch and each.created_s >= made.issued_s
     ]
     watched = [each for each in seen.answers if at_s <= each.created_s < at_s + WATCHED_S]
-    missed = [e for e in watched if e.outcome != ANSWERED or e.late or e.incomplete]
+    missed = [each for each in watched if outcome_of(each) != ANSWERED]
     return Step(
         policy=policy,
         at_s=at_s,

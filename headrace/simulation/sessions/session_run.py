@@ -26,6 +26,7 @@ from headrace.roles.link_file import session_links
 from headrace.simulation.sessions.session_nodes import RecordedProfilers, Recording
 from operators.egress.egress import Egress
 from operators.ingress.ingress import Ingress
+from operators.outcomes import outcome_of
 from operators.serving.worker import Worker
 from schemas.effects import (
     COMMAND_RESULTS,
@@ -263,8 +264,9 @@ def _serving(result: SessionResult, rows: Sequence[Session]) -> None:
 def _answered(
     result: SessionResult, answer: Answer, file: PipelineFile, recording: Recording
 ) -> None:
-    result.outcomes[answer.outcome] = result.outcomes.get(answer.outcome, 0) + 1
-    if answer.outcome != ANSWERED or answer.late:
+    outcome = outcome_of(answer)
+    result.outcomes[outcome] = result.outcomes.get(outcome, 0) + 1
+    if outcome != ANSWERED:
         return
     result.in_time += 1
     keys = {hop.task: hop.key for path in answer.paths for hop in path}
