@@ -16,7 +16,7 @@ from headrace.roles.workers.worker_models import share_of
 from operators.timed_batch import TimedBatch, seconds_left
 from streams.live.executors import Operator
 
-EXAMPLE = Path(__file__).parents[4] / "examples" / "postcode"
+EXAMPLE = Path(__file__).parents[5] / "examples" / "postcode"
 
 
 class Clock:

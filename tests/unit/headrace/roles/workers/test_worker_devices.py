@@ -8,7 +8,7 @@ from headrace.config.pipeline_file import read_pipeline_file
 from headrace.errors import PipelineError
 from headrace.roles.workers.worker_models import worker_devices
 
-EXAMPLE = Path(__file__).parents[4] / "examples" / "postcode"
+EXAMPLE = Path(__file__).parents[5] / "examples" / "postcode"
 
 
 @pytest.mark.parametrize(
