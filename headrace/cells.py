@@ -1,6 +1,7 @@
 """Cells and columns of tables in plain text; a dash stands for None."""
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 
 
 def percent(share: float | None, digits: int = 1) -> str:
@@ -16,6 +17,11 @@ def decimal(value: float | None, digits: int = 1) -> str:
 def ms(value: float | None) -> str:
     """Return milliseconds with their unit."""
     return "-" if value is None else f"{value:.1f} ms"
+
+
+def local_time(at_s: float) -> str:
+    """Return epoch seconds as local date and time."""
+    return datetime.fromtimestamp(at_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def few(names: Sequence[str], most: int = 4) -> str:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 
-from schemas.codec.confluent import ConfluentCodec
 from schemas.codec.json_form import answer_from_json
 from schemas.codec.path_tree import unfolded
 from schemas.codec.raw import DEADLINE_HEADER, ID_HEADER, SESSION_HEADER, SLO_CLASS_HEADER
@@ -11,7 +10,7 @@ from schemas.codec.single_object import CodecError, decode, encode
 from schemas.effects import QUERIES, RESULTS
 from schemas.pipeline import Pipeline
 from schemas.records import Answer, Query, Value
-from streams.topics import physical
+from streams.codecs.wire import confluent_codec
 
 Headers = Sequence[tuple[str, bytes]]
 Write = Callable[[Query], tuple[bytes, Headers]]
@@ -59,7 +58,7 @@ def reader_of(pipeline: Pipeline) -> Read:
     """
     if not pipeline.schema_registry:
         return read_answer
-    codec = _codec(pipeline, RESULTS)
+    codec = confluent_codec(pipeline, RESULTS)
     return lambda value: _answer(codec.decode(value)) if value[:1] == b"\0" else read_answer(value)
 
 
@@ -110,15 +109,8 @@ def _raw_query(query: Query, size_header: str) -> tuple[bytes, Headers]:
     return query.payload, headers
 
 
-def _codec(pipeline: Pipeline, topic: str) -> ConfluentCodec:
-    # Imported here: the registry's client is an extra, and its import takes half a second.
-    from streams.codecs.schema_registry import registry_codec
-
-    return registry_codec(pipeline.schema_registry, physical(pipeline.name, topic))
-
-
 def _confluent(pipeline: Pipeline) -> Write:
-    codec = _codec(pipeline, QUERIES)
+    codec = confluent_codec(pipeline, QUERIES)
     codec.encode(Query(payload=b""))
     return lambda query: (codec.encode(query), [])
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 from msgspec import structs
@@ -13,6 +12,7 @@ from control.policies import known_kinds, spec_of
 from control.problem.problem import PlanError
 from control.rollout.leases import running
 from headrace.broker.connect import reached, reached_running
+from headrace.cells import local_time
 from headrace.client.topic_clients import Commander, plans
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import INFEASIBLE, UNSUCCESSFUL
@@ -104,7 +104,7 @@ def list_plans(file: PipelineFile, bootstrap: str | None, last: int, *, as_json:
         print_json([plan_row(plan) for plan in newest])
         return
     rows = [
-        (str(p.epoch), _clock(p.issued_s), p.settings.policy, f"{p.settings.slo_s * 1e3:g} ms",
+        (str(p.epoch), local_time(p.issued_s), p.settings.policy, f"{p.settings.slo_s * 1e3:g} ms",
          variants_text(p), "" if p.feasible else "infeasible", p.reason)
         for p in newest
     ]  # fmt: skip
@@ -154,7 +154,3 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
 
 def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} x {key}" for key, count in counts.items()) or "-"
-
-
-def _clock(at_s: float) -> str:
-    return datetime.fromtimestamp(at_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")

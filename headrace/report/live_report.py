@@ -7,7 +7,6 @@ retained. Queries without an answer are not on the results topic and not in the 
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.config.cluster_cost import costs
@@ -193,8 +192,3 @@ def _in_turn(
         *((answer.answered_s, answer) for answer in answers),
     ]
     yield from sorted(later, key=lambda each: each[0])
-
-
-def clock(at_s: float) -> str:
-    """Format epoch seconds as local date and time."""
-    return datetime.fromtimestamp(at_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from html import escape
 
-from headrace.cells import columns, decimal, percent
+from headrace.cells import columns, decimal, local_time, percent
 from headrace.config.cluster_cost import costs
 from headrace.fidelity.certificate_text import text as certificate_text
 from headrace.html.page import number, page, section, setting, table, text
 from headrace.html.time_series_page import given_up, latencies, over_time
-from headrace.report.live_report import LiveReport, clock
+from headrace.report.live_report import LiveReport
 from headrace.results.label_accuracy import NO_CLASS
 from profiles.path_accuracy import gap_text
 from schemas.records import ANSWERED
@@ -34,7 +34,7 @@ def report_page(made: LiveReport) -> str:
         section("Figures", "Of the queries that have an answer.", table(("", "live"), rows)),
         _variant_section(made),
         *_measured_section(made),
-        *over_time(named, f"seconds since {clock(made.first_s)}"),
+        *over_time(named, f"seconds since {local_time(made.first_s)}"),
         latencies(named, made.file.pipeline.slo_s),
         given_up(named),
         *_certificate(made),
@@ -43,11 +43,14 @@ def report_page(made: LiveReport) -> str:
 
 
 def _lead(made: LiveReport) -> Iterator[str]:
+    pipeline = made.file.pipeline
     yield (
-        f"{made.figures.queries:,} queries of {made.file.pipeline.name}, created from "
-        f"{clock(made.first_s)} to {clock(made.last_s)}; SLO {made.file.pipeline.slo_s * 1e3:g} ms"
+        f"{made.figures.queries:,} queries of {pipeline.name}, created from "
+        f"{local_time(made.first_s)} to {local_time(made.last_s)}; SLO {pipeline.slo_s * 1e3:g} ms"
     )
-    policies = ", ".join(f"{each.policy} since {clock(each.since_s)}" for each in made.policies)
+    policies = ", ".join(
+        f"{each.policy} since {local_time(each.since_s)}" for each in made.policies
+    )
     if policies:
         yield f"policy: {policies}"
 

@@ -113,14 +113,14 @@ def _confluent_answers(pipeline: Pipeline) -> Callable[[bytes], Record]:
             "written with in the pipeline file (schema_registry: URL) until the topic has dropped "
             "them"
         )
-    return _confluent(pipeline, RESULTS).decode
+    return confluent_codec(pipeline, RESULTS).decode
 
 
 def _reader(pipeline: Pipeline) -> Callable[[bytes], Record]:
     """Return the function that decodes a record of the results topic."""
     if pipeline.results == "json":
         return answer_from_json
-    return _confluent(pipeline, RESULTS).decode if pipeline.results == "confluent" else decode
+    return confluent_codec(pipeline, RESULTS).decode if pipeline.results == "confluent" else decode
 
 
 def _answers(pipeline: Pipeline) -> Decode:
@@ -202,7 +202,8 @@ def _json_answer(record: Record) -> bytes:
         return answer_to_json(failed)
 
 
-def _confluent(pipeline: Pipeline, topic: str) -> ConfluentCodec:
+def confluent_codec(pipeline: Pipeline, topic: str) -> ConfluentCodec:
+    """Return the codec of a topic in Confluent's framing, by the pipeline's schema registry."""
     # Imported here: the registry's client is an extra and takes half a second to import.
     from streams.codecs.schema_registry import registry_codec
 
@@ -210,7 +211,7 @@ def _confluent(pipeline: Pipeline, topic: str) -> ConfluentCodec:
 
 
 def _confluent_query(pipeline: Pipeline) -> Decode:
-    codec = _confluent(pipeline, QUERIES)
+    codec = confluent_codec(pipeline, QUERIES)
     return lambda fetched: _query(fetched, codec.decode)
 
 
@@ -229,5 +230,5 @@ PATHS: dict[str, Callable[[Answer], Answer]] = {
 ANSWERS: dict[str, Callable[[Pipeline], Encode]] = {
     "avro": lambda _: encode,
     "json": lambda _: _json_answer,
-    "confluent": lambda pipeline: _confluent(pipeline, RESULTS).encode,
+    "confluent": lambda pipeline: confluent_codec(pipeline, RESULTS).encode,
 }
