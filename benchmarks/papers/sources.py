@@ -1,8 +1,6 @@
-"""Read the tables of a paper's data, and run the command that converts them to our formats."""
+"""Read the tables of a paper's data."""
 
-import argparse
 import csv
-from collections.abc import Callable
 from pathlib import Path
 
 
@@ -24,16 +22,3 @@ def unreadable(path: Path, error: OSError, paper: str) -> DataError:
     return DataError(
         f"{path} cannot be read ({error.strerror}); DATA_DIR is the folder of the {paper} data"
     )
-
-
-def write_from(document: str, write: Callable[[Path, Path], list[Path]]) -> None:
-    """Run the command DATA_DIR OUT_DIR: print the written paths, or exit with 2 and a message."""
-    parser = argparse.ArgumentParser(description=document.partition("\n")[0])
-    parser.add_argument("data", type=Path, metavar="DATA_DIR")
-    parser.add_argument("out", type=Path, metavar="OUT_DIR")
-    options = parser.parse_args()
-    try:
-        for path in write(options.data, options.out):
-            print(path)
-    except DataError as error:
-        parser.exit(2, f"{error}\n")

@@ -1,4 +1,4 @@
-"""Whether a control app is in charge, and how many reports it ignores as out of date.
+"""Observe whether a control app is in charge, and how many reports it ignores as out of date.
 
 An observer of the control role. A report that took much longer than its sender's fastest one is out
 of date: its node may have died meanwhile. Many of them mean that reports reach the app late, for

@@ -1,4 +1,4 @@
-"""Which slots a process reads, has given up, and has paused.
+"""The slots that a process reads, has given up, and has paused.
 
 Orders of other threads reach the reading thread late: a slot may have been given up while its
 offset was looked up, or paused before it is read.
