@@ -4,7 +4,7 @@ import ast
 import importlib
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -110,6 +110,11 @@ def test_no_two_classes_share_a_name() -> None:
             if isinstance(node, ast.ClassDef):
                 by_name[node.name].append(str(path))
     assert {name: paths for name, paths in by_name.items() if len(paths) > 1} == {}
+
+
+def test_no_folder_has_more_than_twenty_modules() -> None:
+    counts = Counter(str(path.parent) for path in modules())
+    assert {folder: count for folder, count in counts.items() if count > 20} == {}
 
 
 def test_every_module_has_a_docstring() -> None:
