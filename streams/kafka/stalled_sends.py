@@ -28,9 +28,8 @@ class StalledSends:
 
         ``sent_s`` is the time of the oldest unconfirmed send, if any.
         """
-        silent_s = now - self._delivered_s
-        first = sent_s is not None and self._back_s < sent_s
-        if silent_s > SILENCE_S and (away or (first and now - sent_s > SILENCE_S)):
+        first = sent_s is not None and self._back_s < sent_s < now - SILENCE_S
+        if now - self._delivered_s > SILENCE_S and (away or first):
             self._back_s = now
         self._delivered_s = now
 
