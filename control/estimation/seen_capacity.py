@@ -20,7 +20,8 @@ queries that end in a window (``ended_queries.py``):
                     row, and f = most if ingress refused no query
 
 A queue stands if at least half of the answers in time were tight. If m <= MISSED and a queue
-stands, the level falls by ``EASED`` per window instead, down to ``EASED_TO`` of its first value.
+stands, or ingress refuses queries and m > FEW, the level falls by ``EASED`` per window instead,
+down to ``EASED_TO`` of its first value.
 
 The known level is where the level last fell while no worker loaded. Below it g and most are
 ``RETURN``, above it ``PROBE``. A plan that raises the capacity from C to C' is trusted with the
@@ -41,7 +42,7 @@ from typing import NamedTuple
 
 from control.estimation.ended_queries import Window
 
-MISSED = 0.1
+MISSED, FEW = 0.1, 0.03
 FEWEST = 10  # queries in a window that can show an overload
 CLEAR = 0.5
 FALLS = 3  # a new plan may lack its capacity for seconds
@@ -103,20 +104,26 @@ class SeenCapacity:
             self._draining, self._bad = False, -1
         elif missed <= MISSED:
             self._bad = self._falls = 0
-            self._grow(ended)
+            if self._eases(ended, missed):
+                self._ease()
+            else:
+                self._grow(ended)
         else:
             self._bad, self._clean = self._bad + 1, 0
             if self._bad > 1:
                 self._fall(ended)
                 self._draining = missed > CLEAR
 
+    def _eases(self, ended: Window, missed: float) -> bool:
+        return (self._level < 1.0 and ended.stands) or (ended.refused > 0 and missed > FEW)
+
+    def _ease(self) -> None:
+        self._clean = 0
+        self._least = self._least or EASED_TO * self._level
+        self._level = self._known = max(self._least, EASED * self._level)
+
     def _grow(self, ended: Window) -> None:
         if self._level > NEAR * self._plan.admitted:
-            return
-        if self._level < 1.0 and ended.stands:
-            self._clean = 0
-            self._least = self._least or EASED_TO * self._level
-            self._level = self._known = max(self._least, EASED * self._level)
             return
         self._least = None
         self._clean += 1

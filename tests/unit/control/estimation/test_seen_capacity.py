@@ -49,8 +49,17 @@ def serves(capacity: SeenCapacity, planned_qps: float, *, final: bool = False) -
 
 
 def test_plan_that_serves_its_capacity_is_admitted_in_full() -> None:
-    assert set(shares([(100, 5, 300)] * 20)) == {1.0}
+    assert set(shares([(98, 2, 300)] * 20)) == {1.0}
     assert set(shares([(0, 0, 0)] * 20)) == {1.0}
+
+
+def test_a_few_misses_in_every_second_ease_admission_by_a_twentieth() -> None:
+    found = shares([(94, 6, 300)] * 5 + [(100, 0, 300)])
+    assert found == pytest.approx([0.98, 0.98**2, 0.95, 0.95, 0.95, 0.95 * PROBE[0]])
+
+
+def test_a_few_misses_are_not_put_down_to_admission_where_nothing_is_refused() -> None:
+    assert set(shares([(94, 6, 0)] * 20)) == {1.0}
 
 
 def test_a_few_misses_for_a_second_are_no_overload() -> None:
