@@ -35,7 +35,7 @@ def open_session(
     search_space(file)
     arguments = {name: str(value) for name, value in asked.items() if value is not None}
     if "plan" in arguments:
-        arguments["plan"] = _plan(Path(arguments["plan"]))
+        arguments["plan"] = plan_in(Path(arguments["plan"]))
     return give(file, kafka, OPEN, {"session": session, **arguments})
 
 
@@ -57,13 +57,13 @@ def change_objectives(
     return give(file, kafka, SET_SLO, {"session": session, **arguments})
 
 
-def _plan(path: Path) -> str:
+def plan_in(path: Path) -> str:
     """Return the JSON in a file on one line; raise ``PipelineError``."""
     try:
         return json.dumps(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise PipelineError(f"the plan {path} cannot be read ({error.strerror})") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PipelineError(f"the plan {path} is no JSON: {error}") from error
 
 

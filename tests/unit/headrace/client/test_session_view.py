@@ -1,8 +1,11 @@
 """A session as ``headrace session list|show --json`` prints it."""
 
+from pathlib import Path
+
 import pytest
 
-from headrace.client.session_view import details, row, text, without_plan
+from headrace.client.session_view import details, plan_in, row, text, without_plan
+from headrace.errors import PipelineError
 from schemas.enumerations import SessionState
 from schemas.records import Session, SessionChoice
 
@@ -52,3 +55,11 @@ def test_a_session_is_waited_for_until_its_search_ends_without_a_plan(
     """A search that ended for want of samples was waited for until the time was over."""
     choices = (SessionChoice(settings={}, tiers={}, quarters={}),) * plans
     assert without_plan(a_session(state=state, plans=choices, stopped="")) is ended
+
+
+@pytest.mark.parametrize("written", ["[" * 100_000, "{", "\x80"], ids=["deep", "cut", "no UTF-8"])
+def test_plan_file_that_is_no_json_is_refused_in_one_sentence(tmp_path: Path, written: str) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(written.encode("latin-1"))
+    with pytest.raises(PipelineError, match=r"plan\.json is no JSON"):
+        plan_in(path)
