@@ -22,7 +22,7 @@ SEARCHED = (SessionState.OPENING, SessionState.SEARCHING)
 
 def restored(session: Session) -> SessionEntry:
     """Return a session from its record alone; ``reconcile`` adds its query plans."""
-    replans = session.state is SessionState.REPLANNING and bool(session.samples)
+    replans = session.state is SessionState.REPLANNING
     goes_on = bool(session.samples and session.plans) and not session.stopped
     improves = goes_on and session.state in (SessionState.WAITING, SessionState.SERVING)
     return SessionEntry(

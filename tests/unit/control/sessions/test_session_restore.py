@@ -156,3 +156,34 @@ def test_a_plan_that_drains_is_not_loaded_again_for_a_record_that_serves_by_it(t
 def test_a_session_that_serves_waits_for_devices_where_its_plan_is_lost() -> None:
     book = restored((serving().book.sessions, ()), 1.0).book
     assert book.session("cam").state is SessionState.WAITING
+
+
+@pytest.mark.parametrize(
+    ("samples", "stopped", "searched"),
+    [("workload@0", "", True), ("workload@0", "space", False), ("", "", False)],
+    ids=["search goes on", "search has ended", "made by hand"],
+)
+@pytest.mark.parametrize("steps", [("open", "a"), ("open", "a", "load")], ids=["waits", "serves"])
+def test_only_a_search_that_had_not_ended_goes_on_after_a_restart(
+    steps: tuple[str, ...], samples: str, stopped: str, searched: bool
+) -> None:
+    life = Life()
+    for step in steps:
+        life.do(step)
+    (record,), plans = life.written()
+    book = restored(((replace(record, samples=samples, stopped=stopped),), plans), 1.0).book
+    assert [each.id for each in book.unplanned()] == (["cam"] if searched else [])
+    assert not book.planless("cam")
+
+
+def test_next_plan_has_a_number_above_the_one_in_force_although_its_record_is_older() -> None:
+    life = Life()
+    for step in ("open", "a"):
+        life.do(step)
+    (record,), plans = life.written()
+    life = restored(((replace(record, number=0),), plans), 1.0)
+    assert (life.book.session("cam").number, [each.number for each in plans]) == (1, [1])
+    life.do("replan")
+    life.do("b")
+    life.do("load")
+    assert [each.number for each in life.book.plans if each.admits] == [2]
