@@ -32,6 +32,7 @@ from headrace.gateway.protocol.statuses import Ending, Unserved, cancelled
 from headrace.gateway.request_counts import GRPC
 
 SPARE_CALLS = 1000  # of health, metadata and reflection, and watches
+MOST_INT = 2**31 - 1  # of gRPC's options; protocol buffers hold no larger message, either
 Reply = Callable[[bytes, Any], Awaitable[Any]]
 
 
@@ -176,12 +177,12 @@ async def report_health(api: GrpcApi, every_s: float) -> None:
 def grpc_server(limits: Limits, models: int, *, share: bool) -> Any:
     """Return a ``grpc.aio`` server without services; ``models`` is their number."""
     # Above the models' limits: gRPC's own refusal does not say when to retry.
-    most = 2 * models * limits.requests + SPARE_CALLS
-    idle_ms = round(limits.idle_s * 1e3)
+    most = min(2 * models * limits.requests + SPARE_CALLS, MOST_INT)
+    idle_ms = min(round(limits.idle_s * 1e3), MOST_INT)
     return grpc.aio.server(
         maximum_concurrent_rpcs=most,
         options=(
-            ("grpc.max_receive_message_length", limits.body_bytes),
+            ("grpc.max_receive_message_length", min(limits.body_bytes, MOST_INT)),
             ("grpc.max_send_message_length", -1),
             ("grpc.max_concurrent_streams", most),
             ("grpc.so_reuseport", int(share)),

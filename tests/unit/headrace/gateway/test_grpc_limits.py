@@ -2,12 +2,13 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import grpc
 import pytest
 
 from headrace.gateway.protocol.descriptors import METHODS, SERVICE
-from tests.gateway_world import LIMITS, BrokerInTest, a_gateway
+from tests.gateway_world import LIMITS, BrokerInTest, a_gateway, a_message, answering, call
 from tests.raw_http2 import ACK, PING, call_head, frame, message, next_ping, opening
 
 REFLECTION = "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
@@ -28,6 +29,27 @@ def test_a_call_ends_whose_message_does_not_come(method: str) -> None:
     assert told == (
         grpc.StatusCode.DEADLINE_EXCEEDED, "the message did not arrive within 0.05 s",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param({"body_bytes": 2**40, "held_bytes": 2**40}, id="bytes of a body"),
+        pytest.param({"idle_s": 1e8}, id="three years"),
+        pytest.param({"requests": 2**40}, id="requests"),
+    ],
+)
+def test_limits_beyond_what_grpc_counts_are_as_high_as_it_counts(limits: dict[str, Any]) -> None:
+    async def play() -> None:
+        broker = BrokerInTest()
+        broker.on_send = answering(broker)
+        async with (
+            a_gateway(broker, limits=replace(LIMITS, **limits)) as gateway,
+            grpc.aio.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel,
+        ):
+            await call(channel, "ModelInfer", a_message(b"x"))
+
+    asyncio.run(play())
 
 
 def test_a_connection_beyond_the_limit_is_closed() -> None:
