@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 NONE = "none"
+SHORTEST_S = 1e-3  # of a limit on time: gRPC counts milliseconds, and 0 is no limit over HTTP
 
 
 class _PortOrNone(click.ParamType):
@@ -141,6 +142,11 @@ def _limits(
         raise click.UsageError(
             f"--most-bytes-held ({most_bytes_held}) is below --most-bytes ({most_bytes}); raise it"
         )
+    for option, seconds in (("--idle", idle), ("--body", body)):
+        if seconds < SHORTEST_S:
+            raise click.UsageError(
+                f"{option} is {seconds:g} s, in which no request could arrive; write 1ms or more"
+            )
     from headrace.gateway.http.listeners import Limits
 
     return Limits(
