@@ -24,6 +24,7 @@ from streams.kafka.turn import TOO_OLD, Turn
 from streams.topics import Place
 
 MOST_UNCONFIRMED = 5  # most records of a partition in flight, as in librdkafka
+RECORD_BYTES = 1000  # of a waiting record with its turn, besides its value
 
 
 class TurnRecord(NamedTuple):
@@ -150,9 +151,17 @@ class SendWindow:
             del self._waiting[queue]
 
     @property
-    def unconfirmed(self) -> frozenset[str]:
-        """The topics with records in flight."""
-        return frozenset(queue.topic for queue in self._queues.values() if queue.unconfirmed)
+    def places(self) -> frozenset[Place]:
+        """The partitions with records in flight or waiting; -1: the client chooses them."""
+        queues = self._queues.values()
+        return frozenset((q.topic, q.slot) for q in queues if q.unconfirmed or q.waiting)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The memory that the waiting records take, about."""
+        return sum(
+            RECORD_BYTES + len(record.value) for queue in self._waiting for record in queue.waiting
+        )
 
     @property
     def closed(self) -> bool:

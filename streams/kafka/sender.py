@@ -25,6 +25,8 @@ from streams.topics import Place
 
 WARM_WITHIN_S = 5.0
 POLLS, POLL_S = 200, 0.05  # wait for room in the producer's queue
+MOST_WAITING_BYTES = 64 * 1024 * 1024
+MEASURE_S = 1.0  # it takes 10 ms with the most records
 # In a backlog, later records of a partition would arrive without earlier, expired ones.
 NO_EXPIRY = {"delivery.timeout.ms": 0}
 
@@ -34,6 +36,8 @@ class PartitionLease(Protocol):
 
     @property
     def stamped(self) -> str: ...
+    @property
+    def place(self) -> Place: ...  # of its renewals
     @property
     def stamp_ms(self) -> int: ...
     @property
@@ -56,6 +60,7 @@ class Sender:
         self._producer = producer(config, **callbacks, **NO_EXPIRY)
         self._window = SendWindow()
         self._heard = False  # the broker's confirmations, since the last turn
+        self._measure_at_s, self._crowded = 0.0, False
         self.abandoned = False
         self._refusals = RefusedRecords(
             partial(find_written, config, lease.settle if lease else None)
@@ -108,9 +113,17 @@ class Sender:
         return self._window.refused
 
     @property
-    def unconfirmed(self) -> frozenset[str]:
-        """The topics with records in flight."""
-        return self._window.unconfirmed
+    def places(self) -> frozenset[Place]:
+        """The partitions whose records are unconfirmed, and that of the lease."""
+        return self._window.places | ({self._lease.place} if self._lease is not None else set())
+
+    def crowded(self, now: float) -> bool:
+        """Return whether ``MOST_WAITING_BYTES`` wait for confirmations; measured every
+        ``MEASURE_S``."""
+        if now >= self._measure_at_s:
+            self._measure_at_s = now + MEASURE_S
+            self._crowded = self._window.waiting_bytes > MOST_WAITING_BYTES
+        return self._crowded
 
     @property
     def holds(self) -> bool:

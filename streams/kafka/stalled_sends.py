@@ -1,12 +1,9 @@
 """Find a producer whose sends stay unconfirmed although the broker delivers.
 
 After a broker's absence a producer was observed to send nothing for minutes. Its input is not
-committed, so the role ends and the slot's next reader repeats the work.
+committed, so the role ends and the slot's next reader repeats the work. Partitions whose copies are
+missing are no stall (``streams/kafka/missing_copies.py``).
 """
-
-from collections.abc import Iterable
-
-from streams.kafka.admin.topic_admin import InSync
 
 SILENCE_S = 2.0  # a delivery after a silence this long means that the broker may be back
 STALLED_S = 20.0  # the role ends if the broker delivers but confirms nothing for this long
@@ -39,17 +36,3 @@ class StalledSends:
         if sent_s is None:
             return False
         return self._delivered_s - max(sent_s, self._back_s, since_s) > STALLED_S
-
-
-def stall_sentence(places: Iterable[InSync]) -> str:
-    """Return why sends to these partitions have stalled, with the remedy."""
-    text = f"the broker delivers, but has confirmed nothing of what was sent for {STALLED_S:g} s"
-    lacking = [each for each in places if each.in_sync < each.copies]
-    if not lacking:
-        return f"{text}; start this role anew"
-    first = lacking[0]
-    return (
-        f"{text}: of the {first.copies} copies of {first.topic}-{first.partition} "
-        f"{first.in_sync} are in sync; bring the brokers of the others back, or lower "
-        f"min.insync.replicas of {', '.join(sorted({each.topic for each in lacking}))}"
-    )

@@ -30,17 +30,18 @@ from confluent_kafka import (
 from schemas.effects import REPORTS
 from schemas.trace_context import Headers
 from streams.codecs.wire import Fetched
-from streams.kafka.admin.topic_admin import in_sync
+from streams.kafka.admin.topic_copies import copies_of
 from streams.kafka.connectivity import Connectivity
 from streams.kafka.hand_overs import HAND_OVER_S, HandOver, HandOvers
 from streams.kafka.kafka_client import Callbacks, consumer, fatal_errors, report_producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import HOPELESS, BrokerError, refusal
+from streams.kafka.missing_copies import MissingCopies
 from streams.kafka.offset_ledger import NO_EPOCH, Commit, OffsetLedger
 from streams.kafka.reading.partition_reader import PartitionReader
 from streams.kafka.send_window import TurnRecord
 from streams.kafka.sender import PartitionLease, Sender
-from streams.kafka.stalled_sends import StalledSends, stall_sentence
+from streams.kafka.stalled_sends import STALLED_S, StalledSends
 from streams.kafka.throttling import HEARTBEATS, READS, SENDS, Throttling
 from streams.kafka.turn import Turn, unconfirmed_since
 from streams.topics import Place, physical
@@ -52,7 +53,8 @@ HOLDING_S = 0.001  # longest turn while records wait for confirmations of others
 UNSETTLED_S = 0.05  # while confirmations or commits are under way
 IDLE_S = 1.0
 LOOK_S = 1.0  # between two looks for slots that the client has stopped reading
-IN_SYNC_S = 5.0  # longest wait for the copies of topics that take nothing
+COPIES_S = 5.0  # longest wait for an answer on the copies of partitions that take nothing
+STILL_S = 1.0  # a broker that confirms nothing for this long is busy, or refuses for a while
 WATCH_S = 0.05  # between two checks of the clients' errors and for a broker that confirms nothing
 _REPORTS = physical("", REPORTS)
 
@@ -80,8 +82,8 @@ class KafkaTransport:
         validates: bool = False,
     ) -> None:
         self._config, self._lease = config, lease
-        self._connectivity = Connectivity(config)
-        self._throttling = Throttling(config)
+        self._connectivity, self._throttling = Connectivity(config), Throttling(config)
+        self._missing = MissingCopies(partial(copies_of, config, timeout_s=COPIES_S))
         on_error = fatal_errors(config, self._connectivity.failed_request)
         delayed = self._throttling.delayed
         sends: Callbacks = {"error_cb": on_error, "throttle_cb": partial(delayed, SENDS)}
@@ -107,7 +109,7 @@ class KafkaTransport:
         self._hand_overs = HandOvers()
         self._ends: dict[Place, int] = {}
         self._ready: dict[Place, Commit] = {}
-        self._commit_at = self._look_at_s = self._watch_at_s = 0.0
+        self._commit_at = self._look_at_s = self._watch_at_s = self._settled_s = 0.0
         self._renew_at = 0.0 if validates else float("inf")
         self._answered = False  # whether the broker confirmed a send made while it counted as away
         self._stalled = StalledSends()
@@ -119,7 +121,7 @@ class KafkaTransport:
     # ------------------------------------------------------------------ reading
 
     def fetch(self, timeout_s: float) -> list[Fetched]:
-        """Wait for a record, then fetch all available ones."""
+        """Wait for a record, then fetch all available ones; none while too many sends wait."""
         return self._reader.fetch(timeout_s)
 
     @property
@@ -248,7 +250,7 @@ class KafkaTransport:
         self._ledger.check()
         self._connectivity.look(now)
         self._throttling.look(now)
-        self._check_stall(now)
+        self._check_sends(now)
         if now >= max(self._look_at_s, self._throttling.until_s[READS]):
             self._look_at_s = now + LOOK_S
             self._reader.look()
@@ -268,24 +270,38 @@ class KafkaTransport:
         ready, self._ready = self._ready, {}
         self._ledger.commit(ready)
 
-    def _check_stall(self, now: float) -> None:
-        """Raise ``BrokerError`` if sends stay unconfirmed although the broker delivers."""
+    def _check_sends(self, now: float) -> None:
+        """Stop reading if too many sends wait. Raise ``BrokerError`` if they stay unconfirmed
+        although the broker delivers and no copies are missing."""
         sent_s = unconfirmed_since(self._turns)
         if self._reader.delivers:
             self._reader.delivers = False
-            self._stalled.delivered(now, sent_s, away=self._connectivity.away)
+            self._stalled.delivered(now, sent_s, away=self.away)
+        if not self.away:
+            self._missing.look(now, sent_s, lambda: self._sender.places)
+        late = sent_s is not None and now - sent_s > STILL_S
+        self._reader.held = late and self._sender.crowded(now)  # the backlog stays on the broker
         # A report that was delivered first may have ended the outage. Throttled sends wait.
-        since_s = max(self._connectivity.since_s, self._throttling.until_s[SENDS])
+        throttled_s = self._throttling.until_s[SENDS]
+        since_s = max(self._connectivity.since_s, throttled_s, self._missing.missed_s)
         if self._stalled.stalled(sent_s, since_s):
-            unconfirmed = self._sender.unconfirmed
-            raise BrokerError(stall_sentence(in_sync(self._config, unconfirmed, IN_SYNC_S)))
+            raise BrokerError(
+                f"the broker delivers, but has confirmed nothing of what was sent for "
+                f"{STALLED_S:g} s; start this role anew"
+            )
 
     @property
     def patience_s(self) -> float:
         """The seconds within which the next ``end_turn`` is due."""
         if not self.unsettled:
             return IDLE_S
-        return HOLDING_S if self._sender.holds and not self.away else UNSETTLED_S
+        return HOLDING_S if self._sender.holds and not self._still else UNSETTLED_S
+
+    @property
+    def _still(self) -> bool:
+        """Whether the broker confirms no turn for ``STILL_S``."""
+        sent_s = unconfirmed_since(self._turns)
+        return sent_s is not None and self._now - max(sent_s, self._settled_s) > STILL_S
 
     @property
     def unsettled(self) -> bool:
@@ -299,6 +315,7 @@ class KafkaTransport:
             raise BrokerError(refusal(self._config, turn.error, "Write", "topic", turn.topic))
         while self._turns and self._turns[0].waiting == 0:
             turn = self._turns.popleft()
+            self._settled_s = self._now
             self._confirmed += 1
             self._ready.update(turn.done)
             self._answered = self._answered or turn.absent

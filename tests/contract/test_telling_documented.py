@@ -17,7 +17,7 @@ from headrace.roles.observability.log_format import LEVELS as CHOICES
 from headrace.roles.observability.log_options import METRICS_HOST_VARIABLE, METRICS_VARIABLE
 from streams.control_app import app as control_app
 from streams.kafka import connectivity as presence
-from streams.kafka import former_notices, offset_ledger, throttling
+from streams.kafka import former_notices, missing_copies, offset_ledger, throttling
 from streams.kafka.admin import topic_settings
 from streams.kafka.leases import write_barrier
 from streams.kafka.reading import partition_reader
@@ -37,6 +37,7 @@ EVENTS = {
     **presence.LEVELS,
     **partition_reader.LEVELS,
     **offset_ledger.LEVELS,
+    **missing_copies.LEVELS,
     **throttling.LEVELS,
     **write_barrier.LEVELS,
     **control_app.LEVELS,

@@ -151,6 +151,8 @@ def test_a_frozen_holder_ends_even_if_its_successors_claim_was_deleted(
 class HandLease:
     """A lease that a test renews; each stamp of ``first`` is used once before the others."""
 
+    place = ("leases", 0)
+
     def __init__(self, stamped: str, stamp_ms: int, first: Iterable[int] = ()) -> None:
         self.stamped, self.renewed_ms, self.fresh = stamped, stamp_ms, True
         self._first = deque(first)

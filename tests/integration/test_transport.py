@@ -95,7 +95,7 @@ def test_after_an_outage_the_time_to_confirm_counts_from_the_brokers_return(
     for second in range(1, 21):
         delivered(1035.0 + second)
     with pytest.raises(BrokerError, match="has confirmed nothing"):
-        delivered(1056.0)
+        delivered(1057.0)
 
 
 def test_a_broker_that_is_merely_silent_is_waited_for(

@@ -89,28 +89,6 @@ def look_at(config: KafkaConfig, topic: str, timeout_s: float) -> Iterator[Topic
             release_id(found)
 
 
-class InSync(NamedTuple):
-    """The copies of a partition, and how many of them are in sync."""
-
-    topic: str
-    partition: int
-    in_sync: int
-    copies: int
-
-
-def in_sync(config: KafkaConfig, topics: Iterable[str], timeout_s: float) -> list[InSync]:
-    """Return the copies of the topics' partitions, none of topics that this user may not describe.
-
-    Raise ``BrokerError`` if no broker answers.
-    """
-    return [
-        InSync(topic, each.id, len(each.isr), len(each.replicas))
-        for topic, found in described(config, topics, timeout_s).items()
-        if not isinstance(found, KafkaError)
-        for each in found.partitions
-    ]
-
-
 class PartitionCount:
     """A topic's number of partitions, asked for every ``every_s`` without a wait for the answer."""
 

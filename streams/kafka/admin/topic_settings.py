@@ -35,6 +35,21 @@ def settings_of(
 
     Log the topics whose settings it may not see. Raise ``BrokerError`` if no broker answers.
     """
+    seen, unseen = seen_settings(config, topics, timeout_s)
+    if unseen:
+        lacks = forbidden(config, "DescribeConfigs", "topic", ", ".join(unseen))
+        text = f"cannot check topic settings: {lacks}"
+        tell(log, LEVELS["settings.unseen"], "settings.unseen", text, topics=unseen)
+    return seen
+
+
+def seen_settings(
+    config: KafkaConfig, topics: Collection[str], timeout_s: float
+) -> tuple[Mapping[str, Mapping[str, str]], list[str]]:
+    """Return the settings of the existing topics that this user may see, and the other topics.
+
+    Raise ``BrokerError`` if no broker answers.
+    """
     resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
     found = asked(config, lambda client: client.describe_configs(resources), timeout_s)
     seen, unseen = {}, []
@@ -43,11 +58,7 @@ def settings_of(
             seen[resource.name] = {name: str(entry.value) for name, entry in entries.items()}
         elif entries.code() in FORBIDDEN:
             unseen.append(resource.name)
-    if unseen:
-        lacks = forbidden(config, "DescribeConfigs", "topic", ", ".join(unseen))
-        text = f"cannot check topic settings: {lacks}"
-        tell(log, LEVELS["settings.unseen"], "settings.unseen", text, topics=unseen)
-    return seen
+    return seen, unseen
 
 
 def set_stamps(config: KafkaConfig, topic: str, stamps: Stamps) -> bool:

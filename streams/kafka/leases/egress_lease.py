@@ -32,7 +32,7 @@ from streams.kafka.leases.lease_table import (
 )
 from streams.kafka.leases.write_barrier import pass_barrier
 from streams.kafka.topic_contents import watermarks
-from streams.topics import STAMPED_BY, physical
+from streams.topics import STAMPED_BY, Place, physical
 
 RENEW_S = 0.4
 LISTEN_S = 0.7  # a living holder renews within this
@@ -108,6 +108,11 @@ class EgressLease:
     def holder(self) -> str:
         """The name of this process as a holder."""
         return self._lease.name
+
+    @property
+    def place(self) -> Place:
+        """The partition that has the renewals."""
+        return self._topic, 0
 
     @property
     def stamp_ms(self) -> int:

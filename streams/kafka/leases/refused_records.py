@@ -10,15 +10,15 @@ written becomes readable only once every in-sync replica has it, so the topic is
 barrier (``streams/kafka/leases/write_barrier.py``).
 """
 
-import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
+from streams.kafka.background_call import BackgroundCall
 from streams.kafka.kafka_client import consumer
 from streams.kafka.kafka_config import KafkaConfig
-from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.topic_contents import (
     TELLS_ENDS,
     offset_since,
@@ -41,27 +41,6 @@ class Refused(NamedTuple):
     stamp_s: float
 
 
-class _RefusedSearch:
-    """A search of the topic, on its own thread; ``found`` is None if the broker was away."""
-
-    def __init__(self, find: Find, refused: list[Refused]) -> None:
-        self.refused, self._find = refused, find
-        self.found: frozenset[Written] | None = None
-        self._thread = threading.Thread(target=self._run, name="refused", daemon=True)
-        self._thread.start()
-
-    @property
-    def ended(self) -> bool:
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        try:
-            since_s = min(each.stamp_s for each in self.refused)
-            self.found = self._find([each.message for each in self.refused], since_s)
-        except (BrokerError, KafkaException):
-            self.found = None
-
-
 class RefusedRecords:
     """Refused records until it is known whether they were written.
 
@@ -72,7 +51,8 @@ class RefusedRecords:
     def __init__(self, find: Find) -> None:
         self._find = find
         self._waiting: list[Refused] = []
-        self._search: _RefusedSearch | None = None
+        self._sought: list[Refused] = []
+        self._search: BackgroundCall[frozenset[Written]] | None = None
 
     def add(self, turn: Turn, messages: Iterable[Message], stamp_s: float) -> None:
         """Add refused records of a turn, whose first attempt had the stamp ``stamp_s``."""
@@ -83,16 +63,22 @@ class RefusedRecords:
     def decided(self) -> list[tuple[Refused, bool]]:
         """Remove and return the records with a known fate, each with whether it was written."""
         if self._search is None and self._waiting:
-            self._search, self._waiting = _RefusedSearch(self._find, self._waiting), []
+            self._sought, self._waiting = self._waiting, []
+            self._search = BackgroundCall("refused", partial(self._find_sought, self._sought))
         if self._search is None or not self._search.ended:
             return []
-        search, self._search = self._search, None
-        if search.found is None:
-            self._waiting = search.refused + self._waiting
+        found, sought = self._search.result, self._sought
+        self._search, self._sought = None, []
+        if found is None:
+            self._waiting = sought + self._waiting
             return []
-        for each in search.refused:
+        for each in sought:
             each.turn.held -= 1
-        return [(each, identity(each.message) in search.found) for each in search.refused]
+        return [(each, identity(each.message) in found) for each in sought]
+
+    def _find_sought(self, sought: Sequence[Refused]) -> frozenset[Written]:
+        since_s = min(each.stamp_s for each in sought)
+        return self._find([each.message for each in sought], since_s)
 
 
 def identity(message: Message) -> Written:

@@ -52,7 +52,8 @@ class PartitionReader:
 
     ``fetch`` is for the reading thread, the other methods for any thread. ``assigned`` is the
     number of the last assignment executed, ``delivers`` whether a record was received since it was
-    last reset. ``epochs`` gets the leader epoch of each slot's last record.
+    last reset. While it is ``held``, it fetches nothing. ``epochs`` gets the leader epoch of each
+    slot's last record.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class PartitionReader:
         self._epochs = epochs
         self.assigned = 0
         self.delivers = False
+        self.held = False
 
     def fetch(self, timeout_s: float) -> list[Fetched]:
         """Wait for a record, then fetch all available ones."""
@@ -79,6 +81,10 @@ class PartitionReader:
             self._look()
         longest_s = RESUME_WAIT_S if self._slots.paused else ORDERS_WAIT_S
         wait_s = whole_ms(min(timeout_s, longest_s))
+        if self.held:
+            with suppress(Empty):
+                self._orders.get(timeout=wait_s)()
+            return []
         messages = available(self._consumer, wait_s, MOST_PER_FETCH)
         if not messages:
             return []

@@ -11,8 +11,8 @@ from streams.fencing import LeaseLost
 from streams.kafka import kafka_client, sender
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
-from streams.kafka.send_window import MOST_UNCONFIRMED, TurnRecord
-from streams.kafka.sender import Sender
+from streams.kafka.send_window import MOST_UNCONFIRMED, RECORD_BYTES, TurnRecord
+from streams.kafka.sender import MEASURE_S, Sender
 from streams.kafka.turn import Turn
 from streams.topics import MAX_RECORD_BYTES
 
@@ -71,6 +71,7 @@ class Lease:
     """A lease of topic "a" that stays fresh."""
 
     stamped, stamp_ms, fresh = "a", 1, True
+    place = ("leases", 0)
 
     def check(self) -> None:
         """Do nothing."""
@@ -182,6 +183,35 @@ def test_records_of_the_leased_topic_alone_wait_while_a_quota_delays_what_is_sen
     delayed[0] = False
     sends.progress([turn], 0.0)
     assert client.left == [b"b", b"a"]
+
+
+def test_the_partitions_that_wait_are_those_of_unconfirmed_records_and_of_the_lease(
+    client: Client,
+) -> None:
+    sends, turn = Sender(KafkaConfig("b:1"), Lease(), {}), Turn()
+    sends.send(("work", 3), TurnRecord(turn, b"1", None))
+    sends.send(("work", 3), TurnRecord(turn, b"2", None))
+    assert sends.places == {("work", 3), Lease.place}
+    client.take()
+    sends.progress([turn], 0.0)
+    client.take()
+    sends.progress([turn], 0.0)
+    assert sends.places == {Lease.place}
+
+
+def test_a_role_reads_no_more_while_too_much_waits(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "MOST_WAITING_BYTES", 2 * RECORD_BYTES)
+    sends, turn = Sender(KafkaConfig("b:1"), None, {}), Turn()
+    for _ in range(2):  # the first one leaves at once
+        sends.send(("work", 0), TurnRecord(turn, b"1", None))
+    assert not sends.crowded(100.0)
+    sends.send(("work", 0), TurnRecord(turn, b"1", None))
+    assert not sends.crowded(100.0 + MEASURE_S / 2)
+    assert sends.crowded(100.0 + MEASURE_S)
+    sends.progress([turn], 0.0)
+    assert not sends.crowded(100.0 + 2 * MEASURE_S)
 
 
 def test_a_lease_that_is_lost_ends_the_turn_before_anything_leaves(client: Client) -> None:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from streams.kafka.admin.topic_admin import InSync
-from streams.kafka.stalled_sends import SILENCE_S, STALLED_S, StalledSends, stall_sentence
+from streams.kafka.stalled_sends import SILENCE_S, STALLED_S, StalledSends
 
 LONG_S = STALLED_S + 0.1
 
@@ -70,13 +69,3 @@ def test_the_time_before_an_outage_ended_or_throttling_did_is_excused() -> None:
     deliver(sends, 100.0, 100.0 + LONG_S)
     assert sends.stalled(100.0, 100.0)
     assert not sends.stalled(100.0, 100.2)
-
-
-def test_a_topic_with_too_few_copies_in_sync_is_named() -> None:
-    """The role said to start it anew, which did not help."""
-    assert stall_sentence([InSync("p.results", 0, 3, 3)]).endswith("20 s; start this role anew")
-    found = [InSync("p.results", 0, 3, 3), InSync("p.results", 1, 2, 3), InSync("p.work", 0, 1, 3)]
-    assert stall_sentence(found).endswith(
-        "20 s: of the 3 copies of p.results-1 2 are in sync; bring the brokers of the others back, "
-        "or lower min.insync.replicas of p.results, p.work"
-    )

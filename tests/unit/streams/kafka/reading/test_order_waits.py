@@ -57,3 +57,14 @@ def test_a_resumption_waits_less_than_a_lease(client: Silent) -> None:
 def test_a_shorter_wait_is_rounded_up_to_milliseconds(client: Silent) -> None:
     a_reader().fetch(0.0031)
     assert client.waits == [0.004]
+
+
+def test_a_reader_that_is_held_fetches_nothing_and_still_takes_orders(client: Silent) -> None:
+    reader = a_reader()
+    reader.held = True
+    assert reader.fetch(1.0) == []
+    assert (reader.assigned, client.waits) == (1, [])
+    assert reader.fetch(0.001) == []
+    reader.held = False
+    reader.fetch(1.0)
+    assert client.waits == [ORDERS_WAIT_S]

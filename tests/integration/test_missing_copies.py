@@ -1,0 +1,96 @@
+"""A role whose records wait for copies on a lost broker goes on when that is back."""
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from headrace.broker import local_broker as local
+from streams.kafka import missing_copies, stalled_sends
+from streams.kafka.admin.topic_copies import IN_SYNC
+from streams.kafka.kafka_client import admin, producer
+from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.topic_contents import read_to_end
+from streams.kafka.transport import KafkaTransport
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+WITHIN_S = 90.0
+LOST = 3  # a node
+SHORT, WHOLE = "short", "whole"  # topics: one wants all three copies, one has its own on two nodes
+
+
+@pytest.fixture
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    home = tmp_path_factory.mktemp("copies")
+    with local.borrow(home, nodes=3):
+        yield home
+
+
+def make_topics(kafka: KafkaConfig) -> None:
+    wanted = [
+        NewTopic(SHORT, 1, replica_assignment=[[1, 2, LOST]], config={IN_SYNC: "3"}),
+        NewTopic(WHOLE, 1, replica_assignment=[[1, 2]], config={IN_SYNC: "1"}),
+    ]
+    client = admin(kafka)
+    for made in client.create_topics(wanted).values():
+        made.result(WITHIN_S)
+
+
+@pytest.fixture
+def kafka(home: Path) -> KafkaConfig:
+    """Return the cluster with one node lost."""
+    running = local.start(home, nodes=3)
+    kafka = KafkaConfig(running.bootstrap)
+    make_topics(kafka)
+    lost = running.nodes[LOST - 1]
+    assert lost is not None
+    os.kill(lost, signal.SIGKILL)
+    return kafka
+
+
+def take_turns(transport: KafkaTransport, kafka: KafkaConfig, holds: Callable[[], bool]) -> None:
+    """Take turns, and read a new record in each, until a condition holds."""
+    source, until_s = producer(kafka), time.monotonic() + WITHIN_S
+    transport.end_turn(time.time())
+    while not holds():
+        assert time.monotonic() < until_s
+        source.produce(WHOLE, b"x")
+        source.poll(0)
+        transport.fetch(0.05)
+        transport.end_turn(time.time())
+    assert source.flush(WITHIN_S) == 0
+
+
+def test_a_role_waits_for_missing_copies_and_goes_on_when_they_are_back(
+    home: Path,
+    kafka: KafkaConfig,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It ended every 20 s until then, although its other topics delivered."""
+    monkeypatch.setattr(missing_copies, "ASK_AFTER_S", 0.5)
+    monkeypatch.setattr(stalled_sends, "STALLED_S", 3.0)
+    caplog.set_level(logging.INFO, "headrace.broker")
+    with closing(KafkaTransport(kafka, "roles")) as transport, ThreadPoolExecutor(1) as beside:
+        transport.assign([(WHOLE, 0)], [], commits=True)
+        transport.send(SHORT, b"work", 0, "")
+        transport.send(SHORT, b"more", 0, "")
+        transport.done((WHOLE, 0), 1, "note")
+        long_s = time.time() + 3 * stalled_sends.STALLED_S
+        take_turns(transport, kafka, lambda: transport._missing.missed_s > long_s)
+        back = beside.submit(local.start, home, nodes=3)
+        take_turns(transport, kafka, lambda: not transport._missing.missing)
+        back.result(WITHIN_S)
+    assert [m.value() for m in read_to_end(kafka, SHORT)] == [b"work", b"more"]
+    lines = [(r.event, r.getMessage()) for r in caplog.records]  # type: ignore[attr-defined]
+    (missing,) = [text for event, text in lines if event == "broker.copies_missing"]
+    assert f"the 3 copies of {SHORT}-0 2 are in sync, and its min.insync.replicas is 3" in missing
+    assert [event for event, _ in lines if event == "broker.copies_back"] == ["broker.copies_back"]
