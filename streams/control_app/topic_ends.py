@@ -138,8 +138,8 @@ UNREAD_S = 10.0  # a partition whose queries are not read for this long has no i
 
 
 class UnreadPartitions:
-    """Finds partitions of the input topic that hold queries but that no ingress reads, as when one
-    of several ingresses is missing."""
+    """Finds partitions of the input topic that hold queries and have no new commits, as when one of
+    several ingresses is missing, or waits for copies of a topic that it writes."""
 
     __slots__ = ("_done", "_told")
 
@@ -167,10 +167,11 @@ class UnreadPartitions:
 
 def unread_text(unread: Mapping[int, int]) -> str:
     """Return which partitions are unread, how many queries wait there, and the remedy."""
+    partitions = ", ".join(map(str, sorted(unread)))
     return (
-        f"no ingress reads partition {', '.join(map(str, sorted(unread)))} of the input topic, "
-        f"where {sum(unread.values())} queries wait; start the missing ingress "
-        "(`headrace up`, or its --share)"
+        f"no ingress has finished a query of partition {partitions} of the input topic for "
+        f"{UNREAD_S:g} s, where {sum(unread.values())} queries wait; start the "
+        "missing ingress (`headrace up`, or its --share), or see in its log what it waits for"
     )
 
 

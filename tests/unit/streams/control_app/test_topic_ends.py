@@ -18,6 +18,7 @@ from streams.control_app.topic_ends import (
     InputTopic,
     ReportDelivery,
     UnreadPartitions,
+    unread_text,
 )
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
@@ -117,6 +118,15 @@ def test_a_partition_that_nobody_reads_is_reported_once_for_each_time() -> None:
     assert unread.look(read, read, 3 * UNREAD_S) == {}
     assert unread.look({0: 99, 1: 15}, read, 3 * UNREAD_S + 0.1) == {}
     assert unread.look({0: 99, 1: 15}, read, 4 * UNREAD_S + 0.1) == {1: 3}
+
+
+def test_an_ingress_that_waits_is_not_said_to_be_missing() -> None:
+    """While copies of its topics were missing, the line had "no ingress reads partition 1"."""
+    assert unread_text({3: 2, 1: 9}) == (
+        "no ingress has finished a query of partition 1, 3 of the input topic for 10 s, where 11 "
+        "queries wait; start the missing ingress (`headrace up`, or its --share), or see in its "
+        "log what it waits for"
+    )
 
 
 def test_a_partition_without_queries_needs_no_reader() -> None:
