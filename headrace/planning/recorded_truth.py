@@ -79,7 +79,7 @@ def read_truth(path: Path, space: Space) -> RecordedTruth:
             memory=np.array([[row.memory_bytes.get(n, 0.0) for n in names] for row in ordered]),
             parallelism=document.parallelism,
         )
-    except (KeyError, ValueError) as error:
+    except KeyError as error:
         raise PipelineError(f"{path}: a configuration lacks {error}; record it anew") from error
     _check(path, found, ordered)
     return found
@@ -113,7 +113,9 @@ def _decoded(path: Path) -> _Document:
 
 def _scores(row: _Row, of: int) -> Floats:
     if isinstance(row.scores, str):
-        digits: Floats = np.array([int(digit) for digit in row.scores], dtype=np.float64) / of
+        # Anything else is no score, which ``_check`` reports.
+        found = [float(each) if each.isdecimal() else np.nan for each in row.scores]
+        digits: Floats = np.array(found) / of
         return digits
     return np.array(row.scores, dtype=np.float64)
 

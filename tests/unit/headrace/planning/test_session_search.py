@@ -51,6 +51,11 @@ def recording() -> dict[str, Any]:
     return {"pipeline": "planned", "input_bytes": 50_000, "configurations": rows}
 
 
+def with_scores(scores: str) -> dict[str, Any]:
+    rows = [{**row, "scores": scores} for row in recording()["configurations"]]
+    return {**recording(), "configurations": rows}
+
+
 def files(folder: Path, text: str = YAML, truth: Any = None) -> list[str]:
     (folder / "planned.yaml").write_text(text)
     (folder / "truth.json").write_text(json.dumps(truth or recording()))
@@ -181,6 +186,8 @@ def test_links_of_0_bytes_a_second_keep_every_stage_on_the_tier_of_the_session(
          "does not search"),
         (YAML, {"pipeline": "x", "configurations": []}, "lacks 12 of 12 configurations"),
         (YAML, {"pipeline": "x"}, "no recording of profiles"),
+        (YAML, with_scores("0101x"), "has no 2 scores or more from 0 to 1"),
+        (YAML, with_scores("9" * 60), "has no 2 scores or more from 0 to 1"),
         (YAML.replace(", accuracy: 0.85", ""), None, "names no accuracy"),
         (YAML.replace("rate: 8Mbps", "rate: 0Mbps").replace(
             "    variants: {mlp", "    tiers: [depot, cloud]\n    variants: {mlp"), None,
