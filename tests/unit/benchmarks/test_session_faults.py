@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from benchmarks.chaos_account import Record
+from benchmarks.session_faults.__main__ import EVERY, LOST_WORKER, Met, remaining
 from benchmarks.session_faults.session_account import SessionRecord, broken_promises
 from benchmarks.session_faults.session_phases import FAULTS, PHASES, SCENARIOS
 from benchmarks.session_faults.session_pipeline import BLOCK, SampleRun, runs_in, sample_of
@@ -114,3 +115,14 @@ def test_a_line_of_the_log_that_is_not_whole_is_left_out() -> None:
     assert runs_in(['[1.5, 7, "a1", "1", "3"]\n', '[2.5, 7, "a2"']) == [
         SampleRun(1.5, 7, "a1", "1", "3")
     ]
+
+
+def test_run_resumes_at_the_scenarios_that_have_not_ended() -> None:
+    first, second, *others = EVERY
+    ended = [
+        Met(phase=phase, fault=fault, whole_s=1.0, outcomes="1 answered")
+        for phase, fault in (first, LOST_WORKER)
+    ]
+    assert remaining("", ended) == [second, *others[:-1]]
+    assert remaining("lost worker", []) == [LOST_WORKER]
+    assert remaining("lost worker", ended) == []
