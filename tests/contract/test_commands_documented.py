@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
+from control.controller.commands import ACTIONS
+from control.controller.session_commands import ARGUMENTS
 from headrace.cli.main import headrace
 
 ROOT = Path(__file__).parents[2]
@@ -52,3 +54,17 @@ def test_the_examples_use_existing_options(path: str) -> None:
     lines = re.findall(rf"^{re.escape(path)}\b.*$", TERMINAL, flags=re.MULTILINE)
     used = {option for line in lines for option in re.findall(r"(?<=\s)--[a-z-]+", line)}
     assert used <= known
+
+
+GIVEN = {
+    **{action: {argument} - {""} for action, (argument, _) in ACTIONS.items()},
+    **ARGUMENTS,
+}
+
+
+@pytest.mark.parametrize("action", GIVEN)
+def test_actions_of_the_command_topic_are_listed_with_their_arguments(action: str) -> None:
+    text = (ROOT / "docs" / "reference" / "records.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| `")]
+    (arguments,) = [cells[1] for cells in rows if f"`{action}`" in cells[0]]
+    assert {name for name in GIVEN[action] if f"`{name}`" not in arguments} == set()
