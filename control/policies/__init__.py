@@ -184,6 +184,7 @@ POLICIES: Mapping[str, PolicySpec] = {
             plan="control.policies.static:allocate",
             quick="control.policies.static:allocate",
             dispatch="control.policies.kairos.dispatch_rules:match",
+            withholds=True,
             options=DISPATCH,
             **_ON_EVERY_DEVICE,
         ),

@@ -38,6 +38,9 @@ class PolicySpec:
     ``dispatch``
                 ``Round -> pairs`` (control/policies/kairos/dispatch_rules.py): queries wait until
                 the rule sends each to a free device; "": they queue at the devices
+    ``withholds``
+                with ``dispatch``: a query waits rather than go to a device on which it would be
+                late
     ``central_queue``
                 the tables of ``choose`` are for one queue of all workers: queries wait until a
                 worker is free, and it gets a batch with its variant
@@ -60,6 +63,7 @@ class PolicySpec:
     quick: str = ""
     choose: str = ""
     dispatch: str = ""
+    withholds: bool = False
     central_queue: bool = False
     estimate: str = "recent"
     route: str = "throughput"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
-from control.policies import policy_named
+from control.policies import POLICIES, policy_named, spec_of
 from control.policies.compass.search.camo import (
     Floats,
     Past,
@@ -32,7 +32,6 @@ from control.problem.space import Space
 from headrace.config.pipeline_file import PipelineFile, search_space
 from headrace.planning.recorded_truth import RecordedTruth
 
-KINDS = ("compass", "compass-paper", "circinus")
 SECONDS_PER_H = 3600.0
 
 
@@ -180,11 +179,12 @@ def _add(found: Found, step: Step, price: float, source: ProfileSource) -> None:
 def policy_options(file: PipelineFile) -> Mapping[str, Any]:
     """Return the options of the file's policy; raise ``PlanError`` if it does not search."""
     policy = policy_named(file.pipeline, file.pipeline.policy)
-    if policy is None or policy.kind not in KINDS:
+    if policy is None or not spec_of(policy.kind).sessions:
         kind = "none" if policy is None else policy.kind
+        kinds = [each.name for each in POLICIES.values() if each.sessions]
         raise PlanError(
             f"the policy {file.pipeline.policy!r} is of kind {kind!r}, which does not search; name "
-            f"one of kind {' or '.join(KINDS)}"
+            f"one of kind {' or '.join(kinds)}"
         )
     return policy.options
 

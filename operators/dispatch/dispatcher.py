@@ -28,7 +28,6 @@ from control.policies.kairos.dispatch_options import (
     THRESHOLD,
 )
 from control.policies.kairos.dispatch_rules import (
-    SKIPS_LATE,
     DispatchOptions,
     Round,
     Rule,
@@ -89,7 +88,7 @@ class Dispatcher:
         self._policy: Policy | None = None
         self._rule: Rule = first_come
         self._options = DispatchOptions(MatchingWeights(pipeline.slo_s))
-        self._serves_late = False
+        self._serves_late = self._withholds = False
         self._waiting: list[Waiting] = []  # by deadline, ties in order of arrival
         self._devices: list[DispatchedDevice] = []
         self._by_slot: dict[int, DispatchedDevice] = {}
@@ -125,16 +124,17 @@ class Dispatcher:
     def change(self, plan: Plan, now: float) -> list[Work]:
         """Follow a plan; return the queued queries if the plan no longer dispatches."""
         policy = policy_named(self._pipeline, self._task.dispatch or plan.settings.policy)
-        rule = spec_of(policy.kind).dispatch if policy is not None else ""
-        if policy is None or not rule:
+        spec = spec_of(policy.kind) if policy is not None else None
+        if policy is None or spec is None or not spec.dispatch:
             self._policy = None
             left, self._waiting = [each.work for each in self._waiting], []
             return left
         if self._policy is None:
             matched(np.zeros((2, 2)))  # warm up the solver before the first query arrives
         self._policy = policy
-        self._rule = load(rule)
+        self._rule = load(spec.dispatch)
         self._serves_late = LATE.of(policy) == SERVE
+        self._withholds = spec.withholds and not self._serves_late
         self._staff(plan)
         slo_s = plan.settings.slo_s
         self._costs.change(policy, [device.kind for device in self._devices], slo_s)
@@ -349,9 +349,7 @@ class Dispatcher:
     def _misses(
         self, waiting: Waiting, device: DispatchedDevice, remaining_s: float, now: float
     ) -> bool:
-        policy = self._policy
-        assert policy is not None
-        if self._serves_late or policy.kind not in SKIPS_LATE:
+        if not self._withholds:
             return False
         hop_s = self._trip.usual_s / 2  # to the device, unless it is busy; from it to egress
         ends_s = now + max(remaining_s, hop_s) + waiting.latency_s[device.kind] + hop_s

@@ -29,8 +29,6 @@ from control.policies.kairos.matching import (
 )
 from schemas.pipeline import Policy
 
-SKIPS_LATE = ("kairos",)  # policies that withhold a query from a device on which it would be late
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTable:
@@ -182,12 +180,3 @@ def earliest_finish(round_: Round, options: DispatchOptions) -> Pairs:
         until[j] += row[kinds[j]] * factors[j]
         heads.setdefault(j, i)
     return [(i, j) for j, i in heads.items() if round_.free(j)]
-
-
-RULES: dict[str, Rule] = {
-    "kairos": match,
-    "kairos-paper": match,
-    "fcfs": first_come,
-    "threshold": by_threshold,
-    "earliest": earliest_finish,
-}

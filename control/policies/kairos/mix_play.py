@@ -26,7 +26,6 @@ from control.policies.kairos.dispatch_options import (
     THRESHOLD,
 )
 from control.policies.kairos.dispatch_rules import (
-    SKIPS_LATE,
     DeviceTable,
     DispatchOptions,
     Round,
@@ -99,9 +98,10 @@ class _Play:
 
     def __init__(self, problem: MixProblem) -> None:
         pool, queries = problem.pool, problem.queries
-        self._policy, self._slo_s = problem.policy, pool.slo_s
-        self._rule: Rule = load(spec_of(problem.policy.kind).dispatch)
+        spec, self._slo_s = spec_of(problem.policy.kind), pool.slo_s
+        self._rule: Rule = load(spec.dispatch)
         self._serves_late = LATE.of(problem.policy) == SERVE
+        self._withholds = spec.withholds and not self._serves_late
         self._devices = _device_table(problem)
         self._factors = np.ones(len(self._devices.kinds))
         self._options = _options(problem)
@@ -165,7 +165,7 @@ class _Play:
                 kind = self._devices.kinds[j]
                 latest_s = now + self._worst_s[query][kind]
                 misses = latest_s > self._arrived_s[query] + self._slo_s
-                if misses and not self._serves_late and self._policy.kind in SKIPS_LATE:
+                if misses and self._withholds:
                     continue
                 gone.add(query)
                 late += misses

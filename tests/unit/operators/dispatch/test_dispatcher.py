@@ -4,7 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from control.policies import POLICIES
+from control.policies.kairos.dispatch_options import DISPATCH
 from control.policies.kairos.query_sizes import SizeDistribution
+from control.policies.spec import PolicySpec
 from operators.dispatch.dispatch_profile import dispatch_profile
 from operators.dispatch.dispatch_queue import MOST_SENT, Part
 from operators.dispatch.dispatcher import Dispatcher
@@ -178,6 +180,22 @@ def test_a_query_is_kept_back_from_a_device_on_which_it_would_be_late() -> None:
     assert sent(dispatcher, 0.04) == []
     dispatcher.completed(completion(large, 1, 0.05, "gpu-1"), 0.05)
     assert sent(dispatcher, 0.05) == [(2, 1)]
+
+
+def test_a_policy_of_ones_own_may_withhold_queries_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = PolicySpec(
+        name="mine", summary="", plan=POLICIES["kairos"].plan, options=DISPATCH,
+        dispatch=POLICIES["kairos"].dispatch, withholds=True,
+    )  # fmt: skip
+    monkeypatch.setitem(POLICIES, "mine", mine)
+    for policy, expected in (("kairos", []), ("mine", []), ("kairos-paper", [0])):
+        dispatcher = a_dispatcher()
+        dispatcher.change(a_dispatching_plan("gpu", "slow", policy=policy), 0.0)
+        dispatcher.add(work(0, 30))
+        assert sent(dispatcher, 0.0) == [(0, 0)]
+        for offset in (1, 2):  # 160 ms on the slow device
+            dispatcher.add(work(offset, 40))
+        assert [slot - 1 for _, slot in sent(dispatcher, 0.0)] == expected
 
 
 def test_a_query_is_in_time_if_it_makes_its_deadline_with_both_hops() -> None:

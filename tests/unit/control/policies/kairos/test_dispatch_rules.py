@@ -3,14 +3,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from control.policies import POLICIES
 from control.policies.kairos.dispatch_rules import (
-    RULES,
     DeviceTable,
     DispatchOptions,
     Pairs,
     Round,
+    match,
 )
 from control.policies.kairos.matching import MatchingWeights
+from control.problem.lazy_references import load
 
 OPTIONS = DispatchOptions(MatchingWeights(slo_s=0.1, urgency=0.0), threshold=50)
 
@@ -34,7 +36,7 @@ def _round(sizes: list[int], remaining: list[float], devices: DeviceTable, **ove
 
 
 def _chosen(rule: str, round_: Round) -> Pairs:
-    return sorted(RULES[rule](round_, OPTIONS))
+    return sorted(load(POLICIES[rule].dispatch)(round_, OPTIONS))
 
 
 def test_fig_5_the_matching_answers_one_query_more_in_time_than_first_come_first_served() -> None:
@@ -72,7 +74,7 @@ def test_a_large_query_starves_behind_small_ones_unless_waiting_counts(
     for turn in range(200):
         wait_s = [0.01 * turn, 0.0]
         round_ = _round([50, 10], [0.0], _devices(0), wait_s=wait_s, slack_s=[100.0, 100.0])
-        sent += [turn for i, _ in RULES["kairos"](round_, options) if i == 0]
+        sent += [turn for i, _ in match(round_, options) if i == 0]
     assert (sent[0] if sent else None) == sent_at
 
 
@@ -96,7 +98,7 @@ def test_matching_considers_as_many_of_the_oldest_queries_as_devices() -> None:
     round_ = _round([90, 90, 1], [0.0], _devices(0))
     assert _chosen("kairos", round_) == [(0, 0)]
     both = replace(OPTIONS, considered=3)
-    assert sorted(RULES["kairos"](round_, both)) == [(2, 0)]  # the smallest costs least
+    assert sorted(match(round_, both)) == [(2, 0)]  # the smallest costs least
 
 
 def test_first_come_first_served_prefers_base_devices() -> None:
