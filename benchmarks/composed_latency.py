@@ -43,7 +43,7 @@ from headrace.client.open_queries import OpenQueries
 from headrace.client.session_view import close_session, serving
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file, search_space
 from headrace.config.user_functions import load_combine, load_workload
-from headrace.fidelity.live_run import LiveEnvironment, staged
+from headrace.fidelity.live_run import LiveEnvironment, live_environment
 from headrace.machine import machine
 from headrace.planning.recorded_truth import read_truth
 from headrace.results.tally import latency_ms
@@ -167,26 +167,26 @@ def as_plan(space: SessionSpace, configuration: int, placement: int) -> dict[str
     }
 
 
-def measured(stage: LiveEnvironment, count: int, queries: int, seed: int) -> list[Row]:
+def measured(system: LiveEnvironment, count: int, queries: int, seed: int) -> list[Row]:
     """Measure every plan. Raises ``NoAnswer`` and what opening a session raises."""
-    file, space = stage.file, search_space(stage.file)
+    file, space = system.file, search_space(system.file)
     composer = Composer(file, space)
     rows = []
     inputs = islice(load_workload(file).queries(np.random.default_rng(seed)), queries)
     samples = [Sample(number, payload, truth) for number, (payload, truth) in enumerate(inputs)]
     waiting = OpenQueries(reader_of(file.pipeline))
-    with closing(Exchange(stage.kafka, file.pipeline, waiting)) as exchange:
+    with closing(Exchange(system.kafka, file.pipeline, waiting)) as exchange:
         for number, (c, p) in enumerate(drawn(space, composer.deployment, count, seed)):
             session, plan = f"plan-{number}", json.dumps(as_plan(space, c, p))
             unpaused = composer.latencies(c, p, samples, 0.0)
             composed = composer.latencies(c, p, samples, PAUSE_S)
             asked = {"session": session, "plan": plan, "slo": "5s"}
-            opened = give(file, stage.kafka, OPEN, asked)
+            opened = give(file, system.kafka, OPEN, asked)
             if not opened.ok:
                 raise RuntimeError(f"{session} was refused: {opened.message}")
-            serving(file, stage.kafka, session, SERVES_WITHIN_S)
+            serving(file, system.kafka, session, SERVES_WITHIN_S)
             answers = answered(exchange, waiting, session, samples)
-            close_session(file, stage.kafka, session)
+            close_session(file, system.kafka, session)
             rows.append(row(named(space, c, p), composed, lived(answers), unpaused))
             print(text(rows[-1]), flush=True)
     return rows
@@ -278,8 +278,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="headrace-composed-") as folder:
         file = for_one_session(Path(folder) / "postcode")
-        with staged(file, file.pipeline.policy, 1.0) as stage:
-            rows = measured(stage, options.plans, options.queries, options.seed)
+        with live_environment(file, file.pipeline.policy, 1.0) as system:
+            rows = measured(system, options.plans, options.queries, options.seed)
     if options.json:
         found = {"machine": machine(), "rows": [asdict(one) for one in rows]}
         options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")

@@ -36,7 +36,7 @@ from headrace.arrivals.arrival_processes import Recorded, Times
 from headrace.arrivals.arrivals_file import read_workload
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.profile_files import load_profile
-from headrace.fidelity.live_run import LiveEnvironment, answers, number_of, play, staged
+from headrace.fidelity.live_run import LiveEnvironment, answers, live_environment, number_of, play
 from headrace.machine import machine
 from headrace.processes import end_session, environment
 from headrace.results.figures import Figures, figures
@@ -86,25 +86,25 @@ class Outage:
     killed_s: float = math.inf
     started_s: float = math.inf
 
-    def start(self, stage: LiveEnvironment) -> None:
+    def start(self, system: LiveEnvironment) -> None:
         """Start the worker."""
-        command = [sys.executable, "-m", "headrace", "worker", str(stage.file.path), "--name"]
-        command += [APART, "--device", "emulated", "--bootstrap", stage.kafka.bootstrap]
-        self.started_s = stage.now_s
-        with (stage.run.directory / f"{APART}.log").open("ab") as log:
+        command = [sys.executable, "-m", "headrace", "worker", str(system.file.path), "--name"]
+        command += [APART, "--device", "emulated", "--bootstrap", system.kafka.bootstrap]
+        self.started_s = system.now_s
+        with (system.run.directory / f"{APART}.log").open("ab") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True, env=environment(os.environ, os.getpid()),
             )  # fmt: skip
 
-    def look(self, stage: LiveEnvironment) -> None:
+    def look(self, system: LiveEnvironment) -> None:
         """Kill or restart the worker when due."""
-        at_s = stage.now_s - stage.began_s
+        at_s = system.now_s - system.began_s
         if self.killed_s == math.inf and at_s >= self.kill_s:
             self.end()
-            self.killed_s = stage.now_s
+            self.killed_s = system.now_s
         elif self.process is None and at_s >= self.back_s:
-            self.start(stage)
+            self.start(system)
 
     def end(self) -> None:
         """Kill the worker with SIGKILL."""
@@ -203,81 +203,81 @@ def shown(
     file: PipelineFile, times: Times, policy: str, dilate: float, outage: Outage | None
 ) -> Shown:
     """Run the pipeline; return the figures."""
-    with staged(file, policy, dilate) as stage, progress("live", len(times)) as advance:
+    with live_environment(file, policy, dilate) as system, progress("live", len(times)) as advance:
         try:
             if outage is not None:
-                outage.start(stage)
+                outage.start(system)
 
             def each(at: LiveEnvironment, sent: int) -> None:
                 if outage is not None:
                     outage.look(at)
                 advance(sent, f"{len(at.answers)} answers")
 
-            play(stage, Recorded(times), each)
+            play(system, Recorded(times), each)
         finally:
             if outage is not None:
                 outage.end()
-        return told(stage, times, policy, outage, dilate)
+        return told(system, times, policy, outage, dilate)
 
 
 # ---------------------------------------------------------------------- results
 
 
 def told(
-    stage: LiveEnvironment, times: Times, policy: str, outage: Outage | None, dilate: float
+    system: LiveEnvironment, times: Times, policy: str, outage: Outage | None, dilate: float
 ) -> Shown:
     """Return the figures of a finished run."""
-    known = accuracies(load_profile(stage.file))
+    known = accuracies(load_profile(system.file))
     edges = np.arange(0.0, float(times[-1]), WINDOW_S)
-    begins_s = [stage.began_s + start_s for start_s in (0.0, *edges.tolist())]
-    every = [RunMetrics(stage.file.pipeline, known, since_s) for since_s in begins_s]
+    begins_s = [system.began_s + start_s for start_s in (0.0, *edges.tolist())]
+    every = [RunMetrics(system.file.pipeline, known, since_s) for since_s in begins_s]
     for metrics in every:
-        for plan in _in_order(stage.plans):
+        for plan in _in_order(system.plans):
             metrics.plan(plan, plan.issued_s)
     whole, *parts = every
     steps = StepTimes()
-    for answer in answers(stage):
+    for answer in answers(system):
         part = int(times[number_of(answer)] // WINDOW_S)
         # CreateTime has whole ms, so it may be just before the window.
-        from_s = stage.began_s + part * WINDOW_S
+        from_s = system.began_s + part * WINDOW_S
         counted = replace(answer, created_s=max(answer.created_s, from_s))
         steps.take(counted)
         for metrics in (whole, parts[part]):
             metrics.take(counted, given_up(counted), answer.answered_s)
     whole.close(len(times))
-    found = figures(whole, steps, stage.began_s + float(times[-1]))
+    found = figures(whole, steps, system.began_s + float(times[-1]))
     return Shown(
-        pipeline=stage.file.pipeline.name,
+        pipeline=system.file.pipeline.name,
         policy=policy,
         dilate=dilate,
         seconds=round(float(times[-1]), 1),
         machine=machine(),
-        host_cpu_share=stage.host_cpu_share,
-        own_cpu_share=stage.own_cpu_share,
-        behind_ms=round(stage.behind_s * 1e3, 3),
-        lost=len(times) - len(stage.answers),
+        host_cpu_share=system.host_cpu_share,
+        own_cpu_share=system.own_cpu_share,
+        behind_ms=round(system.behind_s * 1e3, 3),
+        lost=len(times) - len(system.answers),
         whole=found,
-        windows=tuple(_windows(stage, times, edges, parts)),
-        recovery=None if outage is None else recovery(stage.plans, outage, dilate),
-        modes=tuple(dict.fromkeys(plan.mode for plan in _in_order(stage.plans) if plan.mode)),
+        windows=tuple(_windows(system, times, edges, parts)),
+        recovery=None if outage is None else recovery(system.plans, outage, dilate),
+        modes=tuple(dict.fromkeys(plan.mode for plan in _in_order(system.plans) if plan.mode)),
     )
 
 
 def _windows(
-    stage: LiveEnvironment, times: Times, edges: Times, parts: Sequence[RunMetrics]
+    system: LiveEnvironment, times: Times, edges: Times, parts: Sequence[RunMetrics]
 ) -> list[Window]:
     found = []
     for start_s, part in zip(edges.tolist(), parts, strict=True):
         end_s = min(start_s + WINDOW_S, float(times[-1]))
         came = int(np.searchsorted(times, start_s + WINDOW_S) - np.searchsorted(times, start_s))
         part.close(came)
-        plan = _in_force(stage.plans, stage.began_s + end_s)
+        plan = _in_force(system.plans, system.began_s + end_s)
         found.append(
             Window(
                 from_s=start_s,
                 demand_qps=round(came / max(end_s - start_s, 1e-9), 1),
                 mode=plan.mode if plan else "",
-                devices=round(part.devices_mean(stage.began_s + end_s), 2),
+                devices=round(part.devices_mean(system.began_s + end_s), 2),
                 branch_violation=part.branch_violation,
                 violation=part.violation,
                 accuracy=part.accuracy,

@@ -29,7 +29,7 @@ from benchmarks.machine_speed import machine
 from benchmarks.papers.kairos import MODELS, write
 from headrace.arrivals.arrival_processes import Recorded, poisson
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
-from headrace.fidelity.live_run import live_figures, play, sized, staged
+from headrace.fidelity.live_run import live_environment, live_figures, play, sized
 from headrace.fidelity.variant_file import as_asked
 from headrace.planning.device_mix import MixRequest, counts_by_type, planned_mix
 from headrace.results.figures import Figures
@@ -102,23 +102,23 @@ def rows(
         virtual = figures_of(run, lambda sent: None)
         with (
             as_asked(plain, policy, mix) as made,
-            staged(made, policy, dilate) as stage,
+            live_environment(made, policy, dilate) as system,
             progress(f"{model}, {policy}", len(times)) as advance,
         ):
             play(
-                stage,
+                system,
                 queries,
                 lambda at, sent, say=advance: say(sent, f"{len(at.answers)} answers"),
                 asked.seed,
             )
-            live = live_figures(stage, times, warm_up_s)
+            live = live_figures(system, times, warm_up_s)
         yield Row(
             model=model, policy=policy, mix=mix, rate_qps=round(rate_qps, 1),
             dilate=dilate, queries=int((times >= warm_up_s).sum()),
             simulated_attainment=attainment(virtual), live_attainment=attainment(live),
             simulated_p99_ms=virtual.p99_ms, live_p99_ms=live.p99_ms,
-            lost=len(times) - len(stage.answers), behind_ms=round(stage.behind_s * 1e3, 1),
-            host=stage.host_cpu_share,
+            lost=len(times) - len(system.answers), behind_ms=round(system.behind_s * 1e3, 1),
+            host=system.host_cpu_share,
         )  # fmt: skip
 
 

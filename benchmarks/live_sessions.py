@@ -30,7 +30,7 @@ from control.problem.space import Space
 from headrace.client.formats import answers_in, reader_of
 from headrace.client.topic_clients import Asker, Tail, decoded
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file, search_space
-from headrace.fidelity.live_run import LiveEnvironment, staged
+from headrace.fidelity.live_run import LiveEnvironment, live_environment
 from headrace.planning.recorded_truth import read_truth
 from headrace.planning.sessions_file import read_sessions
 from headrace.simulation.sessions.session_nodes import Recording
@@ -175,13 +175,13 @@ def recording(space: Space) -> dict[str, Any]:
 
 
 def played_live(
-    stage: LiveEnvironment, sessions: Path, truth: Path, seconds: float, seed: int
+    system: LiveEnvironment, sessions: Path, truth: Path, seconds: float, seed: int
 ) -> SessionsRun:
     """Play the sessions on the running pipeline."""
-    file, space = stage.file, search_space(stage.file)
+    file, space = system.file, search_space(system.file)
     results = lives(read_sessions(sessions, space), time.time() + SETTLES_S, seconds)
     payload = b"%08d" % 0 + bytes(PAYLOAD_BYTES - 8)
-    with Player(stage) as player:
+    with Player(system) as player:
         for at_s, _, _, record in sorted(entries(file, results, payload, seed), key=itemgetter(0)):
             player.read_until(at_s)
             player.send(record)
@@ -195,15 +195,15 @@ def played_live(
 class Player(ExitStack):
     """Sends commands and queries to a running pipeline; ``found`` are its records by topic."""
 
-    def __init__(self, stage: LiveEnvironment) -> None:
+    def __init__(self, system: LiveEnvironment) -> None:
         super().__init__()
-        self._pipeline = stage.file.pipeline
+        self._pipeline = system.file.pipeline
         self._tails = {
-            topic: self.enter_context(closing(Tail(stage.kafka, self._topic(topic))))
+            topic: self.enter_context(closing(Tail(system.kafka, self._topic(topic))))
             for topic in (*KEPT, PROFILE_RESULTS)
         }
-        self._asker = self.enter_context(Asker(stage.kafka, self._pipeline))
-        self._commands = producer(stage.kafka)
+        self._asker = self.enter_context(Asker(system.kafka, self._pipeline))
+        self._commands = producer(system.kafka)
         self._read = reader_of(self._pipeline)
         self.found: dict[str, list[Any]] = {topic: [] for topic in self._tails}
 
@@ -256,8 +256,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         speed = machine_line()
         print(speed)
         print(text("simulated", simulated), flush=True)
-        with staged(file, file.pipeline.policy, 1.0) as stage:
-            live = played_live(stage, sessions, truth, options.seconds, options.seed)
+        with live_environment(file, file.pipeline.policy, 1.0) as system:
+            live = played_live(system, sessions, truth, options.seconds, options.seed)
     print(text("live", live))
     rows = {"simulated": as_row(simulated), "live": as_row(live), "machine": speed}
     if options.json:

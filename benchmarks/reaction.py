@@ -33,7 +33,7 @@ from benchmarks.small_cluster import a_cluster
 from headrace.arrivals.arrival_processes import Recorded, Times
 from headrace.client.topic_clients import Commander
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
-from headrace.fidelity.live_run import LiveEnvironment, answers, play, staged
+from headrace.fidelity.live_run import LiveEnvironment, answers, live_environment, play
 from headrace.machine import machine
 from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import simulated
@@ -150,18 +150,18 @@ def live(
     begins_s = [0.0, *(start_s + HIGH_S for start_s in starts(steps)[:-1])]
     with tempfile.TemporaryDirectory(prefix="headrace-reaction-") as folder:
         file = pipeline(Path(folder), turns[0])
-        with staged(file, turns[0], dilate) as stage:
-            with closing(Commander(stage.kafka, file.pipeline.name)) as commander:
-                _play(stage, commander, times, list(zip(begins_s, turns, strict=True)))
-            seen = Seen(sorted(stage.plans, key=lambda plan: plan.epoch), list(answers(stage)))
+        with live_environment(file, turns[0], dilate) as system:
+            with closing(Commander(system.kafka, file.pipeline.name)) as commander:
+                _play(system, commander, times, list(zip(begins_s, turns, strict=True)))
+            seen = Seen(sorted(system.plans, key=lambda plan: plan.epoch), list(answers(system)))
             return [
-                judged(seen, policy, stage.began_s + at_s, rate_qps)
+                judged(seen, policy, system.began_s + at_s, rate_qps)
                 for at_s, policy in zip(starts(steps), turns, strict=True)
             ]
 
 
 def _play(
-    stage: LiveEnvironment, commander: Commander, times: Times, turns: list[tuple[float, str]]
+    system: LiveEnvironment, commander: Commander, times: Times, turns: list[tuple[float, str]]
 ) -> None:
     now = [turns[0][1]]
 
@@ -171,7 +171,7 @@ def _play(
             now[0] = due[-1]
             commander.apply_policy(due[-1])
 
-    play(stage, Recorded(times), each)
+    play(system, Recorded(times), each)
 
 
 def summary(steps: Sequence[Step | None], policy: str) -> dict[str, float | int | None]:

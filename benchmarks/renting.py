@@ -33,7 +33,7 @@ from headrace.config.cluster import SUPERVISOR
 from headrace.config.cluster_cost import cost_per_hour
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
 from headrace.config.policy_options import with_policies
-from headrace.fidelity.live_run import live_figures, play, sized, staged
+from headrace.fidelity.live_run import live_environment, live_figures, play, sized
 from headrace.planning.device_mix import MixRequest, counts_by_type, pool_of, with_mix
 from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import Ended, simulated
@@ -150,25 +150,25 @@ def live(run: Run, model: str, scenario: str, devices: str) -> Row:
     queries = run.arrivals if isinstance(run.arrivals, Recorded) else Recorded(times)
     path = written(run.file)
     with (
-        staged(read_pipeline_file(path), POLICY_NAME, 1.0) as stage,
+        live_environment(read_pipeline_file(path), POLICY_NAME, 1.0) as system,
         progress(f"{model}, {scenario}, {devices}", len(times)) as advance,
     ):
         play(
-            stage,
+            system,
             sized(run.file, queries, run.seed),
             lambda at, sent: advance(sent, f"{len(at.answers)} answers"),
             run.seed,
         )
-        figures = live_figures(stage, times)
-    ends_s = stage.began_s + float(times[-1])
-    wanted = [(plan.issued_s, dict(plan.mix)) for plan in stage.plans if plan.mix]
-    mixes = [(stage.began_s, dict(run.file.cluster.devices)), *wanted]
+        figures = live_figures(system, times)
+    ends_s = system.began_s + float(times[-1])
+    wanted = [(plan.issued_s, dict(plan.mix)) for plan in system.plans if plan.mix]
+    mixes = [(system.began_s, dict(run.file.cluster.devices)), *wanted]
     return Row(
         model=model, scenario=scenario, devices=devices, queries=len(times),
         attainment=round(1 - (figures.violation or 0.0), 5),
-        usd_per_h=round(usd_per_h(run.file, mixes, stage.began_s, ends_s), 4),
+        usd_per_h=round(usd_per_h(run.file, mixes, system.began_s, ends_s), 4),
         changes=[
-            (round(at_s - stage.began_s, 1), name, mix[name])
+            (round(at_s - system.began_s, 1), name, mix[name])
             for (_, before), (at_s, mix) in pairwise(mixes)
             for name in mix
             if mix[name] != before.get(name, 0)

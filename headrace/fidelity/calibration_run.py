@@ -14,10 +14,10 @@ from headrace.errors import CalibrationError, Unsuccessful
 from headrace.fidelity.live_run import (
     LiveEnvironment,
     answers,
+    live_environment,
     live_figures,
     play,
     sized,
-    staged,
     versions,
 )
 from headrace.fidelity.variant_file import as_asked
@@ -60,23 +60,24 @@ class CalibrationStep:
 def calibrate(request: CalibrationRequest) -> Calibration:
     """Run live, and return the calibration.
 
-    Raises as ``staged`` does, and ``Unsuccessful`` if too few queries were answered to measure.
+    Raises as ``live_environment`` does, and ``Unsuccessful`` if too few queries were answered to
+    measure.
     """
     steps = steps_of(rates_of(request), request.seconds, request.passes)
     times = arrivals(steps, np.random.default_rng(request.seed))
     queries = sized(request.file, Recorded(times), request.seed)
     with (
         as_asked(request.file, request.policy) as file,
-        staged(file, file.pipeline.policy, request.dilate) as stage,
+        live_environment(file, file.pipeline.policy, request.dilate) as system,
         progress("calibrating", len(times)) as advance,
     ):
         play(
-            stage,
+            system,
             queries,
             lambda at, sent: advance(sent, f"{len(at.answers)} answers"),
             request.seed,
         )
-    return measured(request, steps, times, stage)
+    return measured(request, steps, times, system)
 
 
 def rates_of(request: CalibrationRequest) -> tuple[float, ...]:
@@ -126,21 +127,21 @@ def measured(
     request: CalibrationRequest,
     steps: Sequence[CalibrationStep],
     times: Times,
-    stage: LiveEnvironment,
+    system: LiveEnvironment,
 ) -> Calibration:
     """Return the calibration that a finished run shows."""
     file = request.file
-    phases = tuple(_phase(request, step, stage) for step in steps)
+    phases = tuple(_phase(request, step, system) for step in steps)
     if not any(phase.ways_in for phase in phases):
-        share = "unknown" if stage.host_cpu_share is None else f"{stage.host_cpu_share:.0%}"
+        share = "unknown" if system.host_cpu_share is None else f"{system.host_cpu_share:.0%}"
         raise Unsuccessful(
             f"too few of {len(times)} queries passed their first task to measure (host busy: "
             f"{share}); stop other work, give a lower --rate or more --seconds, or --dilate with "
             "emulated devices"
         )
     return Calibration(
-        world=World(phases, broker_quantiles(stage.round_trips_s)),
-        figures=tuple(live_figures(stage, times, step.from_s, step.until_s) for step in steps),
+        world=World(phases, broker_quantiles(system.round_trips_s)),
+        figures=tuple(live_figures(system, times, step.from_s, step.until_s) for step in steps),
         pipeline=file.pipeline.name,
         tasks_sha256=tasks_sha256(file),
         profiles_sha256=profiles_sha256(file),
@@ -150,16 +151,16 @@ def measured(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         machine=machine(),
         versions=versions(),
-        host_cpu_share=stage.host_cpu_share,
+        host_cpu_share=system.host_cpu_share,
     )
 
 
-def _phase(request: CalibrationRequest, step: CalibrationStep, stage: LiveEnvironment) -> Phase:
-    from_s, until_s = stage.began_s + step.from_s, stage.began_s + step.until_s
-    known = (each for each in answers(stage) if from_s <= each.created_s < until_s)
+def _phase(request: CalibrationRequest, step: CalibrationStep, system: LiveEnvironment) -> Phase:
+    from_s, until_s = system.began_s + step.from_s, system.began_s + step.until_s
+    known = (each for each in answers(system) if from_s <= each.created_s < until_s)
     workers = real_workers(request.file)
     return fitted(
         known, load_profile(request.file), workers, dilate=request.dilate, from_s=from_s,
-        until_s=until_s, rate_qps=step.rate_qps, size_of=stage.size_of,
+        until_s=until_s, rate_qps=step.rate_qps, size_of=system.size_of,
         rates=own_rates(request.file, workers),
     )  # fmt: skip

@@ -23,26 +23,26 @@ from streams.simulated.delays import DelayTrace
 
 
 def conditional(
-    stage: LiveEnvironment, arrivals: Recorded, *, policy: str, warm_up_s: float, seed: int,
+    system: LiveEnvironment, arrivals: Recorded, *, policy: str, warm_up_s: float, seed: int,
     dilate: float,
 ) -> Figures:  # fmt: skip
     """Return the figures of a simulation that replays a finished live run's delays and plan."""
-    start = start_seen(stage.file.pipeline, policy, stage.plans, stage.began_s, warm_up_s)
+    start = start_seen(system.file.pipeline, policy, system.plans, system.began_s, warm_up_s)
     run = Run(
-        file=stage.file, policy=policy, seed=seed, arrivals=arrivals, warm_up_s=warm_up_s,
-        dilate=dilate, replay=machine_seen(stage, arrivals.times_s, dilate), start=start,
+        file=system.file, policy=policy, seed=seed, arrivals=arrivals, warm_up_s=warm_up_s,
+        dilate=dilate, replay=machine_seen(system, arrivals.times_s, dilate), start=start,
     )  # fmt: skip
     return figures_of(run, lambda sent: None)
 
 
-def machine_seen(stage: LiveEnvironment, times: Times, dilate: float) -> DelayTrace:
+def machine_seen(system: LiveEnvironment, times: Times, dilate: float) -> DelayTrace:
     """Return the machine's delays during the arrivals, from the answers."""
-    from_s, until_s = stage.began_s, stage.began_s + float(times[-1])
-    known = (each for each in answers(stage) if each.answered_s < until_s)
-    profile = load_profile(stage.file)
-    workers = real_workers(stage.file)
-    rates = own_rates(stage.file, workers)
-    return seen(known, profile, workers, dilate, from_s, until_s, stage.size_of, rates)
+    from_s, until_s = system.began_s, system.began_s + float(times[-1])
+    known = (each for each in answers(system) if each.answered_s < until_s)
+    profile = load_profile(system.file)
+    workers = real_workers(system.file)
+    rates = own_rates(system.file, workers)
+    return seen(known, profile, workers, dilate, from_s, until_s, system.size_of, rates)
 
 
 def start_seen(

@@ -28,10 +28,10 @@ from headrace.fidelity.conditional import conditional
 from headrace.fidelity.live_run import (
     LiveEnvironment,
     check_emulated,
+    live_environment,
     live_figures,
     play,
     sized,
-    staged,
     versions,
 )
 from headrace.fidelity.null_models import null_models
@@ -131,7 +131,7 @@ def asked(
 def certify(request: CertificateRequest) -> tuple[Certificate, Path]:
     """Predict, run live, judge and keep the certificate; return it with its path.
 
-    Raises as ``staged`` does; the prediction is kept also then.
+    Raises as ``live_environment`` does; the prediction is kept also then.
     """
     queries = drawn(request)
     prediction = predict(request, queries)
@@ -258,21 +258,21 @@ def _live_run(request: CertificateRequest, queries: Recorded, number: int) -> Li
     with ExitStack() as stack:
         devices = dict(request.file.cluster.devices)
         file = stack.enter_context(as_asked(request.original, request.policy, devices))
-        stage = stack.enter_context(staged(file, request.policy, request.dilate))
+        system = stack.enter_context(live_environment(file, request.policy, request.dilate))
         advance = stack.enter_context(progress(what, len(queries.times_s)))
 
         def each(at: LiveEnvironment, sent: int) -> None:
             advance(sent, f"{len(at.answers)} answers")
 
-        play(stage, queries, each, request.seed + number)
-        found = live_figures(stage, queries.times_s, request.warm_up_s)
+        play(system, queries, each, request.seed + number)
+        found = live_figures(system, queries.times_s, request.warm_up_s)
         again = conditional(
-            stage, queries, policy=request.policy, warm_up_s=request.warm_up_s,
+            system, queries, policy=request.policy, warm_up_s=request.warm_up_s,
             seed=request.seed + number, dilate=request.dilate,
         )  # fmt: skip
     return LiveRun(
-        figures=found, conditional=again, host_cpu_share=stage.host_cpu_share,
-        behind_s=stage.behind_s,
+        figures=found, conditional=again, host_cpu_share=system.host_cpu_share,
+        behind_s=system.behind_s,
     )  # fmt: skip
 
 

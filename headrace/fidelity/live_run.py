@@ -108,7 +108,7 @@ def run_folder() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def staged(file: PipelineFile, policy: str, dilate: float) -> Iterator[LiveEnvironment]:
+def live_environment(file: PipelineFile, policy: str, dilate: float) -> Iterator[LiveEnvironment]:
     """Yield the pipeline, running on a temporary broker under a policy; end both after the block.
 
     Raises the errors of ``LocalRun.start`` and ``LocalRun.await_ready``, and ``Unsuccessful`` for
@@ -127,14 +127,14 @@ def staged(file: PipelineFile, policy: str, dilate: float) -> Iterator[LiveEnvir
         try:
             run.start()
             run.await_ready(ReceivedSignal())
-            stage = LiveEnvironment(
+            system = LiveEnvironment(
                 file=file, kafka=kafka, dilation=dilation, run=run, broker_pid=broker.pid,
                 round_trips_s=round_trips_s[len(round_trips_s) // 2 :],
             )  # fmt: skip
             if policy != file.pipeline.policy:
                 with closing(Commander(kafka, file.pipeline.name)) as commander:
                     commander.apply_policy(policy)
-            yield stage
+            yield system
         finally:
             run.kill()
 
@@ -160,20 +160,20 @@ def sized(file: PipelineFile, arrivals: Recorded, seed: int) -> Recorded:
     return Recorded(arrivals.times_s, drawn)
 
 
-def play(stage: LiveEnvironment, queries: Recorded, each: Each, seed: int = 0) -> None:
+def play(system: LiveEnvironment, queries: Recorded, each: Each, seed: int = 0) -> None:
     """Send queries (inner seconds from the start, sizes) and collect answers and plans."""
-    pipeline, times_s = stage.file.pipeline, queries.times_s
-    stage.sizes = queries.sizes
-    inputs = _inputs(stage.file, len(times_s), queries.sizes, seed)
+    pipeline, times_s = system.file.pipeline, queries.times_s
+    system.sizes = queries.sizes
+    inputs = _inputs(system.file, len(times_s), queries.sizes, seed)
     with (
-        closing(Tail(stage.kafka, physical(pipeline.name, RESULTS))) as tail,
-        Asker(stage.kafka, pipeline) as asker,
+        closing(Tail(system.kafka, physical(pipeline.name, RESULTS))) as tail,
+        Asker(system.kafka, pipeline) as asker,
     ):
-        _send(stage, times_s, inputs, asker, tail, each)
+        _send(system, times_s, inputs, asker, tail, each)
         asker.flush()
-        stage.taken = len(asker.acknowledged)
-        _await_answers(stage, tail)
-    stage.plans = plans(stage)
+        system.taken = len(asker.acknowledged)
+        _await_answers(system, tail)
+    system.plans = plans(system)
 
 
 def _inputs(
@@ -191,67 +191,67 @@ def _inputs(
 
 
 def _send(
-    stage: LiveEnvironment,
+    system: LiveEnvironment,
     times_s: Times,
     inputs: Iterator[tuple[Value, Any]],
     asker: Asker,
     tail: Tail,
     each: Each,
 ) -> None:
-    began_s = stage.began_s = stage.now_s + SETTLE_S
-    due_s = stage.dilation.wall(began_s) + times_s * stage.dilation.factor
+    began_s = system.began_s = system.now_s + SETTLE_S
+    due_s = system.dilation.wall(began_s) + times_s * system.dilation.factor
     prefix, sent, tended_s = new_id("fidelity"), 0, 0.0
-    busy = _Busy(stage)
+    busy = _Busy(system)
     while sent < len(due_s):
         now = time.time()
         ahead = int(np.searchsorted(due_s, now, "right"))
         if ahead > sent:
-            stage.behind_s = max(stage.behind_s, (now - due_s[sent]) / stage.dilation.factor)
+            system.behind_s = max(system.behind_s, (now - due_s[sent]) / system.dilation.factor)
         for number in range(sent, ahead):
             payload, truth = next(inputs)
             name = f"{prefix}-{number}"
-            stage.sent_s[name] = truth
-            size = stage.sizes[number] if stage.sizes else 1
+            system.sent_s[name] = truth
+            size = system.sizes[number] if system.sizes else 1
             asker.ask(Query(payload=payload, id=name, size=size))
         sent = ahead
-        _look(stage, asker, tail)
+        _look(system, asker, tail)
         if now - tended_s > TEND_S:
             tended_s = now
-            stage.run.tend()
-        each(stage, sent)
+            system.run.tend()
+        each(system, sent)
         if sent < len(due_s):
             time.sleep(max(0.0, min(STEP_S, due_s[sent] - time.time())))
-    stage.host_cpu_share, stage.own_cpu_share = busy.shares()
+    system.host_cpu_share, system.own_cpu_share = busy.shares()
 
 
-def _look(stage: LiveEnvironment, asker: Asker, tail: Tail) -> None:
+def _look(system: LiveEnvironment, asker: Asker, tail: Tail) -> None:
     asker.poll()
     for reason in asker.refused.values():
         raise BrokerError(f"the broker did not take a query: {reason}")
-    stage.answers += tail.take(0)
+    system.answers += tail.take(0)
 
 
-def _await_answers(stage: LiveEnvironment, tail: Tail) -> None:
-    pipeline = stage.file.pipeline
+def _await_answers(system: LiveEnvironment, tail: Tail) -> None:
+    pipeline = system.file.pipeline
     longest_s = max(pipeline.slo_s, *pipeline.slo_classes.values(), 0.0) + pipeline.grace_s
-    until_s = time.time() + longest_s * stage.dilation.factor + PATIENCE_S
-    while len(stage.answers) < stage.taken and time.time() < until_s:
-        stage.answers += tail.take(0.1)
-    if len(stage.answers) < stage.taken:
-        say(f"{stage.taken - len(stage.answers)} queries have no answer")
+    until_s = time.time() + longest_s * system.dilation.factor + PATIENCE_S
+    while len(system.answers) < system.taken and time.time() < until_s:
+        system.answers += tail.take(0.1)
+    if len(system.answers) < system.taken:
+        say(f"{system.taken - len(system.answers)} queries have no answer")
 
 
-def plans(stage: LiveEnvironment) -> list[Plan]:
+def plans(system: LiveEnvironment) -> list[Plan]:
     """Return every plan so far."""
-    name = stage.file.pipeline.name
-    found = [decoded(m.value() or b"") for m in read_to_end(stage.kafka, physical(name, PLANS))]
+    name = system.file.pipeline.name
+    found = [decoded(m.value() or b"") for m in read_to_end(system.kafka, physical(name, PLANS))]
     return [plan for plan in found if isinstance(plan, Plan) and plan.pipeline == name]
 
 
-def answers(stage: LiveEnvironment) -> Iterator[Answer]:
+def answers(system: LiveEnvironment) -> Iterator[Answer]:
     """Yield the answers in arrival order."""
-    read = reader_of(stage.file.pipeline)
-    for value in stage.answers:
+    read = reader_of(system.file.pipeline)
+    for value in system.answers:
         yield from answers_in((value,), read)
 
 
@@ -263,8 +263,8 @@ def number_of(answer: Answer) -> int:
 class _Busy:
     """Measures the busy fraction of all cores since its construction, and the run's own part."""
 
-    def __init__(self, stage: LiveEnvironment) -> None:
-        self._stage = stage
+    def __init__(self, system: LiveEnvironment) -> None:
+        self._system = system
         self._before = psutil.cpu_times()
         self._own = self._own_s()
 
@@ -281,35 +281,35 @@ class _Busy:
     def _own_s(self) -> float:
         """Return the CPU seconds of the broker, the roles with their children, and this process."""
         found = 0.0
-        for pid in (os.getpid(), self._stage.broker_pid, *self._roles()):
+        for pid in (os.getpid(), self._system.broker_pid, *self._roles()):
             with contextlib.suppress(psutil.Error):
                 used = psutil.Process(pid).cpu_times()
                 found += used.user + used.system
         return found
 
     def _roles(self) -> Iterator[int]:
-        for role in self._stage.run.supervisor.running:
+        for role in self._system.run.supervisor.running:
             yield role.pid
             with contextlib.suppress(psutil.Error):
                 yield from (each.pid for each in psutil.Process(role.pid).children(True))
 
 
 def live_figures(
-    stage: LiveEnvironment, times: Times, from_s: float = 0.0, until_s: float = float("inf")
+    system: LiveEnvironment, times: Times, from_s: float = 0.0, until_s: float = float("inf")
 ) -> Figures:
     """Return the figures of the queries that arrived from ``from_s`` until before ``until_s``.
 
     Times are seconds from the start of the arrivals, in the pipeline's time.
     """
     first, end = (int(np.searchsorted(times, at_s)) for at_s in (from_s, until_s))
-    since_s = stage.began_s + from_s
-    last_s = stage.began_s + min(until_s, float(times[-1]))
-    metrics = RunMetrics(stage.file.pipeline, accuracies(load_profile(stage.file)), since_s)
+    since_s = system.began_s + from_s
+    last_s = system.began_s + min(until_s, float(times[-1]))
+    metrics = RunMetrics(system.file.pipeline, accuracies(load_profile(system.file)), since_s)
     steps = StepTimes()
-    for plan in sorted(stage.plans, key=lambda each: each.epoch):
+    for plan in sorted(system.plans, key=lambda each: each.epoch):
         if plan.issued_s <= last_s:
             metrics.plan(plan, plan.issued_s)
-    for answer in answers(stage):
+    for answer in answers(system):
         if first <= number_of(answer) < end:
             # CreateTime is truncated to whole ms, so the first query's may be before ``since_s``.
             counted = structs.replace(answer, created_s=max(answer.created_s, since_s))
