@@ -23,20 +23,20 @@ PATIENCE_S = 30.0
 
 
 @contextlib.contextmanager
-def kept(home: Path) -> Iterator[Process]:
+def watched(home: Path) -> Iterator[Process]:
     """Run a watchdog for the broker of this home while the block lasts."""
     with subprocess.Popen(
         [*PYTHON, "-m", "headrace.broker.watchdog", str(home)],
         stdin=subprocess.PIPE,
         start_new_session=True,  # so that Ctrl-C in the terminal does not reach it
         env=environment(os.environ, None),
-    ) as keeper:
-        assert keeper.stdin is not None
+    ) as watchdog:
+        assert watchdog.stdin is not None
         try:
-            yield Process.found("keeper", keeper.pid)
+            yield Process.found("watchdog", watchdog.pid)
         finally:
-            keeper.stdin.close()
-            keeper.wait(PATIENCE_S)
+            watchdog.stdin.close()
+            watchdog.wait(PATIENCE_S)
 
 
 @contextlib.contextmanager
@@ -47,10 +47,10 @@ def temporary_broker(home: Path, what: str) -> Iterator[tuple["Running", tuple[P
 
     os.environ.pop(KAFKA_CONFIG, None)  # the private broker has no authentication
     with contextlib.ExitStack() as stack:
-        keeper = stack.enter_context(kept(home))
+        watchdog = stack.enter_context(watched(home))
         with waiting(what):
             running = stack.enter_context(borrow(home))
-        yield running, (keeper, Process.found("broker", running.pid))
+        yield running, (watchdog, Process.found("broker", running.pid))
         with waiting("stopping the broker"):
             stack.close()
 

@@ -159,7 +159,7 @@ def run(
         write_as=write_as, replaced=election.replaced,
     )  # fmt: skip
     for handler in logging.getLogger().handlers:
-        handler.addFilter(driver.hushed())
+        handler.addFilter(driver.log_filter())
     asyncio.run(_serve(pipeline, election, driver))
 
 

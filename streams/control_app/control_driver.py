@@ -209,7 +209,7 @@ class ControlDriver:
         finally:
             await self._effects.cancel()
 
-    def hushed(self) -> logging.Filter:
+    def log_filter(self) -> logging.Filter:
         """Return a filter that replaces the libraries' lines on an absent broker by one line."""
         return QuietFilter(self._connectivity)
 

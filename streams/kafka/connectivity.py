@@ -95,23 +95,23 @@ class QuietFilter(logging.Filter):
     FATAL = "fatal error"
     MARKS = ("Unable connect to node", NONE_LEFT, "KafkaConnectionError", "NodeNotReadyError")
 
-    def __init__(self, presence: Connectivity) -> None:
+    def __init__(self, connectivity: Connectivity) -> None:
         super().__init__()
-        self._connectivity = presence
+        self._connectivity = connectivity
         self._spans: dict[tuple[str, str], tuple[float, float]] = {}  # by line: first, last
 
     def filter(self, record: logging.LogRecord) -> bool:
         library = record.name.partition(".")[0]
         if library not in self.LIBRARIES or record.levelno >= logging.CRITICAL:
             return True
-        text, presence = record.getMessage(), self._connectivity
+        text, broker = record.getMessage(), self._connectivity
         if self.FATAL in text:
             return True
         if any(mark in text for mark in self.MARKS):
             _, _, why = text.partition(": ")
-            presence.failed(why, none_left=text.startswith(self.NONE_LEFT))
+            broker.failed(why, none_left=text.startswith(self.NONE_LEFT))
             return False
-        if presence.away or record.created - presence.since_s <= CALM_S:
+        if broker.away or record.created - broker.since_s <= CALM_S:
             return False
         return library != "aiokafka" or bool(record.exc_info) or self._persists(record)
 

@@ -37,5 +37,5 @@ def test_a_demo_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
                 break
         everyone = [psutil.Process(pid) for pid in left_of(tmp_path) if pid != demo.pid]
         demo.kill()
-    assert len(everyone) >= 7  # keeper, broker, control, ingress, two workers, egress, planners
+    assert len(everyone) >= 7  # watchdog, broker, control, ingress, two workers, egress, planners
     assert psutil.wait_procs(everyone, timeout=60)[1] == []

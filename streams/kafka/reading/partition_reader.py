@@ -25,7 +25,7 @@ from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError, unreadable
 from streams.kafka.offset_ledger import NO_EPOCH, Bounds
 from streams.kafka.reading.read_slots import ReadSlots
-from streams.kafka.reading.silent_slots import SilentSlots, told, told_deleted
+from streams.kafka.reading.silent_slots import SilentSlots, deletion_sentence, reread_sentence
 from streams.observers.journal import tell
 from streams.topics import Place
 
@@ -187,7 +187,9 @@ class PartitionReader:
         if deleted:
             event, slots = "broker.records_deleted", [f"{t}-{s}" for (t, s), _ in deleted]
             records = sum(len(gap) for _, gap in deleted)
-            tell(log, LEVELS[event], event, told_deleted(deleted), slots=slots, records=records)
+            tell(
+                log, LEVELS[event], event, deletion_sentence(deleted), slots=slots, records=records
+            )
         self._read_anew({place: bounds[place][1] for place in silent if place in bounds})
 
     def _read_anew(self, ends: dict[Place, int]) -> None:
@@ -281,7 +283,7 @@ def assign_anew(
     """
     slots = [f"{topic}-{slot}" for (topic, slot), _ in stopped]
     event = "broker.slot_stopped"
-    tell(log, LEVELS[event], event, told(stopped, ends), slots=slots)
+    tell(log, LEVELS[event], event, reread_sentence(stopped, ends), slots=slots)
     places = [
         TopicPartition(*place, at, leader_epoch=epochs.get(place, NO_EPOCH))
         for place, at in stopped

@@ -118,13 +118,13 @@ def _is_due(looks: int) -> bool:
     return looks > 0 and (looks.bit_count() == 1 or looks % MOST_LOOKS == 0)
 
 
-def told(stopped: Iterable[tuple[Place, int]], ends: Mapping[Place, int]) -> str:
+def reread_sentence(stopped: Iterable[tuple[Place, int]], ends: Mapping[Place, int]) -> str:
     """Return a sentence about slots that are read anew."""
     slots = [f"{topic}-{slot} at {at} of {ends[topic, slot]}" for (topic, slot), at in stopped]
     return f"the client stopped reading {', '.join(slots)}; reading again"
 
 
-def told_deleted(deleted: Iterable[tuple[Place, range]]) -> str:
+def deletion_sentence(deleted: Iterable[tuple[Place, range]]) -> str:
     """Return a sentence about records that were deleted before they were read."""
     slots = [f"{topic}-{slot} from {gap[0]} to {gap[-1]}" for (topic, slot), gap in deleted]
     return (

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streams.kafka.reading.partition_reader import assign_anew
-from streams.kafka.reading.silent_slots import SilentSlots, told, told_deleted
+from streams.kafka.reading.silent_slots import SilentSlots, deletion_sentence, reread_sentence
 
 A, B = ("work", 0), ("work", 1)
 
@@ -114,7 +114,10 @@ def test_a_slot_that_was_left_is_forgotten() -> None:
 
 
 def test_the_sentence_names_place_and_end() -> None:
-    assert told([(A, 5)], {A: 9}) == "the client stopped reading work-0 at 5 of 9; reading again"
+    assert (
+        reread_sentence([(A, 5)], {A: 9})
+        == "the client stopped reading work-0 at 5 of 9; reading again"
+    )
 
 
 def test_records_that_were_deleted_before_they_were_read_are_found() -> None:
@@ -162,7 +165,7 @@ def test_a_slot_whose_bounds_were_not_answered_is_asked_about_again() -> None:
 
 
 def test_the_sentence_names_the_deleted_records() -> None:
-    text = told_deleted([(A, range(5, 9)), (B, range(3, 4))])
+    text = deletion_sentence([(A, range(5, 9)), (B, range(3, 4))])
     assert "before this role read them: work-0 from 5 to 8, work-1 from 3 to 3; their" in text
     assert "raise retention.ms and retention.bytes" in text
 
