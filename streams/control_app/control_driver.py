@@ -19,8 +19,10 @@ from schemas.effects import (
     Arrived,
     Effect,
     Event,
+    Forget,
     Heartbeats,
     Observer,
+    Send,
     Woke,
 )
 from schemas.pipeline import Pipeline
@@ -49,6 +51,7 @@ from streams.live.steady_clock import Clock
 from streams.observers.control_standing import ControlStanding
 from streams.observers.health import Health
 from streams.observers.journal import tell
+from streams.topics import physical
 
 log = logging.getLogger("headrace.control")
 
@@ -327,7 +330,7 @@ class ControlDriver:
             self._stalled = True
             performed += await self._perform(failed_results(effect, left, str(error)))
         except (KafkaError, TimeoutError) as error:
-            self._unpublished(error)
+            self._unpublished(effect, error)
         except Overtaken:
             self.say("control.overtaken", "another control app has written a record")
             self._stalled = True
@@ -336,14 +339,21 @@ class ControlDriver:
             self._stalled = True
         return performed
 
-    def _unpublished(self, error: KafkaError | TimeoutError) -> None:
+    def _unpublished(self, effect: Effect, error: KafkaError | TimeoutError) -> None:
         """Discard effects that may not have reached the broker, and replay the topics instead.
 
         A plan that was delayed by the broker must not take force late. Raise a permanent error.
         """
         if isinstance(error, KafkaError) and not error.retriable:
             raise error
-        self.say("control.unpublished", f"the broker did not take it within {PUBLISH_S:g} s")
+        assert isinstance(effect, Send | Forget)  # the effects that write
+        topic = physical(self._pipeline.name, effect.topic)
+        text = (
+            f"topic {topic!r} took no record within {PUBLISH_S:g} s; the record is discarded and "
+            "decided anew. If this repeats, bring the brokers of the topic's other copies back, or "
+            "lower its min.insync.replicas"
+        )
+        self.say("control.unpublished", text, topic=topic)
         self._stalled = True
 
     def _now(self) -> float:

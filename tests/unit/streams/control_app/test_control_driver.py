@@ -365,6 +365,15 @@ def test_an_app_whose_record_the_broker_did_not_take_asks_whether_it_was_replace
     assert inputs.read_back == (1 if replaced else 2)
 
 
+def test_the_topic_that_took_no_record_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """With two copies of three in sync, where all must be, the line was "did not take it"."""
+    told(lambda driver, now: command(driver, now), make=Answering, write=not_taken)
+    (line,) = [r for r in caplog.records if r.event == "control.unpublished"]  # type: ignore[attr-defined]
+    topic = physical(PIPELINE.name, COMMAND_RESULTS)
+    assert line.fields["topic"] == topic  # type: ignore[attr-defined]
+    assert f"{topic!r} took no record within 5 s" in line.getMessage()
+
+
 def test_an_app_that_stood_still_by_the_clock_of_roles_reads_back_what_others_did() -> None:
     """That clock includes the time for which the host was suspended, as do the ages of reports."""
 
