@@ -1,6 +1,6 @@
 """Actions of commands: the settings that result from a command, or the reason to refuse it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from math import isfinite
@@ -34,6 +34,7 @@ class Situation:
     plans: Mapping[int, Plan]  # by epoch
     neighbours: tuple[str, ...] = ()
     types: tuple[str, ...] = ()  # of rented devices
+    others: Collection[str] = ()  # actions that are carried out elsewhere
 
 
 Change = tuple[Settings, str]  # and a sentence that describes the change
@@ -49,7 +50,7 @@ def carry_out(command: Command, situation: Situation) -> Change:
             'name one as "pipeline"'
         )
     if command.action not in ACTIONS:
-        raise CommandError(_unknown("action", command.action, ACTIONS))
+        raise CommandError(_unknown("action", command.action, {*ACTIONS, *situation.others}))
     argument, action = ACTIONS[command.action]
     for name in sorted(command.arguments):
         if name != argument:

@@ -401,6 +401,7 @@ class Controller:
             plans=state.history.plans,
             neighbours=state.neighbours(now),
             types=() if self._rental is None else self._rental.types,
+            others=SESSION_ACTIONS,
         )
         try:
             unexpired(command, now)

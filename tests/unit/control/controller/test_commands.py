@@ -27,6 +27,7 @@ SITUATION = Situation(
         5: a_plan(5, Settings(policy="forgotten", slo_s=1.0)),
     },
     types=("gpu",),
+    others=("open-session",),
 )
 
 
@@ -61,7 +62,7 @@ def test_an_action_changes_the_settings(
 
 
 def test_an_unknown_action_names_all_that_there_are() -> None:
-    with pytest.raises(CommandError, match=", ".join(sorted(ACTIONS))):
+    with pytest.raises(CommandError, match=", ".join(sorted((*ACTIONS, "open-session")))):
         after("fly")
 
 
@@ -69,7 +70,7 @@ def test_an_unknown_action_names_all_that_there_are() -> None:
     ("action", "arguments", "sentence"),
     [
         ("aply-policy", {}, "no action 'aply-policy'; did you mean 'apply-policy'"),
-        ("fly", {}, "no action 'fly'; there are: apply-policy, drain"),
+        ("open_session", {}, "no action 'open_session'; did you mean 'open-session'?"),
         ("apply-policy", {}, "apply-policy needs the argument 'policy'"),
         ("apply-policy", {"policy": "acurate"}, "did you mean 'accurate'"),
         ("pause", {"now": "1"}, "pause has no argument 'now'; it takes none"),
