@@ -6,7 +6,9 @@ A session gets the device bound to it, if there is one. Stages take the fullest 
 fit, the largest stage first, so that whole devices stay free for stages that need them.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from control.problem.seats import Seat, bound_device, by_device, is_bound, may_serve
 from control.problem.session_space import SessionSpace
@@ -25,7 +27,11 @@ class Devices:
         self._pools: dict[str, str] = {}  # of devices that are not free
         self._free = dict.fromkeys(self._seats, QUARTERS)
         self._owner: dict[str, str] = {}  # device of an own tier -> its session
-        self._draining: dict[tuple[str, str], int] = {}  # quarters by session and device
+        self._owned: dict[str, set[str]] = {}  # devices of own tiers, by session
+        self._draining: dict[str, Counter[str]] = {}  # quarters of devices, by session
+        self._of_tier: dict[str, list[str]] = {}  # devices in the order of their names
+        for device in sorted(self._seats):
+            self._of_tier.setdefault(self._tier[device], []).append(device)
 
     def holds(self, plan: SessionPlan) -> bool:
         """Return whether every stage's slot is that of a live worker."""
@@ -50,14 +56,16 @@ class Devices:
         for stage in plan.stages:
             if stage.tier in self._own:
                 self._owner[stage.device] = plan.session
+                self._owned.setdefault(plan.session, set()).add(stage.device)
             elif stage.device in self._free:
                 self._free[stage.device] -= stage.quarters
                 if stage.quarters:
                     pool = self._space.pool(stage.task, stage.setting)
                     self._pools.setdefault(stage.device, pool)
                 if drains:
-                    at = plan.session, stage.device
-                    self._draining[at] = self._draining.get(at, 0) + stage.quarters
+                    self._draining.setdefault(plan.session, Counter())[stage.device] += (
+                        stage.quarters
+                    )
 
     @property
     def free(self) -> dict[tuple[str, str], tuple[int, ...]]:
@@ -79,8 +87,9 @@ class Devices:
     def place(self, session: str, choice: SessionChoice, tasks: Sequence[str]) -> "Placed | None":
         """Return the seat of every task for a plan of the session; None if it does not fit."""
         found: dict[str, Seat] = {}
-        left = {each: q + self._draining.get((session, each), 0) for each, q in self._free.items()}
-        pools, tiers = dict(self._pools), choice.tiers
+        more = Counter(self._draining.get(session, {}))  # quarters of devices, beyond the free ones
+        pools: dict[str, str] = {}  # of devices that were free before
+        tiers = choice.tiers
         for tier in sorted({tiers[task] for task in tasks} & self._own):
             device = self._own_device(session, tier, [t for t in tasks if tiers[t] == tier])
             if device is None:
@@ -90,43 +99,47 @@ class Devices:
         for task in sorted(shared, key=lambda each: (-choice.quarters.get(each, 0), each)):
             quarters = choice.quarters.get(task, 0)
             pool = self._space.pool(task, choice.settings[task])
-            open_to = {d: q for d, q in left.items() if not quarters or pools.get(d, pool) == pool}
-            seat = self._fullest(task, tiers[task], quarters, open_to)
-            if seat is None:
+            device = self._fullest(task, tiers[task], quarters, pool, more, pools)
+            if device is None:
                 return None
-            left[seat.device] -= quarters
+            more[device] -= quarters
             if quarters:
-                pools[seat.device] = pool
-            found[task] = seat
+                pools[device] = pool
+            found[task] = self._seats[device][task]
         return found
 
     def _own_device(self, session: str, tier: str, tasks: Sequence[str]) -> str | None:
         """Return the device of an own tier that is bound to the session, else the one it uses, else
         a free one."""
-        devices = [
-            device
-            for device in sorted(self._seats)
-            if self._tier[device] == tier and all(task in self._seats[device] for task in tasks)
-        ]
-        bound = [device for device in devices if device == bound_device(tier, session)]
-        ours = [device for device in devices if self._owner.get(device) == session]
-        free = [
-            device
-            for device in devices
-            if device not in self._owner and may_serve(device, tier, session)
-        ]
-        return next(iter((*bound, *ours, *free)), None)
+        devices = self._of_tier.get(tier, ())
+        bound = bound_device(tier, session)
+        ours = sorted(each for each in self._owned.get(session, ()) if self._tier.get(each) == tier)
+        free = (
+            each for each in devices if each not in self._owner and may_serve(each, tier, session)
+        )
+        fitting = (
+            each
+            for each in chain((bound,), ours, free)
+            if all(task in self._seats.get(each, {}) for task in tasks)
+        )
+        return next(fitting, None)
 
-    def _fullest(self, task: str, tier: str, quarters: int, left: Mapping[str, int]) -> Seat | None:
-        fitting = [
-            device
-            for device in sorted(left)
-            if self._tier[device] == tier
-            and task in self._seats[device]
-            and left[device] >= quarters
-        ]
-        device = min(fitting, key=lambda each: (left[each], each), default=None)
-        return None if device is None else self._seats[device][task]
+    def _fullest(
+        self, task: str, tier: str, quarters: int, pool: str, more: Mapping[str, int],
+        pools: Mapping[str, str],
+    ) -> str | None:  # fmt: skip
+        """Return the device of a tier with the fewest free quarters, the first one of equals."""
+        found, least = None, float("inf")
+        for device in self._of_tier.get(tier, ()):
+            left = self._free[device] + more.get(device, 0)
+            if not quarters <= left < least or task not in self._seats[device]:
+                continue
+            if quarters and self._pools.get(device, pools.get(device, pool)) != pool:
+                continue
+            found, least = device, left
+            if left == quarters:
+                break
+        return found
 
 
 Placed = Mapping[str, Seat]  # by task
