@@ -8,7 +8,7 @@ because the clocks of other hosts may be off.
 
 For a changed link, known plans are repriced without profiling; the other two deviations start a
 search on the session's newest inputs. A search that does not help is repeated only after a pause,
-which doubles each time.
+which doubles each time; a trouble long after the last one has no pause.
 """
 
 from collections import deque
@@ -198,6 +198,8 @@ class SessionHealth:
         not_before_s, pause_s = self._pauses.get(session.id, (0.0, PAUSE_S))
         if now < not_before_s:
             return None
+        if now > not_before_s + MOST_PAUSE_S:  # a new trouble
+            pause_s = PAUSE_S
         found = self._accuracy(session, seen) or self._attainment(session, seen)
         if found is not None:
             self._pauses[session.id] = now + pause_s, min(2 * pause_s, MOST_PAUSE_S)

@@ -149,3 +149,27 @@ def test_counts_that_a_node_dropped_between_two_reports_begin_anew() -> None:
     alarm = health.alarm(CAM, 10.5)
     assert alarm is not None
     assert health.qps["cam"] == 11.0
+
+
+def alarms_of_late_queries(*times_s: float) -> list[bool]:
+    """Return, for times at which 50 queries were late, whether each raised an alarm."""
+    health = SessionHealth(replace(a_space(), truth=Truth.REFERENCE), drain_s=1.0)
+    health.serves({"cam": PLAN}, 0.0)
+    health.take(reported(0.0), 0.0)
+    found = []
+    for number, at_s in enumerate(times_s, start=1):
+        health.take(reported(at_s, late=50.0 * number), at_s)
+        found.append(health.alarm(CAM, at_s) is not None)
+    return found
+
+
+def test_searches_that_do_not_help_are_repeated_after_pauses_that_double() -> None:
+    assert alarms_of_late_queries(10.0, 19.0, 20.0, 39.0, 40.0, 79.0, 80.0) == [
+        True, False, True, False, True, False, True
+    ]  # fmt: skip
+
+
+def test_troubles_of_earlier_days_do_not_delay_the_search_for_a_new_one() -> None:
+    """The pause had grown to ten minutes within a week of one alarm a day."""
+    days = [86400.0 * day for day in range(1, 8)]
+    assert alarms_of_late_queries(*days, days[-1] + 11.0) == [True] * 8
