@@ -10,26 +10,20 @@ from hypothesis import strategies as st
 
 from control.checks.structure_check import check_structure
 from control.controller.controller import Controller
-from control.policies.solvers import solve
-from control.problem.problem import PlanError
 from operators.egress.egress import Egress
 from operators.ingress.ingress import Ingress
 from operators.serving.worker import Worker
 from schemas.effects import (
     COMMAND_RESULTS,
     COMMANDS,
-    PLANS,
     QUERIES,
-    RESULTS,
-    Failed,
-    Solve,
-    Solved,
 )
 from schemas.pipeline import Pipeline, Policy
-from schemas.records import Answer, Command, CommandResult, Plan, Query
+from schemas.records import Command, CommandResult, Query
 from streams.simulated.delays import steady
 from streams.simulated.simulated_driver import Simulated
 from tests.builders import a_pipeline
+from tests.simulation.outputs import solving_in, the_answers, the_plans
 from tests.toys import Toy, fanning, reading
 
 WORKERS = ("w0", "w1", "w2", "w3")
@@ -72,7 +66,7 @@ def simulated(pipeline: Pipeline, seed: int, faults: list[Fault]) -> Simulated:
         },
         make,
         delays=steady(0.002, 0.1),
-        solve=solver,
+        solve=solving_in(SOLVE_S),
     )
     for number in range(int(QUERIES_S * RATE)):
         at_s = 1.0 + number / RATE
@@ -87,13 +81,6 @@ def a_worker(name: str, pipeline: Pipeline, now: float) -> Worker:
     return Worker(name, pipeline, "emulated", incarnation=now)
 
 
-def solver(effect: Solve) -> tuple[Solved | Failed, float]:
-    try:
-        return Solved(effect.job, solve(effect.solver, effect.problem)), SOLVE_S
-    except PlanError as error:
-        return Failed(effect.job, str(error)), SOLVE_S
-
-
 def wrong(system: Simulated, pipeline: Pipeline, number: int, fault: Fault) -> Callable[[], None]:
     at_s, action, argument = fault
     if action == "kill":
@@ -103,15 +90,6 @@ def wrong(system: Simulated, pipeline: Pipeline, number: int, fault: Fault) -> C
     name = "policy" if action == "apply-policy" else "target"
     command = Command(id=f"c{number}", pipeline="p", action=action, arguments={name: argument})
     return lambda: system.input(at_s, COMMANDS, 0, command)
-
-
-def the_answers(system: Simulated) -> list[Answer]:
-    records = [r for written in system.written(RESULTS).values() for r, _ in written]
-    return [record for record in records if isinstance(record, Answer)]
-
-
-def the_plans(system: Simulated) -> list[Plan]:
-    return [record for record, _ in system.written(PLANS)[0] if isinstance(record, Plan)]
 
 
 def test_a_dead_workers_queries_are_finished_by_the_others() -> None:

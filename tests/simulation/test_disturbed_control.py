@@ -22,10 +22,8 @@ from operators.serving.worker import Worker
 from schemas.effects import (
     COMMAND_RESULTS,
     COMMANDS,
-    PLANS,
     QUERIES,
     REPORTS,
-    RESULTS,
     Arrived,
     Effect,
     Event,
@@ -42,6 +40,7 @@ from streams.control_app.host import RESTORED, ControlHost
 from streams.simulated.delays import steady
 from streams.simulated.simulated_driver import Simulated
 from tests.control_world import a_pipeline, a_profile
+from tests.simulation.outputs import the_answers, the_plans
 
 WORKERS = tuple(f"w{n}" for n in range(6))
 FIXED = Policy(name="fixed", replicas={"locate/net": 1, "read/forest": 2})
@@ -215,7 +214,7 @@ class Disturbed:
     # ------------------------------------------------------------------ what came of it
 
     def plans(self) -> list[Plan]:
-        return [record for record, _ in self.system.written(PLANS)[0] if isinstance(record, Plan)]
+        return the_plans(self.system)
 
     def last_plan(self) -> tuple[int, bool, float | None]:
         """Return the devices, the feasibility and the accuracy of the plan at the end."""
@@ -225,8 +224,7 @@ class Disturbed:
         return opened, plan.feasible, None if accuracy is None else round(accuracy, 3)
 
     def outcomes(self) -> list[Answer]:
-        records = [r for log in self.system.written(RESULTS).values() for r, _ in log]
-        return [record for record in records if isinstance(record, Answer)]
+        return the_answers(self.system)
 
 
 COMMANDED: dict[str, Callable[[Disturbance], dict[str, str]]] = {

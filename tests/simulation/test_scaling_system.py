@@ -10,18 +10,17 @@ import pytest
 from benchmarks.load_times import restarted, risen
 from control.checks.structure_check import check_structure
 from control.controller.controller import Controller
-from control.policies.solvers import solve
-from control.problem.problem import PlanError
 from operators.egress.egress import Egress
 from operators.ingress.ingress import Ingress
 from operators.models.emulated import Emulated
 from operators.serving.worker import Worker
-from schemas.effects import PLANS, QUERIES, RESULTS, Failed, Solve, Solved
+from schemas.effects import QUERIES
 from schemas.pipeline import Pipeline
-from schemas.records import Answer, Plan, Query
+from schemas.records import Answer, Query
 from streams.simulated.delays import steady
 from streams.simulated.simulated_driver import Simulated
 from tests.control_world import a_pipeline, a_profile
+from tests.simulation.outputs import solving_in, the_answers, the_plans
 
 WORKERS = tuple(f"w{n}" for n in range(6))
 PROFILE = a_profile()
@@ -33,13 +32,6 @@ UP_AND_DOWN: Phases = ((12.0, 50.0), (14.0, 170.0), (16.0, 40.0))
 
 def the_pipeline(policy: str) -> Pipeline:
     return replace(a_pipeline(), policy=policy, input="avro", grace_s=0.5)
-
-
-def solver(effect: Solve) -> tuple[Solved | Failed, float]:
-    try:
-        return Solved(effect.job, solve(effect.solver, effect.problem)), SOLVE_S
-    except PlanError as error:
-        return Failed(effect.job, str(error)), SOLVE_S
 
 
 def simulated(policy: str, phases: Phases, dies_s: float | None = None) -> Simulated:
@@ -66,7 +58,7 @@ def simulated(policy: str, phases: Phases, dies_s: float | None = None) -> Simul
         },
         make,
         steady(0.001, 0.02),
-        solve=solver,
+        solve=solving_in(SOLVE_S),
     )
     at_s, number = 5.0, 0
     for seconds, rate in phases:
@@ -79,15 +71,6 @@ def simulated(policy: str, phases: Phases, dies_s: float | None = None) -> Simul
         system.at(dies_s, lambda: system.kill("w0"))
     system.run(at_s + 3.0)
     return system
-
-
-def the_answers(system: Simulated) -> list[Answer]:
-    records = [r for written in system.written(RESULTS).values() for r, _ in written]
-    return [record for record in records if isinstance(record, Answer)]
-
-
-def the_plans(system: Simulated) -> list[Plan]:
-    return [record for record, _ in system.written(PLANS)[0] if isinstance(record, Plan)]
 
 
 def outcomes(answers: list[Answer], from_s: float, to_s: float) -> dict[str, int]:
