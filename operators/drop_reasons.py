@@ -139,7 +139,7 @@ _BRIEF = {
 }
 
 
-def brief(code: ReasonCode, text: str) -> str:
+def counted_as(code: ReasonCode, text: str) -> str:
     """Return the text under which equal reasons are counted together.
 
     This is the code's text where its sentences differ only in measured times and names, else

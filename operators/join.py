@@ -242,7 +242,7 @@ def sendable(result: Value) -> None:
         raise ValueError(too_large)
 
 
-def refusal(noticed: Noticed, origin: Origin, now: float) -> Answer:
+def refused_answer(noticed: Noticed, origin: Origin, now: float) -> Answer:
     """Return the answer to a query that ingress refused."""
     return Answer(
         id=noticed.query_id, origin=origin, outcome=REFUSED, reason=noticed.refused,

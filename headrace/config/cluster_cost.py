@@ -40,7 +40,7 @@ def cost_text(usd_per_h: float | None, answers_per_s: float) -> str:
     return f"{usd_per_h:.4f} $/h" + ("" if each is None else f", {each:.5f} $ per 1000 answers")
 
 
-def costs(
+def run_costs(
     cluster: Cluster, answered: int, seconds: float, usd_per_h: float | None = None
 ) -> dict[str, float | None]:
     """Return the columns ``usd_per_h`` and ``usd_per_1000_answers`` of a run of ``seconds``.

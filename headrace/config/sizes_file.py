@@ -27,7 +27,7 @@ def read_sizes(file: PipelineFile, named: Path | None = None) -> tuple[SizeDistr
         raise SizesError(f"the sizes {path} cannot be read ({why}); name another file") from error
 
 
-def sizes_of(file: PipelineFile) -> SizeDistribution | None:
+def size_distribution(file: PipelineFile) -> SizeDistribution | None:
     """Return the distribution that the file names, None without one.
 
     Raises ``SizesError`` for an invalid file.

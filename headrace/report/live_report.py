@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.config.cluster_cost import costs
+from headrace.config.cluster_cost import run_costs
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import load_profile
 from headrace.config.user_functions import load_scorer
@@ -70,7 +70,7 @@ class LiveReport:
             "to_s": self.last_s,
             **asdict(self.figures),
             **self.counts,
-            **costs(self.file.cluster, self.counts["answered"], self.last_s - self.first_s),
+            **run_costs(self.file.cluster, self.counts["answered"], self.last_s - self.first_s),
             "policies": [asdict(each) for each in self.policies],
             "certificate": self.certificate.as_json() if self.certificate else None,
             "certificate_stale": list(self.stale),

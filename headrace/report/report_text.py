@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from html import escape
 
 from headrace.cells import columns, decimal, local_time, percent
-from headrace.config.cluster_cost import costs
+from headrace.config.cluster_cost import run_costs
 from headrace.fidelity.certificate_text import text as certificate_text
 from headrace.html.page import number, page, section, setting, table, text
 from headrace.html.time_series_page import given_up, latencies, over_time
@@ -152,7 +152,7 @@ def _class_rows(made: LiveReport) -> Iterator[tuple[str, str]]:
 
 
 def _costs(made: LiveReport) -> Iterator[tuple[str, str]]:
-    found = costs(made.file.cluster, made.counts["answered"], made.last_s - made.first_s)
+    found = run_costs(made.file.cluster, made.counts["answered"], made.last_s - made.first_s)
     if found:
         yield "$ an hour", decimal(found["usd_per_h"], 3)
         yield "$ per 1000 answers", decimal(found["usd_per_1000_answers"], 5)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from operators.drop_reasons import brief
+from operators.drop_reasons import counted_as
 from operators.outcomes import LATE, LOST, outcome_of
 from schemas.records import ANSWERED, Answer
 from streams.observers.run_metrics import QueryMetrics
@@ -106,4 +106,4 @@ def _why(answer: Answer | None) -> str:
     if answer is None:
         return f"{LOST}: no answer came"
     where = f" at {answer.task}" if answer.task else ""
-    return f"{outcome_of(answer)}{where}: {brief(answer.reason_code, answer.reason)}"
+    return f"{outcome_of(answer)}{where}: {counted_as(answer.reason_code, answer.reason)}"

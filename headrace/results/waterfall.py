@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.results.tally import latency_ms
-from operators.drop_reasons import brief
+from operators.drop_reasons import counted_as
 from schemas.codec.json_form import to_json
 from schemas.codec.path_tree import compact
 from schemas.enumerations import ReasonCode
@@ -188,7 +188,7 @@ def _step(answer: Answer, kind: str, name: str, from_s: float, to_s: float) -> W
 def _fates(answer: Answer) -> tuple[Fate, ...]:
     found: dict[tuple[str, str, str], Fate] = {}
     for end in answer.ends:
-        key = (end.outcome, end.task, brief(end.reason_code, end.reason))
+        key = (end.outcome, end.task, counted_as(end.reason_code, end.reason))
         known = found.get(key, Fate(end.outcome, end.task, end.reason, 0, end.reason_code))
         found[key] = replace(known, branches=known.branches + 1)
     return tuple(found.values())

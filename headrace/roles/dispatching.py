@@ -9,7 +9,7 @@ from control.policies import policy_named, spec_of
 from control.policies.kairos.query_sizes import SizeDistribution
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.profile_files import planning_profile
-from headrace.config.sizes_file import sizes_of
+from headrace.config.sizes_file import size_distribution
 from headrace.config.topology import Share
 from headrace.errors import PipelineError
 from operators.dispatch.dispatch_profile import device_kind, dispatch_profile
@@ -34,7 +34,7 @@ def planned_by(
         return profile
     measured = [each.latency[-1].batch for each in profile.entries]
     largest = min((batch for batch in measured if batch > 1), default=limit.most)
-    known = sizes or sizes_of(file)
+    known = sizes or size_distribution(file)
     return ProfileBySize(
         profile,
         known or SizeDistribution((limit.most,), (1.0,)),
@@ -127,7 +127,7 @@ def _dispatcher(file: PipelineFile, part: Part, profile: ProfileTable) -> Dispat
     types = tuple(name for name in dict.fromkeys(names) if _measured(profile, variant, name))
     return Dispatcher(
         file.pipeline,
-        dispatch_profile(types, seconds, largest, file.cluster.base, sizes_of(file)),
+        dispatch_profile(types, seconds, largest, file.cluster.base, size_distribution(file)),
         part,
         round_trip_s=2 * file.pipeline.comm_s,
     )

@@ -17,7 +17,7 @@ from headrace.arrivals.load_phases import Phases
 from headrace.cells import columns
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.policy_options import with_policies
-from headrace.config.sizes_file import sizes_of
+from headrace.config.sizes_file import size_distribution
 from headrace.roles.heap import collect_seldom
 from headrace.simulation.chrome_trace import ChromeTrace
 from headrace.simulation.faults import read_faults
@@ -133,7 +133,7 @@ def runs(file: PipelineFile, asked: SimulationRequest) -> list[Run]:
             warm_up_s=asked.warm_up_s or 0.0,
             latency=asked.latency or "",
             solve_s=asked.solve_s,
-            sizes=sizes_of(file),
+            sizes=size_distribution(file),
             world=asked.world,
             classes=known_classes(file, asked.classes),
         )

@@ -24,7 +24,7 @@ from headrace.cells import columns
 from headrace.config.pipeline_file import PipelineFile
 from headrace.config.policy_options import with_policies
 from headrace.config.profile_files import planning_profile
-from headrace.config.sizes_file import read_sizes, sizes_of
+from headrace.config.sizes_file import read_sizes, size_distribution
 from headrace.errors import ArrivalsError
 from headrace.planning.device_mix import (
     MixRequest,
@@ -195,7 +195,7 @@ def trial(asked: CapacityRequest, qps: float) -> Trial:
 
     run = Run(
         file=asked.file, policy=asked.policy, seed=asked.seed, arrivals=Recorded(times),
-        sizes=asked.sizes or sizes_of(asked.file), warm_up_s=warm_s,
+        sizes=asked.sizes or size_distribution(asked.file), warm_up_s=warm_s,
         hops=asked.file.pipeline.comm_s > 0, dilate=asked.dilate,
     )  # fmt: skip
     try:

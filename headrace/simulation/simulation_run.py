@@ -17,7 +17,7 @@ from control.checks.structure_check import check_structure
 from control.checks.violations import sentences
 from headrace.arrivals.arrival_processes import Times
 from headrace.config.cluster import NOBODY
-from headrace.config.cluster_cost import costs
+from headrace.config.cluster_cost import run_costs
 from headrace.errors import PipelineError
 from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes
@@ -80,7 +80,7 @@ class Ended:
         if run.file.pipeline.slo_classes:
             row["classes"] = metrics.classes
         seconds = self.last_s - self.first_s - run.warm_up_s
-        row |= costs(run.file.cluster, metrics.counts["answered"], seconds, self.usd_per_h)
+        row |= run_costs(run.file.cluster, metrics.counts["answered"], seconds, self.usd_per_h)
         row["events"] = self.events
         row["cpu_seconds"] = round(self.cpu_s, 3)
         row["solve_cpu_seconds"] = round(self.solve_cpu_s, 3)

@@ -20,7 +20,7 @@ from operators.join import (
     Join,
     OpenQuery,
     as_list,
-    refusal,
+    refused_answer,
 )
 from operators.offset_tracker import Progress
 from operators.outcomes import LATE, OUTCOMES, cause_of, outcome_of, tight, unpromised
@@ -241,7 +241,7 @@ class Egress:
         origin = Origin(*key)
         if noticed.refused:
             self._progress[slot].finish(offset)
-            return self._emit(refusal(noticed, origin, now), noticed.trace)
+            return self._emit(refused_answer(noticed, origin, now), noticed.trace)
         query = OpenQuery(
             noticed.query_id,
             origin,

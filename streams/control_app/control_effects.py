@@ -32,7 +32,7 @@ from schemas.records import CommandResult, Plan
 from streams.control_app.control_writer import ControlWriter
 from streams.control_app.host import ControlHost
 from streams.control_app.input_count import InputCount
-from streams.control_app.solver_pool import Solvers, outcome_of
+from streams.control_app.solver_pool import Solvers, solve_event
 from streams.control_app.topic_ends import unread_text
 from streams.kafka.kafka_errors import BrokerError
 from streams.live.dilation import Dilation
@@ -125,7 +125,7 @@ class ControlEffects:
             self._inbox.failed(error)
 
     async def _solve(self, effect: Solve, host: ControlHost) -> None:
-        event = await outcome_of(self._planners, effect)
+        event = await solve_event(self._planners, effect)
         if event is not None:
             self._inbox.post(host, event)
 

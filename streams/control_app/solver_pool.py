@@ -100,7 +100,7 @@ class Planners:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-async def outcome_of(planners: Solvers, effect: Solve) -> Event | None:
+async def solve_event(planners: Solvers, effect: Solve) -> Event | None:
     """Return the event of a solve; None if it was cancelled for a newer plan.
 
     A solve whose process is killed, for instance by lack of memory, is retried once, since tables

@@ -15,7 +15,7 @@ from benchmarks.small_cluster import a_cluster
 from control.policies.solvers import MIX
 from headrace.arrivals.arrival_processes import Rates, Recorded
 from headrace.config.pipeline_file import PipelineFile, read_pipeline_file
-from headrace.config.sizes_file import sizes_of
+from headrace.config.sizes_file import size_distribution
 from headrace.simulation.faults import CONTROL_DOWN, Fault
 from headrace.simulation.run_input import Run
 from schemas.effects import (
@@ -86,7 +86,7 @@ def test_both_drivers_of_the_controller_ask_for_the_same_effects_one_by_one(
 def test_both_drivers_rent_and_release_the_same_devices_at_the_same_times(tmp_path: Path) -> None:
     file = read_pipeline_file(a_typed_file(tmp_path, RENTING))
     rates = Rates((5.0,) * 8 + (35.0,) * 16 + (2.0,) * 40)
-    run = Run(file=file, policy="kairos", seed=1, arrivals=rates, sizes=sizes_of(file))
+    run = Run(file=file, policy="kairos", seed=1, arrivals=rates, sizes=size_distribution(file))
     there = assert_the_same(recorded(run, 60.0))
     asked = [each for _, _, effects in there for each in effects]
     assert any(isinstance(each, Solve) and each.solver == MIX for each in asked)

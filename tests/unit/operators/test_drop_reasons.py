@@ -9,7 +9,7 @@ from operators.drop_reasons import (
     PAUSED,
     Reason,
     bad_input,
-    brief,
+    counted_as,
     dropped,
     no_sessions,
     no_way_on,
@@ -69,12 +69,12 @@ def test_an_end_holds_the_code_and_the_sentence() -> None:
 )
 def test_reasons_that_differ_by_a_time_are_counted_together(reason: Reason, other: Reason) -> None:
     assert reason.text != other.text
-    assert brief(*reason) == brief(*other)
+    assert counted_as(*reason) == counted_as(*other)
 
 
 def test_reasons_given_by_operators_are_counted_by_their_text() -> None:
     said = "read/vit raised KeyError: '7'"
-    assert brief(ReasonCode.OPERATOR, said) == said
+    assert counted_as(ReasonCode.OPERATOR, said) == said
 
 
 def test_reasons_are_sentences_for_people() -> None:

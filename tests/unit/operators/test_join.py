@@ -17,7 +17,7 @@ from operators.join import (
     OpenQuery,
     as_list,
     path_accuracy,
-    refusal,
+    refused_answer,
 )
 from operators.record_size import MOST_BYTES
 from schemas.codec.single_object import encode
@@ -363,6 +363,6 @@ def test_accuracies_of_paths_are_kept_up_to_a_number() -> None:
 
 def test_a_refusal_says_why() -> None:
     noticed = a_noticed(refused="over capacity")
-    assert refusal(noticed, Origin(0, 0), 0.1) == an_answer(
+    assert refused_answer(noticed, Origin(0, 0), 0.1) == an_answer(
         outcome=REFUSED, reason="over capacity", task="ingress", answered_s=0.1, epoch=0
     )

@@ -17,7 +17,7 @@ from control.problem.problem import Problem
 from schemas.effects import Event, Failed, Solve, Solved
 from schemas.pipeline import Policy
 from streams.control_app import solver_pool
-from streams.control_app.solver_pool import Planners, outcome_of
+from streams.control_app.solver_pool import Planners, solve_event
 from tests.control_world import a_pipeline, a_profile
 
 PROBLEM = Problem(
@@ -87,7 +87,7 @@ def test_single_job_is_repeated_if_its_process_is_killed(
 ) -> None:
     for pid in list(planners._pools[False]._processes):
         os.kill(pid, signal.SIGKILL)
-    event = asyncio.run(outcome_of(planners, Solve(30, SCHEDULE, NOTHING)))
+    event = asyncio.run(solve_event(planners, Solve(30, SCHEDULE, NOTHING)))
     assert isinstance(event, Solved)
 
 
@@ -96,7 +96,7 @@ def test_a_solve_that_never_returns_is_ended_and_later_ones_are_made(
     planners: Planners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(solver_pool, "MOST_S", 1.0)
-    event = asyncio.run(outcome_of(planners, Solve(40, SCHEDULE, Endless())))
+    event = asyncio.run(solve_event(planners, Solve(40, SCHEDULE, Endless())))
     assert event == Failed(40, "planner 'schedule' had not ended after 1 s and was killed")
     monkeypatch.undo()
     assert told(planners, Solve(41, "static", PROBLEM)) == Solved(41, allocate(PROBLEM))
