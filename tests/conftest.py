@@ -1,5 +1,6 @@
 import gc
 import os
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -23,8 +24,14 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
 def pytest_collection_finish() -> None:
-    """Leave the thousands of collected tests, which live to the end, out of every collection."""
+    """Leave the thousands of collected tests, which live to the end, out of every collection.
+
+    Raise ``UsageError`` if their modules have imported torch: every process of the tests imports
+    all modules, and torch takes three seconds of CPU.
+    """
     gc.freeze()
+    if "torch" in sys.modules:
+        raise pytest.UsageError("a test module imports torch; import it in the test instead")
 
 
 @pytest.fixture
