@@ -10,7 +10,7 @@ from benchmarks.rig import Rig
 from benchmarks.squares import PIPELINE, right
 from headrace.broker.connect import WRITE_RELEASE
 from schemas.release import UNDECLARED
-from tests.integration.test_faults import RATE
+from tests.integration.rigs import RATE
 
 pytestmark = [pytest.mark.kafka]
 
