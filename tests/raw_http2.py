@@ -3,7 +3,7 @@
 import asyncio
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, SETTINGS, PING = 0, 1, 4, 6
+DATA, HEADERS, SETTINGS, PING, GOAWAY = 0, 1, 4, 6, 7
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
 
 
@@ -17,12 +17,17 @@ def opening() -> bytes:
     return PREFACE + frame(SETTINGS, 0, 0)
 
 
+async def next_frame(reader: asyncio.StreamReader) -> tuple[int, int, bytes]:
+    """Return the kind, the flags and the payload of the next frame."""
+    head = await reader.readexactly(9)
+    return head[3], head[4], await reader.readexactly(int.from_bytes(head[:3]))
+
+
 async def next_ping(reader: asyncio.StreamReader) -> bytes:
     """Read frames up to a ping; return what it holds, which its answer repeats."""
     while True:
-        head = await reader.readexactly(9)
-        payload = await reader.readexactly(int.from_bytes(head[:3]))
-        if (head[3], head[4]) == (PING, 0):
+        kind, flags, payload = await next_frame(reader)
+        if (kind, flags) == (PING, 0):
             return payload
 
 

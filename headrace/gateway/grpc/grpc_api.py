@@ -32,6 +32,9 @@ from headrace.gateway.protocol.statuses import Ending, Unserved, cancelled
 from headrace.gateway.request_counts import GRPC
 
 SPARE_CALLS = 1000  # of health, metadata and reflection, and watches
+# A connection's age at its end, in times of ``Limits.idle_s``. At this age gRPC asks the client for
+# its end, and serves what is on the way; a connection that idles it would cut off at once.
+AGE_IN_IDLE_TIMES = 10
 MOST_INT = 2**31 - 1  # of gRPC's options; protocol buffers hold no larger message, either
 Reply = Callable[[bytes, Any], Awaitable[Any]]
 
@@ -188,7 +191,7 @@ def grpc_server(limits: Limits, models: int, *, share: bool) -> Any:
             ("grpc.so_reuseport", int(share)),
             ("grpc.max_allowed_incoming_connections", limits.grpc_connections),
             ("grpc.server_handshake_timeout_ms", idle_ms),
-            ("grpc.max_connection_idle_ms", idle_ms),
+            ("grpc.max_connection_age_ms", min(AGE_IN_IDLE_TIMES * idle_ms, MOST_INT)),
             ("grpc.keepalive_time_ms", idle_ms),  # a client that vanished keeps no call open
             ("grpc.keepalive_timeout_ms", idle_ms),
             ("grpc.http2.ping_timeout_ms", idle_ms),

@@ -26,9 +26,9 @@ class Limits:
     """Limits of the gateway. ``body_bytes``: of a request, decompressed. ``held_bytes``: of all
     bodies whose requests are in flight. ``connections``: at once over HTTP, and as many over gRPC
     up to ``MOST_GRPC``. ``requests``: in flight for one pipeline. ``idle_s``: the longest wait for
-    a complete request head, for a handshake, for the next call of a gRPC connection, or for the
-    answer to a ping. ``body_s``: the longest time for a body to arrive, or for a client to read
-    written data. ``drain_s``: the longest time of requests in flight at shutdown.
+    a complete request head, for a handshake, or for the answer to a ping. ``body_s``: the longest
+    time for a body to arrive, or for a client to read written data. ``drain_s``: the longest time
+    of requests in flight at shutdown.
     """
 
     body_bytes: int

@@ -9,7 +9,18 @@ import pytest
 
 from headrace.gateway.protocol.descriptors import METHODS, SERVICE
 from tests.gateway_world import LIMITS, BrokerInTest, a_gateway, a_message, answering, call
-from tests.raw_http2 import ACK, PING, call_head, frame, message, next_ping, opening
+from tests.raw_http2 import (
+    ACK,
+    DATA,
+    GOAWAY,
+    PING,
+    call_head,
+    frame,
+    message,
+    next_frame,
+    next_ping,
+    opening,
+)
 
 REFLECTION = "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 WATCH = "/grpc.health.v1.Health/Watch"
@@ -88,6 +99,28 @@ def test_a_client_is_cut_off_that(sent: bytes, pings: int) -> None:
                 writer.write(frame(PING, ACK, 0, await next_ping(reader)))
             async with asyncio.timeout(20.0):
                 await reader.read()  # to the end
+            writer.close()
+
+    asyncio.run(play())
+
+
+def test_a_call_that_comes_as_its_connection_ends_is_served() -> None:
+    """gRPC would cut off a connection that idles, whatever its client has just sent."""
+
+    async def play() -> None:
+        async with a_gateway(BrokerInTest(), limits=replace(LIMITS, idle_s=0.2)) as gateway:
+            reader, writer = await asyncio.open_connection("127.0.0.1", gateway.grpc)
+            writer.write(opening())
+            seen: list[int] = []
+            async with asyncio.timeout(20.0):
+                while DATA not in seen:  # the response
+                    kind, flags, payload = await next_frame(reader)
+                    if (kind, flags) == (PING, 0):
+                        writer.write(frame(PING, ACK, 0, payload))
+                    if kind == GOAWAY and GOAWAY not in seen:
+                        writer.write(call_head(f"/{SERVICE}/ServerLive") + message())
+                    seen.append(kind)
+            assert GOAWAY in seen
             writer.close()
 
     asyncio.run(play())
