@@ -14,6 +14,7 @@ from headrace.gateway.http.tls_handshake import TlsHandshake
 
 SPARE_FILES = 512  # for Kafka's clients, the log, and connections beyond the limit
 MOST_GRPC = 1000  # gRPC connections, each of which carries many calls
+AIOHTTP_WAITS = 2  # one after the other, at shutdown: for the handler, then for its task
 # The response to a connection beyond the limit; over TLS none, since it would need a handshake.
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n"
@@ -63,7 +64,7 @@ class HttpListener:
     def __init__(self, app: web.Application, limits: Limits) -> None:
         self._limits = limits
         self._runner = web.AppRunner(
-            app, handler_cancellation=True, shutdown_timeout=limits.drain_s
+            app, handler_cancellation=True, shutdown_timeout=limits.drain_s / AIOHTTP_WAITS
         )
         self._server: asyncio.Server | None = None
         self._closing = False

@@ -15,6 +15,7 @@ from headrace.gateway.access import Tls, ssl_context
 from headrace.gateway.http.listeners import HttpListener, Limits
 from tests.gateway_world import LIMITS, until
 from tests.integration.certificates import make_authority
+from tests.virtual_loop import VirtualLoop
 
 LARGE = b"a" * 10_000_000  # more than the kernel buffers for a connection
 CHUNK = 1 << 16
@@ -91,6 +92,35 @@ def test_a_client_that_reads_slowly_gets_all() -> None:
             writer.close()
 
     asyncio.run(play())
+
+
+def test_a_request_without_end_holds_the_shutdown_up_for_its_time_and_no_longer() -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def stuck(_: web.Request) -> web.Response:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    async def play() -> float:
+        app = web.Application()
+        app.router.add_get("/v2", stuck)
+        listener = HttpListener(app, LIMITS)
+        port = await listener.start("127.0.0.1", 0, None, share=False)
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET)
+        await began.wait()
+        closing_s = asyncio.get_running_loop().time()
+        await listener.close()
+        await ended.wait()
+        writer.close()
+        return asyncio.get_running_loop().time() - closing_s
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        assert runner.run(play()) == LIMITS.drain_s
 
 
 @pytest.fixture(scope="module")
