@@ -120,8 +120,8 @@ async def a_gateway(
 ) -> AsyncIterator[Gateway]:
     """Listen with one model over HTTP and gRPC; shut down at the end. ``options`` are those of
     ``GatewayOptions``."""
-    options = {"limits": LIMITS, "tokens": None, "tls": None, **options}
-    read = GatewayOptions(host="127.0.0.1", http_port=0, grpc_port=0, **options)
+    options = {"host": "127.0.0.1", "limits": LIMITS, "tokens": None, "tls": None, **options}
+    read = GatewayOptions(http_port=0, grpc_port=0, **options)
     model = a_model(broker, read.limits.requests, signature)
     models = {model.name: model}
     bodies = BodyBudget(read.limits.held_bytes)

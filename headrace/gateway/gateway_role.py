@@ -18,7 +18,7 @@ from headrace.gateway.body_budget import BodyBudget
 from headrace.gateway.event_loop import gateway_loop
 from headrace.gateway.front import Front
 from headrace.gateway.http.http_api import HttpApi
-from headrace.gateway.http.listeners import HttpListener, Limits, raise_open_files
+from headrace.gateway.http.listeners import HttpListener, Limits, address, raise_open_files
 from headrace.gateway.kafka_side import kafka_side
 from headrace.gateway.model import Model
 from headrace.gateway.plans_in_force import PlansInForce
@@ -118,10 +118,10 @@ async def listen(stack: AsyncExitStack, front: Front, options: GatewayOptions) -
     closing: list[Closing] = [listener.close]
     stack.push_async_callback(_all, closing)
     port = await listener.start(options.host, options.http_port, context, share=options.share_ports)
-    where = {"http": f"{scheme}://{options.host}:{port}/v2"}
+    where = {"http": f"{scheme}://{address(options.host, port)}/v2"}
     if options.grpc_port is not None:
         bound = await _listen_grpc(closing, front, options, options.grpc_port)
-        where["grpc"] = f"{options.host}:{bound}"
+        where["grpc"] = address(options.host, bound)
     return where
 
 

@@ -22,7 +22,7 @@ from headrace.gateway.grpc.health_and_reflection import (
 )
 from headrace.gateway.grpc.message_waits import MessageWaits
 from headrace.gateway.grpc.queue_wait import QueueWait
-from headrace.gateway.http.listeners import Limits, taken
+from headrace.gateway.http.listeners import Limits, address, taken
 from headrace.gateway.model import Model
 from headrace.gateway.protocol import grpc_messages
 from headrace.gateway.protocol.callers import caller_of, echoed
@@ -201,7 +201,7 @@ def grpc_server(limits: Limits, models: int, *, share: bool) -> Any:
 
 async def start_grpc(server: Any, host: str, port: int, tls: Tls | None) -> int:
     """Listen and serve; return the port. Raises ``PortTaken``."""
-    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    place = address(host, port)
     try:
         bound = server.add_insecure_port(place) if tls is None else _secure(server, place, tls)
     except RuntimeError as error:

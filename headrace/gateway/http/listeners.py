@@ -118,11 +118,16 @@ class HttpListener:
         await self._runner.cleanup()
 
 
+def address(host: str, port: int) -> str:
+    """Return a host and a port as in a URL."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def taken(what: str, host: str, port: int, error: Exception) -> PortTaken:
     """Return the error for a port that cannot be listened on."""
     why = getattr(error, "strerror", None) or str(error)
     return PortTaken(
-        f"{what} cannot be served on {host}:{port} ({why}); name another port with "
+        f"{what} cannot be served on {address(host, port)} ({why}); name another port with "
         f"--{what.lower()}-port, or another address with --host"
     )
 

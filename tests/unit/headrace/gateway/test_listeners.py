@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 
 from headrace.gateway.access import Tls, ssl_context
-from headrace.gateway.http.listeners import HttpListener, Limits
-from tests.gateway_world import LIMITS, until
+from headrace.gateway.http.listeners import HttpListener, Limits, address
+from tests.gateway_world import LIMITS, BrokerInTest, a_gateway, until
 from tests.integration.certificates import make_authority
 from tests.virtual_loop import VirtualLoop
 
@@ -199,6 +199,17 @@ def test_a_request_that_comes_with_the_end_of_the_handshake_is_served(pem: Path)
                     said = tls.read(65536)
             assert said.startswith(b"HTTP/1.1 200 OK")
             writer.close()
+
+    asyncio.run(play())
+
+
+def test_addresses_of_ipv6_have_brackets_as_in_a_url() -> None:
+    assert address("::1", 8000) == "[::1]:8000"
+    assert address("localhost", 8000) == "localhost:8000"
+
+    async def play() -> None:
+        async with a_gateway(BrokerInTest(), host="::1") as gateway:  # reads its ports from URLs
+            assert min(gateway.http, gateway.grpc) > 0
 
     asyncio.run(play())
 
