@@ -31,7 +31,14 @@ def tokens_in(path: Path | None) -> Tokens:
     """Return the tokens of a file, without lines that begin with #; raise ``GatewayError``."""
     if path is None:
         return Tokens(None)
-    lines = (line.strip() for line in _read(path).decode("utf-8-sig", "replace").splitlines())
+    try:
+        text = _read(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise GatewayError(
+            f"{path} is not UTF-8 (byte {error.start}), so a token in it could not be sent; write "
+            "it as UTF-8"
+        ) from None
+    lines = (line.strip() for line in text.split("\n"))
     found = frozenset(_hash(line) for line in lines if line and not line.startswith("#"))
     if not found:
         raise GatewayError(f"{path} has no token, so no request would be let in; write one a line")
@@ -39,7 +46,8 @@ def tokens_in(path: Path | None) -> Tokens:
 
 
 def _hash(token: str) -> bytes:
-    return hashlib.sha256(token.encode(errors="replace")).digest()
+    # Bytes of a header that are no UTF-8 are surrogates here, and equal no token's.
+    return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
 
 
 def _read(path: Path) -> bytes:

@@ -48,3 +48,20 @@ def test_the_first_token_of_a_file_with_a_byte_order_mark_is_known(tmp_path: Pat
     assert [tokens.admit(f"Bearer {name}") for name in ("first", "second", "third")] == [
         True, False, True,
     ]  # fmt: skip
+
+
+def test_a_token_is_admitted_as_it_is_in_the_file_and_nothing_like_it(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text("p?ss\nwörd\ntwo words\na\u2028b\r\n")
+    tokens = tokens_in(path)
+    assert all(map(tokens.admit, ("Bearer p?ss", "bearer  wörd ", "Bearer two words")))
+    assert tokens.admit("Bearer a\u2028b")
+    # Of the bytes p\xe4ss, which are no UTF-8, aiohttp makes a surrogate.
+    assert not any(map(tokens.admit, ("Bearer p\udce4ss", "Bearer b", "Bearer ", "Basic p?ss")))
+
+
+def test_a_file_of_tokens_that_is_no_utf_8_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_bytes(b"first\nw\xf6rd\n")
+    with pytest.raises(GatewayError, match=r"tokens is not UTF-8 \(byte 7\).* write it as UTF-8"):
+        tokens_in(path)
