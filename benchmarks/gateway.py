@@ -4,10 +4,11 @@
 
 One run, one broker, one pipeline (benchmarks/pipelines/noop.yaml) and one gateway share this
 machine with the load. At the fixed rate queries go through ``headrace.Client``, HTTP and gRPC in
-rounds of random order, so that all three see the same machine. Between them are liveness calls of
-either protocol, which show the time of client and server without a query. gRPC has two clients:
-grpcio's, and one that sends prepared frames (benchmarks/raw_grpc.py), which shows the share of
-grpcio's client. Then every connection sends its next request as soon as the last one is answered.
+rounds of random order, so that all three see the same machine. Between them are calls without a
+query: liveness over either protocol, and calls of a server that has no gateway and answers at once
+(benchmarks/bare_grpc.py), the least time of a call over gRPC. gRPC has two clients: grpcio's, and
+one that sends prepared frames (benchmarks/raw_grpc.py), which shows the share of grpcio's client.
+Then every connection sends its next request as soon as the last one is answered.
 In turn a client writes to Kafka directly with as many queries in flight, an upper bound for any
 gateway. The body is 500 bytes, sent unchanged; the answer is JSON.
 """
@@ -30,6 +31,7 @@ from typing import Any
 import grpc
 import psutil
 
+from benchmarks.bare_grpc import bare_server
 from benchmarks.load import RECORD_BYTES, Load
 from benchmarks.overhead import FILE, ROLES, measure_headrace, serving
 from benchmarks.raw_grpc import RawCalls
@@ -45,13 +47,16 @@ HTTP_PORT, GRPC_PORT = 18_000, 18_001
 WARM_S = 5.0
 BODY = b"x" * RECORD_BYTES
 INFER = "/v2/models/noop/infer"
+INFER_METHOD = f"/{SERVICE}/ModelInfer"
 RAW = {"Inference-Header-Content-Length": "0"}
 REQUEST = (
     f"POST {INFER} HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: 0\r\n"
     f"Content-Length: {len(BODY)}\r\n\r\n"
 ).encode() + BODY
 HEALTH = "/v2/health/live"
-LIVE = {"http": "http_live", "grpc": "grpc_live"}  # the calls without a query
+LIVE = {"http": "http_live", "grpc": "grpc_live"}
+BARE = {"grpc": "grpc_bare", "grpc_raw": "grpc_raw_bare"}  # without a gateway
+WITHOUT_A_QUERY = (*LIVE.values(), *BARE.values())
 OVER = ("http", "grpc", "grpc_raw")  # the ways over the gateway
 WATCHED = ("gateway", "roles", "broker", "load")
 M = classes(pool())
@@ -98,13 +103,19 @@ def ways(bootstrap: str) -> Iterator[dict[str, Callable[[], object]]]:
     encoded = message.SerializeToString()
     with (
         Client(bootstrap, "noop") as client,
+        bare_server() as bare_port,
         grpc.insecure_channel(f"127.0.0.1:{GRPC_PORT}") as channel,
-        RawCalls("127.0.0.1", GRPC_PORT, f"/{SERVICE}/ModelInfer", encoded) as raw_calls,
+        grpc.insecure_channel(f"127.0.0.1:{bare_port}") as bare,
+        RawCalls("127.0.0.1", GRPC_PORT, INFER_METHOD, encoded) as raw_calls,
+        RawCalls("127.0.0.1", bare_port, INFER_METHOD, encoded) as raw_bare,
     ):
-        infer = channel.unary_unary(
-            f"/{SERVICE}/ModelInfer",
-            request_serializer=M.ModelInferRequest.SerializeToString,
-            response_deserializer=M.ModelInferResponse.FromString,
+        infer, bare_infer = (
+            each.unary_unary(
+                INFER_METHOD,
+                request_serializer=M.ModelInferRequest.SerializeToString,
+                response_deserializer=M.ModelInferResponse.FromString,
+            )
+            for each in (channel, bare)
         )
         lives = channel.unary_unary(
             f"/{SERVICE}/ServerLive",
@@ -127,7 +138,9 @@ def ways(bootstrap: str) -> Iterator[dict[str, Callable[[], object]]]:
             LIVE["http"]: lambda: by_http("GET", HEALTH),
             "grpc": lambda: infer(message),
             LIVE["grpc"]: lambda: lives(M.ServerLiveRequest()),
+            BARE["grpc"]: lambda: bare_infer(message),
             "grpc_raw": raw_calls.call,
+            BARE["grpc_raw"]: raw_bare.call,
         }
 
 
@@ -148,7 +161,7 @@ def at_rate(
     """Return the latencies of each way in ms; ``rate`` is queries per second of all ways."""
     took: dict[str, list[float]] = {name: [] for name in asked}
     order = shuffled_rounds(list(asked))
-    rate *= len(asked) / (len(asked) - len(LIVE))
+    rate *= len(asked) / (len(asked) - len(WITHOUT_A_QUERY))
     began = time.perf_counter()
     for number in range(round(rate * (WARM_S + seconds))):
         due_s = began + number / rate
@@ -273,7 +286,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         over = "" if name == "kafka" else f", {found[f'p50_over_kafka_ms_{name}']:+.2f} over Kafka"
         p50, p99 = found[f"p50_ms_{name}"], found[f"p99_ms_{name}"]
         live = f"; without a query {found[f'p50_ms_{LIVE[name]}']:.2f}" if name in LIVE else ""
-        print(f"{name:8} p50 {p50:.2f} ms{over}, p99 {p99:.2f} ms at {said.rate:g}/s{live}")
+        bare = f"; without a gateway {found[f'p50_ms_{BARE[name]}']:.2f}" if name in BARE else ""
+        print(f"{name:8} p50 {p50:.2f} ms{over}, p99 {p99:.2f} ms at {said.rate:g}/s{live}{bare}")
     for flat in found["flat_out"]:
         cpu = ", ".join(f"{n} {flat[f'{n}_cpu_ms']:.3f}" for n in WATCHED)
         print(

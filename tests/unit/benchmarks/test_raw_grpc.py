@@ -4,9 +4,12 @@ import asyncio
 
 import pytest
 
+from benchmarks.bare_grpc import bare_server
 from benchmarks.raw_grpc import RawCalls
 from headrace.gateway.protocol.descriptors import SERVICE
 from tests.gateway_world import BrokerInTest, M, a_gateway, a_message, answering
+
+INFER = f"/{SERVICE}/ModelInfer"
 
 
 def called(model: str, times: int) -> list[bytes]:
@@ -14,7 +17,7 @@ def called(model: str, times: int) -> list[bytes]:
 
     def make(port: int) -> list[bytes]:
         message = a_message(b"hello", model=model).SerializeToString()
-        with RawCalls("127.0.0.1", port, f"/{SERVICE}/ModelInfer", message) as calls:
+        with RawCalls("127.0.0.1", port, INFER, message) as calls:
             return [calls.call() for _ in range(times)]
 
     async def play() -> list[bytes]:
@@ -35,3 +38,10 @@ def test_every_call_has_its_response() -> None:
 def test_a_call_that_is_refused_has_no_message() -> None:
     with pytest.raises(ConnectionError, match="no message"):
         called("nobody", 1)
+
+
+def test_the_bare_server_answers_with_the_bytes_of_the_request() -> None:
+    message = a_message(b"hello").SerializeToString()
+    with bare_server() as port, RawCalls("127.0.0.1", port, INFER, message) as calls:
+        response = M.ModelInferResponse.FromString(calls.call())
+    assert response.raw_output_contents == a_message(b"hello").raw_input_contents
