@@ -39,8 +39,8 @@ from streams.codecs.wire import Fetched
 from streams.control_app.control_driver import ControlDriver
 from streams.control_app.control_effects import READ
 from streams.kafka.kafka_config import KafkaConfig
-from streams.observers.tape import Tape, Taped
 from streams.topics import physical
+from tests.tape import Tape, Taped
 from tests.virtual_loop import VirtualLoop
 
 

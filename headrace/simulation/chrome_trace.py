@@ -1,7 +1,6 @@
 """Write a run's batches, loads, plans and queues in Chrome's trace format.
 
-https://ui.perfetto.dev and chrome://tracing open the file. The writer is an observer: it serves a
-simulated run and a taped live one (``streams/observers/tape.py``) alike.
+https://ui.perfetto.dev and chrome://tracing open the file. The writer is an observer.
 """
 
 import json

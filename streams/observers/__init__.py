@@ -1,1 +1,1 @@
-"""Observers of events and effects: tape, log, metrics, run metrics."""
+"""Observers of events and effects: log, metrics, run metrics."""

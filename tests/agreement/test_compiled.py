@@ -21,7 +21,7 @@ from benchmarks.small_cluster import a_cluster
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.simulation.simulation_run import Run, simulated
 from headrace.arrivals.arrival_processes import Renewal
-from streams.observers.tape import Tape
+from tests.tape import Tape
 
 print(operators.serving.worker.__file__.rpartition(".")[2])
 POLICIES = ("loki", "loki-paper", "inferline", "proteus", "fast", "ramsis", "ramsis-paper")

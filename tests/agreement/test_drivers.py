@@ -9,8 +9,8 @@ import pytest
 
 from schemas.effects import RESULTS, Infer
 from schemas.records import Answer
-from streams.observers.tape import Tape, Taped
 from tests.small_world import FOLLOWED, UNTIL_S, run_live, simulate, small_nodes, small_pipeline
+from tests.tape import Tape, Taped
 
 SEED = 7
 
@@ -72,7 +72,7 @@ def test_the_small_world_has_every_kind_of_outcome_and_batches_of_several_sizes(
 
 DIGEST = """
 from hashlib import sha256
-from streams.observers.tape import Tape
+from tests.tape import Tape
 from tests.small_world import simulate, small_nodes, small_pipeline
 pipeline, tape = small_pipeline(), Tape()
 simulate(pipeline, small_nodes(pipeline), 7, tape)

@@ -16,13 +16,13 @@ from schemas.pipeline import Pipeline
 from schemas.records import Query, SessionPlan, SessionStage, Settings
 from streams.live.executors import EmulatedExecutor
 from streams.live.live_driver import Live
-from streams.observers.tape import Tape, Taped
 from streams.simulated.delays import steady
 from streams.simulated.simulated_driver import Simulated
 from tests.builders import a_lease, a_plan
 from tests.memory_transport import JumpingInbox, MemoryTransport, VirtualClock, drive
 from tests.session_world import a_session_pipeline
 from tests.small_world import HOP_S, UNTIL_S, Input
+from tests.tape import Tape, Taped
 from tests.toys import Toy, fanning, reading
 
 EDGE = bound_device("handheld", "cam")

@@ -9,8 +9,8 @@ from schemas.codec.single_object import decode
 from schemas.effects import ACCURACY, LABELS, Node
 from schemas.pipeline import Labels, Pipeline
 from schemas.records import Label, MeasuredAccuracy
-from streams.observers.tape import Tape
 from tests.small_world import Input, run_live, simulate, small_nodes, small_pipeline
+from tests.tape import Tape
 
 PIPELINE = small_pipeline(labels=Labels())
 SEED = 7

@@ -46,10 +46,10 @@ from schemas.records import ANSWERED, Answer, Plan, Report
 from streams.observers.journal import Journal
 from streams.observers.metrics import Metrics, Observed
 from streams.observers.run_metrics import RunMetrics
-from streams.observers.tape import Tape
 from streams.simulated.delays import steady
 from streams.simulated.simulated_driver import Simulated
 from tests.small_world import HOP_S, UNTIL_S, small_inputs, small_model, small_nodes
+from tests.tape import Tape
 
 SEED = 3
 LOST_QUERIES = 3  # sent, and never answered

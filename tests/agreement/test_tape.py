@@ -7,8 +7,8 @@ import pytest
 
 from operators.serving.worker import Worker
 from schemas.effects import Effect, Event
-from streams.observers.tape import Mismatch, Tape, replay
 from tests.small_world import FOLLOWED, run_live, small_nodes, small_pipeline
+from tests.tape import Mismatch, Tape, replay
 
 SEED = 11
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from headrace.simulation.chrome_trace import ChromeTrace
-from streams.observers.tape import Tape
 from tests.small_world import run_live, simulate, small_nodes, small_pipeline
+from tests.tape import Tape
 
 
 class Both:

@@ -23,8 +23,8 @@ from schemas.effects import (
     Woke,
 )
 from schemas.records import Completion, Garbled, Origin
-from streams.observers.tape import _RECORDS, _SPELLED, Tape, TapeError
 from tests.builders import a_plan, a_work
+from tests.tape import _RECORDS, _SPELLED, Tape, TapeError
 
 
 class Odd:
