@@ -33,3 +33,15 @@ def test_tests_that_a_document_names_exist(page: Path) -> None:
     tests = [path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")]
     there = {str(path) for path in tests} | {path.name for path in tests}
     assert sorted(names - there) == []
+
+
+def test_names_of_code_in_the_architecture_exist() -> None:
+    """A name is a word in backticks: a module, a function, a class, a constant or a method."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"(?<!`)`(\w+(?:\.\w+)?)`(?!`)", text)) - {"run_ROLE"}
+    files = {name for name in names if re.search(r"\.(py|md|toml|avsc)$", name)}
+    words = {word for name in names - files for word in name.split(".")}
+    sources = [path for top in TOPS.split("|")[:6] for path in (ROOT / top).rglob("*.*")]
+    there = {path.name for path in (*sources, *ROOT.iterdir())}
+    text = "".join(path.read_text("utf-8") for path in sources if path.suffix == ".py")
+    assert (sorted(files - there), sorted(words - set(re.findall(r"\w+", text)))) == ([], [])
