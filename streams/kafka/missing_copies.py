@@ -55,6 +55,11 @@ class MissingCopies:
             self._asked_s = now
             self._question = BackgroundCall("copies", partial(self._ask, places()))
 
+    @property
+    def asking(self) -> bool:
+        """Whether an answer is awaited."""
+        return self._question is not None
+
     def take(self, now: float, found: Sequence[Copies]) -> None:
         """Take an answer: the copies of the partitions that records wait for."""
         missing = [each for each in found if each.missing]

@@ -284,7 +284,7 @@ class KafkaTransport:
         # A report that was delivered first may have ended the outage. Throttled sends wait.
         throttled_s = self._throttling.until_s[SENDS]
         since_s = max(self._connectivity.since_s, throttled_s, self._missing.missed_s)
-        if self._stalled.stalled(sent_s, since_s):
+        if self._stalled.stalled(sent_s, since_s) and not self._missing.asking:
             raise BrokerError(
                 f"the broker delivers, but has confirmed nothing of what was sent for "
                 f"{STALLED_S:g} s; start this role anew"

@@ -1,6 +1,7 @@
 """Partitions without enough copies in sync: their records wait, and a line says why."""
 
 import logging
+import threading
 from typing import Any
 
 import pytest
@@ -70,3 +71,14 @@ def test_missing_copies_are_one_line_with_reminders_until_the_sends_are_confirme
     missing.look(150.0, 149.9, lambda: PLACES)
     assert events(caplog) == [("broker.copies_back", {"seconds": 49.0})]
     assert not missing.missing
+
+
+def test_no_answer_is_known_while_the_copies_are_asked_for() -> None:
+    answered = threading.Event()
+    missing = MissingCopies(lambda _: [LACKING] if answered.wait(30) else [])
+    missing.look(100.0, 90.0, lambda: PLACES)
+    assert missing.asking
+    answered.set()
+    while missing.asking:
+        missing.look(101.0, 90.0, lambda: PLACES)
+    assert missing.missed_s == 101.0
