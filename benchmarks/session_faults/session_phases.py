@@ -235,10 +235,16 @@ def kill_planner_twice(play: Play) -> None:
 
 
 def kill_profiler_twice(play: Play) -> None:
-    """The second kill comes as soon as the same profiler runs samples again."""
-    busy = _busy_profiler(play)
+    """The second kill comes as soon as the same profiler runs other blocks: a block that ended its
+    process twice is given up."""
+    busy, rig = _busy_profiler(play), play.rig
+    hit = rig.unanswered(play.samples)
     _killed(play, busy)
-    play.until(lambda: play.rig.at_work() == busy or _over(play), f"{busy} at work again")
+
+    def at_others() -> bool:
+        return rig.at_work() == busy and not any(x in hit for x in rig.unanswered(play.samples))
+
+    play.until(lambda: at_others() or _over(play), f"{busy} at work again")
     _killed(play, busy)
 
 
