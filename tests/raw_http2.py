@@ -31,13 +31,13 @@ async def next_ping(reader: asyncio.StreamReader) -> bytes:
             return payload
 
 
-def call_head(method: str, stream: int = 1) -> bytes:
-    """Return the head of a gRPC call, whose message is not sent."""
+def call_head(method: str, stream: int = 1, **more: bytes) -> bytes:
+    """Return the head of a gRPC call, whose message is not sent; ``more`` are its other headers."""
     named = {
-        ":method": "POST", ":scheme": "http", ":path": method, ":authority": "x",
-        "content-type": "application/grpc", "te": "trailers",
+        ":method": b"POST", ":scheme": b"http", ":path": method.encode(), ":authority": b"x",
+        "content-type": b"application/grpc", "te": b"trailers", **more,
     }  # fmt: skip
-    block = b"".join(b"\0" + _text(name) + _text(said) for name, said in named.items())
+    block = b"".join(b"\0" + _text(name.encode()) + _text(said) for name, said in named.items())
     return frame(HEADERS, END_HEADERS, stream, block)
 
 
@@ -46,5 +46,5 @@ def message(content: bytes = b"", stream: int = 1) -> bytes:
     return frame(DATA, END_STREAM, stream, b"\0" + len(content).to_bytes(4) + content)
 
 
-def _text(said: str) -> bytes:
-    return bytes((len(said),)) + said.encode()
+def _text(said: bytes) -> bytes:
+    return bytes((len(said),)) + said

@@ -10,7 +10,7 @@ import grpc
 
 from headrace.gateway.access import Tls, grpc_credentials
 from headrace.gateway.front import Front
-from headrace.gateway.grpc.grpc_calls import abort, decoded
+from headrace.gateway.grpc.grpc_calls import abort, decoded, sendable
 from headrace.gateway.grpc.guard import Guarded
 from headrace.gateway.grpc.health_and_reflection import (
     DESCRIPTORS,
@@ -159,7 +159,7 @@ class GrpcApi:
         caller = caller_of(headers, asked, model.pipeline, timeout_s)
         model.check_wait(waited_s, caller)
         served = await model.infer(asked, caller, began_s)
-        trailing = {**echoed(headers), **served.status.headers}
+        trailing = {**sendable(echoed(headers)), **served.status.headers}
         if trailing:
             context.set_trailing_metadata(tuple(trailing.items()))
         return grpc_messages.rendered(served.response, self._messages)

@@ -4,6 +4,7 @@ Handlers get messages as bytes: gRPC itself would end a call whose message it ca
 UNKNOWN, and log each with its trace.
 """
 
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import grpc
@@ -15,6 +16,12 @@ from headrace.gateway.protocol.statuses import Ending, Status, Unserved
 def authorization(metadata: Any) -> str:
     """Return the value of the header ``Authorization`` in the metadata of a call, "" without."""
     return str(dict(metadata or ()).get("authorization", ""))
+
+
+def sendable(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers that gRPC can send, whose values are printable ASCII. It receives others,
+    and would end a call with INTERNAL whose trailing metadata had one."""
+    return {n: said for n, said in headers.items() if said.isascii() and said.isprintable()}
 
 
 def decoded(kind: Any, raw: bytes) -> Any:

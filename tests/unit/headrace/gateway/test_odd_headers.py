@@ -4,7 +4,17 @@ import asyncio
 
 import pytest
 
-from tests.gateway_world import BrokerInTest, a_gateway, answering, parts, posted, said_to
+from headrace.gateway.protocol.descriptors import SERVICE
+from tests.gateway_world import (
+    BrokerInTest,
+    a_gateway,
+    a_message,
+    answering,
+    parts,
+    posted,
+    said_to,
+)
+from tests.raw_http2 import call_head, message, opening
 
 RAW = "Inference_Header_Content_Length"
 
@@ -44,6 +54,26 @@ def with_header(name: bytes) -> bytes:
 def test_a_header_of_odd_bytes_is_left_out_or_the_clients_fault(name: bytes, status: int) -> None:
     found, head, body = asked(with_header(name))
     assert found == status, (head, body)
+
+
+@pytest.mark.parametrize("name", ["traceparent", "tracestate", "baggage", "x-request-id"])
+@pytest.mark.parametrize("value", [b"\xc3\xa9", b"\xe9", b"a\tb", b"\x7f"])
+def test_a_header_that_grpc_cannot_repeat_costs_no_answer(name: str, value: bytes) -> None:
+    """Other libraries send such headers: baggage may be UTF-8."""
+
+    async def play() -> tuple[int, bytes]:
+        broker = BrokerInTest()
+        broker.on_send = answering(broker)
+        asked = call_head(f"/{SERVICE}/ModelInfer", **{name: value})
+        async with a_gateway(broker) as gateway:
+            reader, writer = await asyncio.open_connection("127.0.0.1", gateway.grpc)
+            writer.write(opening() + asked + message(a_message(b"x").SerializeToString()))
+            said = await reader.readuntil(b"grpc-status")
+            writer.close()
+        return len(broker.sent), said
+
+    sent, said = asyncio.run(play())
+    assert (b"output" in said) == bool(sent)  # a query has its answer; only ids must be ASCII
 
 
 @pytest.mark.parametrize(
