@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 from headrace.broker.local_broker import Running, borrow
+from headrace.roles.heap import NEW_OBJECTS
 
 pytest_plugins = ["tests.failures"]
 
@@ -21,6 +22,11 @@ settings.load_profile("ci" if os.environ.get("CI") else "developer")
 # Brokers of tests live for seconds: without the optimising compiler a start takes 5 s of CPU,
 # not 8.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
+# As in a role (headrace/roles/heap.py): at the default thresholds the collector finds next to
+# nothing and takes a tenth of the time.
+gc.set_threshold(NEW_OBJECTS, 20, 100)
 
 
 def pytest_collection_finish() -> None:
