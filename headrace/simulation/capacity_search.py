@@ -35,6 +35,7 @@ from headrace.planning.device_mix import (
     with_mix,
 )
 from headrace.roles.dispatching import per_query
+from headrace.roles.heap import collect_seldom
 from headrace.simulation.batch_runs import distinct
 from headrace.simulation.run_input import Run
 from headrace.simulation.simulation_run import simulated
@@ -327,12 +328,18 @@ def searched(asked: Sequence[CapacityRequest]) -> list[Capacity]:
             return found
         most = min(len(asked), os.cpu_count() or 1)
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(most, context, follow_parent) as pool:
+        with ProcessPoolExecutor(most, context, _begin) as pool:
             futures = [pool.submit(capacity, each) for each in asked]
             for at, future in enumerate(futures, 1):
                 future.result()
                 advance(at, f"{at} of {len(asked)} searches done")
             return [future.result() for future in futures]
+
+
+def _begin() -> None:
+    """Prepare a process of the pool."""
+    follow_parent()
+    collect_seldom()
 
 
 def capacity_text(rows: Sequence[Mapping[str, Any]]) -> str:
