@@ -3,6 +3,10 @@ import os
 import sys
 from collections.abc import Iterator
 
+# Before NumPy is imported. OpenBLAS's threads wait for each other in loops, which takes five times
+# the CPU where the tests' processes share the cores.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 from hypothesis import settings
