@@ -4,10 +4,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from headrace.processes import environment
+import yaml
+
+from benchmarks.rig import Rig
+from headrace.cluster.run_state import read_state
+from headrace.processes import Process, environment
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,3 +36,23 @@ def brought_up(file: Path, env: Mapping[str, str]) -> Iterator["subprocess.Popen
     finally:
         up.terminate()
         up.communicate(timeout=60)
+
+
+@contextmanager
+def rig_brought_up(broker: str, folder: Path, file: Path) -> Iterator[Rig]:
+    """Run a pipeline file under ``headrace up`` by a name of its own, with ``folder`` for its home;
+    yield a rig that sends and reads, and starts no roles."""
+    described = yaml.safe_load(file.read_text(encoding="utf-8"))
+    del described["name"]
+    with (
+        closing(Rig(broker, folder, described)) as rig,
+        brought_up(rig.file.path, at_home(folder, broker)),
+    ):
+        yield rig
+
+
+def roles_of(rig: Rig) -> dict[str, Process]:
+    """Return the running roles of ``rig_brought_up`` by name."""
+    state = read_state(rig.folder / "run" / rig.name)
+    assert state is not None
+    return {each.name: each for each in state.roles}

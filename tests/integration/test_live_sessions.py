@@ -7,7 +7,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -136,18 +136,38 @@ class Sessions:
         return next((row["state"] for row in rows if row["session"] == session), "")
 
 
-@pytest.fixture
-def sessions(broker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Sessions]:
-    (tmp_path / "session_words.py").write_text(MODULE)
-    path = tmp_path / "planned.yaml"
+@contextmanager
+def planned(broker: str, folder: Path) -> Iterator[PipelineFile]:
+    """Run the pipeline with a name of its own."""
+    (folder / "session_words.py").write_text(MODULE)
+    path = folder / "planned.yaml"
     path.write_text(YAML.format(number=uuid.uuid4().hex[:8]))
     up = [sys.executable, "-m", "headrace", "up", str(path), "--bootstrap", broker, "--detach"]
     try:
         subprocess.run(up, check=True, timeout=120)
-        yield Sessions(read_pipeline_file(path), broker, capsys)
+        yield read_pipeline_file(path)
     finally:
         down = [sys.executable, "-m", "headrace", "down", str(path)]
         subprocess.run(down, check=False, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def running(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipelineFile]:
+    with planned(broker, tmp_path_factory.mktemp("sessions")) as file:
+        yield file
+
+
+@pytest.fixture
+def sessions(running: PipelineFile, broker: str, capsys: pytest.CaptureFixture[str]) -> Sessions:
+    """Return the sessions of a pipeline that tests share; each closes its own."""
+    return Sessions(running, broker, capsys)
+
+
+@pytest.fixture
+def fresh(broker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Sessions]:
+    """Run a pipeline of which nothing is profiled yet."""
+    with planned(broker, tmp_path) as file:
+        yield Sessions(file, broker, capsys)
 
 
 def settings(answers: list[Answer]) -> set[tuple[str, ...]]:
@@ -197,6 +217,7 @@ def test_two_sessions_follow_their_own_plans_through_a_kill_and_a_close(
     sessions.until(lambda: sessions.state("one") != "serving", "one closes")
     assert {each.outcome for each in sessions.ask(1.0, "one")} == {"refused"}
     sessions.served("two")
+    assert sessions.headrace("close", str(sessions.file.path), "two")[0] == 0
 
 
 def kill(sessions: Sessions, role: str) -> None:
@@ -231,25 +252,25 @@ def blocks(sessions: Sessions) -> dict[tuple[str, int], set[float]]:
         pytest.param("cloud-0", marks=pytest.mark.slow),
     ],
 )
-def test_a_session_is_planned_through_a_kill(sessions: Sessions, role: str) -> None:
-    path = str(sessions.file.path)
-    assert sessions.headrace("open", path, "one")[0] == 0
-    sessions.until(lambda: bool(results(sessions)), "a block is profiled")
-    kill(sessions, role)  # on a quiet machine all blocks may be done, but no plan is in force
-    sessions.until(lambda: sessions.state("one") == "serving", "it serves")
+def test_a_session_is_planned_through_a_kill(fresh: Sessions, role: str) -> None:
+    path = str(fresh.file.path)
+    assert fresh.headrace("open", path, "one")[0] == 0
+    fresh.until(lambda: bool(results(fresh)), "a block is profiled")
+    kill(fresh, role)  # on a quiet machine all blocks may be done, but no plan is in force
+    fresh.until(lambda: fresh.state("one") == "serving", "it serves")
 
-    _, shown = sessions.headrace("show", path, "one")
+    _, shown = fresh.headrace("show", path, "one")
     assert shown["plan"]["settings"]["read"] == "read/read@votes=3"
     assert shown["plan"]["accuracy"] == 1.0
     assert shown["search"]["steps"] >= 1
     assert shown["search"]["stopped"] == "space"
     # A finished block may be written again, but never runs again.
-    assert all(len(times) == 1 for times in blocks(sessions).values())
+    assert all(len(times) == 1 for times in blocks(fresh).values())
 
-    found = sessions.answered("one")
+    found = fresh.answered("one")
     assert {x.outcome for x in found} == {"answered"}
     assert {str(x.result) for x in found} == {f"['a@{float(shown_scale(shown)):g}x3']"}
-    assert sessions.headrace("close", path, "one")[0] == 0
+    assert fresh.headrace("close", path, "one")[0] == 0
 
 
 def shown_scale(shown: Any) -> str:
@@ -258,22 +279,22 @@ def shown_scale(shown: Any) -> str:
 
 def test_sessions_serve_through_kills_of_control_and_profiler(sessions: Sessions) -> None:
     path = str(sessions.file.path)
-    assert sessions.headrace("open", path, "one", "--wait", "120s")[0] == 0
-    sessions.answered("one")
-    _, shown = sessions.headrace("show", path, "one")
+    assert sessions.headrace("open", path, "three", "--wait", "120s")[0] == 0
+    sessions.answered("three")
+    _, shown = sessions.headrace("show", path, "three")
     profiled = blocks(sessions)
     sign = run_directory(sessions.file.pipeline.name) / "profiler-0.alive"
     sessions.until(sign.exists, "the profiler gives a sign of life")
     for role in ("control", "profiler-0"):
         kill(sessions, role)
-        found = sessions.ask(4.0, "one")  # each has exactly one outcome
+        found = sessions.ask(4.0, "three")  # each has exactly one outcome
         answers = [each for each in found if each.outcome == "answered"]
         assert {str(x.result) for x in answers} == {f"['a@{float(shown_scale(shown)):g}x3']"}
 
     # The profiles of the killed roles suffice to plan a second session with the same objectives.
-    assert sessions.headrace("open", path, "two", "--wait", "120s")[0] == 0
-    sessions.answered("one", "two")
-    _, again = sessions.headrace("show", path, "one")
+    assert sessions.headrace("open", path, "four", "--wait", "120s")[0] == 0
+    sessions.answered("three", "four")
+    _, again = sessions.headrace("show", path, "three")
     assert again["plan"] == shown["plan"]
     assert again["search"] == shown["search"]
     assert again["replanned"] is None

@@ -1,17 +1,12 @@
 """`headrace up` rents and releases devices according to the control app's plans."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from headrace.client.topic_clients import PlanTail, decoded
-from headrace.cluster.run_state import read_state
-from schemas.records import Plan
-from streams.kafka.kafka_config import KafkaConfig
-from tests.integration.brought_up import at_home, brought_up
+from benchmarks.rig import Rig
+from tests.integration.brought_up import rig_brought_up, roles_of
+from tests.integration.rigs import check_one_answer_each
 from tests.typed_files import RANK, a_typed_file
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -24,39 +19,28 @@ TEXT = (
     .replace("price: 0.5}", "price: 0.5, boot: 2s}")
 )
 PRICES = {"gpu": 0.5, "slow": 0.2}
+RATE = 30.0
+WITHIN_S = 120.0  # 10 s on an idle machine
 
 
-def mixes(broker: str) -> list[dict[str, int]]:
-    """Return the mixes of the pipeline's plans, oldest first."""
-    tail = PlanTail(KafkaConfig(broker))
-    try:
-        plans = [each for each in map(decoded, tail.take(0)) if isinstance(each, Plan)]
-    finally:
-        tail.close()
-    ours = sorted((p for p in plans if p.pipeline == "rank"), key=lambda p: p.epoch)
-    return [dict(plan.mix) for plan in ours]
+def rented(rig: Rig) -> list[str]:
+    """Return the running workers."""
+    return [name for name in roles_of(rig) if name.startswith((*PRICES,))]
+
+
+def served_last(rig: Rig) -> list[str]:
+    """Return the workers of the newest answer."""
+    return [hop.worker for answer in rig.answers[-1:] for path in answer.paths for hop in path]
 
 
 def test_load_rents_a_device_that_serves_and_nothing_is_lost(tmp_path: Path, broker: str) -> None:
-    path = a_typed_file(tmp_path, TEXT)
-    payload = tmp_path / "payload"
-    payload.write_bytes(b"x")
-    env = at_home(tmp_path, broker)
-    with brought_up(path, env):
-        done = subprocess.run(
-            [
-                sys.executable, "-m", "headrace", "load", str(path), "--rate", "30", "--seconds",
-                "25", "--input", str(payload), "--json",
-            ],
-            check=True, capture_output=True, text=True, env=env,
-        )  # fmt: skip
-        state = read_state(tmp_path / "run" / "rank")
-        assert state is not None
-        workers = [each.name for each in state.roles if each.name.startswith(("gpu", "slow"))]
-        planned = mixes(broker)
-    row = json.loads(done.stdout)
-    assert row["lost"] == 0, done.stderr
+    with rig_brought_up(broker, tmp_path, a_typed_file(tmp_path, TEXT)) as rig:
+        assert rented(rig) == ["slow-0"]
+        rig.offer(RATE)
+        rig.until(lambda: rented(rig) == ["gpu-0"], "the fast device alone", WITHIN_S)
+        rig.until(lambda: served_last(rig) == ["gpu-0"], "its answers", WITHIN_S)
+        check_one_answer_each(rig)
+    planned = [dict(plan.mix) for plan in sorted(rig.plans, key=lambda plan: plan.epoch)]
     assert {"gpu": 0, "slow": 1} in planned
     assert planned[-1] == {"gpu": 1, "slow": 0}
-    assert workers == ["gpu-0"]
     assert all(sum(PRICES[t] * n for t, n in mix.items()) <= 1.2 + 1e-9 for mix in planned)

@@ -11,9 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tutorial" / "first-pipeline.md").read_text(encoding="utf-8")
 NEEDS_A_BROKER = ("up", "down", "send", "explain", "load", "policy", "status", "report")
-# The page measures every batch size with 1,000 samples and simulates longer, which takes a minute.
+# The page measures every batch size with 1,000 samples while all devices are busy, and simulates
+# longer, which takes a minute.
 QUICK = {
-    "profile": ["--batches", "1,8", "--samples", "20"],
+    "profile": ["--batches", "1,8", "--samples", "20", "--busy", "0"],
     "simulate": ["--seconds", "5"],
     "compare": ["--seconds", "5"],
 }

@@ -1,6 +1,7 @@
 """Of two egresses with one name on a real broker, the older one sends no more answers."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from subprocess import Popen
 
@@ -8,22 +9,23 @@ import pytest
 
 from benchmarks.rig import Rig
 from benchmarks.squares import PIPELINE
+from tests.integration.rigs import under_load
 
 pytestmark = pytest.mark.kafka
 
 RATE = 30.0
 
 
-@pytest.fixture
-def rig(broker: str, tmp_path: Path) -> Iterator[Rig]:
-    rig = Rig(broker, tmp_path, PIPELINE)
-    try:
+@pytest.fixture(scope="module")
+def running(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    with closing(Rig(broker, tmp_path_factory.mktemp("egresses"), PIPELINE)) as rig:
         rig.up()
-        rig.offer(RATE)
-        rig.pass_time(1)
         yield rig
-    finally:
-        rig.close()
+
+
+@pytest.fixture
+def rig(running: Rig) -> Iterator[Rig]:
+    yield from under_load(running, RATE)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -52,18 +53,29 @@ class Terminal:
         return next((role for role in self.state.roles if role.name == name), None)
 
 
-@pytest.fixture
-def terminal(tmp_path: Path, broker: str) -> Iterator[Terminal]:
-    # Not in ``tmp_path``, whose path may be too long for a socket address.
+@pytest.fixture(scope="module")
+def terminal(tmp_path_factory: pytest.TempPathFactory, broker: str) -> Iterator[Terminal]:
+    # Not in the home, whose path may be too long for a socket address.
     with (
         tempfile.TemporaryDirectory() as folder,
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bound,
     ):
         bound.bind(f"{folder}/notify")
         bound.settimeout(PATIENCE_S)
-        made = Terminal(tmp_path, broker, bound)
+        made = Terminal(tmp_path_factory.mktemp("home"), broker, bound)
         yield made
         made.types("down", str(WORDS))
+
+
+@pytest.fixture
+def running(terminal: Terminal) -> Terminal:
+    """Return the terminal with a pipeline that runs, started if the test before has left none."""
+    if read_state(terminal.run) is None:
+        while select.select([terminal.service_manager], [], [], 0)[0]:
+            terminal.service_manager.recv(100)  # of the run before
+        up = terminal.types("up", str(WORDS), "--detach")
+        assert up.returncode == 0, up.stderr
+    return terminal
 
 
 def eventually(holds: Callable[[], bool], what: str) -> None:
@@ -115,22 +127,19 @@ def test_a_pipeline_comes_up_answers_survives_a_death_and_goes_down(terminal: Te
     assert "not up" in terminal.types("down", str(WORDS)).stdout
 
 
-def test_nothing_outlives_a_supervisor_that_was_killed(terminal: Terminal) -> None:
-    up = terminal.types("up", str(WORDS), "--detach")
-    assert up.returncode == 0, up.stderr
-    state = terminal.state
+def test_nothing_outlives_a_supervisor_that_was_killed(running: Terminal) -> None:
+    state = running.state
     everyone = [psutil.Process(p.pid) for p in state.left]
     # Without further messages, a service manager would kill the supervisor.
-    assert terminal.service_manager.recv(100) == WORKS
+    assert running.service_manager.recv(100) == WORKS
     os.kill(state.supervisor.pid, signal.SIGKILL)
     assert gone(everyone)
     # The stale state that the supervisor left does not block a new start.
-    assert terminal.types("up", str(WORDS), "--detach").returncode == 0
+    assert running.types("up", str(WORDS), "--detach").returncode == 0
 
 
-def test_load_commands_and_policies_work_on_a_running_pipeline(terminal: Terminal) -> None:
-    words = str(WORDS)
-    assert terminal.types("up", words, "--detach").returncode == 0
+def test_load_commands_and_policies_work_on_a_running_pipeline(running: Terminal) -> None:
+    words, terminal = str(WORDS), running
     applied = terminal.types("policy", "apply", words, "accurate", "--json")
     assert json.loads(applied.stdout)["ok"] is True
     load = terminal.types("load", words, "--rate", "40", "--seconds", "3", "--json")
