@@ -6,10 +6,12 @@ the role waits: nothing that it has read is committed before. It logs which topi
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 
 from streams.kafka.admin.topic_copies import Copies
 from streams.kafka.background_call import BackgroundCall
+from streams.kafka.kafka_errors import BrokerError
 from streams.observers.journal import tell
 from streams.topics import Place
 
@@ -59,6 +61,11 @@ class MissingCopies:
     def asking(self) -> bool:
         """Whether an answer is awaited."""
         return self._question is not None
+
+    def ask(self, now: float, places: Collection[Place]) -> None:
+        """Ask, wait for the answer, and take it."""
+        with suppress(BrokerError):
+            self.take(now, self._ask(places))
 
     def take(self, now: float, found: Sequence[Copies]) -> None:
         """Take an answer: the copies of the partitions that records wait for."""

@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 
@@ -13,18 +13,23 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from headrace.broker import local_broker as local
+from schemas.effects import LEASES
 from streams.kafka import missing_copies, stalled_sends
 from streams.kafka.admin.topic_copies import IN_SYNC
 from streams.kafka.kafka_client import admin, producer
 from streams.kafka.kafka_config import KafkaConfig
+from streams.kafka.leases import egress_lease
+from streams.kafka.leases.egress_lease import EgressLease
 from streams.kafka.topic_contents import read_to_end
 from streams.kafka.transport import KafkaTransport
+from streams.topics import STAMP_SETTINGS, Stamps, physical
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 WITHIN_S = 90.0
 LOST = 3  # a node
-SHORT, WHOLE = "short", "whole"  # topics: one wants all three copies, one has its own on two nodes
+# Topics: two want all three copies, one has its own on two nodes.
+SHORT, LEASED, WHOLE = "short", physical("p", LEASES), "whole"
 
 
 @pytest.fixture
@@ -35,8 +40,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def make_topics(kafka: KafkaConfig) -> None:
+    all_copies, stamped = {IN_SYNC: "3"}, STAMP_SETTINGS[Stamps.BROKER]
     wanted = [
-        NewTopic(SHORT, 1, replica_assignment=[[1, 2, LOST]], config={IN_SYNC: "3"}),
+        NewTopic(SHORT, 1, replica_assignment=[[1, 2, LOST]], config=all_copies),
+        NewTopic(LEASED, 1, replica_assignment=[[1, 2, LOST]], config={**all_copies, **stamped}),
         NewTopic(WHOLE, 1, replica_assignment=[[1, 2]], config={IN_SYNC: "1"}),
     ]
     client = admin(kafka)
@@ -69,6 +76,33 @@ def take_turns(transport: KafkaTransport, kafka: KafkaConfig, holds: Callable[[]
     assert source.flush(WITHIN_S) == 0
 
 
+def told(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
+    """Return the lines of an event."""
+    return [r.getMessage() for r in caplog.records if r.event == event]  # type: ignore[attr-defined]
+
+
+def test_an_egress_that_starts_waits_for_the_copies_of_leases(
+    home: Path,
+    kafka: KafkaConfig,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It ended after 60 s, with a line that named no reason."""
+    monkeypatch.setattr(egress_lease, "ASK_S", 1.0)
+    monkeypatch.setattr(egress_lease, "CLAIM_WITHIN_S", 3.0)
+    monkeypatch.setattr(missing_copies, "REMIND_S", 10.0)
+    lease, until_s = EgressLease(kafka, "p", [0], "egress-0"), time.monotonic() + WITHIN_S
+    with ThreadPoolExecutor(1) as beside:
+        acquired = beside.submit(lease.acquire)
+        while len(told(caplog, "broker.copies_missing")) < 2:
+            assert not wait([acquired], 0.1).done
+            assert time.monotonic() < until_s
+        local.start(home, nodes=3)
+        acquired.result(WITHIN_S)
+    assert lease.fresh
+    lease.end(confirmed=True)
+
+
 def test_a_role_waits_for_missing_copies_and_goes_on_when_they_are_back(
     home: Path,
     kafka: KafkaConfig,
@@ -90,7 +124,6 @@ def test_a_role_waits_for_missing_copies_and_goes_on_when_they_are_back(
         take_turns(transport, kafka, lambda: not transport._missing.missing)
         back.result(WITHIN_S)
     assert [m.value() for m in read_to_end(kafka, SHORT)] == [b"work", b"more"]
-    lines = [(r.event, r.getMessage()) for r in caplog.records]  # type: ignore[attr-defined]
-    (missing,) = [text for event, text in lines if event == "broker.copies_missing"]
+    (missing,) = told(caplog, "broker.copies_missing")
     assert f"the 3 copies of {SHORT}-0 2 are in sync, and its min.insync.replicas is 3" in missing
-    assert [event for event, _ in lines if event == "broker.copies_back"] == ["broker.copies_back"]
+    assert len(told(caplog, "broker.copies_back")) == 1

@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
+from functools import partial
 
 from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
@@ -21,6 +22,7 @@ from confluent_kafka import (
 )
 
 from schemas.effects import LEASES, RESULTS
+from streams.kafka.admin.topic_copies import copies_of
 from streams.kafka.kafka_client import available, follower, heartbeat_id, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, refusal
@@ -31,12 +33,14 @@ from streams.kafka.leases.lease_table import (
     read_lease,
 )
 from streams.kafka.leases.write_barrier import pass_barrier
+from streams.kafka.missing_copies import MissingCopies
 from streams.kafka.topic_contents import watermarks
 from streams.topics import STAMPED_BY, Place, physical
 
 RENEW_S = 0.4
 LISTEN_S = 0.7  # a living holder renews within this
 CLAIM_WITHIN_S = 60.0
+ASK_S = 5.0  # between two questions for the copies of a topic that takes no claim
 RECENT = 2000  # records; older ones belong to leases that expired long ago
 POLL_S = 0.1
 END_S = 5.0
@@ -81,18 +85,26 @@ class EgressLease:
     def acquire(self) -> None:
         """Claim the partitions; return once no answer of an earlier holder can be written.
 
-        Raise ``BrokerError`` if the broker does not take the claim, ``LeaseLost`` if another
-        process claims them meanwhile.
+        Wait while copies of the topic are missing. Raise ``BrokerError`` if the broker does not
+        take the claim, ``LeaseLost`` if another process claims them meanwhile.
         """
         self._claiming.set()
-        if not self._held.wait(CLAIM_WITHIN_S):
-            raise BrokerError(
-                f"topic {self._topic!r} took no lease within {CLAIM_WITHIN_S:g} s; check that the "
-                "broker is well, then try again"
-            )
+        self._await_claim()
         self.check()
         self._ending.wait(max(0.0, self._lease.free_at_s - time.monotonic()))
         self.check()
+
+    def _await_claim(self) -> None:
+        missing = MissingCopies(partial(copies_of, self._config, timeout_s=ASK_S))
+        began_s = time.monotonic()
+        while not self._held.wait(ASK_S):
+            now = time.monotonic()
+            missing.ask(now, {self.place})
+            if now - max(began_s, missing.missed_s) > CLAIM_WITHIN_S:
+                raise BrokerError(
+                    f"topic {self._topic!r} took no lease within {CLAIM_WITHIN_S:g} s; check that "
+                    "the broker is well, then try again"
+                )
 
     def check(self) -> None:
         """Raise the error that ended the lease: ``LeaseLost`` or a ``BrokerError``."""
