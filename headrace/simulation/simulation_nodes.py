@@ -43,6 +43,7 @@ from streams.simulated.delays import (
     ANY_SIZE,
     Delay,
     Delays,
+    RecordedQueries,
     as_seen,
     beside,
     drawn,
@@ -50,7 +51,7 @@ from streams.simulated.delays import (
     steady,
 )
 from streams.simulated.simulated_driver import BatchLatency
-from streams.simulated.world import Occupancy, WorldReplay, rate_of
+from streams.simulated.world import Occupancy, rate_of
 from streams.topics import physical, topics
 
 Now = Callable[[], float]
@@ -108,8 +109,8 @@ class Machine:
     def __init__(self, run: Run, real: Sequence[str], now: Now, first_s: Now) -> None:
         self.occupancy = Occupancy(real)
         self.rate = rate_of((), run.dilate)
-        self.world = None if run.world is None else WorldReplay(
-            run.world, lambda *stream: np.random.default_rng([run.seed, 7, *stream]),
+        self.world = None if run.world is None else run.world.replay(
+            lambda *stream: np.random.default_rng([run.seed, 7, *stream]),
             now=lambda: now() - first_s() if first_s() else 0.0,
             rate=lambda from_s, until_s: self.rate(from_s, until_s),
             busy=lambda: self.occupancy.busy(now()), dilate=run.dilate,
@@ -139,6 +140,10 @@ class SimulatedNodes:
             for number, name in enumerate(self.devices)
         }
         self._now, self._first_s = now, first_s
+        sent_s = () if run.replay is None else [at_s for at_s, _ in run.replay.ways_in]
+        self._recorded = RecordedQueries(
+            sent_s, np.random.default_rng([run.seed, 9]), self._since_s, self._beside_s
+        )
         real = real_workers(run.file)
         self.machine = Machine(run, list(real), now, first_s)
         self._cpu_rates = own_rates(run.file, real)
@@ -228,9 +233,8 @@ class SimulatedNodes:
             world = self.machine.world
             return {} if world is None else world.stretches(*of)
         again = partial(
-            replayed, seconds=trace.seconds, rng=self._rngs[node], moment=self._moment,
-            together=False,
-        )  # fmt: skip
+            replayed, seconds=trace.seconds, rng=self._rngs[node], moment=self._recorded.moment
+        )
         return {kind[2]: again(seen) for kind, seen in trace.stretch.items() if kind[:2] == of}
 
     def _emulated(self, table: ProfileTable, node: str, key: str, latency: str) -> Emulated:
@@ -246,15 +250,18 @@ class SimulatedNodes:
         if not self.run.hops:
             return steady(0.0)
         if self.run.replay is not None:
-            return as_seen(self.run.replay, rng, self.run.dilate, self._moment)
+            return as_seen(self.run.replay, rng, self.run.dilate, self._recorded)
         if self.machine.world is None:
             return drawn(rng, dilate=self.run.dilate)
         return replace(self.machine.world.delays(), began=self.machine.occupancy.begin)
 
-    def _moment(self) -> float:
-        """Return the moment of the recorded trace to replay now."""
+    def _since_s(self) -> float:
+        return self._now() - self._first_s()
+
+    def _beside_s(self) -> float:
+        """Return the moment of the recorded trace that represents now."""
         assert self.run.replay is not None
-        return beside(self._now() - self._first_s(), self.run.replay.seconds)
+        return beside(self._since_s(), self.run.replay.seconds)
 
 
 def cpu_seconds() -> float:

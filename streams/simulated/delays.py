@@ -5,11 +5,10 @@ quantiles of a hop through the local Apache Kafka at 200 to 2,000 records/s
 (docs/explanation/simulation.md).
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import repeat
 from math import inf
 
 import numpy as np
@@ -60,7 +59,9 @@ COMMIT_S = 0.02  # from the effects to their commit
 STAMP_S = 0.001  # Kafka's time stamps are whole milliseconds
 ANY_SIZE = 0  # key for every batch size
 BLOCK = 4096  # number of draws per call of the generator
-NEAR = 8  # recorded values before a moment, and as many after it, that may replace it
+NEAR = 8  # recorded queries before a moment, and as many after it, that may stand for it
+TOGETHER_S = 0.05  # queries sent within it meet what one recorded query met
+SAME_S = 0.001  # values recorded so close to a moment are all of that moment
 BESIDE_S = 10.0  # seconds per window: long, but within one state of the machine
 
 
@@ -75,7 +76,8 @@ class Delays:
 
     Records that a node sends in one turn share a hop, as the client sends them together. With
     ``apart`` each has its own, as each reader has. ``began`` (None: nothing) is called with the
-    node and the end of every batch that begins, for delays that depend on the devices in use.
+    node and the end of every batch that begins, for delays that depend on the devices in use, and
+    ``sent`` before a producer's query is written, for those that depend on the query.
     """
 
     hop: Delay
@@ -88,6 +90,7 @@ class Delays:
     way_out: Delay | None = None
     apart: bool = False
     began: Callable[[str, float], None] | None = None
+    sent: Callable[[], None] | None = None
 
 
 def steady(hop_s: float, commit_s: float = 0.0) -> Delays:
@@ -122,16 +125,51 @@ def beside(at_s: float, seconds: float) -> float:
     return other_s if other_s < seconds else at_s - span_s
 
 
-def as_seen(world: DelayTrace, rng: np.random.Generator, dilate: float, moment: Delay) -> Delays:
-    """Return the recorded delays at ``moment``, repeated cyclically.
+class RecordedQueries:
+    """Draws recorded queries that stand for those of a run, and thus the moments to replay.
 
-    A pause of the machine delays all records and batches at once; independent draws by quantiles
-    would instead delay a few of them at random. Slots do not keep their order (``apart``), as a
-    delayed record would otherwise delay its successors a second time.
+    A pause or a slow spell of the machine meets a query at several of its tasks, and its parts at
+    the same time. Delays that are drawn one by one would meet it at few of them: the sums along
+    its paths would vary too little, and the longest of its parts too much. So a query meets what
+    one recorded query met, and those sent within ``TOGETHER_S`` share it.
+
+    ``sent_s``: when the recorded queries were sent. ``now`` is the time of the run, ``at`` the
+    recorded moment around which queries are drawn. Such a moment itself would too often be that of
+    a query without others beside it.
+    """
+
+    def __init__(
+        self, sent_s: Sequence[float], rng: np.random.Generator, now: Delay, at: Delay
+    ) -> None:
+        self._sent_s, self._rng, self._now, self._at = sent_s, rng, now, at
+        self._since_s, self._stands_s = -inf, 0.0
+
+    def sent(self) -> None:
+        """Begin the replay of a recorded query, as a query is sent now."""
+        now_s = self._now()
+        if self._sent_s and now_s - self._since_s >= TOGETHER_S:
+            drawn = int(self._rng.integers(-NEAR, NEAR))
+            at = (bisect_left(self._sent_s, self._at()) + drawn) % len(self._sent_s)
+            self._since_s, self._stands_s = now_s, self._sent_s[at]
+
+    def moment(self) -> float:
+        """Return the recorded moment to replay now."""
+        if self._since_s == -inf:
+            return self._at()
+        return self._stands_s + (self._now() - self._since_s)
+
+
+def as_seen(
+    world: DelayTrace, rng: np.random.Generator, dilate: float, queries: RecordedQueries
+) -> Delays:
+    """Return the recorded delays at the moments of ``queries``, repeated cyclically.
+
+    Slots do not keep their order (``apart``), as a delayed record would otherwise delay its
+    successors a second time.
     """
     plain = drawn(rng, dilate=dilate)
-    again = partial(replayed, seconds=world.seconds, rng=rng, moment=moment, dilate=dilate)
-    hop = again(world.hops, together=False) if world.hops else plain.hop
+    again = partial(replayed, seconds=world.seconds, rng=rng, moment=queries.moment, dilate=dilate)
+    hop = again(world.hops) if world.hops else plain.hop
     return replace(
         plain,
         hop=hop,
@@ -140,42 +178,33 @@ def as_seen(world: DelayTrace, rng: np.random.Generator, dilate: float, moment: 
         way_out=again(world.ways_out) if world.ways_out else hop,
         # The mean only: the recorded ways include the variation of the lag.
         lag=partial(_same, mean(world.lags) / dilate),
-        starts={task: again(seen, together=False) for task, seen in world.starts.items()},
+        starts={task: again(seen) for task, seen in world.starts.items()},
         apart=True,
+        sent=queries.sent,
     )
 
 
 def replayed(
-    seen: Seen,
-    seconds: float,
-    rng: np.random.Generator,
-    moment: Delay,
-    dilate: float = 1.0,
-    *,
-    together: bool = True,
+    seen: Seen, seconds: float, rng: np.random.Generator, moment: Delay, dilate: float = 1.0
 ) -> Delay:
-    """Return a delay that replays a recorded value near ``moment()``, modulo ``seconds``.
+    """Return a delay that replays the value recorded at ``moment()``, modulo ``seconds``.
 
-    ``together``: all occurrences at one moment take the same value, as if one process handled them.
+    It is one of those within ``SAME_S``, such as of the parts of one query, else the nearest.
     """
     times_s = [at_s for at_s, _ in seen]
-    values = np.array([value / dilate for _, value in seen])
-    if together:
-        # Otherwise the first value after a pause would represent a long time: shuffle neighbours.
-        values = values[np.argsort(np.arange(len(seen)) + rng.uniform(-NEAR, NEAR, len(seen)))]
-    known: list[float] = values.tolist()
-    near = repeat(0) if together else _near(rng)
+    values = [value / dilate for _, value in seen]
+    last = len(seen) - 1
 
     def now() -> float:
-        at = bisect_left(times_s, moment() % seconds)
-        return known[(at + next(near)) % len(known)]
+        at_s = moment() % seconds
+        low, high = bisect_left(times_s, at_s - SAME_S), bisect_right(times_s, at_s + SAME_S)
+        if high > low:
+            return values[int(rng.integers(low, high)) if high > low + 1 else low]
+        # None is as near: the neighbours are those before ``low`` and at it.
+        nearest = min(max(low - 1, 0), min(low, last), key=lambda at: abs(times_s[at] - at_s))
+        return values[nearest]
 
     return now
-
-
-def _near(rng: np.random.Generator) -> Iterator[int]:
-    while True:
-        yield from rng.integers(-NEAR, NEAR, BLOCK).tolist()
 
 
 def mean(seen: Iterable[tuple[float, float]]) -> float:

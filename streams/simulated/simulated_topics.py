@@ -111,6 +111,8 @@ class SimulatedTopics:
         _, _, written = waiting.pop()
         if waiting:
             self._wait(waiting)
+        if self._delays.sent is not None:
+            self._delays.sent()
         self._write(written, now)
 
     def ends(self, topic: str) -> dict[int, int]:

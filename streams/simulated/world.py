@@ -4,7 +4,8 @@
 phases, each recorded at one rate of queries. ``WorldReplay`` resamples them by a two-stage block
 bootstrap: a seed draws which phases represent their rate, and for every ``BLOCK_S`` of the run a
 stretch of such a phase. So runs with different seeds differ by the calibration's own uncertainty.
-Within a block delays keep their order in time: a pause of the machine delays everything at once.
+Within a block each query meets the delays of a recorded one: a pause of the machine delays all its
+parts at once.
 """
 
 import itertools
@@ -21,6 +22,7 @@ from streams.simulated.delays import (
     BatchKind,
     Delay,
     Delays,
+    RecordedQueries,
     Seen,
     drawn,
     replayed,
@@ -81,6 +83,18 @@ class World:
         """The median of the phases' ``charged``."""
         return median(phase.charged for phase in self.phases)
 
+    def replay(
+        self,
+        chance: Chance,
+        *,
+        now: Delay,
+        rate: Callable[[float, float], float],
+        busy: Callable[[], int],
+        dilate: float = 1.0,
+    ) -> "WorldReplay":
+        """Return the world's delays for one simulated run; ``WorldReplay`` has the arguments."""
+        return WorldReplay(self, chance, now=now, rate=rate, busy=busy, dilate=dilate)
+
 
 class Occupancy:
     """The batches that run on the machine's own devices."""
@@ -123,13 +137,15 @@ class WorldReplay:
         self._rng = chance(0)
         self._known = _resampled(world, chance(1))
         self._block, self._phase, self._offset_s = -1, 0, 0.0
+        self._sent_s = [_sent_s(phase) for phase in world.phases]  # by phase
+        self._queries = RecordedQueries((), self._rng, self._wall_s, self._at_s)
 
     def delays(self) -> Delays:
         """Return the delays of broker and machine."""
         plain = drawn(self._rng, self._world.broker, self._dilate)
-        hop = self._replayed(lambda phase: phase.hops, together=False) or plain.hop
+        hop = self._replayed(lambda phase: phase.hops) or plain.hop
         tasks = dict.fromkeys(task for phase in self._world.phases for task in phase.starts)
-        starts = {task: self._replayed(partial(_starts, task), together=False) for task in tasks}
+        starts = {task: self._replayed(partial(_starts, task)) for task in tasks}
         return Delays(
             hop=hop,
             report=hop,
@@ -140,6 +156,7 @@ class WorldReplay:
             way_in=self._replayed(lambda phase: phase.ways_in) or hop,
             way_out=self._replayed(lambda phase: phase.ways_out) or hop,
             apart=True,
+            sent=self._sent,
         )
 
     def stretches(self, task: str, device: str) -> dict[int, Delay]:
@@ -147,25 +164,25 @@ class WorldReplay:
         calibrated."""
         kinds = dict.fromkeys(kind for phase in self._world.phases for kind in phase.stretch)
         found = {
-            kind[2]: self._replayed(partial(_stretch, kind), together=False, unit=1.0)
+            kind[2]: self._replayed(partial(_stretch, kind), unit=1.0)
             for kind in kinds
             if kind[:2] == (task, device)
         }
         return {size: each for size, each in found.items() if each is not None}
 
+    def _sent(self) -> None:
+        self._at()
+        self._queries.sent()
+
     def _lag(self) -> float:
         return self._world.phases[self._at()].lag_s / self._dilate
 
-    def _replayed(
-        self, series: Series, *, together: bool = True, unit: float | None = None
-    ) -> Delay | None:
+    def _replayed(self, series: Series, unit: float | None = None) -> Delay | None:
         """Return a recorded delay at the present rate and contention; None if none was recorded."""
         dilate = self._dilate if unit is None else unit
         again = [
             {
-                level: replayed(
-                    seen, phase.seconds, self._rng, self._moment, dilate, together=together
-                )
+                level: replayed(seen, phase.seconds, self._rng, self._moment, dilate)
                 for level, seen in series(phase).items()
             }
             for phase in self._world.phases
@@ -181,7 +198,12 @@ class WorldReplay:
         return now
 
     def _moment(self) -> float:
-        """Return the recorded moment that represents now, in wall seconds since its phase began."""
+        """Return the recorded moment to replay, in wall seconds since its phase began."""
+        self._at()
+        return self._queries.moment()
+
+    def _at_s(self) -> float:
+        """Return the moment of the block that represents now."""
         self._at()
         return self._offset_s + self._wall_s() - self._block * BLOCK_S
 
@@ -194,6 +216,8 @@ class WorldReplay:
         if block != self._block:
             self._block = block
             self._phase, self._offset_s = self._drawn(block)
+            sent_s = self._sent_s[self._phase]
+            self._queries = RecordedQueries(sent_s, self._rng, self._wall_s, self._at_s)
         return self._phase
 
     def _drawn(self, block: int) -> tuple[int, float]:
@@ -207,6 +231,10 @@ class WorldReplay:
         choice = self._known[_drawn_rate(self._world.rates_qps, rate, float(rng.random()))]
         phase = choice[int(rng.integers(len(choice)))]
         return phase, float(rng.random()) * max(self._world.phases[phase].seconds - BLOCK_S, 0.0)
+
+
+def _sent_s(phase: Phase) -> list[float]:
+    return sorted(at_s for seen in phase.ways_in.values() for at_s, _ in seen)
 
 
 def _starts(task: str, phase: Phase) -> Levels:

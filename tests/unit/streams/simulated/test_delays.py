@@ -12,7 +12,10 @@ from streams.simulated.delays import (
     COMMIT_S,
     FETCH_S,
     NEAR,
+    TOGETHER_S,
+    Delay,
     DelayTrace,
+    RecordedQueries,
     as_seen,
     beside,
     drawn,
@@ -36,47 +39,98 @@ def a_machine_that_pauses() -> tuple[tuple[float, float], ...]:
     return tuple((at / 1e3, HELD_UP if 5000 <= at < 6000 else CALM) for at in range(10_000))
 
 
+def unsent(now: Delay) -> RecordedQueries:
+    """Return the queries of a recording that has none: moments stand for themselves."""
+    return RecordedQueries((), np.random.default_rng(1), now, now)
+
+
 def test_recorded_pause_of_the_machine_delays_every_event_in_it() -> None:
     seen = a_machine_that_pauses()
     world = DelayTrace(seconds=10.0, hops=seen, ways_in=seen, starts={"read": seen})
     now = 0.0
-    found = as_seen(world, np.random.default_rng(1), 1.0, lambda: now)
+    found = as_seen(world, np.random.default_rng(1), 1.0, unsent(lambda: now))
     assert found.way_in is not None
     for now, expected in ((1.0, CALM), (5.5, HELD_UP), (9.9, CALM), (15.5, HELD_UP), (1e4, CALM)):
         kinds = (found.hop, found.way_in, found.way_out, found.starts["read"])
         assert {each() for each in kinds if each is not None} == {expected}, now
 
 
-def test_recorded_delays_are_equal_for_one_process_at_one_moment() -> None:
-    rng = np.random.default_rng(1)
-    seen = tuple((at / 1e3, float(took)) for at, took in enumerate(rng.random(1000)))
-    for at_s in (0.2, 0.5, 0.9):
-        together, apart = (
-            replayed(seen, 1.0, rng, repeat(at_s).__next__, together=each) for each in (True, False)
-        )
-        assert len({together() for _ in range(50)}) == 1
-        assert len({apart() for _ in range(200)}) == 2 * NEAR
+def test_values_of_one_moment_are_drawn_from_and_else_the_nearest_is_taken() -> None:
+    seen = ((0.1, 1.0), (0.1, 2.0), (0.1005, 3.0), (0.5, 4.0), (0.9, 5.0))
+    rng, found = np.random.default_rng(1), {}
+    for at_s in (0.0, 0.1, 0.29, 0.31, 0.6, 0.99, 1.1):
+        again = replayed(seen, 1.0, rng, repeat(at_s).__next__)
+        found[at_s] = {again() for _ in range(100)}
+    parts = {1.0, 2.0, 3.0}
+    assert found[0.1] == found[1.1] == parts
+    assert found[0.0] | found[0.29] <= parts
+    assert (found[0.31], found[0.6], found[0.99]) == ({4.0}, {4.0}, {5.0})
 
 
-@pytest.mark.parametrize("together", [True, False])
-def test_recorded_delays_are_drawn_as_often_as_they_were_seen(together: bool) -> None:
+def test_queries_sent_together_meet_what_one_recorded_query_met() -> None:
+    now = 50.3
+    sent_s = [float(at) for at in range(100)]
+    queries = RecordedQueries(sent_s, np.random.default_rng(1), lambda: now, lambda: 50.3)
+    assert queries.moment() == 50.3  # none is sent so far
+    queries.sent()
+    stands = queries.moment()
+    assert stands in sent_s
+    assert abs(stands - 50.3) <= NEAR + 1
+    now += TOGETHER_S / 2
+    queries.sent()
+    assert queries.moment() == pytest.approx(stands + TOGETHER_S / 2)
+    drawn = set()
+    for step in range(200):
+        now = 60.0 + step
+        queries.sent()
+        drawn.add(queries.moment())
+    assert len(drawn) == 2 * NEAR
+
+
+def test_recorded_queries_are_drawn_as_often_as_they_were_seen() -> None:
     rng = np.random.default_rng(1)
     took = rng.exponential(1.0, 20_000)
-    # After a pause it takes longer; the delay that replaces the pause must not always be that one.
+    # After a pause it takes longer; the pause must not always be replaced by that one.
     took[::20] *= 5
     gaps = np.ones(20_000)
     gaps[::20] = 20.0
-    times = np.cumsum(gaps) / 1e3
+    times = np.cumsum(gaps) / 10
     seen = tuple(zip(times.tolist(), took.tolist(), strict=True))
-    moments = iter(np.random.default_rng(2).uniform(0.0, times[-1], 40_000).tolist())
-    again = replayed(seen, float(times[-1]), rng, moments.__next__, together=together)
-    assert np.mean([again() for _ in range(40_000)]) == pytest.approx(took.mean(), rel=0.1)
+    now = 0.0
+    queries = RecordedQueries(times.tolist(), rng, lambda: now, lambda: now)
+    again = replayed(seen, float(times[-1]) + 1.0, rng, queries.moment)
+    found = []
+    for moment in sorted(np.random.default_rng(2).uniform(0.0, times[-1], 40_000).tolist()):
+        now = moment
+        queries.sent()
+        found.append(again())
+    assert np.mean(found) == pytest.approx(took.mean(), rel=0.1)
+
+
+def test_a_query_in_a_slow_spell_is_slow_at_all_its_tasks() -> None:
+    """Drawn one by one, two delays would sum to 11 ms as often as they are in a slow spell."""
+    first, second = (
+        tuple((at / 10 + late_s, 0.01 if at % 10 == 0 else 0.001) for at in range(1000))
+        for late_s in (0.0, 0.02)
+    )
+    now, rng = 0.0, np.random.default_rng(1)
+    queries = RecordedQueries([at_s for at_s, _ in first], rng, lambda: now, lambda: now)
+    one, two = (replayed(seen, 100.0, rng, queries.moment) for seen in (first, second))
+    sums = []
+    for moment in np.arange(0.0, 80.0, 0.2).tolist():
+        now = moment
+        queries.sent()
+        found = one()
+        now += 0.02
+        sums.append(round((found + two()) * 1e3))
+    assert set(sums) == {2, 20}
+    assert sums.count(20) / len(sums) == pytest.approx(0.1, abs=0.05)
 
 
 def test_as_seen_the_ways_in_and_out_and_the_lag_are_their_own() -> None:
     between, way_in, way_out, lag = ([(0.0, seconds)] * 9 for seconds in (1.0, 2.0, 4.0, 8.0))
     world = DelayTrace(seconds=1.0, hops=between, ways_in=way_in, ways_out=way_out, lags=lag)
-    found = as_seen(world, np.random.default_rng(1), 2.0, lambda: 0.0)
+    found = as_seen(world, np.random.default_rng(1), 2.0, unsent(lambda: 0.0))
     assert found.way_in is not None
     assert found.way_out is not None
     assert [each() for each in (found.hop, found.way_in, found.way_out, found.lag)] == [
@@ -86,7 +140,7 @@ def test_as_seen_the_ways_in_and_out_and_the_lag_are_their_own() -> None:
 
 def test_a_single_task_has_no_hops_between_and_its_ways_as_they_were_seen() -> None:
     world = DelayTrace(seconds=1.0, ways_in=[(0.0, 2.0)] * 9, ways_out=[(0.0, 4.0)] * 9)
-    found = as_seen(world, np.random.default_rng(1), 1.0, lambda: 0.0)
+    found = as_seen(world, np.random.default_rng(1), 1.0, unsent(lambda: 0.0))
     assert found.way_in is not None
     assert found.way_out is not None
     assert (found.way_in(), found.way_out()) == (2.0, 4.0)
@@ -94,7 +148,7 @@ def test_a_single_task_has_no_hops_between_and_its_ways_as_they_were_seen() -> N
 
 
 def test_machine_without_recorded_delays_counts_as_quiet() -> None:
-    found = as_seen(DelayTrace(seconds=9.0), np.random.default_rng(1), 2.0, lambda: 0.0)
+    found = as_seen(DelayTrace(seconds=9.0), np.random.default_rng(1), 2.0, unsent(lambda: 0.0))
     quiet = drawn(np.random.default_rng(1), dilate=2.0)
     assert [found.hop() for _ in range(9)] == [quiet.hop() for _ in range(9)]
 

@@ -1,5 +1,6 @@
 """Records still delivered to a lagging node once it no longer reads the slot."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,3 +66,19 @@ def test_a_producers_records_are_written_at_their_times_those_of_one_moment_in_o
         ]
     with pytest.raises(ValueError, match="1 s is in the past"):
         system.inputs(QUERIES, [(1.0, 0, Query(payload=None), 1.0)])
+
+
+def test_delays_learn_of_a_producers_query_before_its_way_in() -> None:
+    sent_s: list[float] = []
+    asked = []
+
+    def way_in() -> float:
+        asked.append(len(sent_s))
+        return 0.001
+
+    delays = replace(steady(0.001), way_in=way_in, sent=lambda: sent_s.append(system.now))
+    system = Simulated(a_pipeline(), {}, no_models, delays)
+    for at_s in (1.0, 2.0):
+        system.input(at_s, QUERIES, 0, Query(payload=None))
+    system.run(3.0)
+    assert (sent_s, asked) == ([1.0, 2.0], [1, 2])

@@ -156,3 +156,24 @@ def test_the_rate_is_of_the_wall() -> None:
     rate = rate_of(np.arange(100) / 10, dilate=4.0)  # 10/s for 10 s, 2.5/s of the wall for 40 s
     assert (rate(0.0, 4.0), rate(36.0, 44.0)) == (2.5, pytest.approx(2.5, abs=0.3))
     assert rate_of((), 1.0)(0.0, 4.0) == 0.0
+
+
+def test_a_query_meets_the_delays_of_one_recorded_query() -> None:
+    """Every tenth recorded query met a slow spell, which made its way in and its hop long."""
+    way_in, hop = (
+        {0: tuple((at / 10 + late_s, 0.01 if at % 10 == 0 else 0.001) for at in range(200))}
+        for late_s in (0.0, 0.02)
+    )
+    at, found = Situation(), []
+    delays = at.replay(
+        World((Phase(rate_qps=10.0, seconds=20.0, ways_in=way_in, hops=hop),))
+    ).delays()
+    assert delays.sent is not None
+    assert delays.way_in is not None
+    for step in range(300):
+        at.now = step * 0.3
+        delays.sent()
+        came = delays.way_in()
+        at.now += 0.02
+        found.append((came, delays.hop()))
+    assert set(found) == {(0.01, 0.01), (0.001, 0.001)}
