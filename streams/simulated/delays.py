@@ -189,17 +189,23 @@ def replayed(
 ) -> Delay:
     """Return a delay that replays the value recorded at ``moment()``, modulo ``seconds``.
 
-    It is one of those within ``SAME_S``, such as of the parts of one query, else the nearest.
+    If several were recorded within ``SAME_S``, as of the parts of a query, those that are asked for
+    at one moment take one after the other. Else it is the nearest.
     """
     times_s = [at_s for at_s, _ in seen]
     values = [value / dilate for _, value in seen]
-    last = len(seen) - 1
+    last, before_s, turn = len(seen) - 1, -1.0, 0
 
     def now() -> float:
+        nonlocal before_s, turn
         at_s = moment() % seconds
         low, high = bisect_left(times_s, at_s - SAME_S), bisect_right(times_s, at_s + SAME_S)
+        if high > low + 1:
+            turn = turn + 1 if at_s == before_s else int(rng.integers(high - low))
+            before_s = at_s
+            return values[low + turn % (high - low)]
         if high > low:
-            return values[int(rng.integers(low, high)) if high > low + 1 else low]
+            return values[low]
         # None is as near: the neighbours are those before ``low`` and at it.
         nearest = min(max(low - 1, 0), min(low, last), key=lambda at: abs(times_s[at] - at_s))
         return values[nearest]
