@@ -48,10 +48,13 @@ class Call:
     timeout_s: float | None = None
     leaves_s: float | None = None
 
-    def expects(self, code: str) -> bool:
-        """Return whether the call may end with this status."""
+    def expects(self, code: str, most_bytes: int) -> bool:
+        """Return whether the call may end with this status, where a message may have
+        ``most_bytes``."""
         if code == "CANCELLED":
             return self.leaves_s is not None
+        if code == "UNAVAILABLE":  # refused by size and cut off with its connection, at its age
+            return len(self.message) > most_bytes
         named = any(name in TIMEOUTS for name, _ in self.metadata)
         timed = self.timeout_s is not None or named or TIMEOUT.encode() in self.message
         return code in ALLOWED or (code == "DEADLINE_EXCEEDED" and timed)
@@ -174,7 +177,7 @@ async def send_calls(
         async def send(number: int) -> Outcome:
             call = damaged(np.random.default_rng([seed, number, 2]), target)
             code = await _code(channel, call)
-            return Outcome(code, call.expects(code))
+            return Outcome(code, call.expects(code, target.most_bytes))
 
         return await outcomes("call", numbers, at_once, send)
 
