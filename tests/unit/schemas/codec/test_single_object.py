@@ -10,6 +10,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from io import BytesIO
 
 import fastavro
@@ -90,6 +91,7 @@ PRIMITIVES = {
 }
 
 
+@cache  # a strategy is checked when it is first drawn from, which takes longer than to draw
 def drawn(hint: typing.Any) -> st.SearchStrategy[typing.Any]:
     """Return a strategy for values of an annotation in schemas/records/."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
