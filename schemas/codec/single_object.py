@@ -6,7 +6,7 @@ records for a schema registry, ``schemas/codec/json_form.py`` writes them for pe
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -96,15 +96,23 @@ def write_as(release: int | None) -> None:
     Applies to this process from now on. Raises ``ValueError`` for an unknown release.
     """
     _OLDER.clear()
-    if release is None:
-        return
+    if release is not None:
+        _OLDER.update(_older(release))
+
+
+@cache
+def _older(release: int) -> Mapping[type, tuple[Schema, frozenset[str]]]:
+    """Return the schemas of a release that differ from the current ones, each with the symbols that
+    it lacks."""
     schemas = as_of(release)
+    found = {}
     for kind in TO_ROW:
         schema = schemas.get(kind.__name__)
         current = CURRENT[kind.__name__]
         if schema is not None and schema.prefix != current.prefix:
             had = symbols(schema.parsed)
-            _OLDER[kind] = (schema, symbols(current.parsed) - had if had else had)
+            found[kind] = (schema, symbols(current.parsed) - had if had else had)
+    return found
 
 
 def writes_newest(kind: type) -> bool:
