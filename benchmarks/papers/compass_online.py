@@ -12,21 +12,22 @@ factor, with which `vulcan-like` takes the papers' mean time to its first plan.
 at which the plans of all truly compliant configurations just fill the cluster. *Cost* is the $ per
 hour of the GPUs of the sessions' cheapest plans, without a limit on their number, for the sessions
 that both the method and `compass` can plan. One scheduler, the paper's greedy, assigns devices for
-every method. All figures are modelled.
+every method. All figures are modelled. Rows are kept in OUT_DIR/online.jsonl, and hours that it has
+are not played again.
 """
 
 import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.commit import commit
 from benchmarks.papers.compass import CLUSTERS
 from benchmarks.papers.compass_compare import HISTORY
 from benchmarks.papers.compass_model import EDGE, Application, applications, draw
@@ -34,6 +35,7 @@ from benchmarks.papers.compass_online_page import ORACLE, OURS, page
 from benchmarks.papers.compass_plans import Planned
 from benchmarks.papers.compass_searches import RIVALS, Searches, slowed
 from benchmarks.papers.sources import DataError
+from benchmarks.row_file import RowFile, RowFileError
 from control.policies.compass.packing import QUARTERS
 from control.policies.compass.schedule.greedy import cheapest_pairs, first_fit, greedy_pairs
 from control.policies.compass.schedule.instance import (
@@ -56,6 +58,7 @@ PATIENCE_S = 20.0
 REPLAN_S = 10.0  # between two schedules of all sessions, as live
 KEPT = 1000.0  # weight of a running session, so that none ends for waiting ones
 SAMPLED_S = 20.0  # between two looks at the cost
+FIRST_SEED = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +76,7 @@ class Played:
     method: str
     seed: int
     load: float
+    commit: str
     sessions: int
     planned: float
     served: float
@@ -355,15 +359,17 @@ def papers_pace(app: Application, searches: Searches) -> float:
     return VULCANS_S[app.name] / searches.first_plan_s
 
 
-def played(app: Application, seed: int, queries: int, load: float) -> Iterator[Played]:
-    """Play an hour of an application under every method, by both paces."""
+def played(
+    app: Application, seed: int, queries: int, load: float, *, code: str
+) -> Iterator[Played]:
+    """Play an hour of an application under every method, by both paces. ``code`` is the commit."""
     searches = Searches(draw(app, HISTORY + queries, seed))
     for pace in (1.0, papers_pace(app, searches)):
-        yield from _played(app, searches, pace, seed, load)
+        yield from _played(app, searches, pace, seed, load, code=code)
 
 
 def _played(
-    app: Application, searches: Searches, pace: float, seed: int, load: float
+    app: Application, searches: Searches, pace: float, seed: int, load: float, *, code: str
 ) -> Iterator[Played]:
     known, queries = dict(methods(searches, pace)), len(searches.queries)
     counts = CLUSTERS["medium"]
@@ -379,9 +385,10 @@ def _played(
         good = sum(plans[coming[n].query].complies[at] for n, at in hour.chosen.items())
         with_plan = Counter(bool(plans[each.query].plans) for each in coming)
         yield Played(
-            app=app.name, pace=pace, method=method, seed=seed, load=load, sessions=len(coming),
-            planned=with_plan[True] / len(coming), served=len(hour.chosen) / len(coming),
-            complying=good / len(coming), goodput=good / (SECONDS / 60),
+            app=app.name, pace=pace, method=method, seed=seed, load=load, commit=code,
+            sessions=len(coming), planned=with_plan[True] / len(coming),
+            served=len(hour.chosen) / len(coming), complying=good / len(coming),
+            goodput=good / (SECONDS / 60),
             usd_per_h=mean_cost(common, plans, prices),
             ours_usd_per_h=mean_cost(common, ours, prices),
             least_usd_per_h=mean_cost(common, known[ORACLE], prices),
@@ -389,20 +396,28 @@ def _played(
         )  # fmt: skip
 
 
-def _play(options: argparse.Namespace) -> None:
-    apps = applications(options.data)
+def remaining(
+    rows: Sequence[Played], seeds: Sequence[int], loads: Sequence[float], apps: Sequence[str]
+) -> list[tuple[int, float, str]]:
+    """Return the seed, load and application of the hours that no row has, seed by seed."""
+    known = {(row.seed, row.load, row.app) for row in rows}
+    return [hour for hour in product(seeds, loads, apps) if hour not in known]
+
+
+def _play(options: argparse.Namespace, rows: RowFile[Played]) -> None:
+    apps, code = applications(options.data), commit()
     options.out.mkdir(parents=True, exist_ok=True)
-    for name in options.apps.split(","):
-        rows: list[Played] = []
-        for seed, load in product(range(options.seeds), map(float, options.loads.split(","))):
-            rows += played(apps[name], 100 + seed, options.queries, load)
-            text = json.dumps([asdict(row) for row in rows])
-            (options.out / f"online-{name}.json").write_text(text, encoding="utf-8")
-            print(f"played: {name}, load {load:g}, seed {seed}", file=sys.stderr)
+    seeds = range(FIRST_SEED, FIRST_SEED + options.seeds)
+    loads = [float(load) for load in options.loads.split(",")]
+    for seed, load, name in remaining(rows.read(), seeds, loads, options.apps.split(",")):
+        hour = list(played(apps[name], seed, options.queries, load, code=code))
+        for row in hour:  # a part of an hour is not kept
+            rows.append(row)
+        print(f"played: {name}, load {load:g}, seed {seed}", file=sys.stderr, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Play all hours, keep them in OUT_DIR by application, and write the page of all kept there."""
+    """Play the hours that OUT_DIR lacks, and write the page of all that it has."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("data", type=Path, metavar="DATA_DIR")
     parser.add_argument("out", type=Path, metavar="OUT_DIR")
@@ -413,17 +428,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--again", action="store_true", help="only write the page again")
     options = parser.parse_args(arguments)
+    rows = RowFile(options.out / "online.jsonl", Played)
     try:
         if not options.again:
-            _play(options)
-        kept = [options.out / f"online-{name}.json" for name in LIVES_S]
-        found = [each.read_text(encoding="utf-8") for each in kept if each.exists()]
-        rows = [Played(**row) for text in found for row in json.loads(text)]
-        if not rows:
+            _play(options, rows)
+        if not (found := rows.read()):
             raise DataError(f"{options.out} has no hour that was played; leave out --again")
-        options.page.write_text(page(rows, options.queries), encoding="utf-8")
+        options.page.write_text(page(found, options.queries), encoding="utf-8")
         print(options.page)
-    except (DataError, OSError) as error:
+    except (DataError, RowFileError, OSError) as error:
         sys.exit(f"benchmarks.papers.compass_online: {error}")
 
 

@@ -25,6 +25,7 @@ def page(rows: Sequence["Played"], queries: int) -> str:
     head = HEAD.format(
         seeds=len({row.seed for row in rows}),
         queries=queries,
+        commit=" and ".join(dict.fromkeys(row.commit for row in rows)),
         day=datetime.now(UTC).date(),
         python=platform.python_version(),
         machine=platform.machine(),
@@ -213,7 +214,7 @@ Planning time has two variants as well:
   the search here.
 
 Written by `python -m benchmarks.papers.compass_online DATA_DIR OUT_DIR` on {day}, Python {python},
-{machine}.
+{machine}; played at commit {commit}.
 """
 GOODPUT = """\
 Sessions per minute that were served by a plan that truly meets their objectives. In brackets, the

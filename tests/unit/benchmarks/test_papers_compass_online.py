@@ -18,12 +18,19 @@ from benchmarks.papers.compass_online import (
     fitting,
     main,
     mean_cost,
+    remaining,
 )
-from benchmarks.papers.compass_online_page import factor, page
+from benchmarks.papers.compass_online_page import ORACLE, OURS, SLOW, WHOLE, factor, page
 from benchmarks.papers.compass_plans import Planned
+from benchmarks.row_file import RowFile
 from control.policies.compass.schedule.instance import PlanItem, PlanOption
 
 PRICES = {"cloud": 4.0}
+ROW = Played(
+    app="SR", pace=1.0, method="compass, 5 s", seed=100, load=1.0, commit="c0ffee", sessions=10,
+    planned=1.0, served=0.9, complying=0.8, goodput=12.0, usd_per_h=1.0, ours_usd_per_h=1.0,
+    least_usd_per_h=0.5, common=0.5,
+)  # fmt: skip
 
 
 def known(*quarters: int, seconds: float = 0.0, pool: str = "") -> Planned:
@@ -121,11 +128,7 @@ def test_cost_counts_whole_gpus_over_the_hour() -> None:
 
 def test_the_page_has_factors_over_both_baselines() -> None:
     rows = [
-        Played(
-            app="SR", pace=pace, method=method, seed=1, load=1.0, sessions=10, planned=1.0,
-            served=0.9, complying=0.8, goodput=goodput, usd_per_h=usd, ours_usd_per_h=1.0,
-            least_usd_per_h=0.5, common=0.5,
-        )
+        replace(ROW, pace=pace, method=method, goodput=goodput, usd_per_h=usd)
         for pace, more in ((1.0, 1.0), (4.0, 0.5))
         for method, goodput, usd in (
             ("all plans known", 18.0, 1.0),
@@ -166,10 +169,9 @@ def test_a_factor_is_of_the_means_over_the_seeds() -> None:
 
 def test_a_baseline_that_serves_sessions_of_some_seeds_serves_some() -> None:
     def row(method: str, seed: int, goodput: float, ours_usd_per_h: float) -> Played:
-        return Played(
-            app="SR", pace=1.0, method=method, seed=seed, load=1.0, sessions=10, planned=0.1,
-            served=0.1, complying=0.1, goodput=goodput, usd_per_h=3.0, least_usd_per_h=0.5,
-            ours_usd_per_h=ours_usd_per_h, common=0.1,
+        return replace(
+            ROW, method=method, seed=seed, goodput=goodput, usd_per_h=3.0,
+            ours_usd_per_h=ours_usd_per_h,
         )  # fmt: skip
 
     methods = ("vulcan-like, 15 s", "videostorm-like, 15 s")
@@ -189,3 +191,21 @@ def test_a_folder_without_rows_leaves_the_page_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="leave out --again"):
         main([str(tmp_path), str(tmp_path), "--again", "--page", str(shown)])
     assert shown.read_text() == "as it was"
+
+
+def test_an_interrupted_run_resumes_at_the_hours_that_it_lacks(tmp_path: Path) -> None:
+    rows = RowFile(tmp_path / "online.jsonl", Played)
+    all_hours = [(100, 1.0, "SR"), (100, 1.0, "VT"), (101, 1.0, "SR"), (101, 1.0, "VT")]
+    assert remaining(rows.read(), [100, 101], [1.0], ["SR", "VT"]) == all_hours
+    rows.append(ROW)
+    assert remaining(rows.read(), [100, 101], [1.0], ["SR", "VT"]) == all_hours[1:]
+
+
+def test_the_page_names_the_commits_of_its_rows(tmp_path: Path) -> None:
+    rows = RowFile(tmp_path / "online.jsonl", Played)
+    for seed, name in ((100, "c0ffee"), (101, "decade")):
+        for method in (OURS, ORACLE, *SLOW, *(each + WHOLE for each in SLOW)):
+            rows.append(replace(ROW, seed=seed, commit=name, method=method))
+    shown = tmp_path / "page.md"
+    main([str(tmp_path), str(tmp_path), "--again", "--page", str(shown)])
+    assert "played at commit c0ffee and decade" in shown.read_text()
