@@ -215,9 +215,10 @@ NOTES = """
 
 **Why `loki-paper` misses 0.9 with the profile that is too fast.** At 1.5 times the capacity it
 counts on 1.3 times the real capacity. Its plans include accurate variants; by the profile they are
-full, in fact they are overloaded. Neither admission nor routes by throughput correct that (82
-queries/s at 1.5 times the capacity and 98 at 3, two seeds). `paced: true` alone brings both to 98;
-it is the default of `loki`. The paper has no such rule, so `loki-paper` stays as it is.
+full, in fact they are overloaded. Neither admission nor routes by throughput correct that: in two
+seeds goodput stays at 82 queries/s at 1.5 times the capacity and 98 at 3. There `paced: true` alone
+brings both to 98 (the table has five seeds); it is the default of `loki`. The paper has no such
+rule, so `loki-paper` stays as it is.
 """
 
 
