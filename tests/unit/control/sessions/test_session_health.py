@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 
 from control.problem.sample_sets import Truth
+from control.problem.tiers import Link
 from control.sessions.session_health import Drift, SessionHealth
 from schemas.enumerations import NodeState, SessionState
 from schemas.records import Report, Session, SessionPlan
@@ -173,3 +174,75 @@ def test_troubles_of_earlier_days_do_not_delay_the_search_for_a_new_one() -> Non
     """The pause had grown to ten minutes within a week of one alarm a day."""
     days = [86400.0 * day for day in range(1, 8)]
     assert alarms_of_late_queries(*days, days[-1] + 11.0) == [True] * 8
+
+
+def test_counts_of_sessions_that_do_not_serve_are_ignored() -> None:
+    health = SessionHealth(a_space(), drain_s=1.0)
+    health.serves({"desk": structs.replace(PLAN, session="desk")}, 0.0)
+    health.take(reported(0.0), 0.0)
+    health.take(reported(1.0, labels=200.0, score=0.0, late=50.0), 1.0)
+    assert health.alarm(CAM, 1.0) is None
+    assert health.alarm(structs.replace(CAM, id="desk"), 1.0) is None
+
+
+def test_labels_that_are_all_wrong_raise_the_alarm() -> None:
+    health = SessionHealth(a_space(), drain_s=1.0)
+    health.serves({"cam": PLAN}, 0.0)
+    health.take(reported(0.0), 0.0)
+    health.take(reported(1.0, labels=40.0), 1.0)  # a count of nothing is not reported
+    alarm = health.alarm(CAM, 1.0)
+    assert alarm is not None
+    assert alarm.drift is Drift.ACCURACY
+
+
+def test_answers_by_the_plan_before_do_not_count_against_the_next_one() -> None:
+    health = SessionHealth(replace(a_space(), truth=Truth.REFERENCE), drain_s=2.0)
+    health.serves({"cam": PLAN}, 0.0)
+    health.take(reported(0.0), 0.0)
+    health.serves({"cam": structs.replace(PLAN, number=2)}, 1.0)
+    health.take(reported(2.9, late=50.0, labels=40.0), 2.9)
+    assert health.alarm(CAM, 2.9) is None
+    health.take(reported(3.0, late=100.0), 3.0)
+    assert health.alarm(CAM, 3.0) is not None
+
+
+def test_an_alarm_for_late_queries_ends_the_comparison_with_an_inaccurate_plan() -> None:
+    health = SessionHealth(a_space(), drain_s=0.0)
+    find_inaccurate(health)
+    health.serves({"cam": structs.replace(PLAN, number=2)}, 20.0)
+    counts = {"labels": 200.0, "score": 100.0, "squares": 100.0}
+    good = {"labels": 210.0, "score": 110.0, "squares": 110.0}
+    health.take(reported(20.0, **counts), 20.0)
+    health.take(reported(21.0, late=50.0, **good), 21.0)
+    alarm = health.alarm(CAM, 21.0)
+    assert alarm is not None
+    assert alarm.drift is Drift.ATTAINMENT
+    assert not health.helps("cam", 0.99)
+
+
+def test_a_session_that_is_replanned_by_a_command_begins_anew() -> None:
+    health = SessionHealth(replace(a_space(), truth=Truth.REFERENCE), drain_s=1.0)
+    find_inaccurate(health)
+    health.links["cam"] = {("handheld", "cloud"): Link(1.0, 0.0)}
+    health.forget("cam")
+    assert (health.links, health.qps, health.helps("cam", 0.99)) == ({}, {}, False)
+    health.take(reported(2.0, labels=200.0, score=100.0, squares=100.0, late=50.0), 2.0)
+    assert health.alarm(CAM, 2.0) is not None  # without a pause
+
+
+def test_a_node_that_is_gone_and_comes_back_is_counted_from_its_next_report_on() -> None:
+    health = SessionHealth(replace(a_space(), truth=Truth.REFERENCE), drain_s=1.0)
+    health.serves({"cam": PLAN}, 0.0)
+    health.take(reported(0.0), 0.0)
+    health.forget_node("egress")
+    health.take(reported(1.0, late=50.0), 1.0)
+    assert health.alarm(CAM, 1.0) is None
+
+
+def test_only_the_silence_of_an_egress_keeps_sessions_from_being_idle() -> None:
+    health = SessionHealth(a_space(), drain_s=1.0)
+    health.serves({"cam": PLAN}, 0.0)
+    health.take(structs.replace(reported(0.0), node="scorer", role="scorer"), 0.0)
+    for second in range(31):
+        health.take(reported(float(second)), float(second))
+    assert health.idle(30.0, 30.0) == ("cam",)
