@@ -64,6 +64,12 @@ def test_costs_follow_what_devices_took() -> None:
     assert of_both(costs) == pytest.approx([1.0, 0.25], rel=0.05)
 
 
+def test_the_threshold_is_what_the_auxiliary_type_finishes_in_time() -> None:
+    costs, _ = costs_of(a_profile())
+    costs.change(KAIROS, BOTH, SLO_S)
+    assert costs.threshold() == 25  # 100 ms on the slow type; the gpu is the base
+
+
 def test_without_a_device_there_are_no_costs() -> None:
     costs, _ = costs_of(a_profile())
     costs.change(KAIROS, BOTH, SLO_S)
