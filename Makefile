@@ -42,11 +42,12 @@ interop: $(FILLED)
 	$(PYTHON) -m tests.interop.go_programs
 	$(PYTHON) -m pytest -q -m interop tests/interop
 
-# Types, imports and the site take one core each: two of them at a time.
+# Types, imports, the site and, in a fresh clone, the compiling of the tests take one core each: two
+# of them at a time, the longest first.
 check: $(FILLED)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	@$(MAKE) --no-print-directory -j 2 types imports site
+	@$(MAKE) --no-print-directory -j 2 types imports site tests/__pycache__
 	$(PYTHON) -m pytest -q -n 3 --hypothesis-profile check \
 	  -m "not kafka and not models and not compiled and not slow and not thorough" tests
 
@@ -54,6 +55,11 @@ check: $(FILLED)
 pythons:
 	@for name in python3.12 python3.13; do ! command -v $$name >/dev/null || \
 	  $(MAKE) --no-print-directory VENV=build/$$name WITH=$$name check || exit 1; done
+
+# Otherwise each of the three processes that run the tests would compile all of them, and collect
+# their constants for Hypothesis. Those processes report what is wrong with a test.
+tests/__pycache__: | $(FILLED)
+	@$(PYTHON) -m pytest -q --collect-only tests >/dev/null || true
 
 types: $(FILLED)
 	$(VENV)/bin/mypy
