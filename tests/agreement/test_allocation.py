@@ -15,12 +15,13 @@ from control.problem.candidates import choices
 from control.problem.mip import Bounds
 from control.problem.problem import ACCURACY, Allocation, PlanError, Problem, unmetered
 from tests.allocation_world import a_problem, an_entry, by_trying, problems
+from tests.property_examples import at_most
 
 SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 
 
 @pytest.mark.thorough
-@settings(max_examples=100, **SLOW)
+@settings(max_examples=at_most(100), **SLOW)
 @given(problems())
 def test_the_milp_finds_the_same_optimum_as_enumeration(problem: Problem) -> None:
     plan, best = allocate(problem), by_trying(problem)
@@ -35,7 +36,7 @@ def test_the_milp_finds_the_same_optimum_as_enumeration(problem: Problem) -> Non
 
 
 @pytest.mark.thorough
-@settings(max_examples=25, **SLOW)
+@settings(max_examples=at_most(25), **SLOW)
 @given(problems())
 def test_both_solvers_find_equally_good_plans(problem: Problem) -> None:
     highs = allocate(problem)
@@ -77,7 +78,7 @@ def test_the_default_solver_finds_the_served_share_that_cbc_misses() -> None:
 
 
 @pytest.mark.thorough
-@settings(max_examples=40, **SLOW)
+@settings(max_examples=at_most(40), **SLOW)
 @given(problems())
 def test_model_forms_with_and_without_batch_variables_agree_on_accuracy(problem: Problem) -> None:
     found = {}
@@ -91,7 +92,7 @@ def test_model_forms_with_and_without_batch_variables_agree_on_accuracy(problem:
     assert found[0] == (None if found[10**6] is None else pytest.approx(found[10**6], abs=2e-6))
 
 
-@settings(max_examples=30, **SLOW)
+@settings(max_examples=at_most(30), **SLOW)
 @given(problems())
 def test_one_device_more_never_hurts(problem: Problem) -> None:
     fewer = allocate(problem)
@@ -105,7 +106,7 @@ def test_one_device_more_never_hurts(problem: Problem) -> None:
     assert more.served_share >= fewer.served_share - 2e-6
 
 
-@settings(max_examples=30, **SLOW)
+@settings(max_examples=at_most(30), **SLOW)
 @given(problems())
 def test_the_nearest_objective_is_feasible_and_a_slightly_tighter_one_is_not(
     problem: Problem,
@@ -150,7 +151,7 @@ def test_the_nearest_demand_allows_for_the_solvers_tolerance() -> None:
     assert allocate(replace(problem, demand_qps=close.demand_qps)).feasible
 
 
-@settings(max_examples=25, **SLOW)
+@settings(max_examples=at_most(25), **SLOW)
 @given(problems(), st.sampled_from((0.5, 0.75, 0.9)))
 def test_the_minimum_accuracy_holds_in_every_mode(problem: Problem, least: float) -> None:
     asked = replace(problem, policy=with_options(problem.policy, accuracy_least=least))
@@ -190,7 +191,7 @@ def test_the_papers_first_step_may_break_the_bounds_of_a_branch() -> None:
     assert not breaks_bounds(ours, UNBALANCED)
 
 
-@settings(max_examples=25, **SLOW)
+@settings(max_examples=at_most(25), **SLOW)
 @example(UNBALANCED)
 @given(problems())
 def test_the_fewest_devices_within_the_slo_reach_the_accuracy_of_all(problem: Problem) -> None:

@@ -27,6 +27,7 @@ from schemas.pipeline import Policy
 from schemas.records import Plan, Route, Settings
 from tests.allocation_world import a_problem, an_entry, problems
 from tests.control_world import World, a_lease, a_pipeline, a_profile
+from tests.property_examples import at_most
 
 SHARING = ("loki", "loki-paper", "inferline")
 SESSIONS = ("compass", "compass-paper", "circinus")  # these policies plan sessions, not replicas
@@ -59,7 +60,7 @@ def planned(asked: Problem) -> Allocation:
         raise
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 @given(problems(), st.sampled_from(PLANNERS), st.sampled_from((0.0, 0.5, 0.8)))
 def test_planned_allocations_violate_no_constraint(
     problem: Problem, name: str, least: float
@@ -81,7 +82,7 @@ def test_a_plan_that_serves_nothing_guarantees_no_latency() -> None:
     assert Constraint.LATENCY in named(check_allocation(replace(plan, served_share=0.5), asked))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 @given(problems(), st.sampled_from(PLANNERS), st.sampled_from((0.0, 5.0, 60.0)))
 def test_the_first_plan_of_every_policy_passes_the_gate(
     problem: Problem, name: str, traffic_qps: float

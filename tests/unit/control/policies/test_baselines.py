@@ -20,6 +20,7 @@ from control.problem.mip import SOLVERS
 from control.problem.problem import PlanError, Problem
 from schemas.records import Report, Settings
 from tests.allocation_world import a_problem, an_entry, problems
+from tests.property_examples import at_most
 
 CHAIN = {"find": ("read",), "read": ()}
 ENTRIES = [
@@ -161,7 +162,7 @@ def test_proteus_runs_what_is_quickest_where_nothing_fits_an_equal_part_of_the_s
     }
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=at_most(60))
 @given(problems())
 def test_every_task_has_its_devices_whatever_is_asked(drawn: Problem) -> None:
     tasks = len(drawn.pipeline.tasks)

@@ -12,6 +12,7 @@ from control.policies.solvers import quick, solve
 from control.problem.candidates import budgets_s
 from control.problem.problem import Allocation, Problem
 from tests.allocation_world import a_problem, an_entry
+from tests.property_examples import at_most
 
 CHAIN = {"find": ("read",), "read": ()}
 ENTRIES = [
@@ -50,7 +51,7 @@ def slowest_s(plan: Allocation, problem: Problem) -> float:
     return max(sum(took[key] for key in share.path) for share in plan.shares)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=at_most(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(PLANNING), st.integers(0, 30), st.floats(60.0, 900.0), st.floats(60.0, 900.0)
 )

@@ -15,6 +15,7 @@ from control.policies.kairos.matching import (
     device_costs,
     matched,
 )
+from tests.property_examples import at_most
 
 Rows = list[list[float]]
 
@@ -36,7 +37,7 @@ def _costs(draw: st.DrawFn) -> Rows:
     return [[draw(value) for _ in range(n)] for _ in range(m)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=at_most(100), deadline=None)
 @given(_costs())
 def test_a_matching_costs_what_the_best_permutation_costs(cost: Rows) -> None:
     pairs = matched(np.array(cost))
@@ -62,7 +63,7 @@ def test_the_deadline_is_checked_with_the_worst_case_and_the_cost_is_that_of_the
     assert matched(cost) == [(0, 1)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=at_most(30), deadline=None)
 @given(
     st.integers(0, 2**32 - 1), st.integers(0, 40), st.sampled_from([0.0, 0.3, 1.0]), st.booleans()
 )

@@ -22,6 +22,7 @@ from control.policies.kairos.renting import (
     worth_playing,
 )
 from control.problem.problem import PlanError
+from tests.property_examples import at_most
 
 SECONDS = st.sampled_from([0.001, 0.1, 0.3, 5.0])
 
@@ -62,7 +63,7 @@ def mix_or_sentence(need: Need, present: Mix) -> Mix | str:
         return str(error)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=at_most(25), deadline=None)
 @given(NEEDS)
 def test_mix_fits_the_budget_and_is_stable_or_a_reason_is_given(
     need: Need,

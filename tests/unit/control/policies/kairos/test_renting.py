@@ -19,6 +19,7 @@ from control.policies.kairos.renting import (
     wanted_mix,
     worth_playing,
 )
+from tests.property_examples import at_most
 
 # One size: a fast device carries 10/s for 0.5 $/h, a slow one 4/s for 0.1 $/h. The SLO leaves time
 # to wait, so a mix carries nearly its bound.
@@ -171,7 +172,7 @@ def test_device_that_adds_least_for_its_price_is_released_first() -> None:
     assert few == (0, 2, 0)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=at_most(25), deadline=None)
 @given(
     st.floats(0, 60),
     st.tuples(st.integers(0, 2), st.integers(0, 3)),

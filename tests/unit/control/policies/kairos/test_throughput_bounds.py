@@ -15,6 +15,7 @@ from control.policies.kairos.throughput_bounds import (
     eq15_bounds,
 )
 from control.problem.problem import PlanError
+from tests.property_examples import at_most
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def _independent(times: ServiceTimes, mix: list[int]) -> float:
     return float(found.fun)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 @given(_service_times(), st.data())
 def test_the_fluid_bound_equals_the_independent_dual_program(
     times: ServiceTimes, data: st.DataObject
@@ -98,7 +99,7 @@ def test_the_fluid_bound_equals_the_independent_dual_program(
     assert exact == pytest.approx(_independent(times, mix), rel=1e-6, abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=at_most(40), deadline=None)
 @given(_service_times(), st.data())
 def test_bounds_do_not_depend_on_the_mixes_solved_before(
     times: ServiceTimes, data: st.DataObject
@@ -139,7 +140,7 @@ def test_only_the_newest_prices_are_tried_where_asked() -> None:
     assert (newest >= fluid.above(mixes) * (1 - 1e-12)).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 @given(_service_times(), st.data())
 def test_sampled_prices_never_bound_below_the_exact_value(
     times: ServiceTimes, data: st.DataObject
@@ -170,7 +171,7 @@ def test_a_mix_in_which_no_type_serves_some_size_carries_nothing() -> None:
     assert fluid.above(np.array([[0, 3], [0, 0]])) == pytest.approx([0.0, 0.0])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=at_most(40), deadline=None)
 @given(_service_times(), st.data())
 def test_the_marginal_throughput_bounds_what_devices_add(
     times: ServiceTimes, data: st.DataObject

@@ -30,6 +30,7 @@ from control.policies.ramsis.table_leases import lease_batch, runs
 from control.policies.ramsis.tables import BATCHING, OPTIONS, Ask, TableEntry, setting_for, solved
 from control.problem.problem import SelectionError
 from headrace.config.pipeline_file import read_pipeline_file
+from tests.property_examples import at_most
 from tests.selection_world import FAST, GOOD, USUALLY_QUICK
 
 RAMSIS = OPTIONS["ramsis"]
@@ -173,7 +174,7 @@ def test_runs_beyond_capacity_are_those_that_serve_most() -> None:
     assert (plan.table.run, plan.feasible) == (8, False)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=at_most(25), deadline=None)
 @given(st.floats(300.0, 1600.0), st.integers(1, 4), st.integers(2, 20))
 def test_no_table_is_better_than_the_best_mixture_of_batches(
     qps: float, run: int, workers: int
@@ -187,7 +188,7 @@ def test_no_table_is_better_than_the_best_mixture_of_batches(
         assert worth <= way.at_most + 1e-6
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=at_most(25), deadline=None)
 @given(st.floats(300.0, 1600.0), st.integers(1, 4), st.floats(0.001, 0.2))
 def test_objective_reached_by_a_table_is_never_called_unreachable(
     qps: float, run: int, apart: float

@@ -12,6 +12,7 @@ from benchmarks.selection_reference import dense
 from control.policies.ramsis.mdp import Setting, fixed_levels, model_levels, whole_queue
 from control.policies.ramsis.pareto_models import CandidateModel, planned
 from control.problem.problem import SelectionError
+from tests.property_examples import at_most
 from tests.selection_world import BEST, FAST, GOOD, USUALLY_QUICK, a_setting
 
 
@@ -41,7 +42,7 @@ def any_settings(draw: st.DrawFn) -> Setting:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 @given(any_settings(), st.integers(0, 2**32))
 def test_transitions_of_any_setting_are_a_distribution(setting: Setting, seed: int) -> None:
     process = whole_queue(setting)

@@ -13,6 +13,7 @@ from control.policies.ramsis.tables import OPTIONS, Ask, Table, options_for, pri
 from control.problem.problem import SelectionError
 from schemas.codec.single_object import decode, encode
 from schemas.records import Selection
+from tests.property_examples import at_most
 from tests.selection_world import BEST, FAST, GOOD, SLO_S
 
 ASK = Ask(models=(FAST, GOOD, BEST), slo_s=SLO_S, workers=2, qps=30.0)
@@ -59,7 +60,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=at_most(60))
 @given(ROWS)
 def test_any_table_is_followed_as_it_was_meant(rows: list[list[tuple[int, int]]]) -> None:
     full = len(rows)

@@ -28,6 +28,7 @@ from control.policies.ramsis.tables import (
 from control.problem.problem import SelectionError
 from schemas.pipeline import Policy
 from tests.control_world import a_pipeline, a_profile
+from tests.property_examples import at_most
 from tests.selection_world import BEST, FAST, GOOD, USUALLY_QUICK
 
 TABLE = Table(
@@ -306,7 +307,7 @@ def _promises(options: Options, ask: Ask) -> SelectionPlan:
     return solved(replace(options, steps=10), ask)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_most(60), deadline=None)
 @given(any_asks(), st.sampled_from(["ramsis", "ramsis-paper"]))
 def test_any_request_gives_fractions_and_a_decision_for_every_state(ask: Ask, policy: str) -> None:
     plan = _promises(OPTIONS[policy], ask)

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from control.policies.ramsis.mdp import fixed_levels, whole_queue
 from control.policies.ramsis.variable_batching import part_of_queue
+from tests.property_examples import at_most
 from tests.selection_world import a_setting
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=at_most(40), deadline=None)
 @given(st.floats(0, 2000), st.integers(1, 40), st.integers(1, 15), st.integers(0, 2**32))
 def test_what_comes_next_is_a_distribution(qps: float, workers: int, steps: int, seed: int) -> None:
     process = part_of_queue(a_setting(qps, workers, levels=fixed_levels(0.1, steps)))
