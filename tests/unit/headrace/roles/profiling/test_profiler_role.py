@@ -122,7 +122,10 @@ def result(answered: tuple[bytes, bytes] | None) -> ProfileResult:
 
 @pytest.mark.parametrize(
     ("device", "sentence"),
-    [("gpu", "device 'gpu' is none; devices are cpu and cuda:N"), ("cuda:99", "is not here")],
+    [
+        ("gpu", "device 'gpu' is none; devices are cpu and cuda:N"),
+        pytest.param("cuda:99", "is not here", marks=pytest.mark.thorough),  # it imports torch
+    ],
 )
 def test_a_device_that_is_not_here_is_refused_at_the_start(
     tmp_path: Path, device: str, sentence: str
