@@ -15,7 +15,7 @@ from confluent_kafka.admin import NewTopic
 from headrace.broker import local_broker as local
 from schemas.effects import LEASES
 from streams.kafka import missing_copies, stalled_sends
-from streams.kafka.admin.topic_copies import IN_SYNC
+from streams.kafka.admin.topic_copies import IN_SYNC, copies_of
 from streams.kafka.kafka_client import admin, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.leases import egress_lease
@@ -28,8 +28,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 WITHIN_S = 90.0
 LOST = 3  # a node
-# Topics: two want all three copies, one has its own on two nodes.
-SHORT, LEASED, WHOLE = "short", physical("p", LEASES), "whole"
+# Topics: two want all three copies, one has its own on two nodes, and one on the lost node alone.
+SHORT, LEASED, WHOLE, LED_BY_NONE = "short", physical("p", LEASES), "whole", "led-by-none"
 
 
 @pytest.fixture
@@ -45,6 +45,7 @@ def make_topics(kafka: KafkaConfig) -> None:
         NewTopic(SHORT, 1, replica_assignment=[[1, 2, LOST]], config=all_copies),
         NewTopic(LEASED, 1, replica_assignment=[[1, 2, LOST]], config={**all_copies, **stamped}),
         NewTopic(WHOLE, 1, replica_assignment=[[1, 2]], config={IN_SYNC: "1"}),
+        NewTopic(LED_BY_NONE, 1, replica_assignment=[[LOST]]),
     ]
     client = admin(kafka)
     for made in client.create_topics(wanted).values():
@@ -88,6 +89,7 @@ def test_an_egress_that_starts_waits_for_the_copies_of_leases(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It ended after 60 s, with a line that named no reason."""
+    caplog.set_level(logging.INFO, "headrace.broker")
     monkeypatch.setattr(egress_lease, "ASK_S", 1.0)
     monkeypatch.setattr(egress_lease, "CLAIM_WITHIN_S", 3.0)
     monkeypatch.setattr(missing_copies, "REMIND_S", 10.0)
@@ -100,6 +102,7 @@ def test_an_egress_that_starts_waits_for_the_copies_of_leases(
         local.start(home, nodes=3)
         acquired.result(WITHIN_S)
     assert lease.fresh
+    assert len(told(caplog, "broker.copies_back")) == 1
     lease.end(confirmed=True)
 
 
@@ -120,10 +123,11 @@ def test_a_role_waits_for_missing_copies_and_goes_on_when_they_are_back(
         transport.done((WHOLE, 0), 1, "note")
         long_s = time.time() + 3 * stalled_sends.STALLED_S
         take_turns(transport, kafka, lambda: transport._missing.missed_s > long_s)
+        assert [each.led for each in copies_of(kafka, {(LED_BY_NONE, 0)}, WITHIN_S)] == [False]
         back = beside.submit(local.start, home, nodes=3)
         take_turns(transport, kafka, lambda: not transport._missing.missing)
         back.result(WITHIN_S)
     assert [m.value() for m in read_to_end(kafka, SHORT)] == [b"work", b"more"]
-    (missing,) = told(caplog, "broker.copies_missing")
+    missing = told(caplog, "broker.copies_missing")[0]
     assert f"the 3 copies of {SHORT}-0 2 are in sync, and its min.insync.replicas is 3" in missing
     assert len(told(caplog, "broker.copies_back")) == 1

@@ -105,6 +105,7 @@ class EgressLease:
                     f"topic {self._topic!r} took no lease within {CLAIM_WITHIN_S:g} s; check that "
                     "the broker is well, then try again"
                 )
+        missing.look(time.monotonic(), None, tuple)  # logs that they are back
 
     def check(self) -> None:
         """Raise the error that ended the lease: ``LeaseLost`` or a ``BrokerError``."""
