@@ -246,7 +246,8 @@ class SessionBook:
         devices = Devices(seats, self._space)
         for entry in self._entries.values():
             self._follow(entry, devices, held, now)
-            self._reject(entry, failures, now)
+            if failures:
+                self._reject(entry, failures, now)
         self.drained(now)
         for entry in self._entries.values():
             self._part(entry, devices, now)
@@ -263,10 +264,13 @@ class SessionBook:
             entry.going = [(plan, until_s) for plan, until_s in entry.going if now < until_s]
 
     def _place_waiting(self, devices: Devices, now: float) -> None:
-        waiting = [entry for entry in self._entries.values() if entry.waits]
-        contending = [entry for entry in waiting if entry.contends]
-        alone = contending if len(contending) == 1 else []
-        direct = [entry for entry in waiting if not entry.contends] + alone
+        contending: list[SessionEntry] = []
+        direct: list[SessionEntry] = []
+        for entry in self._entries.values():
+            if entry.waits:
+                (contending if entry.contends else direct).append(entry)
+        if len(contending) == 1:
+            direct += contending
         for entry in sorted(direct, key=lambda each: self._urgency(each, now)):
             self._place(entry, entry.session.plans, devices, now)
         # The largest shares come first, to reach the schedule's exact packing.
@@ -353,8 +357,10 @@ class SessionBook:
             if not others and entry.state is SessionState.REPLANNING:
                 entry.go(SessionChange.KEEP, now, why)
         why = _unloadable(entry.serving, failures)
+        if why is None or entry.state is SessionState.CLOSING:
+            return
         others = _without(entry.session.plans, entry.serving)
-        if why is not None and others and entry.state is not SessionState.CLOSING:
+        if others:
             entry.drain(self._grace_s, now)
             entry.lose(why, now)
             entry.session = replace(entry.session, plans=others)
