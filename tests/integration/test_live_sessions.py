@@ -159,7 +159,7 @@ def running(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 @pytest.fixture
 def sessions(running: PipelineFile, broker: str, capsys: pytest.CaptureFixture[str]) -> Sessions:
-    """Return the sessions of a pipeline that tests share; each closes its own."""
+    """Return the sessions of a pipeline that tests share, each with sessions of other names."""
     return Sessions(running, broker, capsys)
 
 
@@ -168,56 +168,6 @@ def fresh(broker: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> It
     """Run a pipeline of which nothing is profiled yet."""
     with planned(broker, tmp_path) as file:
         yield Sessions(file, broker, capsys)
-
-
-def settings(answers: list[Answer]) -> set[tuple[str, ...]]:
-    return {tuple(hop.key for hop in path) for each in answers for path in each.paths}
-
-
-EXPECTED = {
-    "one": {("scan/scan@scale=1", "read/read@votes=1")},
-    "two": {("scan/scan@scale=0.5", "read/read@votes=3")},
-}
-
-
-def opened(sessions: Sessions, folder: Path) -> None:
-    path = str(sessions.file.path)
-    for name, scale, votes in (("one", 1, 1), ("two", 0.5, 3)):
-        plan = a_plan(folder, name, scale, votes)
-        code, row = sessions.headrace("open", path, name, "--plan", plan, "--wait", "60s")
-        assert (code, row["state"]) == (0, "serving")
-    assert sessions.headrace("open", path, "one", "--plan", plan)[0] == 1
-
-
-def by_their_plans(answers: list[Answer]) -> None:
-    answered = [each for each in answers if each.outcome == "answered"]
-    for name, expected in EXPECTED.items():
-        assert settings([each for each in answered if each.session == name]) <= expected
-
-
-def killed_cloud_device(sessions: Sessions, answers: list[Answer]) -> None:
-    """Kill the process of a device that has served queries."""
-    used = {hop.worker for each in answers for path in each.paths for hop in path}
-    victim = min(worker for worker in used if worker.startswith("cloud"))
-    kill(sessions, victim.removesuffix("-read"))
-
-
-def test_two_sessions_follow_their_own_plans_through_a_kill_and_a_close(
-    sessions: Sessions, tmp_path: Path
-) -> None:
-    opened(sessions, tmp_path)
-    answers = sessions.served("one", "two")
-    assert {str(each.result) for each in answers if each.session == "two"} == {"['a@0.5x3']"}
-
-    killed_cloud_device(sessions, answers)
-    by_their_plans(sessions.ask(4.0, "one", "two"))
-    sessions.served("one", "two")
-
-    assert sessions.headrace("close", str(sessions.file.path), "one")[0] == 0
-    sessions.until(lambda: sessions.state("one") != "serving", "one closes")
-    assert {each.outcome for each in sessions.ask(1.0, "one")} == {"refused"}
-    sessions.served("two")
-    assert sessions.headrace("close", str(sessions.file.path), "two")[0] == 0
 
 
 def kill(sessions: Sessions, role: str) -> None:
@@ -275,6 +225,56 @@ def test_a_session_is_planned_through_a_kill(fresh: Sessions, role: str) -> None
 
 def shown_scale(shown: Any) -> str:
     return str(shown["plan"]["settings"]["scan"].partition("scale=")[2])
+
+
+def settings(answers: list[Answer]) -> set[tuple[str, ...]]:
+    return {tuple(hop.key for hop in path) for each in answers for path in each.paths}
+
+
+EXPECTED = {
+    "one": {("scan/scan@scale=1", "read/read@votes=1")},
+    "two": {("scan/scan@scale=0.5", "read/read@votes=3")},
+}
+
+
+def opened(sessions: Sessions, folder: Path) -> None:
+    path = str(sessions.file.path)
+    for name, scale, votes in (("one", 1, 1), ("two", 0.5, 3)):
+        plan = a_plan(folder, name, scale, votes)
+        code, row = sessions.headrace("open", path, name, "--plan", plan, "--wait", "60s")
+        assert (code, row["state"]) == (0, "serving")
+    assert sessions.headrace("open", path, "one", "--plan", plan)[0] == 1
+
+
+def by_their_plans(answers: list[Answer]) -> None:
+    answered = [each for each in answers if each.outcome == "answered"]
+    for name, expected in EXPECTED.items():
+        assert settings([each for each in answered if each.session == name]) <= expected
+
+
+def killed_cloud_device(sessions: Sessions, answers: list[Answer]) -> None:
+    """Kill the process of a device that has served queries."""
+    used = {hop.worker for each in answers for path in each.paths for hop in path}
+    victim = min(worker for worker in used if worker.startswith("cloud"))
+    kill(sessions, victim.removesuffix("-read"))
+
+
+def test_two_sessions_follow_their_own_plans_through_a_kill_and_a_close(
+    sessions: Sessions, tmp_path: Path
+) -> None:
+    opened(sessions, tmp_path)
+    answers = sessions.served("one", "two")
+    assert {str(each.result) for each in answers if each.session == "two"} == {"['a@0.5x3']"}
+
+    killed_cloud_device(sessions, answers)
+    by_their_plans(sessions.ask(4.0, "one", "two"))
+    sessions.served("one", "two")
+
+    assert sessions.headrace("close", str(sessions.file.path), "one")[0] == 0
+    sessions.until(lambda: sessions.state("one") != "serving", "one closes")
+    assert {each.outcome for each in sessions.ask(1.0, "one")} == {"refused"}
+    sessions.served("two")
+    assert sessions.headrace("close", str(sessions.file.path), "two")[0] == 0
 
 
 def test_sessions_serve_through_kills_of_control_and_profiler(sessions: Sessions) -> None:
