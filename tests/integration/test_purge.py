@@ -41,7 +41,9 @@ def two(broker: str, tmp_path: Path) -> Iterator[tuple[Rig, Rig]]:
     rigs = Rig(broker, tmp_path, PIPELINE), Rig(broker, tmp_path, PIPELINE)
     try:
         for rig in rigs:
-            rig.up()
+            rig.start(*rig.roles)
+        for rig in rigs:
+            rig.until(rig.serves, "every role to serve")
             rig.ask(b"3")
             rig.settle()
             assert rig.command("replan").ok
