@@ -5,10 +5,11 @@ PYTHON := $(VENV)/bin/python
 FILLED := $(VENV)/.filled
 # The first of these that suits makes the environment.
 WITH := python3 python3.13 python3.12 python3.11
-# Where tests that need a broker or models lie; to collect the others too takes 13 s a process. In
-# their order, not by the number of tests of a file: the longest ones are alone in theirs. Three at
-# once, for they wait for half of their time.
-MARKED := tests/integration tests/contract tests/unit/examples tests/unit/test_no_code_from_files.py
+# The files with tests that need a broker or models; to collect the others too takes 13 s a process.
+# In this order, not by the number of tests of a file: the longest ones are alone in theirs. Short
+# ones fill the end. Three at once, for they wait for half of their time.
+MARKED = $(foreach folder,integration contract unit,$(sort \
+  $(shell grep -lrE --include='test_*.py' 'mark\.(kafka|models)' tests/$(folder))))
 BROKER := "(kafka or models) and not alone and not slow"
 ALONE = $(sort $(shell grep -lr --include='*.py' pytest.mark.alone tests/integration))
 # The processes that tests start would compile Headrace anew each time, and pytest its tests.
