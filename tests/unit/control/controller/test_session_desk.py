@@ -1,10 +1,13 @@
 """Worker reports on settings decide the plans of sessions."""
 
+import dataclasses
+
 import pytest
 from msgspec.structs import replace
 
 from control.controller.session_desk import SessionDesk
 from control.policies.solvers import solve
+from control.problem.sample_sets import Truth
 from control.problem.seats import open_seats
 from control.sessions.session_book import settings_of
 from schemas.effects import SESSIONS, Forget, Send, Solve
@@ -247,3 +250,33 @@ def test_sessions_of_any_weight_and_age_are_scheduled(weight: float) -> None:
     desk.stamped(PLAN, DEVICES, 1e9)
     (asked_for,) = (e for e in desk.planning("compass", 1e9) if isinstance(e, Solve))
     assert solve(asked_for.solver, asked_for.problem).served == 2
+
+
+def refused(desk: SessionDesk, action: str, **arguments: str) -> str:
+    """Return why a command on the session cam is refused."""
+    asked = {"session": "cam", **arguments}
+    command = Command(id="1", pipeline="p", action=action, arguments=asked)
+    ((_, done, message),) = desk.carry_out([command], "compass", WITH_SESSIONS, 0.0)
+    assert not done
+    return message
+
+
+@pytest.mark.parametrize("action", ["close-session", "replan-session", "set-session-slo"])
+def test_command_on_a_session_that_is_not_open_is_refused(action: str) -> None:
+    desk = SessionDesk(a_session_pipeline(), a_space())
+    desk.take(replace(CAM, id="desk"), 0.0)
+    assert refused(desk, action) == "there is no session 'cam'; open are: desk"
+
+
+@pytest.mark.parametrize("action", ["open-session", "close-session"])
+def test_command_on_a_session_of_a_pipeline_without_tiers_is_refused(action: str) -> None:
+    message = refused(SessionDesk(a_session_pipeline(), None), action)
+    assert message.startswith("p has no sessions: its cluster has no tiers; add cluster.tiers")
+
+
+def test_sample_set_is_refused_if_labelled_inputs_are_the_samples() -> None:
+    space = dataclasses.replace(a_space(), truth=Truth.FEEDBACK, profilers=1)
+    message = refused(
+        SessionDesk(a_session_pipeline(), space), "open-session", samples="workload@1"
+    )
+    assert message.startswith("no sample set 'workload@1': profiling.truth is feedback")

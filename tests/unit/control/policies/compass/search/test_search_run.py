@@ -1,6 +1,7 @@
 """When the clock of a search starts (after its first profiled block), and when a profile ends."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -197,3 +198,22 @@ def test_used_time_of_a_search_leaves_out_the_time_in_which_no_profiler_answered
     patience_s = SILENT_S + SILENT_BLOCKS * blocks[0].spent_s
     assert used_s(blocks) == pytest.approx(0.5 + 2 * patience_s)
     assert used_s(blocks[:1]) == used_s([]) == 0.0
+
+
+def test_a_search_that_only_reprices_ends_with_the_first_plan_that_complies() -> None:
+    run = SearchRun(PROBLEM, replace(LIMITS, priced=True), 100.0)
+    step = next_step(PROBLEM)
+    run.proposed(replace(step, plans=()), 100.0)
+    assert run.phase is SearchPhase.PROFILES
+    plans: Any = ("the cheapest", "another")
+    run.proposed(replace(step, plans=plans), 101.0)
+    assert (run.phase, run.stopped, run.plans) == (SearchPhase.ENDED, "priced", plans)
+
+
+def test_steps_of_a_search_count_up_because_later_ones_void_earlier_requests() -> None:
+    run = SearchRun(PROBLEM, LIMITS, 100.0)
+    found = []
+    for now in (100.0, 101.0, 102.0):
+        run.proposed(next_step(PROBLEM), now)
+        found.append(run.step)
+    assert found == [1, 2, 3]
