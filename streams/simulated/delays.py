@@ -187,10 +187,10 @@ def as_seen(
 def replayed(
     seen: Seen, seconds: float, rng: np.random.Generator, moment: Delay, dilate: float = 1.0
 ) -> Delay:
-    """Return a delay that replays the value recorded at ``moment()``, modulo ``seconds``.
+    """Return a delay that replays the value recorded nearest to ``moment()``, modulo ``seconds``.
 
-    If several were recorded within ``SAME_S``, as of the parts of a query, those that are asked for
-    at one moment take one after the other. Else it is the nearest.
+    If several were recorded within ``SAME_S`` of it, as of the parts of a query, those that are
+    asked for at one moment take one after the other.
     """
     times_s = [at_s for at_s, _ in seen]
     values = [value / dilate for _, value in seen]
@@ -199,16 +199,16 @@ def replayed(
     def now() -> float:
         nonlocal before_s, turn
         at_s = moment() % seconds
-        low, high = bisect_left(times_s, at_s - SAME_S), bisect_right(times_s, at_s + SAME_S)
-        if high > low + 1:
-            turn = turn + 1 if at_s == before_s else int(rng.integers(high - low))
-            before_s = at_s
-            return values[low + turn % (high - low)]
-        if high > low:
+        at = min(bisect_left(times_s, at_s), last)
+        if at and at_s - times_s[at - 1] < times_s[at] - at_s:
+            at -= 1
+        near_s = times_s[at]
+        low, high = bisect_left(times_s, near_s - SAME_S), bisect_right(times_s, near_s + SAME_S)
+        if high == low + 1:
             return values[low]
-        # None is as near: the neighbours are those before ``low`` and at it.
-        nearest = min(max(low - 1, 0), min(low, last), key=lambda at: abs(times_s[at] - at_s))
-        return values[nearest]
+        turn = turn + 1 if at_s == before_s else int(rng.integers(high - low))
+        before_s = at_s
+        return values[low + turn % (high - low)]
 
     return now
 
