@@ -17,7 +17,7 @@ from streams.topics import Place
 
 log = logging.getLogger("headrace.broker")
 
-ASK_AFTER_S = 5.0  # a send is unconfirmed for this long before the copies are asked for, and again
+ASK_AFTER_S = 5.0  # without a confirmation, and since the last answer, until the next question
 REMIND_S = 30.0
 LEVELS = {"broker.copies_missing": logging.WARNING, "broker.copies_back": logging.INFO}
 
@@ -48,7 +48,7 @@ class MissingCopies:
         if self._question is not None and self._question.ended:
             if sent_s is not None and sent_s <= self._asked_s:
                 self.take(now, self._question.result or ())
-            self._question = None
+            self._question, self._asked_s = None, now
         if self.missing and (sent_s is None or sent_s > self.missed_s):
             self._end(now)
         if sent_s is None or self._question is not None:

@@ -80,5 +80,7 @@ def test_no_answer_is_known_while_the_copies_are_asked_for() -> None:
     assert missing.asking
     answered.set()
     while missing.asking:
-        missing.look(101.0, 90.0, lambda: PLACES)
-    assert missing.missed_s == 101.0
+        missing.look(110.0, 90.0, lambda: PLACES)
+    assert missing.missed_s == 110.0
+    missing.look(110.0 + ASK_AFTER_S, 90.0, lambda: PLACES)
+    assert not missing.asking
