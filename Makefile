@@ -24,11 +24,12 @@ demo: $(FILLED)
 test: $(FILLED)
 	@$(MAKE) --no-print-directory kcat
 	$(PYTHON) -m pytest -q -n 3 -m "not kafka and not models and not slow" tests
-	$(PYTHON) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m $(BROKER) $(MARKED) || { \
+	@echo "tests with a broker or models, three at a time; then those that run alone"
+	@$(PYTHON) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m $(BROKER) $(MARKED) || { \
 	  [ $$? = 1 ] || exit 1; \
 	  echo "these failed beside other tests; they run again with nothing beside them"; \
 	  $(PYTHON) -m pytest -q --last-failed --last-failed-no-failures none -m $(BROKER) $(MARKED); }
-	$(PYTHON) -m pytest -q -m "alone and not slow" $(ALONE)
+	@$(PYTHON) -m pytest -q -m "alone and not slow" $(ALONE)
 
 # What takes minutes: faults by chance, model servers, faults of the dispatcher, compiled
 # nodes, a certificate, two pipelines that go up and down, simulations of many policies.
