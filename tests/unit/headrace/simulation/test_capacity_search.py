@@ -11,7 +11,7 @@ from headrace.cli.main import run
 from headrace.config.pipeline_file import read_pipeline_file
 from headrace.errors import ArrivalsError
 from headrace.planning.device_mix import with_mix
-from headrace.simulation.capacity_search import CapacityRequest, capacity, trial
+from headrace.simulation.capacity_search import CapacityRequest, capacity, carries
 from tests.typed_files import RANK, a_typed_file
 
 ONE_SIZE = "size,probability\n100,1\n"
@@ -20,11 +20,6 @@ ONE_SIZE = "size,probability\n100,1\n"
 def asked(path: Path, mix: dict[str, int], policy: str, queries: int = 600) -> CapacityRequest:
     file = with_mix(read_pipeline_file(path), mix)
     return CapacityRequest(file=file, policy=policy, queries=queries)
-
-
-def carries(request: CapacityRequest, qps: float) -> bool:
-    """Return whether a rate keeps the SLO, by one trial."""
-    return trial(request, qps).attainment >= request.attainment
 
 
 @pytest.mark.thorough
