@@ -52,7 +52,7 @@ LEAST = 0.05
 RETURN, PROBE = (1.05, 1.25), (1.03, 1.15)
 EASED, EASED_TO = 0.98, 0.95
 MORE, LESS = 1.05, 0.95
-NEAR = 1.25  # the level does not grow further above the admitted share
+NEAR = 1.25  # the level stays as it is further above the admitted share
 
 
 class AdmittedPlan(NamedTuple):
@@ -104,26 +104,19 @@ class SeenCapacity:
             self._draining, self._bad = False, -1
         elif missed <= MISSED:
             self._bad = self._falls = 0
-            if self._eases(ended, missed):
-                self._ease()
-            else:
-                self._grow(ended)
+            if self._level <= NEAR * self._plan.admitted:
+                self._adapt(ended, missed)
         else:
             self._bad, self._clean = self._bad + 1, 0
             if self._bad > 1:
                 self._fall(ended)
                 self._draining = missed > CLEAR
 
-    def _eases(self, ended: Window, missed: float) -> bool:
-        return (self._level < 1.0 and ended.stands) or (ended.refused > 0 and missed > FEW)
-
-    def _ease(self) -> None:
-        self._clean = 0
-        self._least = self._least or EASED_TO * self._level
-        self._level = self._known = max(self._least, EASED * self._level)
-
-    def _grow(self, ended: Window) -> None:
-        if self._level > NEAR * self._plan.admitted:
+    def _adapt(self, ended: Window, missed: float) -> None:
+        if (self._level < 1.0 and ended.stands) or (ended.refused > 0 and missed > FEW):
+            self._clean = 0
+            self._least = self._least or EASED_TO * self._level
+            self._level = self._known = max(self._least, EASED * self._level)
             return
         self._least = None
         self._clean += 1

@@ -58,6 +58,12 @@ def test_a_few_misses_in_every_second_ease_admission_by_a_twentieth() -> None:
     assert found == pytest.approx([0.98, 0.98**2, 0.95, 0.95, 0.95, 0.95 * PROBE[0]])
 
 
+def test_admission_far_below_the_observed_share_is_not_eased() -> None:
+    capacity = SeenCapacity()
+    capacity.serves(100.0, 50.0, final=False)
+    assert set(shares([(94, 6, 300)] * 5, capacity=capacity)) == {1.0}
+
+
 def test_a_few_misses_are_not_put_down_to_admission_where_nothing_is_refused() -> None:
     assert set(shares([(94, 6, 0)] * 20)) == {1.0}
 
