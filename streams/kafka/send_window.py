@@ -37,7 +37,7 @@ class TurnRecord(NamedTuple):
 
 
 class Departure:
-    """The records of one turn that left for a partition together; the broker confirms each."""
+    """A record that left for its partition; the broker confirms it."""
 
     __slots__ = ("queue", "turn")
 
@@ -90,19 +90,21 @@ class PartitionQueue:
 
     @property
     def idle(self) -> bool:
-        """Whether a single record waits and none is in flight."""
-        return self.unconfirmed == 0 and len(self.waiting) == 1
+        """Whether no record waits, is in flight or was refused: the next one may leave at once."""
+        return not (self.unconfirmed or self.waiting or self.refused)
+
+    def depart(self, turn: Turn) -> Departure:
+        """Count one more record as in flight; return the departure to which its delivery is
+        reported."""
+        self.unconfirmed += 1
+        return Departure(self, turn)
 
     def leave(self, may: Callable[[str], bool]) -> Iterator[tuple[TurnRecord, Departure]]:
         """Remove and yield the waiting records in order, while ``may`` accepts the topic and no
         record was refused."""
-        departure = None
         while self.waiting and not self.refused and may(self.topic):
             record = self.waiting.popleft()
-            if departure is None or departure.turn is not record.turn:
-                departure = Departure(self, record.turn)
-            self.unconfirmed += 1
-            yield record, departure
+            yield record, self.depart(record.turn)
 
 
 class SendWindow:
@@ -124,14 +126,17 @@ class SendWindow:
         """Whether records wait."""
         return bool(self._waiting)
 
-    def add(self, place: Place, record: TurnRecord) -> PartitionQueue:
-        """Queue a record behind the earlier ones of its partition; return the queue."""
+    def queue(self, place: Place) -> PartitionQueue:
+        """Return the queue of a partition."""
         queue = self._queues.get(place)
         if queue is None:
             queue = self._queues[place] = PartitionQueue(*place, self._refuse)
+        return queue
+
+    def add(self, queue: PartitionQueue, record: TurnRecord) -> None:
+        """Queue a record behind the earlier ones of its partition."""
         queue.waiting.append(record)
         self._waiting[queue] = None
-        return queue
 
     def release(
         self, may: Callable[[str], bool], *, every: bool = False
@@ -140,15 +145,9 @@ class SendWindow:
         all) whose topic ``may`` accepts. The caller reports each delivery to its departure."""
         for queue in list(self._waiting):
             if every or queue.open:
-                yield from self.release_of(queue, may)
-
-    def release_of(
-        self, queue: PartitionQueue, may: Callable[[str], bool]
-    ) -> Iterator[tuple[TurnRecord, Departure]]:
-        """Remove and yield the records of one partition, as ``release`` does."""
-        yield from queue.leave(may)
-        if not queue.waiting:
-            del self._waiting[queue]
+                yield from queue.leave(may)
+                if not queue.waiting:
+                    del self._waiting[queue]
 
     @property
     def places(self) -> frozenset[Place]:

@@ -82,12 +82,16 @@ class Sender:
     def send(self, place: Place, record: TurnRecord) -> None:
         """Send a record, now or at its turn's end or later."""
         record.turn.waiting += 1
-        queue = self._window.add(place, record)
-        if not queue.idle and not self._heard:
+        queue = self._window.queue(place)
+        idle = queue.idle
+        if not idle and not self._heard:
             # The last turn ended long before its records were confirmed.
             self._hear()
-        if queue.idle:
-            self._hand_over(self._window.release_of(queue, self._may_leave))
+            idle = queue.idle
+        if idle and self._may_leave(queue.topic):
+            self._leave(record, queue.depart(record.turn))
+        else:
+            self._window.add(queue, record)
 
     def progress(self, turns: Iterable[Turn], now: float) -> None:
         """Process the broker's confirmations, then send the records that may leave.
@@ -101,7 +105,7 @@ class Sender:
             self._lease.check()
             self._send_again(turns, now)
         if self._window:
-            self._hand_over(self._window.release(self._may_leave))
+            self._release()
 
     def _hear(self) -> None:
         self._producer.poll(0)
@@ -132,7 +136,7 @@ class Sender:
 
     def flush(self, within_s: float) -> None:
         """Send everything that has a stamp or needs none; wait for the confirmations."""
-        self._hand_over(self._window.release(self._may_leave, every=True))
+        self._release(every=True)
         self._producer.flush(within_s)
 
     def abandon(self) -> None:
@@ -152,27 +156,26 @@ class Sender:
                 continue
             one.turn.ended_s = now
             m = one.message
-            place = (m.topic() or "", m.partition() or 0)
+            queue = self._window.queue((m.topic() or "", m.partition() or 0))
             again = TurnRecord(one.turn, m.value() or b"", m.key(), m.headers() or ())
-            self._window.add(place, again)
+            self._window.add(queue, again)
 
-    def _hand_over(self, released: Iterable[tuple[TurnRecord, Departure]]) -> None:
-        try:
-            for record, departure in released:
-                self._leave(record, departure)
-        except BrokerError:
-            self.abandon()  # later records of the partition must not arrive without this one
-            raise
+    def _release(self, *, every: bool = False) -> None:
+        for record, departure in self._window.release(self._may_leave, every=every):
+            self._leave(record, departure)
 
     def _leave(self, record: TurnRecord, departure: Departure) -> None:
         lease, queue = self._lease, departure.queue
-        if lease is None or queue.topic != self._leased:
-            self._produce(queue.topic, queue.slot, record, 0, departure.delivered)
-            return
-        stamp_ms = lease.stamp_ms
-        record.turn.stamp_ms = record.turn.stamp_ms or stamp_ms
-        stamped = partial(departure.stamped, record.headers)
-        self._produce(queue.topic, queue.slot, record, stamp_ms, stamped)
+        stamp_ms, delivered = 0, departure.delivered
+        if lease is not None and queue.topic == self._leased:
+            stamp_ms = lease.stamp_ms
+            record.turn.stamp_ms = record.turn.stamp_ms or stamp_ms
+            delivered = partial(departure.stamped, record.headers)
+        try:
+            self._produce(queue.topic, queue.slot, record, stamp_ms, delivered)
+        except BrokerError:
+            self.abandon()  # later records of the partition must not arrive without this one
+            raise
 
     def _may_leave(self, topic: str) -> bool:
         if topic != self._leased or self._lease is None:

@@ -26,7 +26,7 @@ def always(topic: str) -> bool:
 def sent(window: SendWindow, turn: Turn, topic: str, slot: int, *values: bytes) -> None:
     for value in values:
         turn.waiting += 1
-        window.add((topic, slot), TurnRecord(turn, value, None))
+        window.add(window.queue((topic, slot)), TurnRecord(turn, value, None))
 
 
 def left(window: SendWindow, *, every: bool = False) -> list[Left]:
@@ -65,15 +65,25 @@ def test_a_few_records_under_way_hold_nothing_back() -> None:
 
 def test_a_record_waits_for_the_end_of_its_turn_only_behind_another_one() -> None:
     window, turn = SendWindow(), Turn()
-    queue = window.add(("a", 0), TurnRecord(turn, b"first", None))
+    queue = window.queue(("a", 0))
     assert queue.idle
-    [(_, flight)] = window.release_of(queue, always)
-    assert not window.add(("a", 0), TurnRecord(turn, b"second", None)).idle
+    flight = queue.depart(turn)  # at once, without waiting
+    assert not queue.idle
+    sent(window, turn, "a", 0, b"second")
     assert values(left(window)) == [b"second"]
+    turn.waiting += 1
     for _ in range(2):
+        assert not queue.idle
         flight.delivered(None, None)
-    assert window.add(("a", 0), TurnRecord(turn, b"third", None)).idle
-    assert not window.add(("a", 0), TurnRecord(turn, b"fourth", None)).idle
+    assert queue.idle
+    sent(window, turn, "a", 0, b"third")
+    assert not queue.idle
+
+
+def test_no_record_leaves_at_once_for_a_partition_that_refused_one() -> None:
+    queue = SendWindow().queue(("a", 0))
+    queue.depart(Turn()).delivered(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), Refused())
+    assert not queue.idle
 
 
 def test_a_partition_that_confirms_nothing_holds_back_no_other() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from streams.kafka.send_window import Departure, SendWindow, TurnRecord
+from streams.kafka.send_window import Departure, SendWindow
 from streams.kafka.turn import Turn, unconfirmed_since
 
 
@@ -13,10 +13,7 @@ class AMessage:
 
 
 def a_departure(turn: Turn) -> Departure:
-    window = SendWindow()
-    queue = window.add(("p.results", 0), TurnRecord(turn, b"", None))
-    [(_, departure)] = window.release_of(queue, lambda topic: True)
-    return departure
+    return SendWindow().queue(("p.results", 0)).depart(turn)
 
 
 @pytest.mark.parametrize(
