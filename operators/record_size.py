@@ -23,12 +23,12 @@ def record_size(value: Value) -> int:
         # UTF-8 needs up to four bytes per character; encoded only if that could exceed the limit.
         length = len(value)  # type: ignore[arg-type]
         return length if length * 4 <= MOST_BYTES else len(value.encode())  # type: ignore[union-attr]
+    if isinstance(value, list):
+        return sum(map(record_size, value))
+    if isinstance(value, dict):
+        return sum(map(record_size, value)) + sum(map(record_size, value.values()))
     if isinstance(value, np.ndarray):
         return int(value.nbytes)
-    if isinstance(value, dict):
-        return sum(record_size(key) + record_size(held) for key, held in value.items())
-    if isinstance(value, list):
-        return sum(record_size(held) for held in value)
     return 8
 
 

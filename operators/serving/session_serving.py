@@ -122,7 +122,8 @@ class SessionServing:
 
     def retries(self, now: float) -> bool:
         """Return whether a setting that failed to load is due for a retry."""
-        return any(each.retry_s <= now for each in self._refused.values())
+        refused = self._refused
+        return bool(refused) and any(each.retry_s <= now for each in refused.values())
 
     def refuse(self, queue: deque[Ticket]) -> list[tuple[str, str, list[Ticket]]]:
         """Remove the items whose setting failed to load; return them by setting with the error."""

@@ -24,6 +24,7 @@ from schemas.records import (
     SessionPlan,
     SessionStage,
     Trace,
+    Value,
     Work,
 )
 
@@ -35,6 +36,7 @@ _doubles_3 = struct.Struct("<3d").pack
 _END_OF_BLOCKS = b"\0"
 _FALSE, _TRUE = b"\0", b"\1"
 _NULL, _SECOND = b"\0", b"\2"  # branches of a union with null
+_BYTES = b"\n"  # the branch of bytes in the union of values, 5
 
 
 def _long(number: int) -> bytes:
@@ -106,7 +108,7 @@ def _end(end: End) -> bytes:
 
 def _add_item(item: Item, parts: Parts) -> None:
     parts += _longs(item.branch), avro_long(item.credit)
-    _add_branch(pack(item.value), parts)
+    _add_value(item.value, parts)
     _add_path(item.path, parts)
     parts.append(_NULL if item.end is None else _SECOND + _end(item.end))
 
@@ -200,7 +202,7 @@ def answer_parts(answer: Answer, parts: Parts) -> None:
         _TRUE if answer.late else _FALSE,
         _TRUE if answer.incomplete else _FALSE,
     )
-    _add_branch(pack(answer.result), parts)
+    _add_value(answer.result, parts)
     parts += (
         _doubles_3(answer.created_s, answer.deadline_s, answer.answered_s),
         avro_long(answer.epoch),
@@ -242,6 +244,13 @@ def _add_tree(tree: PathTree | None, parts: Parts) -> None:
 
 
 # --- values, by union branch (``values.pack``) ----------------------------------------------------
+
+
+def _add_value(value: Value, parts: Parts) -> None:
+    if type(value) is bytes:  # most payloads
+        parts += _BYTES, avro_long(len(value)), value
+    else:
+        _add_branch(pack(value), parts)
 
 
 def _add_branch(branch: tuple[str, Any], parts: Parts) -> None:
@@ -286,7 +295,7 @@ _BRANCHES: dict[str, tuple[bytes, Callable[[Any, Parts], None]]] = {
     "long": (avro_long(2), lambda content, parts: parts.append(_long(content))),
     "double": (avro_long(3), lambda content, parts: parts.append(_doubles_1(content))),
     "string": (avro_long(4), lambda content, parts: parts.append(avro_text(content))),
-    "bytes": (avro_long(5), _add_bytes),
+    "bytes": (_BYTES, _add_bytes),
     "headrace.Tensor": (avro_long(6), _add_tensor),
     "headrace.Json": (avro_long(7), lambda row, parts: parts.append(avro_text(row["text"]))),
     "headrace.List": (avro_long(8), _add_list),

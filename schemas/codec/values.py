@@ -15,7 +15,7 @@ numpy scalar       as the Python number
 import json
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -246,8 +246,12 @@ def unpack(branch: Any, depth: int = MAX_DEPTH) -> Value:
     Arrays share the memory of the decoded bytes and are read-only. Raises CodecError for an
     inconsistent tensor or text.
     """
-    if type(branch) is not dict:
-        return _unpack_plain(branch)
+    kind = type(branch)
+    if kind in _PLAIN or kind is bytes:
+        plain: Value = branch
+        return plain
+    if kind is not dict:  # reached only with a foreign schema
+        raise CodecError(f"a value came as {_type_name(branch)}; send one of the types of a Value")
     if "data" in branch:
         return _unpack_tensor(branch)
     if "text" in branch:
@@ -260,13 +264,6 @@ def unpack(branch: Any, depth: int = MAX_DEPTH) -> Value:
         f"a value is a record of {', '.join(branch)[:80] or 'nothing'}; known are Tensor, Json, "
         "List and Map"
     )
-
-
-def _unpack_plain(branch: Any) -> Value:
-    if type(branch) in _PLAIN or type(branch) is bytes:
-        return cast(Value, branch)
-    # Reached only with a foreign schema.
-    raise CodecError(f"a value came as {_type_name(branch)}; send one of the types of a Value")
 
 
 def _unpack_tensor(row: dict[str, Any]) -> np.ndarray:

@@ -49,7 +49,7 @@ def decoder(pipeline: Pipeline, topic: str) -> Decode:
         return INPUTS[pipeline.input](pipeline)
     if topic == RESULTS:
         return _answers(pipeline)
-    return _label if topic == LABELS else _avro
+    return _label if topic == LABELS else _decoded
 
 
 def encoder(pipeline: Pipeline, topic: str) -> Encode:
@@ -139,11 +139,7 @@ def _label(fetched: Fetched) -> Record:
     return _decoded(fetched, lambda value: label_of(value, fetched.key or b""))
 
 
-def _avro(fetched: Fetched) -> Record:
-    return _decoded(fetched, decode)
-
-
-def _decoded(fetched: Fetched, decode: Callable[[bytes], Record]) -> Record:
+def _decoded(fetched: Fetched, decode: Callable[[bytes], Record] = decode) -> Record:
     try:
         return decode(fetched.value or b"")
     except CodecError as error:
