@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.codec.confluent import ConfluentCodec
@@ -22,7 +22,7 @@ from streams.kafka.kafka_errors import BrokerError
 from streams.topics import physical
 
 
-class Fetched(NamedTuple):
+class Fetched(Struct, frozen=True, gc=False):
     """A record as fetched; ``at_s`` is its time stamp in seconds since the Unix epoch.
 
     ``fault`` is "" or the record's error: in its headers, which are None then, or in all of it,

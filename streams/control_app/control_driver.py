@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from aiokafka.errors import KafkaError
+from msgspec.structs import replace
 
 from control.controller.controller import TICK_S, Controller
 from schemas.effects import (
@@ -159,7 +160,7 @@ class ControlDriver:
 
     def _event(self, logical: str, fetched: Fetched) -> Arrived | None:
         at_s = self._dilation.inner(fetched.at_s)
-        return arrived(self._pipeline.name, logical, fetched._replace(at_s=at_s))
+        return arrived(self._pipeline.name, logical, replace(fetched, at_s=at_s))
 
     async def _deliver_reports(self, batch: Sequence[Fetched]) -> None:
         for event in self._intake.events(batch):

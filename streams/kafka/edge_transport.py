@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import TopicPartition
+from msgspec.structs import replace
 
 from streams.codecs.wire import Fetched
 from streams.kafka.hand_overs import HandOver
@@ -166,7 +167,7 @@ class EdgeTransport(KafkaTransport):
     def _renamed(self, record: Fetched) -> Fetched:
         if record.topic != self._source.topic:
             return record
-        return record._replace(slot=record.slot + self._source.first)
+        return replace(record, slot=record.slot + self._source.first)
 
 
 def first_partition(site: int) -> int:

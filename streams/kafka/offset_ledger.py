@@ -8,9 +8,10 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+from msgspec import Struct
 
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import HOPELESS, BrokerError, refusal
@@ -24,7 +25,7 @@ LEVELS = {"commit.note_too_long": logging.ERROR}
 NO_EPOCH = -1
 
 
-class Commit(NamedTuple):
+class Commit(Struct, frozen=True, gc=False):
     """The offset to commit for a slot, with its note, and the leader epoch of the last record read
     when its records were done."""
 
@@ -177,8 +178,8 @@ class OffsetLedger:
         if not taken:
             return
         asked = [
-            TopicPartition(*place, offset, note, leader_epoch=epoch)
-            for place, (offset, note, epoch) in taken.items()
+            TopicPartition(*place, each.offset, each.note, leader_epoch=each.epoch)
+            for place, each in taken.items()
         ]
         try:
             found = self._client.commit(offsets=asked, asynchronous=False)
@@ -238,15 +239,16 @@ class OffsetLedger:
             self._pending = {**offsets, **self._pending}
 
     def _tell_too_long(self, offsets: Offsets) -> None:
-        (topic, slot), (_, note, _) = max(offsets.items(), key=lambda each: len(each[1].note))
+        (topic, slot), longest = max(offsets.items(), key=lambda each: len(each[1].note))
+        length = len(longest.note)
         text = (
             f"the broker refuses a commit of group {self._group!r}: its offset metadata has "
-            f"{len(note)} bytes, more than the brokers' offset.metadata.max.bytes; raise that, or "
+            f"{length} bytes, more than the brokers' offset.metadata.max.bytes; raise that, or "
             "egress_partitions in the pipeline's file, which divides the input's partitions. Until "
             "then a restart rereads the records since the last commit"
         )
         event = "commit.note_too_long"
-        tell(log, LEVELS[event], event, text, topic=topic, slot=slot, bytes=len(note))
+        tell(log, LEVELS[event], event, text, topic=topic, slot=slot, bytes=length)
 
     def _release(self, places: tuple[Place, ...]) -> None:
         self._commit()

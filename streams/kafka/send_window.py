@@ -15,9 +15,10 @@ records back. That took half of the roles' CPU at full load (docs/results/overhe
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from confluent_kafka import KafkaError
+from msgspec import Struct
 
 from schemas.trace_context import Headers
 from streams.kafka.turn import TOO_OLD, Turn
@@ -27,7 +28,7 @@ MOST_UNCONFIRMED = 5  # most records of a partition in flight, as in librdkafka
 RECORD_BYTES = 1000  # of a waiting record with its turn, besides its value
 
 
-class TurnRecord(NamedTuple):
+class TurnRecord(Struct, frozen=True, gc=False):
     """A record and the turn that sent it."""
 
     turn: Turn

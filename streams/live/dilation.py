@@ -7,6 +7,8 @@ inner time.
 
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from streams.codecs.wire import Fetched
 from streams.live.inbox import Inbox, Transport
 from streams.live.steady_clock import Clock
@@ -69,7 +71,7 @@ class _Transport:
     def fetch(self, timeout_s: float) -> list[Fetched]:
         inner = self._inner
         found = self._transport.fetch(timeout_s * self._factor)
-        return [each._replace(at_s=inner(each.at_s)) for each in found]
+        return [replace(each, at_s=inner(each.at_s)) for each in found]
 
     def end_turn(self, now: float) -> None:
         self._transport.end_turn(self._wall(now))

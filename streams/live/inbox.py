@@ -2,7 +2,9 @@
 
 import queue
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
+
+from msgspec import Struct
 
 from schemas.trace_context import Headers
 from streams.codecs.wire import Fetched
@@ -54,7 +56,7 @@ class Inbox:
         return entries
 
 
-class FetchedBatch(NamedTuple):
+class FetchedBatch(Struct, frozen=True):
     """The records of one fetch, with the number of the assignment in effect."""
 
     assigned: int

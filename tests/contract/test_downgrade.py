@@ -221,7 +221,7 @@ def test_a_command_of_a_later_release_is_refused_with_the_reason() -> None:
     world = World(two_tasks(), a_profile()).start("w0", "w1", "w2")
     command = Command(id="c", pipeline=world.pipeline.name, action="replan")
     value = of_a_later_release(command)
-    (event,) = past(world.pipeline.name, COMMANDS, [fetched(value)._replace(at_s=world.now)])
+    (event,) = past(world.pipeline.name, COMMANDS, [changed(fetched(value), at_s=world.now)])
     world.tell(event)
     assert [(result.ok, result.id) for result in world.results] == [(False, "commands@0")]
     assert "unknown fingerprint" in world.results[0].message

@@ -59,7 +59,7 @@ def test_bytes_that_are_no_record_are_garbled(value: bytes | None) -> None:
 
 def test_a_raw_query_whose_headers_cannot_be_read_is_garbled_and_an_avro_one_is_read() -> None:
     query = Query(payload=b"image", id="q")
-    record = fetched(encode(query))._replace(fault="the name of a header is not UTF-8")
+    record = structs.replace(fetched(encode(query)), fault="the name of a header is not UTF-8")
     found = decoder(PIPELINE, QUERIES)(record)
     assert isinstance(found, Garbled)
     assert (found.reason, found.value) == (record.fault, record.value)
@@ -68,7 +68,7 @@ def test_a_raw_query_whose_headers_cannot_be_read_is_garbled_and_an_avro_one_is_
 
 @pytest.mark.parametrize("form", ["raw", "avro"])
 def test_a_record_that_could_not_be_fetched_is_garbled_with_the_reason(form: str) -> None:
-    record = fetched(None)._replace(fault="its batch cannot be decompressed")
+    record = structs.replace(fetched(None), fault="its batch cannot be decompressed")
     found = decoder(replace(PIPELINE, input=form), QUERIES)(record)
     assert isinstance(found, Garbled)
     assert found.reason == record.fault

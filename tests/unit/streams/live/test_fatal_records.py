@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from operators.dead_letter import dead_letter
 from operators.egress.egress import Egress
@@ -106,7 +107,7 @@ def test_another_record_at_that_offset_is_read(tmp_path: Path) -> None:
 
 
 def test_a_fatal_record_with_a_header_without_a_value_is_dead_lettered(tmp_path: Path) -> None:
-    record = a_record(1)._replace(headers=[("note", None)])  # type: ignore[list-item] # as read
+    record = structs.replace(a_record(1), headers=[("note", None)])  # type: ignore[list-item] # as read
     fatal = FatalRecords(tmp_path / "f.json")
     for _ in range(MOST_DEATHS):
         fatal.ended_at(record, ValueError("x"))
@@ -157,7 +158,10 @@ def test_a_record_of_any_time_is_marked(tmp_path: Path, at_s: float) -> None:
 def test_a_fatal_record_has_no_id_that_its_notice_could_not_bear(
     tmp_path: Path, name: bytes
 ) -> None:
-    path, record = tmp_path / "f.json", a_record(1)._replace(headers=[("headrace-id", name)])
+    path, record = (
+        tmp_path / "f.json",
+        structs.replace(a_record(1), headers=[("headrace-id", name)]),
+    )
     for _ in range(MOST_DEATHS):
         killed(path, record)
     found = FatalRecords(path).unreadable(record)
@@ -175,7 +179,7 @@ def test_a_process_that_is_killed_between_two_records_blames_none(tmp_path: Path
 
 
 def test_the_mark_names_the_topic_of_its_record(tmp_path: Path) -> None:
-    path, other = tmp_path / "f.json", a_record(1)._replace(topic="p.rather-longer-outputs")
+    path, other = tmp_path / "f.json", structs.replace(a_record(1), topic="p.rather-longer-outputs")
     for _ in range(MOST_DEATHS):
         fatal = FatalRecords(path)
         for each in (other, a_record(0), a_record(1)):
