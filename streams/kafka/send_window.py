@@ -37,13 +37,11 @@ class TurnRecord(Struct, frozen=True, gc=False):
     headers: Headers = ()
 
 
-class Departure:
+class Departure(Struct, frozen=True, gc=False):
     """A record that left for its partition; the broker confirms it."""
 
-    __slots__ = ("queue", "turn")
-
-    def __init__(self, queue: "PartitionQueue", turn: Turn) -> None:
-        self.queue, self.turn = queue, turn
+    queue: "PartitionQueue"
+    turn: Turn
 
     def delivered(self, error: KafkaError | None, message: Any) -> None:
         self.queue.unconfirmed -= 1

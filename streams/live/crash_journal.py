@@ -60,13 +60,15 @@ class CrashJournal:
 
     def began(self, items: Sequence[str]) -> None:
         """Record the items of the batch that begins."""
-        self._began_s = self._clock()
+        if self._longest_s < math.inf:
+            self._began_s = self._clock()
         self._write(self._before + msgspec.json.encode(items) + _END)
 
     def ended(self) -> None:
         """Record that no batch is running."""
-        if self._clock() - self._began_s <= self._longest_s:
-            self._write(self._idle)
+        if self._longest_s < math.inf and self._clock() - self._began_s > self._longest_s:
+            return
+        self._write(self._idle)
 
     def _write(self, line: bytes) -> None:
         if len(line) > len(self._map):
