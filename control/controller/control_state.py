@@ -6,6 +6,7 @@ of planning from the known state: a solve's problem, and the context of the next
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from math import fsum, inf
 
 from msgspec.structs import replace
@@ -23,11 +24,34 @@ from control.rollout.next_plan import PlanningContext
 from control.rollout.placement import Member
 from control.rollout.plan_builder import assemble, throttled
 from control.rollout.target import RolloutTarget
+from control.state_machine import StateMachine
 from schemas.effects import COMMAND_RESULTS, PLANS, Effect, Forget, Send
 from schemas.pipeline import Pipeline, Policy
 from schemas.records import Command, CommandResult, Lease, Plan, Settings
 
 NEIGHBOUR_S = 3.0  # a pipeline without a report for this long is inactive
+
+
+class ControllerPhase(StrEnum):
+    """The phase of a controller. A pause is none: it is a setting of the plan in force."""
+
+    RESTORING = "restoring"  # reads the records from before a restart
+    GATHERING = "gathering"  # awaits the reports of the expected workers
+    PLANNING = "planning"
+
+
+class PhaseChange(StrEnum):
+    """An event that changes a controller's phase."""
+
+    START = "start"
+    SETTLE = "settle"  # the workers have reported, or have had time to
+
+
+RESTORING, GATHERING, PLANNING = ControllerPhase
+TRANSITIONS: Mapping[tuple[ControllerPhase, PhaseChange], ControllerPhase] = {
+    (RESTORING, PhaseChange.START): GATHERING,
+    (GATHERING, PhaseChange.SETTLE): PLANNING,
+}
 
 
 class ControlState:
@@ -48,7 +72,8 @@ class ControlState:
         self.reasons: list[PlanReason] = []  # for the next solve
         self.trouble = ""  # why the last solve gave no plan
         self.contested = False  # another controller published a newer plan, or ours was lost
-        self.started_s: float | None = None
+        self.phase = StateMachine("the controller", TRANSITIONS, RESTORING)
+        self.started_s = inf
         self.replan_s = 0.0  # time of the next solve
         self._neighbours: dict[str, float] = {}  # other pipeline -> time of its last report
 

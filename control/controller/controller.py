@@ -26,7 +26,13 @@ from control.controller.commands import (
     done_before,
     unexpired,
 )
-from control.controller.control_state import ControlState
+from control.controller.control_state import (
+    GATHERING,
+    PLANNING,
+    RESTORING,
+    ControlState,
+    PhaseChange,
+)
 from control.controller.membership import GRACE_S
 from control.controller.plan_gate import PlanGate
 from control.controller.record_intake import RecordIntake
@@ -108,6 +114,7 @@ class Controller:
     ) -> None:
         self._expected = expected_workers
         self._state = ControlState(pipeline, planned_by, memory)
+        self._phase = self._state.phase
         self._commands = CommandQueue()
         self._rental = None if rentable is None else rentable.rental()
         self._solves = Solves(self._state, self._commands)
@@ -117,19 +124,25 @@ class Controller:
         self._sessions = SessionDesk(pipeline, space)
         self._has_sessions = space is not None
         self._quiet: frozenset[str] = frozenset()
-        self._settled = False
         self._wake_s = 0.0
         self._reviewed_s = float("-inf")
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        if self._state.started_s is not None:
-            self._state.members.wake(now)
+        if self._phase.state is RESTORING:
+            return self._restore(event, now)
+        self._state.members.wake(now)
         effects = self._take(event, now)
-        if self._state.started_s is None or self._routine(event, now):
+        if self._routine(event, now):
             return effects
         if type(event) is Counted:
             return [*effects, *self._follow_demand(now)]
         return [*effects, *self._review(now)]
+
+    def _restore(self, event: Event, now: float) -> list[Effect]:
+        """Take a record from before a restart, or the ``Woke`` that starts the node."""
+        if type(event) is not Woke:
+            return self._take(event, now)
+        return [*self._start(now), *self._review(now)]
 
     def _routine(self, event: Event, now: float) -> bool:
         """Return whether an event can wait for the next tick, as reports without news can.
@@ -154,8 +167,6 @@ class Controller:
         if type(event) is Arrived:
             self._sessions.take(event.record, now)
             return self._intake.arrived(event, now)
-        if type(event) is Woke:
-            return [] if self._state.started_s is not None else self._start(now)
         if type(event) is Counted:
             self._intake.counted(event, now)
         elif type(event) is Heartbeats:
@@ -179,6 +190,7 @@ class Controller:
     def _resume(self, now: float) -> None:
         """Resume from the newest plan on the topic, if there is one."""
         state = self._state
+        self._phase.go(PhaseChange.START)
         state.started_s = now
         state.members.wake(now)
         state.replan_s = now
@@ -263,12 +275,13 @@ class Controller:
         """Return the effects that the current state calls for."""
         self._reviewed_s = now
         effects = self._expire(now)
-        if effects and self._settled:
+        if effects and self._phase.state is PLANNING:
             # Reassign the slots before any other decision.
             self._wake_s = now
             return [*effects, Wake(now)]
-        self._settled = self._settled or self._is_settled(now)
-        if self._settled:
+        if self._phase.state is GATHERING and self._is_settled(now):
+            self._phase.go(PhaseChange.SETTLE)
+        if self._phase.state is PLANNING:
             self._note_moves(now)
             effects += self._pauses(now)
             effects += self._session_plans(now)
@@ -289,13 +302,14 @@ class Controller:
     def _follow_demand(self, now: float) -> list[Effect]:
         """Return the effects of a count, which changes the demand and no other input of a review.
         Counts come at every tick, right after its review."""
-        return [*self._solve(now), *self._table_jobs.more()] if self._settled else []
+        if self._phase.state is not PLANNING:
+            return []
+        return [*self._solve(now), *self._table_jobs.more()]
 
     def _is_settled(self, now: float) -> bool:
         """Return whether the expected workers have reported, or have had time to; after a restart
         also an ingress, if plans depend on the sizes that it counts."""
         state = self._state
-        assert state.started_s is not None
         if state.members.unreported or not state.members:
             return False
         takes_over = state.plan is not None and bool(state.plan.leases)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from control.controller.command_queue import COMMAND_VALID_S, CommandQueue
-from control.controller.control_state import ControlState
+from control.controller.control_state import RESTORING, ControlState
 from control.controller.departures import Departures
 from control.controller.membership import REPORT_AGE_S, ReportAges
 from control.controller.plan_reach import PlanReach
@@ -140,16 +140,14 @@ class RecordIntake:
             return
         newest = plan.epoch >= state.history.epoch
         state.history.add(plan)
-        if newest and state.started_s is not None:
+        if newest and state.phase.state is not RESTORING:
             # Delayed, or two controllers would supersede each other at the broker's full speed.
             state.contested = True
             state.replan_s = min(state.replan_s, now + CONTEST_S)
 
     def _command(self, command: Command, event: Arrived, now: float) -> None:
         # A command without a pipeline applies to pipelines that were up when it was sent.
-        started_s = self._state.started_s
-        began_s = float("inf") if started_s is None else started_s
-        nameless = not command.pipeline and event.at_s >= began_s
+        nameless = not command.pipeline and event.at_s >= self._state.started_s
         ours = nameless or command.pipeline == self._state.pipeline.name
         if ours and now - event.at_s <= COMMAND_VALID_S:
             dated = replace(command, id=command.id or _name(event), issued_s=event.at_s)
