@@ -31,7 +31,7 @@ from headrace.cli.session_planning import schedule, search, tier_speed
 from headrace.cli.simulate import compare, simulate
 from headrace.cli.suggesting import Suggesting
 from headrace.errors import INTERRUPTED, UNSUCCESSFUL, exit_code
-from headrace.roles.heap import freeze_modules
+from headrace.roles.heap import collect_seldom
 from headrace.terminal import replace_unknown_characters, say
 
 # Commands in none of these sections are listed under "More".
@@ -108,7 +108,7 @@ def main() -> NoReturn:
     Modules form no garbage: collections at the default pace while a command imports its own, and
     those at the interpreter's end, take a quarter of the CPU of a short command.
     """
-    freeze_modules()
+    collect_seldom()
     replace_unknown_characters(sys.stdout)
     code = run(sys.argv[1:])
     gc.freeze()

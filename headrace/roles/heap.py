@@ -26,15 +26,9 @@ TRIM_EVERY_S = 10.0  # trimming takes 0.02 ms where nothing is free, 0.1 ms afte
 
 
 def collect_seldom() -> None:
-    """Set the collector's thresholds for this process and freeze the existing objects, without the
-    garbage among them."""
-    gc.collect()
-    freeze_modules()
-
-
-def freeze_modules() -> None:
-    """Do so in a process that has just started: imports leave five objects of garbage, and to find
-    them takes 40 ms of CPU, a twentieth of a role's start."""
+    """Set the collector's thresholds and freeze the existing objects, in a process that has just
+    started: imports leave five objects of garbage, and to find them takes 40 ms of CPU, a twentieth
+    of a role's start."""
     gc.freeze()
     gc.set_threshold(NEW_OBJECTS, 20, 100)
 
@@ -42,7 +36,7 @@ def freeze_modules() -> None:
 def tune_heap() -> None:
     """Tune a process that has just started: collect seldom, and return freed memory to the system
     every ``TRIM_EVERY_S`` from now on, not at once."""
-    freeze_modules()
+    collect_seldom()
     keep_freed()
     threading.Thread(target=_trim_often, name="trim", daemon=True).start()
 

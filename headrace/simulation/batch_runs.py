@@ -1,5 +1,6 @@
 """``headrace simulate``: play policies x seeds on the same arrivals on all cores, as a table."""
 
+import gc
 import multiprocessing
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -148,7 +149,6 @@ def rows(asked: Sequence[Run], trace: Path | None = None) -> list[Row]:
         return on_all_cores(_row, asked, "simulating")
     if len(asked) != 1:
         raise click.UsageError("--trace-out shows one run; name one policy and one seed")
-    collect_seldom()
     with progress("simulating", _expected(asked[0])) as advance:
         return [_traced(asked[0], trace, advance)]
 
@@ -165,6 +165,7 @@ def on_all_cores(play: Callable[[Run, Sent], T], asked: Sequence[Run], what: str
     ``play`` gets a run and a progress function; it is defined at module level, so that other
     processes can import it.
     """
+    gc.collect()  # garbage of the caller's process would be frozen with the rest
     collect_seldom()
     with progress(what, sum(map(_expected, asked))) as advance:
         if len(asked) == 1:
