@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ HTTP_PORT, GRPC_PORT = 18_000, 18_001
 WARM_S = 5.0
 BODY = b"x" * RECORD_BYTES
 INFER = "/v2/models/noop/infer"
-INFER_METHOD = f"/{SERVICE}/ModelInfer"
+INFER_METHOD, LIVE_METHOD = f"/{SERVICE}/ModelInfer", f"/{SERVICE}/ServerLive"
 RAW = {"Inference-Header-Content-Length": "0"}
 REQUEST = (
     f"POST {INFER} HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: 0\r\n"
@@ -97,10 +98,8 @@ def _ready() -> bool:
 def ways(bootstrap: str) -> Iterator[dict[str, Callable[[], object]]]:
     """Yield the ways to the pipeline: each sends a query and returns with its answer."""
     http = HTTPConnection("127.0.0.1", HTTP_PORT)
-    tensor = M.ModelInferRequest.InferInputTensor(name="input", datatype="BYTES", shape=[1])
-    raw = len(BODY).to_bytes(4, "little") + BODY
-    message = M.ModelInferRequest(model_name="noop", inputs=[tensor], raw_input_contents=[raw])
-    encoded = message.SerializeToString()
+    query = _infer_request()
+    encoded = query.SerializeToString()
     with (
         Client(bootstrap, "noop") as client,
         bare_server() as bare_port,
@@ -109,39 +108,45 @@ def ways(bootstrap: str) -> Iterator[dict[str, Callable[[], object]]]:
         RawCalls("127.0.0.1", GRPC_PORT, INFER_METHOD, encoded) as raw_calls,
         RawCalls("127.0.0.1", bare_port, INFER_METHOD, encoded) as raw_bare,
     ):
-        infer, bare_infer = (
-            each.unary_unary(
-                INFER_METHOD,
-                request_serializer=M.ModelInferRequest.SerializeToString,
-                response_deserializer=M.ModelInferResponse.FromString,
-            )
-            for each in (channel, bare)
-        )
-        lives = channel.unary_unary(
-            f"/{SERVICE}/ServerLive",
-            request_serializer=M.ServerLiveRequest.SerializeToString,
-            response_deserializer=M.ServerLiveResponse.FromString,
-        )
-
-        def by_http(*request: Any) -> None:
-            http.request(*request)
-            response = http.getresponse()
-            response.read()
-            assert response.status == 200, response.status
-
-        def by_kafka() -> None:
-            assert client.ask(BODY).outcome == "answered"
-
         yield {
-            "kafka": by_kafka,
-            "http": lambda: by_http("POST", INFER, BODY, RAW),
-            LIVE["http"]: lambda: by_http("GET", HEALTH),
-            "grpc": lambda: infer(message),
-            LIVE["grpc"]: lambda: lives(M.ServerLiveRequest()),
-            BARE["grpc"]: lambda: bare_infer(message),
+            "kafka": partial(_by_kafka, client),
+            "http": partial(_by_http, http, "POST", INFER, BODY, RAW),
+            LIVE["http"]: partial(_by_http, http, "GET", HEALTH),
+            "grpc": _by_grpc(channel, INFER_METHOD, query, M.ModelInferResponse),
+            LIVE["grpc"]: _by_grpc(
+                channel, LIVE_METHOD, M.ServerLiveRequest(), M.ServerLiveResponse
+            ),
+            BARE["grpc"]: _by_grpc(bare, INFER_METHOD, query, M.ModelInferResponse),
             "grpc_raw": raw_calls.call,
             BARE["grpc_raw"]: raw_bare.call,
         }
+
+
+def _infer_request() -> Any:
+    tensor = M.ModelInferRequest.InferInputTensor(name="input", datatype="BYTES", shape=[1])
+    raw = len(BODY).to_bytes(4, "little") + BODY
+    return M.ModelInferRequest(model_name="noop", inputs=[tensor], raw_input_contents=[raw])
+
+
+def _by_kafka(client: Client) -> None:
+    assert client.ask(BODY).outcome == "answered"
+
+
+def _by_http(http: HTTPConnection, *request: Any) -> None:
+    http.request(*request)
+    response = http.getresponse()
+    response.read()
+    assert response.status == 200, response.status
+
+
+def _by_grpc(channel: grpc.Channel, method: str, asked: Any, answer: Any) -> Callable[[], object]:
+    """Return a call of a method with the message ``asked``; ``answer`` is the class of answers."""
+    call = channel.unary_unary(
+        method,
+        request_serializer=type(asked).SerializeToString,
+        response_deserializer=answer.FromString,
+    )
+    return partial(call, asked)
 
 
 def shuffled_rounds(names: Sequence[str]) -> Iterator[str]:
