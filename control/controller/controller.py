@@ -16,16 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from control.checks.violations import Violation, sentences
-from control.controller.command_queue import CommandQueue, Pending
-from control.controller.commands import (
-    PAUSES,
-    Change,
-    CommandError,
-    Situation,
-    carry_out,
-    done_before,
-    unexpired,
-)
+from control.controller.command_desk import CommandDesk
+from control.controller.command_queue import CommandQueue
+from control.controller.commands import PAUSES, Change
 from control.controller.control_state import (
     GATHERING,
     PLANNING,
@@ -84,7 +77,6 @@ TICK_S = 0.1
 JUST_S = 0.001  # after the time at which a worker counts as lost
 FEW, SPACING_S = 100, 2e-5  # workers; review time for each further one
 FIRST_PLAN_S = 3.0  # the first plan waits this long for all workers
-NO_WORKER = "no worker has reported, and nothing can be planned; start one, then try again"
 ANY_MEMORY: Mapping[str, int] = {}
 
 
@@ -122,6 +114,7 @@ class Controller:
         self._gate = PlanGate(pipeline, memory, self._table_jobs.sets, space)
         self._intake = RecordIntake(self._state, self._commands, self._rental, self._gate.forget)
         self._sessions = SessionDesk(pipeline, space)
+        self._desk = CommandDesk(self._state, self._commands, self._sessions, self._rental)
         self._has_sessions = space is not None
         self._quiet: frozenset[str] = frozenset()
         self._wake_s = 0.0
@@ -285,13 +278,13 @@ class Controller:
             self._note_moves(now)
             effects += self._pauses(now)
             effects += self._session_plans(now)
-            effects += self._next_command(now)
+            effects += self._desk.begin_next(now)
             effects += self._rent(now)
             effects += self._solve(now)
             effects += self._advance(now)
             effects += self._table_jobs.more()
         else:
-            effects += [self._left(each, now) for each in self._commands.expired(now)]
+            effects += self._desk.expire(now)
         if now >= self._wake_s:
             # Also wake when a silent worker's time is up, to detect its loss at once.
             lost_s = self._state.members.next_loss_s(now) + JUST_S
@@ -367,7 +360,7 @@ class Controller:
         if self._state.plan is None:  # the first plan needs a solve
             return effects
         for command in self._commands.urgent(PAUSES):
-            change = self._change(command, now)
+            change = self._desk.change(command, now)
             effects += [change] if isinstance(change, Send) else self._pause(command, change, now)
         return effects
 
@@ -384,44 +377,6 @@ class Controller:
             self._solves.pause(paused=paused)
         message = change[1] if done else state.trouble
         return [*effects, state.answer(command, done, message, now)]
-
-    def _next_command(self, now: float) -> list[Effect]:
-        effects: list[Effect] = []
-        while (command := self._commands.next()) is not None:
-            change = self._change(command, now)
-            if isinstance(change, Send):
-                effects.append(change)
-                continue
-            settings, message = change
-            self._commands.pending = Pending(command, message, self._state.settings)
-            self._state.settings = settings
-        return effects
-
-    def _left(self, command: Command, now: float) -> Send:
-        """Return the result of a command that has waited too long for workers."""
-        plans = self._state.history.plans.values()
-        done = done_before(command, plans) or self._sessions.done_before(command, now)
-        return self._state.answer(command, bool(done), done or NO_WORKER, now)
-
-    def _change(self, command: Command, now: float) -> Change | Send:
-        """Return what a command changes, or its result if it is done or refused."""
-        state = self._state
-        if done := done_before(command, state.history.plans.values()):
-            return state.answer(command, True, done, now)
-        situation = Situation(
-            pipeline=state.pipeline,
-            settings=state.settings,
-            devices=state.members.devices,
-            plans=state.history.plans,
-            neighbours=state.neighbours(now),
-            types=() if self._rental is None else self._rental.types,
-            others=SESSION_ACTIONS,
-        )
-        try:
-            unexpired(command, now)
-            return carry_out(command, situation)
-        except CommandError as error:
-            return state.answer(command, False, str(error), now)
 
     def _rent(self, now: float) -> list[Effect]:
         """Request changed numbers of devices, and publish the plan with them."""

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from control.controller.command_desk import NO_WORKER
 from control.controller.command_queue import COMMAND_VALID_S, KNOWN_IDS, CommandQueue
 from control.controller.commands import ACTIONS
-from control.controller.controller import NO_WORKER
 from control.controller.membership import LOADING_S
 from control.problem.problem import Allocation, Replicas
 from control.rollout.history import REMEMBERED_PLANS, ROUTES, History
