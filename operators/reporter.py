@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from operators.serving.outbox import Onward
-from schemas.count_names import UNLOADABLE, count_name
-from schemas.effects import REPORTS, Effect, Send, Wake
+from schemas.count_names import CHARGED_S, UNLOADABLE, count_name
+from schemas.effects import REPORTS, Effect, Inferred, Send, Wake
 from schemas.enumerations import NodeState
 from schemas.pipeline import Pipeline
 from schemas.pipeline_fingerprint import fingerprint
@@ -18,12 +18,13 @@ FAULTS = frozenset((NodeState.FAILED, NodeState.STUCK))  # states that come with
 class _Ran:
     """The batches of a variant that ran, in numbers."""
 
-    __slots__ = ("batches", "busy_s", "items")
+    __slots__ = ("batches", "busy_s", "charged_s", "items")
 
     def __init__(self) -> None:
         self.items = 0
         self.batches = 0
         self.busy_s = 0.0
+        self.charged_s = 0.0
 
 
 class Reporter:
@@ -74,14 +75,15 @@ class Reporter:
         """Count items that have arrived for a variant."""
         self._arrived[variant] = self._arrived.get(variant, 0) + items
 
-    def ran(self, variant: str, items: int, busy_s: float, onward: Sequence[Onward]) -> None:
+    def ran(self, variant: str, items: int, event: Inferred, onward: Sequence[Onward]) -> None:
         """Count a batch of ``items`` items, and what they became: children, or failures."""
         ran = self._ran.get(variant)
         if ran is None:
             ran = self._ran[variant] = _Ran()
         ran.items += items
         ran.batches += 1
-        ran.busy_s += busy_s
+        ran.busy_s += event.finished_s - event.started_s
+        ran.charged_s += event.charged_s
         sent: dict[str, int] = {}
         failures = 0
         for _, task, item in onward:
@@ -124,6 +126,8 @@ class Reporter:
             self.counts[f"finished/{variant}"] = ran.items
             self.counts[f"batches/{variant}"] = ran.batches
             self.counts[f"busy_s/{variant}"] = ran.busy_s
+            if ran.charged_s:
+                self.counts[f"{CHARGED_S}/{variant}"] = ran.charged_s
         counts = dict(self.counts)
         if self.unloadable:
             counts |= {f"{UNLOADABLE}/{each}": 1.0 for each in self.unloadable}

@@ -8,6 +8,7 @@ Only this module splits names.
 from functools import lru_cache
 from typing import NamedTuple
 
+CHARGED_S = "charged_s"  # by variant: the CPU time that a worker with a part of a CPU paid for
 UNLOADABLE = "unloadable"  # by setting: 1 while a worker that serves sessions cannot load it
 # Cached names: a pipeline has a few hundred, and some per session. Reports repeat all of them in
 # order, so that a smaller cache than their number has no hits at all.

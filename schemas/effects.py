@@ -59,12 +59,14 @@ class Arrived(Struct, frozen=True, gc=False):
 
 
 class Inferred(Struct, frozen=True, gc=False):
-    """A batch has run: one output per value, in order."""
+    """A batch has run: one output per value, in order. ``charged_s``: the CPU time that its worker
+    pays for it, 0 for a worker with a device to itself."""
 
     job: int
     outputs: tuple[Any, ...]
     started_s: float
     finished_s: float
+    charged_s: float = 0.0
 
 
 class Loaded(Struct, frozen=True, gc=False):

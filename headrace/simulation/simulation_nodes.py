@@ -225,6 +225,11 @@ class SimulatedNodes:
             stretched, account, self._now, lambda batch: charged * median.latency_s(batch)
         )
 
+    def charged_s(self, node: str) -> float:
+        """Return the CPU seconds that a node's last batch was charged; 0 if it pays for none."""
+        account = self._cpu_time.get(node)
+        return 0.0 if account is None else account.charged_s[0]
+
     def _stretches(self, node: str, key: str) -> dict[int, Delay]:
         """Return the measured slow-down by batch size; empty if none of the task was measured on
         the node's device."""

@@ -156,6 +156,7 @@ class _Simulation:
             self.nodes.delays(),
             solve=self.solver,
             scale=lambda effect: self.fleet.scale(effect),
+            charged_s=self.nodes.charged_s,
             # Watchers precede the metrics: at the end of a second they see none of the next.
             observers=(*watchers, self.metrics, self._records, *observers),
             keep=RESTORED,

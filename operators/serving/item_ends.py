@@ -69,18 +69,16 @@ class ItemEnds:
             for to, item in made:
                 onward.append((work, to, item))
         took_s = event.finished_s - event.started_s
-        self._count_ran(onward, took_s, event.finished_s, now)
+        self._count_ran(onward, event, now)
         return self._end(tickets, onward, ANSWERED, event.started_s, took_s, now)
 
-    def _count_ran(
-        self, onward: list[Onward], took_s: float, finished_s: float, now: float
-    ) -> None:
+    def _count_ran(self, onward: list[Onward], event: Inferred, now: float) -> None:
         batch = self._batch
         if batch.tickets[0].shadow:  # shadows are not part of the planned load
             return
-        self._reporter.ran(batch.variant, len(batch.tickets), took_s, onward)
+        self._reporter.ran(batch.variant, len(batch.tickets), event, onward)
         if self._shadows is not None:
-            self._shadows.saw(batch.tickets, finished_s, self.rules, now)
+            self._shadows.saw(batch.tickets, event.finished_s, self.rules, now)
 
     def dropped(self, late: list[Ticket], variant: str, ends_s: float, now: float) -> list[Effect]:
         """Drop items whose batch of ``variant`` would end too late, at ``ends_s``."""

@@ -23,8 +23,8 @@ class Report(Struct, frozen=True, gc=False, kw_only=True):
     no information:
 
     * workers, per variant: ``arrived/T/V``, ``finished/T/V``, ``dropped/T/V``, ``failed/T/V``,
-      ``batches/T/V``, ``busy_s/T/V`` and ``children/T/V/CHILD``; ``unloadable/SETTING`` is 1 while
-      a worker cannot load the setting
+      ``batches/T/V``, ``busy_s/T/V`` and ``children/T/V/CHILD``; ``charged_s/T/V`` of a worker with
+      a part of a CPU; ``unloadable/SETTING`` is 1 while a worker cannot load the setting
     * ingress: ``arrived``, ``admitted``, ``refused``
     * egress: one count per outcome (operators/outcomes.py), ``incomplete`` answers,
       ``class/CLASS/OUTCOME`` with SLO classes ("" for queries without one), ``latency_s/BOUND`` by

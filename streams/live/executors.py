@@ -62,6 +62,10 @@ def _nothing() -> None:
     """Do nothing: the code of tests' operators does not change."""
 
 
+def _free() -> float:
+    return 0.0
+
+
 class ModelExecutor:
     """Executor of real models.
 
@@ -79,9 +83,11 @@ class ModelExecutor:
         forget_code: Callable[[], None] = _nothing,
         apart: Callable[[str], bool] = _on_thread,
         load_journal: LoadJournal | None = None,
+        charged_s: Callable[[], float] = _free,
     ) -> None:
         self._journal, self._load_journal = journal, load_journal
         self._forget_code = forget_code  # so that ``make`` reads the user's modules anew
+        self._charged_s = charged_s  # CPU time that is paid for the last batch
         self._apart = apart  # whether a variant runs in a process of its own, which can be ended
         self._make = make
         self._device = device
@@ -240,7 +246,7 @@ class ModelExecutor:
             batch = TimedBatch(values, [d - began for d in job.deadlines])
             outputs = tuple(listed(operator.predict(batch)))
             raise_if_lost(outputs)
-            ended: Event = Inferred(job.job, outputs, began, self._clock())
+            ended: Event = Inferred(job.job, outputs, began, self._clock(), self._charged_s())
         # Including SystemExit and KeyboardInterrupt: a library that calls sys.exit must not end
         # the thread and leave a worker that reports ready but serves nothing.
         except BaseException as error:  # noqa: BLE001

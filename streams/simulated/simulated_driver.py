@@ -82,6 +82,10 @@ def _no_solver(effect: Solve) -> tuple[Solved | Failed, float]:
     raise TypeError(f"a node asked for solver {effect.solver!r}; give the simulation a solver")
 
 
+def _free(node: str) -> float:
+    return 0.0
+
+
 def _no_scaler(effect: Scale) -> None:
     raise TypeError(f"a node asked for {effect!r}; give the simulation a scaler")
 
@@ -89,8 +93,9 @@ def _no_scaler(effect: Scale) -> None:
 class Simulated:
     """Runs nodes over topics in memory, from ``start_s`` on.
 
-    ``keep`` lists the topics whose records ``written`` retains (None: all of them). ``events``
-    counts the events delivered to nodes.
+    ``keep`` lists the topics whose records ``written`` retains (None: all of them). ``charged_s``
+    returns the CPU seconds that a node's last batch was charged. ``events`` counts the events
+    delivered to nodes.
     """
 
     def __init__(
@@ -103,6 +108,7 @@ class Simulated:
         start_s: float = 0.0,
         solve: Solver = _no_solver,
         scale: Scaler = _no_scaler,
+        charged_s: Callable[[str], float] = _free,
         observers: Sequence[Observer] = (),
         keep: Collection[str] | None = None,
     ) -> None:
@@ -112,7 +118,7 @@ class Simulated:
         self.events = 0
         self._make = make
         self._delays = delays
-        self._solve, self._scale = solve, scale
+        self._solve, self._scale, self._charged_s = solve, scale, charged_s
         self._observers = [observer.saw for observer in observers]
         self._nodes: dict[str, _Running] = {}
         self._slowdown: dict[str, float] = {}
@@ -270,7 +276,8 @@ class Simulated:
             delays.began(running.name, ends_s)
         lag = delays.lag
         known_s = ends_s if lag is None else ends_s + lag()
-        event = Inferred(effect.job, outputs, begins_s, ends_s)
+        charged_s = self._charged_s(running.name)
+        event = Inferred(effect.job, outputs, begins_s, ends_s, charged_s)
         self._agenda.push(known_s, known_s, self._handle, running, event)
 
     def _refuse(self, running: _Running, effect: object) -> None:

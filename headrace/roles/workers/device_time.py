@@ -22,6 +22,7 @@ class DeviceTime:
         self._owed_s = [self._least_s] * parts
         self._running = [False] * parts
         self._now = now
+        self.charged_s = [0.0] * parts  # each one's last batch
 
     def wait_s(self, part: int, now: float) -> float:
         """Return how long a part has to wait for its next batch, at the present rate."""
@@ -38,6 +39,7 @@ class DeviceTime:
         """End a batch that used ``used_s`` of CPU time."""
         self._settle(now)
         self._running[part] = False
+        self.charged_s[part] = used_s
         self._owed_s[part] = self._settled_s(self._owed_s[part] + used_s)
 
     def _each(self) -> float:

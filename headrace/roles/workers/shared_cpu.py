@@ -29,6 +29,10 @@ class SharedCpu:
         self._time = DeviceTime(parts, rate, clock())
         self._ended = Condition()
 
+    def charged_s(self, part: int) -> float:
+        """Return the CPU time that a part was charged for its last batch, s."""
+        return self._time.charged_s[part]
+
     def run(self, part: int, batch: Callable[[], list[Any]], used_s: Clock) -> list[Any]:
         """Return a batch's outputs, begun once the part owes no time; ``used_s`` reads what the
         calling thread has used of the device."""

@@ -1,6 +1,7 @@
 """Build what runs a worker's batches: models in this process or their own, emulated devices."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -81,6 +82,11 @@ def shared_cpu(file: PipelineFile, host: str, parts: int) -> SharedCpu | None:
     itself, or its device is no CPU."""
     rate = file.cluster.share * parts
     return SharedCpu(parts, rate) if host == "cpu" and (parts > 1 or rate < 1.0) else None
+
+
+def charged_of(cpu: SharedCpu | None, part: int) -> Callable[[], float]:
+    """Return a function that returns the CPU seconds which a part's last batch was charged."""
+    return (lambda: 0.0) if cpu is None else partial(cpu.charged_s, part)
 
 
 def model_maker(

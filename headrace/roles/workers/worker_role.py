@@ -22,6 +22,7 @@ from headrace.roles.role_process import (
     run_until_signal,
 )
 from headrace.roles.workers.worker_models import (
+    charged_of,
     emulated_executor,
     limited,
     model_maker,
@@ -138,5 +139,6 @@ def attach(
             running = ModelExecutor(
                 make, host, live.post(each), process_clock, journals[each], forget_code,
                 lambda key: limited(setting_of(file, key)), load_journal(file.pipeline, each),
+                charged_of(cpu, number),
             )  # fmt: skip
             live.attach(each, running)

@@ -19,6 +19,7 @@ from schemas.effects import (
     Event,
     Failed,
     Infer,
+    Inferred,
     Load,
     Send,
     Wake,
@@ -732,6 +733,15 @@ def test_it_reports_what_it_counted_every_200_ms() -> None:
         },
     )]  # fmt: skip
     assert effects[-1] == Wake(0.4)
+
+
+def test_it_counts_what_its_batches_are_charged() -> None:
+    worker = serving()
+    for number, charged_s in enumerate((0.02, 0.03)):
+        batch_of(worker, arrived(a_work(number), number))
+        told(worker, (Inferred(number + 1, ("a",), 0.1, 0.2, charged_s), 0.2))
+    (report,) = reports(worker.handle(Woke(), 0.3))
+    assert report.counts["charged_s/read/v"] == pytest.approx(0.05)
 
 
 def test_it_counts_the_children_that_it_made() -> None:
