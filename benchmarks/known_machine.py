@@ -48,7 +48,8 @@ class KnownWorld:
     slow: float = 1.0  # factor of all work in a slow spell
     lag_s: float = 0.0
     commit_s: float = 0.02
-    charged: float = 2.0  # as ``World.charged``
+    charged: float = 2.0  # the most that a batch is charged, in medians
+    charged_sigma: float = 0.0
 
     def replay(
         self, chance: Callable[..., np.random.Generator], *, now: Delay,
@@ -91,6 +92,13 @@ class KnownMachine:
         medians_s = self._world.medians_s.get(task, ())
         sizes = dict(enumerate(medians_s, 1)) | ({ANY_SIZE: medians_s[-1]} if medians_s else {})
         return {size: partial(self._stretch, task, median_s) for size, median_s in sizes.items()}
+
+    def charged(self, _task: str) -> Delay:
+        """Return the most that a worker with a part of a CPU pays for a batch, in medians."""
+        world = self._world
+        if not world.charged_sigma:
+            return lambda: world.charged
+        return lambda: self._varied(world.charged, world.charged_sigma)
 
     def _hop(self) -> float:
         world, now = self._world, self._now()

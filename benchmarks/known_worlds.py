@@ -38,8 +38,8 @@ from headrace.results.figures import Figures
 from headrace.simulation.paid_batches import own_rates
 from headrace.simulation.run_input import Run, real_workers
 from headrace.simulation.simulation_run import figures_of, simulated
-from schemas.effects import RESULTS, Effect, Event, Send
-from schemas.records import Answer
+from schemas.effects import Effect, Event, Send
+from schemas.records import Answer, Report
 from streams.simulated.world import World
 
 CASES = (("accurate", 12.0), ("loki", 12.0), ("loki", 6.0), ("loki", 18.0))  # policy, queries/s
@@ -72,6 +72,7 @@ def worlds() -> dict[str, KnownWorld]:
         "contended": {"contention": 0.5, "start_contention": 1.0, "stretch": 1.3},
         "lagging": {"lag_s": 0.003, "commit_s": 0.3, "long_hops": 0.01},
         "slow spells": {"slow_every_s": 1.5, "slow_for_s": 0.2, "slow": 2.5},
+        "blocked": {"stretch": 1.8, "charged": 1.2},
         "other quiet": {"hop_s": 0.0018, "stretch": 2.0, "stretch_sigma": 0.2, "charged": 2.4},
         "other hops by rate": {"by_rate": 0.3, "hop_s": 0.001},
         "other rare pauses": {"pause_every_s": 9.0, "pause_for_s": 0.12},
@@ -85,6 +86,10 @@ def worlds() -> dict[str, KnownWorld]:
             "contention": 0.3, "slow_every_s": 10.0, "slow_for_s": 5.0, "slow": 1.5,
             "pause_every_s": 4.0, "pause_for_s": 0.025,
         },
+        "other blocked": {
+            "stretch": 1.9, "stretch_sigma": 0.25, "contention": 0.3, "charged": 1.4,
+            "charged_sigma": 0.2,
+        },
     }  # fmt: skip
     return {
         name: KnownWorld(name=name, medians_s=medians_s, **values)
@@ -95,35 +100,39 @@ def worlds() -> dict[str, KnownWorld]:
 # ---------------------------------------------------------------------- calibrate and play
 
 
-class Answers:
-    """An observer that keeps the answers of a run."""
+class Written:
+    """An observer that keeps the answers and the reports of a run."""
 
     def __init__(self) -> None:
-        self.seen: list[Answer] = []
+        self.answers: list[Answer] = []
+        self.reports: list[Report] = []
 
     def saw(self, node: str, event: Event, effects: Sequence[Effect], now: float) -> None:
-        self.seen += [
-            each.record for each in effects if type(each) is Send and each.topic == RESULTS
-        ]  # type: ignore[misc]
+        for each in effects:
+            if type(each) is Send and type(each.record) is Answer:
+                self.answers.append(each.record)
+            elif type(each) is Send and type(each.record) is Report:
+                self.reports.append(each.record)
 
 
 def calibrated(known: KnownWorld, seed: int, seconds: float) -> World:
     """Return the calibration of a known machine, as ``headrace calibrate`` measures it."""
-    file, answers = postcode(), Answers()
+    file, written = postcode(), Written()
     request = CalibrationRequest(file=file, rates_qps=(RATE_QPS,), seconds=seconds, seed=seed)
     steps = steps_of(rates_of(request), request.seconds, request.passes)
     times = arrivals(steps, np.random.default_rng(seed))
     run = a_run(known, "loki", Recorded(times), 1000 + seed)
-    began_s = simulated(run, lambda sent: None, (answers,)).first_s
+    began_s = simulated(run, lambda sent: None, (written,)).first_s
     workers, table = real_workers(file), load_profile(file)
     phases = []
     for step in steps:
         from_s, until_s = began_s + step.from_s, began_s + step.until_s
-        known_answers = [each for each in answers.seen if from_s <= each.created_s < until_s]
+        known_answers = [x for x in written.answers if from_s <= x.created_s < until_s]
         phases.append(
             fitted(
                 known_answers, table, workers, dilate=1.0, from_s=from_s, until_s=until_s,
                 rate_qps=step.rate_qps, rates=own_rates(file, workers),
+                reports=written.reports,
             )
         )  # fmt: skip
     return World(tuple(phases))

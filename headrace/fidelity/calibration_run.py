@@ -17,6 +17,7 @@ from headrace.fidelity.live_run import (
     live_environment,
     live_figures,
     play,
+    reports,
     sized,
     versions,
 )
@@ -162,5 +163,5 @@ def _phase(request: CalibrationRequest, step: CalibrationStep, system: LiveEnvir
     return fitted(
         known, load_profile(request.file), workers, dilate=request.dilate, from_s=from_s,
         until_s=until_s, rate_qps=step.rate_qps, size_of=system.size_of,
-        rates=own_rates(request.file, workers),
+        rates=own_rates(request.file, workers), reports=reports(system),
     )  # fmt: skip

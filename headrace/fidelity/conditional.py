@@ -11,7 +11,7 @@ from control.policies import policy_named, selections
 from headrace.arrivals.arrival_processes import Recorded, Times
 from headrace.config.profile_files import load_profile
 from headrace.fidelity.delay_trace import seen
-from headrace.fidelity.live_run import LiveEnvironment, answers
+from headrace.fidelity.live_run import LiveEnvironment, answers, reports
 from headrace.results.figures import Figures
 from headrace.simulation.paid_batches import own_rates
 from headrace.simulation.run_input import Run, Start, real_workers
@@ -42,7 +42,9 @@ def machine_seen(system: LiveEnvironment, times: Times, dilate: float) -> DelayT
     profile = load_profile(system.file)
     workers = real_workers(system.file)
     rates = own_rates(system.file, workers)
-    return seen(known, profile, workers, dilate, from_s, until_s, system.size_of, rates)
+    return seen(
+        known, profile, workers, dilate, from_s, until_s, system.size_of, rates, reports(system)
+    )
 
 
 def start_seen(

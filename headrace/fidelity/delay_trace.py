@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 from control.per_query.batching import DUE
+from headrace.fidelity.payments import RecordedRun, payments
 from headrace.roles.profile_lookups import latency_of
-from headrace.simulation.paid_batches import RecordedRun, payments
 from operators.outcomes import LATE, outcome_of
 from profiles.profile_table import ProfileTable
-from schemas.records import ANSWERED, Answer, Hop
+from schemas.records import ANSWERED, Answer, Hop, Report
 from schemas.variant_id import variant_id
 from streams.simulated.delays import ANY_SIZE, STAMP_S, BatchKind, DelayTrace, Seen, mean
 
@@ -63,17 +63,18 @@ def seen(
     until_s: float,
     size_of: SizeOf = of_one,
     rates: Mapping[str, float] = FREE,
+    reports: Iterable[Report] = (),
 ) -> DelayTrace:
     """Return the delays in these answers; a kind with fewer than ``FEWEST`` samples is empty.
 
     ``devices`` maps workers that run models to devices, ``size_of`` answers to the sizes of their
-    queries, ``rates`` are those of ``paid_batches.own_rates``. Times in the trace are relative to
-    ``from_s``.
+    queries, ``rates`` are those of ``paid_batches.own_rates`` and ``reports`` those of the workers
+    in them. Times in the trace are relative to ``from_s``.
     """
     known = list(answers)
     ran = batches(known, size_of)
     idle = idle_during(ran)
-    real, charged = paying(ran, profile, devices, rates)
+    real, charged = paying(ran, profile, devices, rates, reports)
     kinds = by_kind(real, devices)
 
     def relative(found: Iterable[tuple[float, float]]) -> Seen:
@@ -226,16 +227,17 @@ def paying(
     profile: ProfileTable,
     devices: Mapping[str, str],
     rates: Mapping[str, float],
-) -> tuple[list[RecordedBatch], float]:
+    reports: Iterable[Report],
+) -> tuple[list[RecordedBatch], Mapping[str, float]]:
     """Return the batches on real devices with the seconds in which their workers paid for earlier
-    ones, and the most that a batch is charged, in profiled medians.
+    ones, and the most that a batch of a task is charged, in profiled medians.
 
     ``ran`` is by worker and time. A batch ran for its profiled median at least.
     """
     real = [each for each in ran if each.worker in devices]
     median_s = _medians(profile, devices)
-    runs = [RecordedRun(x.worker, x.started_s, x.finished_s, median_s(x)) for x in real]
-    found = payments(runs, rates)
+    runs = [RecordedRun(x.worker, x.task, x.started_s, x.finished_s, median_s(x)) for x in real]
+    found = payments(runs, rates, reports)
     waited = [
         replace(each, waited_s=s) if s else each
         for each, s in zip(real, found.waits_s, strict=True)

@@ -37,9 +37,11 @@ from headrace.results.figures import Figures, figures
 from headrace.results.latency_steps import StepTimes
 from headrace.roles.process_setup import dilated
 from headrace.roles.profile_lookups import accuracies
+from headrace.simulation.paid_batches import own_rates
+from headrace.simulation.run_input import real_workers
 from headrace.terminal import say, waiting
-from schemas.effects import PLANS, RESULTS
-from schemas.records import Answer, Plan, Query, Value
+from schemas.effects import PLANS, REPORTS, RESULTS
+from schemas.records import Answer, Plan, Query, Report, Value
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
 from streams.kafka.topic_contents import read_to_end
@@ -69,6 +71,7 @@ class LiveEnvironment:
     began_s: float = 0.0  # inner: the start of the arrivals
     sent_s: dict[str, Any] = field(default_factory=dict)  # query id -> truth, None if unknown
     answers: list[bytes] = field(default_factory=list)  # records of the results topic
+    reports: list[bytes] = field(default_factory=list)  # while workers pay for their batches
     plans: list[Plan] = field(default_factory=list)
     sizes: tuple[int, ...] = ()  # of the queries in order, if they have sizes
     taken: int = 0  # queries that the broker acknowledged
@@ -168,11 +171,13 @@ def play(system: LiveEnvironment, queries: Recorded, each: Each, seed: int = 0) 
     with (
         closing(Tail(system.kafka, physical(pipeline.name, RESULTS))) as tail,
         Asker(system.kafka, pipeline) as asker,
+        _read_reports(system) as read,
     ):
-        _send(system, times_s, inputs, asker, tail, each)
+        _send(system, times_s, inputs, asker, tail, read, each)
         asker.flush()
         system.taken = len(asker.acknowledged)
         _await_answers(system, tail)
+        read()
     system.plans = plans(system)
 
 
@@ -196,6 +201,7 @@ def _send(
     inputs: Iterator[tuple[Value, Any]],
     asker: Asker,
     tail: Tail,
+    read: Callable[[], None],
     each: Each,
 ) -> None:
     began_s = system.began_s = system.now_s + SETTLE_S
@@ -218,10 +224,25 @@ def _send(
         if now - tended_s > TEND_S:
             tended_s = now
             system.run.tend()
+            read()
         each(system, sent)
         if sent < len(due_s):
             time.sleep(max(0.0, min(STEP_S, due_s[sent] - time.time())))
     system.host_cpu_share, system.own_cpu_share = busy.shares()
+
+
+@contextlib.contextmanager
+def _read_reports(system: LiveEnvironment) -> Iterator[Callable[[], None]]:
+    """Yield a function that keeps the reports so far of workers that pay for their batches.
+
+    The topic keeps reports for minutes only, so that they are read during the run.
+    """
+    if not own_rates(system.file, real_workers(system.file)):
+        yield lambda: None
+        return
+    topic = physical(system.file.pipeline.name, REPORTS)
+    with closing(Tail(system.kafka, topic)) as tail:
+        yield lambda: system.reports.extend(tail.take(0))
 
 
 def _look(system: LiveEnvironment, asker: Asker, tail: Tail) -> None:
@@ -253,6 +274,14 @@ def answers(system: LiveEnvironment) -> Iterator[Answer]:
     read = reader_of(system.file.pipeline)
     for value in system.answers:
         yield from answers_in((value,), read)
+
+
+def reports(system: LiveEnvironment) -> Iterator[Report]:
+    """Yield the reports of workers that pay for their batches."""
+    for value in system.reports:
+        found = decoded(value)
+        if isinstance(found, Report) and found.pipeline == system.file.pipeline.name:
+            yield found
 
 
 def number_of(answer: Answer) -> int:

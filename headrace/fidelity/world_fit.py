@@ -28,7 +28,7 @@ from headrace.fidelity.delay_trace import (
     ways_out_s,
 )
 from profiles.profile_table import ProfileTable
-from schemas.records import Answer
+from schemas.records import Answer, Report
 from streams.simulated.delays import STAMP_S, Seen, mean
 from streams.simulated.world import Levels, Phase
 
@@ -50,18 +50,19 @@ def fitted(
     rate_qps: float,
     size_of: SizeOf = of_one,
     rates: Mapping[str, float] = FREE,
+    reports: Iterable[Report] = (),
 ) -> Phase:
     """Return the phase that these answers show.
 
     ``devices`` maps workers that run models to devices, ``size_of`` answers to the sizes of their
-    queries, ``rates`` are those of ``paid_batches.own_rates``; ``from_s`` and ``until_s`` bound the
-    phase and ``rate_qps`` is its load, all in the pipeline's time, in which ``dilate`` wall seconds
-    pass in one second.
+    queries, ``rates`` are those of ``paid_batches.own_rates`` and ``reports`` those of the workers
+    in them; ``from_s`` and ``until_s`` bound the phase and ``rate_qps`` is its load, all in the
+    pipeline's time, in which ``dilate`` wall seconds pass in one second.
     """
     known = list(answers)
     ran = batches(known, size_of)
     idle = idle_during(ran)
-    real, charged = paying(ran, profile, devices, rates)
+    real, charged = paying(ran, profile, devices, rates, reports)
     levels = by_occupancy(occupancy(real), from_s, dilate)
     waiting = {task: list(starts_s(of)) for task, of in by_task(real).items()}
     lag_s = _lag_s(ran, mean(chain.from_iterable(waiting.values())) * dilate, dilate)

@@ -218,12 +218,19 @@ class SimulatedNodes:
         stretched = Stretched(median, lambda batch: stretches.get(batch, stretches[ANY_SIZE])())
         if account is None:
             return stretched
-        recorded = self.run.replay or self.run.world
-        assert recorded is not None
-        charged = recorded.charged
+        charged = self._charged(key)
         return PaidBatches(
-            stretched, account, self._now, lambda batch: charged * median.latency_s(batch)
+            stretched, account, self._now, lambda batch: charged() * median.latency_s(batch)
         )
+
+    def _charged(self, key: str) -> Delay:
+        """Return the most that a batch of a variant is charged, in medians."""
+        task, trace = variant_of(self.pipeline, key).task, self.run.replay
+        if trace is not None:
+            most = trace.charged.get(task, inf)
+            return lambda: most
+        assert self.machine.world is not None
+        return self.machine.world.charged(task)
 
     def charged_s(self, node: str) -> float:
         """Return the CPU seconds that a node's last batch was charged; 0 if it pays for none."""

@@ -30,7 +30,7 @@ from streams.simulated.delays import ANY_SIZE, Seen
 from streams.simulated.world import Levels, Phase, World
 
 SUFFIX = ".world.json"
-FORMAT = 3
+FORMAT = 4
 BUSIEST_S = 20.0  # a span of arrivals whose rate is judged
 SURE = 3.0  # standard errors
 VALID_DAYS = 7  # a machine and its other load change
@@ -297,7 +297,9 @@ def _phase(phase: Phase) -> dict[str, Any]:
         "rate_qps": phase.rate_qps,
         "seconds": phase.seconds,
         "lag_s": phase.lag_s,
-        "charged": None if phase.charged == inf else phase.charged,
+        "charged": {
+            task: None if most == inf else round(most, 4) for task, most in phase.charged.items()
+        },
         "hops": _levels(phase.hops),
         "ways_in": _levels(phase.ways_in),
         "ways_out": _levels(phase.ways_out),
@@ -316,7 +318,9 @@ def _read_phase(value: Mapping[str, Any]) -> Phase:
         rate_qps=value["rate_qps"],
         seconds=value["seconds"],
         lag_s=value["lag_s"],
-        charged=inf if value["charged"] is None else value["charged"],
+        charged={
+            task: inf if most is None else float(most) for task, most in value["charged"].items()
+        },
         hops=_read_levels(value["hops"]),
         ways_in=_read_levels(value["ways_in"]),
         ways_out=_read_levels(value["ways_out"]),

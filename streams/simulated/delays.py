@@ -35,8 +35,8 @@ class DelayTrace:
     - ``starts`` by task: from when a batch could begin until it does (missing: 0)
     - ``stretch`` by kind of batch: latency over the profile's median (missing: that of
       ``ANY_SIZE``, else the profile's at the pipeline's share)
-    - ``charged``: the most that a worker with a part of a CPU pays for a batch, in multiples of its
-      profiled median
+    - ``charged`` by task: the most that a worker with a part of a CPU pays for a batch, in
+      multiples of its profiled median (missing: no limit)
     """
 
     seconds: float = 0.0
@@ -46,7 +46,7 @@ class DelayTrace:
     lags: Seen = ()
     starts: Mapping[str, Seen] = field(default_factory=dict)
     stretch: Mapping[BatchKind, Seen] = field(default_factory=dict)
-    charged: float = inf
+    charged: Mapping[str, float] = field(default_factory=dict)
 
 
 # (probability, seconds); draws interpolate linearly between them.

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import floor, inf
-from statistics import median
 
 import numpy as np
 
@@ -48,8 +47,8 @@ class Phase:
 
     For real devices: ``starts`` by task, from when a batch could begin until it did; ``stretch`` by
     task, device and batch size (``ANY_SIZE``: all), the duration over the profiled median;
-    ``charged``, the most that a worker with a part of a CPU pays for a batch, in multiples of its
-    profiled median. A series with too few samples is empty.
+    ``charged`` by task, the most that a worker with a part of a CPU pays for a batch, in multiples
+    of its profiled median. A series with too few samples is empty.
     """
 
     rate_qps: float
@@ -60,7 +59,7 @@ class Phase:
     lag_s: float = 0.0
     starts: Mapping[str, Levels] = field(default_factory=dict)
     stretch: Mapping[BatchKind, Levels] = field(default_factory=dict)
-    charged: float = inf
+    charged: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +76,6 @@ class World:
     def rates_qps(self) -> tuple[float, ...]:
         """The calibrated rates, queries per wall second, ascending."""
         return tuple(sorted({phase.rate_qps for phase in self.phases}))
-
-    @property
-    def charged(self) -> float:
-        """The median of the phases' ``charged``."""
-        return median(phase.charged for phase in self.phases)
 
     def replay(
         self,
@@ -169,6 +163,13 @@ class WorldReplay:
             if kind[:2] == (task, device)
         }
         return {size: each for size, each in found.items() if each is not None}
+
+    def charged(self, task: str) -> Delay:
+        """Return the most that a worker with a part of a CPU pays for a task's batch at the present
+        rate, in medians."""
+        phases = self._world.phases
+        stands = _substitutes(phases, [task in phase.charged for phase in phases])
+        return lambda: phases[stands[self._at()]].charged[task] if stands else inf
 
     def _sent(self) -> None:
         self._at()

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,7 @@ def a_calibration(file: PipelineFile, hop_s: float = 0.001) -> Calibration:
     phase = Phase(
         rate_qps=20.0, seconds=20.0, hops=always(hop_s), ways_in=always(hop_s),
         ways_out=always(hop_s), lag_s=0.0002, starts={"read": always(0.001)},
+        charged={"read": 1.5, "locate": inf},
         stretch={
             ("read", "cpu", ANY_SIZE): {0: always(2.0)[0], 1: always(4.0)[0]},
             ("read", "cuda:0", ANY_SIZE): always(1.5),

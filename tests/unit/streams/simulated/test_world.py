@@ -1,5 +1,8 @@
 """A calibrated world: recorded delays for a simulation, by rate, contention and seed."""
 
+from dataclasses import replace
+from math import inf
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -61,6 +64,14 @@ def test_a_batch_takes_longer_the_more_devices_are_busy() -> None:
 def test_a_task_or_device_that_was_not_recorded_keeps_the_profile(task: str, device: str) -> None:
     found = Situation().replay(World((a_phase(10.0, 0.001, b0=1.0),)))
     assert found.stretches(task, device) == {}
+
+
+def test_a_batch_is_charged_what_was_measured_at_the_present_rate() -> None:
+    slow = replace(a_phase(10.0, 0.001), charged={"read": 1.5})
+    fast = replace(a_phase(20.0, 0.001), charged={"read": 1.2, "locate": 1.1})
+    for rate, read in ((5.0, 1.5), (30.0, 1.2)):
+        found = Situation(rate).replay(World((slow, fast)))
+        assert [found.charged(task)() for task in ("read", "locate", "other")] == [read, 1.1, inf]
 
 
 @pytest.mark.parametrize(
