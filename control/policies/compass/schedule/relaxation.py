@@ -325,4 +325,4 @@ def dual_bound(data: ProgramData, prices: Floats) -> float:
     held = float(np.where(rent > 0, rent * np.where(np.isinf(data.limit), 0, data.limit), 0).sum())
     gained = float(data.classes.count @ best_values(data, column_values(data, prices)))
     total = gained + held + float(data.free @ prices)
-    return -total if data.cost else total
+    return 0.0 - total if data.cost else total  # -total may be -0.0
