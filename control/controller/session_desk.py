@@ -250,7 +250,7 @@ class SessionDesk:
                 return _opened(name) if _objectives(session) == _objectives(asked) else ""
         if not before_start(session.changed_s):
             return ""
-        if command.action == REPLAN and session.state is SessionState.REPLANNING:
+        if command.action == REPLAN and self._book.planless(name):
             return _replanned(name)
         if command.action == CLOSE and session.state is SessionState.CLOSING:
             return _closed(name)
@@ -295,7 +295,8 @@ class SessionDesk:
                 f"session {name!r} cannot be planned again: its plan was made by hand"
             )
         health.forget(name)
-        book.replan(name, now, cause="a command", detect_s=0.0)
+        if not book.planless(name):  # else a plan is being searched already
+            book.replan(name, now, cause="a command", detect_s=0.0)
         return _replanned(name)
 
     def _change(
