@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from profiles.measurements import Entry, FanOut, Latency, PathAccuracy, ProfileError
 from profiles.profile_table import ProfileTable
+from schemas.unique_keys import unique_keys
 
 T = TypeVar("T")
 TEXTS = ("task", "variant", "device", "operator", "weights_sha256")  # of an entry
@@ -15,7 +16,7 @@ TEXTS = ("task", "variant", "device", "operator", "weights_sha256")  # of an ent
 def parsed_profile(text: str) -> ProfileTable:
     """Return the table that ``profile_text`` wrote; raise ``ProfileError`` naming the place."""
     try:
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=unique_keys)
     except ValueError as error:
         raise ProfileError(f"this is no JSON: {error}; run `headrace profile`") from error
     _is(document, dict, "the profile")

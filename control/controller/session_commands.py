@@ -10,6 +10,7 @@ hand is JSON, as the papers' API has it:
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from difflib import get_close_matches
 from math import isfinite
@@ -25,6 +26,7 @@ from control.problem.tiers import QUARTERS
 from schemas.enumerations import SessionState
 from schemas.pipeline import Pipeline
 from schemas.records import Session, SessionChoice
+from schemas.unique_keys import unique_keys
 
 OPEN, CLOSE, REPLAN = "open-session", "close-session", "replan-session"
 SET_SLO = "set-session-slo"
@@ -140,7 +142,7 @@ def _hand_made(read: Mapping[str, Any], space: SessionSpace) -> SessionChoice:
 
 def _read(text: str) -> dict[str, Any]:
     try:
-        read = json.loads(text)
+        read = json.loads(text, object_pairs_hook=unique_keys)
     except ValueError as error:
         raise CommandError(f"the plan is no JSON: {error}") from error
     known = ("stages", "config", "shares")
@@ -155,6 +157,9 @@ def _tiers(stages: Any, space: SessionSpace) -> dict[str, str]:
     ):
         raise CommandError('the plan\'s stages are no list of [TASK, TIER], as in ["scan", "edge"]')
     tiers: dict[str, str] = {task: tier for task, tier in stages}
+    if len(tiers) < len(stages):
+        ((task, _),) = Counter(task for task, _ in stages).most_common(1)
+        raise CommandError(f"the plan has two tiers for task {task!r}; remove one")
     for stage in space.space.stages:
         if stage.name not in tiers:
             raise CommandError(f"the plan has no tier for task {stage.name!r}; add it to stages")

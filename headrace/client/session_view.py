@@ -18,6 +18,7 @@ from schemas.count_names import count_name
 from schemas.effects import REPORTS, SESSIONS
 from schemas.enumerations import SessionState
 from schemas.records import ANSWERED, CommandResult, Report, Session, SessionChoice
+from schemas.unique_keys import unique_keys
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.topic_contents import read_kept
 from streams.topics import physical
@@ -60,7 +61,8 @@ def change_objectives(
 def plan_in(path: Path) -> str:
     """Return the JSON in a file on one line; raise ``PipelineError``."""
     try:
-        return json.dumps(json.loads(path.read_text(encoding="utf-8")))
+        text = path.read_text(encoding="utf-8")
+        return json.dumps(json.loads(text, object_pairs_hook=unique_keys))
     except OSError as error:
         raise PipelineError(f"the plan {path} cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:

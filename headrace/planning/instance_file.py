@@ -7,6 +7,8 @@ An item ``[TIER, QUARTERS, POOL]`` shares its GPU with items of that pool only. 
 query's plans with the same items. Keys other than ``tiers`` and ``queries`` are ignored.
 """
 
+import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from control.policies.compass.schedule.reference_schedulers import SCHEDULERS
 from control.policies.compass.schedule.scheduling import Schedule
 from control.problem.problem import PlanError
 from headrace.planning.dry_run import spent
+from schemas.unique_keys import unique_keys
 
 GIVEN, ANY = "given", "any"
 
@@ -55,11 +58,16 @@ def read_instance(path: Path, gpus: str) -> Instance:
     Raises ``PlanError`` naming the fault in the file and its place.
     """
     try:
-        read = msgspec.json.decode(path.read_bytes(), type=_Instance)
+        content = path.read_bytes()
+        read = msgspec.json.decode(content, type=_Instance)
+        json.loads(content, object_pairs_hook=unique_keys)
     except OSError as error:
         raise PlanError(f"the instance {path} cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
         raise PlanError(f"{path} is no scheduling instance: {error}") from error
+    for name, number in Counter(query.id for query in read.queries).items():
+        if number > 1:
+            raise PlanError(f"{path}: {number} queries have the id {name!r}; rename them")
     return Instance(
         tiers={name: _tier(path, name, tier, gpus) for name, tier in read.tiers.items()},
         sessions=tuple(

@@ -197,6 +197,12 @@ def test_what_is_no_json_is_refused() -> None:
         parsed_profile("{")
 
 
+def test_name_that_is_there_twice_is_refused() -> None:
+    """The last one counted, silently."""
+    with pytest.raises(ProfileError, match="the key 'pipeline' is there a second time"):
+        parsed_profile('{"pipeline": "p", "pipeline": "q", "entries": [], "provenance": {}}')
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -78,6 +78,14 @@ def test_a_plan_over_a_link_that_the_file_lacks_is_refused(
     assert found == (said if missing else "")
 
 
+def test_plan_with_two_tiers_for_one_task_is_refused() -> None:
+    """The last one counted, silently."""
+    stages = [["scan", "handheld"], ["read", "cloud"], ["scan", "cloud"]]
+    said = "the plan has two tiers for task 'scan'; remove one"
+    assert refused(json.dumps({**PLAN, "stages": stages})) == said
+    assert "a second time" in refused(json.dumps(PLAN)[:-1] + ', "stages": []}')
+
+
 def test_a_plan_without_a_link_for_its_results_is_refused() -> None:
     space = replace(SPACE, links={("handheld", "cloud"): SPACE.links["handheld", "cloud"]})
     assert refused(json.dumps(PLAN), space).startswith("the plan needs a link cloud>handheld")

@@ -97,6 +97,7 @@ def test_text_output_shows_the_same_values(
         ({"tiers": {}, "queries": [{"id": 1, "plans": [{"items": [["a"]]}]}]}, "TIER, QUARTERS"),
         ({"tiers": {}, "queries": [{"id": 1, "plans": [{"items": [["a", 1]]}]}]}, "wants the tier"),
         ({"tiers": {}, "queries": [{"id": 1, "plans": [], "weigth": 3}]}, "weigth"),
+        ({"tiers": {}, "queries": [{"id": 1, "plans": []}] * 2}, "2 queries have the id 1"),
     ],
 )
 def test_a_wrong_instance_is_one_sentence(
@@ -107,6 +108,32 @@ def test_a_wrong_instance_is_one_sentence(
     assert captured.out == ""
     assert captured.err.count("\n") == 1
     assert words in captured.err
+
+
+def test_tier_that_is_named_twice_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last one counted, silently."""
+    path = tmp_path / "instance.json"
+    path.write_text(
+        '{"tiers": {"a": {"gpus": 1, "price": 1}, "a": {"gpus": 9, "price": 1}}, "queries": []}'
+    )
+    assert run(["schedule", "--instance", str(path)]) == 2
+    assert "the key 'a' is there a second time" in capsys.readouterr().err
+
+
+def test_costs_of_nothing_are_no_negative_zero(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    free = {
+        "tiers": {"own": {"gpus": 3, "price": 0}},
+        "queries": [{"id": 1, "plans": [{"items": [["own", 1]]}]}],
+    }
+    assert (
+        run(["schedule", "--instance", written(tmp_path, free), "--objective", "cost", "--json"])
+        == 0
+    )
+    assert "-0.0" not in capsys.readouterr().out
 
 
 def test_a_missing_file_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,7 +57,11 @@ def test_a_session_is_waited_for_until_its_search_ends_without_a_plan(
     assert without_plan(a_session(state=state, plans=choices, stopped="")) is ended
 
 
-@pytest.mark.parametrize("written", ["[" * 100_000, "{", "\x80"], ids=["deep", "cut", "no UTF-8"])
+@pytest.mark.parametrize(
+    "written",
+    ["[" * 100_000, "{", "\x80", '{"shares": {"a": 1, "a": 2}}'],
+    ids=["deep", "cut", "no UTF-8", "a name twice"],
+)
 def test_plan_file_that_is_no_json_is_refused_in_one_sentence(tmp_path: Path, written: str) -> None:
     path = tmp_path / "plan.json"
     path.write_bytes(written.encode("latin-1"))
