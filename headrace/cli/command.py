@@ -57,7 +57,10 @@ def command(
     Example:
       headrace command pipeline.yaml set-slo slo=250ms
     """
-    return _give(file, bootstrap, as_json, action, dict(arguments))
+    given = dict(arguments)
+    if len(given) < len(arguments):
+        raise click.UsageError("an argument is given twice; give each KEY=VALUE once")
+    return _give(file, bootstrap, as_json, action, given)
 
 
 @click.command()

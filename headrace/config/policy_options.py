@@ -50,6 +50,8 @@ def policy_asked(file: PipelineFile, text: str) -> Policy:
                 f"policy {text!r}: {key!r} is no option that a policy can be given here; "
                 f"{nearest(key, known)}, as in loki-paper:dropping=none"
             )
+        if key in given:
+            raise PipelineError(f"policy {text!r} has {key!r} twice; remove one")
         given[key] = _scalar(value)
     return _changed(replace(policy, name=text), spec, _read(text, spec, given)) if given else policy
 

@@ -65,6 +65,10 @@ BAD_INPUT = [
     ),
     (["dispatcher", str(WORDS), "--task", "shout", "--share", "1/2"], "cluster.dispatchers is 1"),
     (["command", str(WORDS), "apply-policy", "fast"], "'fast' is no argument; write KEY=VALUE"),
+    (
+        ["command", str(WORDS), "set-slo", "slo=1s", "slo=2s"],
+        "an argument is given twice; give each KEY=VALUE once",
+    ),
     (["send", str(WORDS), "-", "--deadline", "300"], "without a unit; write 300ms or 300s"),
     (["send", str(WORDS)], "Missing argument 'INPUT'; see `headrace send --help`"),
     (["profile", str(WORDS), "--batches", "one"], "'one' is no list of batch sizes"),

@@ -57,6 +57,7 @@ def test_policies_with_options_join_those_of_the_file(file: PipelineFile) -> Non
         ("loki:droping=none", "'droping' is no option .* did you mean 'dropping'"),
         ("loki:dropping", "'dropping' is no option|as in loki-paper:dropping=none"),
         ("loki:replicas=3", "'replicas' is no option that a policy can be given here"),
+        ("loki:headroom=1.1:headroom=1.2", "has 'headroom' twice; remove one"),
         ("loki:dropping=no", "dropping is 'no'; it can be 'none', 'deadline'"),
         ("loki:headroom=-1", "headroom is -1; it must be above 0"),
         ("loki:headroom=much", "headroom is 'much'; write a number"),
