@@ -40,9 +40,14 @@ def model_bytes(sessions: SessionSpace) -> Floats:
 
 def session_deployment(sessions: SessionSpace, memory: Floats, qps: float = 0.0) -> Deployment:
     """Return the factors of the placements that a session of ``qps`` queries/s may choose, with
-    the time between processes in every hop's delay; as ``deployment``."""
+    the time between processes in every hop's delay; as ``deployment``.
+
+    A query's deadline counts from its producer, so its way to ingress is part of the first hop.
+    """
     found = deployment(sessions.space, sessions.tiers, sessions.links, sessions.origin, memory)
-    return replace(found, qps=qps, delay=found.delay + sessions.comm_s)
+    delay = found.delay + sessions.comm_s
+    delay[0] += sessions.comm_s
+    return replace(found, qps=qps, delay=delay)
 
 
 def deployment(
