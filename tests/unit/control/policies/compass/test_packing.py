@@ -1,15 +1,28 @@
 """The packing formula is exact: it equals brute force, and best fit reaches it."""
 
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import count, pairwise
+from operator import mul
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.policies.compass.packing import QUARTERS, gpus, place, sizes
+from control.policies.compass.packing import (
+    EMPTY_ROWS,
+    FREE_GIVES,
+    GIVES,
+    QUARTERS,
+    TAKES,
+    gpus,
+    place,
+    sizes,
+)
 
 ITEMS = st.lists(st.integers(1, 4), max_size=7)
 FREE = st.lists(st.integers(1, 3), max_size=3)
+COUNTS = st.tuples(*[st.integers(0, 6)] * 4)
+NONE_FREE = (0, 0, 0)
 
 
 def fits(items: list[int], bins: list[int]) -> bool:
@@ -60,6 +73,25 @@ def test_best_fit_attains_the_formula_and_overfills_no_gpu(
     assert min(placed.free, default=0) >= 0
     counted = [free.count(quarters) for quarters in (1, 2, 3)]
     assert len(placed.free) - len(free) == gpus(sizes(items), counted)
+
+
+def hold(items: tuple[int, ...], free: tuple[int, ...], opened: int, rows: Iterable[int]) -> bool:
+    """Return whether the conditions of these rows hold for items on opened GPUs."""
+    return all(
+        sum(map(mul, TAKES[row], items))
+        <= GIVES[row] * opened + sum(map(mul, FREE_GIVES[row], free))
+        for row in rows
+    )
+
+
+@given(COUNTS, st.tuples(*[st.integers(0, 4)] * 3))
+def test_the_rows_of_the_linear_program_are_the_formula(
+    items: tuple[int, ...], free: tuple[int, ...]
+) -> None:
+    opened = next(n for n in count() if hold(items, free, n, range(len(TAKES))))
+    assert opened == gpus(items, free)
+    empty = next(n for n in count() if hold(items, NONE_FREE, n, EMPTY_ROWS))
+    assert empty == gpus(items)
 
 
 def test_three_quarters_do_not_divide_a_gpu() -> None:
