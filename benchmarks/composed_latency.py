@@ -11,7 +11,8 @@ and each after a pause, as live, where an operator waits for the next query and 
 Then the queries are sent one by one, each after the answer to the previous one, so that none waits
 for another. A query's live latency is that of its answer. Exit code 1 if the p95 of a plan differs
 by more than ``WITHIN`` from the one composed of operators that paused; then each miss is printed
-with the part of the operators in it. 20 plans of 60 queries need eight minutes of a machine with
+with the part of the operators in it. The p95 composed of what the operators took live tells how far
+the rule of composition itself errs. 20 plans of 60 queries need eight minutes of a machine with
 nothing beside it.
 """
 
@@ -88,6 +89,12 @@ class Row:
     def unpaused_error(self) -> float:
         """The same against the p95 composed of operators that ran without pauses."""
         return self.live_p95_ms / self.unpaused_p95_ms - 1
+
+    @property
+    def rule_error(self) -> float:
+        """The same against the operators' live p95 with the composed links and hops."""
+        links_ms = self.composed_mean_ms - self.composed_run_ms
+        return self.live_p95_ms / (self.live_run_p95_ms + links_ms) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +259,8 @@ def text(one: Row) -> str:
         f"{one.composed_run_ms:.1f}, {one.live_run_ms:.1f}; {one.unpaused_run_ms:.1f} unpaused; "
         f"p95 {one.composed_run_p95_ms:.1f}, {one.live_run_p95_ms:.1f}); "
         f"p95 {one.composed_p95_ms:6.1f} composed, {one.live_p95_ms:6.1f} live "
-        f"({100 * one.error:+5.1f} %; {100 * one.unpaused_error:+5.1f} % unpaused) ms; {one.plan}"
+        f"({100 * one.error:+5.1f} %; {100 * one.unpaused_error:+5.1f} % unpaused; "
+        f"{100 * one.rule_error:+5.1f} % of live operators) ms; {one.plan}"
     )
 
 
@@ -285,10 +293,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
     met = sum(abs(one.error) <= WITHIN for one in rows)
     unpaused = sum(abs(one.unpaused_error) <= WITHIN for one in rows)
+    by_rule = sum(abs(one.rule_error) <= WITHIN for one in rows)
     worst = max(rows, key=lambda one: abs(one.error))
     print(
         f"p95 within {100 * WITHIN:g} % for {met} of {len(rows)} plans; the worst "
-        f"{100 * worst.error:+.1f} %; {unpaused} composed without pauses"
+        f"{100 * worst.error:+.1f} %; {unpaused} composed without pauses, {by_rule} of the seconds "
+        "that operators took live"
     )
     print("\n".join(misses(rows)))
     return int(met < len(rows))

@@ -1,5 +1,7 @@
 """The live latencies of composed plans."""
 
+import pytest
+
 from benchmarks.composed_latency import ANSWERED_WITHIN_S, Latencies, lived, misses, row
 from schemas.records import ANSWERED, DROPPED, Answer, Hop, Origin
 
@@ -26,3 +28,9 @@ def test_a_miss_is_printed_with_the_part_of_the_operators() -> None:
     composed, slower = Latencies([30.0], [20.0]), Latencies([36.0], [24.0])
     rows = [row("near", composed, composed, composed), row("far", composed, slower, composed)]
     assert misses(rows) == ["+20.0 %, +6.0 ms, of which operators +4.0 ms: far"]
+
+
+def test_the_rule_is_judged_by_the_operators_live_seconds() -> None:
+    composed, live = Latencies([30.0, 30.0], [20.0, 20.0]), Latencies([36.0, 36.0], [26.0, 26.0])
+    found = row("slower", composed, live, composed)
+    assert (found.error, found.rule_error) == pytest.approx((0.2, 0.0))
