@@ -268,7 +268,7 @@ def loaded(file: PipelineFile, variant: Variant, device: str) -> Any:
     operator: Any = load_operator(variant)
     operator.load(file.cluster.host_device(device))
     share = file.cluster.type_share(device)
-    return PaidOperator(operator, share, apart=False) if share < 1.0 else operator
+    return PaidOperator(operator, share, time.thread_time) if share < 1.0 else operator
 
 
 def sample(job: Job, count: int) -> tuple[list[Any], list[Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from control.problem.session_space import VARIANT, SessionSpace
 from headrace.config.pipeline_file import PipelineFile
+from headrace.roles.core_clock import without_core_waits_s
 from operators.calls.device_faults import out_of_memory
 from operators.models.loading import load_operator
 from operators.profiler import in_batches
@@ -47,12 +48,12 @@ class Operators:
             self.running_since = time.monotonic()  # of each call: many may take longer than one may
             return operator.predict(batch)  # type: ignore[no-any-return]
 
-        began = time.monotonic()
+        began_s = without_core_waits_s()
         try:
             outputs = in_batches(called, values, most)
         finally:
             self.running_since = 0.0
-        return outputs, time.monotonic() - began
+        return outputs, without_core_waits_s() - began_s
 
     def warm(self) -> None:
         """Load an operator of each variant, so that no search waits for libraries and weights.

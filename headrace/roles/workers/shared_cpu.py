@@ -53,17 +53,16 @@ class PaidOperator:
     """An operator on a device with ``share`` of a core: outputs leave once they are paid for.
 
     So a batch takes as long as on a core that is ``1 / share`` times slower, as the profile of its
-    type says, or on an emulated tier; a part of a shared device pays after its batch instead. A
-    batch is charged as by ``PartOperator``.
+    type says, or on an emulated tier; a part of a shared device pays after its batch instead.
+    ``used_s`` reads what the calling thread has used of the device.
     """
 
     def __init__(
-        self, operator: Operator, share: float, *, apart: bool, clock: Clock = time.monotonic,
-        thread_s: Clock = time.thread_time, sleep: Callable[[float], object] = time.sleep,
+        self, operator: Operator, share: float, used_s: Clock, clock: Clock = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:  # fmt: skip
         self._operator, self._share = operator, share
-        self._clock, self._sleep = clock, sleep
-        self._used_s = clock if apart else thread_s
+        self._clock, self._sleep, self._used_s = clock, sleep, used_s
 
     def load(self, device: str) -> None:
         self._operator.load(device)

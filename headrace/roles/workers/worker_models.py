@@ -1,5 +1,6 @@
 """Build what runs a worker's batches: models in this process or their own, emulated devices."""
 
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -10,6 +11,7 @@ from headrace.config.cluster import TierDevices
 from headrace.config.field_types import device_name
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import PipelineError
+from headrace.roles.core_clock import without_core_waits_s
 from headrace.roles.process_setup import node_clock
 from headrace.roles.profile_lookups import variant_of
 from headrace.roles.workers.shared_cpu import PaidOperator, PartOperator, SharedCpu
@@ -96,10 +98,11 @@ def model_maker(
     processes. Batches take as long as the device's share of a core needs, and keep to ``part`` of
     the ``cpu``.
 
-    On an emulated tier a batch is charged the time that it takes, as profilers charge it: its
-    operator may wait for something else than a core.
+    On an emulated tier a batch is charged as profilers charge it (``core_clock.py``): its operator
+    may wait for something else than a core. One in a process of its own is charged what it takes.
     """
-    share, of_tier = share_of(file, device), tier_of(file, device) is not None
+    share = share_of(file, device)
+    in_thread_s = time.thread_time if tier_of(file, device) is None else without_core_waits_s
 
     def make(key: str) -> Operator:
         variant = setting_of(file, key)
@@ -108,7 +111,7 @@ def model_maker(
             Isolated(variant, file.path) if apart else Warmed(load_operator(variant), variant)
         )
         if share < 1.0:
-            made = PaidOperator(made, share, apart=apart or of_tier)
+            made = PaidOperator(made, share, time.monotonic if apart else in_thread_s)
         return made if cpu is None else PartOperator(made, cpu, part, apart=apart)
 
     return make

@@ -57,9 +57,7 @@ def part_of(cpu: SharedCpu, part: int, clock: Clock) -> PartOperator:
 
 
 def paid(operator: Operator, share: float, clock: Clock) -> PaidOperator:
-    return PaidOperator(
-        operator, share, apart=False, clock=clock, thread_s=clock.thread_s, sleep=clock.sleep
-    )
+    return PaidOperator(operator, share, clock.thread_s, clock, clock.sleep)
 
 
 @pytest.mark.parametrize("rate", [0.25, 0.5])
@@ -100,6 +98,19 @@ def test_a_batch_on_a_share_takes_as_long_as_on_a_slower_core(share: float) -> N
         began_s = clock()
         assert operator.predict([0] * items) == [0] * items
         assert 0.002 * items / (clock() - began_s) == pytest.approx(share)
+
+
+def test_the_share_does_not_multiply_the_time_that_other_processes_take() -> None:
+    """A batch of 10 ms on a tier of speed 0.1 that waited 50 ms for a core took 600 ms."""
+    clock = Clock()
+
+    class Preempted(Burner):
+        def predict(self, batch: list[Any]) -> list[Any]:
+            clock.waited_s += 0.05
+            return super().predict(batch)
+
+    assert paid(Preempted(clock), 0.1, clock).predict([0] * 5) == [0] * 5
+    assert clock() == pytest.approx(0.1)
 
 
 def test_a_batch_that_fails_on_a_share_is_paid_for_too() -> None:
