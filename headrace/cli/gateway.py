@@ -17,7 +17,7 @@ from headrace.cli.shared_options import (
 from headrace.roles.observability.log_options import LogOptions, role_options
 
 if TYPE_CHECKING:
-    from headrace.gateway.access import Tls
+    from headrace.gateway.certificates import Tls
     from headrace.gateway.http.listeners import Limits
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -160,6 +160,6 @@ def _tls(certificate: Path | None, key: Path | None, clients: Path | None) -> "T
         return None
     if certificate is None or key is None:
         raise click.UsageError("TLS needs both --tls-certificate and --tls-key")
-    from headrace.gateway.access import Tls
+    from headrace.gateway.certificates import Tls
 
     return Tls(certificate=certificate, key=key, clients=clients)

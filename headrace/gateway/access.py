@@ -1,8 +1,6 @@
-"""Access to the gateway: bearer tokens, and certificates."""
+"""Access to the gateway by bearer tokens."""
 
 import hashlib
-import ssl
-from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import GatewayError
@@ -32,7 +30,7 @@ def tokens_in(path: Path | None) -> Tokens:
     if path is None:
         return Tokens(None)
     try:
-        text = _read(path).decode("utf-8-sig")
+        text = content(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise GatewayError(
             f"{path} is not UTF-8 (byte {error.start}), so a token in it could not be sent; write "
@@ -50,55 +48,9 @@ def _hash(token: str) -> bytes:
     return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
 
 
-def _read(path: Path) -> bytes:
+def content(path: Path) -> bytes:
+    """Return the bytes of a file; raise ``GatewayError``."""
     try:
         return path.read_bytes()
     except OSError as error:
         raise GatewayError(f"{path} cannot be read ({error.strerror}); correct the path") from error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tls:
-    """The files of a server's certificate and key (PEM), and of the authority whose clients are
-    admitted (None: clients need no certificate)."""
-
-    certificate: Path
-    key: Path
-    clients: Path | None = None
-
-
-def ssl_context(tls: Tls) -> ssl.SSLContext:
-    """Return the context for HTTPS; raise ``GatewayError`` for files that do not fit."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    for path in (tls.certificate, tls.key, *((tls.clients,) if tls.clients else ())):
-        _read(path)
-
-    def no_password() -> str:  # without it, OpenSSL would ask on the terminal
-        raise GatewayError(f"the key in {tls.key} is encrypted; write it without a password")
-
-    try:
-        context.load_cert_chain(tls.certificate, tls.key, no_password)
-    except ssl.SSLError as error:
-        raise GatewayError(
-            f"{tls.certificate} and {tls.key} are no certificate and its key in PEM: {error.reason}"
-        ) from error
-    if tls.clients is not None:
-        _admit_clients(context, tls.clients)
-    return context
-
-
-def _admit_clients(context: ssl.SSLContext, clients: Path) -> None:
-    try:
-        context.load_verify_locations(clients)
-    except ssl.SSLError as error:
-        raise GatewayError(
-            f"{clients} has no certificate of an authority in PEM: {error.reason}"
-        ) from error
-    context.verify_mode = ssl.CERT_REQUIRED
-
-
-def grpc_credentials(tls: Tls) -> tuple[bytes, bytes, bytes | None]:
-    """Return the key, the certificate chain and the clients' authority in gRPC's form."""
-    clients = _read(tls.clients) if tls.clients else None
-    return _read(tls.key), _read(tls.certificate), clients

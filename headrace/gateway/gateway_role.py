@@ -13,8 +13,9 @@ from tempfile import TemporaryDirectory
 
 from headrace.config.pipeline_file import PipelineFile
 from headrace.errors import GatewayError
-from headrace.gateway.access import Tls, ssl_context, tokens_in
+from headrace.gateway.access import tokens_in
 from headrace.gateway.body_budget import BodyBudget
+from headrace.gateway.certificates import Certificates, Tls
 from headrace.gateway.event_loop import gateway_loop
 from headrace.gateway.front import Front
 from headrace.gateway.http.http_api import HttpApi
@@ -112,21 +113,28 @@ def _front(
 async def listen(stack: AsyncExitStack, front: Front, options: GatewayOptions) -> dict[str, str]:
     """Open the ports; on the stack's exit they close and the requests in flight are answered."""
     scheme = "http" if options.tls is None else "https"
-    context = None if options.tls is None else ssl_context(options.tls)
+    served = None if options.tls is None else Certificates(options.tls)
+    if served is not None:
+        following = asyncio.create_task(served.follow())
+        stack.callback(following.cancel)
     limits = options.limits
     listener = HttpListener(HttpApi(front, limits).app(), limits)
     closing: list[Closing] = [listener.close]
     stack.push_async_callback(_all, closing)
-    port = await listener.start(options.host, options.http_port, context, share=options.share_ports)
+    port = await listener.start(options.host, options.http_port, served, share=options.share_ports)
     where = {"http": f"{scheme}://{address(options.host, port)}/v2"}
     if options.grpc_port is not None:
-        bound = await _listen_grpc(closing, front, options, options.grpc_port)
+        bound = await _listen_grpc(closing, front, options, options.grpc_port, served)
         where["grpc"] = address(options.host, bound)
     return where
 
 
 async def _listen_grpc(
-    closing: list[Closing], front: Front, options: GatewayOptions, port: int
+    closing: list[Closing],
+    front: Front,
+    options: GatewayOptions,
+    port: int,
+    served: Certificates | None,
 ) -> int:
     # Imported here: a gateway of HTTP only needs no gRPC. The library reads its settings then.
     os.environ.setdefault("GRPC_EXPERIMENTS", GRPC_EXPERIMENTS)
@@ -139,7 +147,7 @@ async def _listen_grpc(
     api = GrpcApi(front, queue, options.limits.body_s)
     api.add_to(server)
     queue.add_to(server, own)
-    bound = await start_grpc(server, options.host, port, options.tls)
+    bound = await start_grpc(server, options.host, port, served)
     beside = (report_health(api, LOOK_EVERY_S), queue.watch(own))
     tasks = [asyncio.create_task(each) for each in beside]
 

@@ -10,6 +10,7 @@ import click
 from headrace.cli.main import headrace
 from headrace.config.cluster import Cluster
 from headrace.config.topology import roles
+from headrace.gateway import certificates
 from headrace.roles.input_topic import input_watch
 from headrace.roles.observability import observability as observing
 from headrace.roles.observability.log_format import FORMAT_VARIABLE, FORMATS, LEVEL_VARIABLE
@@ -45,6 +46,7 @@ EVENTS = {
     **input_watch.LEVELS,
     **former_notices.LEVELS,
     **topic_settings.LEVELS,
+    **certificates.LEVELS,
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from headrace.gateway.access import Tls, grpc_credentials
+from headrace.gateway.certificates import Certificates
 from headrace.gateway.front import Front
 from headrace.gateway.grpc.grpc_calls import abort, decoded, sendable
 from headrace.gateway.grpc.guard import Guarded
@@ -199,11 +199,11 @@ def grpc_server(limits: Limits, models: int, *, share: bool) -> Any:
     )
 
 
-async def start_grpc(server: Any, host: str, port: int, tls: Tls | None) -> int:
+async def start_grpc(server: Any, host: str, port: int, served: Certificates | None) -> int:
     """Listen and serve; return the port. Raises ``PortTaken``."""
     place = address(host, port)
     try:
-        bound = server.add_insecure_port(place) if tls is None else _secure(server, place, tls)
+        bound = _secure(server, place, served) if served else server.add_insecure_port(place)
     except RuntimeError as error:
         raise taken("gRPC", host, port, error) from error
     if not bound:
@@ -212,9 +212,23 @@ async def start_grpc(server: Any, host: str, port: int, tls: Tls | None) -> int:
     return int(bound)
 
 
-def _secure(server: Any, place: str, tls: Tls) -> Any:
-    key, chain, clients = grpc_credentials(tls)
-    credentials = grpc.ssl_server_credentials(
-        ((key, chain),), root_certificates=clients, require_client_auth=clients is not None
+def _secure(server: Any, place: str, served: Certificates) -> Any:
+    sent = served.pem
+
+    def renewed() -> Any:
+        """Return the certificate if it has changed, else None; called at each handshake."""
+        nonlocal sent
+        if served.pem is sent:
+            return None
+        sent = served.pem
+        return _configuration(served)
+
+    credentials = grpc.dynamic_ssl_server_credentials(
+        _configuration(served), renewed, require_client_authentication=sent.clients is not None
     )
     return server.add_secure_port(place, credentials)
+
+
+def _configuration(served: Certificates) -> Any:
+    certificate, key, clients = served.pem
+    return grpc.ssl_server_certificate_configuration(((key, certificate),), clients)

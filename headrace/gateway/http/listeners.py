@@ -2,13 +2,13 @@
 
 import asyncio
 import resource
-import ssl
 from dataclasses import dataclass
 from functools import partial
 
 from aiohttp import web
 
 from headrace.errors import GatewayError, PortTaken
+from headrace.gateway.certificates import Certificates
 from headrace.gateway.http.http_connection import HttpConnection
 from headrace.gateway.http.tls_handshake import TlsHandshake
 
@@ -70,29 +70,27 @@ class HttpListener:
         self._closing = False
         self.open = 0  # connections
 
-    async def start(
-        self, host: str, port: int, context: ssl.SSLContext | None, *, share: bool
-    ) -> int:
+    async def start(self, host: str, port: int, served: Certificates | None, *, share: bool) -> int:
         """Listen; return the port. Raises ``PortTaken``."""
         await self._runner.setup()
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                partial(self._accepted, context),
+                partial(self._accepted, served),
                 host, port, reuse_port=share or None, backlog=1024,
             )  # fmt: skip
         except OSError as error:
             raise taken("HTTP", host, port, error) from error
         return int(self._server.sockets[0].getsockname()[1])
 
-    def _accepted(self, context: ssl.SSLContext | None) -> asyncio.BaseProtocol:
+    def _accepted(self, served: Certificates | None) -> asyncio.BaseProtocol:
         """Return the protocol of a new connection."""
         if self.open >= self._limits.connections:
-            return _Refused(_FULL if context is None else b"")
+            return _Refused(_FULL if served is None else b"")
         self.open += 1
-        if context is None:
+        if served is None:
             return self._http()
-        return TlsHandshake(context, self._limits.idle_s, self._http, self._closed)
+        return TlsHandshake(served.context, self._limits.idle_s, self._http, self._closed)
 
     def _http(self) -> asyncio.Protocol:
         server = self._runner.server

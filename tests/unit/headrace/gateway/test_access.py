@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from headrace.errors import GatewayError
-from headrace.gateway.access import Tls, ssl_context, tokens_in
+from headrace.gateway.access import tokens_in
+from headrace.gateway.certificates import Tls, ssl_context
 from tests.integration.certificates import make_authority
 
 

@@ -27,7 +27,7 @@ async def serve():
     front = Front({}, RequestCounts({}), tokens_in(None), BodyBudget(1000))
     front.drain.set()  # no model to be ready
     closing = []
-    print(await gateway_role._listen_grpc(closing, front, options, 0), flush=True)
+    print(await gateway_role._listen_grpc(closing, front, options, 0, None), flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(serve())

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from headrace.gateway.access import Tls, ssl_context
+from headrace.gateway.certificates import Certificates, Tls
 from headrace.gateway.http.listeners import HttpListener, Limits, address
 from tests.gateway_world import LIMITS, BrokerInTest, a_gateway, until
 from tests.integration.certificates import make_authority
@@ -35,14 +35,14 @@ async def _events(request: web.Request) -> web.StreamResponse:
 
 @asynccontextmanager
 async def listening(
-    limits: Limits, context: ssl.SSLContext | None = None
+    limits: Limits, served: Certificates | None = None
 ) -> AsyncIterator[tuple[HttpListener, int]]:
     app = web.Application()
     app.router.add_get("/v2", _large)
     app.router.add_get("/events", _events)
     listener = HttpListener(app, limits)
     try:
-        yield listener, await listener.start("127.0.0.1", 0, context, share=False)
+        yield listener, await listener.start("127.0.0.1", 0, served, share=False)
     finally:
         await listener.close()
 
@@ -131,9 +131,9 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_handshakes_count_as_connections_and_end_after_their_time(pem: Path) -> None:
     async def play() -> None:
-        context = ssl_context(Tls(certificate=pem, key=pem))
+        served = Certificates(Tls(certificate=pem, key=pem))
         limits = replace(LIMITS, connections=2, idle_s=0.5)
-        async with listening(limits, context) as (listener, port):
+        async with listening(limits, served) as (listener, port):
             silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
             await until(lambda: listener.open == 2)
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -151,8 +151,8 @@ def test_requests_are_served_after_the_handshake_and_its_failures_are_not_counte
     pem: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def play() -> None:
-        context = ssl_context(Tls(certificate=pem, key=pem))
-        async with listening(replace(LIMITS, connections=1), context) as (listener, port):
+        served = Certificates(Tls(certificate=pem, key=pem))
+        async with listening(replace(LIMITS, connections=1), served) as (listener, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /v2 HTTP/1.1\r\n\r\n")  # no TLS
             await reader.read()
@@ -174,11 +174,11 @@ def test_requests_are_served_after_the_handshake_and_its_failures_are_not_counte
 
 def test_a_request_that_comes_with_the_end_of_the_handshake_is_served(pem: Path) -> None:
     async def play() -> None:
-        context = ssl_context(Tls(certificate=pem, key=pem))
+        served = Certificates(Tls(certificate=pem, key=pem))
         trusted = ssl.create_default_context(cafile=pem.parent / "authority.pem")
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = trusted.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
-        async with listening(LIMITS, context) as (_, port):
+        async with listening(LIMITS, served) as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
 
             async def more() -> None:
@@ -232,9 +232,9 @@ def test_a_handshake_that_outlasts_the_port_ends_the_connection(
     pem: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def play() -> None:
-        context = ssl_context(Tls(certificate=pem, key=pem))
+        served = Certificates(Tls(certificate=pem, key=pem))
         trusted = ssl.create_default_context(cafile=pem.parent / "authority.pem")
-        async with listening(LIMITS, context) as (listener, port):
+        async with listening(LIMITS, served) as (listener, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             await until(lambda: listener.open == 1)
             await listener.close()
