@@ -40,7 +40,8 @@ class InputCount:
     def blind(self) -> None:
         """Restart the search for unread partitions: ingress could not read either. End a check that
         reports arrive."""
-        self._unread, self._listening = UnreadPartitions(), False
+        self._unread.blind()
+        self._listening = False
 
     def listens(self, now: float) -> bool:
         """Return whether to begin a check that reports arrive: none is under way, and the last is

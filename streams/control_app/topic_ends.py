@@ -1,6 +1,7 @@
 """Offsets of the input topic and of the shared control topics; a stalled consumer of reports."""
 
 from collections.abc import Collection, Iterable, Mapping
+from math import inf
 from typing import Protocol
 
 from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
@@ -135,20 +136,22 @@ class AddedPartitions:
 
 
 UNREAD_S = 10.0  # a partition whose queries are not read for this long has no ingress
+REMIND_S = 300.0  # between two reports of a partition
 
 
 class UnreadPartitions:
     """Finds partitions of the input topic that hold queries and have no new commits, as when one of
-    several ingresses is missing, or waits for copies of a topic that it writes."""
+    several ingresses is missing, waits for copies of a topic that it writes, or is throttled."""
 
-    __slots__ = ("_done", "_told")
+    __slots__ = ("_done", "_told_s")
 
     def __init__(self) -> None:
         self._done: dict[int, tuple[int, float]] = {}  # the commit, unchanged since
-        self._told: set[int] = set()
+        self._told_s: dict[int, float] = {}  # by partition
 
     def look(self, ends: Mapping[int, int], done: Mapping[int, int], now: float) -> dict[int, int]:
-        """Return the waiting queries by unread partition, once while it stays unread.
+        """Return the waiting queries by unread partition, each at most once in ``REMIND_S``: an
+        ingress that a quota throttles commits something now and then.
 
         ``ends`` and ``done`` are log-end and committed offsets at ``now`` (seconds).
         """
@@ -158,11 +161,14 @@ class UnreadPartitions:
             before, since_s = self._done.get(partition, (-1, now))
             if offset != before or offset >= end:
                 self._done[partition] = offset, now
-                self._told.discard(partition)
-            elif now - since_s > UNREAD_S and partition not in self._told:
-                self._told.add(partition)
+            elif now > max(since_s + UNREAD_S, self._told_s.get(partition, -inf) + REMIND_S):
+                self._told_s[partition] = now
                 found[partition] = end - offset
         return found
+
+    def blind(self) -> None:
+        """Begin anew, as after a time in which ingress could not read either."""
+        self._done = {}
 
 
 def unread_text(unread: Mapping[int, int]) -> str:

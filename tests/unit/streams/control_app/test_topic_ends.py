@@ -12,6 +12,7 @@ from schemas.effects import Counted
 from streams.control_app import topic_ends
 from streams.control_app.topic_ends import (
     LOOK_S,
+    REMIND_S,
     STALLED_S,
     UNREAD_S,
     AddedPartitions,
@@ -107,17 +108,35 @@ def test_topic_without_new_reports_means_no_stalled_consumer() -> None:
     assert not delivery.stalled(140, 65.0)
 
 
-def test_a_partition_that_nobody_reads_is_reported_once_for_each_time() -> None:
+def test_a_partition_that_nobody_reads_is_reported_with_reminders() -> None:
     unread = UnreadPartitions()
     ends, done = {0: 50, 1: 7}, {0: 40}
     assert unread.look(ends, done, 0.0) == {}
     assert unread.look({0: 90, 1: 9}, {0: 80}, UNREAD_S) == {}
     assert unread.look({0: 99, 1: 9}, {0: 95}, UNREAD_S + 0.1) == {1: 9}
     assert unread.look({0: 99, 1: 12}, {0: 99}, UNREAD_S + 5) == {}
-    read = {0: 99, 1: 12}
-    assert unread.look(read, read, 3 * UNREAD_S) == {}
-    assert unread.look({0: 99, 1: 15}, read, 3 * UNREAD_S + 0.1) == {}
-    assert unread.look({0: 99, 1: 15}, read, 4 * UNREAD_S + 0.1) == {1: 3}
+    assert unread.look({0: 99, 1: 15}, {0: 99}, UNREAD_S + 0.1 + REMIND_S) == {}
+    assert unread.look({0: 99, 1: 15}, {0: 99}, UNREAD_S + 0.2 + REMIND_S) == {1: 15}
+
+
+def test_a_partition_whose_ingress_is_throttled_is_reported_once() -> None:
+    """Each commit between two delays by a quota made it a new case, with a line every 15 s."""
+    unread = UnreadPartitions()
+    found = [
+        unread.look({0: 1000 + second}, {0: second // 15}, float(second))
+        for second in range(round(REMIND_S))
+    ]
+    assert [row for row in found if row] == [{0: 1011}]
+
+
+def test_a_time_without_offsets_restarts_the_search_and_brings_no_reminder() -> None:
+    """A throttled control app gets no offsets now and then: each time brought a new line."""
+    unread = UnreadPartitions()
+    assert unread.look({0: 9}, {}, 0.0) == {}
+    assert unread.look({0: 9}, {}, UNREAD_S + 1) == {0: 9}
+    unread.blind()
+    assert unread.look({0: 9}, {}, REMIND_S + UNREAD_S + 2) == {}
+    assert unread.look({0: 9}, {}, REMIND_S + 2 * UNREAD_S + 3) == {0: 9}
 
 
 def test_an_ingress_that_waits_is_not_said_to_be_missing() -> None:
