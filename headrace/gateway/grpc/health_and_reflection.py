@@ -1,5 +1,6 @@
 """gRPC's own services: reflection, and health, which ends its streams at the gateway's shutdown."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
@@ -21,6 +22,23 @@ _Health = health_pb2.HealthCheckResponse
 MOST_STRANGERS = (
     100  # calls of health without a token at a time, so that they occupy no others' places
 )
+
+
+class WholeWrites:
+    """Writes to a call one after the other. A write goes on when its writer is cancelled, and gRPC
+    ends a call that begins another one meanwhile."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._writing: asyncio.Future[None] | None = None
+
+    async def write(self, message: Any) -> None:
+        """Write a message once the last one is written."""
+        if self._writing is not None:
+            await self._writing
+        self._writing = asyncio.ensure_future(self._context.write(message))
+        self._writing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(self._writing)
 
 
 class GatewayHealth(health.aio.HealthServicer):  # type: ignore[misc]
@@ -52,8 +70,9 @@ class GatewayHealth(health.aio.HealthServicer):  # type: ignore[misc]
 
     async def Watch(self, request: Any, context: Any) -> None:
         """Send each state of a service until the gateway shuts down."""
-        await self._front.unless_draining(super().Watch(request, context))
-        await context.write(_Health(status=_Health.NOT_SERVING))
+        states = WholeWrites(context)
+        await self._front.unless_draining(super().Watch(request, states))
+        await states.write(_Health(status=_Health.NOT_SERVING))
 
     async def tell(self, service: str, why: str) -> None:
         """Set the state of a service; ``why`` is the reason that it cannot serve, or ""."""

@@ -10,6 +10,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from headrace.gateway.grpc.health_and_reflection import WholeWrites
 from headrace.gateway.result_watch import ResultWatch
 from tests.gateway_world import (
     LIMITS,
@@ -92,6 +93,33 @@ def test_a_watch_of_health_ends_as_not_serving() -> None:
                     gateway.front.drain.set()
             assert seen[-2:] == [SERVING, NOT_SERVING]
             await channel.close()
+
+    asyncio.run(play())
+
+
+def test_the_last_state_of_a_watch_waits_for_the_write_that_the_drain_interrupts() -> None:
+    """gRPC refused the second write, and the watch ended with an error."""
+    began: list[str] = []
+    gates = {"serving": asyncio.Event(), "not serving": asyncio.Event()}
+
+    class Context:
+        async def write(self, message: str) -> None:
+            began.append(message)
+            await gates[message].wait()
+
+    async def play() -> None:
+        states = WholeWrites(Context())
+        first = asyncio.create_task(states.write("serving"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        first.cancel()
+        last = asyncio.create_task(states.write("not serving"))
+        await asyncio.wait([first])
+        assert began == ["serving"]
+        for gate in gates.values():
+            gate.set()
+        await last
+        assert began == ["serving", "not serving"]
 
     asyncio.run(play())
 
