@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.commit import commit
@@ -23,6 +24,7 @@ from benchmarks.peers.page import page
 from benchmarks.peers.systems import SYSTEMS, lines_of
 from benchmarks.peers.workloads import WORKLOADS
 from benchmarks.row_file import RowFile
+from headrace.machine import machine
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -46,12 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _measured(asked: argparse.Namespace, rounds: range) -> Iterator[Row]:
-    measured_at = commit()
+    measured_at, place = commit(), f"{datetime.now(UTC).date()}, {machine()}"
     with tempfile.TemporaryDirectory() as logs:
         for workload in [WORKLOADS[name]() for name in asked.workloads]:
             for number in rounds:
                 plan = Plan(
                     commit=measured_at,
+                    place=place,
                     round=number,
                     seconds=asked.seconds,
                     protocols=asked.protocols,

@@ -41,7 +41,7 @@ class Row:
 
     Served queries were answered correctly, under an open loop within the SLO. Quantiles are over
     all queries, those not served at infinity (None). CPU is of all of the system's processes, per
-    served query.
+    served query. ``place``: the day and the machine, "" in rows of before 2026-12.
     """
 
     commit: str
@@ -57,13 +57,16 @@ class Row:
     cpu_ms: float | None
     client_cpu_ms: float | None
     endings: dict[str, int]
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The length and the seed (``round``) of a measurement; ``commit`` is noted in the rows."""
+    """The length and the seed (``round``) of a measurement; the rows have ``commit`` and
+    ``place``."""
 
     commit: str
+    place: str
     round: int
     seconds: float
     protocols: Sequence[str]  # empty: all
@@ -91,7 +94,8 @@ async def _measure_protocol(
         rows.append(
             Row(
                 commit=plan.commit, workload=workload.name, system=name, protocol=protocol,
-                round=plan.round, load=load, offered_per_s=offered, **figures(seen),
+                round=plan.round, load=load, offered_per_s=offered, place=plan.place,
+                **figures(seen),
             )
         )  # fmt: skip
         return rows[-1]

@@ -11,16 +11,16 @@ from benchmarks.rig import ROOT
 
 Lines = Mapping[str, Mapping[str, int]]  # of user code, by workload and system
 OURS, HTTP = "headrace", "HTTP"
-NOTES = ROOT / "benchmarks" / "peers" / "notes.md"  # the reading of the last run
+NOTES = ROOT / "benchmarks" / "peers" / "notes.md"  # what decides the rows of any run, and history
 WITHIN = 1.5  # of the best: p50 at low load
 
+UNPLACED = "When and on which machine stands under [history](#history)"
 HEAD = """\
 # Beside Ray Serve and MLServer
 
 Made by `python -m benchmarks.peers --record docs/results/rows/peers.jsonl --page
-docs/results/peers.md` of rows measured at {commit}; page written {date}. When and on which machine
-they were measured stands under [conditions](#conditions). Clients, systems and broker share its
-cores.
+docs/results/peers.md` of rows measured at {commit}; page written {date}. {places}. Clients, systems
+and broker share its cores.
 Figures are medians over {rounds}, with the least and the largest in brackets. The systems ran one
 after the other, and each round began with another system.
 
@@ -79,7 +79,9 @@ def page(rows: Sequence[Row], lines: Lines) -> str:
     if not rows:
         return "nothing is measured\n"
     rounds = max(row.round for row in rows)
+    places = [*dict.fromkeys(row.place for row in rows if row.place)]
     text = HEAD.format(
+        places="Measured on " + " and ".join(places) if places else UNPLACED,
         commit=" and ".join(dict.fromkeys(row.commit for row in rows)),
         date=datetime.now(UTC).date(),
         rounds=f"{rounds} rounds" if rounds > 1 else "1 round",

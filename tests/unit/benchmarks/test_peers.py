@@ -1,6 +1,7 @@
 """The load, the figures and the page of ``python -m benchmarks.peers``."""
 
 import asyncio
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from psutil import Process
 from benchmarks.peers.connections import HttpPool, http, is_whole
 from benchmarks.peers.measure import CAPACITY, Row, Seen, figures
 from benchmarks.peers.open_loop import LATE, SERVED, Ended, OpenLoop, closed_loop
-from benchmarks.peers.page import best, compared, is_met, median, page
+from benchmarks.peers.page import NOTES, best, compared, is_met, median, page
 from benchmarks.peers.processes import Tree, server, spent_s
 from benchmarks.peers.systems import APPS, SYSTEMS, lines_of
 from headrace.machine import free_port, machine
@@ -181,6 +182,20 @@ def test_page_marks_missed_targets() -> None:
     assert "| **throughput, closed loop (/s)** | 90 / 100 | 0.90 |" in text
     assert "| CPU ms a query, closed loop | 2 / 2 | 1.00 |" in text
     assert "| lines of user code | 10 / 20 | 0.50 |" in text
+
+
+def test_page_names_the_day_and_the_machine_of_its_rows() -> None:
+    places = ("2026-12-01, one, 2 cores", "2026-12-02, other, 2 cores")
+    rows = [a_row("ray", place=place, round=number) for number, place in enumerate(places, 1)]
+    assert f"Measured on {places[0]} and {places[1]}. Clients" in page(rows, LINES)
+    assert "stands under [history](#history)" in page([a_row("ray")], LINES)
+
+
+def test_notes_hold_for_any_run() -> None:
+    """They read the figures of one run, and were untrue beside the rows of another."""
+    reading, _, history = NOTES.read_text().partition("## History")
+    assert history
+    assert not re.findall(r"\d+ (?:of|against) [\d,]+|\d/s", reading)
 
 
 def test_lines_of_code_exclude_blank_lines(tmp_path: Path) -> None:
