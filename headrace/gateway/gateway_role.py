@@ -143,7 +143,7 @@ async def _listen_grpc(
 
     server = grpc_server(options.limits, len(front.models), share=options.share_ports)
     folder = TemporaryDirectory(prefix="headrace-gateway-")
-    queue, own = QueueWait(asyncio.get_running_loop()), f"unix:{folder.name}/calls"
+    queue, own = QueueWait(asyncio.get_running_loop().time), f"unix:{folder.name}/calls"
     api = GrpcApi(front, queue, options.limits.body_s)
     api.add_to(server)
     queue.add_to(server, own)

@@ -1,31 +1,32 @@
 """headrace/gateway/grpc/queue_wait.py: the wait of calls in gRPC's queue."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 
-from headrace.gateway.grpc.queue_wait import BUSY, EVERY_S, PATH, QueueWait
+from headrace.gateway.grpc.queue_wait import BUSY, EVERY_S, LATELY_S, PATH, QueueWait
 
-WORKS_S = 0.005  # a handler that does not yield
-BATCHES = 6  # number of calls, 0.1 s each
+WORKS_S = 0.005  # of a call, by the clock of the test
+CALLS = 4 * BUSY  # at once
 
 
 class Served:
-    """A server whose calls block the event loop, with the queue wait that it observed."""
+    """A server whose calls take time on a clock of their own, with the queue wait that each saw."""
 
     def __init__(self, folder: Path) -> None:
         self.place = f"unix:{folder}/calls"
-        self.queue = QueueWait(asyncio.get_running_loop())
+        self.now = 0.0
+        self.queue = QueueWait(lambda: self.now)
         self.waits: list[float] = []
 
     async def work(self, _: bytes, __: Any) -> bytes:
         self.waits.append(self.queue.waited_s())
-        time.sleep(WORKS_S)
+        self.now += WORKS_S
         return b""
 
 
@@ -43,16 +44,36 @@ async def served(folder: Path) -> AsyncIterator[Served]:
 
 
 def test_calls_that_come_faster_than_they_are_handled_are_seen_to_wait(tmp_path: Path) -> None:
+    """By the clock of the test, a call waits as long as the calls take that are handled before
+    it."""
+
+    async def play() -> None:
+        async with (
+            asyncio.timeout(60.0),
+            served(tmp_path) as server,
+            grpc.aio.insecure_channel(server.place) as channel,
+        ):
+            work = channel.unary_unary("/busy/Work")
+            while not any(server.waits):
+                await asyncio.gather(*(work(b"") for _ in range(CALLS)))
+            assert server.waits[:BUSY] == [0.0] * BUSY
+            steps = [wait / WORKS_S for wait in server.waits]  # of handled calls
+            assert steps == pytest.approx([*map(round, steps)])
+            server.now += LATELY_S
+            assert server.queue.waited_s() == 0.0
+
+    asyncio.run(play())
+
+
+def test_few_calls_are_not_measured(tmp_path: Path) -> None:
     async def play() -> None:
         async with served(tmp_path) as server, grpc.aio.insecure_channel(server.place) as channel:
             work = channel.unary_unary("/busy/Work")
-            calls = []
-            for _ in range(BATCHES):
-                calls += [asyncio.ensure_future(work(b"")) for _ in range(4 * BUSY)]
-                await asyncio.sleep(EVERY_S)
-            await asyncio.gather(*calls)
-            assert server.waits[0] == 0.0
-            assert 2 * EVERY_S < max(server.waits) < BATCHES * 4 * BUSY * WORKS_S + 5.0
+            for _ in range(CALLS):
+                await work(b"")
+                server.now += EVERY_S / (BUSY - 1)
+            assert not server.queue._busy.is_set()
+            assert not any(server.waits)
 
     asyncio.run(play())
 
