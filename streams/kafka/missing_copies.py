@@ -6,7 +6,6 @@ the role waits: nothing that it has read is committed before. It logs which topi
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from functools import partial
 
 from streams.kafka.admin.topic_copies import Copies
@@ -62,10 +61,14 @@ class MissingCopies:
         """Whether an answer is awaited."""
         return self._question is not None
 
-    def ask(self, now: float, places: Collection[Place]) -> None:
-        """Ask, wait for the answer, and take it."""
-        with suppress(BrokerError):
-            self.take(now, self._ask(places))
+    def ask(self, now: float, places: Collection[Place]) -> bool:
+        """Ask, wait for the answer, and take it; return whether copies are missing by it."""
+        try:
+            found = self._ask(places)
+        except BrokerError:
+            return False
+        self.take(now, found)
+        return any(each.missing for each in found)
 
     def take(self, now: float, found: Sequence[Copies]) -> None:
         """Take an answer: the copies of the partitions that records wait for."""

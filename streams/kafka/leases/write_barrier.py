@@ -15,18 +15,22 @@ the broker refuses, as its time stamp is too old for a topic whose records are l
 import logging
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from streams.kafka.admin.topic_copies import copies_of
 from streams.kafka.kafka_client import consumer, producer
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import FORBIDDEN, BrokerError, unadorned
+from streams.kafka.missing_copies import MissingCopies
 from streams.kafka.turn import TOO_OLD
 from streams.observers.journal import tell
 
 log = logging.getLogger("headrace.broker")
 LEVELS = {"results.unsettled": logging.WARNING}
 
+TRANSACTIONS = "__transaction_state"  # the brokers' own topic
 TOO_OLD_MS = 1  # a time stamp of 1970
 TRANSACTION_MS = 10_000
 CALL_S = 10.0  # for one request; a frozen coordinator is replaced by then
@@ -38,15 +42,18 @@ def pass_barrier(config: KafkaConfig, name: str, topic: str, within_s: float = 6
     """Return once every record written to a topic so far can be read.
 
     ``name`` is the transactional id, of one process at a time. The topic must refuse old time
-    stamps. A user without the right to the id waits ``DROPPED_S`` instead. Raise ``BrokerError``
-    if the brokers do not pass the barrier within ``within_s``, or allow no transaction this long.
+    stamps. A user without the right to the id waits ``DROPPED_S`` instead. Wait while copies of the
+    topic or of the transactions' state are missing. Raise ``BrokerError`` if the brokers do not
+    pass the barrier within ``within_s`` otherwise, or allow no transaction this long.
     """
-    until_s = time.monotonic() + within_s
+    missing = MissingCopies(partial(copies_of, config, timeout_s=CALL_S))
+    began_s = time.monotonic()
     while True:
         try:
             copies = _copies(config, topic)
             if max(copies) > 1:  # a single copy's records are readable at once
                 _barrier(config, name, topic, len(copies))
+            missing.look(time.monotonic(), None, tuple)  # logs that they are back
             return
         except KafkaException as error:
             cause: KafkaError = error.args[0]
@@ -58,7 +65,9 @@ def pass_barrier(config: KafkaConfig, name: str, topic: str, within_s: float = 6
                     f"the brokers allow no transaction of {TRANSACTION_MS} ms, which egress needs "
                     "before it reads its answers back; raise transaction.max.timeout.ms on them"
                 ) from error
-            if time.monotonic() > until_s:
+            now = time.monotonic()
+            missing.ask(now, {(topic, -1), (TRANSACTIONS, -1)})
+            if now - max(began_s, missing.missed_s) > within_s:
                 raise BrokerError(
                     f"it is not known which answers topic {topic!r} holds: {unadorned(cause)}; "
                     "check that every broker is well, then try again"
@@ -66,11 +75,14 @@ def pass_barrier(config: KafkaConfig, name: str, topic: str, within_s: float = 6
 
 
 def _copies(config: KafkaConfig, topic: str) -> list[int]:
-    """Return the number of copies of each partition."""
+    """Return the number of copies of each partition; raise ``KafkaException``, also for a topic
+    that the broker does not know, as just after its start."""
     client = consumer(config, "headrace.reader")
     try:
-        found = client.list_topics(topic, timeout=CALL_S).topics[topic].partitions.values()
-        return [len(partition.replicas) for partition in found]
+        found = client.list_topics(topic, timeout=CALL_S).topics[topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return [len(partition.replicas) for partition in found.partitions.values()]
     finally:
         client.close()
 
