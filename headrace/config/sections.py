@@ -149,7 +149,7 @@ class TypeSection(Section):
 
     device: Device = "emulated"
     share: DeviceShare = 1.0
-    price: Annotated[float, Field(ge=0)] = 0.0
+    price: Annotated[float, Field(ge=0, le=1e9)] = 0.0  # $ an hour
     most: Replicas | None = None
     boot: Duration | None = None
     memory: Size | None = None
