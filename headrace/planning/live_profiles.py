@@ -46,6 +46,7 @@ class LiveProfiles:
     sent: Floats | None = None
     population: int | None = None
     parallelism = 1.0
+    recorded = False
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
 """``headrace search``: search a session's query plan over recorded or live profiles.
 
-Over a recording, elapsed time is the search's measured seconds plus the recorded profiling seconds
-of the reference device; the search does not wait for the latter.
+Over a recording, the elapsed time is that of profiling, in recorded seconds of the reference
+device, for which the search does not wait. Its own seconds do not count, so that a deadline ends
+equal searches after equal steps on any machine.
 """
 
 import time
@@ -89,7 +90,8 @@ class ProfileSource(Protocol):
 
     ``sent`` and ``memory`` are bytes known before profiling (``SessionSearch``, ``Deployment``);
     ``population`` is the size of a finite set of samples, None for an endless one; ``parallelism``
-    the device seconds that are spent in a second; ``past`` earlier searches, oldest first.
+    the device seconds that are spent in a second; ``past`` earlier searches, oldest first;
+    ``recorded`` whether its seconds are those of a recording.
     """
 
     @property
@@ -102,6 +104,8 @@ class ProfileSource(Protocol):
     def parallelism(self) -> float: ...
     @property
     def past(self) -> Sequence[Past]: ...
+    @property
+    def recorded(self) -> bool: ...
     def profile(
         self, proposal: Proposal, goal: ProfileGoal, until_s: float
     ) -> tuple[Step, Profiled | None] | None:
@@ -170,7 +174,9 @@ def _add(found: Found, step: Step, price: float, source: ProfileSource) -> None:
     device_s = step.profile_s * source.parallelism
     found.device_s += device_s
     found.usd += device_s * price / SECONDS_PER_H
-    found.elapsed_s += step.propose_s + step.profile_s + step.wait_s
+    found.elapsed_s += step.profile_s + step.wait_s
+    if not source.recorded:
+        found.elapsed_s += step.propose_s
     found.steps.append(step)
     if step.compliant and found.first is None:
         found.first = found.elapsed_s, len(found.steps)
@@ -222,6 +228,7 @@ class RecordedProfiles:
     """A ``ProfileSource`` that reads scores and seconds from a recording, with a prefix cache."""
 
     past: Sequence[Past] = ()
+    recorded = True
 
     def __init__(self, space: Space, truth: RecordedTruth) -> None:
         self._space, self._truth = space, truth
