@@ -55,7 +55,6 @@ def gpus(items: Sequence[int], free: Sequence[int] = (0, 0, 0)) -> int:
     n1, n2, n3, n4 = items
     r1, r2, r3 = free
     return max(
-        0,
         n4,
         n3 + n4 - r3,
         _up(n2 + n3 + 2 * n4 - r2 - r3, 2),

@@ -5,7 +5,7 @@ from itertools import count, pairwise
 from operator import mul
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from control.policies.compass.packing import (
@@ -84,6 +84,9 @@ def hold(items: tuple[int, ...], free: tuple[int, ...], opened: int, rows: Itera
     )
 
 
+@example((1, 0, 0, 1), (0, 0, 3))  # a whole GPU, for which no other row stands
+@example((0, 1, 0, 1), (0, 0, 3))
+@example((0, 0, 1, 1), (0, 0, 3))
 @given(COUNTS, st.tuples(*[st.integers(0, 4)] * 3))
 def test_the_rows_of_the_linear_program_are_the_formula(
     items: tuple[int, ...], free: tuple[int, ...]
