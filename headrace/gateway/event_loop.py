@@ -24,11 +24,15 @@ class BusySelector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return the sockets that are ready. Without a wait it may miss those that became ready
         within the last ``LOOK_EVERY_S``."""
-        if timeout == 0 and self._clock() < self._look_s:
+        if timeout != 0:
+            ready = super().select(timeout)
+            self._look_s = self._clock() + LOOK_EVERY_S
+            return ready
+        now = self._clock()
+        if now < self._look_s:
             return []
-        ready = super().select(timeout)
-        self._look_s = self._clock() + LOOK_EVERY_S
-        return ready
+        self._look_s = now + LOOK_EVERY_S
+        return super().select(timeout)
 
 
 def gateway_loop() -> asyncio.AbstractEventLoop:

@@ -67,7 +67,7 @@ class Front:
 
     def check_open(self) -> None:
         """Raise ``Unserved`` while the gateway drains."""
-        if self.draining:
+        if self.drain.is_set():
             raise Unserved(Ending.UNAVAILABLE, "this gateway is going down; ask another one")
 
     def live(self) -> str:

@@ -46,7 +46,7 @@ def kafka_side(kafka: KafkaConfig, pipeline: Pipeline, plans: PlansInForce) -> K
     """Return the Kafka side of a pipeline."""
     return KafkaSide(
         connect=partial(Exchange, kafka, pipeline),
-        plan=partial(plans.of, pipeline.name),
+        plan=partial(plans.newest.of, pipeline.name),
         find=partial(answer_since, kafka, pipeline),
         plans_ended=lambda: plans.ended,
     )

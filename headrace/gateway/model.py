@@ -120,9 +120,17 @@ class Model:
 
     async def infer(self, request: InferRequest, caller: Caller, began_s: float) -> Served:
         """Return the response to a request that came at ``began_s``; raise ``Unserved``."""
-        name = self._query(request, caller, began_s)
+        return await self.answered(self.ask(request, caller, began_s), request, caller, began_s)
+
+    async def answered(
+        self, name: str, request: InferRequest, caller: Caller, began_s: float
+    ) -> Served:
+        """Return the response to a request whose query has the id ``name``; raise ``Unserved``."""
         until = None if caller.timeout_s is None else began_s + caller.timeout_s
-        answer = await self._waited(name, None if until is None else until - time.time())
+        try:
+            answer = await self._open.wait(name, None if until is None else until - time.time())
+        except QUERY_ERRORS as error:
+            raise _unserved(error) from None
         if answer is None:
             raise Unserved(
                 Ending.PAST_DEADLINE, f"query {name} has no answer by the caller's deadline"
@@ -134,7 +142,7 @@ class Model:
 
         Returns once the broker has the query. Raises ``Unserved``.
         """
-        name = self._query(request, caller, began_s)
+        name = self.ask(request, caller, began_s)
         self.answers.remember(name)
         taken, answer = self._open.taken(name), self._open.waiter(name)
         either: set[asyncio.Future[Any]] = {taken, answer}
@@ -163,9 +171,11 @@ class Model:
         )
         return Served(response, status)
 
-    def _query(self, request: InferRequest, caller: Caller, began_s: float) -> str:
-        """Return the id of the query of a request: a new one, or one in flight."""
-        check_wanted(self.signature, request.outputs)
+    def ask(self, request: InferRequest, caller: Caller, began_s: float) -> str:
+        """Send the query of a request that came at ``began_s``, unless it is in flight; return its
+        id. Raises ``Unserved``."""
+        if request.outputs:
+            check_wanted(self.signature, request.outputs)
         payload = payload_of(request.inputs, self.signature, self.pipeline.input)
         content = digest(request, caller) if caller.id else b""
         name = self._id(caller, content)
@@ -182,31 +192,29 @@ class Model:
             size=caller.size,
         )
         had_s = time_to_answer_s(caller.timeout_s, slo_s)
-        joined = InFlight(self._loop.time() - waited_s, had_s, len(self._open))
+        ahead = len(self._open)
+        joined = InFlight(self._loop.time() - waited_s, had_s, ahead)
         ended = partial(self._ended, joined)
         self._open.add(name, self._longest_s(slo_s), content, ended)
-        if len(self._open) > 1:
+        if ahead:
             self._outgoing.add(query, caller.trace)
-        else:
-            self._send_alone(query, caller)
+            return name
+        try:
+            self._outgoing.send(query, caller.trace)
+        except Unserved as error:
+            self._open.fail(name, error)
+            raise
         return name
 
     def _ended(self, query: InFlight, answer: Answer | None) -> None:
         self._limit.ended(query, answer, self._loop.time())
-
-    def _send_alone(self, query: Query, caller: Caller) -> None:
-        try:
-            self._outgoing.send(query, caller.trace)
-        except Unserved as error:
-            self._open.fail(query.id, error)
-            raise
 
     def _id(self, caller: Caller, content: bytes) -> str:
         """Return the id of the query in flight with that content, else one that is not in flight.
 
         Raises ``Unserved`` if the caller's own id belongs to another request.
         """
-        name = named_query(caller, content)
+        name = named_query(caller, content) if caller.id else ""
         if name and (name not in self._open or self._open.digest(name) == content):
             return name
         if name and not caller.shared_id:
@@ -224,26 +232,19 @@ class Model:
         why = self.fault()
         if why:
             raise Unserved(Ending.UNAVAILABLE, why)
-        if len(self._open) >= self._most_open:
+        in_flight, now = len(self._open), self._loop.time()
+        if in_flight >= self._most_open:
             raise Unserved(
                 Ending.OVER_CAPACITY, f"{self._most_open} queries of {self.name} are in flight here"
             )
-        now = self._loop.time()
-        takes_s = self._limit.takes_s(len(self._open), now)
-        if left_s < takes_s:
+        if left_s < inf and left_s < (takes_s := self._limit.takes_s(in_flight, now)):
             raise Unserved(Ending.PAST_DEADLINE, too_late(self.name, takes_s, left_s))
-        if not self._limit.admits(len(self._open), now):
+        if not self._limit.admits(in_flight, now):
             raise Unserved(
                 Ending.OVER_CAPACITY,
-                f"{len(self._open)} queries of {self.name} are in flight here, and one more would "
-                "be answered too late",
+                f"{in_flight} queries of {self.name} are in flight here, and one more would be "
+                "answered too late",
             )
-
-    async def _waited(self, name: str, seconds: float | None) -> Answer | None:
-        try:
-            return await self._open.wait(name, seconds)
-        except QUERY_ERRORS as error:
-            raise _unserved(error) from None
 
     def _slo_s(self, slo_class: str) -> float:
         if slo_class:

@@ -48,21 +48,18 @@ class NewestPlans:
 class PlansInForce:
     """Follows the plans in a thread. Raises ``BrokerError`` if the topic does not exist.
 
-    ``ended`` is the error after which it follows no more, None while there is none.
+    ``newest`` has the plans; ``ended`` is the error after which no newer one can come, None while
+    there is none.
     """
 
     def __init__(self, kafka: KafkaConfig) -> None:
         self._tail = PlanTail(kafka)
-        self._plans = NewestPlans()
+        self.newest = NewestPlans()
         self.ended: BrokerError | None = None
         self._closing = threading.Event()
         self._take(0.0)
         self._thread = threading.Thread(target=self._follow, name="headrace-plans", daemon=True)
         self._thread.start()
-
-    def of(self, pipeline: str) -> Plan | None:
-        """Return the plan of a pipeline; None: there is none."""
-        return self._plans.of(pipeline)
 
     def close(self) -> None:
         """End the thread and close the Kafka client."""
@@ -80,4 +77,4 @@ class PlansInForce:
 
     def _take(self, timeout_s: float) -> None:
         for key, value in self._tail.records(timeout_s):
-            self._plans.see(key, value)
+            self.newest.see(key, value)

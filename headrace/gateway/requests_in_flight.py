@@ -96,7 +96,8 @@ class RequestsInFlight:
 
         Raises the error that ends the query. A caller that is cancelled leaves the query in flight.
         """
-        future = self.waiter(name)
+        future: Waiter = self._loop.create_future()
+        self._queries[name.encode()].waiters.append(future)
         if seconds is None:
             return await future
         patience = self._loop.call_later(seconds, _give_up, future)
@@ -156,11 +157,12 @@ class RequestsInFlight:
         query = self._queries.pop(key, None)
         if query is None:
             return
-        _resolve_taken(query)
+        if query.takers:
+            _resolve_taken(query)
         for waiter in query.waiters:
             if not waiter.done():
                 waiter.set_result(answer)
-        query.ended(answer)
+        self._loop.call_soon(query.ended, answer)  # after the requests have their answer
 
     def _expire(self) -> None:
         """End the expired queries, and look again later if others are in flight."""

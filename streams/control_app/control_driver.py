@@ -33,6 +33,7 @@ from streams.codecs.wire import Fetched
 from streams.control_app.control_effects import STREAMED, ControlEffects, failed_results
 from streams.control_app.control_records import arrived, history, read_back
 from streams.control_app.control_writer import ControlWriter, Overtaken, Write
+from streams.control_app.copies_wait import CopiesWait
 from streams.control_app.election import TopicGone, charged
 from streams.control_app.host import ControlHost
 from streams.control_app.input_count import InputCount
@@ -43,9 +44,11 @@ from streams.control_app.topic_ends import (
     Inputs,
     InputTopic,
 )
+from streams.kafka.admin.topic_copies import copies_of
 from streams.kafka.connectivity import Connectivity, QuietFilter
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.missing_copies import Ask
 from streams.kafka.throttling import HEARTBEATS, ThrottleEvent, Throttling
 from streams.live.dilation import REAL, Dilation
 from streams.live.steady_clock import Clock
@@ -58,6 +61,7 @@ log = logging.getLogger("headrace.control")
 
 STALL_S = 3.0  # after a longer stall another app may have been in charge
 PUBLISH_S = 5.0  # a record that is not accepted within this time is given up
+COPIES_S = 5.0  # longest wait for an answer on a topic's copies
 GONE_S = 3.0  # within this time a partition has a new leader, and the topic is assigned again
 NODE = "control"  # the controller's name for observers
 READY = "standing by to control pipeline"  # logged by an app that has started, with the name
@@ -94,6 +98,7 @@ class ControlDriver:
         past: Callable[[], list[Arrived]] | None = None,
         write_as: Callable[[int], None] | None = None,
         replaced: Callable[[], bool] = lambda: False,
+        copies: Ask | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._clock = clock
@@ -119,6 +124,7 @@ class ControlDriver:
         )
         self._reports: Reports | None = None
         self._replaced = replaced
+        self._copies = CopiesWait(copies or partial(copies_of, kafka, timeout_s=COPIES_S))
         self._gone: tuple[float, TopicGone] | None = None  # when a lost topic ends the app
 
     # ------------------------------------------------------------------ from Faust
@@ -235,16 +241,21 @@ class ControlDriver:
         self._awake_s = now
 
     async def _catch_up(self) -> None:
-        """After a stall, replay the topics, or end the term if another app is in charge.
+        """After a stall, replay the topics, or end the term if another app is in charge; stay
+        stalled while copies of a topic that took no record are missing.
 
         If both apps continued, each would overtake the other.
         """
+        loop = asyncio.get_running_loop()
+        waits = partial(self._copies.waits, self._clock())
+        if self._host is not None and await loop.run_in_executor(None, waits):
+            return
         self._stalled = False
         if self._host is None:
             return
         replaced = False
         with contextlib.suppress(BrokerError):
-            replaced = await asyncio.get_running_loop().run_in_executor(None, self._replaced)
+            replaced = await loop.run_in_executor(None, self._replaced)
         if replaced:
             await self._end()
         else:
@@ -351,10 +362,10 @@ class ControlDriver:
         topic = physical(self._pipeline.name, effect.topic)
         text = (
             f"topic {topic!r} took no record within {PUBLISH_S:g} s; the record is discarded and "
-            "decided anew. If this repeats, bring the brokers of the topic's other copies back, or "
-            "lower its min.insync.replicas"
+            "decided anew, once the topic has enough copies"
         )
         self.say("control.unpublished", text, topic=topic)
+        self._copies.refused(topic)
         self._stalled = True
 
     def _now(self) -> float:

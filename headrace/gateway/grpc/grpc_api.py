@@ -11,7 +11,7 @@ import grpc
 from headrace.gateway.certificates import Certificates
 from headrace.gateway.front import Front
 from headrace.gateway.grpc.grpc_calls import abort, decoded, sendable
-from headrace.gateway.grpc.guard import Guarded
+from headrace.gateway.grpc.guard import guarded
 from headrace.gateway.grpc.health_and_reflection import (
     DESCRIPTORS,
     SERVICES,
@@ -45,6 +45,7 @@ class GrpcApi:
     def __init__(self, front: Front, queue: QueueWait, message_s: float) -> None:
         self._front = front
         self._queue = queue
+        self._loop = asyncio.get_running_loop()
         self._waits = MessageWaits(message_s)
         self._pool = pool(DESCRIPTORS)
         self._messages = classes(self._pool)
@@ -64,8 +65,8 @@ class GrpcApi:
         reflection = reflection_handlers(services, self._waits)
         server.add_generic_rpc_handlers(
             (
-                Guarded(self._front, inference),
-                Guarded(self._front, reflection),
+                guarded(self._front, inference),
+                guarded(self._front, reflection),
                 health_handlers(self._health, self._waits),
             )
         )
@@ -130,12 +131,15 @@ class GrpcApi:
 
     async def _infer(self, raw: bytes, context: Any) -> Any:
         waited_s, clock = self._queue.waited_s(), time.perf_counter()
-        name, ending = "", Ending.FAILED
+        name, ending, bodies = "", Ending.FAILED, self._front.bodies
         try:
-            with self._front.bodies.held(len(raw)):
+            bodies.take(len(raw))
+            try:
                 request = decoded(self._messages.ModelInferRequest, raw)
                 name = request.model_name
                 reply = await self._inferred(request, context, waited_s)
+            finally:
+                bodies.give_back(len(raw))
             ending = Ending.OK
             return reply
         except Unserved as error:
@@ -146,28 +150,28 @@ class GrpcApi:
             raise
         finally:
             took_s = time.perf_counter() - clock
-            self._front.counts.ended(name, GRPC, ending, took_s)
+            # Once the response is sent.
+            self._loop.call_soon(self._front.counts.ended, name, GRPC, ending, took_s)
 
     async def _inferred(self, request: Any, context: Any, waited_s: float) -> Any:
         began_s = time.time() - waited_s
         left_s = context.time_remaining()
         timeout_s = None if left_s is None else left_s + waited_s
-        headers = _headers(context)
+        headers = dict(context.invocation_metadata() or ())
         self._front.check_open()
         model = self._front.model(request.model_name, request.model_version)
         asked = grpc_messages.parsed(request)
         caller = caller_of(headers, asked, model.pipeline, timeout_s)
-        model.check_wait(waited_s, caller)
-        served = await model.infer(asked, caller, began_s)
-        trailing = {**sendable(echoed(headers)), **served.status.headers}
+        if waited_s:
+            model.check_wait(waited_s, caller)
+        query = model.ask(asked, caller, began_s)
+        trailing = sendable(echoed(headers))  # while the query is on its way
+        served = await model.answered(query, asked, caller, began_s)
+        if served.status.marks:
+            trailing |= served.status.headers
         if trailing:
             context.set_trailing_metadata(tuple(trailing.items()))
         return grpc_messages.rendered(served.response, self._messages)
-
-
-def _headers(context: Any) -> dict[str, str]:
-    metadata = context.invocation_metadata() or ()
-    return {name: value for name, value in metadata if isinstance(value, str)}
 
 
 async def report_health(api: GrpcApi, every_s: float) -> None:

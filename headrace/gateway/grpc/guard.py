@@ -13,7 +13,12 @@ from headrace.gateway.protocol.statuses import Unserved
 Handlers = Callable[[Any], Any]  # from a call's details to its handler, None: there is none
 
 
-class Guarded(grpc.GenericRpcHandler):  # type: ignore[misc]
+def guarded(front: Front, handlers: Any) -> Any:
+    """Return a service for callers with a token; the same service if every caller is admitted."""
+    return handlers if front.tokens.admit("") else _Guarded(front, handlers)
+
+
+class _Guarded(grpc.GenericRpcHandler):  # type: ignore[misc]
     """A service for callers with a token. Others are refused before their message has come: gRPC
     limits neither how long a message takes to arrive nor the memory for those that do."""
 

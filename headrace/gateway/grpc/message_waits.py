@@ -39,7 +39,8 @@ class MessageWaits:
 
     async def _next(self, context: Any) -> Any:
         """Return the next message of a call; ``EOF``: there is none."""
-        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
         assert task is not None
         self._due_s[task] = due_s = loop.time() + self._within_s
         if self._timer is None:

@@ -40,7 +40,8 @@ class HttpApi:
         self._body_bytes = limits.body_bytes
         self._body_s = limits.body_s
         self._answers = AnswerApi(front)
-        self._lag = LoopLag(asyncio.get_running_loop())
+        self._loop = asyncio.get_running_loop()
+        self._lag = LoopLag(self._loop)
 
     def app(self) -> web.Application:
         """Return the application; bodies above ``body_bytes``, decompressed, get 413."""
@@ -131,8 +132,9 @@ class HttpApi:
             ending = Ending.LEFT
             raise
         finally:
-            took_s = time.perf_counter() - clock
-            self._front.counts.ended(request.match_info["model"], HTTP, ending, took_s)
+            took_s, name = time.perf_counter() - clock, request.match_info["model"]
+            # Once the response is sent.
+            self._loop.call_soon(self._front.counts.ended, name, HTTP, ending, took_s)
         response.headers.update(echoed(request.headers))
         return response
 

@@ -64,15 +64,22 @@ def caller_of(
     Raises ``Unserved`` for values that the pipeline does not know.
     """
     parameters = request.parameters
-    name = request.id or checked_id(headers.get(REQUEST_ID, ""))
+    shared = headers.get(REQUEST_ID) if not request.id else None
+    slo_class = headers.get(SLO_CLASS) or parameters.get("slo_class")
+    size = headers.get(SIZE, parameters.get("size"))
+    traced = TRACE[0] in headers or TRACE[1] in headers
     return Caller(
         timeout_s=caller_timeout_s(headers, parameters, grpc_remaining_s),
-        id=name,
-        shared_id=bool(name and not request.id),
-        slo_class=_slo_class(headers.get(SLO_CLASS) or parameters.get("slo_class", ""), pipeline),
-        size=_size(headers.get(SIZE, parameters.get("size", "1")), pipeline),
-        trace=tuple((name, said.encode()) for name, said in _readable(headers, TRACE).items()),
+        id=checked_id(shared) if shared else request.id,
+        shared_id=bool(shared),
+        slo_class=_slo_class(slo_class, pipeline) if slo_class else "",
+        size=1 if size is None else _size(size, pipeline),
+        trace=_trace(headers) if traced else (),
     )
+
+
+def _trace(headers: Mapping[str, str]) -> tuple[tuple[str, bytes], ...]:
+    return tuple((name, said.encode()) for name, said in _readable(headers, TRACE).items())
 
 
 def digest(request: InferRequest, caller: Caller) -> bytes:
@@ -149,17 +156,21 @@ def caller_timeout_s(
     ``headers`` are looked up by names in lower case. Raises ``Unserved`` for a value that is no
     number of 0 or more.
     """
-    limits_s = [
-        _seconds(f"header {name}", headers[name], unit_s)
-        for name, unit_s in TIMEOUTS.items()
-        if name in headers
-    ]
+    least_s = grpc_remaining_s
+    for name, unit_s in TIMEOUTS.items():
+        if name in headers:
+            least_s = _lesser(least_s, _seconds(f"header {name}", headers[name], unit_s))
     if TIMEOUT in parameters:
-        limits_s.append(_seconds("parameter timeout", parameters[TIMEOUT], TIMEOUT_UNIT_S))
-    limits_s = [each for each in limits_s if each != 0.0]
-    if grpc_remaining_s is not None:
-        limits_s.append(grpc_remaining_s)
-    return min(limits_s, default=None)
+        said = _seconds("parameter timeout", parameters[TIMEOUT], TIMEOUT_UNIT_S)
+        least_s = _lesser(least_s, said)
+    return least_s
+
+
+def _lesser(least_s: float | None, said_s: float) -> float | None:
+    """Return the smaller limit; ``said_s`` 0 is none."""
+    if said_s == 0.0:
+        return least_s
+    return said_s if least_s is None else min(least_s, said_s)
 
 
 def _seconds(what: str, said: Any, unit_s: float) -> float:

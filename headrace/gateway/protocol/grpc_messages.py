@@ -40,6 +40,7 @@ _CONTENTS = {
 def parsed(message: Any) -> InferRequest:
     """Return the request in a ``ModelInferRequest``; raise ``Unserved`` if it is invalid."""
     given, raw = message.inputs, message.raw_input_contents
+    name, parameters, outputs = message.id, message.parameters, message.outputs
     if raw and len(raw) != len(given):
         raise Unserved(
             Ending.BAD_REQUEST,
@@ -49,9 +50,9 @@ def parsed(message: Any) -> InferRequest:
     inputs = map(_raw, given, raw) if raw else map(_typed, given)
     return InferRequest(
         inputs=tuple(inputs),
-        id=checked_id(message.id),
-        parameters=_parameters(message.parameters),
-        outputs=tuple(output.name for output in message.outputs),
+        id=checked_id(name) if name else "",
+        parameters=_parameters(parameters) if parameters else {},
+        outputs=tuple(output.name for output in outputs) if outputs else (),
     )
 
 
@@ -66,7 +67,7 @@ def _parameters(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _raw(each: Any, elements: bytes) -> Tensor:
-    return from_binary(each.name, each.datatype, list(each.shape), elements)
+    return from_binary(each.name, each.datatype, each.shape, elements)
 
 
 def _typed(each: Any) -> Tensor:

@@ -105,8 +105,6 @@ def _input(tensor: Tensor, spec: TensorSpec) -> Value:
 
 def check_wanted(signature: Signature | None, wanted: Sequence[str]) -> None:
     """Raise ``Unserved`` for the name of an output that the pipeline does not have."""
-    if not wanted:
-        return
     known = [spec.name for spec in (signature or PLAIN).outputs]
     unknown = [name for name in wanted if name not in known]
     if unknown:
@@ -122,7 +120,8 @@ def outputs_of(result: Value, signature: Signature | None, wanted: Sequence[str]
     Raises ``Unserved``: the request's fault for an unknown output, the pipeline's for a result
     that does not fit its signature.
     """
-    check_wanted(signature, wanted)
+    if wanted:
+        check_wanted(signature, wanted)
     specs = (signature or PLAIN).outputs
     if signature is None:
         return [_as_json(result)]

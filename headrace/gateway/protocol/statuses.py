@@ -54,6 +54,8 @@ class Status(Struct, frozen=True, kw_only=True):
     @property
     def marks(self) -> tuple[str, ...]:
         """Those of ``MARKS`` that the answer has."""
+        if not (self.late or self.incomplete):
+            return ()
         return tuple(compress(MARKS, (self.late, self.incomplete)))
 
     @property

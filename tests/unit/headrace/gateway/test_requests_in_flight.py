@@ -190,6 +190,25 @@ def test_every_query_ends_exactly_once_whatever_happens(events: list[str]) -> No
     asyncio.run(play())
 
 
+def test_the_end_of_a_query_is_counted_once_its_requests_have_the_answer() -> None:
+    async def play() -> None:
+        side, order = InLoop(), list[str]()
+        side.open.add("a", LONG_S, ended=lambda _: order.append("counted"))
+
+        async def request() -> None:
+            await side.open.wait("a", None)
+            order.append("answered")
+
+        waits = asyncio.create_task(request())
+        await asyncio.sleep(0)
+        side.open.take(answered("a"))
+        await waits
+        await asyncio.sleep(0)
+        assert order == ["answered", "counted"]
+
+    asyncio.run(play())
+
+
 def test_answers_are_decoded_in_the_reading_thread_which_may_wait_for_a_registry() -> None:
     threads: list[int] = []
 

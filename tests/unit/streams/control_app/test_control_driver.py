@@ -1,6 +1,7 @@
 """Records already judged by the history: which ones the control app's driver passes on."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -32,10 +33,12 @@ from streams.control_app.control_effects import READ
 from streams.control_app.control_records import LED_WITHIN_S
 from streams.control_app.control_writer import Write
 from streams.control_app.election import TopicGone
+from streams.kafka.admin.topic_copies import Copies
 from streams.kafka.kafka_config import KafkaConfig
 from streams.kafka.kafka_errors import BrokerError
+from streams.kafka.missing_copies import Ask
 from streams.observers.control_standing import ControlStanding
-from streams.topics import physical
+from streams.topics import Place, physical
 from tests.builders import a_plan
 from tests.control_world import a_pipeline
 from tests.virtual_loop import VirtualLoop
@@ -141,6 +144,7 @@ def told(
     make: Callable[[], Recorder] = Recorder,
     write: Write = no_write,
     replaced: Callable[[], bool] = lambda: False,
+    copies: Ask = lambda _: (),
 ) -> list[Event]:
     """Return events of a controller whose driver is fed while it starts; raise what ends it."""
     loop, controller, inputs = VirtualLoop(), make(), inputs or Inputs()
@@ -149,6 +153,7 @@ def told(
         driver = ControlDriver(
             PIPELINE, lambda: controller, KafkaConfig("127.0.0.1:1"), observers, clock=loop.time,  # type: ignore[arg-type,return-value]
             planners=Planners(), inputs=inputs, past=inputs.past, replaced=replaced,  # type: ignore[arg-type]
+            copies=copies,
         )  # fmt: skip
         driver.assigned([physical(PIPELINE.name, logical) for logical in READ])
         feed(driver, loop.time())
@@ -372,6 +377,33 @@ def test_the_topic_that_took_no_record_is_named(caplog: pytest.LogCaptureFixture
     topic = physical(PIPELINE.name, COMMAND_RESULTS)
     assert line.fields["topic"] == topic  # type: ignore[attr-defined]
     assert f"{topic!r} took no record within 5 s" in line.getMessage()
+
+
+def test_an_app_waits_while_copies_of_a_topic_that_took_no_record_are_missing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It read its topics back and planned anew again and again, with two warnings each time."""
+    caplog.set_level(logging.INFO)
+    topic, asked = physical(PIPELINE.name, COMMAND_RESULTS), list[set[Place]]()
+
+    def copies(places: Collection[Place]) -> list[Copies]:
+        asked.append(set(places))
+        return [Copies(topic, 0, copies=3, in_sync=1 if len(asked) < 4 else 3, needed=2, led=True)]
+
+    def feed(driver: ControlDriver, now: float) -> None:
+        command(driver, now)
+        loop = asyncio.get_running_loop()
+        for tenth in range(1, 300):
+            loop.call_later(tenth / 10, driver.tick)
+
+    inputs = Slow()
+    told(feed, inputs, seconds=29.0, make=Answering, write=not_taken, copies=copies)
+    assert asked == [{(topic, -1)}] * 4
+    assert inputs.read_back == 2  # at the start, and once the copies were back
+    assert [r.event for r in caplog.records if r.levelno > logging.DEBUG and r.event != "log"] == [  # type: ignore[attr-defined]
+        "control.began", "control.unpublished", "broker.copies_missing", "broker.copies_back",
+        "control.stalled", "control.began",
+    ]  # fmt: skip
 
 
 def test_an_app_that_stood_still_by_the_clock_of_roles_reads_back_what_others_did() -> None:
