@@ -262,13 +262,6 @@ class Model:
         """Return whether a query of that id is in flight here."""
         return name in self._open
 
-    def may_come(self, since_s: float | None, now: float) -> bool:
-        """Return whether the answer to a query sent at ``since_s`` may still come."""
-        classes = ("", *self.pipeline.slo_classes)
-        return since_s is not None and now < since_s + self._longest_s(
-            max(map(self._slo_s, classes))
-        )
-
     def close(self) -> None:
         """Close the Kafka clients."""
         self.answers.close()

@@ -21,6 +21,7 @@ from headrace.gateway.result_watch import AnswerStream
 from schemas.records import Answer
 
 MOST_WAIT_S = 60.0
+KEPT_S = 3600.0  # of a query in the input topic (streams/topics.py): it may be answered as long
 AHEAD_S = 3600.0  # of this clock, at most, is that of the gateway which took a query
 HEARTBEAT_S = 15.0  # of a stream, so that proxies keep it and a reader that left is noticed
 OCTETS = "application/octet-stream"
@@ -43,13 +44,14 @@ class AnswerApi:
         model = self._front.model(request.match_info["model"])
         name = request.match_info["id"]
         wait_s = min(_number(request, "wait") or 0.0, MOST_WAIT_S)
-        since_s = _since_s(request, time.time())
+        now = time.time()
+        since_s = _since_s(request, now)
         answer = await self._front.unless_draining(model.answers.answer(name, wait_s, since_s))
         if answer is not None:
             asked = _BINARY if OCTETS in request.headers.get("Accept", "") else _JSON
             return inference(model.served(answer, asked), asked)
         self._front.check_open()
-        if model.holds(name) or model.may_come(since_s, time.time()):
+        if model.holds(name) or (since_s is not None and now < since_s + KEPT_S):
             row = {"id": name, "state": "pending"}
             return json_response(row, 202, {"Location": str(request.rel_url), "Retry-After": "1"})
         raise Unserved(

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from headrace.gateway.http.answer_api import KEPT_S
 from headrace.model_registry.signature import Signature, TensorSpec
 from tests.gateway_world import BrokerInTest, a_gateway, an_answer, got, parts, posted, said_to
 
@@ -45,6 +46,19 @@ def test_a_time_in_the_future_is_refused() -> None:
             assert parts(await said_to(gateway.http, got(near)))[0] == 202
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize(("ago_s", "status"), [(60.0, 202), (KEPT_S - 5.0, 202), (KEPT_S, 404)])
+def test_a_query_that_ingress_has_not_read_yet_is_pending(ago_s: float, status: int) -> None:
+    """While ingress stood still, the address of an answer got 404, "none can come", from 12 s after
+    the query on. The answer came when ingress was restarted."""
+
+    async def play() -> int:
+        async with a_gateway(BrokerInTest()) as gateway:
+            asked = got(f"{ANSWER}?since={time.time() - ago_s}")
+            return parts(await said_to(gateway.http, asked))[0]
+
+    assert asyncio.run(play()) == status
 
 
 @pytest.mark.parametrize(
